@@ -1,0 +1,89 @@
+# make help says what there is. Everything installs into .venv, and only when what it depends on has changed.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+VENV := .venv
+BIN := $(VENV)/bin
+PYTEST = $(BIN)/python -m pytest
+# The first of these that is Python 3.11 to 3.13; `make PYTHON=/path/to/python test` overrides.
+PYTHON ?= $(shell for candidate in python3 python3.13 python3.12 python3.11; do \
+	if $$candidate -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' 2>/dev/null; \
+	then command -v $$candidate; break; fi; done)
+
+# What follows a command: $(call or_explain,what failed,how to mend it). No commas inside the sentences.
+or_explain = || { printf '\nmake: %s\n  fix: %s\n' "$(1)" "$(2)" >&2; exit 1; }
+
+# One run of pytest for each folder of tests, and for each file directly under tests/.
+TEST_PARTS := $(patsubst tests/%,%,$(basename $(shell find tests -name 'test_*.py' 2>/dev/null | cut -d/ -f1-2 | sort -u)))
+
+.PHONY: help
+help:
+	@printf '%s\n' \
+	  'make demo        compile a module, compare it with PyTorch and print what was done to it' \
+	  'make test        every test; make test-sdfg runs one folder ($(TEST_PARTS))' \
+	  'make lint        ruff, pyright and import-linter' \
+	  'make format      let ruff format and mend what it can' \
+	  'make bench       the benchmarks with their bars; QUICK= measures in full, QUICK=--quick is the default' \
+	  'make venv        the environment alone, in $(VENV)' \
+	  'make clean       remove the environment and the caches of the tools'
+
+.PHONY: venv
+venv: $(VENV)/.installed
+
+$(VENV)/.created:
+	@test -n "$(PYTHON)" $(call or_explain,no Python 3.11 to 3.13 was found,install one or name it: make PYTHON=/path/to/python3.12)
+	@"$(PYTHON)" -m venv --clear $(VENV) $(call or_explain,$(PYTHON) could not create an environment,install its venv module (Debian: apt-get install python3-venv) or name another: make PYTHON=...)
+	@touch $@
+
+$(VENV)/.installed: setup.py pyproject.toml constraints.txt $(VENV)/.created
+	@command -v g++ >/dev/null $(call or_explain,no g++ was found and daceml compiles C++ as it runs,install a C++17 compiler (Debian: apt-get install g++))
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test,lint]' \
+	  $(call or_explain,installing daceml and its tools failed,read pip's message above; without a network set PIP_FIND_LINKS to a folder of wheels; make clean starts afresh)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps pytorchcv \
+	  $(call or_explain,installing pytorchcv for the benchmarks failed,read pip's message above; constraints.txt says why it is installed without its dependencies)
+	@touch $@
+
+.PHONY: demo
+demo: $(VENV)/.installed
+	@$(BIN)/python -m examples.demo \
+	  $(call or_explain,the demonstration failed,read the error above; $(BIN)/daceml doctor checks compiler and versions)
+
+.PHONY: test
+test: $(addprefix test-,$(TEST_PARTS))
+
+.PHONY: $(addprefix test-,$(TEST_PARTS))
+$(addprefix test-,$(TEST_PARTS)): test-%: $(VENV)/.installed
+	@path=tests/$*; test -d "$$path" || path="$$path.py"; printf '\n== %s\n' "$$path"; \
+	  $(PYTEST) "$$path" $(call or_explain,tests of $* failed,the summary above names them; run one alone: $(PYTEST) tests/... -k NAME)
+
+.PHONY: lint lint-style lint-types lint-imports
+lint: lint-style lint-types lint-imports
+
+lint-style: $(VENV)/.installed
+	@$(BIN)/ruff check . $(call or_explain,ruff found faults,run: make format; what it cannot mend it names above)
+	@$(BIN)/ruff format --check . $(call or_explain,some files are not formatted,run: make format)
+
+lint-types: $(VENV)/.installed
+	@$(BIN)/pyright --pythonpath $(BIN)/python $(call or_explain,pyright found faults in daceml,the lines above name file and rule; types go into every signature)
+
+lint-imports: $(VENV)/.installed
+	@$(BIN)/lint-imports $(call or_explain,an import crosses the layers,the lines above name it; CONTRIBUTING.md says which folder may import which)
+
+.PHONY: format
+format: $(VENV)/.installed
+	@$(BIN)/ruff check --fix-only . && $(BIN)/ruff format .
+
+QUICK ?= --quick
+.PHONY: bench
+bench: $(VENV)/.installed
+	@mkdir -p build/bench
+	@for name in parity overhead startup; do printf '\n== %s\n' "$$name"; \
+	  $(BIN)/python -m benchmarks.$$name $(QUICK) --check --json "build/bench/$$name.json" \
+	  $(call or_explain,benchmark $$name missed a bar or could not run,the bars above say which; close other programs and repeat: $(BIN)/python -m benchmarks.$$name --check) ; done
+
+.PHONY: clean
+clean:
+	rm -rf $(VENV) build .pytest_cache .ruff_cache .import_linter_cache .hypothesis daceml.egg-info

@@ -1,0 +1,68 @@
+"""What a number was measured on; every result carries it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+PACKAGES = ("daceml", "torch", "dace", "onnx", "onnxruntime", "numpy")
+ALLOCATOR_VARIABLES = ("MALLOC_MMAP_MAX_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_", "LD_PRELOAD")
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def description() -> dict[str, Any]:
+    """Processor, cores, versions, commit, date and the settings that move numbers."""
+    return {
+        "cpu": cpu_model(),
+        "cores": len(os.sched_getaffinity(0)),
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "packages": {name: version for name in PACKAGES if (version := installed_version(name))},
+        "compiler": first_line(["g++", "--version"]),
+        "gpu": first_line(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]),
+        "commit": commit(),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "environment": {
+            name: value
+            for name, value in sorted(os.environ.items())
+            if name.startswith(("OMP_", "MKL_", "DACEML_")) or name in ALLOCATOR_VARIABLES
+        },
+    }
+
+
+def cpu_model(cpuinfo: str | None = None) -> str:
+    """The processor's name from /proc/cpuinfo, or the architecture where it has no such line."""
+    if cpuinfo is None:
+        path = Path("/proc/cpuinfo")
+        cpuinfo = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+    for line in cpuinfo.splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() == "model name":
+            return value.strip()
+    return platform.machine()
+
+
+def installed_version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def commit() -> str | None:
+    """The commit of the working tree, with `-dirty` where it was changed; None outside a repository."""
+    return first_line(["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12"])
+
+
+def first_line(command: list[str]) -> str | None:
+    """The first line that a program prints, None where it is absent or fails."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.splitlines()[0].strip() if done.stdout.strip() else None

@@ -1,0 +1,136 @@
+"""What a call of a compiled module costs beside its kernels: python -m benchmarks.overhead --check."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from statistics import median
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from benchmarks import command, interleave
+from benchmarks.bars import Bar
+from benchmarks.interleave import Step, Variant
+from benchmarks.intervals import median_interval
+from benchmarks.models import MODELS
+from benchmarks.models.shapes import RESNET50_SINGLE
+from benchmarks.rounds import Measurement
+
+ONE_OPERATOR_LIMIT_US = 15.0
+HOST_LIMIT_US = 100.0
+OPERATORS = ("relu", "linear")
+
+
+class Relu(nn.Module):
+    """relu on 16 floats: 50 ns of work."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x)
+
+
+def module_and_input(operator: str) -> tuple[nn.Module, torch.Tensor]:
+    """The one-operator module and its input, the same in every process."""
+    torch.manual_seed(0)
+    if operator == "relu":
+        return Relu().eval(), torch.randn(16)
+    return nn.Linear(16, 16).eval(), torch.randn(1, 16)
+
+
+def build_step(operator: str, how: str) -> Step:
+    """One call without gradients: the torch function, the module, or one of its compiled forms."""
+    torch.set_grad_enabled(False)
+    module, x = module_and_input(operator)
+    if how == "torch":
+        if isinstance(module, nn.Linear):
+            return partial(functional.linear, x, module.weight, module.bias)
+        return partial(torch.relu, x)
+    return partial(_callable(module, how), x)
+
+
+def _callable(module: nn.Module, how: str) -> Callable[..., Any]:
+    if how == "eager":
+        return module
+    if how == "inductor":
+        return torch.compile(module)
+    import daceml
+
+    return daceml.compile(module, backward=False)
+
+
+def one_operator_bar(operator: str, measurement: Measurement) -> Bar:
+    """How much longer the compiled module takes than the same torch call."""
+    above = measurement.difference_us("daceml", "torch")
+    return Bar(
+        name=f"one {operator}, compiled, above the torch call",
+        figure=above.value if measurement.measured else None,
+        limit=ONE_OPERATOR_LIMIT_US,
+        unit="us",
+        note=f"{above}{'' if measurement.measured else ', too few quiet rounds'}",
+    )
+
+
+def host_time_row(total_us: Sequence[float], kernels_us: Sequence[float]) -> dict[str, Any]:
+    """Time per call outside kernels, call by call."""
+    host = median_interval([total - kernels for total, kernels in zip(total_us, kernels_us, strict=True)])
+    return {
+        "case": "resnet50 batch 1",
+        "total_us": median(total_us),
+        "kernels_us": median(kernels_us),
+        "host_us": {"median": host.value, "low": host.low, "high": host.high, "n": host.n},
+    }
+
+
+def host_time_bar(row: dict[str, Any]) -> Bar:
+    host = row["host_us"]
+    return Bar(
+        name="resnet50 batch 1, host time outside kernels",
+        figure=host["median"],
+        limit=HOST_LIMIT_US,
+        unit="us",
+        note=f"[{host['low']:.1f}, {host['high']:.1f}] n={host['n']}",
+    )
+
+
+def measure_host_time(calls: int) -> dict[str, Any]:
+    """Ask daceml's own clocks: a driver's overhead is smaller than what two timings of 100 ms differ by."""
+    import daceml
+
+    module = daceml.compile(MODELS["resnet50"].module(), backward=False)
+    x = torch.randn(RESNET50_SINGLE, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        for _ in range(3):
+            module(x)
+        profiles = [daceml.profile_call(module, x) for _ in range(calls)]
+    return host_time_row([entry.total_us for entry in profiles], [entry.kernels_us for entry in profiles])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = command.parser("Measure what a call of a compiled module costs beside its kernels.")
+    options = parser.parse_args(arguments)
+    ways = ("torch", "eager", "daceml") if options.quick else ("torch", "eager", "inductor", "daceml")
+    rows: list[dict[str, Any]] = []
+    bars: list[Bar] = []
+    for operator in OPERATORS:
+        variants = [Variant(name=how, build=partial(build_step, operator, how)) for how in ways]
+        # A foreign process does less harm to microseconds than to long steps, but a round with one still
+        # counts less.
+        seen = interleave.measure(variants, rounds=6 if options.quick else 12, slice_s=0.1)
+        rows.append({"case": f"one {operator}", **seen.row("torch")})
+        bars.append(one_operator_bar(operator, seen))
+        print(
+            f"one {operator:<7}",
+            ", ".join(f"{name} {seen.duration_us(name).value:.1f} us" for name in ways),
+            flush=True,
+        )
+    rows.append(measure_host_time(10 if options.quick else 30))
+    bars.append(host_time_bar(rows[-1]))
+    print(f"resnet50 b1 {rows[-1]['total_us']:.0f} us, of which host {rows[-1]['host_us']['median']:.1f} us")
+    return command.finish("overhead", options, rows, bars)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

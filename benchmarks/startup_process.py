@@ -1,0 +1,72 @@
+"""One cold or warm start in a process of its own; prints a line of JSON. Started by benchmarks.startup."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from benchmarks.models import MODELS, ModelSpec, bert_encoder
+
+
+def spec_named(name: str) -> ModelSpec:
+    """A registered model, or `bert_encoder:LAYERS`."""
+    kind, _, layers = name.partition(":")
+    return bert_encoder(int(layers)) if kind == "bert_encoder" else MODELS[name]
+
+
+def start_daceml(module: nn.Module, inputs: tuple[torch.Tensor, ...]) -> dict[str, Any]:
+    import daceml
+
+    seconds = timed(lambda: daceml.compile(module, backward=False)(*inputs))
+    explanation = daceml.explain(module, *inputs)
+    return {
+        "seconds": seconds,
+        "stages_s": dict(getattr(explanation, "compile_seconds", {})),
+        "kernels": explanation.counts.get("distinct_kernels"),
+    }
+
+
+def start_inductor(module: nn.Module, inputs: tuple[torch.Tensor, ...]) -> dict[str, Any]:
+    return {"seconds": timed(lambda: torch.compile(module)(*inputs))}
+
+
+def start_export(module: nn.Module, inputs: tuple[torch.Tensor, ...]) -> dict[str, Any]:
+    return {"seconds": timed(lambda: torch.export.export(module, inputs))}
+
+
+STARTS: dict[str, Callable[[nn.Module, tuple[torch.Tensor, ...]], dict[str, Any]]] = {
+    "daceml": start_daceml,
+    "inductor": start_inductor,
+    "export": start_export,
+}
+
+
+def timed(action: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    action()
+    return time.perf_counter() - start
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("how", choices=tuple(STARTS))
+    parser.add_argument("model", help="a model's name, or bert_encoder:LAYERS")
+    options = parser.parse_args(arguments)
+    spec = spec_named(options.model)
+    module, inputs = spec.module(), spec.example()
+    with torch.no_grad():
+        # Importing torch and building the network are the user's either way; everything that the compiler
+        # itself imports is part of its start.
+        print(json.dumps(STARTS[options.how](module, inputs)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

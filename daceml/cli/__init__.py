@@ -1,0 +1,1 @@
+"""The `daceml` command; one command a file, `main.py` puts them together."""

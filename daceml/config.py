@@ -1,0 +1,116 @@
+"""All options of daceml, read once from the environment into one frozen record."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from pathlib import Path
+
+from daceml.errors import ConfigurationError
+
+_PREFIX = "DACEML_"
+# read by tests and benchmarks, not by the package
+_FOREIGN = {"DACEML_DATA"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Options; each is set by the environment variable `DACEML_<NAME>`.
+
+    Attributes:
+        cache: folder of compiled kernels and programs; empty means the user's cache folder.
+        cxx: the C++ compiler.
+        cxxflags: flags added after daceml's own.
+        jobs: compilers that run at once; 0 means one for each core.
+        fallback: `onnxruntime`, or `none` to refuse operators that only ONNX Runtime can run.
+        parallel_threshold: loop iterations below which a kernel stays on one thread.
+        public_exporter: use only public functions of torch's ONNX exporter (slower).
+        log: level of the `daceml` loggers: debug, info, warning or error.
+    """
+
+    cache: str = ""
+    cxx: str = "g++"
+    cxxflags: str = ""
+    jobs: int = 0
+    fallback: str = "onnxruntime"
+    parallel_threshold: int = 16384
+    public_exporter: bool = False
+    log: str = "warning"
+
+    @property
+    def cache_folder(self) -> Path:
+        """Where compiled things are kept."""
+        if self.cache:
+            return Path(self.cache).expanduser()
+        from platformdirs import user_cache_path
+
+        return user_cache_path("daceml")
+
+    @property
+    def compile_jobs(self) -> int:
+        """Compilers that run at once."""
+        return self.jobs or len(os.sched_getaffinity(0))
+
+    @classmethod
+    def from_env(cls, environment: Mapping[str, str]) -> Config:
+        """Read every `DACEML_*` variable.
+
+        Raises:
+            ConfigurationError: a variable that no option has, or a value that does not parse.
+        """
+        options = {f.name: f for f in fields(cls)}
+        values: dict[str, str | int | bool] = {}
+        for variable, text in environment.items():
+            if not variable.startswith(_PREFIX) or variable in _FOREIGN:
+                continue
+            name = variable.removeprefix(_PREFIX).lower()
+            if name not in options:
+                close = difflib.get_close_matches(name, options, n=1)
+                hint = f"; did you mean {_PREFIX}{close[0].upper()}?" if close else ""
+                raise ConfigurationError(
+                    f"unknown option {variable}",
+                    where="environment",
+                    why=f"options are {', '.join(_PREFIX + o.upper() for o in options)}",
+                    fix=f"unset {variable}{hint}",
+                )
+            values[name] = _parse(variable, text, options[name].default)
+        config = cls(**values)  # pyright: ignore[reportArgumentType]
+        _check_choice("DACEML_FALLBACK", config.fallback, ("onnxruntime", "none"))
+        _check_choice("DACEML_LOG", config.log, ("debug", "info", "warning", "error"))
+        return config
+
+
+@lru_cache(maxsize=1)
+def config() -> Config:
+    """The options of this process; the environment is read at the first call."""
+    return Config.from_env(os.environ)
+
+
+def _parse(variable: str, text: str, default: object) -> str | int | bool:
+    if isinstance(default, bool):
+        if text.lower() in ("1", "true", "yes", "on"):
+            return True
+        if text.lower() in ("0", "false", "no", "off", ""):
+            return False
+    elif isinstance(default, int):
+        if text.isdecimal():
+            return int(text)
+    else:
+        return text
+    kind = "0 or 1" if isinstance(default, bool) else "a whole number of at least 0"
+    raise ConfigurationError(
+        f"{variable} must be {kind}", where="environment", why=f"it is {text!r}", fix=f"set {variable} to {kind}"
+    )
+
+
+def _check_choice(variable: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ConfigurationError(
+            f"{variable} must be one of {', '.join(choices)}",
+            where="environment",
+            why=f"it is {value!r}",
+            fix=f"set {variable}={choices[0]}",
+        )

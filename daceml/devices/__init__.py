@@ -1,0 +1,1 @@
+"""Device specifications with their sources, occupancy, rooflines and scaling; imports neither torch nor dace."""

@@ -1,0 +1,113 @@
+"""Every refusal daceml makes: a code, and what, where, why and how to mend it."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class DacemlError(Exception):
+    """A refusal with a code, and what, where, why and fix.
+
+    Args:
+        what: one sentence that says what cannot be done.
+        where: the user's line, the node or the file; empty where there is none.
+        why: the facts that led to the refusal; several lines where several were tried.
+        fix: what the user can do about it.
+    """
+
+    code: ClassVar[str] = "DML000"
+
+    def __init__(self, what: str, *, where: str = "", why: str = "", fix: str = "") -> None:
+        self.what, self.where, self.why, self.fix = what, where, why, fix
+        super().__init__(what)
+
+    def __str__(self) -> str:
+        lines = [f"[{self.code}] {self.what}"]
+        for label, text in (("where", self.where), ("why", self.why), ("fix", self.fix)):
+            if text:
+                lines.append(f"  {label + ':':<7}" + text.replace("\n", "\n         "))
+        return "\n".join(lines)
+
+
+class ConfigurationError(DacemlError):
+    """An option or environment variable that daceml does not know or cannot take."""
+
+    code = "DML001"
+
+
+class EnvironmentProblem(DacemlError):
+    """Something on this machine is missing or of the wrong version."""
+
+    code = "DML002"
+
+
+class NoImplementationError(DacemlError):
+    """No implementation of an operator can run here; `why` has one line for each that refused."""
+
+    code = "DML101"
+
+
+class UnknownOperatorError(DacemlError):
+    """An operator, domain or opset version that no ONNX schema describes."""
+
+    code = "DML102"
+
+
+class InvalidNodeError(DacemlError):
+    """A node that breaks its operator's schema: attribute, arity or element type."""
+
+    code = "DML103"
+
+
+class ExportError(DacemlError):
+    """torch.export, or the translation of its graph to ONNX, could not take the module."""
+
+    code = "DML201"
+
+
+class OnnxFileError(DacemlError):
+    """A file that is no valid ONNX model."""
+
+    code = "DML202"
+
+
+class CallError(DacemlError):
+    """A call whose inputs do not fit the compiled module."""
+
+    code = "DML203"
+
+
+class ShapeError(DacemlError):
+    """A tensor whose shape or element type cannot be inferred or represented."""
+
+    code = "DML204"
+
+
+class BackwardUnavailableError(DacemlError):
+    """Gradients were asked for where daceml has no backward pass."""
+
+    code = "DML301"
+
+
+class BuildError(DacemlError):
+    """The C++ compiler or linker refused generated code."""
+
+    code = "DML401"
+
+
+class ExecutionError(DacemlError):
+    """A compiled program reported a failure at run time."""
+
+    code = "DML402"
+
+
+class UnsupportedProgramError(DacemlError):
+    """An SDFG that a later stage cannot take."""
+
+    code = "DML403"
+
+
+class ModelReferenceError(DacemlError):
+    """A MODEL argument on the command line that names nothing usable."""
+
+    code = "DML501"

@@ -1,0 +1,163 @@
+"""From what the exporter leaves to the model of the contract: outputs, ties, names, metadata.
+
+Mutates the model that it is given.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from daceml.frontend.exporter_internals import OPSET
+from daceml.frontend.provenance import module_of_node, source_of_node, source_of_trace
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from torch.export import ExportedProgram
+
+IR_VERSION = 11
+"""The ONNX file format that came with opset 23."""
+
+OPTIONAL_OUTPUTS = frozenset({"Attention", "Dropout", "LayerNormalization", "MaxPool"})
+"""Operators whose trailing outputs may be left out."""
+
+
+def finish(
+    model: ir.Model, program: ExportedProgram, *, mutated: Sequence[str], dim_names: Mapping[str, str]
+) -> None:
+    """Bring a fresh model into its final form.
+
+    Args:
+        mutated: the buffers that the first outputs replace.
+        dim_names: the user's name for a symbolic dimension of the program.
+    """
+    model.opset_imports[""] = OPSET
+    model.ir_version = IR_VERSION
+    for function in model.functions.values():
+        function.opset_imports[""] = OPSET
+    model.graph.name = "main_graph"
+    model.graph.metadata_props.clear()
+    _order_outputs(model.graph, mutated)
+    _remove_unread(model.graph)
+    tied = _tie(model.graph, program)
+    for name in program.graph_signature.inputs_to_lifted_tensor_constants.values():
+        if name in model.graph.initializers and not model.graph.initializers[name].uses():
+            model.graph.initializers.pop(name)
+    _write_provenance(model)
+    _name_values(model.graph, mutated)
+    if dim_names:
+        _rename_dims(model, dim_names)
+    kept = model.graph.initializers
+    model.metadata_props.update(
+        {
+            "daceml.parameters": json.dumps([n for n in program.graph_signature.parameters if n in kept]),
+            "daceml.buffers": json.dumps([n for n in program.graph_signature.buffers if n in kept]),
+            "daceml.buffer_mutations": json.dumps({f"{buffer}::next": buffer for buffer in mutated}),
+            "daceml.tied": json.dumps(tied),
+        }
+    )
+
+
+def _order_outputs(graph: ir.Graph, mutated: Sequence[str]) -> None:
+    """User outputs first, then the mutations; an output that is no value of its own gets an Identity."""
+    import onnx_ir as ir
+
+    values = list(graph.outputs)
+    graph.outputs.clear()
+    taken: set[ir.Value] = set()
+    for value in values[len(mutated) :] + values[: len(mutated)]:
+        if value.producer() is None or value in taken:
+            node = ir.Node("", "Identity", [value])
+            graph.append(node)
+            copy = node.outputs[0]
+            copy.name, copy.type, copy.shape = f"{value.name}_output{len(taken)}", value.type, value.shape
+            value = copy
+        taken.add(value)
+        graph.outputs.append(value)
+
+
+def _remove_unread(graph: ir.Graph) -> None:
+    for node in reversed(list(graph)):
+        if not any(output.uses() or output.is_graph_output() for output in node.outputs):
+            graph.remove(node, safe=True)
+            continue
+        if node.op_type in OPTIONAL_OUTPUTS and node.domain == "":
+            outputs = node.outputs
+            count = len(outputs)
+            while count > 1 and not outputs[count - 1].uses() and not outputs[count - 1].is_graph_output():
+                count -= 1
+            if count < len(outputs):
+                node.resize_outputs(count)
+
+
+def _tie(graph: ir.Graph, program: ExportedProgram) -> dict[str, str]:
+    """One initializer for each tensor: several names of one tensor would split its gradient."""
+    first: dict[tuple[int, tuple[int, ...], tuple[int, ...]], str] = {}
+    tied: dict[str, str] = {}
+    for name in (*program.graph_signature.parameters, *program.graph_signature.buffers):
+        tensor = program.state_dict.get(name)
+        if tensor is None:
+            tensor = program.constants.get(name)
+        if tensor is None or name not in graph.initializers or tensor.numel() == 0:
+            continue
+        key = (tensor.data_ptr(), tuple(tensor.shape), tuple(tensor.stride()))
+        kept = first.setdefault(key, name)
+        if kept != name:
+            graph.initializers[name].replace_all_uses_with(graph.initializers[kept])
+            graph.initializers.pop(name)
+            tied[name] = kept
+    return tied
+
+
+def _write_provenance(model: ir.Model) -> None:
+    """Module path and user's line on every node, instead of the exporter's long texts."""
+    for graph in (model.graph, *model.functions.values()):
+        for node in graph:
+            if "node" in node.meta:
+                module, source = module_of_node(node.meta["node"]), source_of_node(node.meta["node"])
+            else:
+                scopes = node.metadata_props.get("pkg.torch.onnx.name_scopes", "[]")
+                path: list[str] = ast.literal_eval(scopes)
+                module = path[-2] if len(path) > 1 else ""
+                source = source_of_trace(node.metadata_props.get("pkg.torch.onnx.stack_trace", ""))
+            node.metadata_props.clear()
+            if graph is model.graph and (module or source):
+                node.metadata_props.update({"daceml.module": module, "daceml.source": source})
+    for value in (*model.graph.inputs, *model.graph.initializers.values(), *model.graph.outputs):
+        value.metadata_props.clear()
+
+
+def _name_values(graph: ir.Graph, mutated: Sequence[str]) -> None:
+    """Unique names: initializers keep their keys, mutations are `<buffer>::next`, the rest gives way."""
+    for value, buffer in zip(graph.outputs[len(graph.outputs) - len(mutated) :], mutated, strict=True):
+        value.name = f"{buffer}::next"
+    used = set(graph.initializers)
+    fresh = 0
+    for value in (*graph.inputs, *(output for node in graph for output in node.outputs)):
+        base = name = value.name or "value"
+        while name in used:
+            fresh += 1
+            name = f"{base}_{fresh}"
+        if name != value.name:
+            value.name = name
+        used.add(name)
+    for position, node in enumerate(graph):
+        if not node.name or node.name.startswith("node_"):
+            node.name = f"{node.op_type}_{position}"
+
+
+def _rename_dims(model: ir.Model, names: Mapping[str, str]) -> None:
+    import onnx_ir as ir
+
+    pattern = re.compile(r"\b(" + "|".join(map(re.escape, names)) + r")\b")
+    values = (*model.graph.inputs, *(output for node in model.graph for output in node.outputs))
+    for value in values:
+        if value.shape is not None and not all(isinstance(dim, int) for dim in value.shape):
+            dims = [
+                dim if isinstance(dim, int) or dim.value is None else pattern.sub(lambda m: names[m[0]], dim.value)
+                for dim in value.shape
+            ]
+            value.shape = ir.Shape([dim if isinstance(dim, int | str) else None for dim in dims])

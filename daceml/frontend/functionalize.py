@@ -1,0 +1,298 @@
+"""Functionalisation without a second trace: in-place operators and mutated buffers become values.
+
+`run_decompositions({})` does this in general by tracing the whole graph again, which takes longer than all the
+rest of an export. Nearly every graph needs much less: an in-place operator on a tensor without other live views
+is its out-of-place twin, and batch normalisation in training has a functional form. What this pass cannot prove
+it leaves to `run_decompositions`, and logs why.
+"""
+
+from __future__ import annotations
+
+import logging
+import operator
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from daceml.errors import ExportError
+from daceml.frontend.provenance import source_of_node
+
+if TYPE_CHECKING:
+    import torch
+    from torch.export import ExportedProgram
+
+    Node = torch.fx.Node
+
+log = logging.getLogger(__name__)
+
+
+class NeedsRetraceError(Exception):
+    """The light pass cannot prove that it keeps the meaning; the message says what stands in its way."""
+
+
+def functionalize(program: ExportedProgram) -> ExportedProgram:
+    """A program without in-place operators, mutated buffers as its first outputs; the argument is not changed.
+
+    Raises:
+        ExportError: the module changes its inputs or parameters.
+    """
+    try:
+        return _LightPass(program).run()
+    except NeedsRetraceError as reason:
+        log.info("functionalising by a second trace: %s", reason)
+        functional = program.run_decompositions({})
+        _refuse_foreign_mutations(functional)
+        return functional
+
+
+def copied(program: ExportedProgram) -> ExportedProgram:
+    """The program with a graph and signature of its own; tensors are shared."""
+    import copy
+
+    import torch
+    from torch.export.graph_signature import ExportGraphSignature
+
+    twin = copy.copy(program)
+    graph = copy.deepcopy(program.graph)
+    twin._graph_module = torch.fx.GraphModule(program.graph_module, graph)
+    twin._graph_module.meta.update(program.graph_module.meta)
+    signature = program.graph_signature
+    twin._graph_signature = ExportGraphSignature(
+        [copy.copy(spec) for spec in signature.input_specs], [copy.copy(spec) for spec in signature.output_specs]
+    )
+    return twin
+
+
+def rename_outputs(program: ExportedProgram) -> None:
+    """Make the signature name the nodes that the graph returns now."""
+    (returned,) = program.graph.output_node().args
+    for node, spec in zip(returned, program.graph_signature.output_specs, strict=True):  # pyright: ignore[reportArgumentType]
+        if hasattr(node, "name") and hasattr(spec.arg, "name"):
+            spec.arg = type(spec.arg)(name=node.name)  # pyright: ignore[reportAttributeAccessIssue, reportCallIssue]
+
+
+def _refuse_foreign_mutations(program: ExportedProgram) -> None:
+    from torch.export.graph_signature import OutputKind
+
+    for spec in program.graph_signature.output_specs:
+        if spec.kind.name in ("USER_INPUT_MUTATION", "PARAMETER_MUTATION"):
+            raise foreign_mutation(spec.target or "", spec.kind.name.split("_MUTATION")[0].lower())
+        assert spec.kind in (OutputKind.USER_OUTPUT, OutputKind.BUFFER_MUTATION), spec
+
+
+def foreign_mutation(name: str, kind: str, where: str = "") -> ExportError:
+    """The refusal of a forward pass that changes what is not its own."""
+    return ExportError(
+        f"the module changes its {kind.replace('_', ' ')} {name!r} in place",
+        where=where,
+        why="a compiled call may change buffers only: inputs and parameters belong to the caller and the optimiser",
+        fix="work on a copy in forward (x = x.clone(), or inplace=False), or register the tensor as a buffer",
+    )
+
+
+def _storage(value: Any) -> int | None:
+    try:
+        return value.untyped_storage()._cdata
+    except (AttributeError, NotImplementedError, RuntimeError):
+        return None
+
+
+class _LightPass:
+    """One walk over the graph that keeps, for each node, the node that holds its tensor's value now."""
+
+    def __init__(self, program: ExportedProgram) -> None:
+        self.program = program
+        self.latest: dict[Node, Node] = {}
+        self.groups: dict[Node, set[Node]] = {}
+        self.order: dict[Node, int] = {}
+
+    def run(self) -> ExportedProgram:
+        import torch
+
+        for _, child in self.program.graph_module.named_modules():
+            for node in getattr(child, "graph", self.program.graph).nodes:
+                if isinstance(node.target, torch._ops.HigherOrderOperator):
+                    raise NeedsRetraceError(f"{node.target} holds a graph of its own")
+        self.program = copied(self.program)
+        self.graph = self.program.graph
+        if any(self._changes(node) for node in self.graph.nodes):
+            self.order = {node: position for position, node in enumerate(self.graph.nodes)}
+            self._find_aliases()
+            for node in list(self.graph.nodes):
+                self._visit(node)
+        self._return_mutations()
+        return self.program
+
+    @staticmethod
+    def _changes(node: Node) -> bool:
+        if str(node.target) == "aten.batch_norm.default":
+            return bool(node.args[5])
+        schema = getattr(node.target, "_schema", None)
+        return node.op == "call_function" and schema is not None and schema.is_mutable
+
+    def _find_aliases(self) -> None:
+        """Group nodes that may share memory: by annotation of the operator, and by storage where it is known."""
+        by_storage: dict[int, Node] = {}
+        for node in self.graph.nodes:
+            group = {node}
+            value = node.meta.get("val")
+            for part in value if isinstance(value, list | tuple) else [value]:
+                storage = _storage(part)
+                if storage is not None:
+                    group |= self.groups.get(by_storage.setdefault(storage, node), set())
+            if node.target is operator.getitem:
+                group |= self.groups[node.args[0]]
+            schema = getattr(node.target, "_schema", None)
+            if schema is not None:
+                shared = {name for out in schema.returns if out.alias_info for name in out.alias_info.before_set}
+                for formal, actual in zip(schema.arguments, node.args, strict=False):
+                    if formal.alias_info and shared & set(formal.alias_info.before_set) and actual in self.groups:
+                        group |= self.groups[actual]
+            for member in group:
+                self.groups[member] = group
+
+    def _now(self, node: Node) -> Node:
+        while node in self.latest:
+            node = self.latest[node]
+        return node
+
+    def _visit(self, node: Node) -> None:
+        import torch
+
+        if node.op == "placeholder":
+            return
+        node.args = torch.fx.map_arg(node.args, self._now)
+        node.kwargs = torch.fx.map_arg(node.kwargs, self._now)
+        if not self._changes(node):
+            return
+        if str(node.target) == "aten.batch_norm.default":
+            self._train_batch_norm(node)
+        else:
+            self._out_of_place(node)
+
+    def _make(self, like: Node, target: Any, args: Sequence[Any], value: Any, **kwargs: Any) -> Node:
+        """A node beside `like`, with its provenance."""
+        made = self.graph.call_function(target, tuple(args), kwargs)
+        made.meta = dict(like.meta, val=value)
+        self.groups[made] = {made}
+        self.order[made] = self.order[like]
+        return made
+
+    def _replace(self, changed: Node, by: Node, at: Node) -> None:
+        """From node `at` on, `changed` has the value of `by`."""
+        position = self.order[at]
+        for member in self.groups[changed]:
+            current = self._now(member)
+            if current is changed or current is by:
+                continue
+            if member.op == "placeholder" or any(self.order[user] > position for user in member.users):
+                raise NeedsRetraceError(f"{at} changes {changed}, which shares memory with {member}")
+        self.latest[changed] = by
+        self.groups[changed] = self.groups[by] = self.groups[changed] | {by}
+
+    def _train_batch_norm(self, node: Node) -> None:
+        import torch
+
+        x, weight, bias, mean, variance, _, momentum, eps = node.args[:8]
+        if mean is None or variance is None:
+            return
+        functional = torch.ops.aten._native_batch_norm_legit_functional.default
+        statistic = mean.meta["val"]
+        values = (node.meta["val"], statistic, statistic, statistic, statistic)
+        with self.graph.inserting_before(node):
+            args = (x, weight, bias, mean, variance, True, momentum, eps)
+            whole = self._make(node, functional, args, values)
+            y, new_mean, new_variance = (
+                self._make(node, operator.getitem, (whole, slot), values[slot]) for slot in (0, 3, 4)
+            )
+        self._replace(mean, new_mean, node)
+        self._replace(variance, new_variance, node)
+        self.latest[node] = y
+        # a later in-place operator finds y, not the node that it replaces
+        self.groups[y] = (self.groups[node] - {node}) | {y}
+        node.replace_all_uses_with(y)
+        self.graph.erase_node(node)
+
+    def _out_of_place(self, node: Node) -> None:
+        import torch
+
+        aten = torch.ops.aten
+        schema = node.target._schema  # pyright: ignore[reportFunctionMemberAccess, reportAttributeAccessIssue]
+        namespace, name = schema.name.split("::")
+        written = [index for index, formal in enumerate(schema.arguments) if formal.alias_info and formal.alias_info.is_write]
+        changed = node.args[0] if node.args else None
+        if namespace != "aten" or written != [0] or not name.endswith("_") or not isinstance(changed, torch.fx.Node):
+            raise NeedsRetraceError(f"{node.target} changes its arguments in a way of its own")
+        value = changed.meta["val"]
+        with self.graph.inserting_before(node):
+            if name == "detach_":
+                result = changed
+            elif name in ("zero_", "fill_"):
+                number = 0 if name == "zero_" else node.args[1]
+                if isinstance(number, torch.fx.Node):
+                    raise NeedsRetraceError("fill_ with a tensor")
+                result = self._make(node, aten.full_like.default, (changed, number), value)
+            elif name == "copy_":
+                result = self._copy(node, changed, node.args[1])
+            else:
+                result = self._twin(node, name[:-1], changed)
+        if result is not changed:
+            self._replace(changed, result, node)
+        self.latest[node] = result
+        self.groups[result] = self.groups[result] - {node}
+        node.replace_all_uses_with(result)
+        self.graph.erase_node(node)
+
+    def _copy(self, node: Node, changed: Node, source: Any) -> Node:
+        import torch
+
+        aten = torch.ops.aten
+        wanted = changed.meta["val"]
+        if not isinstance(source, torch.fx.Node):
+            raise NeedsRetraceError("copy_ from a number")
+        given = source.meta["val"]
+        if given.dtype != wanted.dtype:
+            cast = given.to(wanted.dtype)
+            source = self._make(node, aten._to_copy.default, (source,), cast, dtype=wanted.dtype)
+        if given.shape != wanted.shape:
+            if not all(isinstance(size, int) for size in wanted.shape):
+                raise NeedsRetraceError("copy_ into a tensor of symbolic shape")
+            return self._make(node, aten.expand.default, (source, list(wanted.shape)), wanted)
+        return self._make(node, aten.clone.default, (source,), wanted)
+
+    def _twin(self, node: Node, name: str, changed: Node) -> Node:
+        """The operator without its underscore; its result keeps the type of what it changed."""
+        import torch
+
+        overload = node.target._overloadname  # pyright: ignore[reportFunctionMemberAccess, reportAttributeAccessIssue]
+        twin = getattr(getattr(torch.ops.aten, name, None), overload, None)
+        if twin is None:
+            raise NeedsRetraceError(f"{node.target} has no out-of-place twin")
+        dtype = changed.meta["val"].dtype
+        others = [argument.meta["val"] for argument in node.all_input_nodes if "val" in argument.meta]
+        if any(getattr(other, "dtype", dtype) != dtype for other in others) or name in _PREDICATES:
+            raise NeedsRetraceError(f"{node.target} mixes element types")
+        return self._make(node, twin, node.args, node.meta["val"], **node.kwargs)
+
+    def _return_mutations(self) -> None:
+        from torch.export.graph_signature import OutputKind, OutputSpec, TensorArgument
+
+        signature = self.program.graph_signature
+        specs: list[OutputSpec] = []
+        values: list[Node] = []
+        for node in self.graph.nodes:
+            if node.op != "placeholder" or self._now(node) is node:
+                continue
+            buffer = signature.inputs_to_buffers.get(node.name)
+            if buffer is None:
+                kind = "parameter" if node.name in signature.inputs_to_parameters else "input"
+                name = signature.inputs_to_parameters.get(node.name, node.name)
+                raise foreign_mutation(name, kind, source_of_node(self._now(node)))
+            values.append(self._now(node))
+            specs.append(OutputSpec(OutputKind.BUFFER_MUTATION, TensorArgument(name=values[-1].name), buffer))
+        output = self.graph.output_node()
+        output.args = ((*values, *output.args[0]),)  # pyright: ignore[reportGeneralTypeIssues]
+        signature.output_specs[:0] = specs
+        rename_outputs(self.program)
+
+
+_PREDICATES = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_not", "logical_xor"})

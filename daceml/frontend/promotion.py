@@ -1,0 +1,77 @@
+"""Explicit casts where PyTorch promotes element types and ONNX does not.
+
+Mutates the program that it is given. ONNX operators want operands of one element type; the traced result
+says which type PyTorch computes in, so a cast of the other operands is all there is to do.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+    from torch.export import ExportedProgram
+
+TO_RESULT = frozenset(
+    """abs acos acosh add addcdiv addcmul addmm asin asinh atan atan2 atanh baddbmm bmm cat celu ceil clamp
+    clamp_max clamp_min concat copysign cos cosh cumsum div elu erf erfc exp exp2 expm1 floor floor_divide fmax fmin
+    fmod gelu hypot leaky_relu lerp log log10 log1p log2 logaddexp logsumexp lerp maximum minimum mish mul neg pow
+    reciprocal remainder rsqrt rsub sigmoid sign silu sin sinh softplus sqrt square stack sub sum mean prod tan
+    tanh true_divide xlogy bitwise_and bitwise_or bitwise_xor""".split()
+)
+"""Operators that compute in the element type of their result."""
+
+COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
+"""Operators that compute in the common type of their operands."""
+
+SELECTED = {"where": (1, 2)}
+"""Operators of which only some operands are promoted."""
+
+
+def promote(program: ExportedProgram) -> None:
+    """Insert the casts that PyTorch makes by itself."""
+    import torch
+
+    for node in list(program.graph.nodes):
+        if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
+            continue
+        namespace, _, name = node.target._schema.name.partition("::")
+        if namespace != "aten" or not isinstance(node.meta.get("val"), torch.Tensor):
+            continue
+        if name in TO_RESULT:
+            wanted, positions = node.meta["val"].dtype, range(len(node.args))
+        elif name in SELECTED:
+            wanted, positions = node.meta["val"].dtype, SELECTED[name]
+        elif name in COMPARISONS:
+            wanted, positions = _common(node.args[:2]), (0, 1)
+        else:
+            continue
+        for position in positions:
+            if position < len(node.args):
+                node.update_arg(position, _cast(program.graph, node, node.args[position], wanted))
+
+
+def _common(operands: Any) -> torch.dtype | None:
+    import torch
+
+    values = [operand.meta["val"] if isinstance(operand, torch.fx.Node) else operand for operand in operands]
+    if not any(isinstance(value, torch.Tensor) for value in values):
+        return None
+    return torch.result_type(*values)
+
+
+def _cast(graph: torch.fx.Graph, user: torch.fx.Node, argument: Any, wanted: torch.dtype | None) -> Any:
+    """The argument in the wanted type: tensors get a cast node, numbers and sizes stay."""
+    import torch
+
+    if isinstance(argument, list | tuple):
+        return type(argument)(_cast(graph, user, part, wanted) for part in argument)
+    if not isinstance(argument, torch.fx.Node):
+        return argument
+    value = argument.meta.get("val")
+    if not isinstance(value, torch.Tensor) or wanted is None or value.dtype == wanted or value.dtype.is_complex:
+        return argument
+    with graph.inserting_before(user):
+        cast = graph.call_function(torch.ops.aten._to_copy.default, (argument,), {"dtype": wanted})
+    cast.meta = dict(user.meta, val=value.to(wanted))
+    return cast

@@ -1,0 +1,135 @@
+"""One ONNX node -> one library node: class, attributes, connectors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from daceml.errors import InvalidNodeError, ShapeError, UnknownOperatorError
+from daceml.frontend.metadata import node_origin, where
+from daceml.onnx_ops.node import ONNXNode
+from daceml.onnx_ops.nodes import is_defined, node_class
+from daceml.onnx_ops.schema import exact_float
+
+# (connector, ONNX value name)
+Binding = tuple[str, str]
+
+
+def operator_class(node: ir.Node, model: ir.Model) -> type[ONNXNode]:
+    """Class of a node at the opset version that the model imports.
+
+    Raises:
+        UnknownOperatorError: no schema for it.
+        InvalidNodeError: the node has a body.
+    """
+    for attribute in node.attributes.values():
+        if attribute.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS):
+            raise InvalidNodeError(
+                f"{node.op_type} has a body (attribute {attribute.name!r})",
+                where=where(node),
+                why="a network is one state of dataflow and holds no control flow yet",
+                fix="rewrite this part without control flow: torch.where instead of if, an unrolled loop",
+            )
+    version = model.opset_imports.get(node.domain)
+    if version is None and node.domain in ("", "ai.onnx"):
+        version = model.opset_imports.get("ai.onnx" if node.domain == "" else "")
+    if version is None and not is_defined(node.op_type, node.domain):
+        raise UnknownOperatorError(
+            f"operator {node.op_type} is of domain {node.domain or 'ai.onnx'!r}, "
+            "which the model does not import",
+            where=where(node),
+            why=f"the model's opset imports are {dict(model.opset_imports)}",
+            fix="add the opset import of the domain",
+        )
+    try:
+        return node_class(node.op_type, domain=node.domain, version=version)
+    except UnknownOperatorError as error:
+        raise UnknownOperatorError(error.what, where=where(node), why=error.why, fix=error.fix) from None
+
+
+def make_node(node: ir.Node, cls: type[ONNXNode]) -> tuple[ONNXNode, list[Binding], list[Binding]]:
+    """Library node with its attributes and connectors, and what each connector reads or writes."""
+    reads = _bind(node, cls, "inputs", [None if v is None else v.name for v in node.inputs])
+    writes = _bind(node, cls, "outputs", [value.name for value in node.outputs])
+    module_path, source = node_origin(node)
+    made = cls(
+        cls.op_type,
+        inputs=[connector for connector, _ in reads],
+        outputs=[connector for connector, _ in writes],
+        onnx_name=node.name or "",
+        module_path=module_path,
+        source=source,
+    )
+    for attribute in node.attributes.values():
+        made.set_attribute(attribute.name, _python_value(attribute, node))
+    return made, reads, writes
+
+
+def _bind(node: ir.Node, cls: type[ONNXNode], side: Any, names: list[str | None]) -> list[Binding]:
+    connectors = cls.schema.connectors(side, [bool(name) for name in names])
+    if connectors is None:
+        formals = cls.schema.inputs if side == "inputs" else cls.schema.outputs
+        raise InvalidNodeError(
+            f"{cls.schema.title} takes at most {len(formals)} {side}",
+            where=where(node),
+            why=f"the node has {len(names)}: {', '.join(name or '(absent)' for name in names)}",
+            fix="remove the surplus ones, or set the opset version that has them",
+        )
+    return [(c, name) for c, name in zip(connectors, names, strict=False) if c is not None and name]
+
+
+def constant_value(node: ir.Node) -> np.ndarray:
+    """Value of a `Constant` node.
+
+    Raises:
+        ShapeError: strings or a sparse tensor, which no array holds.
+        InvalidNodeError: not exactly one value.
+    """
+    values = {
+        name: attribute for name, attribute in node.attributes.items() if name.startswith(("value", "sparse"))
+    }
+    if len(values) != 1:
+        raise InvalidNodeError(
+            "a Constant must have exactly one value attribute",
+            where=where(node),
+            why=f"it has {', '.join(values) or 'none'}",
+            fix="keep one of value, value_float, value_int, value_floats, value_ints",
+        )
+    ((name, attribute),) = values.items()
+    match name:
+        case "value":
+            tensor = attribute.as_tensor()
+            if tensor.dtype == ir.DataType.STRING:
+                raise _no_array(node, "strings")
+            return tensor.numpy()
+        case "value_int" | "value_ints":
+            return np.asarray(attribute.value, dtype=np.int64)
+        case "value_float" | "value_floats":
+            return np.asarray(attribute.value, dtype=np.float32)
+        case _:
+            raise _no_array(node, "a sparse tensor" if name.startswith("sparse") else "strings")
+
+
+def _no_array(node: ir.Node, held: str) -> ShapeError:
+    return ShapeError(
+        f"the value of a Constant is {held}, which arrays cannot hold",
+        where=where(node),
+        why="a network holds dense tensors of numbers and booleans only",
+        fix="make it a dense tensor of numbers",
+    )
+
+
+def _python_value(attribute: ir.Attr, node: ir.Node) -> Any:
+    match attribute.type:
+        case ir.AttributeType.FLOAT:
+            return exact_float(attribute.value)
+        case ir.AttributeType.FLOATS:
+            return [exact_float(value) for value in attribute.value]
+        case ir.AttributeType.TENSOR:
+            if attribute.value.dtype == ir.DataType.STRING:
+                raise _no_array(node, "strings")
+            return attribute.value.numpy()
+        case _:
+            return attribute.value

@@ -1,0 +1,198 @@
+"""Activations, each kept as the ONNX operator of its name where there is one."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import onnx_ir as ir
+from onnxscript import opset23 as op
+
+from daceml.frontend.translations import UntranslatableError, translates
+from daceml.frontend.translations.emit import Value, cast, result_dtype, sizes_of, typed
+
+
+@translates("aten.relu.default")
+def relu(self: Value) -> Value:
+    return op.Relu(self)
+
+
+@translates("aten.sigmoid.default")
+def sigmoid(self: Value) -> Value:
+    return op.Sigmoid(self)
+
+
+@translates("aten.tanh.default")
+def tanh(self: Value) -> Value:
+    return op.Tanh(self)
+
+
+@translates("aten.mish.default")
+def mish(self: Value) -> Value:
+    return op.Mish(self)
+
+
+@translates("aten.silu.default")
+def silu(self: Value) -> Value:
+    # ONNX has Swish from opset 24 on
+    return op.Mul(self, typed(op.Sigmoid(self), self))
+
+
+@translates("aten.gelu.default")
+def gelu(self: Value, *, approximate: str = "none") -> Value:
+    return op.Gelu(self, approximate=approximate)
+
+
+@translates("aten.softplus.default")
+def softplus(self: Value, beta: float = 1.0, threshold: float = 20.0) -> Value:
+    """log(1 + exp(beta x)) / beta; torch returns x above the threshold, equal to 2e-9 from 20 on."""
+    scaled = self if beta == 1 else typed(op.Mul(self, beta), self)
+    y = op.Softplus(scaled)
+    if beta != 1:
+        y = op.Div(typed(y, self), beta)
+    if threshold >= 20:
+        return y
+    above = typed(op.Greater(scaled, threshold), self, dtype=ir.DataType.BOOL)
+    return op.Where(above, self, typed(y, self))
+
+
+@translates("aten.log_sigmoid.default")
+def log_sigmoid(self: Value) -> Value:
+    # -softplus(-x)
+    negative = typed(op.Neg(self), self)
+    return op.Neg(typed(op.Softplus(negative), self))
+
+
+@translates("aten.hardtanh.default")
+def hardtanh(self: Value, min_val: float = -1.0, max_val: float = 1.0) -> Value:
+    return op.Clip(self, min_val, max_val)
+
+
+@translates("aten.relu6.default")
+def relu6(self: Value) -> Value:
+    return op.Clip(self, 0.0, 6.0)
+
+
+@translates("aten.clamp.default")
+def clamp(self: Value, min: float | None = None, max: float | None = None) -> Value:
+    if isinstance(min, Value) or isinstance(max, Value):
+        raise UntranslatableError("symbolic bounds")
+    return op.Clip(self, min, max)
+
+
+@translates("aten.clamp_min.default")
+def clamp_min(self: Value, min: float) -> Value:
+    return op.Clip(self, min, None)
+
+
+@translates("aten.clamp_max.default")
+def clamp_max(self: Value, max: float) -> Value:
+    return op.Clip(self, None, max)
+
+
+@translates("aten.hardswish.default")
+def hardswish(self: Value) -> Value:
+    return op.HardSwish(self)
+
+
+@translates("aten.hardsigmoid.default")
+def hardsigmoid(self: Value) -> Value:
+    return op.HardSigmoid(self, alpha=1 / 6, beta=0.5)
+
+
+@translates("aten.leaky_relu.default")
+def leaky_relu(self: Value, negative_slope: float = 0.01) -> Value:
+    return op.LeakyRelu(self, alpha=float(negative_slope))
+
+
+@translates("aten.prelu.default")
+def prelu(self: Value, weight: Value) -> Value:
+    """The slope is one number, or one for each channel (dimension 1)."""
+    (slopes,), rank = sizes_of(weight), len(sizes_of(self))
+    if slopes == 1 or rank <= 2:
+        return op.PRelu(self, weight)
+    shape = [slopes] + [1] * (rank - 2)
+    return op.PRelu(self, typed(op.Reshape(weight, shape), weight, shape=shape))
+
+
+@translates("aten.elu.default")
+def elu(self: Value, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Value:
+    if scale == 1 and input_scale == 1:
+        return op.Elu(self, alpha=float(alpha))
+    if input_scale == 1:
+        return op.Selu(self, alpha=float(alpha), gamma=float(scale))
+    raise UntranslatableError("an ELU that scales its input")
+
+
+@translates("aten.selu.default")
+def selu(self: Value) -> Value:
+    return op.Selu(self)
+
+
+@translates("aten.celu.default")
+def celu(self: Value, alpha: float = 1.0) -> Value:
+    return op.Celu(self, alpha=float(alpha))
+
+
+@translates("aten.softshrink.default")
+def softshrink(self: Value, lambd: float = 0.5) -> Value:
+    return op.Shrink(self, bias=float(lambd), lambd=float(lambd))
+
+
+@translates("aten.hardshrink.default")
+def hardshrink(self: Value, lambd: float = 0.5) -> Value:
+    return op.Shrink(self, bias=0.0, lambd=float(lambd))
+
+
+@translates("aten.glu.default")
+def glu(self: Value, dim: int = -1) -> Value:
+    half = sizes_of(self)
+    if not isinstance(half[dim], int):
+        raise UntranslatableError("a gated unit over a symbolic dimension")
+    half[dim] = half[dim] // 2  # pyright: ignore[reportOptionalOperand, reportOperatorIssue]
+    left, gate = op.Split(self, axis=dim, num_outputs=2)
+    opened = typed(op.Sigmoid(typed(gate, self, shape=half)), self, shape=half)
+    return op.Mul(typed(left, self, shape=half), opened)
+
+
+def _normalised(operator: Any, self: Value, dim: int, dtype: ir.DataType | int | None) -> Value:
+    x = cast(self, result_dtype(dtype, self.dtype) or ir.DataType.FLOAT)
+    return operator(x, axis=dim)
+
+
+@translates("aten.softmax.int", "aten.special_softmax.int")
+def softmax(self: Value, dim: int, dtype: ir.DataType | None = None) -> Value:
+    return _normalised(op.Softmax, self, dim, dtype)
+
+
+@translates("aten._softmax.default", "aten._safe_softmax.default")
+def plain_softmax(self: Value, dim: int, half_to_float: bool = False) -> Value:
+    return op.Softmax(cast(self, ir.DataType.FLOAT) if half_to_float is True else self, axis=dim)
+
+
+@translates("aten.log_softmax.int", "aten.special_log_softmax.int")
+def log_softmax(self: Value, dim: int, dtype: ir.DataType | None = None) -> Value:
+    return _normalised(op.LogSoftmax, self, dim, dtype)
+
+
+@translates("aten._log_softmax.default")
+def plain_log_softmax(self: Value, dim: int, half_to_float: bool) -> Value:
+    return op.LogSoftmax(cast(self, ir.DataType.FLOAT) if half_to_float else self, axis=dim)
+
+
+@translates("aten.masked_fill.Scalar")
+def masked_fill(self: Value, mask: Value, value: float) -> Value:
+    if isinstance(value, float) and math.isnan(value):
+        raise UntranslatableError("a mask that writes NaN")
+    return op.Where(mask, _scalar(value, self), self)
+
+
+@translates("aten.masked_fill.Tensor")
+def masked_fill_tensor(self: Value, mask: Value, value: Value) -> Value:
+    return op.Where(mask, cast(value, self.dtype or ir.DataType.FLOAT), self)
+
+
+def _scalar(number: float, like: Value) -> Value:
+    from daceml.frontend.translations.emit import full
+
+    return full((), number, like.dtype or ir.DataType.FLOAT)

@@ -1,0 +1,216 @@
+"""Elementwise arithmetic, comparison and logic.
+
+Operands have one element type already (`daceml.frontend.promotion`), so a Python number takes the type of the
+tensor beside it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import onnx_ir as ir
+from onnxscript import opset23 as op
+
+from daceml.frontend.translations import UntranslatableError, translates
+from daceml.frontend.translations.emit import FLOATS, Value, cast, full, result_dtype, typed
+
+Operand = Value | float
+
+UNARY = {
+    "abs": "Abs",
+    "acos": "Acos",
+    "acosh": "Acosh",
+    "asin": "Asin",
+    "asinh": "Asinh",
+    "atan": "Atan",
+    "atanh": "Atanh",
+    "bitwise_not": "BitwiseNot",
+    "ceil": "Ceil",
+    "cos": "Cos",
+    "cosh": "Cosh",
+    "erf": "Erf",
+    "exp": "Exp",
+    "floor": "Floor",
+    "log": "Log",
+    "logical_not": "Not",
+    "neg": "Neg",
+    "reciprocal": "Reciprocal",
+    "round": "Round",
+    "sign": "Sign",
+    "sin": "Sin",
+    "sinh": "Sinh",
+    "sqrt": "Sqrt",
+    "tan": "Tan",
+    "isnan": "IsNaN",
+    "isinf": "IsInf",
+}
+
+BINARY = {
+    "mul": ("Mul", None),
+    "div": ("Div", None),
+    "eq": ("Equal", None),
+    "lt": ("Less", None),
+    "gt": ("Greater", None),
+    "le": ("LessOrEqual", None),
+    "ge": ("GreaterOrEqual", None),
+    "logical_and": ("And", "BOOL"),
+    "logical_or": ("Or", "BOOL"),
+    "logical_xor": ("Xor", "BOOL"),
+    "maximum": ("Max", None),
+    "minimum": ("Min", None),
+}
+
+
+def _unary(operator: str) -> Any:
+    def translate(self: Value) -> Value:
+        if operator == "Not" and self.dtype != ir.DataType.BOOL:
+            return op.Not(cast(self, ir.DataType.BOOL))
+        if operator == "BitwiseNot" and self.dtype == ir.DataType.BOOL:
+            return op.Not(self)
+        if operator in ("IsNaN", "IsInf", "Round", "Ceil", "Floor") and self.dtype not in FLOATS:
+            raise UntranslatableError(f"{operator} of {self.dtype}")
+        return getattr(op, operator)(self)
+
+    return translate
+
+
+def _binary(operator: str, kind: str | None) -> Any:
+    def translate(self: Operand, other: Operand) -> Value:
+        if kind is not None:
+            wanted = ir.DataType[kind]
+            self, other = (cast(x, wanted) if isinstance(x, Value) else x for x in (self, other))
+        elif operator == "Mul" and isinstance(self, Value) and self.dtype == ir.DataType.BOOL:
+            return op.And(self, other)
+        elif operator == "Div" and isinstance(self, Value) and self.dtype not in FLOATS:
+            raise UntranslatableError(f"true division of {self.dtype}")
+        return getattr(op, operator)(self, other)
+
+    return translate
+
+
+for _name, _operator in UNARY.items():
+    translates(f"aten.{_name}.default")(_unary(_operator))
+for _name, _row in BINARY.items():
+    _overloads = ("default",) if _name[:3] in ("log", "max", "min") else ("Tensor", "Scalar")
+    translates(*(f"aten.{_name}.{_overload}" for _overload in _overloads))(_binary(*_row))
+
+
+def _scaled(operand: Operand, alpha: float) -> Operand:
+    if alpha == 1:
+        return operand
+    return typed(op.Mul(operand, alpha), operand) if isinstance(operand, Value) else operand * alpha
+
+
+@translates("aten.add.Tensor", "aten.add.Scalar")
+def add(self: Operand, other: Operand, alpha: float = 1) -> Value:
+    if isinstance(self, Value) and self.dtype == ir.DataType.BOOL:
+        return op.Or(self, other)
+    return op.Add(self, _scaled(other, alpha))
+
+
+@translates("aten.sub.Tensor", "aten.sub.Scalar")
+def sub(self: Operand, other: Operand, alpha: float = 1) -> Value:
+    return op.Sub(self, _scaled(other, alpha))
+
+
+@translates("aten.rsub.Tensor", "aten.rsub.Scalar")
+def rsub(self: Operand, other: Operand, alpha: float = 1) -> Value:
+    return op.Sub(other, _scaled(self, alpha))
+
+
+@translates("aten.ne.Tensor", "aten.ne.Scalar")
+def ne(self: Value, other: Operand) -> Value:
+    return op.Not(typed(op.Equal(self, other), self, dtype=ir.DataType.BOOL))
+
+
+@translates("aten.div.Tensor_mode", "aten.div.Scalar_mode")
+def div_mode(self: Value, other: Operand, *, rounding_mode: str | None = None) -> Value:
+    if rounding_mode == "floor":
+        return floor_divide(self, other)
+    quotient = op.Div(self, other)
+    if rounding_mode is None or self.dtype not in FLOATS:
+        # ONNX divides integers towards zero
+        return quotient
+    quotient = typed(quotient, self)
+    magnitude = typed(op.Floor(typed(op.Abs(quotient), self)), self)
+    return op.Mul(typed(op.Sign(quotient), self), magnitude)
+
+
+@translates("aten.floor_divide.default", "aten.floor_divide.Scalar")
+def floor_divide(self: Value, other: Operand) -> Value:
+    if self.dtype not in FLOATS:
+        raise UntranslatableError("floor division of integers")
+    return op.Floor(typed(op.Div(self, other), self))
+
+
+@translates("aten.remainder.Tensor", "aten.remainder.Scalar")
+def remainder(self: Value, other: Operand) -> Value:
+    """The sign is the divisor's, as in Python; ONNX's Mod does that for integers only."""
+    if self.dtype not in FLOATS:
+        return op.Mod(self, other)
+    whole = typed(op.Floor(typed(op.Div(self, other), self)), self)
+    return op.Sub(self, typed(op.Mul(whole, other), self))
+
+
+@translates("aten.pow.Tensor_Scalar")
+def pow_scalar(self: Value, exponent: float) -> Value:
+    if exponent == 2:
+        return op.Mul(self, self)
+    if exponent == 0.5:
+        return op.Sqrt(self)
+    if exponent == -1:
+        return op.Reciprocal(self)
+    return op.Pow(self, full((), exponent, self.dtype or ir.DataType.FLOAT))
+
+
+@translates("aten.pow.Tensor_Tensor", "aten.pow.Scalar")
+def pow_tensor(self: Operand, exponent: Value) -> Value:
+    base = self if isinstance(self, Value) else full((), self, exponent.dtype or ir.DataType.FLOAT)
+    return op.Pow(base, exponent)
+
+
+@translates("aten.square.default")
+def square(self: Value) -> Value:
+    return op.Mul(self, self)
+
+
+@translates("aten.rsqrt.default")
+def rsqrt(self: Value) -> Value:
+    return op.Reciprocal(typed(op.Sqrt(self), self))
+
+
+@translates("aten.where.self")
+def where(condition: Value, self: Value, other: Value) -> Value:
+    return op.Where(condition, self, other)
+
+
+@translates("aten.where.ScalarOther", "aten.where.ScalarSelf")
+def where_scalar(condition: Value, self: Operand, other: Operand) -> Value:
+    return op.Where(condition, self, other)
+
+
+@translates("aten.addcmul.default")
+def addcmul(self: Value, tensor1: Value, tensor2: Value, *, value: float = 1) -> Value:
+    return op.Add(self, _scaled(typed(op.Mul(tensor1, tensor2), dtype=self.dtype), value))
+
+
+@translates("aten.addcdiv.default")
+def addcdiv(self: Value, tensor1: Value, tensor2: Value, *, value: float = 1) -> Value:
+    return op.Add(self, _scaled(typed(op.Div(tensor1, tensor2), dtype=self.dtype), value))
+
+
+@translates("aten.to.dtype", "prims.convert_element_type.default")
+def to_dtype(self: Value, dtype: ir.DataType, *_: Any, **__: Any) -> Value:
+    return op.Cast(self, to=dtype)
+
+
+@translates("aten._to_copy.default", "aten.to.dtype_layout", "aten.to.device")
+def to_copy(self: Value, *positional: Any, dtype: ir.DataType | None = None, **_: Any) -> Value:
+    named = next((argument for argument in positional if isinstance(argument, ir.DataType)), dtype)
+    wanted = result_dtype(named, self.dtype)
+    return op.Identity(self) if wanted == self.dtype else op.Cast(self, to=wanted)
+
+
+@translates("aten.type_as.default", "aten.to.other")
+def type_as(self: Value, other: Value, *_: Any, **__: Any) -> Value:
+    return op.Identity(self) if self.dtype == other.dtype else op.Cast(self, to=other.dtype)

@@ -1,0 +1,115 @@
+"""Tensors made from numbers: constants where the shape is static."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+from onnxscript import opset23 as op
+
+from daceml.frontend.translations import UntranslatableError, translates
+from daceml.frontend.translations.emit import Value, array, full, result_dtype, sizes_of, typed, vector
+
+Extent = int | Value
+
+
+def _kind_of(number: float) -> ir.DataType:
+    if isinstance(number, bool):
+        return ir.DataType.BOOL
+    return ir.DataType.INT64 if isinstance(number, int) else ir.DataType.FLOAT
+
+
+def _filled(size: Sequence[Extent], number: float, dtype: ir.DataType) -> Value:
+    if isinstance(number, Value):
+        raise UntranslatableError("a tensor filled with a symbolic number")
+    if not size:
+        return full((), number, dtype)
+    return op.ConstantOfShape(vector(size), value=ir.tensor(np.array([number]).astype(dtype.numpy()), dtype=dtype))
+
+
+def _filled_like(self: Value, number: float, dtype: ir.DataType | int | None) -> Value:
+    sizes = sizes_of(self)
+    kind = result_dtype(dtype, self.dtype) or ir.DataType.FLOAT
+    if all(isinstance(size, int) for size in sizes):
+        return _filled(sizes, number, kind)  # pyright: ignore[reportArgumentType]
+    shape = typed(op.Shape(self), dtype=ir.DataType.INT64, shape=(len(sizes),))
+    return op.ConstantOfShape(shape, value=ir.tensor(np.array([number]).astype(kind.numpy()), dtype=kind))
+
+
+@translates("aten.full.default")
+def full_of(size: Sequence[Extent], fill_value: float, *, dtype: ir.DataType | None = None, **_: Any) -> Value:
+    return _filled(size, fill_value, result_dtype(dtype, _kind_of(fill_value)) or ir.DataType.FLOAT)
+
+
+@translates("aten.zeros.default")
+def zeros(size: Sequence[Extent], *, dtype: ir.DataType | None = None, **_: Any) -> Value:
+    return _filled(size, 0, result_dtype(dtype, ir.DataType.FLOAT) or ir.DataType.FLOAT)
+
+
+@translates("aten.ones.default")
+def ones(size: Sequence[Extent], *, dtype: ir.DataType | None = None, **_: Any) -> Value:
+    return _filled(size, 1, result_dtype(dtype, ir.DataType.FLOAT) or ir.DataType.FLOAT)
+
+
+@translates("aten.new_zeros.default")
+def new_zeros(self: Value, size: Sequence[Extent], *, dtype: ir.DataType | None = None, **_: Any) -> Value:
+    return _filled(size, 0, result_dtype(dtype, self.dtype) or ir.DataType.FLOAT)
+
+
+@translates("aten.new_ones.default")
+def new_ones(self: Value, size: Sequence[Extent], *, dtype: ir.DataType | None = None, **_: Any) -> Value:
+    return _filled(size, 1, result_dtype(dtype, self.dtype) or ir.DataType.FLOAT)
+
+
+@translates("aten.full_like.default")
+def full_like(self: Value, fill_value: float, *, dtype: ir.DataType | None = None, **_: Any) -> Value:
+    if isinstance(fill_value, Value):
+        raise UntranslatableError("a tensor filled with a symbolic number")
+    return _filled_like(self, fill_value, dtype)
+
+
+@translates("aten.zeros_like.default")
+def zeros_like(self: Value, *, dtype: ir.DataType | None = None, **_: Any) -> Value:
+    return _filled_like(self, 0, dtype)
+
+
+@translates("aten.ones_like.default")
+def ones_like(self: Value, *, dtype: ir.DataType | None = None, **_: Any) -> Value:
+    return _filled_like(self, 1, dtype)
+
+
+@translates("aten.scalar_tensor.default")
+def scalar_tensor(s: float, *, dtype: ir.DataType | None = None, **_: Any) -> Value:
+    if isinstance(s, Value):
+        raise UntranslatableError("a symbolic number")
+    return full((), s, result_dtype(dtype, ir.DataType.FLOAT) or ir.DataType.FLOAT)
+
+
+def _range(start: Extent, end: Extent, step: Extent, dtype: ir.DataType | int | None) -> Value:
+    numbers = [start, end, step]
+    whole = all(isinstance(number, int | Value) for number in numbers)
+    kind = result_dtype(dtype, ir.DataType.INT64 if whole else ir.DataType.FLOAT) or ir.DataType.FLOAT
+    if not any(isinstance(number, Value) for number in numbers):
+        return array(np.arange(*numbers), kind)
+    if not whole:
+        raise UntranslatableError("a range of symbolic bounds and fractions")
+    bounds = [n if isinstance(n, Value) else full((), n, ir.DataType.INT64) for n in numbers]
+    counted = op.Range(*bounds)
+    return counted if kind == ir.DataType.INT64 else op.Cast(typed(counted, dtype=ir.DataType.INT64), to=kind)
+
+
+@translates("aten.arange.default")
+def arange(end: Extent, *, dtype: ir.DataType | None = None, **_: Any) -> Value:
+    return _range(0, end, 1, dtype)
+
+
+@translates("aten.arange.start")
+def arange_start(start: Extent, end: Extent, *, dtype: ir.DataType | None = None, **_: Any) -> Value:
+    return _range(start, end, 1, dtype)
+
+
+@translates("aten.arange.start_step")
+def arange_step(start: Extent, end: Extent, step: Extent = 1, *, dtype: ir.DataType | None = None, **_: Any) -> Value:
+    return _range(start, end, step, dtype)

@@ -1,0 +1,34 @@
+"""Local ONNX functions of the domain "daceml": one node each, with a body in standard operators."""
+
+from __future__ import annotations
+
+from onnxscript import FLOAT, INT64, script
+from onnxscript import opset23 as op
+from onnxscript.values import Opset
+
+DACEML = Opset("daceml", 1)
+
+
+@script(DACEML, default_opset=op)
+def EmbeddingBagSum(weight: FLOAT, indices: INT64, offsets: INT64) -> FLOAT:  # noqa: N802
+    """weight: [V, D], indices: [T], offsets: [B] -> sums of rows: [B, D]; offsets ascend, empty bags are zero."""
+    count = op.Shape(indices)
+    zeros = op.Expand(op.Constant(value_int=0), op.Add(count, op.Constant(value_int=1)))
+    ones = op.Expand(op.Constant(value_int=1), op.Shape(offsets))
+    marks = op.ScatterElements(zeros, offsets, ones, axis=0, reduction="add")
+    start = op.Constant(value_ints=[0])
+    running = op.Slice(op.CumSum(marks, op.Constant(value_int=0)), start, count, start)
+    bags = op.Unsqueeze(op.Sub(running, op.Constant(value_int=1)), op.Constant(value_ints=[1]))
+    shape = op.Concat(op.Shape(offsets), op.Shape(weight, start=1), axis=0)
+    nothing = op.Expand(op.CastLike(op.Constant(value_float=0.0), weight), shape)
+    return op.ScatterND(nothing, bags, op.Gather(weight, indices), reduction="add")
+
+
+@script(DACEML, default_opset=op)
+def EmbeddingBagMean(weight: FLOAT, indices: INT64, offsets: INT64) -> FLOAT:  # noqa: N802
+    """The same, divided by the number of rows in the bag, or by one where it is empty."""
+    count = op.Shape(indices)
+    ends = op.Concat(op.Slice(offsets, op.Constant(value_ints=[1]), op.Shape(offsets)), count, axis=0)
+    rows = op.CastLike(op.Unsqueeze(op.Sub(ends, offsets), op.Constant(value_ints=[1])), weight)
+    total = EmbeddingBagSum(weight, indices, offsets)
+    return op.Div(total, op.Max(rows, op.CastLike(op.Constant(value_float=1.0), weight)))

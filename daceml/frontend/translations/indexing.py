@@ -1,0 +1,46 @@
+"""Reads at given indices, and triangles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import onnx_ir as ir
+from onnxscript import opset23 as op
+
+from daceml.frontend.translations import UntranslatableError, translates
+from daceml.frontend.translations.emit import Value, array, rank_of
+
+
+@translates("aten.index_select.default")
+def index_select(self: Value, dim: int, index: Value) -> Value:
+    if rank_of(index) == 0:
+        raise UntranslatableError("a scalar index")
+    return op.Gather(self, index, axis=dim)
+
+
+@translates("aten.gather.default")
+def gather(self: Value, dim: int, index: Value, *, sparse_grad: bool = False) -> Value:
+    if rank_of(index) == 0:
+        raise UntranslatableError("a scalar index")
+    return op.GatherElements(self, index, axis=dim)
+
+
+@translates("aten.index.Tensor")
+def index(self: Value, indices: Sequence[Value | None]) -> Value:
+    """x[..., i, ...] with one integer index: Gather along its dimension."""
+    given = [(axis, entry) for axis, entry in enumerate(indices) if entry is not None]
+    if len(given) != 1 or given[0][1].dtype not in (ir.DataType.INT64, ir.DataType.INT32):
+        raise UntranslatableError("several index tensors, or a mask")
+    axis, entry = given[0]
+    return op.Gather(self, entry, axis=axis)
+
+
+@translates("aten.tril.default")
+def tril(self: Value, diagonal: int = 0) -> Value:
+    return op.Trilu(self, array(np.array(diagonal), ir.DataType.INT64), upper=0)
+
+
+@translates("aten.triu.default")
+def triu(self: Value, diagonal: int = 0) -> Value:
+    return op.Trilu(self, array(np.array(diagonal), ir.DataType.INT64), upper=1)

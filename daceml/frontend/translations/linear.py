@@ -1,0 +1,82 @@
+"""Matrix products."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+from onnxscript import opset23 as op
+
+from daceml.frontend.translations import translates
+from daceml.frontend.translations.emit import Value, product, rank_of, sizes_of, typed
+
+
+@translates("aten.linear.default")
+def linear(input: Value, weight: Value, bias: Value | None = None) -> Value:
+    """X: [..., K], W: [M, K] -> X W^T + b: [..., M], as one Gemm over flattened rows."""
+    *rows, inner = sizes_of(input)
+    outer = sizes_of(weight)[0]
+    if len(rows) == 1:
+        return op.Gemm(input, weight, bias, transB=1)
+    symbolic = [row for row in rows if not isinstance(row, int)]
+    if len(symbolic) > 1:
+        # a reshape back would need the sizes at run time
+        transposed = typed(op.Transpose(weight, perm=[1, 0]), weight, shape=(inner, outer))
+        y = op.MatMul(input, transposed)
+        return y if bias is None else op.Add(typed(y, input, shape=(*rows, outer)), bias)
+    count = product(rows)
+    flat = typed(op.Reshape(input, [count if isinstance(count, int) else -1, inner]), input, shape=(count, inner))
+    y = typed(op.Gemm(flat, weight, bias, transB=1), input, shape=(count, outer))
+    return op.Reshape(y, [*(row if isinstance(row, int) else -1 for row in rows), outer])
+
+
+@translates("aten.addmm.default")
+def addmm(self: Value, mat1: Value, mat2: Value, *, beta: float = 1, alpha: float = 1) -> Value:
+    return op.Gemm(mat1, mat2, self, alpha=float(alpha), beta=float(beta))
+
+
+@translates("aten.matmul.default", "aten.mm.default", "aten.bmm.default", "aten.mv.default", "aten.dot.default")
+def matmul(self: Value, other: Value) -> Value:
+    return op.MatMul(self, other)
+
+
+@translates("aten.baddbmm.default")
+def baddbmm(self: Value, batch1: Value, batch2: Value, *, beta: float = 1, alpha: float = 1) -> Value:
+    shape = (*sizes_of(batch1)[:2], sizes_of(batch2)[2])
+    y = typed(op.MatMul(batch1, batch2), batch1, shape=shape)
+    if alpha != 1:
+        y = typed(op.Mul(y, alpha), y)
+    if beta == 0:
+        return op.Identity(y)
+    return op.Add(typed(op.Mul(self, beta), self) if beta != 1 else self, y)
+
+
+@translates("aten.einsum.default")
+def einsum(equation: str, tensors: list[Value], *, path: object = None) -> Value:
+    return op.Einsum(*tensors, equation=equation.replace(" ", ""))
+
+
+@translates("aten.t.default", "aten.numpy_T.default")
+def transpose_matrix(self: Value) -> Value:
+    return op.Transpose(self, perm=list(reversed(range(rank_of(self)))))
+
+
+@translates("aten.outer.default")
+def outer(self: Value, vec2: Value) -> Value:
+    (n,), (m,) = sizes_of(self), sizes_of(vec2)
+    column = typed(op.Unsqueeze(self, [1]), self, shape=(n, 1))
+    row = typed(op.Unsqueeze(vec2, [0]), vec2, shape=(1, m))
+    return op.Mul(column, row)
+
+
+@translates("aten.linalg_vector_norm.default")
+def vector_norm(
+    self: Value, ord: float = 2, dim: list[int] | None = None, keepdim: bool = False, *, dtype: ir.DataType | None = None
+) -> Value:
+    from daceml.frontend.translations import UntranslatableError
+
+    reductions = {1: op.ReduceL1, 2: op.ReduceL2}
+    if ord not in reductions or dtype not in (None, -1):
+        raise UntranslatableError(f"a norm of order {ord}")
+    if dim is None:
+        flat = typed(op.Reshape(self, [-1]), self, shape=(product(sizes_of(self)),))
+        return reductions[int(ord)](flat, [0], keepdims=int(keepdim))
+    return reductions[int(ord)](self, [dim] if isinstance(dim, int) else list(dim), keepdims=int(keepdim))

@@ -1,0 +1,164 @@
+"""Sums, means, extremes and variances."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import onnx_ir as ir
+from onnxscript import opset23 as op
+
+from daceml.frontend.translations import UntranslatableError, translates
+from daceml.frontend.translations.emit import FLOATS, Value, axes_of, cast, rank_of, result_dtype, sizes_of, typed
+
+Dims = int | Sequence[int] | None
+
+
+def _reduce(operator: Any, self: Value, dim: Dims, keepdim: bool) -> Value:
+    if rank_of(self) == 0:
+        return op.Identity(self)
+    axes = axes_of(dim, rank_of(self))
+    return operator(self, axes, keepdims=int(keepdim))
+
+
+def _whole(dtype: ir.DataType | int | None, self: Value) -> Value:
+    """torch sums integers and booleans in int64."""
+    default = self.dtype if self.dtype in FLOATS else ir.DataType.INT64
+    return cast(self, result_dtype(dtype, default) or ir.DataType.FLOAT)
+
+
+@translates("aten.sum.default")
+def sum_all(self: Value, *, dtype: ir.DataType | None = None) -> Value:
+    return _reduce(op.ReduceSum, _whole(dtype, self), None, False)
+
+
+@translates("aten.sum.dim_IntList")
+def sum_dims(self: Value, dim: Dims, keepdim: bool = False, *, dtype: ir.DataType | None = None) -> Value:
+    return _reduce(op.ReduceSum, _whole(dtype, self), dim, keepdim)
+
+
+@translates("aten.mean.default")
+def mean_all(self: Value, *, dtype: ir.DataType | None = None) -> Value:
+    return _reduce(op.ReduceMean, _whole(dtype, self), None, False)
+
+
+@translates("aten.mean.dim")
+def mean_dims(self: Value, dim: Dims, keepdim: bool = False, *, dtype: ir.DataType | None = None) -> Value:
+    return _reduce(op.ReduceMean, _whole(dtype, self), dim, keepdim)
+
+
+@translates("aten.prod.default")
+def prod_all(self: Value, *, dtype: ir.DataType | None = None) -> Value:
+    return _reduce(op.ReduceProd, _whole(dtype, self), None, False)
+
+
+@translates("aten.amax.default")
+def amax(self: Value, dim: Dims = (), keepdim: bool = False) -> Value:
+    return _reduce(op.ReduceMax, self, dim, keepdim)
+
+
+@translates("aten.amin.default")
+def amin(self: Value, dim: Dims = (), keepdim: bool = False) -> Value:
+    return _reduce(op.ReduceMin, self, dim, keepdim)
+
+
+@translates("aten.max.default")
+def max_all(self: Value) -> Value:
+    return _reduce(op.ReduceMax, self, None, False)
+
+
+@translates("aten.min.default")
+def min_all(self: Value) -> Value:
+    return _reduce(op.ReduceMin, self, None, False)
+
+
+def _extreme(reduce: Any, argument: Any, self: Value, dim: int, keepdim: bool) -> tuple[Value, Value]:
+    if rank_of(self) == 0:
+        raise UntranslatableError("an extreme along a dimension of a scalar")
+    return reduce(self, [dim], keepdims=int(keepdim)), argument(self, axis=dim, keepdims=int(keepdim))
+
+
+@translates("aten.max.dim")
+def max_dim(self: Value, dim: int, keepdim: bool = False) -> tuple[Value, Value]:
+    return _extreme(op.ReduceMax, op.ArgMax, self, dim, keepdim)
+
+
+@translates("aten.min.dim")
+def min_dim(self: Value, dim: int, keepdim: bool = False) -> tuple[Value, Value]:
+    return _extreme(op.ReduceMin, op.ArgMin, self, dim, keepdim)
+
+
+@translates("aten.argmax.default")
+def argmax(self: Value, dim: int | None = None, keepdim: bool = False) -> Value:
+    if dim is None:
+        raise UntranslatableError("an argmax over everything")
+    return op.ArgMax(self, axis=dim, keepdims=int(keepdim))
+
+
+@translates("aten.argmin.default")
+def argmin(self: Value, dim: int | None = None, keepdim: bool = False) -> Value:
+    if dim is None:
+        raise UntranslatableError("an argmin over everything")
+    return op.ArgMin(self, axis=dim, keepdims=int(keepdim))
+
+
+@translates("aten.logsumexp.default")
+def logsumexp(self: Value, dim: Dims, keepdim: bool = False) -> Value:
+    return _reduce(op.ReduceLogSumExp, self, dim, keepdim)
+
+
+@translates("aten.cumsum.default")
+def cumsum(self: Value, dim: int, *, dtype: ir.DataType | None = None) -> Value:
+    return op.CumSum(_whole(dtype, self), op.Constant(value=ir.tensor(dim, dtype=ir.DataType.INT64)))
+
+
+def _variance(self: Value, dim: Dims, correction: float, keepdim: bool) -> Value:
+    """mean((x - mean x)^2) n / (n - correction)."""
+    sizes = sizes_of(self)
+    axes = axes_of(dim, len(sizes)) or list(range(len(sizes)))
+    counted = [sizes[axis] for axis in axes]
+    if not all(isinstance(size, int) for size in counted):
+        raise UntranslatableError("a variance over symbolic sizes")
+    n = math.prod(size for size in counted if isinstance(size, int))
+    kept = [1 if axis in axes else size for axis, size in enumerate(sizes)]
+    mean = typed(op.ReduceMean(self, axes, keepdims=1), self, shape=kept)
+    centred = typed(op.Sub(self, mean), self)
+    squares = typed(op.Mul(centred, centred), self)
+    variance = op.ReduceMean(squares, axes, keepdims=int(keepdim))
+    if correction == 0:
+        return variance
+    factor = n / (n - correction) if n > correction else math.nan
+    shape = kept if keepdim else [size for axis, size in enumerate(sizes) if axis not in axes]
+    return op.Mul(typed(variance, self, shape=shape), factor)
+
+
+@translates("aten.var.correction")
+def var(self: Value, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False) -> Value:
+    return _variance(self, dim, 1 if correction is None else correction, keepdim)
+
+
+@translates("aten.std.correction")
+def std(self: Value, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False) -> Value:
+    variance = _variance(self, dim, 1 if correction is None else correction, keepdim)
+    return op.Sqrt(typed(variance, dtype=self.dtype))
+
+
+@translates("aten.var.dim")
+def var_dim(self: Value, dim: Dims, unbiased: bool = True, keepdim: bool = False) -> Value:
+    return _variance(self, dim, int(unbiased), keepdim)
+
+
+@translates("aten.std.dim")
+def std_dim(self: Value, dim: Dims, unbiased: bool = True, keepdim: bool = False) -> Value:
+    return op.Sqrt(typed(_variance(self, dim, int(unbiased), keepdim), dtype=self.dtype))
+
+
+@translates("aten.var.default")
+def var_all(self: Value, unbiased: bool = True) -> Value:
+    return _variance(self, None, int(unbiased), False)
+
+
+@translates("aten.std.default")
+def std_all(self: Value, unbiased: bool = True) -> Value:
+    return op.Sqrt(typed(_variance(self, None, int(unbiased), False), dtype=self.dtype))

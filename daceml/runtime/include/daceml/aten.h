@@ -1,0 +1,137 @@
+// ATen operators as generated drivers call them: torch's stable C ABI on plain pointers, with status codes.
+#pragma once
+
+#include <chrono>
+
+#include <daceml/program.h>
+#include <torch/csrc/inductor/aoti_torch/generated/c_shim_cpu.h>
+#include <torch/csrc/stable/c/shim.h>
+
+#define DACEML_TRY(call, expression, message) \
+  do {                                        \
+    if ((expression) != 0) {                  \
+      (call)->error = (message);              \
+      return 1;                               \
+    }                                         \
+  } while (0)
+
+namespace daceml {
+
+struct Geometry {
+  int32_t dtype;
+  int64_t ndim;
+  const int64_t* sizes;
+  const int64_t* strides;
+};
+
+// The tensor over `pointer`, reused from the frame while the pointer stays the same.
+inline int32_t view(daceml_call* call, int slot, void* pointer, const Geometry& g, AtenTensorHandle* handle) {
+  daceml_view& kept = call->views[slot];
+  if (kept.handle == nullptr || kept.pointer != pointer) {
+    if (kept.handle != nullptr) {
+      aoti_torch_delete_tensor_object(kept.handle);
+      kept.handle = nullptr;
+    }
+    DACEML_TRY(call,
+               aoti_torch_create_tensor_from_blob_v2(pointer, g.ndim, g.sizes, g.strides, 0, g.dtype,
+                                                     aoti_torch_device_type_cpu(), 0, &kept.handle,
+                                                     aoti_torch_layout_strided(), nullptr, 0),
+               "torch could not view an operand");
+    kept.pointer = pointer;
+  }
+  *handle = kept.handle;
+  return 0;
+}
+
+// A result whose buffer an operator allocated; freed after its last reader.
+class Fresh {
+ public:
+  ~Fresh() { release(); }
+  void release() {
+    if (handle_ != nullptr) aoti_torch_delete_tensor_object(handle_);
+    handle_ = nullptr;
+  }
+  // Takes the handle over; a result in another layout (channels last) is brought into row-major order.
+  int32_t take(daceml_call* call, AtenTensorHandle handle) {
+    release();
+    handle_ = handle;
+    bool contiguous = false;
+    DACEML_TRY(call, aoti_torch_is_contiguous(handle_, &contiguous), "the result's layout is unknown");
+    if (!contiguous) {
+      uint64_t stack[2] = {reinterpret_cast<uint64_t>(handle_),
+                           static_cast<uint64_t>(aoti_torch_memory_format_contiguous_format())};
+      handle_ = nullptr;  // the dispatcher takes its arguments over
+      DACEML_TRY(call, aoti_torch_call_dispatcher("aten::contiguous", "", stack), "aten::contiguous failed");
+      handle_ = reinterpret_cast<AtenTensorHandle>(stack[0]);
+    }
+    return aoti_torch_get_data_ptr(handle_, &pointer_);
+  }
+  void* pointer() const { return pointer_; }
+
+ private:
+  AtenTensorHandle handle_ = nullptr;
+  void* pointer_ = nullptr;
+};
+
+// Adds the time until the end of the scope to one step.
+class StepTimer {
+ public:
+  StepTimer(daceml_call* call, int step) : slot_(call->step_us == nullptr ? nullptr : call->step_us + step) {
+    if (slot_ != nullptr) start_ = std::chrono::steady_clock::now();
+  }
+  ~StepTimer() {
+    if (slot_ == nullptr) return;
+    *slot_ += std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start_).count();
+  }
+
+ private:
+  double* slot_;
+  std::chrono::steady_clock::time_point start_;
+};
+
+namespace aten {
+
+inline int32_t mm_out(daceml_call* call, AtenTensorHandle out, AtenTensorHandle a, AtenTensorHandle b) {
+  DACEML_TRY(call, aoti_torch_cpu_mm_out(out, a, b), "aten::mm failed");
+  return 0;
+}
+
+inline int32_t addmm_out(daceml_call* call, AtenTensorHandle out, AtenTensorHandle c, AtenTensorHandle a,
+                         AtenTensorHandle b, double beta, double alpha) {
+  DACEML_TRY(call, aoti_torch_cpu_addmm_out(out, c, a, b, beta, alpha), "aten::addmm failed");
+  return 0;
+}
+
+inline int32_t bmm_out(daceml_call* call, AtenTensorHandle out, AtenTensorHandle a, AtenTensorHandle b) {
+  DACEML_TRY(call, aoti_torch_cpu_bmm_out(out, a, b), "aten::bmm failed");
+  return 0;
+}
+
+inline int32_t convolution(daceml_call* call, Fresh& result, AtenTensorHandle x, AtenTensorHandle w,
+                           AtenTensorHandle bias, int64_t rank, const int64_t* strides, const int64_t* pads,
+                           const int64_t* dilations, int32_t transposed, const int64_t* output_padding,
+                           int64_t group) {
+  AtenTensorHandle y = nullptr;
+  DACEML_TRY(call,
+             aoti_torch_cpu_convolution(x, w, bias == nullptr ? nullptr : &bias, strides, rank, pads, rank, dilations,
+                                        rank, transposed, output_padding, rank, group, &y),
+             "aten::convolution failed");
+  return result.take(call, y);
+}
+
+// Attention over [batch, heads, length, features]; a missing mask is a null handle, scale < 0 means 1/sqrt(features).
+inline int32_t attention(daceml_call* call, Fresh& result, AtenTensorHandle q, AtenTensorHandle k,
+                         AtenTensorHandle v, AtenTensorHandle mask, int32_t causal, double scale) {
+  AtenTensorHandle y = nullptr;
+  AtenTensorHandle logsumexp = nullptr;
+  DACEML_TRY(call,
+             aoti_torch_cpu__scaled_dot_product_flash_attention_for_cpu(
+                 q, k, v, 0.0, causal, mask == nullptr ? nullptr : &mask, scale < 0 ? nullptr : &scale, &y,
+                 &logsumexp),
+             "aten::_scaled_dot_product_flash_attention_for_cpu failed");
+  aoti_torch_delete_tensor_object(logsumexp);
+  return result.take(call, y);
+}
+
+}  // namespace aten
+}  // namespace daceml

@@ -1,0 +1,54 @@
+// What a compiled program shows the launcher. Both sides are built from this header; DACEML_ABI guards a mismatch.
+#pragma once
+
+#include <stdint.h>
+#include <torch/csrc/inductor/aoti_torch/c/shim.h>
+
+#define DACEML_ABI 1
+
+extern "C" {
+
+// A non-owning torch tensor over memory at `pointer`; kept with a frame and remade only when the pointer moves.
+struct daceml_view {
+  void* pointer;
+  AtenTensorHandle handle;
+};
+
+// Runs operator `step` outside generated code; returns 0, or non-zero after storing a message on the caller's side.
+typedef int32_t (*daceml_fallback)(int64_t step, void* const* pointers, const int64_t* symbols);
+
+// One call. Everything that changes between two calls in flight is here, so that programs are reentrant.
+struct daceml_call {
+  void* const* inputs;
+  void* const* weights;
+  void* const* outputs;
+  const int64_t* symbols;
+  char* workspace;
+  daceml_view* views;
+  double* step_us;  // null, or where the time of each step is added
+  daceml_fallback fallback;
+  const char* error;  // why `run` returned non-zero
+};
+
+// dtype as torch numbers it; a size of -1 is symbolic and checked by `bind_symbols`.
+struct daceml_tensor {
+  int32_t dtype;
+  int32_t ndim;
+  const int64_t* sizes;
+};
+
+struct daceml_program {
+  int32_t abi;
+  int32_t inputs, weights, outputs, symbols, views, steps;
+  const daceml_tensor* input_specs;
+  const daceml_tensor* weight_specs;
+  const daceml_tensor* output_specs;
+  // Reads the symbols off the inputs' sizes; returns -1, or the index of an input that contradicts another.
+  int32_t (*bind_symbols)(const int64_t* const* input_sizes, int64_t* symbols);
+  // Sizes of all outputs, one after another.
+  void (*output_sizes)(const int64_t* symbols, int64_t* sizes);
+  int64_t (*workspace_bytes)(const int64_t* symbols);
+  int32_t (*run)(daceml_call* call);
+};
+
+}  // extern "C"

@@ -1,0 +1,323 @@
+// The one native library of daceml: loads compiled programs and calls them from torch through three operators.
+//
+//   daceml::bind(Tensor[] weights, str library) -> int          a program with its weights; the tensors are shared
+//   daceml::call(Tensor[] inputs, Tensor(a!)[] mutated, int program) -> Tensor[]
+//   daceml::release(int program) -> ()
+//
+// Built once per torch version from torch's stable C ABI only, so no torch C++ header is needed.
+#include <dlfcn.h>
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <stdexcept>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include <daceml/program.h>
+#include <torch/csrc/stable/c/shim.h>
+
+namespace {
+
+void require(bool condition, const std::string& message) {
+  if (!condition) throw std::runtime_error("daceml: " + message);
+}
+
+void check(AOTITorchError status, const char* what) { require(status == 0, std::string(what) + " failed"); }
+
+// An owned tensor handle.
+class Tensor {
+ public:
+  Tensor() = default;
+  explicit Tensor(AtenTensorHandle handle) : handle_(handle) {}
+  Tensor(Tensor&& other) noexcept : handle_(other.release()) {}
+  Tensor& operator=(Tensor&& other) noexcept {
+    reset();
+    handle_ = other.release();
+    return *this;
+  }
+  ~Tensor() { reset(); }
+  AtenTensorHandle get() const { return handle_; }
+  AtenTensorHandle release() {
+    AtenTensorHandle handle = handle_;
+    handle_ = nullptr;
+    return handle;
+  }
+  void* pointer() const {
+    void* pointer = nullptr;
+    check(aoti_torch_get_data_ptr(handle_, &pointer), "reading a tensor's address");
+    return pointer;
+  }
+
+ private:
+  void reset() {
+    if (handle_ != nullptr) aoti_torch_delete_tensor_object(handle_);
+    handle_ = nullptr;
+  }
+  AtenTensorHandle handle_ = nullptr;
+};
+
+std::vector<Tensor> tensors_of(StableIValue value) {
+  auto list = reinterpret_cast<StableListHandle>(value);
+  size_t count = 0;
+  check(torch_list_size(list, &count), "reading a tensor list");
+  std::vector<Tensor> tensors;
+  tensors.reserve(count);
+  for (size_t i = 0; i < count; ++i) {
+    StableIValue element = 0;
+    check(torch_list_get_item(list, i, &element), "reading a tensor list");
+    tensors.emplace_back(reinterpret_cast<AtenTensorHandle>(element));
+  }
+  torch_delete_list(list);
+  return tensors;
+}
+
+std::string describe(int64_t ndim, const int64_t* sizes) {
+  std::string text = "[";
+  for (int64_t d = 0; d < ndim; ++d) text += (d ? ", " : "") + (sizes[d] < 0 ? "?" : std::to_string(sizes[d]));
+  return text + "]";
+}
+
+// Refuses a tensor that the program would misread: element type, device, rank, sizes, layout.
+const int64_t* matching_sizes(AtenTensorHandle tensor, const daceml_tensor& spec, const char* role, size_t index) {
+  const std::string name = std::string(role) + " " + std::to_string(index);
+  int32_t dtype = 0;
+  int32_t device = 0;
+  int64_t ndim = 0;
+  int64_t* sizes = nullptr;
+  bool contiguous = false;
+  check(aoti_torch_get_dtype(tensor, &dtype), "reading a dtype");
+  check(aoti_torch_get_device_type(tensor, &device), "reading a device");
+  check(aoti_torch_get_dim(tensor, &ndim), "reading a rank");
+  check(aoti_torch_get_sizes(tensor, &sizes), "reading sizes");
+  check(aoti_torch_is_contiguous(tensor, &contiguous), "reading a layout");
+  require(dtype == spec.dtype, name + " has another element type than the program was compiled for");
+  require(device == aoti_torch_device_type_cpu(), name + " is not on the CPU");
+  bool same = ndim == spec.ndim;
+  for (int64_t d = 0; same && d < ndim; ++d) same = spec.sizes[d] < 0 || spec.sizes[d] == sizes[d];
+  require(same, name + " has sizes " + describe(ndim, sizes) + ", the program was compiled for " +
+                    describe(spec.ndim, spec.sizes));
+  require(contiguous, name + " is not contiguous in row-major order");
+  return sizes;
+}
+
+// Memory of one call in flight: workspace, and torch views into it that outlive the call.
+struct Frame {
+  Tensor workspace;
+  char* base = nullptr;
+  int64_t capacity = -1;
+  std::vector<daceml_view> views;
+  std::vector<int64_t> symbols;
+
+  ~Frame() { forget_views(); }
+  void forget_views() {
+    for (auto& view : views) {
+      if (view.handle != nullptr) aoti_torch_delete_tensor_object(view.handle);
+      view = {nullptr, nullptr};
+    }
+  }
+  void fit(const std::vector<int64_t>& wanted, int64_t bytes) {
+    if (wanted != symbols) {
+      forget_views();
+      symbols = wanted;
+    }
+    if (bytes <= capacity) return;
+    forget_views();
+    const int64_t one = 1;
+    AtenTensorHandle handle = nullptr;
+    check(aoti_torch_empty_strided(1, &bytes, &one, aoti_torch_dtype_uint8(), aoti_torch_device_type_cpu(), 0, &handle),
+          "allocating the workspace");
+    workspace = Tensor(handle);
+    base = bytes == 0 ? nullptr : static_cast<char*>(workspace.pointer());
+    capacity = bytes;
+  }
+};
+
+class Bound {
+ public:
+  Bound(const std::string& library, std::vector<Tensor> weights) : weights_(std::move(weights)) {
+    void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (handle == nullptr) throw std::runtime_error(std::string("daceml: ") + dlerror());
+    program_ = static_cast<const daceml_program*>(dlsym(handle, "daceml_program_v1"));
+    require(program_ != nullptr && program_->abi == DACEML_ABI, library + " was built for another daceml");
+    require(weights_.size() == static_cast<size_t>(program_->weights), "wrong number of weights");
+    pointers_.assign(weights_.size(), nullptr);
+    for (size_t i = 0; i < weights_.size(); ++i) refresh(i);
+  }
+
+  std::vector<Tensor> call(const std::vector<Tensor>& inputs) {
+    const daceml_program& p = *program_;
+    require(inputs.size() == static_cast<size_t>(p.inputs),
+            "the program takes " + std::to_string(p.inputs) + " tensors, got " + std::to_string(inputs.size()));
+    std::vector<const int64_t*> sizes(inputs.size());
+    std::vector<void*> input_pointers(inputs.size());
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      sizes[i] = matching_sizes(inputs[i].get(), p.input_specs[i], "input", i);
+      input_pointers[i] = inputs[i].pointer();
+    }
+    std::vector<int64_t> symbols(p.symbols);
+    const int32_t bad = p.bind_symbols(sizes.data(), symbols.data());
+    require(bad < 0, "input " + std::to_string(bad) + " contradicts the sizes of another input");
+    std::vector<void*> weight_pointers = current_weights();
+
+    std::vector<Tensor> outputs = allocate_outputs(symbols);
+    std::vector<void*> output_pointers(outputs.size());
+    for (size_t i = 0; i < outputs.size(); ++i) output_pointers[i] = outputs[i].pointer();
+
+    uint32_t threads = 0;
+    torch_get_num_threads(&threads);  // makes this thread's OpenMP obey torch.set_num_threads
+
+    std::unique_ptr<Frame> frame = take_frame();
+    frame->fit(symbols, p.workspace_bytes(symbols.data()));
+    daceml_call call{input_pointers.data(), weight_pointers.data(), output_pointers.data(), symbols.data(), frame->base,
+                     frame->views.data(), profile, fallback, nullptr};
+    const int32_t status = p.run(&call);
+    give_frame(std::move(frame));
+    require(status == 0, call.error == nullptr ? "the program failed" : call.error);
+    return outputs;
+  }
+
+  daceml_fallback fallback = nullptr;
+  double* profile = nullptr;
+
+ private:
+  void refresh(size_t i) {
+    matching_sizes(weights_[i].get(), program_->weight_specs[i], "weight", i);
+    pointers_[i] = weights_[i].pointer();
+  }
+
+  // Addresses are read at every call: `parameter.data = x` moves them without telling anyone.
+  std::vector<void*> current_weights() {
+    std::vector<void*> now(weights_.size());
+    for (size_t i = 0; i < weights_.size(); ++i) now[i] = weights_[i].pointer();
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (size_t i = 0; i < weights_.size(); ++i) {
+      if (now[i] != pointers_[i]) refresh(i);
+    }
+    return now;
+  }
+
+  std::vector<Tensor> allocate_outputs(const std::vector<int64_t>& symbols) const {
+    const daceml_program& p = *program_;
+    int64_t total = 0;
+    for (int32_t i = 0; i < p.outputs; ++i) total += p.output_specs[i].ndim;
+    std::vector<int64_t> sizes(total);
+    p.output_sizes(symbols.data(), sizes.data());
+    std::vector<Tensor> outputs;
+    const int64_t* of = sizes.data();
+    std::vector<int64_t> strides;
+    for (int32_t i = 0; i < p.outputs; ++i) {
+      const daceml_tensor& spec = p.output_specs[i];
+      strides.assign(spec.ndim, 1);
+      for (int32_t d = spec.ndim - 2; d >= 0; --d) strides[d] = strides[d + 1] * (of[d + 1] > 0 ? of[d + 1] : 1);
+      AtenTensorHandle handle = nullptr;
+      check(aoti_torch_empty_strided(spec.ndim, of, strides.data(), spec.dtype, aoti_torch_device_type_cpu(), 0, &handle),
+            "allocating an output");
+      outputs.emplace_back(handle);
+      of += spec.ndim;
+    }
+    return outputs;
+  }
+
+  std::unique_ptr<Frame> take_frame() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (idle_ != nullptr) return std::move(idle_);
+    auto frame = std::make_unique<Frame>();
+    frame->views.assign(program_->views, {nullptr, nullptr});
+    return frame;
+  }
+
+  // One idle frame is kept: a caller's pages stay warm, and a burst of threads gives its memory back.
+  void give_frame(std::unique_ptr<Frame> frame) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    idle_ = std::move(frame);
+  }
+
+  const daceml_program* program_ = nullptr;
+  std::vector<Tensor> weights_;
+  std::vector<void*> pointers_;
+  std::unique_ptr<Frame> idle_;
+  std::mutex mutex_;
+};
+
+// Numbers instead of addresses, so that a stale or invented number is refused and not followed.
+class Registry {
+ public:
+  int64_t add(std::shared_ptr<Bound> bound) {
+    std::unique_lock lock(mutex_);
+    programs_[++last_] = std::move(bound);
+    return last_;
+  }
+  std::shared_ptr<Bound> find(int64_t number) {
+    std::shared_lock lock(mutex_);
+    auto found = programs_.find(number);
+    require(found != programs_.end(), "program " + std::to_string(number) + " is not loaded");
+    return found->second;
+  }
+  void remove(int64_t number) {
+    std::unique_lock lock(mutex_);
+    programs_.erase(number);
+  }
+
+ private:
+  std::shared_mutex mutex_;
+  std::unordered_map<int64_t, std::shared_ptr<Bound>> programs_;
+  int64_t last_ = 0;
+};
+
+Registry& registry() {
+  static Registry* instance = new Registry;  // never destroyed: torch may be gone before static destructors run
+  return *instance;
+}
+
+void boxed_bind(StableIValue* stack, uint64_t, uint64_t) {
+  std::vector<Tensor> weights = tensors_of(stack[0]);
+  auto text = reinterpret_cast<StringHandle>(stack[1]);
+  const char* characters = nullptr;
+  check(torch_string_c_str(text, &characters), "reading the library's name");
+  const std::string library(characters);
+  torch_delete_string(text);
+  stack[0] = static_cast<StableIValue>(registry().add(std::make_shared<Bound>(library, std::move(weights))));
+}
+
+void boxed_call(StableIValue* stack, uint64_t, uint64_t) {
+  const std::vector<Tensor> inputs = tensors_of(stack[0]);
+  tensors_of(stack[1]);  // named in the schema for functionalisation; the program writes through its weights
+  std::vector<Tensor> outputs = registry().find(static_cast<int64_t>(stack[2]))->call(inputs);
+  StableListHandle list = nullptr;
+  check(torch_new_list_reserve_size(outputs.size(), &list), "making the list of outputs");
+  for (auto& output : outputs) torch_list_push_back(list, reinterpret_cast<StableIValue>(output.release()));
+  stack[0] = reinterpret_cast<StableIValue>(list);
+}
+
+void boxed_release(StableIValue* stack, uint64_t, uint64_t) { registry().remove(static_cast<int64_t>(stack[0])); }
+
+void register_operators() {
+  TorchLibraryHandle definitions = nullptr;
+  check(aoti_torch_library_init_def("daceml", __FILE__, __LINE__, &definitions), "registering operators");
+  check(aoti_torch_library_def(definitions, "bind(Tensor[] weights, str library) -> int"), "registering bind");
+  check(aoti_torch_library_def(definitions, "call(Tensor[] inputs, Tensor(a!)[] mutated, int program) -> Tensor[]"),
+        "registering call");
+  check(aoti_torch_library_def(definitions, "release(int program) -> ()"), "registering release");
+  TorchLibraryHandle kernels = nullptr;
+  check(aoti_torch_library_init_impl("daceml", "CompositeExplicitAutograd", __FILE__, __LINE__, &kernels),
+        "registering kernels");
+  check(aoti_torch_library_impl(kernels, "bind", &boxed_bind), "registering bind");
+  check(aoti_torch_library_impl(kernels, "call", &boxed_call), "registering call");
+  check(aoti_torch_library_impl(kernels, "release", &boxed_release), "registering release");
+}
+
+struct AtLoad {
+  AtLoad() { register_operators(); }
+} at_load;
+
+}  // namespace
+
+// Called through ctypes: the two things that are not torch values.
+extern "C" void daceml_set_fallback(int64_t program, daceml_fallback fallback) {
+  registry().find(program)->fallback = fallback;
+}
+
+extern "C" void daceml_set_profile(int64_t program, double* step_us) { registry().find(program)->profile = step_us; }

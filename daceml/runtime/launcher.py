@@ -1,0 +1,82 @@
+"""The native launcher: loads compiled programs and registers torch's operators `daceml::bind`, `call` and `release`."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from daceml.config import config
+from daceml.runtime.cache import Cache, digest
+from daceml.runtime.toolchain import include_folder, toolchain
+
+# daceml_fallback in program.h
+FallbackFunction = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64, ctypes.POINTER(ctypes.c_void_p), ctypes.c_void_p)
+
+_loading = threading.Lock()
+# What the fake implementation needs to know of a bound program: number -> (inputs -> outputs of the right shape).
+_shapes: dict[int, Any] = {}
+
+
+@lru_cache(maxsize=1)
+def _load() -> ctypes.CDLL:
+    source = Path(__file__).with_name("launcher.cpp")
+    tools = toolchain()
+    header = (include_folder() / "daceml" / "program.h").read_text()
+    key = digest(tools.fingerprint, source.read_text(), header, torch.__version__)
+    cache = Cache(config().cache_folder)
+    library = cache.get("launchers", key, lambda folder: tools.build_launcher(source, folder)) / "launcher.so"
+    torch.ops.load_library(str(library))
+    torch.library.register_fake("daceml::call")(_fake_call)
+    native = ctypes.CDLL(str(library))
+    native.daceml_set_fallback.argtypes = [ctypes.c_int64, FallbackFunction]
+    native.daceml_set_profile.argtypes = [ctypes.c_int64, ctypes.POINTER(ctypes.c_double)]
+    return native
+
+
+def native() -> ctypes.CDLL:
+    """The launcher's library; built once for each machine and torch version."""
+    with _loading:
+        return _load()
+
+
+def bind(weights: Sequence[torch.Tensor], library: Path, fake_outputs: Any) -> int:
+    """Load a program and share its weights with it.
+
+    Args:
+        weights: in the plan's order; their memory is read at every call, also after `parameter.data = …`.
+        library: `program.so`.
+        fake_outputs: inputs -> empty outputs, for FakeTensor tracing.
+    Returns:
+        the number by which `daceml::call` knows the program.
+    """
+    native()
+    number: int = torch.ops.daceml.bind(list(weights), str(library))
+    _shapes[number] = fake_outputs
+    return number
+
+
+def release(number: int) -> None:
+    """Forget a bound program; calls in flight finish."""
+    _shapes.pop(number, None)
+    torch.ops.daceml.release(number)
+
+
+def set_fallback(number: int, function: Any) -> None:
+    """Let `function` run the steps that generated code hands to ONNX Runtime; the caller keeps it alive."""
+    native().daceml_set_fallback(number, function)
+
+
+def set_profile(number: int, step_us: ctypes.Array[ctypes.c_double] | None) -> None:
+    """Add the time of every step to `step_us` from now on, or stop doing so."""
+    pointer = ctypes.POINTER(ctypes.c_double)
+    native().daceml_set_profile(number, ctypes.cast(step_us, pointer) if step_us is not None else pointer())
+
+
+def _fake_call(inputs: Sequence[torch.Tensor], mutated: Sequence[torch.Tensor], program: int) -> list[torch.Tensor]:
+    return _shapes[program](inputs)

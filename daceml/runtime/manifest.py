@@ -1,0 +1,112 @@
+"""What a stored program says about itself: enough to load it without ONNX or DaCe, and to explain it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorRecord:
+    """A tensor at the program's boundary.
+
+    Attributes:
+        name: as the user knows it.
+        dtype: torch's number of the element type.
+        shape: ints, or strings over the program's symbols.
+    """
+
+    name: str
+    dtype: int
+    shape: tuple[int | str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConstantRecord:
+    """A constant in `constants.bin`."""
+
+    dtype: int
+    shape: tuple[int, ...]
+    offset_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepRecord:
+    """One step as `explain` shows it; costs at the sizes of the example inputs.
+
+    Attributes:
+        kind: kernel, aten, onnxruntime or copy.
+        kernel: the kernel's name; empty for other kinds.
+        refusals: implementations that ranked higher and why they refused, one sentence each.
+    """
+
+    kind: str
+    label: str
+    kernel: str = ""
+    module_path: str = ""
+    source: str = ""
+    implementation: str = ""
+    refusals: tuple[str, ...] = ()
+    unique_bytes: int = 0
+    total_bytes: int = 0
+    flops: int = 0
+    special_functions: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """Everything about a program but its code.
+
+    Attributes:
+        weights: state_dict keys in the order of `daceml::bind`; constants follow them.
+        mutated: state_dict keys of the buffers that a call writes.
+        symbols: names of symbolic sizes.
+        workspace_bytes: at the example inputs.
+        eager: kernels and bytes of the same operators run one at a time.
+        stages_s: seconds that each stage of the compilation took.
+        fallbacks: steps that ONNX Runtime executes; `fallback_<step>.onnx` holds the node.
+        applied: transformation -> how often it was applied.
+    """
+
+    inputs: tuple[TensorRecord, ...]
+    outputs: tuple[TensorRecord, ...]
+    weights: tuple[str, ...]
+    constants: tuple[ConstantRecord, ...]
+    mutated: tuple[str, ...]
+    symbols: tuple[str, ...]
+    steps: tuple[StepRecord, ...]
+    workspace_bytes: int
+    kernels: int
+    fallbacks: tuple[int, ...] = ()
+    eager: dict[str, int] = field(default_factory=dict[str, int])
+    applied: dict[str, int] = field(default_factory=dict[str, int])
+    refused: tuple[str, ...] = ()
+    stages_s: dict[str, float] = field(default_factory=dict[str, float])
+
+    def save(self, folder: Path) -> None:
+        """Write `manifest.json`."""
+        (folder / "manifest.json").write_text(json.dumps({"format": FORMAT, **asdict(self)}, indent=1))
+
+    @classmethod
+    def load(cls, folder: Path) -> Manifest:
+        """Read `manifest.json`."""
+        record: dict[str, Any] = json.loads((folder / "manifest.json").read_text())
+        record.pop("format")
+        return cls(
+            **{
+                **record,
+                "inputs": tuple(_tensor(r) for r in record["inputs"]),
+                "outputs": tuple(_tensor(r) for r in record["outputs"]),
+                "constants": tuple(ConstantRecord(**{**r, "shape": tuple(r["shape"])}) for r in record["constants"]),
+                "steps": tuple(StepRecord(**{**r, "refusals": tuple(r["refusals"])}) for r in record["steps"]),
+                **{k: tuple(record[k]) for k in ("weights", "mutated", "symbols", "fallbacks", "refused")},
+            }
+        )
+
+
+def _tensor(record: dict[str, Any]) -> TensorRecord:
+    return TensorRecord(**{**record, "shape": tuple(record["shape"])})

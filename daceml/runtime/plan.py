@@ -1,0 +1,283 @@
+"""The plan of a program: its steps in order, and where every array lives. Pure: an SDFG in, a record out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from dace.data import View
+from dace.sdfg import nodes
+from dace.sdfg.utils import dfs_topological_sort, get_view_edge
+
+from daceml.errors import UnsupportedProgramError
+from daceml.onnx_ops.aten_call import AtenCall
+from daceml.onnx_ops.node import ONNXNode
+from daceml.onnx_ops.operands import operands
+from daceml.runtime.memory import Interval, Layout, plan_offsets
+from daceml.sdfg.outline import Kernel, KernelCall, Outliner
+from daceml.sdfg.sizes import product, size
+
+if TYPE_CHECKING:
+    import dace
+
+    from daceml.sdfg.network import Network
+
+
+class Storage(Enum):
+    """Who owns an array's memory."""
+
+    INPUT = "input"
+    WEIGHT = "weight"
+    OUTPUT = "output"
+    WORKSPACE = "workspace"
+    FRESH = "fresh"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Location:
+    """`index` counts inputs, weights, outputs or fresh results; workspace arrays have an offset in the layout."""
+
+    storage: Storage
+    index: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class FallbackCall:
+    """A node that ONNX Runtime executes; arrays in the order of its connectors."""
+
+    node: ONNXNode
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Copy:
+    """A contiguous copy between two arrays, or of an array to an output position or a buffer."""
+
+    source: str
+    target: Location | str
+
+
+Action = KernelCall | AtenCall | FallbackCall | Copy
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One action, with the node it comes from where that is known."""
+
+    action: Action
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    label: str
+    module_path: str = ""
+    source: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What a driver is written from.
+
+    Attributes:
+        network: interface and descriptors.
+        steps: in execution order; the copies to outputs and buffers come last.
+        locations: of every array that has memory; views are resolved through `roots`.
+        roots: array -> the array whose memory it is (itself, unless it is a view).
+        layout: offsets of the workspace arrays.
+        weights: array names in the order in which the launcher passes them: weights, then constants.
+        releases: step index -> fresh arrays whose last reader it is.
+    """
+
+    network: Network
+    steps: tuple[Step, ...]
+    locations: dict[str, Location]
+    roots: dict[str, str]
+    layout: Layout
+    weights: tuple[str, ...]
+    releases: dict[int, tuple[str, ...]]
+    kernels: tuple[Kernel, ...]
+
+    def location(self, array: str) -> Location:
+        """Where an array or view lives."""
+        return self.locations[self.roots[array]]
+
+
+def make_plan(network: Network, aten_call: Callable[[ONNXNode, dace.SDFGState, dace.SDFG], AtenCall]) -> Plan:
+    """Order the steps of a lowered network and give every array a place. Does not change the network.
+
+    Args:
+        network: lowered: top-level maps, external calls, views and copies only.
+        aten_call: the call behind a node whose implementation is `aten:…`.
+    Raises:
+        UnsupportedProgramError: a node that is none of these.
+    """
+    sdfg, state = network.sdfg, network.state
+    roots = _roots(sdfg, state)
+    outliner = Outliner()
+    steps = _steps(network, outliner, aten_call)
+    used = {roots[a] for s in steps for a in (*s.reads, *s.writes)}
+    used |= {roots[a] for a in (*network.outputs, *network.mutations) if a in roots}
+    weights = tuple(a for a in (*network.weights, *network.constants) if a in used or a in network.mutations.values())
+    locations = _fixed_locations(network, weights)
+    steps += _closing_copies(network, roots, locations)
+
+    for step in steps:
+        if isinstance(step.action, AtenCall) and step.action.fresh:
+            name = roots[step.action.writes]
+            if name not in locations:
+                count = sum(loc.storage is Storage.FRESH for loc in locations.values())
+                locations[name] = Location(storage=Storage.FRESH, index=count)
+    lives = _lives(steps, roots)
+    scratch = [a for a in lives if a not in locations]
+    intervals = [
+        Interval(name=a, size_bytes=size_bytes(sdfg.arrays[a]), first=lives[a][0], last=lives[a][1]) for a in scratch
+    ]
+    locations |= {a: Location(storage=Storage.WORKSPACE) for a in scratch}
+    releases: dict[int, tuple[str, ...]] = {}
+    for name, location in locations.items():
+        if location.storage is Storage.FRESH:
+            last = lives[name][1]
+            releases[last] = (*releases.get(last, ()), name)
+    return Plan(
+        network=network,
+        steps=tuple(steps),
+        locations=locations,
+        roots=roots,
+        layout=plan_offsets(intervals),
+        weights=weights,
+        releases=releases,
+        kernels=tuple(outliner.kernels.values()),
+    )
+
+
+def size_bytes(desc: dace.data.Data) -> int:
+    """Bytes of a contiguous array; symbolic where its shape is."""
+    return product(size(s) for s in desc.shape) * desc.dtype.bytes  # pyright: ignore[reportReturnType]
+
+
+def _roots(sdfg: dace.SDFG, state: dace.SDFGState) -> dict[str, str]:
+    viewed: dict[str, str] = {}
+    for node in state.data_nodes():
+        if isinstance(sdfg.arrays[node.data], View) and node.data not in viewed:
+            edge = get_view_edge(state, node)
+            viewed[node.data] = edge.src.data if edge.dst is node else edge.dst.data
+
+    def root(name: str) -> str:
+        while name in viewed:
+            name = viewed[name]
+        return name
+
+    return {name: root(name) for name in sdfg.arrays}
+
+
+def _steps(
+    network: Network,
+    outliner: Outliner,
+    aten_call: Callable[[ONNXNode, dace.SDFGState, dace.SDFG], AtenCall],
+) -> list[Step]:
+    sdfg, state = network.sdfg, network.state
+    scopes = state.scope_dict()
+    steps: list[Step] = []
+    for node in dfs_topological_sort(state):
+        if scopes[node] is not None or isinstance(node, nodes.MapExit):
+            continue
+        match node:
+            case nodes.MapEntry():
+                call = outliner.outline(sdfg, state, node)
+                steps.append(Step(action=call, reads=call.reads, writes=call.writes, label=call.label))
+            case ONNXNode():
+                steps.append(_external_step(node, state, sdfg, aten_call))
+            case nodes.AccessNode():
+                steps += _copies_into(node, sdfg, state)
+            case _:
+                raise UnsupportedProgramError(
+                    f"a program cannot run a {type(node).__name__} outside a map",
+                    where=str(node),
+                    why="top-level nodes are maps, external calls, views and copies",
+                    fix="wrap tasklets in a map, expand library nodes and inline nested SDFGs",
+                )
+    return steps
+
+
+def _external_step(
+    node: ONNXNode,
+    state: dace.SDFGState,
+    sdfg: dace.SDFG,
+    aten_call: Callable[[ONNXNode, dace.SDFGState, dace.SDFG], AtenCall],
+) -> Step:
+    origin = {"module_path": node.module_path, "source": node.source}
+    kind = (node.implementation or "").partition(":")[0]
+    if kind == "aten":
+        call = aten_call(node, state, sdfg)
+        return Step(
+            action=call, reads=call.reads(), writes=(call.writes,), label=f"{node.op_type} aten::{call.function}", **origin
+        )
+    if kind == "onnxruntime":
+        used = operands(node, state, sdfg)
+        reads, writes = used.read_arrays(), used.written_arrays()
+        action = FallbackCall(node=node, inputs=reads, outputs=writes)
+        return Step(action=action, reads=reads, writes=writes, label=f"{node.op_type} onnxruntime", **origin)
+    raise UnsupportedProgramError(
+        f"{node.op_type} has not been lowered",
+        where=node.where(),
+        why=f"its implementation is {node.implementation!r}",
+        fix="call daceml.onnx_ops.lowering.lower first",
+    )
+
+
+def _copies_into(node: nodes.AccessNode, sdfg: dace.SDFG, state: dace.SDFGState) -> list[Step]:
+    desc = sdfg.arrays[node.data]
+    copies: list[Step] = []
+    for edge in state.in_edges(node):
+        if not isinstance(edge.src, nodes.AccessNode) or edge.data.is_empty():
+            continue
+        if isinstance(desc, View) or isinstance(sdfg.arrays[edge.src.data], View) and edge.src_conn == "views":
+            continue
+        copies.append(
+            Step(
+                action=Copy(source=edge.src.data, target=node.data),
+                reads=(edge.src.data,),
+                writes=(node.data,),
+                label=f"copy {edge.src.data} to {node.data}",
+            )
+        )
+    return copies
+
+
+def _fixed_locations(network: Network, weights: tuple[str, ...]) -> dict[str, Location]:
+    locations = {a: Location(storage=Storage.INPUT, index=i) for i, a in enumerate(network.inputs)}
+    locations |= {a: Location(storage=Storage.WEIGHT, index=i) for i, a in enumerate(weights)}
+    for i, array in enumerate(network.outputs):
+        locations.setdefault(array, Location(storage=Storage.OUTPUT, index=i))
+    return locations
+
+
+def _closing_copies(network: Network, roots: dict[str, str], locations: dict[str, Location]) -> list[Step]:
+    """Outputs that are inputs, weights, views or repeated; then the buffers, after everything has read them."""
+    copies: list[Step] = []
+    for i, array in enumerate(network.outputs):
+        target = Location(storage=Storage.OUTPUT, index=i)
+        if locations[array] != target or roots[array] != array:
+            copies.append(
+                Step(action=Copy(source=array, target=target), reads=(array,), writes=(), label=f"copy {array} to output {i}")
+            )
+    for array, buffer in network.mutations.items():
+        copies.append(
+            Step(
+                action=Copy(source=array, target=locations[buffer]),
+                reads=(array,),
+                writes=(),
+                label=f"update {network.weights[buffer]}",
+            )
+        )
+    return copies
+
+
+def _lives(steps: list[Step], roots: dict[str, str]) -> dict[str, tuple[int, int]]:
+    lives: dict[str, tuple[int, int]] = {}
+    for i, step in enumerate(steps):
+        for name in (*step.reads, *step.writes):
+            first, _ = lives.get(roots[name], (i, i))
+            lives[roots[name]] = (first, i)
+    return lives

@@ -1,0 +1,147 @@
+"""A stored program, and a program bound to a module's weights: what a call finally reaches."""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from daceml.errors import CallError, ExecutionError
+from daceml.runtime import launcher
+from daceml.runtime.manifest import Manifest, TensorRecord
+from daceml.runtime.torch_types import DTYPES
+
+
+@dataclass(frozen=True)
+class StoredProgram:
+    """The folder of a compiled program in the cache."""
+
+    folder: Path
+
+    @cached_property
+    def manifest(self) -> Manifest:
+        """Its interface, steps and costs."""
+        return Manifest.load(self.folder)
+
+    def constants(self) -> list[torch.Tensor]:
+        """The tensors of `constants.bin`, sharing one buffer."""
+        records = self.manifest.constants
+        if not records:
+            return []
+        data = bytearray((self.folder / "constants.bin").read_bytes())
+        tensors: list[torch.Tensor] = []
+        for record in records:
+            count = 1
+            for extent in record.shape:
+                count *= extent
+            dtype = DTYPES[record.dtype]
+            flat = (
+                torch.frombuffer(data, dtype=dtype, count=count, offset=record.offset_bytes)
+                if count
+                else torch.empty(0, dtype=dtype)
+            )
+            tensors.append(flat.reshape(record.shape))
+        return tensors
+
+    def bind(self, state: Mapping[str, torch.Tensor]) -> Program:
+        """Share a module's parameters and buffers with the program.
+
+        Args:
+            state: state_dict key -> the very tensors of the module.
+        Raises:
+            CallError: a weight that the program would misread.
+        """
+        return Program(self, state)
+
+
+class Program:
+    """A program with its weights. Calls are reentrant: threads may share it."""
+
+    def __init__(self, stored: StoredProgram, state: Mapping[str, torch.Tensor]) -> None:
+        self.stored = stored
+        self.manifest = stored.manifest
+        weights = [state[key] for key in self.manifest.weights]
+        self._keep = stored.constants()
+        self.mutated = [state[key] for key in self.manifest.mutated]
+        try:
+            self.number = launcher.bind([*weights, *self._keep], stored.folder / "program.so", self._fake_outputs)
+        except RuntimeError as error:
+            raise CallError(
+                "a weight does not fit the compiled program",
+                why=_first_line(error),
+                fix="weights must be contiguous CPU tensors of the type they had at compilation: call .contiguous()",
+            ) from error
+        self._fallback = self._set_fallback()
+        self._finalizer = weakref.finalize(self, launcher.release, self.number)
+        self._call = torch.ops.daceml.call.default
+
+    def __call__(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Run once.
+
+        Args:
+            inputs: contiguous CPU tensors, of the shapes and types in `manifest.inputs`.
+        Returns:
+            fresh tensors; buffers in `manifest.mutated` have been updated.
+        Raises:
+            ExecutionError: an input that does not fit, or an operator that failed.
+        """
+        try:
+            return self._call(inputs, self.mutated, self.number)
+        except RuntimeError as error:
+            if not str(error).startswith("daceml: "):
+                raise
+            raise ExecutionError(
+                "the compiled program refused a call",
+                where=str(self.stored.folder),
+                why=_first_line(error),
+                fix="pass inputs of the shapes, types and layout it was compiled for",
+            ) from error
+
+    def profile(self, inputs: Sequence[torch.Tensor], calls: int = 1) -> list[float]:
+        """Mean microseconds of each step over some calls."""
+        count = max(len(self.manifest.steps), 1)
+        step_us = (ctypes.c_double * count)()
+        launcher.set_profile(self.number, step_us)
+        try:
+            for _ in range(calls):
+                self(inputs)
+        finally:
+            launcher.set_profile(self.number, None)
+        return [t / calls for t in step_us][: len(self.manifest.steps)]
+
+    def _fake_outputs(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        sizes: dict[str, Any] = {}
+        for tensor, record in zip(inputs, self.manifest.inputs, strict=True):
+            sizes |= {s: n for s, n in zip(record.shape, tensor.shape, strict=True) if isinstance(s, str) and s.isidentifier()}
+        return [self._fake_output(record, sizes, inputs) for record in self.manifest.outputs]
+
+    def _fake_output(
+        self, record: TensorRecord, sizes: dict[str, Any], inputs: Sequence[torch.Tensor]
+    ) -> torch.Tensor:
+        shape = [_evaluate(s, sizes) if isinstance(s, str) else s for s in record.shape]
+        dtype = DTYPES[record.dtype]
+        return inputs[0].new_empty(shape, dtype=dtype) if inputs else torch.empty(shape, dtype=dtype)
+
+    def _set_fallback(self) -> Any:
+        if not self.manifest.fallbacks:
+            return None
+        from daceml.runtime.fallback import fallback_function
+
+        function = fallback_function(self.stored)
+        launcher.set_fallback(self.number, function)
+        return function
+
+
+def _evaluate(expression: str, sizes: dict[str, Any]) -> Any:
+    names = {"int_floor": lambda a, b: a // b, "int_ceil": lambda a, b: -(-a // b), "Max": max, "Min": min}
+    return eval(expression, {"__builtins__": {}}, {**names, **sizes})  # noqa: S307: written by our own compiler
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).removeprefix("daceml: ").splitlines()[0]

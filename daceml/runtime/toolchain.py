@@ -1,0 +1,156 @@
+"""The C++ compiler: flags, the precompiled header, objects and libraries."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+
+from daceml.config import config
+from daceml.errors import BuildError, EnvironmentProblem
+from daceml.runtime.cache import Cache, digest
+
+# No -ffast-math: masks use -inf and users ask for isnan. Without errno and traps, loops over math calls vectorise.
+_OPTIMISE = ("-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math")
+_COMMON = ("-std=c++20", "-fPIC", "-fopenmp", "-w")
+_HEADER = "daceml_kernel.h"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Toolchain:
+    """A compiler with everything that decides what it makes of a text.
+
+    Attributes:
+        cxx: absolute path of the compiler.
+        flags: of every object.
+        fingerprint: of compiler, flags, processor and headers; part of every cache key.
+    """
+
+    cxx: str
+    flags: tuple[str, ...]
+    fingerprint: str
+
+    def compile_kernel(self, text: str, folder: Path, header: Path) -> None:
+        """Write `kernel.cpp` and `kernel.o`; `header` is the folder of the precompiled header."""
+        (folder / "kernel.cpp").write_text(text)
+        self._run(["-include", str(header / _HEADER), *self._includes(), "-c", "kernel.cpp", "-o", "kernel.o"], folder)
+
+    def compile_header(self, folder: Path) -> None:
+        """Write the header that all kernels include, and its precompiled form."""
+        (folder / _HEADER).write_text("#include <dace/dace.h>\n#include <daceml/scalar_math.h>\n")
+        self._run([*self._includes(), "-x", "c++-header", _HEADER, "-o", f"{_HEADER}.gch"], folder)
+
+    def link_program(self, text: str, objects: list[Path], folder: Path) -> None:
+        """Write `driver.cpp` and `program.so`, which holds driver and kernels."""
+        (folder / "driver.cpp").write_text(text)
+        # the driver only calls: optimising it costs compile time and gains nothing measurable
+        self._run([*self._torch_includes(), "-O1", "-c", "driver.cpp", "-o", "driver.o"], folder)
+        self._link(["driver.o", *map(str, objects)], folder / "program.so")
+        (folder / "driver.o").unlink()
+
+    def build_launcher(self, source: Path, folder: Path) -> None:
+        """Write `launcher.so`."""
+        self._run([*self._torch_includes(), "-O2", "-c", str(source), "-o", "launcher.o"], folder)
+        self._link(["launcher.o"], folder / "launcher.so")
+        (folder / "launcher.o").unlink()
+
+    def _link(self, objects: list[str], library: Path) -> None:
+        torch_lib = torch_folder() / "lib"
+        libraries = ("-lmvec", "-lm", f"-L{torch_lib}", "-ltorch_cpu", "-lc10")
+        self._run(["-shared", *objects, *libraries, "-o", library.name], library.parent)
+
+    def _includes(self) -> list[str]:
+        return [f"-I{include_folder()}", f"-I{_dace_include()}"]
+
+    def _torch_includes(self) -> list[str]:
+        return [f"-I{include_folder()}", f"-I{torch_folder() / 'include'}", f"-DTORCH_TARGET_VERSION={_TARGET_TORCH}"]
+
+    def _run(self, arguments: list[str], folder: Path) -> None:
+        command = [self.cxx, *self.flags, *arguments]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            kept = Path(os.path.realpath(folder))
+            raise BuildError(
+                f"the C++ compiler failed with status {done.returncode}",
+                where=str(kept / arguments[-3] if "-c" in arguments else kept),
+                why="\n".join(done.stderr.strip().splitlines()[:12]) or "it printed nothing",
+                fix="run `daceml doctor`; if the compiler is fine, report the generated text with this message",
+            )
+
+
+# 2.11, the oldest torch that is supported: symbols newer than that are not used
+_TARGET_TORCH = "0x020b000000000000ULL"
+
+
+@lru_cache(maxsize=1)
+def toolchain() -> Toolchain:
+    """The compiler of this process.
+
+    Raises:
+        EnvironmentProblem: there is no such compiler.
+    """
+    cxx = shutil.which(config().cxx)
+    if cxx is None:
+        raise EnvironmentProblem(
+            f"there is no C++ compiler {config().cxx!r}",
+            why="daceml compiles generated C++ on this machine",
+            fix="install g++ (Debian: apt-get install g++), or name a compiler in DACEML_CXX",
+        )
+    flags = (*_COMMON, *_OPTIMISE, *config().cxxflags.split())
+    stat = Path(os.path.realpath(cxx)).stat()
+    fingerprint = digest(
+        os.path.realpath(cxx),
+        f"{stat.st_size} {stat.st_mtime_ns}",
+        " ".join(flags),
+        processor(),
+        version("dace"),
+        *(f.read_text() for f in sorted((include_folder() / "daceml").glob("*.h"))),
+    )
+    return Toolchain(cxx=cxx, flags=flags, fingerprint=fingerprint)
+
+
+def precompiled_header(cache: Cache) -> Path:
+    """Folder of the precompiled header; made once for each toolchain."""
+    tools = toolchain()
+    return cache.get("headers", tools.fingerprint, tools.compile_header)
+
+
+def include_folder() -> Path:
+    """Folder of daceml's own headers."""
+    return Path(__file__).parent / "include"
+
+
+@lru_cache(maxsize=1)
+def torch_folder() -> Path:
+    """Folder of the torch package, found without importing it."""
+    return _package_folder("torch")
+
+
+@lru_cache(maxsize=1)
+def processor() -> str:
+    """What `-march=native` depends on."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    wanted = ("model name", "flags", "Features", "CPU part")
+    seen = dict(line.split(":", 1) for line in reversed(lines) if line.startswith(wanted) and ":" in line)
+    return hashlib.sha256(repr(sorted(seen.items())).encode()).hexdigest()
+
+
+def _dace_include() -> Path:
+    return _package_folder("dace") / "runtime" / "include"
+
+
+def _package_folder(name: str) -> Path:
+    spec = find_spec(name)
+    if spec is None or spec.origin is None:
+        raise EnvironmentProblem(f"the package {name} is not installed", fix=f"pip install {name}")
+    return Path(spec.origin).parent

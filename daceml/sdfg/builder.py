@@ -1,0 +1,268 @@
+"""Computations written into an SDFG state in the canonical form.
+
+A computation without a reduction is one map with one tasklet. One with a reduction is a map over the output's
+indices that holds: init tasklet -> accumulator (a register) -> sequential map that adds into it -> final tasklet.
+Nothing is parsed and nothing is propagated: subsets are built as objects, outer ones from the bounds of affine
+indices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import dace
+import sympy
+from dace import dtypes, symbolic
+from dace.memlet import Memlet
+from dace.sdfg import nodes
+from dace.subsets import Range
+
+from daceml.sdfg.scalar import FLOATS, DType, Index, Reduction, Scalar, cast, identity
+from daceml.sdfg.tasklet_code import RESULT, Access, TaskletCode, find_reductions, print_tasklet
+
+_PARAMETERS = tuple(symbolic.symbol(f"i{d}") for d in range(16))
+_REDUCED = tuple(symbolic.symbol(f"k{d}") for d in range(16))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Computation:
+    """`target[index] = value` for every point of a box.
+
+    Attributes:
+        label: name of the map, for people.
+        target: array written.
+        index: one expression in `params` for each dimension of the target; no two points give the same.
+        params: map parameters, from 0 to `extents`.
+        extents: size of the box; () runs once.
+        value: what is written; it holds at most one reduction, and nothing reduces inside a reduction.
+    """
+
+    label: str
+    target: str
+    index: tuple[Index, ...]
+    params: tuple[sympy.Basic, ...]
+    extents: tuple[Index, ...]
+    value: Scalar
+
+    @property
+    def empty(self) -> bool:
+        """Whether the box has no points."""
+        return any(isinstance(e, int) and e <= 0 for e in self.extents)
+
+
+def parameters(count: int) -> tuple[sympy.Basic, ...]:
+    """Map parameters `i0, i1, …`."""
+    return _PARAMETERS[:count]
+
+
+def reduced_parameters(count: int) -> tuple[sympy.Basic, ...]:
+    """Parameters `k0, k1, …` of reductions."""
+    return _REDUCED[:count]
+
+
+class Builder:
+    """Writes computations into one state; every array has one access node there.
+
+    Args:
+        access: array name -> access node; those of the state where None is given. Shared, and grows.
+    """
+
+    def __init__(
+        self, sdfg: dace.SDFG, state: dace.SDFGState, access: dict[str, nodes.AccessNode] | None = None
+    ) -> None:
+        self.sdfg, self.state = sdfg, state
+        self.access = {n.data: n for n in state.data_nodes()} if access is None else access
+
+    def emit(self, computation: Computation) -> nodes.MapEntry | None:
+        """Adds the scope of a computation; None where its box is empty, which needs no scope."""
+        if computation.empty:
+            return None
+        dtype = self.sdfg.arrays[computation.target].dtype
+        value = cast(computation.value, dtype)
+        reductions = find_reductions(value)
+        if len(reductions) > 1:
+            raise ValueError(f"{computation.label}: {len(reductions)} reductions in one computation; materialize one")
+        scope = _Scope(self, computation)
+        code = print_tasklet(value)
+        final = scope.tasklet(computation.label, code)
+        if reductions:
+            scope.reduce_into(final, reductions[0])
+        scope.read(final, code.reads)
+        scope.write(final)
+        return scope.entry
+
+    def node_of(self, array: str) -> nodes.AccessNode:
+        """The access node of an array, added where there is none."""
+        if array not in self.access:
+            self.access[array] = self.state.add_access(array)
+        return self.access[array]
+
+
+class _Scope:
+    """One top-level map under construction."""
+
+    def __init__(self, builder: Builder, computation: Computation) -> None:
+        self.builder, self.computation = builder, computation
+        self.state, self.arrays = builder.state, builder.sdfg.arrays
+        params, extents = computation.params, computation.extents
+        if not params:
+            params, extents = _PARAMETERS[:1], (1,)
+        self.ranges: dict[sympy.Basic, Index] = dict(zip(params, extents, strict=True))
+        self.entry, self.exit = _new_map(computation.label, params, extents, dtypes.ScheduleType.Default)
+        self.state.add_node(self.entry)
+        self.state.add_node(self.exit)
+        self.outer: dict[str, list[tuple[Index, Index]]] = {}
+
+    def tasklet(self, label: str, code: TaskletCode) -> nodes.Tasklet:
+        """A tasklet without edges yet."""
+        inputs: dict[str, None] = dict.fromkeys([*code.reads, *([code.value] if code.value else [])])
+        tasklet = nodes.Tasklet(label, inputs, {RESULT: None}, code.code)
+        self.state.add_node(tasklet)
+        return tasklet
+
+    def read(self, tasklet: nodes.Tasklet, reads: Mapping[str, Access], inner: nodes.MapEntry | None = None) -> None:
+        """Edges from arrays through the map (and the inner one) into a tasklet; an empty edge where it reads nothing."""
+        below = inner or self.entry
+        for connector, access in reads.items():
+            subset = [_span_of(i, access.shape, d) for d, i in enumerate(access.indices)]
+            self._pass_through(access.array, subset, inner)
+            memlet = Memlet(data=access.array, subset=_box(subset))
+            self.state.add_edge(below, "OUT_" + access.array, tasklet, connector, memlet)
+        if not self.state.in_degree(tasklet):
+            self.state.add_edge(below, None, tasklet, None, Memlet())
+
+    def write(self, tasklet: nodes.Tasklet) -> None:
+        """Edges from a tasklet through the map's exit to the target."""
+        target, state = self.computation.target, self.state
+        index = [(i, i) for i in self.computation.index]
+        state.add_edge(tasklet, RESULT, self.exit, "IN_" + target, Memlet(data=target, subset=_box(index)))
+        self.exit.add_in_connector("IN_" + target)
+        self.exit.add_out_connector("OUT_" + target)
+        outer = _box(self._widen(target, index, self.ranges))
+        state.add_edge(
+            self.exit, "OUT_" + target, self.builder.node_of(target), None, Memlet(data=target, subset=outer)
+        )
+
+    def reduce_into(self, final: nodes.Tasklet, node: Scalar) -> None:
+        """The accumulator of `final`, its initialisation and the sequential map that adds into it."""
+        reduction: Reduction = node.data
+        state, label = self.state, self.computation.label
+        name, _ = self.builder.sdfg.add_transient(
+            self.computation.target + "_acc",
+            [1],
+            node.dtype,
+            storage=dtypes.StorageType.Register,
+            find_new_name=True,
+        )
+        before, after = state.add_access(name), state.add_access(name)
+        init = self.tasklet(label + "_init", print_tasklet(identity(reduction.operator, node.dtype)))
+        state.add_edge(self.entry, None, init, None, Memlet())
+        state.add_edge(init, RESULT, before, None, _element(name))
+        entry, exit_ = _new_map(
+            label + "_reduce", reduction.params, reduction.extents, dtypes.ScheduleType.Sequential
+        )
+        self.inner_ranges = dict(zip(reduction.params, reduction.extents, strict=True))
+        state.add_edge(before, None, entry, None, Memlet())
+        code = print_tasklet(cast(node.args[0], node.dtype))
+        body = self.tasklet(label + "_body", code)
+        self.read(body, code.reads, entry)
+        wcr = _conflict_resolution(reduction.operator, node.dtype)
+        state.add_edge(body, RESULT, exit_, "IN_" + name, _element(name, wcr))
+        exit_.add_in_connector("IN_" + name)
+        exit_.add_out_connector("OUT_" + name)
+        state.add_edge(exit_, "OUT_" + name, after, None, _element(name, wcr))
+        state.add_edge(after, None, final, "_acc", _element(name))
+
+    def _pass_through(self, array: str, subset: _Spans, inner: nodes.MapEntry | None) -> None:
+        """Connectors and edges that bring an array to the scope of its reader, widened to what the scope reads."""
+        if inner is not None:
+            subset = self._widen(array, subset, self.inner_ranges)
+            self._extend(self.entry, inner, array, subset)
+        source = self.builder.node_of(array)
+        self._extend(source, self.entry, array, self._widen(array, subset, self.ranges))
+
+    def _extend(self, source: nodes.Node, entry: nodes.MapEntry, array: str, subset: _Spans) -> None:
+        connector = "IN_" + array
+        if connector in entry.in_connectors:
+            (edge,) = self.state.in_edges_by_connector(entry, connector)
+            known = [(low, high) for low, high, _ in edge.data.subset.ranges]
+            if any(str(a) != str(b) for a, b in zip(known, subset, strict=True)):
+                edge.data = Memlet(data=array, subset=_box(_union(known, subset, self.arrays[array].shape)))
+            return
+        entry.add_in_connector(connector)
+        entry.add_out_connector("OUT_" + array)
+        out = None if isinstance(source, nodes.AccessNode) else "OUT_" + array
+        self.state.add_edge(source, out, entry, connector, Memlet(data=array, subset=_box(subset)))
+
+    def _widen(self, array: str, subset: _Spans, ranges: Mapping[sympy.Basic, Index]) -> _Spans:
+        shape = self.arrays[array].shape
+        widened: _Spans = []
+        for (low, high), extent in zip(subset, shape, strict=True):
+            first, last = span(low, ranges), span(high, ranges)
+            widened.append((0, extent - 1) if first is None or last is None else (first[0], last[1]))
+        return widened
+
+
+_Spans = list[tuple[Index, Index]]
+
+
+def span(expression: Index, ranges: Mapping[sympy.Basic, Index]) -> tuple[Index, Index] | None:
+    """Smallest and largest value of an index expression over a box; None where it is not affine in the params."""
+    if isinstance(expression, int):
+        return expression, expression
+    if expression in ranges:
+        return 0, ranges[expression] - 1
+    low: Index = 0
+    high: Index = 0
+    for term in sympy.Add.make_args(expression):
+        factor, rest = term.as_coeff_Mul()
+        if rest in ranges:
+            reach = factor * (ranges[rest] - 1)
+            low, high = (low + reach, high) if factor < 0 else (low, high + reach)
+        elif not any(p in ranges for p in term.free_symbols):
+            low, high = low + term, high + term
+        else:
+            return None
+    return low, high
+
+
+def _span_of(index: Index | None, shape: Sequence[Index], dimension: int) -> tuple[Index, Index]:
+    return (0, shape[dimension] - 1) if index is None else (index, index)
+
+
+def _union(first: _Spans, second: _Spans, shape: Sequence[Index]) -> _Spans:
+    union: _Spans = []
+    for (a, b), (c, d), extent in zip(first, second, shape, strict=True):
+        if str((a, b)) == str((c, d)):
+            union.append((a, b))
+        elif all(isinstance(v, int) or getattr(v, "is_Integer", False) for v in (a, b, c, d)):
+            union.append((min(a, c), max(b, d)))
+        else:
+            union.append((0, extent - 1))
+    return union
+
+
+def _box(spans: Sequence[tuple[Index, Index]]) -> Range:
+    return Range([(low, high, 1) for low, high in spans])
+
+
+def _element(array: str, wcr: str | None = None) -> Memlet:
+    return Memlet(data=array, subset=Range([(0, 0, 1)]), wcr=wcr)
+
+
+def _new_map(
+    label: str, params: Sequence[sympy.Basic], extents: Sequence[Index], schedule: dtypes.ScheduleType
+) -> tuple[nodes.MapEntry, nodes.MapExit]:
+    box = Range([(0, extent - 1, 1) for extent in extents])
+    body = nodes.Map(label, [str(p) for p in params], box, schedule=schedule)
+    return nodes.MapEntry(body), nodes.MapExit(body)
+
+
+def _conflict_resolution(operator: str, dtype: DType) -> str:
+    if dtype == dace.bool_:
+        return "lambda x, y: x or y" if operator == "max" else "lambda x, y: x and y"
+    if operator in ("max", "min"):
+        # A plain max would lose a NaN that comes before a number.
+        return f"lambda x, y: {'nan_' if dtype in FLOATS else ''}{operator}(x, y)"
+    return "lambda x, y: x + y" if operator == "sum" else "lambda x, y: x * y"

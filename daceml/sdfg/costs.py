@@ -1,0 +1,128 @@
+"""Static costs: bytes, floating-point operations and special functions of a kernel, from its memlets and tasklets."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from functools import lru_cache
+
+import dace
+import sympy
+from dace.sdfg import nodes
+
+from daceml.sdfg.sizes import Size, product, size
+
+# Each counts as one special function, not as one flop: its price depends on the target.
+SPECIAL_FUNCTIONS = frozenset(
+    "exp exp2 expm1 log log1p log2 log10 sqrt rsqrt tanh sinh cosh asinh acosh atanh sin cos tan asin acos atan atan2 "
+    "erf erfc pow sigmoid softplus gelu".split()
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """What one execution moves and computes.
+
+    Attributes:
+        unique_bytes: every byte touched in memory counted once; the floor that a perfect cache reaches.
+        total_bytes: every access counted; what a cache-less machine moves.
+        flops: additions, multiplications, divisions, comparisons and selections on floating-point numbers.
+        special_functions: calls of exp, log, tanh, erf, sqrt, …
+    """
+
+    unique_bytes: Size = 0
+    total_bytes: Size = 0
+    flops: Size = 0
+    special_functions: Size = 0
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(
+            unique_bytes=self.unique_bytes + other.unique_bytes,
+            total_bytes=self.total_bytes + other.total_bytes,
+            flops=self.flops + other.flops,
+            special_functions=self.special_functions + other.special_functions,
+        )
+
+    def at(self, symbols: dict[str, int]) -> Cost:
+        """The cost at given values of the symbols."""
+
+        def value(amount: Size) -> int:
+            if isinstance(amount, int):
+                return amount
+            return int(amount.subs({s: symbols[str(s)] for s in amount.free_symbols}))
+
+        return Cost(
+            unique_bytes=value(self.unique_bytes),
+            total_bytes=value(self.total_bytes),
+            flops=value(self.flops),
+            special_functions=value(self.special_functions),
+        )
+
+
+def kernel_cost(sdfg: dace.SDFG) -> Cost:
+    """Cost of a kernel SDFG: one state, one top-level map over arrays that are not transient."""
+    (state,) = sdfg.states()
+    unique: dict[str, Size] = {}
+    total: Size = 0
+    flops: Size = 0
+    special: Size = 0
+    iterations = _iterations(state)
+    for edge in state.edges():
+        if edge.data.is_empty() or edge.data.data is None:
+            continue
+        desc = sdfg.arrays[edge.data.data]
+        outer = isinstance(edge.src, nodes.AccessNode) or isinstance(edge.dst, nodes.AccessNode)
+        if outer and not desc.transient:
+            moved = size(edge.data.subset.num_elements()) * desc.dtype.bytes
+            name = edge.data.data
+            unique[name] = _at_most(unique.get(name, 0) + moved, product(map(size, desc.shape)) * desc.dtype.bytes)
+        tasklet = edge.dst if isinstance(edge.dst, nodes.Tasklet) else edge.src
+        if isinstance(tasklet, nodes.Tasklet) and not desc.transient:
+            per_run = size(edge.data.volume) if not edge.data.dynamic else 1
+            total = total + iterations[tasklet] * per_run * desc.dtype.bytes
+        if edge.data.wcr is not None and isinstance(edge.src, nodes.Tasklet):
+            flops = flops + iterations[edge.src]
+    for tasklet, times in iterations.items():
+        operations, functions = _count(tasklet.code.as_string)
+        flops, special = flops + times * operations, special + times * functions
+    return Cost(
+        unique_bytes=sum(unique.values(), start=0), total_bytes=total, flops=flops, special_functions=special
+    )
+
+
+def _iterations(state: dace.SDFGState) -> dict[nodes.Tasklet, Size]:
+    scopes = state.scope_dict()
+    result: dict[nodes.Tasklet, Size] = {}
+    for node in state.nodes():
+        if not isinstance(node, nodes.Tasklet):
+            continue
+        times: Size = 1
+        entry = scopes[node]
+        while entry is not None:
+            times = times * product(size(s) for s in entry.map.range.size())
+            entry = scopes[entry]
+        result[node] = times
+    return result
+
+
+def _at_most(amount: Size, limit: Size) -> Size:
+    if isinstance(amount, int) and isinstance(limit, int):
+        return min(amount, limit)
+    smaller = sympy.Min(amount, limit)
+    return int(smaller) if smaller.is_Integer else smaller
+
+
+@lru_cache(maxsize=4096)
+def _count(code: str) -> tuple[int, int]:
+    operations = functions = 0
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.BinOp | ast.Compare | ast.IfExp) or (
+            isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub)
+        ):
+            operations += 1
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            if node.func.id in SPECIAL_FUNCTIONS:
+                functions += 1
+            else:
+                operations += 1  # max, min, abs, …
+    return operations, functions

@@ -1,0 +1,43 @@
+"""The SDFG of a network together with its interface: what every stage takes and gives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import dace
+    import numpy as np
+
+
+@dataclass(kw_only=True)
+class Network:
+    """An SDFG of one state, and what its non-transient arrays mean.
+
+    Rank-0 tensors are arrays of shape (1,), as DaCe wants them; `scalars` remembers which.
+
+    Attributes:
+        sdfg: one state; ONNX library nodes before lowering, maps and external calls after.
+        inputs: array names of the user's inputs, in call order.
+        outputs: array names of the user's outputs, in return order; a name may repeat.
+        weights: array name -> key in the module's state_dict (parameters and buffers).
+        constants: array name -> value, for every initializer that is neither.
+        mutations: array name of a new buffer value -> array name of the buffer (in `weights`) it replaces.
+        scalars: names of arrays whose tensor has rank 0.
+        signature: names as the user knows them, array name -> ONNX value name.
+    """
+
+    sdfg: dace.SDFG
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    weights: dict[str, str] = field(default_factory=dict[str, str])
+    constants: dict[str, np.ndarray] = field(default_factory=dict)  # pyright: ignore[reportUnknownVariableType]
+    mutations: dict[str, str] = field(default_factory=dict[str, str])
+    scalars: frozenset[str] = frozenset()
+    signature: dict[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def state(self) -> dace.SDFGState:
+        """The only state of the network."""
+        (state,) = self.sdfg.states()
+        return state

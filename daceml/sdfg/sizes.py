@@ -1,0 +1,37 @@
+"""Sizes: an int where a dimension is static, a SymPy expression over the network's symbols where it is not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import sympy
+from dace.symbolic import symstr
+
+Size = int | sympy.Basic
+
+
+def size(value: object) -> Size:
+    """A DaCe shape entry as a plain int where it is one."""
+    if isinstance(value, int):
+        return value
+    expression = sympy.sympify(value)
+    return int(expression) if expression.is_Integer else expression
+
+
+def product(sizes: Iterable[Size]) -> Size:
+    """Number of elements of a box."""
+    result: Size = 1
+    for factor in sizes:
+        result = result * factor
+    return result
+
+
+def row_major(sizes: Iterable[Size]) -> tuple[Size, ...]:
+    """Strides, in elements, of a contiguous array."""
+    sizes = tuple(sizes)
+    return tuple(product(sizes[d + 1 :]) for d in range(len(sizes)))
+
+
+def cpp(value: Size) -> str:
+    """The size as a C++ expression of type int64_t over the symbols' names."""
+    return f"INT64_C({value})" if isinstance(value, int) else f"(int64_t)({symstr(value, cpp_mode=True)})"

@@ -1,0 +1,170 @@
+"""Scalar expressions printed as Python tasklet code: single assignment, shared subexpressions once, typed literals."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import dace
+from dace import symbolic
+
+from daceml.sdfg.scalar import OPERATIONS, DType, Index, Scalar
+
+# Names start with an underscore: arrays of a network never do, and connectors must differ from arrays.
+RESULT = "_out"
+_LONGEST = 96
+
+
+@dataclass(frozen=True, kw_only=True)
+class Access:
+    """What one input connector of a tasklet reads: None stands for a whole dimension, indexed inside the code."""
+
+    array: str
+    indices: tuple[Index | None, ...]
+    shape: tuple[Index, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskletCode:
+    """Code that assigns `_out`, and what its connectors `_a0, _a1, …` read.
+
+    Attributes:
+        code: Python statements.
+        reads: connector -> access.
+        value: connector that stands for a reduction's accumulator, None where the expression has none.
+    """
+
+    code: str
+    reads: dict[str, Access]
+    value: str | None = None
+
+
+def find_reductions(root: Scalar) -> list[Scalar]:
+    """Reduce nodes of an expression, bodies excluded."""
+    found: dict[int, Scalar] = {}
+    seen: set[int] = set()
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if node.op == "reduce":
+            found[id(node)] = node
+        else:
+            stack.extend(node.args)
+    return list(found.values())
+
+
+def print_tasklet(root: Scalar) -> TaskletCode:
+    """Code for an expression; a reduce node in it is printed as the connector `_acc`."""
+    return _Printer(root).result()
+
+
+def type_name(dtype: DType) -> str:
+    """The type as tasklet code spells it."""
+    return "dace." + dtype.to_string()
+
+
+def literal_text(value: float | int | bool, dtype: DType) -> str:
+    """A constant: `dace.float32(0.5)`, `-dace.float32(inf)`, `dace.int64(3)`, `True`."""
+    if dtype == dace.bool_:
+        return str(bool(value))
+    if isinstance(value, float) and math.isinf(value) and value < 0:
+        return f"(-{type_name(dtype)}(inf))"
+    return f"{type_name(dtype)}({value!r})"
+
+
+class _Printer:
+    """Numbers the values of an expression, then prints every value used more than once as a statement."""
+
+    def __init__(self, root: Scalar) -> None:
+        self.numbers: dict[object, int] = {}
+        self.by_identity: dict[int, int] = {}
+        self.values: list[Scalar] = []
+        self.operands: list[tuple[int, ...]] = []
+        self.uses: list[int] = []
+        self.root = self._number(root)
+        self.names: dict[int, str] = {}
+        self.statements: list[str] = []
+        self.reads: dict[str, Access] = {}
+        self.value: str | None = None
+
+    def result(self) -> TaskletCode:
+        final = self._text(self.root, nested=False)
+        self.statements.append(f"{RESULT} = {final}")
+        return TaskletCode(code="\n".join(self.statements), reads=self.reads, value=self.value)
+
+    def _number(self, node: Scalar) -> int:
+        known = self.by_identity.get(id(node))
+        if known is not None:
+            self.uses[known] += 1
+            return known
+        # The body of a reduction belongs to another tasklet; two reductions are the same only if identical.
+        operands = () if node.op == "reduce" else tuple(self._number(a) for a in node.args)
+        data = id(node) if node.op == "reduce" else (type(node.data), node.data)
+        if isinstance(node.data, float):
+            data = (repr(node.data),)
+        key = (node.op, node.dtype, data, operands)
+        number = self.numbers.get(key)
+        if number is None:
+            number = self.numbers[key] = len(self.values)
+            self.values.append(node)
+            self.operands.append(operands)
+            self.uses.append(0)
+        else:
+            for operand in operands:
+                self.uses[operand] -= 1
+        self.by_identity[id(node)] = number
+        self.uses[number] += 1
+        return number
+
+    def _text(self, number: int, *, nested: bool) -> str:
+        if number in self.names:
+            return self.names[number]
+        node = self.values[number]
+        match node.op:
+            case "literal":
+                return literal_text(node.data, node.dtype)
+            case "index":
+                return f"{type_name(node.dtype)}({symbolic.symstr(node.data)})"
+            case "read":
+                array, indices = node.data
+                return self._connect(number, Access(array=array, indices=indices))
+            case "reduce":
+                self.value = self.names[number] = "_acc"
+                return "_acc"
+            case "gather":
+                text, infix = self._gather(number), False
+            case "cast":
+                text, infix = f"{type_name(node.dtype)}({self._text(self.operands[number][0], nested=False)})", False
+            case _:
+                operation = OPERATIONS[node.op]
+                parts = [self._text(o, nested=operation.infix) for o in self.operands[number]]
+                text, infix = operation.template.format(*parts), operation.infix
+        if number != self.root and (self.uses[number] > 1 or len(text) > _LONGEST):
+            name = self.names[number] = f"_t{len(self.statements)}"
+            self.statements.append(f"{name} = {text}")
+            return name
+        return f"({text})" if nested and infix else text
+
+    def _connect(self, number: int, access: Access) -> str:
+        name = self.names[number] = f"_a{len(self.reads)}"
+        self.reads[name] = access
+        return name
+
+    def _gather(self, number: int) -> str:
+        array, indices, shape = self.values[number].data
+        access = Access(array=array, indices=indices, shape=shape)
+        connector = next((c for c, a in self.reads.items() if a == access), None)
+        if connector is None:
+            connector = f"_a{len(self.reads)}"
+            self.reads[connector] = access
+        # dace numbers the dimensions of a connector without those of one element.
+        dynamic = [d for d, i in enumerate(indices) if i is None]
+        positions = [
+            self._text(operand, nested=False)
+            for d, operand in zip(dynamic, self.operands[number], strict=True)
+            if shape[d] != 1
+        ]
+        return f"{connector}[{', '.join(positions)}]" if positions else connector

@@ -1,0 +1,86 @@
+"""Packaging of daceml; tool settings live in pyproject.toml, exact versions in constraints.txt."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+HERE = Path(__file__).parent
+
+INSTALL_REQUIRES = [
+    "cmake>=3.27",  # dace takes the first cmake on PATH, and what a distribution ships is often too old
+    "dace==2.0.0b1",
+    "filelock>=3.16",
+    "ninja>=1.11",
+    "numpy>=2.1",
+    "onnx>=1.20",
+    "onnx-ir>=1.0",
+    "onnxruntime>=1.24",
+    "onnxscript>=0.7",
+    "platformdirs>=4.3",
+    "rich>=14",
+    "scipy>=1.15",
+    "sympy>=1.13.3",
+    "torch>=2.11,<2.14",
+    "typer>=0.20",
+]
+
+EXTRAS_REQUIRE = {
+    "test": [
+        "hypothesis>=6.150",
+        "pytest>=9",
+        "pytest-timeout>=2.4",
+        "transformers>=5",  # the BERT layer of the model tests
+    ],
+    "lint": [
+        "import-linter>=2.16",
+        "pyright[nodejs]>=1.1.414",  # with its own node, so that nothing else has to be installed
+        "ruff>=0.17",
+    ],
+    # pytorchcv asks for torchvision, which benchmarks never import; constraints.txt says how to do without.
+    "bench": ["pytorchcv>=0.0.74", "transformers>=5"],
+    "gpu": ["nvidia-ml-py>=13"],
+    "mpi": ["mpi4py>=4"],
+    "db": ["pyarrow>=20"],
+    "plot": ["matplotlib>=3.10"],
+    "docs": ["mkdocs-material>=9.6", "mkdocstrings[python]>=1"],
+}
+
+
+def long_description() -> str:
+    """The README where there is one; a source tree without it still installs."""
+    readme = HERE / "README.md"
+    return readme.read_text(encoding="utf-8") if readme.exists() else ""
+
+
+setup(
+    name="daceml",
+    version="0.1.0",
+    description="A data-centric compiler for PyTorch, and a simulator of what an optimisation is worth",
+    long_description=long_description(),
+    long_description_content_type="text/markdown",
+    author="the daceml authors",
+    license="BSD-3-Clause",
+    license_files=["LICENSE"],
+    classifiers=[
+        "Development Status :: 3 - Alpha",
+        "Intended Audience :: Science/Research",
+        "Operating System :: POSIX :: Linux",
+        "Programming Language :: C++",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Topic :: Software Development :: Compilers",
+        "Typing :: Typed",
+    ],
+    python_requires=">=3.11,<3.14",
+    install_requires=INSTALL_REQUIRES,
+    extras_require=EXTRAS_REQUIRE,
+    # Named one by one: the root also holds links to four of the packages, which must not be packaged twice.
+    packages=find_packages(include=["daceml", "daceml.*"]),
+    package_data={"daceml": ["py.typed"], "daceml.runtime": ["**/*.h", "**/*.cpp"]},
+    entry_points={"console_scripts": ["daceml = daceml.cli.main:app"]},
+    zip_safe=False,
+)

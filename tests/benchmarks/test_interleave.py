@@ -1,0 +1,83 @@
+"""Processes that are asked in turn; the steps here sleep, so that no number depends on the machine."""
+
+from __future__ import annotations
+
+import os
+import time
+from functools import partial
+
+import pytest
+
+from benchmarks.interleave import TUNED_ALLOCATOR, Step, Variant, calls_per_batch, measure, time_slice
+
+
+def build_sleep(seconds: float) -> Step:
+    return partial(time.sleep, seconds)
+
+
+def build_if_environment(name: str, value: str) -> Step:
+    if os.environ.get(name) != value:
+        raise LookupError(f"{name} is {os.environ.get(name)!r}")
+    return build_sleep(0.001)
+
+
+def build_nothing() -> Step:
+    raise LookupError("there is no such peer")
+
+
+def test_two_variants_in_processes_of_their_own():
+    # foreign_limit 1: a sleep uses no time of the machine, so that whatever else runs may keep running.
+    seen = measure(
+        [
+            Variant(name="short", build=partial(build_sleep, 0.002)),
+            Variant(name="long", build=partial(build_sleep, 0.008)),
+        ],
+        rounds=6,
+        slice_s=0.02,
+        foreign_limit=1.0,
+    )
+    assert len(seen.rounds) == 6
+    assert seen.measured
+    # A sleep never ends early; on a busy machine it ends late, which only brings the two closer.
+    assert seen.duration_us("short").low >= 2000
+    assert seen.duration_us("long").low >= 8000
+    assert 1.0 < seen.ratio("long", "short").value <= 4.0
+
+
+def test_a_variants_environment_reaches_its_process_and_not_ours():
+    name, value = next(iter(TUNED_ALLOCATOR.items()))
+    measure(
+        [
+            Variant(name="allocator", build=partial(build_if_environment, name, value)),
+            Variant(
+                name="own",
+                build=partial(build_if_environment, "DACEML_BENCHMARK_TEST", "1"),
+                environment={"DACEML_BENCHMARK_TEST": "1"},
+            ),
+        ],
+        rounds=1,
+        slice_s=0.002,
+        patience=1,
+    )
+    assert "DACEML_BENCHMARK_TEST" not in os.environ
+    assert os.environ.get(name) != value
+
+
+def test_a_variant_that_fails_says_so_with_its_traceback():
+    with pytest.raises(RuntimeError, match=r"variant 'peer' failed:[\s\S]*there is no such peer"):
+        measure([Variant(name="peer", build=build_nothing)], rounds=1)
+
+
+def test_names_have_to_differ():
+    twice = Variant(name="same", build=partial(build_sleep, 0.0))
+    with pytest.raises(ValueError, match="share a name"):
+        measure([twice, twice])
+
+
+def test_short_steps_are_timed_in_batches():
+    assert calls_per_batch(partial(time.sleep, 0.002)) == 1
+    assert calls_per_batch(lambda: None) > 100
+
+
+def test_a_slice_holds_at_least_one_batch():
+    assert len(time_slice(partial(time.sleep, 0.001), 0.0, 2)) == 1

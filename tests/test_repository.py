@@ -1,0 +1,109 @@
+"""The repository itself: links, imports, docstrings and the targets that people type."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+LINKS = ("transformations", "onnx_ops", "autodiff", "codegen_cuda")
+IMPORT_LIMIT_S = 0.3
+
+
+def python(code: str) -> subprocess.CompletedProcess[str]:
+    """Run `code` in a new interpreter at the repository's root."""
+    return subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("name", LINKS)
+def test_the_root_links_into_daceml(name: str):
+    link = ROOT / name
+    assert link.is_symlink()
+    assert os.readlink(link) == f"daceml/{name}", "relative, so that a copy of the repository keeps working"
+    assert (link / "__init__.py").is_file()
+
+
+@pytest.mark.parametrize("name", LINKS)
+def test_a_linked_package_refuses_its_bare_name(name: str):
+    done = python(f"import {name}")
+    assert done.returncode != 0
+    assert (
+        f"ImportError: {name!r} is a link into daceml for readers; write `import daceml.{name}` instead"
+        in done.stderr
+    )
+
+
+@pytest.mark.parametrize("name", ["daceml.autodiff", "daceml.codegen_cuda", "daceml.transformations"])
+def test_a_linked_package_can_be_imported_by_its_full_name(name: str):
+    done = python(f"import {name}")
+    assert done.returncode == 0, done.stderr
+
+
+def test_importing_daceml_is_fast_and_loads_nothing_heavy():
+    code = (
+        "import sys, time; start = time.perf_counter(); import daceml; took = time.perf_counter() - start;"
+        "print(took, *sorted({'torch', 'dace', 'onnx', 'onnxruntime', 'sympy', 'numpy'} & set(sys.modules)))"
+    )
+    runs = [python(code) for _ in range(3)]
+    assert all(done.returncode == 0 for done in runs), runs[0].stderr
+    seconds, *heavy = min((done.stdout.split() for done in runs), key=lambda words: float(words[0]))
+    assert heavy == []
+    # The best of three: the first may have to compile, and others may be using the machine.
+    assert float(seconds) < IMPORT_LIMIT_S
+
+
+def test_every_folder_of_daceml_is_a_package():
+    folders = {path.parent for path in (ROOT / "daceml").rglob("*.py")}
+    assert (
+        sorted(str(folder.relative_to(ROOT)) for folder in folders if not (folder / "__init__.py").exists())
+        == []
+    )
+
+
+def test_every_module_has_a_docstring():
+    silent = [
+        str(path.relative_to(ROOT))
+        for folder in ("daceml", "benchmarks")
+        for path in (ROOT / folder).rglob("*.py")
+        if not ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+    ]
+    assert silent == []
+
+
+def test_no_file_is_a_drawer():
+    drawers = [
+        path for path in (ROOT / "daceml").rglob("*.py") if path.stem in ("utils", "helpers", "common")
+    ]
+    assert drawers == []
+
+
+def test_every_pin_is_exact_and_torchvision_is_none_of_them():
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pins = [line for line in lines if line and not line.startswith("#")]
+    assert all(re.fullmatch(r"[A-Za-z0-9_.-]+==[A-Za-z0-9.]+", pin) for pin in pins)
+    names = [pin.split("==")[0].lower() for pin in pins]
+    assert len(set(names)) == len(names)
+    assert {"torch", "dace", "onnx", "onnxruntime", "pytest", "ruff"} <= set(names)
+    assert "torchvision" not in names
+
+
+@pytest.mark.parametrize("target", ["demo", "test", "lint", "bench", "venv", "test-benchmarks"])
+def test_make_knows_the_target(target: str):
+    done = subprocess.run(
+        ["make", "--dry-run", target], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_ci_runs_what_a_developer_runs():
+    script = ROOT / ".ci" / "run"
+    assert os.access(script, os.X_OK)
+    text = script.read_text(encoding="utf-8")
+    assert "set -euo pipefail" in text
+    assert re.search(r"^exec make (--keep-going )?lint test$", text, re.MULTILINE)
