@@ -1,1 +1,1 @@
-"""Device specifications with their sources, occupancy, rooflines and scaling; imports neither torch nor dace."""
+"""Device specifications with sources, occupancy, rooflines and scaling; imports neither torch nor dace."""

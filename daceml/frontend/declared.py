@@ -36,7 +36,7 @@ def declared(value: ir.Value) -> Declared:
     return Declared(element=element, shape=None if value.shape is None else _shape(value.shape))
 
 
-def _shape(shape: ir.Shape) -> tuple[DeclaredDim, ...]:
+def _shape(shape: ir.ShapeProtocol) -> tuple[DeclaredDim, ...]:
     numbers = (dim if isinstance(dim, int) else dim.value or None for dim in shape)
     return tuple(
         None if isinstance(dim, int) and dim < 0 else dim for dim in numbers

@@ -28,7 +28,11 @@ _ROUNDS = 4
 
 
 def export_program(
-    module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None, *, dynamic_shapes: Any = None
+    module: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
 ) -> ExportedProgram:
     """Trace a module as it stands (training or evaluation) into an exported program.
 
@@ -48,16 +52,18 @@ def export_program(
     except Exception as error:
         raise _capture_error(module, error) from error
     if dynamic_shapes is not None:
-        program.graph_module.meta[_DIM_NAMES] = _dim_names(module, program, args, kwargs or {}, dynamic_shapes)
+        program.graph_module.meta[_DIM_NAMES] = _dim_names(
+            module, program, args, kwargs or {}, dynamic_shapes
+        )
     return program
 
 
 def to_onnx(program: ExportedProgram) -> ir.Model:
     """Translate an exported program, which is not changed, to an ONNX model of opset 23.
 
-    Inputs are the user's tensors, flattened, in order; outputs the user's, then one `<buffer>::next` for each
-    changed buffer. Metadata: `daceml.parameters`, `daceml.buffers`, `daceml.buffer_mutations`, `daceml.tied` on
-    the model, `daceml.module` and `daceml.source` on nodes.
+    Inputs are the user's tensors, flattened, in order; outputs the user's, then one `<buffer>::next` for
+    each changed buffer. Metadata: `daceml.parameters`, `daceml.buffers`, `daceml.buffer_mutations` and
+    `daceml.tied` on the model, `daceml.module` and `daceml.source` on nodes.
 
     Raises:
         ExportError: an operator has no translation, or the module changes its inputs or parameters.
@@ -97,7 +103,10 @@ def _prepare(program: ExportedProgram) -> ExportedProgram:
         if not decompositions:
             break
         log.info("decomposing %s: no translation", ", ".join(sorted(map(str, decompositions))))
-        program = program.run_decompositions(decompositions)
+        try:
+            program = program.run_decompositions(decompositions)
+        except Exception as error:
+            raise _unknown_error(prepared, unknown) from error
     raise _unknown_error(prepared, unknown)  # pyright: ignore[reportPossiblyUnboundVariable]
 
 
@@ -118,14 +127,23 @@ def _unknown(program: ExportedProgram, registry: Any) -> dict[Any, list[torch.fx
 
 
 def _decompositions(targets: Mapping[Any, Any]) -> dict[Any, Any]:
+    """How torch writes each target with other operators, where it can."""
     import torch
+    from torch._decomp import decomposition_table
+    from torch._ops import OpOverload
 
-    available = torch.export.default_decompositions()
-    return {
-        target: rule
-        for target in targets
-        if (rule := available.get(target) or torch._decomp.decomposition_table.get(target)) is not None
-    }
+    core, more = torch.export.default_decompositions(), decomposition_table
+    found: dict[Any, Any] = {}
+    for target in targets:
+        if not isinstance(target, OpOverload):
+            continue
+        if target in core:
+            found[target] = core[target]
+        elif target.has_kernel_for_dispatch_key(torch.DispatchKey.CompositeImplicitAutograd):
+            found[target] = target.decompose
+        elif target in more:
+            found[target] = more[target]
+    return found
 
 
 def _unknown_error(program: ExportedProgram, unknown: Mapping[Any, Sequence[torch.fx.Node]]) -> ExportError:
@@ -134,8 +152,8 @@ def _unknown_error(program: ExportedProgram, unknown: Mapping[Any, Sequence[torc
     return ExportError(
         f"no translation of {names} to ONNX",
         where="; ".join(dict.fromkeys(source_of_node(nodes[0]) for nodes in unknown.values())),
-        why=f"neither daceml nor torch translates it, and torch has no decomposition of it (node {first.name})",
-        fix=f'add @translates("{first.target}") in daceml/frontend/translations, or write it with other operators',
+        why=f"no translation here or in torch, and no decomposition that helps (node {first.name})",
+        fix=f'write it with other operators, or add @translates("{first.target}") to frontend/translations',
     )
 
 
@@ -161,11 +179,13 @@ def _translation_error(error: Exception, program: ExportedProgram) -> ExportErro
 def _capture_error(module: nn.Module, error: Exception) -> ExportError:
     text = str(error)
     if "data-dependent" in text or "DataDependent" in type(error).__name__:
-        fix = "replace the branch or loop on tensor values by torch.where or torch.cond, or compile the part without it"
+        fix = (
+            "replace the branch on tensor values by torch.where, or compile the part of the model without it"
+        )
     elif "dynamic_shapes" in text or "Constraints violated" in text:
         fix = "leave the named dimensions static, or give them the range that torch asks for"
     else:
-        fix = "change forward so that torch.export.export(module, args, strict=False) takes it, or compile a submodule"
+        fix = "change forward until torch.export.export(..., strict=False) takes it, or compile a submodule"
     return ExportError(
         f"torch.export cannot take {type(module).__name__}",
         where=source_of_traceback(error.__traceback__) or source_of_trace(text),
@@ -181,7 +201,9 @@ def _first_lines(text: str) -> str:
     for line in lines:
         if re.match(r'\s*File "', line):
             next(lines, None)
-        elif re.match(r"\s*(Traceback|from user code|The above exception|Set TORCH|For more information)", line):
+        elif re.match(
+            r"\s*(Traceback|from user code|The above exception|Set TORCH|For more information)", line
+        ):
             break
         elif line.strip():
             kept.append(line.rstrip())
@@ -189,7 +211,11 @@ def _first_lines(text: str) -> str:
 
 
 def _dim_names(
-    module: nn.Module, program: ExportedProgram, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any
+    module: nn.Module,
+    program: ExportedProgram,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    dynamic_shapes: Any,
 ) -> dict[str, str]:
     """The program's symbol of each dimension that the user has named."""
     import torch
@@ -205,7 +231,9 @@ def _dim_names(
                 walk(part, spec.get(key) if isinstance(spec, Mapping) else None)
         elif isinstance(value, list | tuple):
             for position, part in enumerate(value):
-                walk(part, spec[position] if isinstance(spec, list | tuple) and position < len(spec) else None)
+                walk(
+                    part, spec[position] if isinstance(spec, list | tuple) and position < len(spec) else None
+                )
 
     if isinstance(dynamic_shapes, Mapping):
         walk(inspect.signature(module.forward).bind(*args, **kwargs).arguments, dynamic_shapes)

@@ -1,8 +1,9 @@
 """The one place that knows torch's ONNX exporter from the inside.
 
-It uses one private function, the translation of a program's graph as it stands, and torch's private tables of
-translations. Where they are missing, or `DACEML_PUBLIC_EXPORTER=1`, the public exporter does the same work:
-slower, because it traces the graph again and converts the version of the result. Written for torch 2.11 to 2.13.
+It uses one private function, the translation of a program's graph as it stands, and torch's private
+tables of translations. Where they are missing, or `DACEML_PUBLIC_EXPORTER=1`, the public exporter does
+the same work: slower, because it traces the graph again and converts the version of the result. Written
+for torch 2.11 to 2.13.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import functools
 import logging
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,11 +25,20 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
 OPSET = 23
-_LOUD = ("torch", "torch.export", "torch.fx", "torch._dynamo", "torch.onnx", "onnxscript", "onnx_ir", "onnx_ir.passes")
+_LOUD = (
+    "torch",
+    "torch.export",
+    "torch.fx",
+    "torch._dynamo",
+    "torch.onnx",
+    "onnxscript",
+    "onnx_ir",
+    "onnx_ir.passes",
+)
 
 
 @contextlib.contextmanager
-def quiet() -> Iterator[None]:
+def quiet() -> Generator[None]:
     """No warnings and no log lines of the exporter below errors; everything is put back."""
     loggers = [logging.getLogger(name) for name in _LOUD]
     levels = [logger.level for logger in loggers]
@@ -75,7 +85,9 @@ def _torchlib() -> dict[str, list[Any]]:
     for entry in apis.get_torchlib_ops():
         name = entry.qualified_name
         if name not in newest:
-            found.setdefault(name, []).append(_Entry(onnx_function=entry.function, is_complex=entry.is_complex))
+            found.setdefault(name, []).append(
+                _Entry(onnx_function=entry.function, is_complex=entry.is_complex)
+            )
     return found
 
 
@@ -120,10 +132,10 @@ def private_exporter() -> Callable[[ExportedProgram], ir.Model] | None:
     if os.environ.get("DACEML_PUBLIC_EXPORTER") == "1":
         return None
     try:
-        from torch.onnx._internal.exporter import _core
-
-        translate = _core._exported_program_to_onnx_program
-    except (ImportError, AttributeError):
+        from torch.onnx._internal.exporter._core import (
+            _exported_program_to_onnx_program as translate,  # pyright: ignore[reportPrivateUsage]
+        )
+    except ImportError:
         return None
     return lambda program: translate(program, registry=Registry()).model  # pyright: ignore[reportArgumentType]
 
@@ -171,5 +183,5 @@ def with_mutations_as_outputs(program: ExportedProgram) -> tuple[ExportedProgram
     signature = calls[0].signature
     if signature is not None:
         signature.out_spec = pytree.tree_structure((0,) * len(program.graph_signature.output_specs))
-    program._module_call_graph = calls
+    program._module_call_graph = calls  # pyright: ignore[reportPrivateUsage]
     return program, buffers

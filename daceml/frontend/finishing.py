@@ -9,7 +9,7 @@ import ast
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from daceml.frontend.exporter_internals import OPSET
 from daceml.frontend.provenance import module_of_node, source_of_node, source_of_trace
@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 IR_VERSION = 11
 """The ONNX file format that came with opset 23."""
 
-OPTIONAL_OUTPUTS = frozenset({"Attention", "Dropout", "LayerNormalization", "MaxPool"})
+_TORCHLIB = "pkg.onnxscript"
+
+OPTIONAL_OUTPUTS = frozenset(
+    {"Attention", "Dropout", "LayerNormalization", "MaxPool", "SoftmaxCrossEntropyLoss"}
+)
 """Operators whose trailing outputs may be left out."""
 
 
@@ -40,6 +44,7 @@ def finish(
         function.opset_imports[""] = OPSET
     model.graph.name = "main_graph"
     model.graph.metadata_props.clear()
+    _inline_torchlib(model)
     _order_outputs(model.graph, mutated)
     _remove_unread(model.graph)
     tied = _tie(model.graph, program)
@@ -47,6 +52,7 @@ def finish(
         if name in model.graph.initializers and not model.graph.initializers[name].uses():
             model.graph.initializers.pop(name)
     _write_provenance(model)
+    _type_constants(model.graph)
     _name_values(model.graph, mutated)
     if dim_names:
         _rename_dims(model, dim_names)
@@ -59,6 +65,16 @@ def finish(
             "daceml.tied": json.dumps(tied),
         }
     )
+
+
+def _inline_torchlib(model: ir.Model) -> None:
+    """torch writes some translations as functions of a domain of its own; ours ("daceml") stay."""
+    from onnx_ir.passes.common import InlinePass
+
+    if any(function.domain.startswith(_TORCHLIB) for function in model.functions.values()):
+        InlinePass(lambda function: function.domain.startswith(_TORCHLIB))(model)
+        for name in [name for name in model.opset_imports if name.startswith(_TORCHLIB)]:
+            del model.opset_imports[name]
 
 
 def _order_outputs(graph: ir.Graph, mutated: Sequence[str]) -> None:
@@ -98,7 +114,7 @@ def _tie(graph: ir.Graph, program: ExportedProgram) -> dict[str, str]:
     first: dict[tuple[int, tuple[int, ...], tuple[int, ...]], str] = {}
     tied: dict[str, str] = {}
     for name in (*program.graph_signature.parameters, *program.graph_signature.buffers):
-        tensor = program.state_dict.get(name)
+        tensor: Any = program.state_dict.get(name)
         if tensor is None:
             tensor = program.constants.get(name)
         if tensor is None or name not in graph.initializers or tensor.numel() == 0:
@@ -121,13 +137,23 @@ def _write_provenance(model: ir.Model) -> None:
             else:
                 scopes = node.metadata_props.get("pkg.torch.onnx.name_scopes", "[]")
                 path: list[str] = ast.literal_eval(scopes)
-                module = path[-2] if len(path) > 1 else ""
+                module = path[-2] if len(path) > 1 and "_empty_nn_module_stack" not in path[-2] else ""
                 source = source_of_trace(node.metadata_props.get("pkg.torch.onnx.stack_trace", ""))
             node.metadata_props.clear()
             if graph is model.graph and (module or source):
                 node.metadata_props.update({"daceml.module": module, "daceml.source": source})
     for value in (*model.graph.inputs, *model.graph.initializers.values(), *model.graph.outputs):
         value.metadata_props.clear()
+
+
+def _type_constants(graph: ir.Graph) -> None:
+    import onnx_ir as ir
+
+    for node in graph:
+        if node.op_type == "Constant" and node.domain == "" and node.outputs[0].shape is None:
+            tensor = ir.convenience.get_const_tensor(node.outputs[0])
+            if tensor is not None:
+                node.outputs[0].dtype, node.outputs[0].shape = tensor.dtype, ir.Shape(list(tensor.shape))
 
 
 def _name_values(graph: ir.Graph, mutated: Sequence[str]) -> None:
@@ -157,7 +183,9 @@ def _rename_dims(model: ir.Model, names: Mapping[str, str]) -> None:
     for value in values:
         if value.shape is not None and not all(isinstance(dim, int) for dim in value.shape):
             dims = [
-                dim if isinstance(dim, int) or dim.value is None else pattern.sub(lambda m: names[m[0]], dim.value)
+                dim
+                if isinstance(dim, int) or dim.value is None
+                else pattern.sub(lambda m: names[m[0]], dim.value)
                 for dim in value.shape
             ]
             value.shape = ir.Shape([dim if isinstance(dim, int | str) else None for dim in dims])

@@ -1,9 +1,9 @@
 """Functionalisation without a second trace: in-place operators and mutated buffers become values.
 
-`run_decompositions({})` does this in general by tracing the whole graph again, which takes longer than all the
-rest of an export. Nearly every graph needs much less: an in-place operator on a tensor without other live views
-is its out-of-place twin, and batch normalisation in training has a functional form. What this pass cannot prove
-it leaves to `run_decompositions`, and logs why.
+`run_decompositions({})` does this in general by tracing the whole graph again, which takes longer than
+the rest of an export. Nearly every graph needs much less: an in-place operator on a tensor without other
+live views is its out-of-place twin, and batch normalisation in training has a functional form. What this
+pass cannot prove it leaves to `run_decompositions`, and logs why.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class NeedsRetraceError(Exception):
 
 
 def functionalize(program: ExportedProgram) -> ExportedProgram:
-    """A program without in-place operators, mutated buffers as its first outputs; the argument is not changed.
+    """A program without in-place operators, mutated buffers as its first outputs; works on a copy.
 
     Raises:
         ExportError: the module changes its inputs or parameters.
@@ -51,13 +51,17 @@ def copied(program: ExportedProgram) -> ExportedProgram:
     import torch
     from torch.export.graph_signature import ExportGraphSignature
 
-    twin = copy.copy(program)
+    twin: Any = copy.copy(program)
     graph = copy.deepcopy(program.graph)
+    for ours, theirs in zip(graph.nodes, program.graph.nodes, strict=True):
+        # copying renames nodes called like a builtin (input), the signature does not follow
+        ours.name = theirs.name
     twin._graph_module = torch.fx.GraphModule(program.graph_module, graph)
     twin._graph_module.meta.update(program.graph_module.meta)
     signature = program.graph_signature
     twin._graph_signature = ExportGraphSignature(
-        [copy.copy(spec) for spec in signature.input_specs], [copy.copy(spec) for spec in signature.output_specs]
+        [copy.copy(spec) for spec in signature.input_specs],
+        [copy.copy(spec) for spec in signature.output_specs],
     )
     return twin
 
@@ -84,7 +88,7 @@ def foreign_mutation(name: str, kind: str, where: str = "") -> ExportError:
     return ExportError(
         f"the module changes its {kind.replace('_', ' ')} {name!r} in place",
         where=where,
-        why="a compiled call may change buffers only: inputs and parameters belong to the caller and the optimiser",
+        why="a compiled call may change buffers only; inputs and parameters are not its own",
         fix="work on a copy in forward (x = x.clone(), or inplace=False), or register the tensor as a buffer",
     )
 
@@ -106,11 +110,11 @@ class _LightPass:
         self.order: dict[Node, int] = {}
 
     def run(self) -> ExportedProgram:
-        import torch
+        from torch._ops import HigherOrderOperator
 
         for _, child in self.program.graph_module.named_modules():
             for node in getattr(child, "graph", self.program.graph).nodes:
-                if isinstance(node.target, torch._ops.HigherOrderOperator):
+                if isinstance(node.target, HigherOrderOperator):
                     raise NeedsRetraceError(f"{node.target} holds a graph of its own")
         self.program = copied(self.program)
         self.graph = self.program.graph
@@ -130,7 +134,7 @@ class _LightPass:
         return node.op == "call_function" and schema is not None and schema.is_mutable
 
     def _find_aliases(self) -> None:
-        """Group nodes that may share memory: by annotation of the operator, and by storage where it is known."""
+        """Group nodes that may share memory: by the operator's annotation, and by storage where known."""
         by_storage: dict[int, Node] = {}
         for node in self.graph.nodes:
             group = {node}
@@ -143,9 +147,15 @@ class _LightPass:
                 group |= self.groups[node.args[0]]
             schema = getattr(node.target, "_schema", None)
             if schema is not None:
-                shared = {name for out in schema.returns if out.alias_info for name in out.alias_info.before_set}
+                shared = {
+                    name for out in schema.returns if out.alias_info for name in out.alias_info.before_set
+                }
                 for formal, actual in zip(schema.arguments, node.args, strict=False):
-                    if formal.alias_info and shared & set(formal.alias_info.before_set) and actual in self.groups:
+                    if (
+                        formal.alias_info
+                        and shared & set(formal.alias_info.before_set)
+                        and actual in self.groups
+                    ):
                         group |= self.groups[actual]
             for member in group:
                 self.groups[member] = group
@@ -182,7 +192,8 @@ class _LightPass:
         position = self.order[at]
         for member in self.groups[changed]:
             current = self._now(member)
-            if current is changed or current is by:
+            if current is changed or current is by or self.order[member] >= position:
+                # other names of this value, and what is read from it later
                 continue
             if member.op == "placeholder" or any(self.order[user] > position for user in member.users):
                 raise NeedsRetraceError(f"{at} changes {changed}, which shares memory with {member}")
@@ -192,7 +203,8 @@ class _LightPass:
     def _train_batch_norm(self, node: Node) -> None:
         import torch
 
-        x, weight, bias, mean, variance, _, momentum, eps = node.args[:8]
+        operands: Any = node.args[:8]
+        x, weight, bias, mean, variance, _, momentum, eps = operands
         if mean is None or variance is None:
             return
         functional = torch.ops.aten._native_batch_norm_legit_functional.default
@@ -218,9 +230,18 @@ class _LightPass:
         aten = torch.ops.aten
         schema = node.target._schema  # pyright: ignore[reportFunctionMemberAccess, reportAttributeAccessIssue]
         namespace, name = schema.name.split("::")
-        written = [index for index, formal in enumerate(schema.arguments) if formal.alias_info and formal.alias_info.is_write]
+        written = [
+            index
+            for index, formal in enumerate(schema.arguments)
+            if formal.alias_info and formal.alias_info.is_write
+        ]
         changed = node.args[0] if node.args else None
-        if namespace != "aten" or written != [0] or not name.endswith("_") or not isinstance(changed, torch.fx.Node):
+        if (
+            namespace != "aten"
+            or written != [0]
+            or not name.endswith("_")
+            or not isinstance(changed, torch.fx.Node)
+        ):
             raise NeedsRetraceError(f"{node.target} changes its arguments in a way of its own")
         value = changed.meta["val"]
         with self.graph.inserting_before(node):
@@ -290,9 +311,12 @@ class _LightPass:
             values.append(self._now(node))
             specs.append(OutputSpec(OutputKind.BUFFER_MUTATION, TensorArgument(name=values[-1].name), buffer))
         output = self.graph.output_node()
-        output.args = ((*values, *output.args[0]),)  # pyright: ignore[reportGeneralTypeIssues]
+        returned: Any = output.args[0]
+        output.args = ((*values, *returned),)
         signature.output_specs[:0] = specs
         rename_outputs(self.program)
 
 
-_PREDICATES = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_not", "logical_xor"})
+_PREDICATES = frozenset(
+    {"eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_not", "logical_xor"}
+)

@@ -230,7 +230,8 @@ class _Import:
                 why="its data is needed, as the model's metadata lists it as neither parameter nor buffer",
                 fix="load the model with its data, or list the name in the metadata daceml.parameters",
             )
-        return tensor.numpy().reshape(tuple(tensor.shape) or (1,))
+        array = tensor.numpy()
+        return array.reshape(array.shape or (1,))
 
 
 def _name(value: ir.Value) -> str:

@@ -78,7 +78,8 @@ def _torch_scope(text: str) -> str:
         return ""
     if not isinstance(scopes, list) or len(scopes) < 2:
         return ""
-    return str(scopes[-2])
+    # torch gives nodes that belong to no module a scope of this name.
+    return "" if "_empty_nn_module_stack" in str(scopes[-2]) else str(scopes[-2])
 
 
 def _torch_line(text: str) -> str:

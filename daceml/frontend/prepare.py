@@ -33,7 +33,7 @@ def prepare(model: onnx.ModelProto | ir.Model) -> ir.Model:
             raise OnnxFileError(
                 "the model cannot be read",
                 where=f"graph {model.graph.name or '(unnamed)'}",
-                why=f"{type(error).__name__}: {error}",
+                why=str(_innermost(error)),
                 fix="run onnx.checker.check_model on the model and mend what it names",
             ) from error
         return _inline(model) if model.functions else model
@@ -48,6 +48,13 @@ def _refuse_sparse(model: onnx.ModelProto) -> None:
             why="a network holds dense tensors only",
             fix="store it as a dense initializer",
         )
+
+
+def _innermost(error: BaseException) -> BaseException:
+    """onnx_ir wraps what went wrong once for each function that it passes."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
 
 
 def _opset(model: onnx.ModelProto | ir.Model) -> int | None:

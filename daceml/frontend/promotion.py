@@ -13,11 +13,90 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
 TO_RESULT = frozenset(
-    """abs acos acosh add addcdiv addcmul addmm asin asinh atan atan2 atanh baddbmm bmm cat celu ceil clamp
-    clamp_max clamp_min concat copysign cos cosh cumsum div elu erf erfc exp exp2 expm1 floor floor_divide fmax fmin
-    fmod gelu hypot leaky_relu lerp log log10 log1p log2 logaddexp logsumexp lerp maximum minimum mish mul neg pow
-    reciprocal remainder rsqrt rsub sigmoid sign silu sin sinh softplus sqrt square stack sub sum mean prod tan
-    tanh true_divide xlogy bitwise_and bitwise_or bitwise_xor""".split()
+    [
+        "abs",
+        "acos",
+        "acosh",
+        "add",
+        "addcdiv",
+        "addcmul",
+        "addmm",
+        "asin",
+        "asinh",
+        "atan",
+        "atan2",
+        "atanh",
+        "baddbmm",
+        "bmm",
+        "cat",
+        "celu",
+        "ceil",
+        "clamp",
+        "clamp_max",
+        "clamp_min",
+        "concat",
+        "copysign",
+        "cos",
+        "cosh",
+        "cumsum",
+        "div",
+        "elu",
+        "erf",
+        "erfc",
+        "exp",
+        "exp2",
+        "expm1",
+        "floor",
+        "floor_divide",
+        "fmax",
+        "fmin",
+        "fmod",
+        "gelu",
+        "hypot",
+        "leaky_relu",
+        "lerp",
+        "log",
+        "log10",
+        "log1p",
+        "log2",
+        "logaddexp",
+        "logsumexp",
+        "maximum",
+        "minimum",
+        "mish",
+        "mul",
+        "neg",
+        "pow",
+        "reciprocal",
+        "remainder",
+        "rsqrt",
+        "rsub",
+        "sigmoid",
+        "sign",
+        "silu",
+        "sin",
+        "sinh",
+        "softplus",
+        "sqrt",
+        "square",
+        "stack",
+        "sub",
+        "sum",
+        "mean",
+        "prod",
+        "tan",
+        "tanh",
+        "true_divide",
+        "xlogy",
+        "mse_loss",
+        "l1_loss",
+        "bitwise_and",
+        "bitwise_or",
+        "bitwise_xor",
+        "__and__",
+        "__or__",
+        "__xor__",
+    ]
 )
 """Operators that compute in the element type of their result."""
 
@@ -31,11 +110,12 @@ SELECTED = {"where": (1, 2)}
 def promote(program: ExportedProgram) -> None:
     """Insert the casts that PyTorch makes by itself."""
     import torch
+    from torch._ops import OpOverload
 
     for node in list(program.graph.nodes):
-        if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
+        if node.op != "call_function" or not isinstance(node.target, OpOverload):
             continue
-        namespace, _, name = node.target._schema.name.partition("::")
+        namespace, name = node.target.namespace, node.target.overloadpacket.__name__
         if namespace != "aten" or not isinstance(node.meta.get("val"), torch.Tensor):
             continue
         if name in TO_RESULT:
@@ -69,7 +149,12 @@ def _cast(graph: torch.fx.Graph, user: torch.fx.Node, argument: Any, wanted: tor
     if not isinstance(argument, torch.fx.Node):
         return argument
     value = argument.meta.get("val")
-    if not isinstance(value, torch.Tensor) or wanted is None or value.dtype == wanted or value.dtype.is_complex:
+    if (
+        not isinstance(value, torch.Tensor)
+        or wanted is None
+        or value.dtype == wanted
+        or value.dtype.is_complex
+    ):
         return argument
     with graph.inserting_before(user):
         cast = graph.call_function(torch.ops.aten._to_copy.default, (argument,), {"dtype": wanted})

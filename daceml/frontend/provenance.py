@@ -48,6 +48,9 @@ def module_of_node(node: torch.fx.Node) -> str:
     if not stack:
         return ""
     path = next(reversed(stack.values()))[0]
+    if "_empty_nn_module_stack" in path:
+        # what torch writes for nodes that its own passes made
+        return ""
     # torch marks the second call of one module with @1
     return re.sub(r"@\d+", "", path)
 

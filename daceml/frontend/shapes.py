@@ -23,6 +23,7 @@ from daceml.frontend.declared import (
     from_type_proto,
     to_value_info,
 )
+from daceml.frontend.reshape import solve_reshapes
 from daceml.frontend.shape_values import fold
 from daceml.frontend.symbols import SymbolTable
 
@@ -47,14 +48,13 @@ def complete_types(
     for _ in range(_MAX_TURNS):
         if all(is_complete(entry, symbols) for entry in types.values()):
             break
-        inferred = _infer(model, types, found)
-        types = {
-            name: _merge(entry, inferred.get(name, Declared()), symbols) for name, entry in types.items()
-        }
+        before, inferred = types, _infer(model, types, found)
+        types = {name: _merge(old, inferred.get(name, Declared()), symbols) for name, old in types.items()}
+        types |= solve_reshapes(model, types, symbols)
         if all(is_complete(entry, symbols) for entry in types.values()):
             break
         new = fold(model, types, found)
-        if not new:
+        if not new and types == before:
             break
         found |= new
         types |= {name: from_array(array) for name, array in new.items() if name in types}

@@ -5,6 +5,7 @@ Mutates the program that it is given.
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any
 
 from daceml.frontend.functionalize import rename_outputs
@@ -67,6 +68,9 @@ def simplify(program: ExportedProgram) -> None:
         elif _is_copy(node, target):
             node.replace_all_uses_with(node.args[0])
             graph.erase_node(node)
+        elif node.target is operator.getitem and (whole := _whole_operand(node)) is not None:
+            node.replace_all_uses_with(whole)
+            graph.erase_node(node)
         elif target in RESHAPES:
             _write_static_sizes(node)
     graph.eliminate_dead_code()
@@ -80,8 +84,17 @@ def _is_copy(node: torch.fx.Node, target: str) -> bool:
         return _dtype(node) == _dtype(node.args[0])
     if target in ("aten.dropout.default", "aten.feature_dropout.default", "aten.alpha_dropout.default"):
         p, train = node.args[1:3]
-        return not train or p == 0
+        return not train or bool(p == 0)
     return False
+
+
+def _whole_operand(node: torch.fx.Node) -> torch.fx.Node | None:
+    """The operand of a broadcast that has the common shape already."""
+    source, position = node.args
+    if str(source.target) != "aten.broadcast_tensors.default":  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
+        return None
+    operand: Any = source.args[0][position]  # pyright: ignore
+    return operand if operand.meta["val"].shape == node.meta["val"].shape else None
 
 
 def _dtype(node: Any) -> Any:

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import dace
 import sympy
@@ -14,7 +15,8 @@ from dace import symbolic
 from daceml.frontend.declared import Declared, DeclaredDim
 from daceml.frontend.naming import Names, identifier
 
-Dim = int | sympy.Basic
+# An int, or a sympy expression in dace symbols; sympy's own annotations are too narrow to name here.
+Dim = Any
 
 
 class SymbolTable:

@@ -37,9 +37,8 @@ def tensor_type(entry: Declared, symbols: SymbolTable, *, value: str, where: str
     if problem is not None:
         what, why, fix = problem
         raise ShapeError(what, where=where, why=why, fix=fix)
-    assert entry.element is not None and entry.shape is not None
-    shape = tuple(symbols.dim(dim) for dim in entry.shape if dim is not None)
-    return TensorType(element=BY_ONNX_CODE[entry.element], shape=shape)
+    shape = tuple(symbols.dim(dim) for dim in entry.shape or () if dim is not None)
+    return TensorType(element=BY_ONNX_CODE[entry.element or 0], shape=shape)
 
 
 # what, why, fix

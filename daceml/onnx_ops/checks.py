@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -26,8 +26,8 @@ class Problem:
 
 def first_problem(node: ONNXNode, sdfg: dace.SDFG, state: dace.SDFGState) -> Problem | None:
     """The first rule that the node breaks, or None."""
-    inputs = {edge.dst_conn: edge.data.data for edge in state.in_edges(node)}
-    outputs = {edge.src_conn: edge.data.data for edge in state.out_edges(node)}
+    inputs = {edge.dst_conn: edge.data.data for edge in state.in_edges(node) if edge.dst_conn}
+    outputs = {edge.src_conn: edge.data.data for edge in state.out_edges(node) if edge.src_conn}
     return next(_problems(node, sdfg, inputs, outputs), None)
 
 
@@ -60,7 +60,7 @@ def _missing_attributes(node: ONNXNode) -> Iterator[Problem]:
             )
 
 
-def _actuals(formals: tuple[Formal, ...], connectors: dict[str, object]) -> Iterator[tuple[Formal, str]]:
+def _actuals(formals: tuple[Formal, ...], connectors: Iterable[str]) -> Iterator[tuple[Formal, str]]:
     for formal in formals:
         if formal.option != "variadic":
             if formal.connector in connectors:
@@ -74,7 +74,7 @@ def _arity(
     schema: OperatorSchema, side: str, formals: tuple[Formal, ...], connectors: list[str],
     arrays: dict[str, str | None],
 ) -> Iterator[Problem]:  # fmt: skip
-    known = {connector for _, connector in _actuals(formals, dict.fromkeys(connectors))}
+    known = {connector for _, connector in _actuals(formals, connectors)}
     formal_names = (
         ", ".join(f.connector + ("__i" if f.option == "variadic" else "") for f in formals) or "none"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import dace
 import ml_dtypes
@@ -31,7 +32,7 @@ class ElementType:
         return f"tensor({self.onnx_name})"
 
 
-def _row(code: int, name: str, dace_type: dace.typeclass, numpy_type: type) -> ElementType:
+def _row(code: int, name: str, dace_type: Any, numpy_type: Any) -> ElementType:
     return ElementType(onnx_code=code, onnx_name=name, dace_type=dace_type, numpy_type=np.dtype(numpy_type))
 
 

@@ -5,62 +5,97 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from daceml.config import config
+from daceml.errors import NoImplementationError
+from daceml.onnx_ops.element_types import BY_DACE_TYPE
+from daceml.onnx_ops.operands import operands
+from daceml.onnx_ops.registry import EVERY_OPERATOR, implements
+from daceml.sdfg.external import FallbackCall
+from daceml.sdfg.sizes import size
+
 if TYPE_CHECKING:
     import onnx
 
     from daceml.onnx_ops.node import ONNXNode
+    from daceml.sdfg.network import Network
 
+# The oldest opset that the importer lets through, and an IR version that every supported ONNX Runtime reads
 _LOWEST_OPSET = 13
+_IR_VERSION = 10
 
 
-def refusal(dtypes: Sequence[str]) -> str | None:
-    """Why ONNX Runtime cannot run a node here; None if it can."""
-    from daceml.config import config
-
-    if config().fallback == "none":
-        return "disabled by DACEML_FALLBACK=none"
-    if any("complex" in d for d in dtypes):
-        return "complex numbers are outside ONNX Runtime"
-    return None
+def _refusal() -> str | None:
+    return "disabled by DACEML_FALLBACK=none" if config().fallback == "none" else None
 
 
-def single_node_model(
-    node: ONNXNode, inputs: dict[str, tuple[int, Sequence[Any]]], outputs: dict[str, tuple[int, Sequence[Any]]]
-) -> onnx.ModelProto:
-    """A model that holds one node.
+@implements(EVERY_OPERATOR, kind="onnxruntime", name="onnxruntime", when=_refusal)
+def fallback_call(node: ONNXNode, network: Network) -> FallbackCall:
+    """The call of a node, checked by opening a session for it.
 
-    Args:
-        node: attributes and operator.
-        inputs, outputs: connector -> (ONNX element type, sizes; None for a symbolic one); connectors of variadic
-            formals end in their index. The order is the node's.
+    Raises:
+        NoImplementationError: ONNX Runtime has no kernel for these types.
     """
+    model = single_node_model(node, network)
+    try:
+        _open(model)
+    except Exception as error:
+        raise NoImplementationError(
+            f"no implementation of {node.schema.title} can run here",
+            where=node.where(),
+            why=f"onnxruntime: {str(error).splitlines()[0]}",
+            fix=f'add @implements("{node.op_type}") under daceml/onnx_ops/, or use other element types',
+        ) from error
+    used = operands(node, network.state, network.sdfg)
+    return FallbackCall(
+        operator=node.op_type,
+        model=model.SerializeToString(),
+        inputs=tuple(dict.fromkeys(used.read_arrays())),
+        outputs=used.written_arrays(),
+    )
+
+
+def single_node_model(node: ONNXNode, network: Network) -> onnx.ModelProto:
+    """A model of one node; its values are named as the network's arrays."""
     from onnx import helper
 
+    used = operands(node, network.state, network.sdfg)
     attributes = {k: v for k, v in node.attribute_values().items() if v is not None}
     onnx_node = helper.make_node(
-        node.op_type,
-        _actuals(node.schema.inputs, inputs),
-        _actuals(node.schema.outputs, outputs),
-        domain=node.domain,
-        **attributes,
+        node.op_type, _actuals(used.inputs.values()), _actuals(used.outputs.values()), domain=node.domain, **attributes
     )
     graph = helper.make_graph(
         [onnx_node],
         node.op_type,
-        [helper.make_tensor_value_info(n, t, s) for n, (t, s) in inputs.items()],
-        [helper.make_tensor_value_info(n, t, s) for n, (t, s) in outputs.items()],
+        [_value(a, network) for a in dict.fromkeys(used.read_arrays())],
+        [_value(a, network) for a in used.written_arrays()],
     )
-    opset = max(node.since_version, _LOWEST_OPSET) if not node.domain else node.since_version
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid(node.domain, opset)], ir_version=10)
+    version = node.since_version if node.domain else max(node.since_version, _LOWEST_OPSET)
+    opset = helper.make_opsetid(node.domain, version)
+    return helper.make_model(graph, opset_imports=[opset], ir_version=_IR_VERSION)
 
 
-def _actuals(formals: Sequence[Any], present: dict[str, Any]) -> list[str]:
+def _actuals(sides: Any) -> list[str]:
     names: list[str] = []
-    for formal in formals:
-        if formal.option == "variadic":
-            names += [n for n in present if n.startswith(formal.connector + "__")]
-        else:
-            names.append(formal.connector if formal.connector in present else "")
+    for side in sides:
+        names += list(side) if isinstance(side, tuple) else ["" if side is None else side]
     while names and not names[-1]:
         names.pop()
     return names
+
+
+def _value(array: str, network: Network) -> onnx.ValueInfoProto:
+    from onnx import helper
+
+    desc = network.sdfg.arrays[array]
+    extents = [size(s) for s in desc.shape]
+    shape: Sequence[Any] = [s if isinstance(s, int) else str(s) for s in extents]
+    code = BY_DACE_TYPE[desc.dtype].onnx_code
+    return helper.make_tensor_value_info(array, code, [] if array in network.scalars else shape)
+
+
+def _open(model: onnx.ModelProto) -> None:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])

@@ -101,8 +101,9 @@ class ONNXNode(LibraryNode):
             raise InvalidNodeError(problem.what, where=self.where(), why=problem.why, fix=problem.fix)
 
     def to_json(self, parent: dace.SDFGState) -> dict[str, Any]:
-        record = super().to_json(parent)
-        for name, prop in self.__properties__.items():
+        record: dict[str, Any] = super().to_json(parent)
+        properties: dict[str, Property[Any]] = type(self).__properties__  # pyright: ignore[reportAttributeAccessIssue]
+        for name, prop in properties.items():
             # dace compares a value with its default by ==, and takes an empty array for equal to None.
             if isinstance(prop, TensorProperty) and getattr(self, name) is not None:
                 record["attributes"][name] = tensor_to_json(getattr(self, name))

@@ -46,8 +46,8 @@ def operands(node: ONNXNode, state: dace.SDFGState, sdfg: dace.SDFG) -> Operands
 
     Of several edges at one output connector, the first counts.
     """
-    in_edges = {edge.dst_conn: edge for edge in reversed(state.in_edges(node))}
-    out_edges = {edge.src_conn: edge for edge in reversed(state.out_edges(node))}
+    in_edges = {edge.dst_conn: edge for edge in reversed(state.in_edges(node)) if edge.dst_conn}
+    out_edges = {edge.src_conn: edge for edge in reversed(state.out_edges(node)) if edge.src_conn}
     return Operands(
         inputs={f.connector: _operand(f, in_edges) for f in node.schema.inputs},
         outputs={f.connector: _operand(f, out_edges) for f in node.schema.outputs},
@@ -60,9 +60,7 @@ def _operand(formal: Formal, edges: dict[str, Any]) -> Operand:
     if formal.option != "variadic":
         return edges[formal.connector].data.data if formal.connector in edges else None
     prefix = formal.connector + "__"
-    indices = sorted(
-        int(name[len(prefix) :]) for name in edges if name is not None and name.startswith(prefix)
-    )
+    indices = sorted(int(name[len(prefix) :]) for name in edges if name.startswith(prefix))
     return tuple(edges[f"{prefix}{index}"].data.data for index in indices)
 
 

@@ -6,14 +6,14 @@ import base64
 from collections.abc import Callable
 from typing import Any
 
-import ml_dtypes  # noqa: F401  (registers bfloat16 and the float8 types with numpy, so that dtype names parse)
+import ml_dtypes
 import numpy as np
 from dace.properties import ListProperty, Property
 
 from daceml.onnx_ops.schema import UNSUPPORTED_KINDS, Attribute
 
 
-class TensorProperty(Property):
+class TensorProperty(Property[Any]):
     """A numpy array; JSON holds its bytes in base64, so that NaN payloads and empty arrays survive."""
 
     def __init__(self, desc: str) -> None:
@@ -35,11 +35,13 @@ def tensor_from_json(record: dict[str, Any] | None, context: object = None) -> n
     """Inverse of `tensor_to_json`."""
     if record is None:
         return None
-    flat = np.frombuffer(base64.b64decode(record["base64"]), dtype=np.dtype(record["dtype"]))
+    name = record["dtype"]
+    dtype = np.dtype(getattr(ml_dtypes, name, name))  # numpy alone knows no bfloat16
+    flat = np.frombuffer(base64.b64decode(record["base64"]), dtype=dtype)
     return flat.reshape(record["shape"]).copy()
 
 
-def attribute_property(attribute: Attribute) -> Property | None:
+def attribute_property(attribute: Attribute) -> Property[Any] | None:
     """Property for an attribute; None for a kind that no node can hold."""
     if attribute.kind in UNSUPPORTED_KINDS:
         return None
@@ -64,11 +66,11 @@ def _is_element(kind: str, value: object) -> bool:
     return isinstance(value, _ELEMENTS[kind]) and not (kind == "float" and isinstance(value, bool))
 
 
-def _scalar(dtype: type) -> Callable[[str], Property]:
+def _scalar(dtype: type) -> Callable[[str], Property[Any]]:
     return lambda desc: Property(dtype=dtype, default=None, allow_none=True, desc=desc, category="Semantics")
 
 
-def _list(dtype: type) -> Callable[[str], Property]:
+def _list(dtype: type) -> Callable[[str], Property[Any]]:
     return lambda desc: ListProperty(dtype, default=None, allow_none=True, desc=desc, category="Semantics")
 
 
@@ -78,7 +80,7 @@ _ELEMENTS: dict[str, tuple[type, ...]] = {
     "float": (float, int, np.floating),
     "string": (str,),
 }
-_PROPERTIES: dict[str, Callable[[str], Property]] = {
+_PROPERTIES: dict[str, Callable[[str], Property[Any]]] = {
     "int": _scalar(int),
     "float": _scalar(float),
     "string": _scalar(str),

@@ -220,7 +220,7 @@ def _convert(schema: onnx.defs.OpSchema) -> OperatorSchema:
         attributes={
             name: Attribute(
                 name=name,
-                kind=attribute.type.name.lower(),  # pyright: ignore[reportArgumentType]
+                kind=_KINDS[attribute.type],
                 required=attribute.required,
                 default=attribute_value(attribute.default_value),
             )
@@ -230,8 +230,21 @@ def _convert(schema: onnx.defs.OpSchema) -> OperatorSchema:
     )
 
 
+_AttrType = onnx.defs.OpSchema.AttrType
+_KINDS: dict[Any, Kind] = {
+    _AttrType.INT: "int",
+    _AttrType.FLOAT: "float",
+    _AttrType.STRING: "string",
+    _AttrType.TENSOR: "tensor",
+    _AttrType.INTS: "ints",
+    _AttrType.FLOATS: "floats",
+    _AttrType.STRINGS: "strings",
+    _AttrType.GRAPH: "graph",
+    _AttrType.SPARSE_TENSOR: "sparse_tensor",
+    _AttrType.TYPE_PROTO: "type_proto",
+}
 _FormalOption = onnx.defs.OpSchema.FormalParameterOption
-_OPTIONS: dict[_FormalOption, Option] = {
+_OPTIONS: dict[Any, Option] = {
     _FormalOption.Single: "single",
     _FormalOption.Optional: "optional",
     _FormalOption.Variadic: "variadic",

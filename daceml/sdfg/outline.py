@@ -163,7 +163,8 @@ class _Scope:
     def _describe(self, desc: dace.data.Data) -> str:
         sizes = ", ".join(map(str, desc.shape))
         strides = ", ".join(map(str, desc.strides))
-        text = f"{desc.dtype.to_string()} [{sizes}] strides [{strides}] {desc.storage.name}"
+        kind = "scalar" if isinstance(desc, dace.data.Scalar) else "array"
+        text = f"{kind} {desc.dtype.to_string()} [{sizes}] strides [{strides}] {desc.storage.name}"
         return self._canonical(text, {})
 
     def _describe_node(self, node: nodes.Node, params: dict[str, str]) -> str:
@@ -253,6 +254,15 @@ class _Scope:
             if edge.data.data is not None:
                 state.add_edge(copies[self.exit], edge.src_conn, written[edge.data.data], None, memlet(edge))
         return kernel
+
+    def _copy_descriptor(self, array: str, symbols: Mapping[str, str]) -> dace.data.Data:
+        desc = self.sdfg.arrays[array]
+        local = array in self.locals
+        if isinstance(desc, dace.data.Scalar):
+            return dace.data.Scalar(desc.dtype, transient=local, storage=desc.storage)
+        shape = [_replaced(s, symbols) for s in desc.shape]
+        strides = [_replaced(s, symbols) for s in desc.strides]
+        return dace.data.Array(desc.dtype, shape, strides=strides, storage=desc.storage, transient=local)
 
     def _copy_nodes(self, symbols: Mapping[str, str]) -> dict[nodes.Node, nodes.Node]:
         copies: dict[nodes.Node, nodes.Node] = {}

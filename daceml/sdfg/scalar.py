@@ -17,6 +17,7 @@ import ml_dtypes
 import numpy as np
 import sympy
 from dace import symbolic
+from numpy.lib.mixins import NDArrayOperatorsMixin
 
 Index = int | sympy.Basic
 DType = dace.typeclass
@@ -28,6 +29,10 @@ INTEGERS: frozenset[DType] = frozenset(
 )
 # C++ computes these in int: the result has to be cut back to the element type.
 _NARROW: frozenset[DType] = frozenset({dace.int8, dace.int16, dace.uint8, dace.uint16})
+
+
+class ElementTypeMismatch(TypeError):
+    """An operation on element types that it does not take."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +74,7 @@ OPERATIONS: dict[str, Operation] = {
     "floor_mod": Operation(template="floor_mod({0}, {1})"),
     "trunc_mod": Operation(template="trunc_mod({0}, {1})"),
     "pow": Operation(template="pow({0}, {1})"),
+    "int_pow": Operation(template="int_pow({0}, {1})", operands="integer"),
     "max": Operation(template="max({0}, {1})", operands="any"),
     "min": Operation(template="min({0}, {1})", operands="any"),
     "nan_max": Operation(template="nan_max({0}, {1})", operands="float"),
@@ -91,8 +97,10 @@ OPERATIONS: dict[str, Operation] = {
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Scalar:
+class Scalar(NDArrayOperatorsMixin):
     """A node: an operation of the table above, or one of the leaves that the functions below make.
+
+    Python's operators and numpy's ufuncs make new nodes; `==` too, so nodes are compared by `is`.
 
     Attributes:
         op: operation, or `literal`, `index`, `read`, `gather`, `cast`, `reduce`.
@@ -106,66 +114,7 @@ class Scalar:
     args: tuple[Scalar, ...] = ()
     data: Any = None
 
-    def __add__(self, other: Operand) -> Scalar:
-        return apply("add", self, other)
-
-    def __radd__(self, other: Operand) -> Scalar:
-        return apply("add", other, self)
-
-    def __sub__(self, other: Operand) -> Scalar:
-        return apply("sub", self, other)
-
-    def __rsub__(self, other: Operand) -> Scalar:
-        return apply("sub", other, self)
-
-    def __mul__(self, other: Operand) -> Scalar:
-        return apply("mul", self, other)
-
-    def __rmul__(self, other: Operand) -> Scalar:
-        return apply("mul", other, self)
-
-    def __truediv__(self, other: Operand) -> Scalar:
-        return apply("div", self, other)
-
-    def __rtruediv__(self, other: Operand) -> Scalar:
-        return apply("div", other, self)
-
-    def __floordiv__(self, other: Operand) -> Scalar:
-        return apply("floor_div", self, other)
-
-    def __mod__(self, other: Operand) -> Scalar:
-        return apply("floor_mod", self, other)
-
-    def __neg__(self) -> Scalar:
-        return apply("neg", self)
-
-    def __lt__(self, other: Operand) -> Scalar:
-        return apply("lt", self, other)
-
-    def __le__(self, other: Operand) -> Scalar:
-        return apply("le", self, other)
-
-    def __gt__(self, other: Operand) -> Scalar:
-        return apply("gt", self, other)
-
-    def __ge__(self, other: Operand) -> Scalar:
-        return apply("ge", self, other)
-
-    def __and__(self, other: Operand) -> Scalar:
-        return apply("and" if self.dtype == dace.bool_ else "bit_and", self, other)
-
-    def __or__(self, other: Operand) -> Scalar:
-        return apply("or" if self.dtype == dace.bool_ else "bit_or", self, other)
-
-    def __xor__(self, other: Operand) -> Scalar:
-        return apply("ne" if self.dtype == dace.bool_ else "bit_xor", self, other)
-
-    def __invert__(self) -> Scalar:
-        return apply("not" if self.dtype == dace.bool_ else "invert", self)
-
-    def equals(self, other: Operand) -> Scalar:
-        """Whether the values are equal (`==` is kept for Python's identity)."""
-        return apply("eq", self, other)
+    __hash__ = object.__hash__
 
     def astype(self, dtype: DType) -> Scalar:
         """The value converted to another element type."""
@@ -173,8 +122,8 @@ class Scalar:
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Scalar:
         if method != "__call__" or kwargs or ufunc.__name__ not in UFUNCS:
-            raise TypeError(f"np.{ufunc.__name__} has no scalar form; write it with the operations of the table")
-        return apply(UFUNCS[ufunc.__name__], *inputs)
+            raise ElementTypeMismatch(f"np.{ufunc.__name__} has no scalar form; write it with the operations of the table")
+        return apply(ufunc_operation(ufunc.__name__, self.dtype), *inputs)
 
 
 Operand = Scalar | float | int | bool | np.generic | sympy.Basic
@@ -202,6 +151,14 @@ class Reduction:
     extents: tuple[Index, ...]
 
 
+def ufunc_operation(name: str, dtype: DType) -> str:
+    """Operation behind a ufunc; numpy spells the logic of booleans as bit operations."""
+    if dtype == dace.bool_:
+        name = {"bitwise_and": "logical_and", "bitwise_or": "logical_or", "bitwise_xor": "not_equal"}.get(name, name)
+        name = "logical_not" if name == "invert" else name
+    return UFUNCS[name]
+
+
 def compute_type(dtype: DType) -> DType:
     """The type a value is computed in: float32 for half-precision types."""
     return dace.float32 if dtype in HALF else dtype
@@ -215,7 +172,7 @@ def accumulator_type(dtype: DType) -> DType:
 def literal(value: float | int | bool | np.generic, dtype: DType) -> Scalar:
     """A constant of a type."""
     if isinstance(value, np.generic):
-        value = float(str(value)) if value.dtype in (np.float32, np.float16) else value.item()
+        value = float(str(value)) if value.dtype.kind in "fV" else value.item()
     if dtype == dace.bool_:
         return Scalar("literal", dtype, data=bool(value))
     if dtype in FLOATS:
@@ -223,7 +180,7 @@ def literal(value: float | int | bool | np.generic, dtype: DType) -> Scalar:
         rounding = {dace.float16: np.float16, dace.bfloat16: ml_dtypes.bfloat16}.get(dtype)
         return Scalar("literal", compute_type(dtype), data=float(rounding(value) if rounding else value))
     if isinstance(value, float) and not value.is_integer():
-        raise TypeError(f"{value} is no value of {dtype.to_string()}: cast the operand first")
+        raise ElementTypeMismatch(f"{value} is no value of {dtype.to_string()}: cast the operand first")
     return Scalar("literal", dtype, data=int(value))
 
 
@@ -269,6 +226,7 @@ def reduce_over(
     accumulate: DType | None = None,
 ) -> Scalar:
     """Reduction of `body` over a box; its type is that of the accumulator."""
+    body = cast(body, compute_type(body.dtype))
     if accumulate is None:
         accumulate = accumulator_type(body.dtype) if operator in ("sum", "prod") else body.dtype
     if any(isinstance(e, int) and e == 0 for e in extents):
@@ -296,15 +254,17 @@ def apply(op: str, *operands: Operand) -> Scalar:
     if op == "where" and isinstance(operands[0], Scalar):
         scalars = [o for o in operands[1:] if isinstance(o, Scalar)]
     if not scalars:
-        raise TypeError(f"{op} of plain numbers only; convert one with literal()")
+        raise ElementTypeMismatch(f"{op} of plain numbers only; convert one with literal()")
     kind = compute_type(scalars[0].dtype)
     args = tuple(_promote(o, kind) for o in operands)
     values = args[1:] if op == "where" else args
     if any(v.dtype != kind for v in values) and not op.startswith("shift"):
         found = ", ".join(v.dtype.to_string() for v in values)
-        raise TypeError(f"{op} of different element types ({found}): cast one of them")
+        raise ElementTypeMismatch(f"{op} of different element types ({found}): cast one of them")
     if op in ("max", "min") and kind in FLOATS:
         op = "nan_" + op
+    if op == "pow":
+        return _power(*args)
     operation = OPERATIONS[op]
     _check(op, operation, kind)
     result = dace.bool_ if operation.result == "bool" else kind
@@ -314,13 +274,30 @@ def apply(op: str, *operands: Operand) -> Scalar:
     return Scalar("cast", result, (value,)) if result in _NARROW and operation.infix and op != "where" else value
 
 
+def _power(base: Scalar, exponent: Scalar) -> Scalar:
+    """x**p; p = 0.5 is a square root and small whole p are products, as torch computes them."""
+    power = float(exponent.data) if exponent.op == "literal" else None
+    if power is not None and abs(power) in (1, 2, 3):
+        product = base
+        for _ in range(int(abs(power)) - 1):
+            product = apply("mul", product, base)
+        if power > 0:
+            return product
+        if base.dtype in FLOATS:
+            return apply("div", 1.0, product)
+    if base.dtype in FLOATS and power is not None and abs(power) == 0.5:
+        root = apply("sqrt", base)
+        return root if power > 0 else apply("div", 1.0, root)
+    return Scalar("pow" if base.dtype in FLOATS else "int_pow", base.dtype, (base, exponent))
+
+
 def _promote(operand: Operand, dtype: DType) -> Scalar:
     if isinstance(operand, Scalar):
         return cast(operand, dace.float32) if operand.dtype in HALF else operand
     if isinstance(operand, symbolic.SymExpr | sympy.Basic):
         return index_value(operand, dtype)
     if not isinstance(operand, numbers.Number | np.generic):
-        raise TypeError(f"{type(operand).__name__} is no scalar")
+        raise ElementTypeMismatch(f"{type(operand).__name__} is no scalar")
     return literal(operand, dtype)
 
 
@@ -333,4 +310,4 @@ def _check(op: str, operation: Operation, dtype: DType) -> None:
         "bool": dtype == dace.bool_,
     }[operation.operands]
     if not allowed:
-        raise TypeError(f"{op} takes {operation.operands} operands, not {dtype.to_string()}")
+        raise ElementTypeMismatch(f"{op} takes {operation.operands} operands, not {dtype.to_string()}")

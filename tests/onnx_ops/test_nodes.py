@@ -166,7 +166,8 @@ def test_an_operator_of_another_domain_is_defined_where_it_is_described():
 
 def test_attribute_values_fill_in_the_defaults():
     assert nodes.Conv(strides=[2, 2]).attribute_values() == {
-        "auto_pad": "NOTSET", "dilations": None, "group": 1, "kernel_shape": None, "pads": None, "strides": (2, 2),
+        "auto_pad": "NOTSET", "dilations": None, "group": 1, "kernel_shape": None, "pads": None,
+        "strides": (2, 2),
     }  # fmt: skip
     assert nodes.Softmax().attribute_values() == {"axis": -1}
 
@@ -198,38 +199,51 @@ def test_a_body_is_refused():
 F32, F64, I64 = dace.float32, dace.float64, dace.int64
 
 
-@pytest.mark.parametrize(
-    ("node", "arrays", "what", "why"),
-    [
-        (nodes.Add("a", inputs=["A"], outputs=["C"]), {"A": F32, "C": F32}, "Add-14 needs input 'B'", "present: A"),
-        (nodes.Relu("a", inputs=["X"]), {"X": F32}, "Relu-14 needs output 'Y'", "present: none"),
-        (
-            nodes.Add("a", inputs=["A", "B"], outputs=["C"]), {"A": F32, "B": F64, "C": F32},
-            "'B' and 'A' of ONNX Add-14 must have one element type", "'A' is tensor(float), 'B' is tensor(double)",
-        ),
-        (
-            nodes.Softmax("a", inputs=["input"], outputs=["output"]), {"input": I64, "output": I64},
-            "input 'input' of ONNX Softmax-13 cannot be tensor(int64)", "the schema allows tensor(bfloat16), ",
-        ),
-        (
-            nodes.Reshape("a", inputs=["data", "shape"], outputs=["reshaped"]),
-            {"data": F32, "shape": F32, "reshaped": F32},
-            "input 'shape' of ONNX Reshape-25 cannot be tensor(float)", "the schema allows tensor(int64)",
-        ),
-        (
-            nodes.Concat("a", outputs=["concat_result"], axis=0), {"concat_result": F32},
-            "needs at least 1 of its inputs 'inputs'", "it has 0",
-        ),
-        (
-            nodes.Concat("a", inputs=["inputs__0"], outputs=["concat_result"]), {"inputs__0": F32, "concat_result": F32},
-            "needs attribute 'axis'", "no default",
-        ),
-        (nodes.Relu("a", inputs=["X", "Z"], outputs=["Y"]), {"X": F32, "Y": F32}, "has no input 'Z'", "are: X"),
-        (nodes.Relu("a", inputs=["X"], outputs=["Y"]), {"Y": F32}, "input 'X' of ONNX Relu-14 is not", "no edge"),
-    ],
-)  # fmt: skip
-def test_validation_names_the_broken_rule(node: ONNXNode, arrays: dict[str, Any], what: str, why: str):
-    sdfg, state = graph_with(copy.deepcopy(node), **arrays)
+def node(op_type: str, inputs: str, outputs: str, **attributes: Any) -> ONNXNode:
+    return nodes.node_class(op_type)("a", inputs=inputs.split(), outputs=outputs.split(), **attributes)
+
+
+BROKEN = [
+    (node("Add", "A", "C"), {"A": F32, "C": F32}, "Add-14 needs input 'B'", "present: A"),
+    (node("Relu", "X", ""), {"X": F32}, "Relu-14 needs output 'Y'", "present: none"),
+    (
+        node("Add", "A B", "C"),
+        {"A": F32, "B": F64, "C": F32},
+        "'B' and 'A' of ONNX Add-14 must have one element type",
+        "'A' is tensor(float), 'B' is tensor(double)",
+    ),
+    (
+        node("Softmax", "input", "output"),
+        {"input": I64, "output": I64},
+        "input 'input' of ONNX Softmax-13 cannot be tensor(int64)",
+        "the schema allows tensor(bfloat16), ",
+    ),
+    (
+        node("Reshape", "data shape", "reshaped"),
+        {"data": F32, "shape": F32, "reshaped": F32},
+        "input 'shape' of ONNX Reshape-25 cannot be tensor(float)",
+        "the schema allows tensor(int64)",
+    ),
+    (
+        node("Concat", "", "concat_result", axis=0),
+        {"concat_result": F32},
+        "needs at least 1 of its inputs 'inputs'",
+        "it has 0",
+    ),
+    (
+        node("Concat", "inputs__0", "concat_result"),
+        {"inputs__0": F32, "concat_result": F32},
+        "needs attribute 'axis'",
+        "no default",
+    ),
+    (node("Relu", "X Z", "Y"), {"X": F32, "Y": F32}, "has no input 'Z'", "are: X"),
+    (node("Relu", "X", "Y"), {"Y": F32}, "input 'X' of ONNX Relu-14 is not connected", "no edge"),
+]
+
+
+@pytest.mark.parametrize(("broken", "arrays", "what", "why"), BROKEN)
+def test_validation_names_the_broken_rule(broken: ONNXNode, arrays: dict[str, Any], what: str, why: str):
+    sdfg, state = graph_with(copy.deepcopy(broken), **arrays)
     text = refusal(lambda: state.nodes()[0].validate(sdfg, state))
     assert what in text and why in text and "node a" in text and "fix:" in text
 

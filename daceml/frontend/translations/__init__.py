@@ -1,10 +1,10 @@
 """ATen to ONNX: a flat table from overload names to functions that emit ONNX nodes.
 
-A translation takes the arguments of its ATen overload (tensors and symbolic sizes are `onnx_ir.Value`, dtypes
-are `onnx_ir.DataType`, all else is Python) and returns as many fresh values as the overload does: never one of
-its inputs, because the exporter renames what it is given. It emits through `onnxscript.opset23`, which records
-into the graph under construction. One that cannot take its arguments raises `UntranslatableError` with the
-reason; torch's own table is tried next.
+A translation takes the arguments of its ATen overload (tensors and symbolic sizes are `onnx_ir.Value`,
+dtypes `onnx_ir.DataType`, all else is Python) and returns as many fresh values as the overload does:
+never one of its inputs, because the exporter renames what it is given. It emits through
+`onnxscript.opset23`, which records into the graph under construction. One that cannot take its arguments
+raises `UntranslatableError` with the reason; torch's own table is tried next.
 """
 
 from __future__ import annotations

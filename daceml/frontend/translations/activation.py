@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import onnx_ir as ir
-from onnxscript import opset23 as op
 
 from daceml.frontend.translations import UntranslatableError, translates
-from daceml.frontend.translations.emit import Value, cast, result_dtype, sizes_of, typed
+from daceml.frontend.translations.emit import Value, cast, op, result_dtype, sizes_of, typed
 
 
 @translates("aten.relu.default")
@@ -178,21 +176,3 @@ def log_softmax(self: Value, dim: int, dtype: ir.DataType | None = None) -> Valu
 @translates("aten._log_softmax.default")
 def plain_log_softmax(self: Value, dim: int, half_to_float: bool) -> Value:
     return op.LogSoftmax(cast(self, ir.DataType.FLOAT) if half_to_float else self, axis=dim)
-
-
-@translates("aten.masked_fill.Scalar")
-def masked_fill(self: Value, mask: Value, value: float) -> Value:
-    if isinstance(value, float) and math.isnan(value):
-        raise UntranslatableError("a mask that writes NaN")
-    return op.Where(mask, _scalar(value, self), self)
-
-
-@translates("aten.masked_fill.Tensor")
-def masked_fill_tensor(self: Value, mask: Value, value: Value) -> Value:
-    return op.Where(mask, cast(value, self.dtype or ir.DataType.FLOAT), self)
-
-
-def _scalar(number: float, like: Value) -> Value:
-    from daceml.frontend.translations.emit import full
-
-    return full((), number, like.dtype or ir.DataType.FLOAT)

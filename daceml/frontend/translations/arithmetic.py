@@ -6,13 +6,23 @@ tensor beside it.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import onnx_ir as ir
-from onnxscript import opset23 as op
 
 from daceml.frontend.translations import UntranslatableError, translates
-from daceml.frontend.translations.emit import FLOATS, Value, cast, full, result_dtype, typed
+from daceml.frontend.translations.emit import (
+    FLOATS,
+    Size,
+    Value,
+    broadcast,
+    cast,
+    full,
+    op,
+    result_dtype,
+    typed,
+)
 
 Operand = Value | float
 
@@ -95,6 +105,29 @@ for _name, _row in BINARY.items():
     translates(*(f"aten.{_name}.{_overload}" for _overload in _overloads))(_binary(*_row))
 
 
+def _bits(logical: str, bitwise: str) -> Any:
+    def translate(self: Operand, other: Operand) -> Value:
+        kinds = {operand.dtype for operand in (self, other) if isinstance(operand, Value)}
+        return getattr(op, logical if kinds == {ir.DataType.BOOL} else bitwise)(self, other)
+
+    return translate
+
+
+for _word in ("and", "or", "xor"):
+    _title = _word.capitalize()
+    translates(
+        *(
+            f"aten.{_name}.{_kind}"
+            for _name in (f"__{_word}__", f"bitwise_{_word}")
+            for _kind in ("Tensor", "Scalar")
+        )
+    )(_bits(_title, f"Bitwise{_title}"))
+
+
+def _joined(*operands: Operand) -> list[Size] | None:
+    return broadcast(*(operand for operand in operands if isinstance(operand, Value)))
+
+
 def _scaled(operand: Operand, alpha: float) -> Operand:
     if alpha == 1:
         return operand
@@ -120,7 +153,7 @@ def rsub(self: Operand, other: Operand, alpha: float = 1) -> Value:
 
 @translates("aten.ne.Tensor", "aten.ne.Scalar")
 def ne(self: Value, other: Operand) -> Value:
-    return op.Not(typed(op.Equal(self, other), self, dtype=ir.DataType.BOOL))
+    return op.Not(typed(op.Equal(self, other), dtype=ir.DataType.BOOL, shape=_joined(self, other)))
 
 
 @translates("aten.div.Tensor_mode", "aten.div.Scalar_mode")
@@ -131,16 +164,16 @@ def div_mode(self: Value, other: Operand, *, rounding_mode: str | None = None) -
     if rounding_mode is None or self.dtype not in FLOATS:
         # ONNX divides integers towards zero
         return quotient
-    quotient = typed(quotient, self)
-    magnitude = typed(op.Floor(typed(op.Abs(quotient), self)), self)
-    return op.Mul(typed(op.Sign(quotient), self), magnitude)
+    quotient = typed(quotient, dtype=self.dtype, shape=_joined(self, other))
+    magnitude = typed(op.Floor(typed(op.Abs(quotient), quotient)), quotient)
+    return op.Mul(typed(op.Sign(quotient), quotient), magnitude)
 
 
 @translates("aten.floor_divide.default", "aten.floor_divide.Scalar")
 def floor_divide(self: Value, other: Operand) -> Value:
     if self.dtype not in FLOATS:
         raise UntranslatableError("floor division of integers")
-    return op.Floor(typed(op.Div(self, other), self))
+    return op.Floor(typed(op.Div(self, other), dtype=self.dtype, shape=_joined(self, other)))
 
 
 @translates("aten.remainder.Tensor", "aten.remainder.Scalar")
@@ -148,8 +181,9 @@ def remainder(self: Value, other: Operand) -> Value:
     """The sign is the divisor's, as in Python; ONNX's Mod does that for integers only."""
     if self.dtype not in FLOATS:
         return op.Mod(self, other)
-    whole = typed(op.Floor(typed(op.Div(self, other), self)), self)
-    return op.Sub(self, typed(op.Mul(whole, other), self))
+    quotient = typed(op.Div(self, other), dtype=self.dtype, shape=_joined(self, other))
+    whole = typed(op.Floor(quotient), quotient)
+    return op.Sub(self, typed(op.Mul(whole, other), quotient))
 
 
 @translates("aten.pow.Tensor_Scalar")
@@ -174,6 +208,33 @@ def square(self: Value) -> Value:
     return op.Mul(self, self)
 
 
+@translates("aten.log1p.default")
+def log1p(self: Value) -> Value:
+    return op.Log(typed(op.Add(self, 1.0), self))
+
+
+@translates("aten.expm1.default", "aten.special_expm1.default")
+def expm1(self: Value) -> Value:
+    return op.Sub(typed(op.Exp(self), self), 1.0)
+
+
+@translates("aten.log2.default")
+def log2(self: Value) -> Value:
+    return op.Mul(typed(op.Log(self), self), 1 / math.log(2))
+
+
+@translates("aten.log10.default")
+def log10(self: Value) -> Value:
+    return op.Mul(typed(op.Log(self), self), 1 / math.log(10))
+
+
+@translates("aten.lerp.Scalar", "aten.lerp.Tensor")
+def lerp(self: Value, end: Value, weight: Operand) -> Value:
+    distance = typed(op.Sub(end, self), dtype=self.dtype, shape=broadcast(end, self))
+    factors = [distance, *([weight] if isinstance(weight, Value) else [])]
+    return op.Add(self, typed(op.Mul(distance, weight), dtype=self.dtype, shape=broadcast(*factors)))
+
+
 @translates("aten.rsqrt.default")
 def rsqrt(self: Value) -> Value:
     return op.Reciprocal(typed(op.Sqrt(self), self))
@@ -191,12 +252,14 @@ def where_scalar(condition: Value, self: Operand, other: Operand) -> Value:
 
 @translates("aten.addcmul.default")
 def addcmul(self: Value, tensor1: Value, tensor2: Value, *, value: float = 1) -> Value:
-    return op.Add(self, _scaled(typed(op.Mul(tensor1, tensor2), dtype=self.dtype), value))
+    product = typed(op.Mul(tensor1, tensor2), dtype=self.dtype, shape=broadcast(tensor1, tensor2))
+    return op.Add(self, _scaled(product, value))
 
 
 @translates("aten.addcdiv.default")
 def addcdiv(self: Value, tensor1: Value, tensor2: Value, *, value: float = 1) -> Value:
-    return op.Add(self, _scaled(typed(op.Div(tensor1, tensor2), dtype=self.dtype), value))
+    quotient = typed(op.Div(tensor1, tensor2), dtype=self.dtype, shape=broadcast(tensor1, tensor2))
+    return op.Add(self, _scaled(quotient, value))
 
 
 @translates("aten.to.dtype", "prims.convert_element_type.default")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
-from onnxscript import opset23 as op
 
 from daceml.frontend.translations import UntranslatableError, translates
-from daceml.frontend.translations.emit import Value, array, rank_of, sizes_of, typed
+from daceml.frontend.translations.emit import Value, array, op, rank_of, sizes_of, typed
 from daceml.frontend.translations.random import dropout
 
 
@@ -28,7 +28,7 @@ def attention(
     """query: [B, H, L, E], key: [B, G, S, E], value: [B, G, S, V], or all without heads."""
     rank = rank_of(query)
     if dropout_p == 0 and rank in (3, 4) and rank_of(key) == rank_of(value) == rank:
-        attributes = {"is_causal": int(is_causal)} if is_causal else {}
+        attributes: dict[str, Any] = {"is_causal": int(is_causal)} if is_causal else {}
         if scale is not None:
             attributes["scale"] = float(scale)
         if rank == 3:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from onnxscript import opset23 as op
-
 from daceml.frontend.translations import translates
-from daceml.frontend.translations.emit import Value, each, rank_of, sizes_of, typed
+from daceml.frontend.translations.emit import Value, each, op, rank_of, sizes_of, typed
 
 Sizes = int | Sequence[int]
 

@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 import onnx_ir as ir
-from onnxscript import opset23 as op
 
 from daceml.frontend.translations import UntranslatableError, translates
-from daceml.frontend.translations.emit import Value, array, full, result_dtype, sizes_of, typed, vector
+from daceml.frontend.translations.emit import Value, array, full, op, result_dtype, sizes_of, typed, vector
 
 Extent = int | Value
 
@@ -26,7 +25,9 @@ def _filled(size: Sequence[Extent], number: float, dtype: ir.DataType) -> Value:
         raise UntranslatableError("a tensor filled with a symbolic number")
     if not size:
         return full((), number, dtype)
-    return op.ConstantOfShape(vector(size), value=ir.tensor(np.array([number]).astype(dtype.numpy()), dtype=dtype))
+    return op.ConstantOfShape(
+        vector(size), value=ir.tensor(np.array([number]).astype(dtype.numpy()), dtype=dtype)
+    )
 
 
 def _filled_like(self: Value, number: float, dtype: ir.DataType | int | None) -> Value:
@@ -39,7 +40,9 @@ def _filled_like(self: Value, number: float, dtype: ir.DataType | int | None) ->
 
 
 @translates("aten.full.default")
-def full_of(size: Sequence[Extent], fill_value: float, *, dtype: ir.DataType | None = None, **_: Any) -> Value:
+def full_of(
+    size: Sequence[Extent], fill_value: float, *, dtype: ir.DataType | None = None, **_: Any
+) -> Value:
     return _filled(size, fill_value, result_dtype(dtype, _kind_of(fill_value)) or ir.DataType.FLOAT)
 
 
@@ -70,6 +73,11 @@ def full_like(self: Value, fill_value: float, *, dtype: ir.DataType | None = Non
     return _filled_like(self, fill_value, dtype)
 
 
+@translates("aten.fill.Scalar")
+def fill(self: Value, value: float) -> Value:
+    return full_like(self, value)
+
+
 @translates("aten.zeros_like.default")
 def zeros_like(self: Value, *, dtype: ir.DataType | None = None, **_: Any) -> Value:
     return _filled_like(self, 0, dtype)
@@ -87,7 +95,7 @@ def scalar_tensor(s: float, *, dtype: ir.DataType | None = None, **_: Any) -> Va
     return full((), s, result_dtype(dtype, ir.DataType.FLOAT) or ir.DataType.FLOAT)
 
 
-def _range(start: Extent, end: Extent, step: Extent, dtype: ir.DataType | int | None) -> Value:
+def _range(start: Any, end: Any, step: Any, dtype: ir.DataType | int | None) -> Value:
     numbers = [start, end, step]
     whole = all(isinstance(number, int | Value) for number in numbers)
     kind = result_dtype(dtype, ir.DataType.INT64 if whole else ir.DataType.FLOAT) or ir.DataType.FLOAT
@@ -111,5 +119,7 @@ def arange_start(start: Extent, end: Extent, *, dtype: ir.DataType | None = None
 
 
 @translates("aten.arange.start_step")
-def arange_step(start: Extent, end: Extent, step: Extent = 1, *, dtype: ir.DataType | None = None, **_: Any) -> Value:
+def arange_step(
+    start: Extent, end: Extent, step: Extent = 1, *, dtype: ir.DataType | None = None, **_: Any
+) -> Value:
     return _range(start, end, step, dtype)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from onnxscript import opset23 as op
+from typing import Any
 
 from daceml.frontend.translations import UntranslatableError, translates
-from daceml.frontend.translations.emit import Value
+from daceml.frontend.translations.emit import Value, op
 
 
 @translates("aten.embedding.default")
@@ -34,7 +34,7 @@ def embedding_bag(
     """Outputs 1 to 3 are read by torch's backward only: they repeat the offsets."""
     from daceml.frontend.translations.embedding_functions import EmbeddingBagMean, EmbeddingBagSum
 
-    functions = {0: EmbeddingBagSum, 1: EmbeddingBagMean}
+    functions: dict[int, Any] = {0: EmbeddingBagSum, 1: EmbeddingBagMean}
     if mode not in functions or per_sample_weights is not None or padding_idx not in (None, -1):
         raise UntranslatableError("an embedding bag with maxima, sample weights or a padding index")
     starts = op.Slice(offsets, [0], [-1], [0]) if include_last_offset else offsets

@@ -1,5 +1,8 @@
 """Local ONNX functions of the domain "daceml": one node each, with a body in standard operators."""
 
+# onnxscript types the operators for its scripts in part only.
+# pyright: reportArgumentType=false, reportReturnType=false
+
 from __future__ import annotations
 
 from onnxscript import FLOAT, INT64, script
@@ -11,7 +14,7 @@ DACEML = Opset("daceml", 1)
 
 @script(DACEML, default_opset=op)
 def EmbeddingBagSum(weight: FLOAT, indices: INT64, offsets: INT64) -> FLOAT:  # noqa: N802
-    """weight: [V, D], indices: [T], offsets: [B] -> sums of rows: [B, D]; offsets ascend, empty bags are zero."""
+    """weight: [V, D], indices: [T], offsets: [B] -> sums of rows: [B, D]; empty bags are zero."""
     count = op.Shape(indices)
     zeros = op.Expand(op.Constant(value_int=0), op.Add(count, op.Constant(value_int=1)))
     ones = op.Expand(op.Constant(value_int=1), op.Shape(offsets))

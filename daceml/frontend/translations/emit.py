@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import zip_longest
+from typing import Any, TypeGuard
 
 import numpy as np
 import onnx_ir as ir
-from onnxscript import opset23 as op
+from onnxscript import opset23
+
+op: Any = opset23
+"""The operators of ONNX; without types, because onnxscript has those of its scripts, not of tracing."""
 
 Value = ir.Value
 Size = int | str | None
@@ -32,7 +37,11 @@ def rank_of(value: Value) -> int:
 
 
 def typed(
-    value: Value, like: Value | None = None, *, dtype: ir.DataType | None = None, shape: Sequence[Size] | None = None
+    value: Value,
+    like: Value | None = None,
+    *,
+    dtype: ir.DataType | None = None,
+    shape: Sequence[Size] | None = None,
 ) -> Value:
     """Give an intermediate value its type and shape; the exporter does it for results only."""
     if dtype is None and like is not None:
@@ -58,6 +67,17 @@ def product(sizes: Sequence[Size]) -> Size:
     return "*".join(str(factor) for factor in ([static] if static != 1 else []) + factors)
 
 
+def broadcast(*values: Value) -> list[Size] | None:
+    """The common shape of operands; None where a size meets one that may differ."""
+    result: list[Size] = []
+    for column in zip_longest(*(reversed(sizes_of(value)) for value in values), fillvalue=1):
+        sizes = {size for size in column if size != 1} or {1}
+        if len(sizes) > 1 or None in sizes:
+            return None
+        result.append(sizes.pop())
+    return result[::-1]
+
+
 def full(shape: Sequence[int], number: float, dtype: ir.DataType) -> Value:
     """A constant of one repeated number."""
     array = np.full(tuple(shape), number).astype(dtype.numpy())
@@ -74,7 +94,9 @@ def cast(value: Value, dtype: ir.DataType) -> Value:
     """The value in another element type; the value itself where it has that type already."""
     if value.dtype == dtype:
         return value
-    return typed(op.Cast(value, to=dtype), dtype=dtype, shape=None if value.shape is None else sizes_of(value))
+    return typed(
+        op.Cast(value, to=dtype), dtype=dtype, shape=None if value.shape is None else sizes_of(value)
+    )
 
 
 def vector(sizes: Sequence[int | Value]) -> Sequence[int] | Value:
@@ -90,16 +112,19 @@ def vector(sizes: Sequence[int | Value]) -> Sequence[int] | Value:
     return typed(op.Concat(*pieces, axis=0), dtype=ir.DataType.INT64, shape=(len(pieces),))
 
 
-def size_name(size: int | Value) -> Size:
-    """What a size argument stands for: a number, or the symbolic dimension that it was read from."""
-    if isinstance(size, int):
-        return size
-    return size.meta.get("daceml.size")
+def is_symbol(size: int | Value, dimension: Size) -> bool:
+    """Whether a size argument was read from a dimension of this symbolic size."""
+    return isinstance(size, Value) and dimension is not None and size.meta.get("daceml.size") == dimension
 
 
 def result_dtype(dtype: ir.DataType | int | None, default: ir.DataType | None) -> ir.DataType | None:
     """An optional dtype argument; the exporter writes -1 for a keyword that is None."""
     return default if dtype is None or dtype == -1 else ir.DataType(dtype)
+
+
+def is_static(sizes: Sequence[Size]) -> TypeGuard[Sequence[int]]:
+    """Whether every dimension is a number."""
+    return all(isinstance(size, int) for size in sizes)
 
 
 def each(argument: int | Sequence[int], count: int) -> list[int]:

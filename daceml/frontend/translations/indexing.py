@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import onnx_ir as ir
-from onnxscript import opset23 as op
 
 from daceml.frontend.translations import UntranslatableError, translates
-from daceml.frontend.translations.emit import Value, array, rank_of
+from daceml.frontend.translations.emit import Value, array, cast, full, op, rank_of
 
 
 @translates("aten.index_select.default")
@@ -44,3 +43,13 @@ def tril(self: Value, diagonal: int = 0) -> Value:
 @translates("aten.triu.default")
 def triu(self: Value, diagonal: int = 0) -> Value:
     return op.Trilu(self, array(np.array(diagonal), ir.DataType.INT64), upper=1)
+
+
+@translates("aten.masked_fill.Scalar")
+def masked_fill(self: Value, mask: Value, value: float) -> Value:
+    return op.Where(mask, full((), value, self.dtype or ir.DataType.FLOAT), self)
+
+
+@translates("aten.masked_fill.Tensor")
+def masked_fill_tensor(self: Value, mask: Value, value: Value) -> Value:
+    return op.Where(mask, cast(value, self.dtype or ir.DataType.FLOAT), self)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import onnx_ir as ir
-from onnxscript import opset23 as op
 
 from daceml.frontend.translations import translates
-from daceml.frontend.translations.emit import Value, product, rank_of, sizes_of, typed
+from daceml.frontend.translations.emit import Value, op, product, rank_of, sizes_of, typed
 
 
 @translates("aten.linear.default")
@@ -23,7 +22,9 @@ def linear(input: Value, weight: Value, bias: Value | None = None) -> Value:
         y = op.MatMul(input, transposed)
         return y if bias is None else op.Add(typed(y, input, shape=(*rows, outer)), bias)
     count = product(rows)
-    flat = typed(op.Reshape(input, [count if isinstance(count, int) else -1, inner]), input, shape=(count, inner))
+    flat = typed(
+        op.Reshape(input, [count if isinstance(count, int) else -1, inner]), input, shape=(count, inner)
+    )
     y = typed(op.Gemm(flat, weight, bias, transB=1), input, shape=(count, outer))
     return op.Reshape(y, [*(row if isinstance(row, int) else -1 for row in rows), outer])
 
@@ -33,7 +34,9 @@ def addmm(self: Value, mat1: Value, mat2: Value, *, beta: float = 1, alpha: floa
     return op.Gemm(mat1, mat2, self, alpha=float(alpha), beta=float(beta))
 
 
-@translates("aten.matmul.default", "aten.mm.default", "aten.bmm.default", "aten.mv.default", "aten.dot.default")
+@translates(
+    "aten.matmul.default", "aten.mm.default", "aten.bmm.default", "aten.mv.default", "aten.dot.default"
+)
 def matmul(self: Value, other: Value) -> Value:
     return op.MatMul(self, other)
 
@@ -69,7 +72,12 @@ def outer(self: Value, vec2: Value) -> Value:
 
 @translates("aten.linalg_vector_norm.default")
 def vector_norm(
-    self: Value, ord: float = 2, dim: list[int] | None = None, keepdim: bool = False, *, dtype: ir.DataType | None = None
+    self: Value,
+    ord: float = 2,
+    dim: list[int] | None = None,
+    keepdim: bool = False,
+    *,
+    dtype: ir.DataType | None = None,
 ) -> Value:
     from daceml.frontend.translations import UntranslatableError
 

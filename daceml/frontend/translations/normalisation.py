@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 
 import onnx_ir as ir
-from onnxscript import opset23 as op
 
 from daceml.frontend.translations import UntranslatableError, translates
-from daceml.frontend.translations.emit import Value, cast, full, sizes_of, typed
+from daceml.frontend.translations.emit import Value, cast, full, op, sizes_of, typed
 
 
 def _affine(value: Value | None, number: float, shape: list[int], like: Value) -> Value:
@@ -19,8 +18,8 @@ def _affine(value: Value | None, number: float, shape: list[int], like: Value) -
 def _unbiased(variance: Value, previous: Value, input: Value, kept: float) -> Value:
     """torch's running variance from ONNX's, which takes the population variance.
 
-    ONNX gives r = kept old + (1 - kept) p; torch wants kept old + (1 - kept) k p with k = n / (n - 1), which is
-    k r + kept (1 - k) old.
+    ONNX gives r = kept old + (1 - kept) p; torch wants kept old + (1 - kept) k p with k = n / (n - 1):
+    that is k r + kept (1 - k) old.
     """
     batch, channels, *spatial = sizes_of(input)
     counted = [batch, *spatial]
@@ -99,7 +98,7 @@ def batch_norm_functional(
     training: bool,
     momentum: float,
     eps: float,
-) -> tuple[Value, Value, Value, Value, Value]:
+) -> tuple[Value, Value | None, Value | None, Value | None, Value | None]:
     """Outputs 1 and 2, the batch's own statistics, are read by torch's backward only: they repeat 3 and 4."""
     if not training:
         y = batch_norm(input, weight, bias, running_mean, running_var, False, momentum, eps)

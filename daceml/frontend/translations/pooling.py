@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from onnxscript import opset23 as op
+import numpy as np
+import onnx_ir as ir
 
 from daceml.frontend.translations import UntranslatableError, translates
-from daceml.frontend.translations.emit import Value, each, rank_of, sizes_of, typed
+from daceml.frontend.translations.emit import Value, array, each, op, rank_of, sizes_of, typed
 
 Sizes = int | Sequence[int]
 
@@ -25,7 +26,9 @@ def _batched(operator: Any, self: Value, spatial: int, **attributes: Any) -> Val
     return op.Squeeze(typed(first(operator(batch, **attributes)), dtype=self.dtype), [0])
 
 
-def _window(spatial: int, kernel_size: Sizes, stride: Sizes, padding: Sizes, ceil_mode: bool) -> dict[str, Any]:
+def _window(
+    spatial: int, kernel_size: Sizes, stride: Sizes, padding: Sizes, ceil_mode: bool
+) -> dict[str, Any]:
     kernel = each(kernel_size, spatial)
     attributes: dict[str, Any] = {
         "kernel_shape": kernel,
@@ -73,20 +76,40 @@ def _avg_pool(spatial: int) -> Any:
     return translate
 
 
-def _adaptive(spatial: int, whole: Any, windowed: Any) -> Any:
+def _mean_of_windows(self: Value, wanted: list[int]) -> Value:
+    """Windows of several sizes: P X Q^T, whose constant rows average one window each."""
+    sizes = sizes_of(self)
+    spatial = len(wanted)
+    if spatial > 2 or not all(isinstance(size, int) for size in sizes[-spatial:]):
+        raise UntranslatableError(f"adaptive pooling from {sizes} to {wanted}")
+    kind = self.dtype or ir.DataType.FLOAT
+
+    def rows(have: int, want: int) -> np.ndarray:
+        matrix = np.zeros((want, have))
+        for row in range(want):
+            start, end = row * have // want, -(-(row + 1) * have // want)
+            matrix[row, start:end] = 1 / (end - start)
+        return matrix
+
+    right = array(rows(sizes[-1], wanted[-1]).T, kind)  # pyright: ignore[reportArgumentType]
+    y = typed(op.MatMul(self, right), self, shape=(*sizes[:-1], wanted[-1]))
+    return y if spatial == 1 else op.MatMul(array(rows(sizes[-2], wanted[0]), kind), y)  # pyright: ignore[reportArgumentType]
+
+
+def _adaptive(spatial: int) -> Any:
     def translate(self: Value, output_size: Sizes) -> Value:
         wanted = each(output_size, spatial)
         given = sizes_of(self)[-spatial:]
         if all(size == 1 for size in wanted):
-            return _batched(whole, self, spatial)
-        ratios: list[int] = []
-        for have, want in zip(given, wanted, strict=True):
-            if not isinstance(have, int) or not isinstance(want, int) or have % want:
-                raise UntranslatableError(f"adaptive pooling from {given} to {wanted}: windows of several sizes")
-            ratios.append(have // want)
+            return _batched(op.GlobalAveragePool, self, spatial)
+        if not all(
+            isinstance(have, int) and have % want == 0 for have, want in zip(given, wanted, strict=True)
+        ):
+            return _mean_of_windows(self, wanted)
+        ratios = [have // want for have, want in zip(given, wanted, strict=True)]  # pyright: ignore[reportOptionalOperand, reportOperatorIssue]
         if all(ratio == 1 for ratio in ratios):
             return op.Identity(self)
-        return _batched(windowed, self, spatial, kernel_shape=ratios, strides=ratios)
+        return _batched(op.AveragePool, self, spatial, kernel_shape=ratios, strides=ratios)
 
     return translate
 
@@ -94,4 +117,4 @@ def _adaptive(spatial: int, whole: Any, windowed: Any) -> Any:
 for _spatial in (1, 2, 3):
     translates(f"aten.max_pool{_spatial}d.default")(_max_pool(_spatial))
     translates(f"aten.avg_pool{_spatial}d.default")(_avg_pool(_spatial))
-    translates(f"aten.adaptive_avg_pool{_spatial}d.default")(_adaptive(_spatial, op.GlobalAveragePool, op.AveragePool))
+    translates(f"aten.adaptive_avg_pool{_spatial}d.default")(_adaptive(_spatial))

@@ -5,10 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 import onnx_ir as ir
-from onnxscript import opset23 as op
 
 from daceml.frontend.translations import UntranslatableError, translates
-from daceml.frontend.translations.emit import FLOATS, Value, each, full, rank_of, result_dtype, sizes_of, typed, vector
+from daceml.frontend.translations.emit import (
+    FLOATS,
+    Value,
+    each,
+    full,
+    op,
+    rank_of,
+    result_dtype,
+    sizes_of,
+    typed,
+    vector,
+)
 
 
 def _probability(number: float, like: Value) -> Value:
@@ -43,14 +53,18 @@ def feature_dropout(input: Value, p: float, train: bool) -> Value:
         target = list(shape)
     else:
         leading = typed(op.Shape(input, start=0, end=2), dtype=ir.DataType.INT64, shape=(2,))
-        trailing = typed(op.Constant(value_ints=list(shape[2:])), dtype=ir.DataType.INT64, shape=(len(shape) - 2,))
+        trailing = typed(
+            op.Constant(value_ints=list(shape[2:])), dtype=ir.DataType.INT64, shape=(len(shape) - 2,)
+        )
         target = typed(op.Concat(leading, trailing, axis=0), dtype=ir.DataType.INT64, shape=(len(shape),))
     spread = typed(op.Expand(ones, target), input, shape=shape)
     kept = typed(native_dropout(spread, p, True)[0], spread)
     return op.Mul(input, kept)
 
 
-def _drawn(operator: Any, like_operator: Any, size: list[Any], dtype: ir.DataType, **attributes: float) -> Value:
+def _drawn(
+    operator: Any, like_operator: Any, size: list[Any], dtype: ir.DataType, **attributes: float
+) -> Value:
     if dtype not in FLOATS or dtype == ir.DataType.BFLOAT16:
         raise UntranslatableError(f"random numbers of type {dtype}")
     if all(isinstance(extent, int) for extent in size):

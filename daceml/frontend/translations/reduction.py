@@ -7,10 +7,20 @@ from collections.abc import Sequence
 from typing import Any
 
 import onnx_ir as ir
-from onnxscript import opset23 as op
 
 from daceml.frontend.translations import UntranslatableError, translates
-from daceml.frontend.translations.emit import FLOATS, Value, axes_of, cast, rank_of, result_dtype, sizes_of, typed
+from daceml.frontend.translations.emit import (
+    FLOATS,
+    Value,
+    axes_of,
+    broadcast,
+    cast,
+    op,
+    rank_of,
+    result_dtype,
+    sizes_of,
+    typed,
+)
 
 Dims = int | Sequence[int] | None
 
@@ -125,12 +135,12 @@ def _variance(self: Value, dim: Dims, correction: float, keepdim: bool) -> Value
     mean = typed(op.ReduceMean(self, axes, keepdims=1), self, shape=kept)
     centred = typed(op.Sub(self, mean), self)
     squares = typed(op.Mul(centred, centred), self)
-    variance = op.ReduceMean(squares, axes, keepdims=int(keepdim))
+    shape = kept if keepdim else [size for axis, size in enumerate(sizes) if axis not in axes]
+    variance = typed(op.ReduceMean(squares, axes, keepdims=int(keepdim)), self, shape=shape)
     if correction == 0:
         return variance
     factor = n / (n - correction) if n > correction else math.nan
-    shape = kept if keepdim else [size for axis, size in enumerate(sizes) if axis not in axes]
-    return op.Mul(typed(variance, self, shape=shape), factor)
+    return typed(op.Mul(variance, factor), variance)
 
 
 @translates("aten.var.correction")
@@ -141,7 +151,7 @@ def var(self: Value, dim: Dims = None, *, correction: float | None = None, keepd
 @translates("aten.std.correction")
 def std(self: Value, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False) -> Value:
     variance = _variance(self, dim, 1 if correction is None else correction, keepdim)
-    return op.Sqrt(typed(variance, dtype=self.dtype))
+    return op.Sqrt(variance)
 
 
 @translates("aten.var.dim")
@@ -162,3 +172,24 @@ def var_all(self: Value, unbiased: bool = True) -> Value:
 @translates("aten.std.default")
 def std_all(self: Value, unbiased: bool = True) -> Value:
     return op.Sqrt(typed(_variance(self, None, int(unbiased), False), dtype=self.dtype))
+
+
+def _loss(self: Value, reduction: int) -> Value:
+    """0 keeps every element, 1 takes the mean, 2 the sum."""
+    if reduction == 0:
+        return self
+    return _reduce(op.ReduceMean if reduction == 1 else op.ReduceSum, self, None, False)
+
+
+@translates("aten.mse_loss.default")
+def mse_loss(self: Value, target: Value, reduction: int = 1) -> Value:
+    shape = broadcast(self, target)
+    difference = typed(op.Sub(self, target), self, shape=shape)
+    return _loss(typed(op.Mul(difference, difference), self, shape=shape), reduction)
+
+
+@translates("aten.l1_loss.default")
+def l1_loss(self: Value, target: Value, reduction: int = 1) -> Value:
+    shape = broadcast(self, target)
+    difference = typed(op.Sub(self, target), self, shape=shape)
+    return _loss(typed(op.Abs(difference), self, shape=shape), reduction)

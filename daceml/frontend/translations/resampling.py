@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import onnx_ir as ir
-from onnxscript import opset23 as op
 
 from daceml.frontend.translations import UntranslatableError, translates
-from daceml.frontend.translations.emit import Value, rank_of, sizes_of
+from daceml.frontend.translations.emit import Value, op, rank_of, sizes_of
 
 
-def _resize(input: Value, output_size: Sequence[Any] | None, scale_factors: Sequence[float] | None, **how: Any) -> Value:
+def _resize(
+    input: Value, output_size: Sequence[Any] | None, scale_factors: Sequence[float] | None, **how: Any
+) -> Value:
     """Resize the spatial dimensions, to static sizes or by given factors."""
     axes = list(range(2, rank_of(input)))
     if scale_factors is not None:
@@ -41,15 +42,23 @@ def _coordinates(align_corners: bool) -> str:
 
 @translates("aten.upsample_linear1d.vec", "aten.upsample_bilinear2d.vec", "aten.upsample_trilinear3d.vec")
 def linear(
-    input: Value, output_size: Sequence[Any] | None, align_corners: bool, scale_factors: Sequence[float] | None
+    input: Value,
+    output_size: Sequence[Any] | None,
+    align_corners: bool,
+    scale_factors: Sequence[float] | None,
 ) -> Value:
     coordinates = _coordinates(align_corners)
-    return _resize(input, output_size, scale_factors, mode="linear", coordinate_transformation_mode=coordinates)
+    return _resize(
+        input, output_size, scale_factors, mode="linear", coordinate_transformation_mode=coordinates
+    )
 
 
 @translates("aten.upsample_bicubic2d.vec")
 def cubic(
-    input: Value, output_size: Sequence[Any] | None, align_corners: bool, scale_factors: Sequence[float] | None
+    input: Value,
+    output_size: Sequence[Any] | None,
+    align_corners: bool,
+    scale_factors: Sequence[float] | None,
 ) -> Value:
     return _resize(
         input,

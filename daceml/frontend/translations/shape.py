@@ -7,10 +7,20 @@ from typing import Any
 
 import numpy as np
 import onnx_ir as ir
-from onnxscript import opset23 as op
 
 from daceml.frontend.translations import UntranslatableError, translates
-from daceml.frontend.translations.emit import END, Value, array, rank_of, size_name, sizes_of, typed, vector
+from daceml.frontend.translations.emit import (
+    END,
+    Value,
+    array,
+    is_static,
+    is_symbol,
+    op,
+    rank_of,
+    sizes_of,
+    typed,
+    vector,
+)
 
 Extent = int | Value
 
@@ -26,14 +36,20 @@ def identity(self: Value, **_: Any) -> Value:
     return op.Identity(self)
 
 
-@translates("aten.view.default", "aten.reshape.default", "aten._unsafe_view.default", "aten._reshape_copy.default")
+@translates(
+    "aten.view.default", "aten.reshape.default", "aten._unsafe_view.default", "aten._reshape_copy.default"
+)
 def reshape(self: Value, size: Sequence[Extent]) -> Value:
     """Symbolic sizes: 0 where the input has the same size there, -1 for one more."""
     if all(isinstance(extent, int) for extent in size):
-        return op.Reshape(self, list(size), allowzero=int(0 in size)) if 0 in size else op.Reshape(self, list(size))
+        return (
+            op.Reshape(self, list(size), allowzero=int(0 in size))
+            if 0 in size
+            else op.Reshape(self, list(size))
+        )
     given = sizes_of(self)
     target: list[Extent] = [
-        0 if isinstance(extent, Value) and axis < len(given) and size_name(extent) == given[axis] != None else extent  # noqa: E711
+        0 if axis < len(given) and is_symbol(extent, given[axis]) else extent
         for axis, extent in enumerate(size)
     ]
     unknown = [axis for axis, extent in enumerate(target) if isinstance(extent, Value)]
@@ -53,7 +69,9 @@ def flatten(self: Value, start_dim: int = 0, end_dim: int = -1) -> Value:
     if all(isinstance(size, int) for size in merged):
         kept[start] = int(np.prod([size for size in merged if isinstance(size, int)]))
     # 0 copies a symbolic size, which keeps its place up to the merged ones only
-    target = [size if isinstance(size, int) else 0 if axis < start else None for axis, size in enumerate(kept)]
+    target = [
+        size if isinstance(size, int) else 0 if axis < start else None for axis, size in enumerate(kept)
+    ]
     if None in target and -1 not in target and target.count(None) == 1:
         target[target.index(None)] = -1
     if None in target:
@@ -67,7 +85,9 @@ def unflatten(self: Value, dim: int, sizes: Sequence[Extent]) -> Value:
     axis = dim % len(given)
     if not all(isinstance(size, int) for size in (*sizes, *given[axis + 1 :])):
         raise UntranslatableError("symbolic sizes in an unflatten")
-    return op.Reshape(self, [*(s if isinstance(s, int) else 0 for s in given[:axis]), *sizes, *given[axis + 1 :]])
+    return op.Reshape(
+        self, [*(s if isinstance(s, int) else 0 for s in given[:axis]), *sizes, *given[axis + 1 :]]
+    )
 
 
 @translates("aten.transpose.int")
@@ -104,11 +124,8 @@ def expand(self: Value, size: Sequence[Extent], *, implicit: bool = False) -> Va
     given = sizes_of(self)
     offset = len(size) - len(given)
     target = [
-        1
-        if (extent == -1 and not isinstance(extent, Value))
-        or (axis >= offset and size_name(extent) == given[axis - offset] != None)  # noqa: E711
-        else extent
-        for axis, extent in enumerate(size)
+        1 if (isinstance(extent, int) and extent == -1) or is_symbol(extent, kept) else extent
+        for extent, kept in zip(size, [None] * offset + given, strict=True)
     ]
     return op.Expand(self, vector(target))
 
@@ -167,11 +184,13 @@ def split_with_sizes(self: Value, split_sizes: Sequence[Extent], dim: int = 0) -
 
 
 @translates("aten.split.Tensor")
-def split(self: Value, split_size: int, dim: int = 0) -> Sequence[Value]:
+def split(self: Value, split_size: Extent, dim: int = 0) -> Sequence[Value]:
     extent = sizes_of(self)[dim]
     if not isinstance(extent, int) or not isinstance(split_size, int):
         raise UntranslatableError("a split of a symbolic size")
-    return _split(self, [min(split_size, extent - start) for start in range(0, extent, split_size)] or [0], dim)
+    return _split(
+        self, [min(split_size, extent - start) for start in range(0, extent, split_size)] or [0], dim
+    )
 
 
 @translates("aten.chunk.default")
@@ -221,8 +240,38 @@ def flip(self: Value, dims: Sequence[int]) -> Value:
     return op.Slice(self, [-1] * count, [-END] * count, list(dims), [-1] * count)
 
 
+@translates("aten.roll.default")
+def roll(self: Value, shifts: Sequence[int], dims: Sequence[int] = ()) -> Value:
+    """The last elements come first; dimension by dimension."""
+    if not dims or not all(isinstance(sizes_of(self)[dim], int) for dim in dims):
+        raise UntranslatableError("a roll of everything, or of a symbolic size")
+    for shift, dim in zip(shifts, dims, strict=True):
+        sizes = sizes_of(self)
+        extent = sizes[dim]
+        cut = -shift % extent  # pyright: ignore[reportOperatorIssue, reportOptionalOperand]
+        parts = [(cut, extent), (0, cut)]
+        pieces: list[Value] = []
+        for start, end in parts:
+            shape = list(sizes)
+            shape[dim] = end - start  # pyright: ignore[reportOperatorIssue, reportOptionalOperand]
+            pieces.append(typed(op.Slice(self, [start], [end], [dim]), self, shape=shape))
+        self = typed(op.Concat(*pieces, axis=dim), self)
+    return self
+
+
+@translates("aten.broadcast_tensors.default")
+def broadcast_tensors(tensors: Sequence[Value]) -> Sequence[Value]:
+    shapes = [shape for shape in map(sizes_of, tensors) if is_static(shape)]
+    if len(shapes) < len(tensors):
+        raise UntranslatableError("tensors of symbolic sizes")
+    shape = [int(size) for size in np.broadcast_shapes(*(tuple(shape) for shape in shapes))]
+    return [op.Identity(t) if sizes_of(t) == shape else op.Expand(t, shape) for t in tensors]
+
+
 @translates("aten.pad.default")
-def pad(self: Value, pad: Sequence[Extent], mode: str = "constant", value: float | None = None) -> Value:
+def pad_tensor(
+    self: Value, pad: Sequence[Extent], mode: str = "constant", value: float | None = None
+) -> Value:
     """torch counts pairs from the last dimension; ONNX wants all begins, then all ends."""
     modes = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
     rank, pairs = rank_of(self), len(pad) // 2
@@ -235,7 +284,7 @@ def pad(self: Value, pad: Sequence[Extent], mode: str = "constant", value: float
 
 @translates("aten.constant_pad_nd.default")
 def constant_pad(self: Value, pad: Sequence[Extent], value: float = 0) -> Value:
-    return globals()["pad"](self, pad, "constant", value)
+    return pad_tensor(self, pad, "constant", value)
 
 
 @translates("aten.sym_size.int")

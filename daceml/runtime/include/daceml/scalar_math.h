@@ -1,1 +1,129 @@
+// Functions that tasklets call by plain names, for float, double and integers; half types are widened before.
+//
+// Include it after <dace/dace.h>. exp, log, tanh, erf, pow, ... are the overloads that <math.h> brings into the
+// global namespace. On x86-64 Linux they are declared here once more with glibc's vector variants (libmvec, at most
+// 4 ulp, right for infinities, NaN and denormals), so that gcc vectorises loops that call them without -ffast-math.
+// Link with -lmvec -lm.
 #pragma once
+
+#include <math.h>
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#if defined(__CUDACC__) || defined(__HIPCC__)
+#define DACEML_HD __host__ __device__ __forceinline__
+#else
+#define DACEML_HD inline
+#endif
+
+#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__GLIBC__) && !defined(__CUDACC__)
+#if __GLIBC_PREREQ(2, 22)
+#define DACEML_VECTOR_UNARY(name)                                        \
+    __attribute__((__simd__("notinbranch"))) double name(double) noexcept; \
+    __attribute__((__simd__("notinbranch"))) float name##f(float) noexcept;
+extern "C" {
+DACEML_VECTOR_UNARY(exp)
+DACEML_VECTOR_UNARY(log)
+DACEML_VECTOR_UNARY(sin)
+DACEML_VECTOR_UNARY(cos)
+__attribute__((__simd__("notinbranch"))) double pow(double, double) noexcept;
+__attribute__((__simd__("notinbranch"))) float powf(float, float) noexcept;
+#if __GLIBC_PREREQ(2, 35)
+DACEML_VECTOR_UNARY(log1p)
+DACEML_VECTOR_UNARY(expm1)
+DACEML_VECTOR_UNARY(tanh)
+DACEML_VECTOR_UNARY(erf)
+DACEML_VECTOR_UNARY(tan)
+DACEML_VECTOR_UNARY(asin)
+DACEML_VECTOR_UNARY(acos)
+DACEML_VECTOR_UNARY(atan)
+DACEML_VECTOR_UNARY(sinh)
+DACEML_VECTOR_UNARY(cosh)
+DACEML_VECTOR_UNARY(asinh)
+DACEML_VECTOR_UNARY(acosh)
+DACEML_VECTOR_UNARY(atanh)
+#endif
+}
+#undef DACEML_VECTOR_UNARY
+#endif
+#endif
+
+// Larger and smaller of two numbers; NaN if either is one, as torch and numpy have it.
+template <typename T>
+DACEML_HD T nan_max(T a, T b) {
+    return (a > b || a != a) ? a : b;
+}
+template <typename T>
+DACEML_HD T nan_min(T a, T b) {
+    return (a < b || a != a) ? a : b;
+}
+
+// 1 / (1 + exp(-x)); 0 and 1 far out, never NaN for a number.
+template <typename T, std::enable_if_t<std::is_floating_point<T>::value>* = nullptr>
+DACEML_HD T sigmoid(T x) {
+    return T(1) / (T(1) + exp(-x));
+}
+
+// Integer division towards zero. The processor traps on x / 0 and on the one quotient that does not fit: here they
+// are 0 and the number itself.
+template <typename T, std::enable_if_t<std::is_integral<T>::value>* = nullptr>
+DACEML_HD T trunc_div(T a, T b) {
+    if (b == T(0)) return T(0);
+    if constexpr (std::is_signed<T>::value) {
+        if (b == T(-1)) return T(std::make_unsigned_t<T>(0) - std::make_unsigned_t<T>(a));
+    }
+    return T(a / b);
+}
+
+// Remainder with the sign of the dividend, as C has it; 0 for a divisor 0.
+template <typename T, std::enable_if_t<std::is_integral<T>::value>* = nullptr>
+DACEML_HD T trunc_mod(T a, T b) {
+    if (b == T(0)) return T(0);
+    if constexpr (std::is_signed<T>::value) {
+        if (b == T(-1)) return T(0);
+    }
+    return T(a % b);
+}
+template <typename T, std::enable_if_t<std::is_floating_point<T>::value>* = nullptr>
+DACEML_HD T trunc_mod(T a, T b) {
+    return fmod(a, b);
+}
+
+// Quotient rounded down, and the remainder that goes with it: the sign is the divisor's, as Python has it.
+template <typename T, std::enable_if_t<std::is_integral<T>::value>* = nullptr>
+DACEML_HD T floor_mod(T a, T b) {
+    const T r = trunc_mod(a, b);
+    return (r != T(0) && ((r < T(0)) != (b < T(0)))) ? T(r + b) : r;
+}
+template <typename T, std::enable_if_t<std::is_floating_point<T>::value>* = nullptr>
+DACEML_HD T floor_mod(T a, T b) {
+    const T r = fmod(a, b);
+    return (r != T(0) && ((r < T(0)) != (b < T(0)))) ? r + b : r;
+}
+template <typename T, std::enable_if_t<std::is_integral<T>::value>* = nullptr>
+DACEML_HD T floor_div(T a, T b) {
+    const T q = trunc_div(a, b);
+    return (b != T(0) && trunc_mod(a, b) != T(0) && ((a < T(0)) != (b < T(0)))) ? T(q - 1) : q;
+}
+template <typename T, std::enable_if_t<std::is_floating_point<T>::value>* = nullptr>
+DACEML_HD T floor_div(T a, T b) {
+    return floor(a / b);
+}
+
+// a to the power b with wrap-around; a negative power is 0 except of 1 and -1.
+template <typename T, std::enable_if_t<std::is_integral<T>::value>* = nullptr>
+DACEML_HD T int_pow(T a, T b) {
+    using U = std::conditional_t<(sizeof(T) < 4), std::uint32_t, std::make_unsigned_t<T>>;
+    if constexpr (std::is_signed<T>::value) {
+        if (b < T(0)) return a == T(1) ? T(1) : a == T(-1) ? ((b % 2) ? T(-1) : T(1)) : T(0);
+    }
+    U result = 1, factor = U(a);
+    for (auto rest = std::make_unsigned_t<T>(b); rest != 0; rest = decltype(rest)(rest >> 1)) {
+        if (rest & 1) result *= factor;
+        factor *= factor;
+    }
+    return T(result);
+}

@@ -1,12 +1,10 @@
-"""A call of one function of `daceml/aten.h`, as data that a driver can be written from."""
+"""Calls that leave generated code, as data from which a driver is written."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
-if TYPE_CHECKING:
-    from daceml.sdfg.sizes import Size
+from daceml.sdfg.sizes import Size
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +21,7 @@ Argument = TensorView | tuple[int, ...] | float | int | bool | None
 
 @dataclass(frozen=True, kw_only=True)
 class AtenCall:
-    """One call.
+    """A call of one function of `daceml/aten.h`.
 
     Attributes:
         function: name in namespace `daceml::aten`.
@@ -35,7 +33,7 @@ class AtenCall:
     """
 
     function: str
-    arguments: tuple[Argument, ...] = field(default=())
+    arguments: tuple[Argument, ...]
     writes: str
     fresh: bool = False
     flops: Size = 0
@@ -44,3 +42,28 @@ class AtenCall:
         """Arrays that the call reads."""
         arrays = (a.array for a in self.arguments if isinstance(a, TensorView))
         return tuple(dict.fromkeys(a for a in arrays if a != self.writes))
+
+
+@dataclass(frozen=True, kw_only=True)
+class FallbackCall:
+    """An operator that ONNX Runtime executes.
+
+    Attributes:
+        model: a serialised ONNX model of this one node.
+        inputs, outputs: arrays, in the order of the model's inputs and outputs.
+    """
+
+    operator: str
+    model: bytes
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExternalCall:
+    """An external call with its origin."""
+
+    action: AtenCall | FallbackCall
+    label: str
+    module_path: str = ""
+    source: str = ""

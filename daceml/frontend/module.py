@@ -1,0 +1,192 @@
+"""`DaceModule`: an nn.Module whose forward is compiled. Everything else is the user's own module, unchanged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from torch import nn
+
+from daceml.errors import ConfigurationError
+from daceml.frontend.session import Session
+
+if TYPE_CHECKING:
+    import dace
+    import onnx
+
+M = TypeVar("M", bound=nn.Module)
+C = TypeVar("C", bound=type[nn.Module])
+
+_derived: dict[type[nn.Module], type[DaceModule]] = {}
+
+
+class DaceModule(nn.Module):
+    """A module compiled by daceml.
+
+    `DaceModule(module)` is a second view of `module`: both share one `__dict__`, so parameters, buffers, hooks,
+    `train()` and `state_dict()` are the module's own, and `isinstance(compiled, type(module))` holds.
+
+    Args:
+        module: any nn.Module.
+        backward: whether a backward pass is wanted. Without it the results are detached, as asked.
+        dynamic_shapes: as in torch.export; symbolic dimensions are compiled once for all sizes.
+    """
+
+    __slots__ = ("_session",)
+    _session: Session
+
+    def __new__(cls, module: nn.Module | None = None, *args: Any, **options: Any) -> DaceModule:
+        if cls is not DaceModule:
+            return super().__new__(cls)
+        if not isinstance(module, nn.Module):
+            raise ConfigurationError(
+                f"DaceModule takes an nn.Module, not a {type(module).__name__}",
+                fix="pass an instance; to decorate a class or a module use daceml.dace_module",
+            )
+        return compile_module(module, *args, **options)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        # `DaceModule(module)` comes here with an object whose state is the module's: nothing to set up
+        if "_parameters" not in self.__dict__:
+            super().__init__(*args, **kwargs)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the compiled forward; hooks have been run by nn.Module as for any module."""
+        return self._session(args, kwargs)
+
+    @property
+    def session(self) -> Session:
+        """The compiled variants of this module."""
+        return self._session
+
+    @property
+    def onnx_model(self) -> onnx.ModelProto:
+        """The ONNX model of the last compiled variant, made at first access."""
+        return self._session.latest.onnx_model
+
+    @property
+    def sdfg(self) -> dace.SDFG:
+        """The SDFG of the last compiled variant after all transformations, made at first access."""
+        return self._session.latest.network.sdfg
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> DaceModule:
+        import copy
+
+        eager = copy.deepcopy(self._session.eager, memo)
+        copied = compile_module(eager, **self._session.options)
+        memo[id(self)] = copied
+        return copied
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return _rebuild, (self._session.eager, self._session.options)
+
+
+def compile_module(module: M, *, backward: bool = True, dynamic_shapes: Any = None) -> M:
+    """A compiled view of an instance; see `DaceModule`.
+
+    Compilation happens at the first call with inputs of new shapes or types.
+    """
+    if isinstance(module, DaceModule):
+        module = module.session.eager  # pyright: ignore[reportAssignmentType]
+    compiled = object.__new__(_derive(type(module)))
+    compiled.__dict__ = module.__dict__
+    _attach(compiled, module, {"backward": backward, "dynamic_shapes": dynamic_shapes})
+    return compiled  # pyright: ignore[reportReturnType]
+
+
+@overload
+def dace_module(module: M, /, *, backward: bool = True, dynamic_shapes: Any = None) -> M: ...
+@overload
+def dace_module(module: C, /, *, backward: bool = True, dynamic_shapes: Any = None) -> C: ...
+@overload
+def dace_module(*, backward: bool = True, dynamic_shapes: Any = None) -> Callable[[Any], Any]: ...
+def dace_module(module: Any = None, /, **options: Any) -> Any:
+    """Compile a module: a decorator for classes, with or without arguments, or a call on an instance.
+
+    Args:
+        module: a subclass of nn.Module or an instance.
+        options: see `DaceModule`.
+    Returns:
+        for a class, a subclass of the same name whose instances are compiled; for an instance, its compiled view.
+    Raises:
+        ConfigurationError: an unknown option, or something that is no module.
+    """
+    _check_options(options)
+    if module is None:
+        return lambda later: dace_module(later, **options)
+    if isinstance(module, nn.Module):
+        return compile_module(module, **options)
+    if isinstance(module, type) and issubclass(module, nn.Module):
+        return _decorate(module, options)
+    raise ConfigurationError(
+        f"dace_module takes an nn.Module class or instance, not a {type(module).__name__}",
+        fix="decorate the class of the module, or pass the module itself",
+    )
+
+
+def _decorate(cls: type[nn.Module], options: dict[str, Any]) -> type[nn.Module]:
+    def __init__(self: DaceModule, *args: Any, **kwargs: Any) -> None:
+        cls.__init__(self, *args, **kwargs)
+        eager = object.__new__(cls)
+        eager.__dict__ = self.__dict__
+        _attach(self, eager, options)
+
+    # pickle finds the class under its own name, which the decorator rebinds to this subclass
+    members = {
+        "__init__": __init__,
+        "__module__": cls.__module__,
+        "__qualname__": cls.__qualname__,
+        "__doc__": cls.__doc__,
+        "__reduce_ex__": lambda self, protocol: (_rebuild_decorated, (type(self), dict(self.__dict__))),
+        "__deepcopy__": _deepcopy_decorated,
+    }
+    members["_daceml_options"] = options
+    members["_daceml_eager_class"] = cls
+    return type(cls.__name__, (DaceModule, cls), members)
+
+
+def _attach(compiled: DaceModule, eager: nn.Module, options: dict[str, Any]) -> None:
+    object.__setattr__(compiled, "_session", Session(eager, **options))
+
+
+def _derive(cls: type[nn.Module]) -> type[DaceModule]:
+    if cls not in _derived:
+        members = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": cls.__doc__}
+        _derived[cls] = type(cls.__name__, (DaceModule, cls), members)
+    return _derived[cls]
+
+
+def _rebuild(eager: nn.Module, options: dict[str, Any]) -> nn.Module:
+    return compile_module(eager, **options)
+
+
+def _rebuild_decorated(cls: Any, state: dict[str, Any]) -> nn.Module:
+    module = object.__new__(cls)
+    module.__dict__.update(state)
+    eager = object.__new__(cls._daceml_eager_class)
+    eager.__dict__ = module.__dict__
+    _attach(module, eager, cls._daceml_options)
+    return module
+
+
+def _deepcopy_decorated(self: Any, memo: dict[int, Any]) -> nn.Module:
+    import copy
+
+    copied = _rebuild_decorated(type(self), {})
+    memo[id(self)] = copied
+    copied.__dict__.update(copy.deepcopy(self.__dict__, memo))
+    return copied
+
+
+def _check_options(options: dict[str, Any]) -> None:
+    import difflib
+
+    known = ("backward", "dynamic_shapes")
+    for name in options:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            raise ConfigurationError(
+                f"unknown option {name!r} of dace_module",
+                why=f"options are {', '.join(known)}",
+                fix=f"did you mean {close[0]!r}?" if close else "remove it",
+            )

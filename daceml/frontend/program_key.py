@@ -1,0 +1,69 @@
+"""The key of a compiled program: everything that decides what is generated, and nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import lru_cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from daceml.config import config
+from daceml.runtime.cache import digest
+from daceml.runtime.toolchain import toolchain
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+_LIBRARIES = ("torch", "dace", "onnx", "onnx-ir", "onnxscript", "onnxruntime")
+
+
+def program_key(program: ExportedProgram) -> str:
+    """Hash of the graph, its signature, shapes, constants, the options, versions and daceml's own sources.
+
+    Values of parameters and buffers are not part of it: programs are bound to them when they are loaded.
+    """
+    options = config()
+    return digest(
+        str(program.graph),
+        repr(program.graph_signature),
+        *(_describe(name, node.meta.get("val")) for node in program.graph.nodes if node.op == "placeholder" for name in (node.name,)),
+        *(_content(name, value) for name, value in sorted(program.constants.items())),
+        repr(sorted(str(item) for item in program.range_constraints.items())),
+        f"{options.fallback} {options.parallel_threshold} {options.public_exporter}",
+        toolchain().fingerprint,
+        *_versions(),
+        package_digest(),
+    )
+
+
+@lru_cache(maxsize=1)
+def package_digest() -> str:
+    """Hash of daceml's own sources: a change in any of them may change what is generated."""
+    root = Path(__file__).parents[1]
+    sha = hashlib.sha256()
+    for file in sorted(root.rglob("*")):
+        if file.suffix in (".py", ".h", ".cpp"):
+            sha.update(file.relative_to(root).as_posix().encode())
+            sha.update(file.read_bytes())
+    return sha.hexdigest()
+
+
+@lru_cache(maxsize=1)
+def _versions() -> tuple[str, ...]:
+    return tuple(f"{name} {version(name)}" for name in _LIBRARIES)
+
+
+def _describe(name: str, value: object) -> str:
+    if isinstance(value, torch.Tensor):
+        return f"{name} {value.dtype} {tuple(value.shape)} {tuple(value.stride())} {value.device}"
+    return f"{name} {value!r}"
+
+
+def _content(name: str, value: object) -> str:
+    if isinstance(value, torch.Tensor):
+        data = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+        return f"{_describe(name, value)} {hashlib.sha256(data).hexdigest()}"
+    return f"{name} {value!r}"

@@ -1,0 +1,41 @@
+"""The call behind a node that stays a node after lowering."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dace.sdfg import nodes
+
+from daceml.errors import UnsupportedProgramError
+from daceml.onnx_ops.binding import bind
+from daceml.onnx_ops.node import ONNXNode
+from daceml.onnx_ops.registry import implementations_of
+from daceml.sdfg.external import AtenCall, ExternalCall, FallbackCall
+
+if TYPE_CHECKING:
+    from daceml.sdfg.network import Network
+
+
+def external_call(node: nodes.LibraryNode, network: Network) -> ExternalCall:
+    """The call that a lowered node stands for.
+
+    Raises:
+        UnsupportedProgramError: the node has not been lowered, or is no ONNX node.
+        NoImplementationError: ONNX Runtime cannot run it.
+    """
+    if not isinstance(node, ONNXNode) or not node.implementation:
+        raise UnsupportedProgramError(
+            f"{type(node).__name__} has not been lowered",
+            where=str(node),
+            why="a program consists of maps and of external calls",
+            fix="call daceml.onnx_ops.lowering.lower first",
+        )
+    chosen = next(i for i in implementations_of(node.op_type, node.domain) if i.title == node.implementation)
+    action: AtenCall | FallbackCall
+    action = (
+        chosen.function(node, network) if chosen.kind == "onnxruntime" else bind(node, network).call(chosen.function)
+    )
+    how = action.function if isinstance(action, AtenCall) else "onnxruntime"
+    return ExternalCall(
+        action=action, label=f"{node.op_type} {how}", module_path=node.module_path, source=node.source
+    )

@@ -1,0 +1,195 @@
+"""Lowering: every ONNX node gets an implementation, and native ones become maps. Mutates the network's SDFG."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import dace
+from dace.sdfg import nodes
+from dace.sdfg.utils import dfs_topological_sort
+
+from daceml.errors import NoImplementationError
+from daceml.onnx_ops.binding import Binding, bind
+from daceml.onnx_ops.node import ONNXNode
+from daceml.onnx_ops.registry import KINDS, Implementation, Kind, implementations_of
+from daceml.onnx_ops.tensor import Output, Tensor
+from daceml.onnx_ops.trace import Refused, Trace, tracing
+from daceml.sdfg.builder import Builder
+from daceml.sdfg.scalar import ElementTypeMismatch
+from daceml.sdfg.views import make_view, view_problem
+
+if TYPE_CHECKING:
+    from daceml.sdfg.network import Network
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """The implementation of one node.
+
+    Attributes:
+        implementation: the first that applies.
+        refusals: (title, reason) of those ranked higher.
+        trace: what a native implementation records.
+        alias: source and result of an alias implementation.
+    """
+
+    implementation: Implementation
+    refusals: tuple[tuple[str, str], ...]
+    trace: Trace | None = None
+    alias: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeReport:
+    """What became of one node.
+
+    Attributes:
+        writes: arrays that the node's results, and a native implementation's intermediates, are in.
+        chosen: title of the implementation.
+        refusals: (title, reason) of implementations ranked higher.
+    """
+
+    op_type: str
+    onnx_name: str
+    module_path: str
+    source: str
+    writes: tuple[str, ...]
+    chosen: str
+    refusals: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoweringReport:
+    """One record a node, in the order of the network."""
+
+    nodes: tuple[NodeReport, ...]
+
+    def count(self, kind: Kind) -> int:
+        """Nodes that got an implementation of a kind."""
+        return sum(n.chosen.partition(":")[0] == kind for n in self.nodes)
+
+
+def choose(node: ONNXNode, network: Network, *, allowed: Sequence[Kind] = KINDS) -> Choice:
+    """The first implementation that applies to a node. Changes nothing.
+
+    Raises:
+        NoImplementationError: every implementation refused; the message has one line for each.
+    """
+    refusals: list[tuple[str, str]] = []
+    for implementation in implementations_of(node.op_type, node.domain):
+        if implementation.kind not in allowed:
+            refusals.append((implementation.title, f"{implementation.kind} implementations are not allowed here"))
+            continue
+        answer = _try(implementation, node, network)
+        if isinstance(answer, str):
+            refusals.append((implementation.title, answer))
+            continue
+        trace, alias = answer
+        return Choice(implementation=implementation, refusals=tuple(refusals), trace=trace, alias=alias)
+    reasons = [f"{title}: {reason}" for title, reason in refusals] or ["no implementation is registered"]
+    raise NoImplementationError(
+        f"no implementation of {node.schema.title} can run here",
+        where=node.where(),
+        why="\n".join(reasons),
+        fix=f'allow onnxruntime as an implementation, or add @implements("{node.op_type}") under daceml/onnx_ops/',
+    )
+
+
+def _try(
+    implementation: Implementation, node: ONNXNode, network: Network
+) -> str | tuple[Trace | None, tuple[str, str] | None]:
+    """The trace or alias of an implementation that applies, else the reason why it does not."""
+    trace = Trace(node.op_type, network.sdfg.arrays)
+    binding = bind(node, network, trace)
+    reason = binding.refusal(implementation)
+    if reason is not None:
+        return reason
+    try:
+        match implementation.kind:
+            case "native":
+                with tracing(trace):
+                    binding.call(implementation.function)
+                return trace, None
+            case "alias":
+                return _alias(implementation, binding, network)
+            case _:
+                return None, None
+    except (Refused, ElementTypeMismatch) as refusal:
+        return str(refusal)
+
+
+def _alias(implementation: Implementation, binding: Binding, network: Network) -> str | tuple[None, tuple[str, str]]:
+    source, result = binding.call(implementation.function)
+    assert isinstance(source, Tensor) and isinstance(result, Output) and source.array is not None
+    if result.name in binding.interface:
+        return "the result is an output of the network"
+    if (problem := view_problem(network.sdfg, source.array, result.name)) is not None:
+        return problem
+    return None, (source.array, result.name)
+
+
+def lower(network: Network, *, allowed: Sequence[Kind] = KINDS) -> LoweringReport:
+    """Give every ONNX node an implementation. Mutates the network: native nodes become maps, aliases views.
+
+    Args:
+        network: its state holds ONNX nodes; nodes that have an implementation already are left alone.
+        allowed: kinds to choose from.
+    Raises:
+        NoImplementationError: every implementation of some node refused.
+    """
+    builder = Builder(network.sdfg, network.state)
+    reports: list[NodeReport] = []
+    for node in [n for n in dfs_topological_sort(network.state) if isinstance(n, ONNXNode)]:
+        if not node.implementation:
+            choice = choose(node, network, allowed=allowed)
+            reports.append(apply(choice, node, network, builder))
+    _remove_unread(network)
+    return LoweringReport(nodes=tuple(reports))
+
+
+def apply(choice: Choice, node: ONNXNode, network: Network, builder: Builder) -> NodeReport:
+    """Write a choice into the network. Mutates it."""
+    state = network.state
+    results = [e.data.data for e in state.out_edges(node)]
+    node.implementation = choice.implementation.title
+    intermediates: list[str] = []
+    if choice.trace is not None or choice.alias is not None:
+        state.remove_node(node)
+    if choice.trace is not None:
+        choice.trace.commit(builder)
+        intermediates = [i.name for i in choice.trace.intermediates]
+    if choice.alias is not None:
+        source, result = choice.alias
+        make_view(network.sdfg, state, builder.node_of(source), builder.node_of(result))
+    return NodeReport(
+        op_type=node.op_type,
+        onnx_name=node.onnx_name,
+        module_path=node.module_path,
+        source=node.source,
+        writes=(*results, *intermediates),
+        chosen=choice.implementation.title,
+        refusals=choice.refusals,
+    )
+
+
+def _remove_unread(network: Network) -> None:
+    """Access nodes without edges are left where an implementation needed an operand's shape or value only."""
+    kept = {*network.inputs, *network.outputs, *network.weights, *network.mutations}
+    for node in list(network.state.data_nodes()):
+        if network.state.degree(node) == 0 and node.data not in kept:
+            network.state.remove_node(node)
+            _forget(network, node.data)
+    # Inputs that nothing reads stay declared, without a node in the state.
+    for node in [n for n in network.state.data_nodes() if network.state.degree(n) == 0]:
+        network.state.remove_node(node)
+
+
+def _forget(network: Network, array: str) -> None:
+    sdfg: dace.SDFG = network.sdfg
+    network.constants.pop(array, None)
+    if isinstance(sdfg.arrays.get(array), dace.data.Array) and not any(
+        isinstance(n, nodes.AccessNode) and n.data == array for n in network.state.nodes()
+    ):
+        sdfg.remove_data(array, validate=False)

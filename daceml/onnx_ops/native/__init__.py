@@ -1,0 +1,1 @@
+"""Operators written as computations over tensor expressions, one family a module."""

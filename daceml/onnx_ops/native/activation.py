@@ -1,0 +1,99 @@
+"""Activation functions; each is finite and accurate wherever its value is."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from daceml.onnx_ops.registry import implements
+from daceml.onnx_ops.tensor import Output, Tensor, erf, sigmoid, where
+
+
+def softplus_of(x: Tensor) -> Tensor:
+    """log(1 + exp(x)), finite for every finite x."""
+    return np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
+
+
+@implements("Relu")
+def relu(X: Tensor, Y: Output) -> None:
+    Y[:] = np.maximum(X, 0)
+
+
+@implements("LeakyRelu")
+def leaky_relu(X: Tensor, Y: Output, *, alpha: float = 0.01) -> None:
+    Y[:] = where(X < 0, alpha * X, X)
+
+
+@implements("PRelu")
+def prelu(X: Tensor, slope: Tensor, Y: Output) -> None:
+    Y[:] = where(X < 0, slope * X, X)
+
+
+@implements("ThresholdedRelu")
+def thresholded_relu(X: Tensor, Y: Output, *, alpha: float = 1.0) -> None:
+    Y[:] = where(X > alpha, X, 0)
+
+
+@implements("Elu")
+def elu(X: Tensor, Y: Output, *, alpha: float = 1.0) -> None:
+    Y[:] = where(X > 0, X, alpha * np.expm1(X))
+
+
+@implements("Selu")
+def selu(X: Tensor, Y: Output, *, alpha: float = 1.67326319217681884765625, gamma: float = 1.05070102214813232421875) -> None:
+    Y[:] = gamma * where(X > 0, X, alpha * np.expm1(X))
+
+
+@implements("Celu")
+def celu(X: Tensor, Y: Output, *, alpha: float = 1.0) -> None:
+    Y[:] = where(X > 0, X, alpha * np.expm1(X / alpha))
+
+
+@implements("Sigmoid")
+def logistic(X: Tensor, Y: Output) -> None:
+    Y[:] = sigmoid(X)
+
+
+@implements("HardSigmoid")
+def hard_sigmoid(X: Tensor, Y: Output, *, alpha: float = 0.2, beta: float = 0.5) -> None:
+    Y[:] = np.minimum(np.maximum(alpha * X + beta, 0), 1)
+
+
+@implements("HardSwish")
+def hard_swish(X: Tensor, Y: Output) -> None:
+    Y[:] = X * np.minimum(np.maximum(X / 6.0 + 0.5, 0), 1)
+
+
+@implements("Softplus")
+def softplus(X: Tensor, Y: Output) -> None:
+    Y[:] = softplus_of(X)
+
+
+@implements("Softsign")
+def softsign(input: Tensor, output: Output) -> None:
+    output[:] = input / (1 + np.abs(input))
+
+
+@implements("Mish")
+def mish(X: Tensor, Y: Output) -> None:
+    Y[:] = X * np.tanh(softplus_of(X))
+
+
+@implements("Swish")
+def swish(X: Tensor, Y: Output, *, alpha: float = 1.0) -> None:
+    Y[:] = X * sigmoid(X if alpha == 1.0 else alpha * X)
+
+
+@implements("Gelu")
+def gelu(X: Tensor, Y: Output, *, approximate: str = "none") -> None:
+    if approximate == "tanh":
+        inner = math.sqrt(2 / math.pi) * (X + 0.044715 * (X * X * X))
+        Y[:] = 0.5 * X * (1 + np.tanh(inner))
+    else:
+        Y[:] = 0.5 * X * (1 + erf(X * math.sqrt(0.5)))
+
+
+@implements("Shrink")
+def shrink(input: Tensor, output: Output, *, bias: float = 0.0, lambd: float = 0.5) -> None:
+    output[:] = where(input < -lambd, input + bias, where(input > lambd, input - bias, 0))

@@ -1,0 +1,111 @@
+"""Reductions over axes, and the positions of extremes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import dace
+import numpy as np
+
+from daceml.onnx_ops.indexing import axis_of, same
+from daceml.onnx_ops.registry import implements
+from daceml.onnx_ops.tensor import Output, Tensor, compute, elementwise, is_float, min_over, where
+from daceml.onnx_ops.trace import Refused
+from daceml.sdfg.scalar import Index, Scalar, identity, index_value
+from daceml.sdfg.sizes import product
+
+Axes = tuple[int, ...] | None
+
+
+def constant_axes(axes: Tensor | None) -> Axes:
+    """Axes given as an operand; None where there are none."""
+    if axes is None or same(axes.size, 0):
+        return None
+    if axes.value is None:
+        raise Refused("axes is no constant")
+    return tuple(int(a) for a in np.asarray(axes.value).reshape(-1))
+
+
+def _mean(x: Tensor, axes: Axes, keepdims: bool) -> Tensor:
+    if is_float(x):
+        return x.mean(axes, keepdims)
+    total = x.sum(axes, keepdims)
+    count = product(x.shape[axis_of(a, x.rank)] for a in (range(x.rank) if axes is None else axes))
+    if not isinstance(count, int):
+        raise Refused("the mean of integers over a symbolic number of elements")
+    return elementwise("trunc_div", total, count)
+
+
+def _log_sum_exp(x: Tensor, axes: Axes, keepdims: bool) -> Tensor:
+    largest = x.max(axes, keepdims=True).materialize()
+    # Of all -inf, or with an inf, subtracting the largest would give NaN.
+    shift = where(np.isinf(largest), 0, largest)
+    total = np.log(np.exp(x - shift).sum(axes, keepdims))
+    if keepdims:
+        return total + shift
+    gone = range(x.rank) if axes is None else axes
+    return total + shift.squeeze(*gone)
+
+
+_ROWS: dict[str, Callable[[Tensor, Axes, bool], Tensor]] = {
+    "ReduceSum": lambda x, axes, keep: x.sum(axes, keep),
+    "ReduceProd": lambda x, axes, keep: x.prod(axes, keep),
+    "ReduceMax": lambda x, axes, keep: x.max(axes, keep),
+    "ReduceMin": lambda x, axes, keep: x.min(axes, keep),
+    "ReduceMean": _mean,
+    "ReduceL1": lambda x, axes, keep: np.abs(x).sum(axes, keep),
+    "ReduceL2": lambda x, axes, keep: np.sqrt((x * x).sum(axes, keep)),
+    "ReduceSumSquare": lambda x, axes, keep: (x * x).sum(axes, keep),
+    "ReduceLogSum": lambda x, axes, keep: np.log(x.sum(axes, keep)),
+    "ReduceLogSumExp": _log_sum_exp,
+}
+
+
+def _implementation(function: Callable[[Tensor, Axes, bool], Tensor]) -> Callable[..., None]:
+    def reduction(
+        data: Tensor, axes: Tensor | None, reduced: Output, *, keepdims: int = 1, noop_with_empty_axes: int = 0
+    ) -> None:
+        chosen = constant_axes(axes)
+        if chosen is None and noop_with_empty_axes:
+            reduced[:] = data
+        else:
+            reduced[:] = function(data, chosen, bool(keepdims))
+
+    return reduction
+
+
+for _op, _function in _ROWS.items():
+    implements(_op)(_implementation(_function))
+
+
+def _position(data: Tensor, reduced: Output, axis: int, keepdims: int, last: int, extreme: str) -> None:
+    axis = axis_of(axis, data.rank)
+    extent = data.shape[axis]
+    best = data.reduce("max" if extreme == "max" else "min", axis, keepdims=True).materialize()
+
+    def is_best(index: Sequence[Index], k: Index) -> Scalar:
+        value, target = data[(*index[:axis], k, *index[axis + 1 :])], best[(*index[:axis], 0, *index[axis + 1 :])]
+        # The first NaN counts as the extreme, as in torch.
+        return (value == target) | np.isnan(value) if is_float(data) else value == target
+
+    def position(*index: Index) -> Scalar:
+        where_k = index if keepdims else (*index[:axis], 0, *index[axis:])
+
+        def candidate(k: Index) -> Scalar:
+            place = extent - 1 - k if last else k
+            return where(is_best(where_k, place), index_value(k), identity("min", dace.int64))
+
+        first = min_over((extent,), candidate)
+        return index_value(extent - 1) - first if last else first
+
+    reduced[:] = compute(reduced.shape, position)
+
+
+@implements("ArgMax")
+def arg_max(data: Tensor, reduced: Output, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> None:
+    _position(data, reduced, axis, keepdims, select_last_index, "max")
+
+
+@implements("ArgMin")
+def arg_min(data: Tensor, reduced: Output, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> None:
+    _position(data, reduced, axis, keepdims, select_last_index, "min")

@@ -1,0 +1,70 @@
+"""Static costs of everything that a network does, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+
+import dace
+from dace.sdfg import nodes
+
+from daceml.sdfg.costs import Cost, kernel_cost
+from daceml.sdfg.external import AtenCall, FallbackCall, TensorView
+from daceml.sdfg.network import Network
+from daceml.sdfg.outline import Kernel, KernelCall, Outliner
+from daceml.sdfg.sizes import Size, product, size
+
+
+def call_cost(call: KernelCall) -> Cost:
+    """Cost of a kernel under the network's symbols."""
+    cost = _cost_of_kernel(call.kernel)
+    if not call.symbols:
+        return cost
+    names = {f"s{i:02d}": dace.symbol(s) for i, s in enumerate(call.symbols)}
+
+    def renamed(amount: Size) -> Size:
+        if isinstance(amount, int):
+            return amount
+        return size(amount.subs({s: names[str(s)] for s in amount.free_symbols}))
+
+    return Cost(
+        unique_bytes=renamed(cost.unique_bytes),
+        total_bytes=renamed(cost.total_bytes),
+        flops=renamed(cost.flops),
+        special_functions=renamed(cost.special_functions),
+    )
+
+
+def external_cost(call: AtenCall | FallbackCall, network: Network) -> Cost:
+    """Cost of an external call: each operand moved once."""
+    if isinstance(call, FallbackCall):
+        moved = arrays_bytes((*call.inputs, *call.outputs), network)
+        return Cost(unique_bytes=moved, total_bytes=moved)
+    arrays = dict.fromkeys([a.array for a in call.arguments if isinstance(a, TensorView)] + [call.writes])
+    moved = arrays_bytes(arrays, network)
+    return Cost(unique_bytes=moved, total_bytes=moved, flops=call.flops)
+
+
+def arrays_bytes(arrays: Iterable[str], network: Network) -> Size:
+    """Bytes of whole arrays."""
+    descs = [network.sdfg.arrays[a] for a in arrays]
+    return sum((product(size(s) for s in d.shape) * d.dtype.bytes for d in descs), start=0)
+
+
+def maps_cost(network: Network) -> tuple[int, Cost]:
+    """Number and cost of the top-level maps of a network as it stands."""
+    state = network.state
+    scopes = state.scope_dict()
+    outliner = Outliner()
+    total = Cost()
+    count = 0
+    for node in state.nodes():
+        if isinstance(node, nodes.MapEntry) and scopes[node] is None:
+            total += call_cost(outliner.outline(network.sdfg, state, node))
+            count += 1
+    return count, total
+
+
+@lru_cache(maxsize=4096)
+def _cost_of_kernel(kernel: Kernel) -> Cost:
+    return kernel_cost(kernel.sdfg)

@@ -1,0 +1,60 @@
+"""Which loops of a kernel run in parallel on a CPU."""
+
+from __future__ import annotations
+
+import dace
+from dace.sdfg import nodes
+
+from daceml.config import config
+from daceml.sdfg.network import Network
+from daceml.sdfg.sizes import Size, product, size
+
+# Chunks that a parallel loop should have, so that threads of unequal speed end together
+_CHUNKS = 32
+
+
+def schedule_maps(network: Network) -> int:
+    """Set schedule and collapse of every top-level map; returns how many run in parallel. Mutates the SDFG.
+
+    A loop nest with fewer iterations than `Config.parallel_threshold` stays on one thread: opening a parallel region
+    costs some microseconds. Otherwise the leading dimensions are collapsed until there are enough chunks; the
+    innermost one is left whole, so that it vectorises, unless everything outside it is too small.
+    """
+    state = network.state
+    scopes = state.scope_dict()
+    parallel = 0
+    for node in state.nodes():
+        if not isinstance(node, nodes.MapEntry) or scopes[node] is not None:
+            continue
+        extents = [size(e) for e in node.map.range.size()]
+        if _less(product(extents) * _inner_iterations(state, node), config().parallel_threshold):
+            node.map.schedule = dace.ScheduleType.Sequential
+            continue
+        node.map.schedule = dace.ScheduleType.CPU_Multicore
+        node.map.collapse = _collapse(extents)
+        parallel += 1
+    return parallel
+
+
+def _collapse(extents: list[Size]) -> int:
+    for count in range(1, len(extents)):
+        if not _less(product(extents[:count]), _CHUNKS):
+            return count
+    return len(extents)
+
+
+def _inner_iterations(state: dace.SDFGState, entry: nodes.MapEntry) -> Size:
+    inner = [e.dst for e in state.out_edges(entry) if isinstance(e.dst, nodes.MapEntry)]
+    most: Size = 1
+    for nested in dict.fromkeys(inner):
+        iterations = product(size(e) for e in nested.map.range.size())
+        if _less(most, iterations):
+            most = iterations
+    return most
+
+
+def _less(a: Size, b: Size) -> bool:
+    """Whether a < b; symbolic sizes count as large."""
+    if isinstance(a, int) and isinstance(b, int):
+        return a < b
+    return isinstance(a, int)

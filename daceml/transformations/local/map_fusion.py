@@ -1,0 +1,149 @@
+"""MapFusion: a map that reads element by element what one other map writes joins it; the array between disappears.
+
+    T[i] = f(X[i]);  Y[i] = g(T[i])   ->   Y[i] = g(f(X[i]))
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import dace
+from dace.sdfg import nodes
+from dace.subsets import Range
+
+from daceml.sdfg.network import Network
+
+
+@dataclass(frozen=True, kw_only=True)
+class FusionReport:
+    """What happened: arrays that disappeared, and for the others why they stayed."""
+
+    fused: tuple[str, ...]
+    refused: dict[str, str]
+
+
+def fuse_maps(network: Network) -> FusionReport:
+    """Fuse producer and consumer maps wherever `refusal` has nothing to say. Mutates the network's SDFG."""
+    return _Fusion(network).run()
+
+
+class _Fusion:
+    """One pass over the network; scopes are looked up here, since DaCe recomputes them after every change."""
+
+    def __init__(self, network: Network) -> None:
+        self.sdfg, self.state = network.sdfg, network.state
+        self.kept = {*network.outputs, *network.mutations}
+        self.entries = {id(n.map): n for n in self.state.nodes() if isinstance(n, nodes.MapEntry)}
+        self.exits = {id(n.map): n for n in self.state.nodes() if isinstance(n, nodes.MapExit)}
+
+    def run(self) -> FusionReport:
+        scopes = self.state.scope_dict()
+        candidates = [
+            n for n in self.state.data_nodes() if scopes[n] is None and self.sdfg.arrays[n.data].transient
+        ]
+        fused: list[str] = []
+        refused: dict[str, str] = {}
+        for node in candidates:
+            reason = self.refusal(node)
+            if reason is None:
+                self.fuse(node)
+                fused.append(node.data)
+            else:
+                refused[node.data] = reason
+        return FusionReport(fused=tuple(fused), refused=refused)
+
+    def refusal(self, node: nodes.AccessNode) -> str | None:
+        """Why the array at `node` must exist; None if its writer and its reader can be one map."""
+        state = self.state
+        if node.data in self.kept:
+            return "the network returns it"
+        if isinstance(self.sdfg.arrays[node.data], dace.data.View):
+            return "it is a view"
+        writers, readers = state.in_edges(node), state.out_edges(node)
+        if len(writers) != 1 or not isinstance(writers[0].src, nodes.MapExit):
+            return "it is not written by one map"
+        if len(readers) != 1:
+            return f"it has {len(readers)} readers"
+        if not isinstance(readers[0].dst, nodes.MapEntry):
+            return "it is read by a call, not by a map"
+        producer_exit, consumer = writers[0].src, readers[0].dst
+        producer = self.entries[id(producer_exit.map)]
+        if state.out_degree(producer_exit) != 1:
+            return "its writer has other results"
+        if producer.map.params != consumer.map.params or producer.map.range != consumer.map.range:
+            return f"its writer runs over [{producer.map.range}], its reader over [{consumer.map.range}]"
+        (written,) = state.in_edges(producer_exit)
+        if written.data.wcr is not None or not isinstance(written.src, nodes.Tasklet):
+            return "its writer accumulates into it"
+        for read in _reads(state, consumer, readers[0].dst_conn):
+            if not isinstance(read.dst, nodes.Tasklet):
+                return "its reader needs many elements for one result"
+            if read.data.subset != written.data.subset or read.data.dynamic:
+                return f"it is written at [{written.data.subset}] and read at [{read.data.subset}]"
+        return None
+
+    def fuse(self, node: nodes.AccessNode) -> None:
+        """Join writer and reader of `node` and remove its array."""
+        state, sdfg = self.state, self.sdfg
+        (into,) = state.out_edges(node)
+        producer_exit, consumer = state.in_edges(node)[0].src, into.dst
+        producer, consumer_exit = self.entries[id(producer_exit.map)], self.exits[id(consumer.map)]
+        (written,) = state.in_edges(producer_exit)
+
+        dtype = sdfg.arrays[node.data].dtype
+        name, _ = sdfg.add_scalar(
+            f"{node.data}_value", dtype, dace.StorageType.Register, transient=True, find_new_name=True
+        )
+        value = state.add_access(name)
+        state.add_edge(written.src, written.src_conn, value, None, _value(name))
+        for read in _reads(state, consumer, into.dst_conn):
+            state.add_edge(value, None, read.dst, read.dst_conn, _value(name))
+            state.remove_edge(read)
+
+        _move_inputs(state, consumer, producer, except_for=into.dst_conn)
+        label = f"{producer.map.label}_{consumer.map.label}"
+        state.remove_nodes_from([consumer, producer_exit, node])
+        consumer_exit.map = producer.map
+        producer.map.label = label
+        self.exits[id(producer.map)] = consumer_exit
+        del sdfg.arrays[node.data]
+
+
+def _value(name: str) -> dace.Memlet:
+    return dace.Memlet(data=name, subset=Range([(0, 0, 1)]))
+
+
+def _reads(state: dace.SDFGState, entry: nodes.MapEntry, connector: str) -> list[Any]:
+    """Edges inside a map that carry what enters at `connector`."""
+    inside = connector.replace("IN_", "OUT_", 1)
+    return [e for e in state.out_edges(entry) if e.src_conn == inside]
+
+
+def _move_inputs(
+    state: dace.SDFGState, consumer: nodes.MapEntry, producer: nodes.MapEntry, *, except_for: str
+) -> None:
+    """What enters through `consumer` enters through `producer`."""
+    for edge in state.in_edges(consumer):
+        if edge.dst_conn == except_for:
+            continue
+        inner = _reads(state, consumer, edge.dst_conn)
+        known = [e for e in state.in_edges(producer) if e.src is edge.src and e.data.data == edge.data.data]
+        if known:
+            port = known[0].dst_conn.removeprefix("IN_")
+            if known[0].data.subset != edge.data.subset:
+                desc = state.sdfg.arrays[edge.data.data]
+                known[0].data = dace.Memlet.from_array(edge.data.data, desc)
+        else:
+            port = producer.next_connector(edge.dst_conn.removeprefix("IN_"))
+            if f"IN_{port}" in producer.in_connectors:
+                port = f"{port}_{len(producer.in_connectors)}"
+            producer.add_in_connector(f"IN_{port}")
+            producer.add_out_connector(f"OUT_{port}")
+            state.add_edge(edge.src, edge.src_conn, producer, f"IN_{port}", edge.data)
+        for read in inner:
+            state.add_edge(producer, f"OUT_{port}", read.dst, read.dst_conn, read.data)
+    for edge in state.out_edges(consumer):
+        if edge.data.is_empty():  # what reads nothing else hangs on an empty edge
+            state.add_edge(producer, None, edge.dst, None, dace.Memlet())
+
