@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from daceml.frontend.functionalize import copied
-from daceml.frontend.translations import Translation, UntranslatableError, table
+from daceml.frontend.translations import Translation, UnsupportedError, UntranslatableError, table
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -72,7 +72,7 @@ def _target_name(target: Any) -> str:
 @functools.cache
 def _torchlib() -> dict[str, list[Any]]:
     """torch's own translations by name; importing them takes about 0.3 s, so only where one is needed."""
-    from onnxscript._framework_apis import torch_2_9 as apis
+    from torch.onnx._internal._lazy_import import onnxscript_apis  # pyright: ignore[reportPrivateImportUsage]
     from torch.onnx._internal.exporter._torchlib import _torchlib_registry
 
     found: dict[str, list[Any]] = {}
@@ -82,7 +82,7 @@ def _torchlib() -> dict[str, list[Any]]:
         if OPSET >= since > newest.get(name, 0):
             newest[name] = since
             found[name] = [entry]
-    for entry in apis.get_torchlib_ops():
+    for entry in onnxscript_apis.get_torchlib_ops():
         name = entry.qualified_name
         if name not in newest:
             found.setdefault(name, []).append(
@@ -117,7 +117,9 @@ def with_fallback(translation: Translation, target: Any) -> Translation:
     def translate(*args: Any, **kwargs: Any) -> Any:
         try:
             return translation(*args, **kwargs)
-        except UntranslatableError:
+        except UntranslatableError as refusal:
+            if isinstance(refusal, UnsupportedError):
+                raise
             with contextlib.suppress(ImportError):
                 for entry in _torchlib().get(_target_name(target), []):
                     if not entry.is_complex:
@@ -153,7 +155,7 @@ def public_exporter(program: ExportedProgram) -> ir.Model:
         namespace, packet, name = overload.split(".")
         target = getattr(getattr(getattr(torch.ops, namespace), packet, None), name, None)
         if target is not None:
-            targets[target] = translation
+            targets[target] = with_fallback(translation, target)
     exported = torch.onnx.export(
         program,
         dynamo=True,

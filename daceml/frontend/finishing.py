@@ -153,7 +153,7 @@ def _type_constants(graph: ir.Graph) -> None:
         if node.op_type == "Constant" and node.domain == "" and node.outputs[0].shape is None:
             tensor = ir.convenience.get_const_tensor(node.outputs[0])
             if tensor is not None:
-                node.outputs[0].dtype, node.outputs[0].shape = tensor.dtype, ir.Shape(list(tensor.shape))
+                node.outputs[0].dtype, node.outputs[0].shape = tensor.dtype, ir.Shape(tensor.numpy().shape)
 
 
 def _name_values(graph: ir.Graph, mutated: Sequence[str]) -> None:

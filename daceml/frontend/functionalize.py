@@ -305,8 +305,11 @@ class _LightPass:
                 continue
             buffer = signature.inputs_to_buffers.get(node.name)
             if buffer is None:
-                kind = "parameter" if node.name in signature.inputs_to_parameters else "input"
-                name = signature.inputs_to_parameters.get(node.name, node.name)
+                kind, name = "input", node.name
+                if name in signature.inputs_to_parameters:
+                    kind, name = "parameter", signature.inputs_to_parameters[name]
+                elif name in signature.inputs_to_lifted_tensor_constants:
+                    kind, name = "tensor attribute", signature.inputs_to_lifted_tensor_constants[name]
                 raise foreign_mutation(name, kind, source_of_node(self._now(node)))
             values.append(self._now(node))
             specs.append(OutputSpec(OutputKind.BUFFER_MUTATION, TensorArgument(name=values[-1].name), buffer))

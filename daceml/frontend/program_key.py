@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
@@ -15,6 +16,7 @@ from daceml.runtime.cache import digest
 from daceml.runtime.toolchain import toolchain
 
 if TYPE_CHECKING:
+    import onnx
     from torch.export import ExportedProgram
 
 _LIBRARIES = ("torch", "dace", "onnx", "onnx-ir", "onnxscript", "onnxruntime")
@@ -25,13 +27,39 @@ def program_key(program: ExportedProgram) -> str:
 
     Values of parameters and buffers are not part of it: programs are bound to them when they are loaded.
     """
-    options = config()
     return digest(
         str(program.graph),
         repr(program.graph_signature),
         *(_describe(name, node.meta.get("val")) for node in program.graph.nodes if node.op == "placeholder" for name in (node.name,)),
         *(_content(name, value) for name, value in sorted(program.constants.items())),
         repr(sorted(str(item) for item in program.range_constraints.items())),
+        *_surroundings(),
+    )
+
+
+def model_key(model: onnx.ModelProto, dims: Mapping[str, int]) -> str:
+    """Hash of everything in a model that has a meaning, data included, and of what surrounds it.
+
+    Args:
+        model: with its external data loaded; hashed part by part, since protobuf writes no message above 2 GB.
+        dims: values given to named dimensions.
+    """
+    graph = model.graph
+    interface = (model.opset_import, model.functions, model.metadata_props, graph.input, graph.output)
+    content = (graph.node, graph.initializer, graph.sparse_initializer, graph.value_info)
+    sha = hashlib.sha256()
+    for number, parts in enumerate((*interface, *content)):
+        for part in parts:
+            data = part.SerializeToString(deterministic=True)
+            sha.update(f"{number} {len(data)} ".encode())
+            sha.update(data)
+    return digest("onnx", sha.hexdigest(), repr(sorted(dims.items())), *_surroundings())
+
+
+def _surroundings() -> tuple[str, ...]:
+    """What decides what is generated besides the program itself: options, compiler, versions, our own sources."""
+    options = config()
+    return (
         f"{options.fallback} {options.parallel_threshold} {options.public_exporter}",
         toolchain().fingerprint,
         *_versions(),

@@ -29,7 +29,7 @@ class Binding:
 
     Attributes:
         inputs, outputs: formal name -> tensor, tensors of a variadic formal, or None for an absent optional.
-        attributes: values with the schema's defaults filled in; None is absent.
+        attributes: values with the schema's defaults filled in; None is absent. `since_version` is among them.
         defaults: the schema's defaults.
         interface: arrays that the network's caller sees.
     """
@@ -102,14 +102,15 @@ def bind(node: ONNXNode, network: Network, trace: Trace | None = None) -> Bindin
     outputs = [a for side in found.outputs.values() for a in _names(side)]
     trace = trace or Trace(node.op_type, sdfg.arrays)
     trace.known_sizes |= {str(s) for a in outputs for s in as_shape(sdfg.arrays[a].shape)}
+    defaults = {name: attribute.default for name, attribute in node.schema.attributes.items()}
     return Binding(
         inputs={formal: _actual(name, tensor) for formal, name in found.inputs.items()},
         outputs={
             formal: _actual(name, lambda n: Output(shape_of(n), sdfg.arrays[n].dtype, n, trace))
             for formal, name in found.outputs.items()
         },
-        attributes=node.attribute_values(),
-        defaults={name: attribute.default for name, attribute in node.schema.attributes.items()},
+        attributes={**node.attribute_values(), "since_version": node.since_version},
+        defaults={**defaults, "since_version": node.since_version},
         interface=frozenset((*network.inputs, *network.outputs, *network.weights, *network.mutations)),
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
+import numpy as np
 import sympy
 from dace import symbolic
 
@@ -37,7 +38,7 @@ def axes_of(axes: int | Sequence[int] | None, rank: int) -> tuple[int, ...]:
     """Sorted axes from 0; None is all."""
     if axes is None:
         return tuple(range(rank))
-    if isinstance(axes, int):
+    if isinstance(axes, int | np.integer):
         axes = (axes,)
     return tuple(sorted({axis_of(int(a), rank) for a in axes}))
 

@@ -289,6 +289,14 @@ class Output(Tensor):
 
         return Output(shape, self.dtype, self.name, self.trace, place)
 
+    def with_unit(self, axis: int) -> Output:
+        """The same elements with a dimension of size 1 inserted; assigning writes the same array."""
+
+        def place(index: Sequence[Index]) -> Sequence[Index]:
+            return self.place([*index[:axis], *index[axis + 1 :]])
+
+        return Output([*self.shape[:axis], 1, *self.shape[axis:]], self.dtype, self.name, self.trace, place)
+
     def permuted(self, *axes: int) -> Output:
         """The same elements with dimensions permuted; assigning writes the same array."""
 

@@ -1,9 +1,12 @@
-// The one native library of daceml: loads compiled programs and calls them from torch through three operators.
+// The one native library of daceml: loads compiled programs and calls them from torch through four operators.
 //
 //   daceml::bind(Tensor[] weights, str library) -> int          a program with its weights; the tensors are shared
-//   daceml::call(Tensor[] inputs, Tensor(a!)[] mutated, int program) -> Tensor[]
+//   daceml::call(Tensor[] inputs, int program) -> Tensor[]      for programs that write no buffer of the module
+//   daceml::call_into(Tensor[] inputs, Tensor(a!)[] written, int program) -> ()
+//                                                               `written` holds the outputs, then the buffers written
 //   daceml::release(int program) -> ()
 //
+// Two calls, because torch functionalises an operator that both writes and returns lists of tensors in neither form.
 // Built once per torch version from torch's stable C ABI only, so no torch C++ header is needed.
 #include <dlfcn.h>
 
@@ -148,23 +151,63 @@ class Bound {
   }
 
   std::vector<Tensor> call(const std::vector<Tensor>& inputs) {
+    std::vector<Tensor> outputs;
+    run(inputs, [&](const std::vector<int64_t>& sizes) {
+      outputs = allocate_outputs(sizes);
+      return pointers_of(outputs, outputs.size());
+    });
+    return outputs;
+  }
+
+  void call_into(const std::vector<Tensor>& inputs, const std::vector<Tensor>& written) {
+    require(written.size() >= static_cast<size_t>(program_->outputs), "too few tensors to write to");
+    run(inputs, [&](const std::vector<int64_t>& sizes) {
+      const int64_t* of = sizes.data();
+      for (int32_t i = 0; i < program_->outputs; ++i) {
+        daceml_tensor spec = program_->output_specs[i];
+        spec.sizes = of;
+        matching_sizes(written[i].get(), spec, "output", i);
+        of += spec.ndim;
+      }
+      return pointers_of(written, program_->outputs);
+    });
+  }
+
+  daceml_fallback fallback = nullptr;
+  double* profile = nullptr;
+
+ private:
+  void refresh(size_t i) {
+    matching_sizes(weights_[i].get(), program_->weight_specs[i], "weight", i);
+    pointers_[i] = weights_[i].pointer();
+  }
+
+  static std::vector<void*> pointers_of(const std::vector<Tensor>& tensors, size_t count) {
+    std::vector<void*> pointers(count);
+    for (size_t i = 0; i < count; ++i) pointers[i] = tensors[i].pointer();
+    return pointers;
+  }
+
+  // `outputs` takes the sizes of all outputs, one after another, and gives their addresses.
+  template <typename Outputs>
+  void run(const std::vector<Tensor>& inputs, Outputs outputs) {
     const daceml_program& p = *program_;
     require(inputs.size() == static_cast<size_t>(p.inputs),
             "the program takes " + std::to_string(p.inputs) + " tensors, got " + std::to_string(inputs.size()));
-    std::vector<const int64_t*> sizes(inputs.size());
-    std::vector<void*> input_pointers(inputs.size());
+    std::vector<const int64_t*> input_sizes(inputs.size());
     for (size_t i = 0; i < inputs.size(); ++i) {
-      sizes[i] = matching_sizes(inputs[i].get(), p.input_specs[i], "input", i);
-      input_pointers[i] = inputs[i].pointer();
+      input_sizes[i] = matching_sizes(inputs[i].get(), p.input_specs[i], "input", i);
     }
+    const std::vector<void*> input_pointers = pointers_of(inputs, inputs.size());
     std::vector<int64_t> symbols(p.symbols);
-    const int32_t bad = p.bind_symbols(sizes.data(), symbols.data());
+    const int32_t bad = p.bind_symbols(input_sizes.data(), symbols.data());
     require(bad < 0, "input " + std::to_string(bad) + " contradicts the sizes of another input");
-    std::vector<void*> weight_pointers = current_weights();
-
-    std::vector<Tensor> outputs = allocate_outputs(symbols);
-    std::vector<void*> output_pointers(outputs.size());
-    for (size_t i = 0; i < outputs.size(); ++i) output_pointers[i] = outputs[i].pointer();
+    const std::vector<void*> weight_pointers = current_weights();
+    int64_t dimensions = 0;
+    for (int32_t i = 0; i < p.outputs; ++i) dimensions += p.output_specs[i].ndim;
+    std::vector<int64_t> output_sizes(dimensions);
+    p.output_sizes(symbols.data(), output_sizes.data());
+    const std::vector<void*> output_pointers = outputs(output_sizes);
 
     uint32_t threads = 0;
     torch_get_num_threads(&threads);  // makes this thread's OpenMP obey torch.set_num_threads
@@ -176,16 +219,6 @@ class Bound {
     const int32_t status = p.run(&call);
     give_frame(std::move(frame));
     require(status == 0, call.error == nullptr ? "the program failed" : call.error);
-    return outputs;
-  }
-
-  daceml_fallback fallback = nullptr;
-  double* profile = nullptr;
-
- private:
-  void refresh(size_t i) {
-    matching_sizes(weights_[i].get(), program_->weight_specs[i], "weight", i);
-    pointers_[i] = weights_[i].pointer();
   }
 
   // Addresses are read at every call: `parameter.data = x` moves them without telling anyone.
@@ -199,12 +232,8 @@ class Bound {
     return now;
   }
 
-  std::vector<Tensor> allocate_outputs(const std::vector<int64_t>& symbols) const {
+  std::vector<Tensor> allocate_outputs(const std::vector<int64_t>& sizes) const {
     const daceml_program& p = *program_;
-    int64_t total = 0;
-    for (int32_t i = 0; i < p.outputs; ++i) total += p.output_specs[i].ndim;
-    std::vector<int64_t> sizes(total);
-    p.output_sizes(symbols.data(), sizes.data());
     std::vector<Tensor> outputs;
     const int64_t* of = sizes.data();
     std::vector<int64_t> strides;
@@ -284,12 +313,17 @@ void boxed_bind(StableIValue* stack, uint64_t, uint64_t) {
 
 void boxed_call(StableIValue* stack, uint64_t, uint64_t) {
   const std::vector<Tensor> inputs = tensors_of(stack[0]);
-  tensors_of(stack[1]);  // named in the schema for functionalisation; the program writes through its weights
-  std::vector<Tensor> outputs = registry().find(static_cast<int64_t>(stack[2]))->call(inputs);
+  std::vector<Tensor> outputs = registry().find(static_cast<int64_t>(stack[1]))->call(inputs);
   StableListHandle list = nullptr;
   check(torch_new_list_reserve_size(outputs.size(), &list), "making the list of outputs");
   for (auto& output : outputs) torch_list_push_back(list, reinterpret_cast<StableIValue>(output.release()));
   stack[0] = reinterpret_cast<StableIValue>(list);
+}
+
+void boxed_call_into(StableIValue* stack, uint64_t, uint64_t) {
+  const std::vector<Tensor> inputs = tensors_of(stack[0]);
+  const std::vector<Tensor> written = tensors_of(stack[1]);
+  registry().find(static_cast<int64_t>(stack[2]))->call_into(inputs, written);
 }
 
 void boxed_release(StableIValue* stack, uint64_t, uint64_t) { registry().remove(static_cast<int64_t>(stack[0])); }
@@ -298,14 +332,16 @@ void register_operators() {
   TorchLibraryHandle definitions = nullptr;
   check(aoti_torch_library_init_def("daceml", __FILE__, __LINE__, &definitions), "registering operators");
   check(aoti_torch_library_def(definitions, "bind(Tensor[] weights, str library) -> int"), "registering bind");
-  check(aoti_torch_library_def(definitions, "call(Tensor[] inputs, Tensor(a!)[] mutated, int program) -> Tensor[]"),
-        "registering call");
+  check(aoti_torch_library_def(definitions, "call(Tensor[] inputs, int program) -> Tensor[]"), "registering call");
+  check(aoti_torch_library_def(definitions, "call_into(Tensor[] inputs, Tensor(a!)[] written, int program) -> ()"),
+        "registering call_into");
   check(aoti_torch_library_def(definitions, "release(int program) -> ()"), "registering release");
   TorchLibraryHandle kernels = nullptr;
   check(aoti_torch_library_init_impl("daceml", "CompositeExplicitAutograd", __FILE__, __LINE__, &kernels),
         "registering kernels");
   check(aoti_torch_library_impl(kernels, "bind", &boxed_bind), "registering bind");
   check(aoti_torch_library_impl(kernels, "call", &boxed_call), "registering call");
+  check(aoti_torch_library_impl(kernels, "call_into", &boxed_call_into), "registering call_into");
   check(aoti_torch_library_impl(kernels, "release", &boxed_release), "registering release");
 }
 

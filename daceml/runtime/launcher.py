@@ -1,4 +1,4 @@
-"""The native launcher: loads compiled programs and registers torch's operators `daceml::bind`, `call` and `release`."""
+"""The native launcher: loads compiled programs and registers torch's operators `daceml::bind`, `call`, `call_into` and `release`."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ def _load() -> ctypes.CDLL:
     library = cache.get("launchers", key, lambda folder: tools.build_launcher(source, folder)) / "launcher.so"
     torch.ops.load_library(str(library))
     torch.library.register_fake("daceml::call")(_fake_call)
+    torch.library.register_fake("daceml::call_into")(lambda inputs, written, program: None)
     native = ctypes.CDLL(str(library))
     native.daceml_set_fallback.argtypes = [ctypes.c_int64, FallbackFunction]
     native.daceml_set_profile.argtypes = [ctypes.c_int64, ctypes.POINTER(ctypes.c_double)]
@@ -78,5 +79,5 @@ def set_profile(number: int, step_us: ctypes.Array[ctypes.c_double] | None) -> N
     native().daceml_set_profile(number, ctypes.cast(step_us, pointer) if step_us is not None else pointer())
 
 
-def _fake_call(inputs: Sequence[torch.Tensor], mutated: Sequence[torch.Tensor], program: int) -> list[torch.Tensor]:
+def _fake_call(inputs: Sequence[torch.Tensor], program: int) -> list[torch.Tensor]:
     return _shapes[program](inputs)

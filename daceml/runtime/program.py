@@ -70,7 +70,7 @@ class Program:
         self._keep = stored.constants()
         self.mutated = [state[key] for key in self.manifest.mutated]
         try:
-            self.number = launcher.bind([*weights, *self._keep], stored.folder / "program.so", self._fake_outputs)
+            self.number = launcher.bind([*weights, *self._keep], stored.folder / "program.so", self._empty_outputs)
         except RuntimeError as error:
             raise CallError(
                 "a weight does not fit the compiled program",
@@ -80,6 +80,7 @@ class Program:
         self._fallback = self._set_fallback()
         self._finalizer = weakref.finalize(self, launcher.release, self.number)
         self._call = torch.ops.daceml.call.default
+        self._call_into = torch.ops.daceml.call_into.default
 
     def __call__(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Run once.
@@ -92,7 +93,12 @@ class Program:
             ExecutionError: an input that does not fit, or an operator that failed.
         """
         try:
-            return self._call(inputs, self.mutated, self.number)
+            if not self.mutated:
+                return self._call(inputs, self.number)
+            outputs = self._empty_outputs(inputs)
+            self._call_into(inputs, [*outputs, *self.mutated], self.number)
+            torch.autograd.graph.increment_version(self.mutated)
+            return outputs
         except RuntimeError as error:
             if not str(error).startswith("daceml: "):
                 raise
@@ -115,13 +121,13 @@ class Program:
             launcher.set_profile(self.number, None)
         return [t / calls for t in step_us][: len(self.manifest.steps)]
 
-    def _fake_outputs(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    def _empty_outputs(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         sizes: dict[str, Any] = {}
         for tensor, record in zip(inputs, self.manifest.inputs, strict=True):
             sizes |= {s: n for s, n in zip(record.shape, tensor.shape, strict=True) if isinstance(s, str) and s.isidentifier()}
-        return [self._fake_output(record, sizes, inputs) for record in self.manifest.outputs]
+        return [self._empty_output(record, sizes, inputs) for record in self.manifest.outputs]
 
-    def _fake_output(
+    def _empty_output(
         self, record: TensorRecord, sizes: dict[str, Any], inputs: Sequence[torch.Tensor]
     ) -> torch.Tensor:
         shape = [_evaluate(s, sizes) if isinstance(s, str) else s for s in record.shape]

@@ -40,6 +40,10 @@ class UntranslatableError(Exception):
     """A translation that cannot take these arguments; the message is the reason."""
 
 
+class UnsupportedError(UntranslatableError):
+    """One that torch's own table would take, and get wrong: it is not asked."""
+
+
 def translates(*overloads: str) -> Callable[[Translation], Translation]:
     """Enter a translation for overloads such as `"aten.conv2d.default"`."""
 

@@ -158,7 +158,7 @@ def _normalised(operator: Any, self: Value, dim: int, dtype: ir.DataType | int |
     return operator(x, axis=dim)
 
 
-@translates("aten.softmax.int", "aten.special_softmax.int")
+@translates("aten.softmax.int")
 def softmax(self: Value, dim: int, dtype: ir.DataType | None = None) -> Value:
     return _normalised(op.Softmax, self, dim, dtype)
 
@@ -168,7 +168,7 @@ def plain_softmax(self: Value, dim: int, half_to_float: bool = False) -> Value:
     return op.Softmax(cast(self, ir.DataType.FLOAT) if half_to_float is True else self, axis=dim)
 
 
-@translates("aten.log_softmax.int", "aten.special_log_softmax.int")
+@translates("aten.log_softmax.int")
 def log_softmax(self: Value, dim: int, dtype: ir.DataType | None = None) -> Value:
     return _normalised(op.LogSoftmax, self, dim, dtype)
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from daceml.frontend.translations import UntranslatableError, translates
+from daceml.frontend.translations import UnsupportedError, translates
 from daceml.frontend.translations.emit import Value, array, op, rank_of, sizes_of, typed
 from daceml.frontend.translations.random import dropout
 
@@ -39,7 +39,7 @@ def attention(
                 attn_mask = typed(op.Unsqueeze(attn_mask, [1]), attn_mask, shape=(batch, 1, *rest))
         return op.Attention(query, key, value, attn_mask, **attributes)[0]
     if enable_gqa and sizes_of(query)[-3] != sizes_of(key)[-3]:
-        raise UntranslatableError("attention with grouped heads and dropout")
+        raise UnsupportedError("attention with grouped heads and dropout")
     return _spelled_out(query, key, value, attn_mask, dropout_p, is_causal, scale)
 
 
@@ -63,7 +63,7 @@ def _spelled_out(
     scores = typed(op.Mul(scores, factor), scores)
     if is_causal:
         if not isinstance(length, int) or not isinstance(span, int):
-            raise UntranslatableError("causal attention with dropout over a symbolic length")
+            raise UnsupportedError("causal attention with dropout over a symbolic length")
         attn_mask = array(np.tril(np.ones((length, span), dtype=bool)), ir.DataType.BOOL)
     if attn_mask is not None:
         masked = (

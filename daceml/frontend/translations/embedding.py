@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import onnx_ir as ir
+
 from daceml.frontend.translations import UntranslatableError, translates
-from daceml.frontend.translations.emit import Value, op
+from daceml.frontend.translations.emit import END, Size, Value, op, sizes_of, typed
+
+INT64 = ir.DataType.INT64
 
 
 @translates("aten.embedding.default")
@@ -32,10 +36,30 @@ def embedding_bag(
     padding_idx: int | None = None,
 ) -> tuple[Value, Value, Value, Value]:
     """Outputs 1 to 3 are read by torch's backward only: they repeat the offsets."""
-    from daceml.frontend.translations.embedding_functions import EmbeddingBagMean, EmbeddingBagSum
+    from daceml.frontend.translations.embedding_functions import EmbeddingBagSum
 
-    functions: dict[int, Any] = {0: EmbeddingBagSum, 1: EmbeddingBagMean}
-    if mode not in functions or per_sample_weights is not None or padding_idx not in (None, -1):
+    if mode not in (0, 1) or per_sample_weights is not None or padding_idx not in (None, -1):
         raise UntranslatableError("an embedding bag with maxima, sample weights or a padding index")
-    starts = op.Slice(offsets, [0], [-1], [0]) if include_last_offset else offsets
-    return functions[mode](weight, indices, starts), *(op.Identity(offsets) for _ in range(3))
+    starts: Any = op.Slice(offsets, [0], [-1], [0]) if include_last_offset else offsets
+    unread = [op.Identity(offsets) for _ in range(3)]
+    bags = sizes_of(offsets)[0]
+    if include_last_offset:
+        bags = bags - 1 if isinstance(bags, int) else None
+        typed(starts, offsets, shape=(bags,))
+    bagged: Any = EmbeddingBagSum
+    total = bagged(weight, indices, starts)
+    if mode == 0:
+        return total, *unread
+    rows = _rows_of_bags(indices, starts, bags, weight)
+    return op.Div(typed(total, weight, shape=(bags, sizes_of(weight)[1])), rows), *unread
+
+
+def _rows_of_bags(indices: Value, offsets: Value, bags: Size, weight: Value) -> Value:
+    """How many rows each bag has, one where it is empty: [B, 1] in the type of the weight."""
+    count = typed(op.Shape(indices), dtype=INT64, shape=(1,))
+    later = None if not isinstance(bags, int) else bags - 1
+    following = typed(op.Slice(offsets, [1], [END], [0]), dtype=INT64, shape=(later,))
+    ends = typed(op.Concat(following, count, axis=0), dtype=INT64, shape=(bags,))
+    rows = typed(op.Sub(ends, offsets), dtype=INT64, shape=(bags,))
+    column = typed(op.Unsqueeze(typed(op.Max(rows, 1), rows), [1]), dtype=INT64, shape=(bags, 1))
+    return typed(op.Cast(column, to=weight.dtype), weight, shape=(bags, 1))

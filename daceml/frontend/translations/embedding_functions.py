@@ -1,4 +1,7 @@
-"""Local ONNX functions of the domain "daceml": one node each, with a body in standard operators."""
+"""Local ONNX functions of the domain "daceml": one node each, with a body in standard operators.
+
+The body reads the same in opsets 18 to 23; the public exporter inlines it into a model that it stamps 18 first.
+"""
 
 # onnxscript types the operators for its scripts in part only.
 # pyright: reportArgumentType=false, reportReturnType=false
@@ -6,7 +9,7 @@
 from __future__ import annotations
 
 from onnxscript import FLOAT, INT64, script
-from onnxscript import opset23 as op
+from onnxscript import opset18 as op
 from onnxscript.values import Opset
 
 DACEML = Opset("daceml", 1)
@@ -25,13 +28,3 @@ def EmbeddingBagSum(weight: FLOAT, indices: INT64, offsets: INT64) -> FLOAT:  # 
     shape = op.Concat(op.Shape(offsets), op.Shape(weight, start=1), axis=0)
     nothing = op.Expand(op.CastLike(op.Constant(value_float=0.0), weight), shape)
     return op.ScatterND(nothing, bags, op.Gather(weight, indices), reduction="add")
-
-
-@script(DACEML, default_opset=op)
-def EmbeddingBagMean(weight: FLOAT, indices: INT64, offsets: INT64) -> FLOAT:  # noqa: N802
-    """The same, divided by the number of rows in the bag, or by one where it is empty."""
-    count = op.Shape(indices)
-    ends = op.Concat(op.Slice(offsets, op.Constant(value_ints=[1]), op.Shape(offsets)), count, axis=0)
-    rows = op.CastLike(op.Unsqueeze(op.Sub(ends, offsets), op.Constant(value_ints=[1])), weight)
-    total = EmbeddingBagSum(weight, indices, offsets)
-    return op.Div(total, op.Max(rows, op.CastLike(op.Constant(value_float=1.0), weight)))

@@ -6,7 +6,7 @@ import math
 
 import onnx_ir as ir
 
-from daceml.frontend.translations import UntranslatableError, translates
+from daceml.frontend.translations import UnsupportedError, translates
 from daceml.frontend.translations.emit import Value, cast, full, op, sizes_of, typed
 
 
@@ -173,7 +173,7 @@ def instance_norm(
     if not use_input_stats:
         return batch_norm(input, weight, bias, running_mean, running_var, False, momentum, eps)
     if running_mean is not None:
-        raise UntranslatableError("instance normalisation that updates running statistics")
+        raise UnsupportedError("instance normalisation that updates running statistics")
     channels: list[int] = [sizes_of(input)[1]]  # pyright: ignore[reportAssignmentType]
     scale, shift = _affine(weight, 1.0, channels, input), _affine(bias, 0.0, channels, input)
     return op.InstanceNormalization(input, scale, shift, epsilon=eps)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
-from daceml.frontend.translations import UntranslatableError, translates
+from daceml.frontend.translations import UnsupportedError, UntranslatableError, translates
 from daceml.frontend.translations.emit import Value, array, each, op, rank_of, sizes_of, typed
 
 Sizes = int | Sequence[int]
@@ -66,12 +67,15 @@ def _avg_pool(spatial: int) -> Any:
         count_include_pad: bool = True,
         divisor_override: int | None = None,
     ) -> Value:
-        if divisor_override is not None:
-            raise UntranslatableError("an average with a divisor of its own")
+        if divisor_override is not None and (ceil_mode or not count_include_pad):
+            raise UnsupportedError("an average with a divisor of its own over windows of several sizes")
         window = _window(spatial, kernel_size, stride, padding, ceil_mode)
         if count_include_pad and any(window["pads"]):
             window["count_include_pad"] = 1
-        return _batched(op.AveragePool, self, spatial, **window)
+        y = _batched(op.AveragePool, self, spatial, **window)
+        if divisor_override is None:
+            return y
+        return op.Mul(typed(y, dtype=self.dtype), math.prod(window["kernel_shape"]) / divisor_override)
 
     return translate
 

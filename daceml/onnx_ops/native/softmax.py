@@ -1,22 +1,20 @@
-"""Softmax, its logarithm, and Hardmax."""
+"""Softmax and its logarithm."""
 
 from __future__ import annotations
 
-import dace
 import numpy as np
 
 from daceml.onnx_ops.indexing import axis_of
 from daceml.onnx_ops.registry import implements
 from daceml.onnx_ops.tensor import Output, Tensor
-from daceml.onnx_ops.trace import Refused
-from daceml.sdfg.sizes import product
 
-# Up to opset 12 the operators work on a matrix: the dimensions from `axis` on are one.
+# From this version on `axis` is one axis; before, the dimensions from `axis` on are taken as one.
+_ONE_AXIS = 13
 
 
-def _as_axes(x: Tensor, axis: int, flat: bool) -> tuple[int, ...]:
+def _axes(x: Tensor, axis: int, since_version: int) -> tuple[int, ...]:
     first = axis_of(axis, x.rank)
-    return tuple(range(first, x.rank)) if flat else (first,)
+    return (first,) if since_version >= _ONE_AXIS else tuple(range(first, x.rank))
 
 
 def softmax_of(x: Tensor, axes: tuple[int, ...]) -> Tensor:
@@ -25,22 +23,13 @@ def softmax_of(x: Tensor, axes: tuple[int, ...]) -> Tensor:
     return exponential / exponential.sum(axes, keepdims=True)
 
 
-def log_softmax_of(x: Tensor, axes: tuple[int, ...]) -> Tensor:
-    """x - max - log(sum(exp(x - max)))."""
-    shifted = x - x.max(axes, keepdims=True)
-    return shifted - np.log(np.exp(shifted).sum(axes, keepdims=True))
-
-
 @implements("Softmax")
-def softmax(input: Tensor, output: Output, *, axis: int = -1) -> None:
-    output[:] = softmax_of(input, _as_axes(input, axis, flat=False))
+def softmax(input: Tensor, output: Output, *, axis: int, since_version: int) -> None:
+    output[:] = softmax_of(input, _axes(input, axis, since_version))
 
 
 @implements("LogSoftmax")
-def log_softmax(input: Tensor, output: Output, *, axis: int = -1) -> None:
-    output[:] = log_softmax_of(input, _as_axes(input, axis, flat=False))
-
-
-@implements("Hardmax")
-def hardmax(input: Tensor, output: Output, *, axis: int = -1) -> None:
-    raise Refused("not written yet")
+def log_softmax(input: Tensor, output: Output, *, axis: int, since_version: int) -> None:
+    axes = _axes(input, axis, since_version)
+    shifted = input - input.max(axes, keepdims=True)
+    output[:] = shifted - np.log(np.exp(shifted).sum(axes, keepdims=True))

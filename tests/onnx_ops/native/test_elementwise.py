@@ -44,7 +44,7 @@ CASES = {
     "Min NaN": Case(op="Min", inputs=[SPECIAL, SPECIAL[::-1].copy()]),
     "Max int": Case(op="Max", inputs=[INTS, DIVISORS]),
     "Sum of three": Case(op="Sum", inputs=[X, Y, X]),
-    "Mean of two": Case(op="Mean", inputs=[X, Y]),
+    "Mean of two": Case(op="Mean", inputs=[X, Y], expected=[(X + Y) / 2]),
     "Clip both": Case(op="Clip", inputs=[SPECIAL, np.array(-1, np.float32), np.array(2, np.float32)], constants=[1]),
     "Clip low": Case(op="Clip", inputs=[X, np.array(0, np.float32)]),
     "Clip high": Case(op="Clip", inputs=[X, None, np.array(0.25, np.float32)], constants=[2]),

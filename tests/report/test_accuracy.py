@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from benchmarks.metric import EPS_PER_SQRT_DEPTH, Accuracy, TensorError, compare, tensor_error
+from daceml.report.accuracy import EPS_PER_SQRT_DEPTH, Accuracy, TensorError, compare, tensor_error
 
 EPS = torch.finfo(torch.float32).eps
 TRUTH = torch.tensor([3.0, 4.0], dtype=torch.float64)  # of norm 5

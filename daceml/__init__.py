@@ -1,0 +1,98 @@
+"""daceml: a data-centric compiler for PyTorch.
+
+    import torch, daceml
+
+    @daceml.dace_module(backward=False)
+    class Mish(torch.nn.Module):
+        def forward(self, x):
+            return x * torch.tanh(torch.nn.functional.softplus(x))
+
+`daceml.compile(module)` does the same to an instance, `daceml.ONNXModel(file)` to an ONNX file. `explain` says what
+became of a module and why, `verify` compares it with float64, `profile_call` says where a call spends its time.
+
+Importing daceml loads neither torch nor dace nor onnx: every public name loads what it needs at first use. Options
+are environment variables; `daceml.Config` lists them.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from daceml.config import Config
+    from daceml.errors import DacemlError
+    from daceml.frontend.module import DaceModule, dace_module
+    from daceml.frontend.onnx_model import ONNXModel
+    from daceml.report.explanation import explain
+    from daceml.report.profile import profile_call
+    from daceml.report.verification import verify
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Config",
+    "DaceModule",
+    "DacemlError",
+    "ONNXModel",
+    "compile",
+    "dace_module",
+    "explain",
+    "profile_call",
+    "verify",
+]
+
+# Public name -> the module that has it, imported at first use.
+_HOMES = {
+    "Config": "daceml.config",
+    "DaceModule": "daceml.frontend.module",
+    "DacemlError": "daceml.errors",
+    "ONNXModel": "daceml.frontend.onnx_model",
+    "dace_module": "daceml.frontend.module",
+    "explain": "daceml.report.explanation",
+    "profile_call": "daceml.report.profile",
+    "verify": "daceml.report.verification",
+}
+# Submodules that are reached without an import of their own: `daceml.config.config()`, `daceml.errors.BuildError`.
+_SUBMODULES = ("config", "errors")
+
+M = TypeVar("M", bound="nn.Module")
+
+
+def compile(module: M, *, backward: bool = True, dynamic_shapes: Any = None) -> M:
+    """A compiled view of a module; it shares parameters, buffers and hooks with the module.
+
+    Args:
+        module: an instance of nn.Module.
+        backward: whether a backward pass is wanted; without it results are detached.
+        dynamic_shapes: as in torch.export; symbolic dimensions are compiled once for all sizes.
+    Raises:
+        ConfigurationError: something that is no module.
+    """
+    from torch import nn
+
+    from daceml.errors import ConfigurationError
+    from daceml.frontend.module import compile_module
+
+    if not isinstance(module, nn.Module):
+        raise ConfigurationError(
+            f"daceml.compile takes an nn.Module, not a {type(module).__name__}",
+            fix="pass an instance; to decorate a class use daceml.dace_module, for an ONNX file daceml.ONNXModel",
+        )
+    return compile_module(module, backward=backward, dynamic_shapes=dynamic_shapes)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _SUBMODULES:
+        return import_module(f"daceml.{name}")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'daceml' has no attribute {name!r}", name=name, obj=import_module("daceml"))
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

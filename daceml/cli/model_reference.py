@@ -1,0 +1,139 @@
+"""MODEL on the command line: `path.py:Name`, `package.module:Name` or a `.onnx` file, and what is wrong with it."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from daceml.errors import DacemlError, ModelReferenceError
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from daceml.frontend.onnx_model import ONNXModel
+
+_FORMS = "write path.py:Name, package.module:Name or a .onnx file"
+
+
+def resolve(reference: str, *, train: bool = False) -> nn.Module | ONNXModel:
+    """The model that a text names, in eval mode unless `train`.
+
+    Raises:
+        ModelReferenceError: nothing usable has that name; the message says what is there.
+        OnnxFileError: a `.onnx` file that is missing or malformed.
+    """
+    if reference.endswith(".onnx"):
+        from daceml.frontend.onnx_model import ONNXModel
+
+        return ONNXModel(reference)
+    place, colon, name = reference.rpartition(":")
+    if not colon or not place or not name:
+        raise ModelReferenceError(f"{reference!r} names no model", why="there is no name after a colon", fix=_FORMS)
+    source = _load_file(Path(place)) if place.endswith(".py") else _import(place)
+    return _module(_find(source, name, place), reference).train(train)
+
+
+def _load_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise ModelReferenceError(
+            f"there is no file {path}", where=f"folder {Path.cwd()}", fix=f"check the path; {_FORMS}"
+        )
+    sys.path.insert(0, str(path.parent.resolve()))  # as if it were run as a script
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None, "a file that ends in .py has a loader"
+    source = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = source  # pickle and dataclasses look modules up there
+    loader = spec.loader
+    _guard(lambda: loader.exec_module(source), f"{path} cannot be loaded", "mend the file, then try again")
+    return source
+
+
+def _import(name: str) -> ModuleType:
+    sys.path.insert(0, str(Path.cwd()))
+    return _guard(
+        lambda: importlib.import_module(name),
+        f"the module {name} cannot be imported",
+        f"run from the folder that contains it, or install it; {_FORMS}",
+    )
+
+
+def _find(source: ModuleType, name: str, place: str) -> Any:
+    if hasattr(source, name):
+        return getattr(source, name)
+    usable = [n for n, value in vars(source).items() if not n.startswith("_") and _is_candidate(value, source)]
+    close = difflib.get_close_matches(name, usable, n=1)
+    raise ModelReferenceError(
+        f"{place} has no {name}",
+        why=f"it has {', '.join(usable)}" if usable else "it defines no module, class or function",
+        fix=f"did you mean {place}:{close[0]}?" if close else "name one of these" if usable else _FORMS,
+    )
+
+
+def _is_candidate(value: Any, source: ModuleType) -> bool:
+    from torch import nn
+
+    own = getattr(value, "__module__", "") == source.__name__
+    return isinstance(value, nn.Module) or (own and (inspect.isclass(value) or inspect.isfunction(value)))
+
+
+def _module(found: Any, reference: str) -> nn.Module:
+    from torch import nn
+
+    if isinstance(found, nn.Module):
+        return found
+    if not callable(found):
+        raise ModelReferenceError(
+            f"{reference} is a {type(found).__name__}", why="a model is an nn.Module, its class, or a function", fix=_FORMS
+        )
+    what = "class" if inspect.isclass(found) else "function"
+    if required := _required_parameters(found):
+        raise ModelReferenceError(
+            f"{reference} needs arguments: {', '.join(required)}",
+            why=f"a {what} is called without any",
+            fix="write a function without arguments that returns the module, and name that",
+        )
+    made = _guard(found, f"the {what} {reference} failed", "make sure that it can be called without arguments")
+    if not isinstance(made, nn.Module):
+        raise ModelReferenceError(
+            f"{reference} makes a {type(made).__name__}", why="a model is an nn.Module", fix=_FORMS
+        )
+    return made
+
+
+def _required_parameters(found: Callable[..., Any]) -> list[str]:
+    try:
+        parameters = inspect.signature(found).parameters.values()
+    except ValueError:  # written in C, without a signature
+        return []
+    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [p.name for p in parameters if p.default is inspect.Parameter.empty and p.kind not in variable]
+
+
+def _guard(action: Callable[[], Any], what: str, fix: str) -> Any:
+    """Run the user's code; whatever it raises becomes a reason."""
+    try:
+        return action()
+    except DacemlError:
+        raise
+    except (Exception, SystemExit) as error:
+        reason = f"{type(error).__name__}: {error}".rstrip(": ")
+        raise ModelReferenceError(what, where=_place(error), why=reason, fix=fix) from error
+
+
+def _place(error: BaseException) -> str:
+    """The innermost line of the traceback that is the user's: no import machinery, none of ours."""
+    place = ""
+    trace = error.__traceback__
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if not file.startswith("<frozen") and file != __file__ and not file.startswith(importlib.__file__):
+            place = f"{file}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return place

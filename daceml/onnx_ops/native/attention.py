@@ -1,0 +1,111 @@
+"""Scaled dot-product attention with masks, grouped heads and a cache of keys and values."""
+
+from __future__ import annotations
+
+import math
+
+import dace
+import numpy as np
+
+from daceml.onnx_ops.indexing import broadcast_index, divide
+from daceml.onnx_ops.registry import implements
+from daceml.onnx_ops.tensor import Output, Tensor, compute, sum_over, where
+from daceml.onnx_ops.trace import Refused
+from daceml.sdfg.scalar import Index, Scalar, compute_type, index_value, literal
+
+
+def _with_heads(x: Tensor, heads: int | None) -> Tensor:
+    """[B, S, H*D] or [B, H, S, D] as [B, H, S, D]."""
+    if x.rank == 4:
+        return x
+    if heads is None:
+        raise Refused("operands of rank 3 need q_num_heads and kv_num_heads")
+    size = divide(x.shape[2], heads)
+    if size is None:
+        raise Refused(f"{x.shape[2]} features are not {heads} heads")
+    return x.reshape((x.shape[0], x.shape[1], heads, size)).transpose(0, 2, 1, 3)
+
+
+def _joined(past: Tensor | None, new: Tensor, present: Output | None) -> Tensor:
+    """Cached and new keys (or values), in the output that holds them where there is one."""
+    if past is None:
+        if present is not None:
+            present[:] = new
+        return new
+    length = past.shape[2] + new.shape[2]
+    if present is None:
+        trace = past.trace
+        shape = (past.shape[0], past.shape[1], length, past.shape[3])
+        array = trace.intermediate(f"attention_{past.array}_joined", shape, past.dtype)
+        present = Output(shape, past.dtype, array.name, trace)
+    present[:, :, : past.shape[2]] = past
+    present[:, :, past.shape[2] : length] = new
+    return present
+
+
+@implements("Attention", name="maps")
+def attention(
+    Q: Tensor,
+    K: Tensor,
+    V: Tensor,
+    attn_mask: Tensor | None,
+    past_key: Tensor | None,
+    past_value: Tensor | None,
+    Y: Output,
+    present_key: Output | None,
+    present_value: Output | None,
+    *,
+    is_causal: int = 0,
+    kv_num_heads: int | None = None,
+    q_num_heads: int | None = None,
+    qk_matmul_output_mode: int = 0,
+    scale: float | None = None,
+    softcap: float = 0.0,
+    softmax_precision: int | None = None,
+) -> None:
+    q, k, v = _with_heads(Q, q_num_heads), _with_heads(K, kv_num_heads), _with_heads(V, kv_num_heads)
+    k, v = _joined(past_key, k, present_key), _joined(past_value, v, present_value)
+    offset = 0 if past_key is None else past_key.shape[2]
+    group = divide(q.shape[1], k.shape[1])
+    if group is None:
+        raise Refused(f"{q.shape[1]} query heads are no multiple of {k.shape[1]} key heads")
+    batch, heads, rows, features = k.shape[0], k.shape[1], q.shape[2], q.shape[3]
+    columns = k.shape[2]
+    if scale is None and not isinstance(features, int):
+        raise Refused("scale is missing and the head size is symbolic")
+    factor = 1 / math.sqrt(float(features)) if scale is None else scale  # pyright: ignore[reportArgumentType]
+    # Head h of the queries is (kv head, place in its group), so that no index is divided.
+    grouped = q.reshape((batch, heads, group, rows, features))
+
+    def score(b: Index, h: Index, g: Index, i: Index, j: Index) -> Scalar:
+        value = sum_over((features,), lambda d: grouped[b, h, g, i, d] * k[b, h, j, d]) * factor
+        if softcap:
+            value = np.tanh(value / softcap) * softcap
+        if attn_mask is not None:
+            value = _masked(value, attn_mask, (b, h * group + g, i, j), columns)
+        if is_causal:
+            visible = index_value(j) <= index_value(i + offset)
+            value = where(visible, value, literal(-math.inf, value.dtype))
+        return value
+
+    scores = compute((batch, heads, group, rows, columns), score).materialize()
+    largest = scores.max(-1, keepdims=True).materialize()
+    # A row without visible keys has probabilities 0, as in ONNX and torch, not 0/0.
+    exponential = np.exp(scores - where(largest == -math.inf, 0, largest))
+    total = exponential.sum(-1, keepdims=True).materialize()
+    weights = (exponential / where(total == 0, 1, total)).materialize()
+
+    def element(b: Index, h: Index, g: Index, i: Index, d: Index) -> Scalar:
+        return sum_over((columns,), lambda j: weights[b, h, g, i, j] * v[b, h, j, d])
+
+    target = Y if Y.rank == 4 else Y.split(2, (q.shape[1], v.shape[3])).permuted(0, 2, 1, 3)
+    target.split(1, (heads, group))[:] = compute((batch, heads, group, rows, v.shape[3]), element)
+
+
+def _masked(value: Scalar, mask: Tensor, index: tuple[Index, ...], columns: Index) -> Scalar:
+    if isinstance(mask.shape[-1], int) and isinstance(columns, int) and 1 < mask.shape[-1] < columns:
+        raise Refused(f"a mask of {mask.shape[-1]} columns for {columns} keys")
+    element = mask[broadcast_index(index, mask.shape)]
+    if mask.dtype == dace.bool_:
+        return where(element, value, literal(-math.inf, value.dtype))
+    return value + element.astype(compute_type(value.dtype))

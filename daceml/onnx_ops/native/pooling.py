@@ -1,0 +1,150 @@
+"""Pooling over windows and over all positions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import dace
+import numpy as np
+
+from daceml.onnx_ops.indexing import floor_div
+from daceml.onnx_ops.native.pad import padded
+from daceml.onnx_ops.native.windows import Windows, windows_of
+from daceml.onnx_ops.registry import implements
+from daceml.onnx_ops.tensor import Output, Tensor, compute, max_over, sum_over
+from daceml.sdfg.scalar import Index, Scalar, apply, identity, index_value, literal
+
+_NEEDS_SPACE: Callable[[Tensor], str | None] = lambda X: None if X.rank >= 3 else "needs [N, C, spatial...]"  # noqa: E731
+
+
+def _padded(X: Tensor, windows: Windows, outputs: Sequence[Index], value: float | int) -> Tensor:
+    """X with its padding, and what ceil_mode needs behind it."""
+    spatial = range(len(windows.kernel))
+    after = [windows.after[a] + windows.missing(a, X.shape[2 + a], outputs[a]) for a in spatial]
+    return padded(X, (0, 0, *windows.before), (0, 0, *after), value)
+
+
+@implements("MaxPool", name="direct", when=_NEEDS_SPACE)
+def max_pool(
+    X: Tensor,
+    Y: Output,
+    *,
+    kernel_shape: Sequence[int],
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+    dilations: Sequence[int] | None = None,
+    pads: Sequence[int] | None = None,
+    storage_order: int = 0,
+    strides: Sequence[int] | None = None,
+) -> None:
+    windows = windows_of(
+        X.shape[2:], kernel_shape, strides=strides, dilations=dilations, pads=pads, auto_pad=auto_pad
+    )
+    x = _padded(X, windows, Y.shape[2:], identity("max", X.dtype).data)
+
+    def element(n: Index, c: Index, *position: Index) -> Scalar:
+        return max_over(windows.kernel, lambda *k: x[(n, c, *windows.position(position, k))])
+
+    Y[:] = compute(Y.shape, element)
+
+
+@implements("AveragePool", name="direct", when=_NEEDS_SPACE)
+def average_pool(
+    X: Tensor,
+    Y: Output,
+    *,
+    kernel_shape: Sequence[int],
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+    count_include_pad: int = 0,
+    dilations: Sequence[int] | None = None,
+    pads: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+) -> None:
+    windows = windows_of(
+        X.shape[2:], kernel_shape, strides=strides, dilations=dilations, pads=pads, auto_pad=auto_pad
+    )
+    x = _padded(X, windows, Y.shape[2:], 0)
+
+    def element(n: Index, c: Index, *position: Index) -> Scalar:
+        total = sum_over(windows.kernel, lambda *k: x[(n, c, *windows.position(position, k))])
+        count = _count(X, Y, windows, position, bool(count_include_pad))
+        return total / (literal(count, total.dtype) if isinstance(count, int) else count.astype(total.dtype))
+
+    Y[:] = compute(Y.shape, element)
+
+
+def _count(
+    X: Tensor, Y: Output, windows: Windows, position: Sequence[Index], include_pad: bool
+) -> int | Scalar:
+    """Elements of a window that count: those inside the input, or inside input and padding.
+
+    What ceil_mode adds behind the padding never counts.
+    """
+    count: int | Scalar = 1
+    for axis, o in enumerate(position):
+        extent, stride, dilation = X.shape[2 + axis], windows.strides[axis], windows.dilations[axis]
+        before, after = windows.before[axis], windows.after[axis]
+        beyond = windows.missing(axis, extent, Y.shape[2 + axis])
+        low = 0 if include_pad else before
+        high = (before + extent + after) if include_pad else before + extent
+        if (include_pad or not (before or after)) and not beyond:
+            along: int | Scalar = windows.kernel[axis]
+        else:
+            # Offsets k with low <= start + k * dilation < high, counted as a difference of two ceilings.
+            start = index_value(o * stride, dace.int64)
+            first = _ceil_div(apply("max", low - start, 0), dilation)
+            last = apply("min", _ceil_div(apply("max", high - start, 0), dilation), windows.kernel[axis])
+            along = apply("max", last - first, 0)
+        count = along if isinstance(count, int) and count == 1 else along * count
+    return count
+
+
+def _ceil_div(value: Scalar, divisor: int) -> Scalar:
+    return value if divisor == 1 else floor_div(value + (divisor - 1), divisor)
+
+
+@implements("LpPool", name="direct", when=_NEEDS_SPACE)
+def lp_pool(
+    X: Tensor,
+    Y: Output,
+    *,
+    kernel_shape: Sequence[int],
+    p: int = 2,
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+    dilations: Sequence[int] | None = None,
+    pads: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+) -> None:
+    windows = windows_of(
+        X.shape[2:], kernel_shape, strides=strides, dilations=dilations, pads=pads, auto_pad=auto_pad
+    )
+    x = _padded(X, windows, Y.shape[2:], 0)
+
+    def element(n: Index, c: Index, *position: Index) -> Scalar:
+        total = sum_over(windows.kernel, lambda *k: np.abs(x[(n, c, *windows.position(position, k))]) ** p)
+        return total ** (1.0 / p)
+
+    Y[:] = compute(Y.shape, element)
+
+
+def _global(X: Tensor, Y: Output, how: Literal["mean", "max"]) -> None:
+    axes = range(2, X.rank)
+    Y[:] = X.mean(axes, keepdims=True) if how == "mean" else X.max(axes, keepdims=True)
+
+
+@implements("GlobalAveragePool")
+def global_average_pool(X: Tensor, Y: Output) -> None:
+    _global(X, Y, "mean")
+
+
+@implements("GlobalMaxPool")
+def global_max_pool(X: Tensor, Y: Output) -> None:
+    _global(X, Y, "max")
+
+
+@implements("GlobalLpPool")
+def global_lp_pool(X: Tensor, Y: Output, *, p: int = 2) -> None:
+    Y[:] = (np.abs(X) ** p).sum(range(2, X.rank), keepdims=True) ** (1.0 / p)

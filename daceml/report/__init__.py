@@ -1,0 +1,1 @@
+"""What a user reads about a compiled module: explanation, verification, profile."""

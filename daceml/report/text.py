@@ -1,0 +1,45 @@
+"""Plain text for reports: tables without colour that fit a terminal of 110 columns."""
+
+from __future__ import annotations
+
+from io import StringIO
+
+from rich import box
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+WIDTH = 110
+
+
+def table(*headers: str, left: int = 1) -> Table:
+    """A table whose columns hold figures, and words in the first `left` ones and the last if it is no figure."""
+    result = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for index, header in enumerate(headers):
+        words = index < left
+        result.add_column(header, justify="left" if words else "right", overflow="fold" if words else "crop")
+    return result
+
+
+def cell(text: str) -> Text:
+    """Text that rich takes as it stands: module paths and shapes hold brackets, which it would read as styles."""
+    return Text(text)
+
+
+def render(*parts: RenderableType) -> str:
+    """Tables and lines below each other; no colour, no blanks at the ends of lines."""
+    stream = StringIO()
+    console = Console(file=stream, width=WIDTH, no_color=True, force_terminal=False, highlight=False, markup=False)
+    for part in parts:
+        console.print(part)
+    return "\n".join(line.rstrip() for line in stream.getvalue().rstrip("\n").split("\n"))
+
+
+def megabytes(count: int) -> str:
+    """Bytes as MB (10^6)."""
+    return f"{count / 1e6:.2f}"
+
+
+def millions(count: int) -> str:
+    """A count in millions."""
+    return f"{count / 1e6:.2f}"

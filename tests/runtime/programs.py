@@ -1,0 +1,62 @@
+"""Small networks written by hand, and programs built from them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import dace
+import torch
+from dace.subsets import Range
+
+from daceml.frontend.record import make_manifest
+from daceml.onnx_ops.external import external_call
+from daceml.onnx_ops.lowering import LoweringReport
+from daceml.runtime.build import build_program
+from daceml.runtime.cache import Cache
+from daceml.runtime.constants import save_constants
+from daceml.runtime.plan import make_plan
+from daceml.runtime.program import Program, StoredProgram
+from daceml.sdfg.network import Network
+
+
+def elementwise(codes: list[str], shape: tuple[int, ...] = (8, 32), *, language: str = "Python") -> Network:
+    """x0 -> x1 -> … by one map each; `_a` is read, `_out` written."""
+    sdfg = dace.SDFG("network")
+    state = sdfg.add_state()
+    last = len(codes)
+    for i in range(last + 1):
+        sdfg.add_array(f"x{i}", list(shape), dace.float32, transient=0 < i < last)
+    params = {f"i{d}": f"0:{n}" for d, n in enumerate(shape)}
+    index = ", ".join(params)
+    nodes = [state.add_access(f"x{i}") for i in range(last + 1)]
+    for i, code in enumerate(codes):
+        state.add_mapped_tasklet(
+            f"step{i}",
+            params,
+            {"_a": dace.Memlet(f"x{i}[{index}]")},
+            code,
+            {"_out": dace.Memlet(f"x{i + 1}[{index}]")},
+            language=dace.Language[language],
+            external_edges=True,
+            input_nodes={f"x{i}": nodes[i]},
+            output_nodes={f"x{i + 1}": nodes[i + 1]},
+        )
+    return Network(sdfg=sdfg, inputs=("x0",), outputs=(f"x{last}",))
+
+
+def whole(sdfg: dace.SDFG, array: str) -> dace.Memlet:
+    """A memlet of all of an array."""
+    return dace.Memlet(data=array, subset=Range([(0, n - 1, 1) for n in sdfg.arrays[array].shape]))
+
+
+def build(network: Network, cache: Path, state: dict[str, torch.Tensor] | None = None, key: str = "test") -> Program:
+    """Build a lowered network into `cache` and bind it."""
+    store = Cache(cache)
+
+    def write(folder: Path) -> None:
+        plan = make_plan(network, external_call)
+        constants = save_constants(plan, folder)
+        build_program(plan, store, folder)
+        make_manifest(plan, LoweringReport(nodes=()), constants=constants, fallbacks=()).save(folder)
+
+    return StoredProgram(store.get("programs", key, write)).bind(state or {})
