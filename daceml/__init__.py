@@ -7,11 +7,12 @@
         def forward(self, x):
             return x * torch.tanh(torch.nn.functional.softplus(x))
 
-`daceml.compile(module)` does the same to an instance, `daceml.ONNXModel(file)` to an ONNX file. `explain` says what
-became of a module and why, `verify` compares it with float64, `profile_call` says where a call spends its time.
+`daceml.compile(module)` does the same to an instance, `daceml.ONNXModel(file)` to an ONNX file. `explain`
+says what became of a module and why, `verify` compares it with float64, `profile_call` says where a call
+spends its time.
 
-Importing daceml loads neither torch nor dace nor onnx: every public name loads what it needs at first use. Options
-are environment variables; `daceml.Config` lists them.
+Importing daceml loads neither torch nor dace nor onnx: every public name loads what it needs at first use.
+Options are environment variables; `daceml.Config` lists them.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ _HOMES = {
     "profile_call": "daceml.report.profile",
     "verify": "daceml.report.verification",
 }
-# Submodules that are reached without an import of their own: `daceml.config.config()`, `daceml.errors.BuildError`.
+# Reached without an import of their own: `daceml.config.config()`, `daceml.errors.BuildError`.
 _SUBMODULES = ("config", "errors")
 
 M = TypeVar("M", bound="nn.Module")
@@ -76,10 +77,10 @@ def compile(module: M, *, backward: bool = True, dynamic_shapes: Any = None) -> 
     from daceml.errors import ConfigurationError
     from daceml.frontend.module import compile_module
 
-    if not isinstance(module, nn.Module):
+    if not isinstance(module, nn.Module):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ConfigurationError(
             f"daceml.compile takes an nn.Module, not a {type(module).__name__}",
-            fix="pass an instance; to decorate a class use daceml.dace_module, for an ONNX file daceml.ONNXModel",
+            fix="pass an instance; a class goes to daceml.dace_module, an ONNX file to daceml.ONNXModel",
         )
     return compile_module(module, backward=backward, dynamic_shapes=dynamic_shapes)
 
@@ -88,7 +89,7 @@ def __getattr__(name: str) -> Any:
     if name in _SUBMODULES:
         return import_module(f"daceml.{name}")
     if name not in _HOMES:
-        raise AttributeError(f"module 'daceml' has no attribute {name!r}", name=name, obj=import_module("daceml"))
+        raise AttributeError(f"module 'daceml' has no attribute {name!r}")
     value = getattr(import_module(_HOMES[name]), name)
     globals()[name] = value
     return value

@@ -35,7 +35,8 @@ def list_entries(as_json: options.Json = False, debug: options.Debug = False) ->
     kinds = [_kind(folder, kind) for kind in _KINDS]
     total_bytes = sum(kind.size_bytes for kind in kinds)
     if as_json:
-        document = {"folder": str(folder), "size_bytes": total_bytes, "kinds": [asdict(kind) for kind in kinds]}
+        rows = [asdict(kind) for kind in kinds]
+        document = {"folder": str(folder), "size_bytes": total_bytes, "kinds": rows}
         typer.echo(json.dumps(document, indent=2))
         return
     typer.echo(str(folder))

@@ -72,7 +72,7 @@ def parse_dims(texts: Sequence[str]) -> dict[str, int]:
         name, _, size = text.partition("=")
         if not name or not size.isdecimal():
             raise ModelReferenceError(
-                f"--dim {text} is no size", why="it has to be NAME=SIZE", fix="write for example --dim batch=8"
+                f"--dim {text} is no size", why="it has to be NAME=SIZE", fix="write for example batch=8"
             )
         sizes[name] = int(size)
     return sizes
@@ -121,5 +121,5 @@ def _draw(shape: tuple[int, ...], kind: str, generator: torch.Generator) -> torc
 
 def _refuse(text: str, why: str) -> ModelReferenceError:
     return ModelReferenceError(
-        f"--input {text} is no input", why=why, fix="write for example --input 8,3,224,224 or --input 2,128:int64"
+        f"--input {text} is no input", why=why, fix="write for example 8,3,224,224 or 2,128:int64"
     )

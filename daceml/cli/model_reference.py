@@ -1,4 +1,4 @@
-"""MODEL on the command line: `path.py:Name`, `package.module:Name` or a `.onnx` file, and what is wrong with it."""
+"""MODEL on the command line: `path.py:Name`, `package.module:Name` or a `.onnx` file, or what is wrong."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ def resolve(reference: str, *, train: bool = False) -> nn.Module | ONNXModel:
         return ONNXModel(reference)
     place, colon, name = reference.rpartition(":")
     if not colon or not place or not name:
-        raise ModelReferenceError(f"{reference!r} names no model", why="there is no name after a colon", fix=_FORMS)
+        why = "there is no name after a colon"
+        raise ModelReferenceError(f"{reference!r} names no model", why=why, fix=_FORMS)
     source = _load_file(Path(place)) if place.endswith(".py") else _import(place)
     return _module(_find(source, name, place), reference).train(train)
 
@@ -46,10 +47,12 @@ def _load_file(path: Path) -> ModuleType:
             f"there is no file {path}", where=f"folder {Path.cwd()}", fix=f"check the path; {_FORMS}"
         )
     sys.path.insert(0, str(path.parent.resolve()))  # as if it were run as a script
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None and spec.loader is not None, "a file that ends in .py has a loader"
+    name = path.stem if path.stem not in sys.modules else f"daceml_model_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None, "a file that ends in .py has a loader"
     source = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = source  # pickle and dataclasses look modules up there
+    sys.modules[name] = source  # dataclasses and pickle look modules up there
     loader = spec.loader
     _guard(lambda: loader.exec_module(source), f"{path} cannot be loaded", "mend the file, then try again")
     return source
@@ -67,7 +70,8 @@ def _import(name: str) -> ModuleType:
 def _find(source: ModuleType, name: str, place: str) -> Any:
     if hasattr(source, name):
         return getattr(source, name)
-    usable = [n for n, value in vars(source).items() if not n.startswith("_") and _is_candidate(value, source)]
+    public = [(n, value) for n, value in vars(source).items() if not n.startswith("_")]
+    usable = [n for n, value in public if _is_candidate(value, source)]
     close = difflib.get_close_matches(name, usable, n=1)
     raise ModelReferenceError(
         f"{place} has no {name}",
@@ -79,8 +83,9 @@ def _find(source: ModuleType, name: str, place: str) -> Any:
 def _is_candidate(value: Any, source: ModuleType) -> bool:
     from torch import nn
 
-    own = getattr(value, "__module__", "") == source.__name__
-    return isinstance(value, nn.Module) or (own and (inspect.isclass(value) or inspect.isfunction(value)))
+    if isinstance(value, nn.Module) or (inspect.isclass(value) and issubclass(value, nn.Module)):
+        return True
+    return inspect.isfunction(value) and value.__module__ == source.__name__
 
 
 def _module(found: Any, reference: str) -> nn.Module:
@@ -89,9 +94,8 @@ def _module(found: Any, reference: str) -> nn.Module:
     if isinstance(found, nn.Module):
         return found
     if not callable(found):
-        raise ModelReferenceError(
-            f"{reference} is a {type(found).__name__}", why="a model is an nn.Module, its class, or a function", fix=_FORMS
-        )
+        why = "a model is an nn.Module, its class, or a function"
+        raise ModelReferenceError(f"{reference} is a {type(found).__name__}", why=why, fix=_FORMS)
     what = "class" if inspect.isclass(found) else "function"
     if required := _required_parameters(found):
         raise ModelReferenceError(
@@ -99,7 +103,8 @@ def _module(found: Any, reference: str) -> nn.Module:
             why=f"a {what} is called without any",
             fix="write a function without arguments that returns the module, and name that",
         )
-    made = _guard(found, f"the {what} {reference} failed", "make sure that it can be called without arguments")
+    fix = "make sure that it can be called without arguments"
+    made = _guard(found, f"the {what} {reference} failed", fix)
     if not isinstance(made, nn.Module):
         raise ModelReferenceError(
             f"{reference} makes a {type(made).__name__}", why="a model is an nn.Module", fix=_FORMS

@@ -128,13 +128,11 @@ def _check(
         raise CallError(
             f"input {record.name!r} of {model} has shape {tuple(tensor.shape)}",
             why=f"it has to be {_type(record)}: {reason}",
-            fix="pass a tensor of that shape; a named dimension takes any size, the same wherever its name stands",
+            fix="pass a tensor of that shape; a named dimension takes any size, but one size a call",
         )
 
 
-def _shape_problem(
-    record: TensorRecord, shape: tuple[int, ...], symbols: dict[str, tuple[int, str]]
-) -> str:
+def _shape_problem(record: TensorRecord, shape: tuple[int, ...], symbols: dict[str, tuple[int, str]]) -> str:
     if len(shape) != len(record.shape):
         return f"{len(shape)} dimensions instead of {len(record.shape)}"
     for axis, (wanted, given) in enumerate(zip(record.shape, shape, strict=True)):

@@ -16,6 +16,7 @@ from torch import nn
 
 from daceml.config import config
 from daceml.frontend.export import export_program
+from daceml.frontend.exportable import exportable
 from daceml.frontend.guards import ModuleWatch
 from daceml.frontend.program_key import program_key
 from daceml.frontend.results import result_template
@@ -71,8 +72,8 @@ def compile_variant(
     stages = Stages()
     with torch.no_grad():
         watch = ModuleWatch(module)
-        with stages.stage("export"):
-            exported = export_program(module, args, kwargs, dynamic_shapes=dynamic_shapes)
+        with stages.stage("export"), exportable(module) as view:
+            exported = export_program(view, args, kwargs, dynamic_shapes=dynamic_shapes)
         with stages.stage("key"):
             key = program_key(exported)
         cache = Cache(config().cache_folder)
@@ -139,7 +140,25 @@ def build(optimised: Optimised, cache: Cache, folder: Path, stages: Stages) -> N
 
 
 def _build(exported: ExportedProgram, cache: Cache, folder: Path, stages: Stages) -> None:
-    build(optimised_network(exported, stages), cache, folder, stages)
+    with warming(cache):
+        build(optimised_network(exported, stages), cache, folder, stages)
+
+
+@contextmanager
+def warming(cache: Cache) -> Iterator[None]:
+    """Let the compiler make what every program needs, once for each machine, while Python is still busy.
+
+    What fails here fails again, and is reported, where it is needed.
+    """
+    from concurrent.futures import ThreadPoolExecutor
+
+    from daceml.runtime.launcher import build_launcher
+    from daceml.runtime.toolchain import precompiled_header
+
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        pool.submit(precompiled_header, cache)
+        pool.submit(build_launcher, cache)
+        yield
 
 
 def _tensors(module: nn.Module) -> dict[str, torch.Tensor]:

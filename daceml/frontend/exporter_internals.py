@@ -168,6 +168,19 @@ def public_exporter(program: ExportedProgram) -> ir.Model:
     return exported.model
 
 
+def _drop_constant_outputs(program: ExportedProgram) -> None:
+    """Numbers and None that forward returns are no tensors: whoever calls the program puts them back."""
+    from torch.export.graph_signature import ConstantArgument
+
+    specs = program.graph_signature.output_specs
+    kept = [i for i, spec in enumerate(specs) if not isinstance(spec.arg, ConstantArgument)]
+    if len(kept) == len(specs):
+        return
+    (output,) = [node for node in program.graph.nodes if node.op == "output"]
+    output.args = (tuple(output.args[0][i] for i in kept),)
+    specs[:] = [specs[i] for i in kept]
+
+
 def with_mutations_as_outputs(program: ExportedProgram) -> tuple[ExportedProgram, list[str]]:
     """The program with its buffer mutations as plain leading outputs, and the buffers they replace."""
     import copy
@@ -176,6 +189,7 @@ def with_mutations_as_outputs(program: ExportedProgram) -> tuple[ExportedProgram
     from torch.export.graph_signature import OutputKind
 
     program = copied(program)
+    _drop_constant_outputs(program)
     buffers: list[str] = []
     for spec in program.graph_signature.output_specs:
         if spec.kind is OutputKind.BUFFER_MUTATION:

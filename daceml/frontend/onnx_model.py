@@ -33,17 +33,17 @@ if TYPE_CHECKING:
 class ONNXModel:
     """A compiled ONNX model.
 
-    Compiled at the first call, or loaded from the cache. Called with tensors or numpy arrays, by position in the order
-    of the model's inputs or by name; returns a tensor, or a tuple where the model has several outputs, of the kind
-    that came in.
+    Compiled at the first call, or loaded from the cache. Called with tensors or numpy arrays, by position in
+    the order of the model's inputs or by name; returns a tensor, or a tuple where the model has several
+    outputs, of the kind that came in.
 
     Args:
         model: path of an `.onnx` file, or a model with its data.
-        dims: values for named dimensions, e.g. `{"batch": 8}`; the others stay symbolic and are compiled once.
+        dims: values for named dimensions, e.g. `{"batch": 8}`; the others stay symbolic: compiled once.
     Raises:
         OnnxFileError: the file is missing or malformed.
-        UnknownOperatorError, InvalidNodeError, ShapeError, NoImplementationError: at compilation; the message names
-            the node.
+        UnknownOperatorError, InvalidNodeError, ShapeError, NoImplementationError: at compilation; the message
+            names the node.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class ONNXModel:
             from daceml.frontend.importer import load_model
 
             self.name = Path(model).name
-            self.model = load_model(model)
+            self.model = load_model(Path(model))
         elif isinstance(model, onnx.ModelProto):  # pyright: ignore[reportUnnecessaryIsInstance]
             self.name = model.graph.name or "ONNX model"
             self.model = model
@@ -90,7 +90,7 @@ class ONNXModel:
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
             raise BackwardUnavailableError(
                 f"{self.name} was called with an input that requires a gradient",
-                why="ONNX models are compiled for inference: their results are not attached to autograd's graph",
+                why="ONNX models are compiled for inference: their results are not part of autograd's graph",
                 fix="call it under torch.no_grad(), or pass input.detach()",
             )
         return tensors, numpy_came_in

@@ -30,7 +30,7 @@ def program_key(program: ExportedProgram) -> str:
     return digest(
         str(program.graph),
         repr(program.graph_signature),
-        *(_describe(name, node.meta.get("val")) for node in program.graph.nodes if node.op == "placeholder" for name in (node.name,)),
+        *(_describe(n.name, n.meta.get("val")) for n in program.graph.nodes if n.op == "placeholder"),
         *(_content(name, value) for name, value in sorted(program.constants.items())),
         repr(sorted(str(item) for item in program.range_constraints.items())),
         *_surroundings(),
@@ -41,7 +41,7 @@ def model_key(model: onnx.ModelProto, dims: Mapping[str, int]) -> str:
     """Hash of everything in a model that has a meaning, data included, and of what surrounds it.
 
     Args:
-        model: with its external data loaded; hashed part by part, since protobuf writes no message above 2 GB.
+        model: with its external data loaded; hashed in parts, since protobuf writes no message above 2 GB.
         dims: values given to named dimensions.
     """
     graph = model.graph
@@ -57,7 +57,7 @@ def model_key(model: onnx.ModelProto, dims: Mapping[str, int]) -> str:
 
 
 def _surroundings() -> tuple[str, ...]:
-    """What decides what is generated besides the program itself: options, compiler, versions, our own sources."""
+    """What decides what is generated besides the program: options, compiler, versions, our own sources."""
     options = config()
     return (
         f"{options.fallback} {options.parallel_threshold} {options.public_exporter}",

@@ -9,7 +9,9 @@ from daceml.onnx_ops.tensor import Output, Tensor
 
 
 @implements("Reshape", kind="alias")
-def reshape(data: Tensor, shape: Tensor | None, reshaped: Output, *, allowzero: int = 0) -> tuple[Tensor, Output]:
+def reshape(
+    data: Tensor, shape: Tensor | None, reshaped: Output, *, allowzero: int = 0
+) -> tuple[Tensor, Output]:
     return data, reshaped
 
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from daceml.onnx_ops.element_types import BY_DACE_TYPE
-from daceml.onnx_ops.indexing import as_shape
+from daceml.onnx_ops.indexing import Position, as_shape
 from daceml.onnx_ops.operands import Operand, operands
 from daceml.onnx_ops.registry import Implementation
-from daceml.onnx_ops.tensor import Output, Tensor, constant, operand
+from daceml.onnx_ops.tensor import Output, Tensor, element_reader
 from daceml.onnx_ops.trace import Refused, Trace
+from daceml.sdfg.scalar import DType, Index, Scalar, literal
 
 if TYPE_CHECKING:
     from daceml.onnx_ops.node import ONNXNode
@@ -29,7 +30,7 @@ class Binding:
 
     Attributes:
         inputs, outputs: formal name -> tensor, tensors of a variadic formal, or None for an absent optional.
-        attributes: values with the schema's defaults filled in; None is absent. `since_version` is among them.
+        attributes: values with the schema's defaults filled in, and `since_version`; None is absent.
         defaults: the schema's defaults.
         interface: arrays that the network's caller sees.
     """
@@ -52,7 +53,9 @@ class Binding:
             name = parameter.name
             if parameter.kind is parameter.KEYWORD_ONLY:
                 value = self.attributes.get(name)
-                keywords[name] = parameter.default if value is None and parameter.default is not parameter.empty else value
+                keywords[name] = (
+                    parameter.default if value is None and parameter.default is not parameter.empty else value
+                )
             elif name in self.inputs or name in self.outputs:
                 positional.append(self.inputs[name] if name in self.inputs else self.outputs[name])
             else:
@@ -72,7 +75,11 @@ class Binding:
                 if _present(actual) and name not in taken and not _takes_everything(implementation):
                     return f"it does not take {side} {name}"
         for name, value in self.attributes.items():
-            if name not in taken and not _is_default(value, self.defaults.get(name)) and not _takes_everything(implementation):
+            if (
+                name not in taken
+                and not _is_default(value, self.defaults.get(name))
+                and not _takes_everything(implementation)
+            ):
                 return f"it does not take attribute {name}={value!r}"
         if implementation.when is None:
             return None
@@ -100,13 +107,13 @@ def bind(node: ONNXNode, network: Network, trace: Trace | None = None) -> Bindin
         return operand(name, sdfg.arrays[name].dtype, shape_of(name), network.constants.get(name))
 
     outputs = [a for side in found.outputs.values() for a in _names(side)]
-    trace = trace or Trace(node.op_type, sdfg.arrays)
-    trace.known_sizes |= {str(s) for a in outputs for s in as_shape(sdfg.arrays[a].shape)}
+    own = trace or Trace(node.op_type, sdfg.arrays)
+    own.known_sizes |= {str(s) for a in outputs for s in as_shape(sdfg.arrays[a].shape)}
     defaults = {name: attribute.default for name, attribute in node.schema.attributes.items()}
     return Binding(
         inputs={formal: _actual(name, tensor) for formal, name in found.inputs.items()},
         outputs={
-            formal: _actual(name, lambda n: Output(shape_of(n), sdfg.arrays[n].dtype, n, trace))
+            formal: _actual(name, lambda n: Output(shape_of(n), sdfg.arrays[n].dtype, n, own))
             for formal, name in found.outputs.items()
         },
         attributes={**node.attribute_values(), "since_version": node.since_version},
@@ -146,3 +153,22 @@ def _present(actual: Actual) -> bool:
 
 def _takes_everything(implementation: Implementation) -> bool:
     return implementation.kind == "onnxruntime"
+
+
+def operand(array: str, dtype: DType, shape: Sequence[Index], value: np.ndarray | None = None) -> Tensor:
+    """A tensor that is in an array; a constant of one element becomes a literal."""
+    if value is not None and value.size == 1:
+        element = value.reshape(-1)[0]
+        return Tensor(shape, dtype, lambda _: literal(element, dtype), value=value, array=array)
+    return Tensor(shape, dtype, element_reader(array, dtype, shape), value=value, array=array)
+
+
+def constant(value: np.ndarray, dtype: DType) -> Tensor:
+    """A tensor known by value only (an attribute); reading elements other than a single one is refused."""
+    if value.size == 1:
+        return Tensor(value.shape, dtype, lambda _: literal(value.reshape(-1)[0], dtype), value=value)
+
+    def refuse(_: tuple[Position, ...]) -> Scalar:
+        raise Refused("the elements of an attribute are not in memory")
+
+    return Tensor(value.shape, dtype, refuse, value=value)

@@ -1,4 +1,4 @@
-"""Arithmetic on shapes and indices: broadcasting, slices, and reshapes as splits and merges of dimensions."""
+"""Arithmetic on shapes and indices: broadcasting, and reshapes as splits and merges of dimensions."""
 
 from __future__ import annotations
 
@@ -79,20 +79,14 @@ def broadcast_index(index: Sequence[Position], shape: Shape) -> tuple[Position, 
     return tuple(0 if same(s, 1) else i for i, s in zip(aligned, shape, strict=True))
 
 
-def normal_slice(key: slice, extent: Index) -> tuple[Index, Index, int]:
-    """(start, number of elements, step) of a slice with Python's rules; symbolic ends must be in range."""
-    step = 1 if key.step is None else int(key.step)
-    if isinstance(extent, int) and all(v is None or isinstance(v, int) for v in (key.start, key.stop)):
-        start, stop, step = key.indices(extent)
-        return start, len(range(start, stop, step)), step
-    start = (0 if step > 0 else extent - 1) if key.start is None else key.start
-    stop = (extent if step > 0 else -1) if key.stop is None else key.stop
-    if isinstance(start, int) and start < 0:
-        start = extent + start
-    if isinstance(stop, int) and stop < 0 and key.stop is not None:
-        stop = extent + stop
-    length = size(stop - start)
-    return start, length if step == 1 else size(floor_div(length + step - (1 if step > 0 else -1), step)), step
+def fits(shape: Shape, box: Shape) -> bool:
+    """Whether a tensor can be broadcast to a box; symbols that differ are taken for equal."""
+    if len(shape) > len(box):
+        return False
+    aligned = zip(reversed(shape), reversed(box), strict=False)
+    return all(
+        same(a, 1) or same(a, b) or not (isinstance(a, int) and isinstance(b, int)) for a, b in aligned
+    )
 
 
 def floor_div(value: Position, divisor: Index) -> Any:
@@ -147,8 +141,8 @@ def common_factors(first: Shape, second: Shape) -> tuple[Shape, list[list[int]],
     """The coarsest shape that both shapes are merges of.
 
     Returns:
-        the finer shape, and for each dimension of the first and of the second shape the dimensions of the finer
-        one that it merges; None where no such shape exists, as for (6, 4) and (8, 3).
+        the finer shape, and for each dimension of the first and of the second shape the dimensions of the
+        finer one that it merges; None where no such shape exists, as for (6, 4) and (8, 3).
     """
     left: list[tuple[int, Index]] = list(enumerate(first))
     right: list[tuple[int, Index]] = list(enumerate(second))
@@ -182,6 +176,8 @@ def common_factors(first: Shape, second: Shape) -> tuple[Shape, list[list[int]],
     return tuple(factors), groups[0], groups[1]
 
 
-def merged_index(index: Sequence[Position], factors: Sequence[Index], groups: list[list[int]]) -> tuple[Any, ...]:
+def merged_index(
+    index: Sequence[Position], factors: Sequence[Index], groups: list[list[int]]
+) -> tuple[Any, ...]:
     """Index into a shape whose dimensions merge dimensions of a finer one."""
     return tuple(flatten_index([index[d] for d in g], [factors[d] for d in g]) if g else 0 for g in groups)

@@ -1,4 +1,4 @@
-"""Lowering: every ONNX node gets an implementation, and native ones become maps. Mutates the network's SDFG."""
+"""Lowering: every ONNX node gets an implementation, and native ones become maps. Mutates the network."""
 
 from __future__ import annotations
 
@@ -80,7 +80,9 @@ def choose(node: ONNXNode, network: Network, *, allowed: Sequence[Kind] = KINDS)
     refusals: list[tuple[str, str]] = []
     for implementation in implementations_of(node.op_type, node.domain):
         if implementation.kind not in allowed:
-            refusals.append((implementation.title, f"{implementation.kind} implementations are not allowed here"))
+            refusals.append(
+                (implementation.title, f"{implementation.kind} implementations are not allowed here")
+            )
             continue
         answer = _try(implementation, node, network)
         if isinstance(answer, str):
@@ -93,7 +95,7 @@ def choose(node: ONNXNode, network: Network, *, allowed: Sequence[Kind] = KINDS)
         f"no implementation of {node.schema.title} can run here",
         where=node.where(),
         why="\n".join(reasons),
-        fix=f'allow onnxruntime as an implementation, or add @implements("{node.op_type}") under daceml/onnx_ops/',
+        fix=f'allow onnxruntime implementations, or add @implements("{node.op_type}") under daceml/onnx_ops/',
     )
 
 
@@ -120,9 +122,13 @@ def _try(
         return str(refusal)
 
 
-def _alias(implementation: Implementation, binding: Binding, network: Network) -> str | tuple[None, tuple[str, str]]:
+def _alias(
+    implementation: Implementation, binding: Binding, network: Network
+) -> str | tuple[None, tuple[str, str]]:
     source, result = binding.call(implementation.function)
-    assert isinstance(source, Tensor) and isinstance(result, Output) and source.array is not None
+    assert isinstance(source, Tensor)
+    assert isinstance(result, Output)
+    assert source.array is not None
     if result.name in binding.interface:
         return "the result is an output of the network"
     if (problem := view_problem(network.sdfg, source.array, result.name)) is not None:
@@ -152,7 +158,7 @@ def lower(network: Network, *, allowed: Sequence[Kind] = KINDS) -> LoweringRepor
 def apply(choice: Choice, node: ONNXNode, network: Network, builder: Builder) -> NodeReport:
     """Write a choice into the network. Mutates it."""
     state = network.state
-    results = [e.data.data for e in state.out_edges(node)]
+    results = [str(e.data.data) for e in state.out_edges(node)]
     node.implementation = choice.implementation.title
     intermediates: list[str] = []
     if choice.trace is not None or choice.alias is not None:

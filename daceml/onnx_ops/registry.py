@@ -18,7 +18,12 @@ EVERY_OPERATOR = "*"
 
 _RANKS: dict[Kind, int] = {"alias": 0, "aten": 100, "native": 200, "onnxruntime": 300}
 # Packages whose modules register implementations when imported; one that is absent has none.
-_PACKAGES = ("daceml.onnx_ops.alias", "daceml.onnx_ops.native", "daceml.onnx_ops.aten", "daceml.onnx_ops.fallback")
+_PACKAGES = (
+    "daceml.onnx_ops.alias",
+    "daceml.onnx_ops.native",
+    "daceml.onnx_ops.aten",
+    "daceml.onnx_ops.fallback",
+)
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 When = Callable[..., "str | None"]
@@ -116,7 +121,11 @@ def implementations_of(op_type: str, domain: str = "") -> tuple[Implementation, 
 def implemented_operators(kind: Kind, domain: str = "") -> tuple[str, ...]:
     """Operators that have an implementation of a kind."""
     load_implementations()
-    return tuple(sorted(op for (d, op), rows in _registered.items() if d == domain and any(r.kind == kind for r in rows)))
+    return tuple(
+        sorted(
+            op for (d, op), rows in _registered.items() if d == domain and any(r.kind == kind for r in rows)
+        )
+    )
 
 
 @functools.cache

@@ -1,8 +1,8 @@
 """Lazy tensors: what a traced implementation computes with.
 
-A `Tensor` is a shape, an element type and a function from indices to a scalar expression. numpy's operators, ufuncs
-and index maps compose without making arrays. A reduction stays open until its result is read at another index than
-it has; then it becomes an intermediate array. Assigning to an output (`Y[:] = ...`) records the computation.
+A `Tensor` is a shape, an element type and a function from indices to a scalar expression. numpy's operators
+and index maps compose without making arrays. A reduction stays open until its result is read at another index
+than its own; then it becomes an intermediate. Assigning to an output (`Y[:] = ...`) records a computation.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from daceml.onnx_ops.indexing import (
     Position,
-    Shape,
     axes_of,
     axis_of,
     broadcast_index,
     broadcast_shapes,
     common_factors,
+    fits,
     flatten_index,
     merged_index,
-    normal_slice,
     same,
     unflatten_index,
 )
+from daceml.onnx_ops.slicing import region, sliced
 from daceml.onnx_ops.trace import Refused, Trace, active_trace
 from daceml.sdfg.builder import parameters, reduced_parameters
 from daceml.sdfg.scalar import (
@@ -62,7 +62,8 @@ class Tensor(NDArrayOperatorsMixin):
         open: whether its scalar expression holds a reduction.
     """
 
-    __hash__ = object.__hash__
+    def __hash__(self) -> int:
+        return id(self)
 
     def __init__(
         self,
@@ -74,11 +75,15 @@ class Tensor(NDArrayOperatorsMixin):
         value: np.ndarray | None = None,
         array: str | None = None,
         open: bool = False,
+        sample: Scalar | None = None,
     ) -> None:
         self.shape, self.dtype, self.value, self.array, self.open = tuple(shape), dtype, value, array, open
         self._trace = trace
         self._at = at
-        self._known: dict[tuple[Any, ...], Scalar] = {}
+        # The element at `i0, i1, …`, where making the tensor needed it already.
+        self._known: dict[tuple[Any, ...], Scalar] = (
+            {} if sample is None else {parameters(len(self.shape)): sample}
+        )
 
     @property
     def trace(self) -> Trace:
@@ -105,15 +110,21 @@ class Tensor(NDArrayOperatorsMixin):
     def __getitem__(self, key: Any) -> Any:
         """An element where every dimension has an index expression, else a tensor by basic slicing."""
         keys = key if isinstance(key, tuple) else (key,)
-        if len(keys) == self.rank and not any(isinstance(k, slice) or k is None or k is Ellipsis for k in keys):
+        if len(keys) == self.rank and not any(
+            isinstance(k, slice) or k is None or k is Ellipsis for k in keys
+        ):
             return self.closed().at(keys)
-        return _sliced(self, keys)
+        shape, index = sliced(self.shape, keys)
+        return self._reindexed(shape, index)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Tensor:
         if method != "__call__" or kwargs or ufunc.__name__ not in UFUNCS:
             raise TypeError(f"np.{ufunc.__name__} with {kwargs or method} has no lazy form")
         first = next(i for i in inputs if isinstance(i, Tensor))
         return elementwise(ufunc_operation(ufunc.__name__, first.dtype), *inputs)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        raise TypeError("a tensor expression has no elements while it is traced")
 
     def closed(self) -> Tensor:
         """The same tensor without an open reduction: that of an intermediate array where there was one."""
@@ -132,7 +143,7 @@ class Tensor(NDArrayOperatorsMixin):
     def hold(self, array: str) -> None:
         """The elements are in an array from here on."""
         self.array, self.open = array, False
-        self._at = _reader(array, self.dtype, self.shape)
+        self._at = element_reader(array, self.dtype, self.shape)
         self._known = {}
 
     def astype(self, dtype: DType) -> Tensor:
@@ -142,7 +153,9 @@ class Tensor(NDArrayOperatorsMixin):
     def _map(self, function: Callable[[Scalar], Scalar], dtype: DType) -> Tensor:
         return Tensor(self.shape, dtype, lambda i: function(self.at(i)), trace=self._trace, open=self.open)
 
-    def _reindexed(self, shape: Sequence[Index], index: Callable[[tuple[Position, ...]], Sequence[Position]]) -> Tensor:
+    def _reindexed(
+        self, shape: Sequence[Index], index: Callable[[tuple[Position, ...]], Sequence[Position]]
+    ) -> Tensor:
         source = self.closed()
         return Tensor(shape, source.dtype, lambda i: source.at(index(i)), trace=self._trace)
 
@@ -172,7 +185,8 @@ class Tensor(NDArrayOperatorsMixin):
         kept = [d for d in range(self.rank) if d not in gone]
         place = {d: n for n, d in enumerate(kept)}
         return self._reindexed(
-            [self.shape[d] for d in kept], lambda i: [i[place[d]] if d in place else 0 for d in range(self.rank)]
+            [self.shape[d] for d in kept],
+            lambda i: [i[place[d]] if d in place else 0 for d in range(self.rank)],
         )
 
     def reshape(self, shape: Sequence[Index]) -> Tensor:
@@ -185,7 +199,9 @@ class Tensor(NDArrayOperatorsMixin):
             return self._reindexed(
                 shape, lambda i: merged_index([i[where[f]] for f in range(len(factors))], factors, mine)
             )
-        return self._reindexed(shape, lambda i: unflatten_index(flatten_index(i, shape), self.shape) if i else ())
+        return self._reindexed(
+            shape, lambda i: unflatten_index(flatten_index(i, shape), self.shape) if i else ()
+        )
 
     def sum(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
         """Sum; float32 in a float64 accumulator."""
@@ -206,7 +222,9 @@ class Tensor(NDArrayOperatorsMixin):
     def mean(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
         """Mean, divided in the accumulator's type; NaN over no elements."""
         count = product(self.shape[a] for a in axes_of(axis, self.rank))
-        return self.reduce("sum", axis, keepdims, finish=lambda total: total / index_value(count, total.dtype))
+        return self.reduce(
+            "sum", axis, keepdims, finish=lambda total: total / index_value(count, total.dtype)
+        )
 
     def reduce(
         self,
@@ -255,16 +273,18 @@ class Output(Tensor):
         trace: Trace,
         place: Callable[[Sequence[Index]], Sequence[Index]] = identity_place,
     ) -> None:
-        super().__init__(shape, dtype, _reader(array, dtype, shape), trace=trace, array=array)
+        super().__init__(shape, dtype, element_reader(array, dtype, shape), trace=trace, array=array)
         self.place = place
         self.name = array
 
-    def __setitem__(self, key: Any, value: Tensor | float | int | bool | np.generic) -> None:
+    def __setitem__(self, key: Any, value: Tensor | float | np.generic) -> None:
         keys = key if isinstance(key, tuple) else (key,)
-        starts, lengths, steps = _region(self, keys)
+        starts, lengths, steps = region(self.shape, keys)
         tensor = value if isinstance(value, Tensor) else full(lengths, value, self.dtype)
-        if len(tensor.shape) > len(lengths) or not _fits(tensor.shape, lengths):
-            raise Refused(f"a value of shape {list(tensor.shape)} does not fit a box of shape {list(lengths)}")
+        if not fits(tensor.shape, lengths):
+            raise Refused(
+                f"a value of shape {list(tensor.shape)} does not fit a box of shape {list(lengths)}"
+            )
         whole = all(same(s, 0) and p == 1 for s, p in zip(starts, steps, strict=True)) and all(
             same(a, b) for a, b in zip(lengths, self.shape, strict=True)
         )
@@ -272,7 +292,9 @@ class Output(Tensor):
             same(a, b) for a, b in zip(tensor.shape, lengths, strict=True)
         )
         params = parameters(len(lengths))
-        index = [s + p * i if p != 1 else s + i for s, p, i in zip(starts, steps, params, strict=True)]
+        index: list[Any] = [
+            s + i * p if p != 1 else s + i for s, p, i in zip(starts, steps, params, strict=True)
+        ]
         scalar = tensor.at(params) if exact else tensor.broadcast_to(lengths).at(params)
         self.trace.compute(self.name, self.place(index), lengths, scalar)
         if whole and exact and tensor.open and tensor.dtype == self.dtype and self.place is identity_place:
@@ -306,26 +328,7 @@ class Output(Tensor):
         return Output([self.shape[a] for a in axes], self.dtype, self.name, self.trace, place)
 
 
-def operand(array: str, dtype: DType, shape: Sequence[Index], value: np.ndarray | None = None) -> Tensor:
-    """A tensor that is in an array; a constant of one element becomes a literal."""
-    if value is not None and value.size == 1:
-        element = value.reshape(-1)[0]
-        return Tensor(shape, dtype, lambda _: literal(element, dtype), value=value, array=array)
-    return Tensor(shape, dtype, _reader(array, dtype, shape), value=value, array=array)
-
-
-def constant(value: np.ndarray, dtype: DType) -> Tensor:
-    """A tensor known by value only (an attribute); reading elements other than a single one is refused."""
-    if value.size == 1:
-        return Tensor(value.shape, dtype, lambda _: literal(value.reshape(-1)[0], dtype), value=value)
-
-    def refuse(_: tuple[Position, ...]) -> Scalar:
-        raise Refused("the elements of an attribute are not in memory")
-
-    return Tensor(value.shape, dtype, refuse, value=value)
-
-
-def full(shape: Sequence[Index], value: float | int | bool | np.generic, dtype: DType) -> Tensor:
+def full(shape: Sequence[Index], value: float | np.generic, dtype: DType) -> Tensor:
     """A tensor of equal elements."""
     element = literal(value, dtype)
     return Tensor(shape, compute_type(dtype), lambda _: element)
@@ -334,9 +337,8 @@ def full(shape: Sequence[Index], value: float | int | bool | np.generic, dtype: 
 def compute(shape: Sequence[Index], function: Callable[..., Scalar]) -> Tensor:
     """The tensor whose element at `i, j, …` is `function(i, j, …)`."""
     sample = function(*parameters(len(shape)))
-    tensor = Tensor(shape, sample.dtype, lambda i: function(*i), open=bool(find_reductions(sample)))
-    tensor._known[parameters(len(shape))] = sample  # noqa: SLF001
-    return tensor
+    is_open = bool(find_reductions(sample))
+    return Tensor(shape, sample.dtype, lambda i: function(*i), open=is_open, sample=sample)
 
 
 def sum_over(extents: Sequence[Index], function: Callable[..., Scalar]) -> Scalar:
@@ -363,23 +365,6 @@ def _over(operator: Operator, extents: Sequence[Index], function: Callable[..., 
     return cast(reduce_over(operator, list(params.values()), [extents[d] for d in running], body), body.dtype)
 
 
-def where(condition: Any, yes: Any, no: Any) -> Any:
-    """`yes` where the condition holds, else `no`; of tensors, or of scalars."""
-    if any(isinstance(v, Tensor) for v in (condition, yes, no)):
-        return elementwise("where", condition, yes, no)
-    return apply("where", condition, yes, no)
-
-
-def erf(x: Any) -> Any:
-    """The error function, which numpy lacks."""
-    return elementwise("erf", x) if isinstance(x, Tensor) else apply("erf", x)
-
-
-def sigmoid(x: Any) -> Any:
-    """1 / (1 + exp(-x)) without overflow."""
-    return elementwise("sigmoid", x) if isinstance(x, Tensor) else apply("sigmoid", x)
-
-
 def elementwise(op: str, *operands: Any) -> Tensor:
     """An operation of the scalar table on tensors and numbers, broadcast."""
     tensors = [o for o in operands if isinstance(o, Tensor)]
@@ -390,12 +375,12 @@ def elementwise(op: str, *operands: Any) -> Tensor:
             tensor.materialize()
 
     def at(index: tuple[Position, ...]) -> Scalar:
-        return apply(op, *(o.at(broadcast_index(index, o.shape)) if isinstance(o, Tensor) else o for o in operands))
+        return apply(
+            op, *(o.at(broadcast_index(index, o.shape)) if isinstance(o, Tensor) else o for o in operands)
+        )
 
     sample = at(parameters(len(shape)))
-    result = Tensor(shape, sample.dtype, at, open=any(t.open for t in tensors))
-    result._known[parameters(len(shape))] = sample  # noqa: SLF001
-    return result
+    return Tensor(shape, sample.dtype, at, open=any(t.open for t in tensors), sample=sample)
 
 
 def is_float(tensor: Tensor) -> bool:
@@ -403,47 +388,7 @@ def is_float(tensor: Tensor) -> bool:
     return tensor.dtype in FLOATS
 
 
-def _reader(array: str, dtype: DType, shape: Sequence[Index]) -> At:
+def element_reader(array: str, dtype: DType, shape: Sequence[Index]) -> At:
+    """The elements of an array; rank 0 is held in shape (1,)."""
     extents = tuple(shape) or (1,)
     return lambda index: read(array, dtype, index or (0,), extents)
-
-
-def _fits(shape: Shape, box: Shape) -> bool:
-    aligned = zip(reversed(shape), reversed(box), strict=False)
-    return all(same(a, 1) or same(a, b) or not (isinstance(a, int) and isinstance(b, int)) for a, b in aligned)
-
-
-def _expanded(keys: tuple[Any, ...], rank: int) -> list[Any]:
-    """Keys with `...` written out and missing ones added."""
-    missing = rank - sum(k is not None and k is not Ellipsis for k in keys)
-    if missing < 0:
-        raise IndexError(f"{len(keys)} indices for a tensor of rank {rank}")
-    position = next((n for n, k in enumerate(keys) if k is Ellipsis), len(keys))
-    return [*keys[:position], *[slice(None)] * missing, *keys[position + 1 :]]
-
-
-def _sliced(tensor: Tensor, keys: tuple[Any, ...]) -> Tensor:
-    shape: list[Index] = []
-    rules: list[Callable[[tuple[Position, ...]], Position]] = []
-    dimension = 0
-    for key in _expanded(keys, tensor.rank):
-        if key is None:
-            shape.append(1)
-            continue
-        if isinstance(key, slice):
-            start, length, step = normal_slice(key, tensor.shape[dimension])
-            axis = len(shape)
-            rules.append(lambda i, axis=axis, start=start, step=step: start + i[axis] * step)
-            shape.append(length)
-        else:
-            rules.append(lambda _, key=key: key)
-        dimension += 1
-    return tensor._reindexed(shape, lambda i: [rule(i) for rule in rules])  # noqa: SLF001
-
-
-def _region(output: Output, keys: tuple[Any, ...]) -> tuple[Shape, Shape, tuple[int, ...]]:
-    boxes: list[tuple[Index, Index, int]] = []
-    if not (output.rank == 0 and all(k == slice(None) or k is Ellipsis for k in keys)):
-        for key, extent in zip(_expanded(keys, output.rank), output.shape, strict=True):
-            boxes.append(normal_slice(key, extent) if isinstance(key, slice) else (key, 1, 1))
-    return tuple(b[0] for b in boxes), tuple(b[1] for b in boxes), tuple(b[2] for b in boxes)

@@ -1,8 +1,8 @@
-"""What a traced implementation wants done: computations and the arrays between them, before anything is changed."""
+"""What a traced implementation wants done: computations and intermediates, before anything is changed."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Refused(Exception):  # noqa: N818  (an answer, not an error)
-    """An implementation found, while it was traced, that it cannot do this node; the message is the reason."""
+    """An implementation found while it was traced that it cannot do this node; the message says why."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +33,8 @@ class Trace:
     Args:
         label: name of the operator, for maps and intermediates.
         taken: array names in use.
-        known_sizes: sizes of the node's outputs; two different symbols that meet in a broadcast must be among them.
+        known_sizes: sizes of the node's outputs; of two symbols that meet in a broadcast one must be among
+            them.
     """
 
     def __init__(self, label: str, taken: Collection[str] = (), known_sizes: Sequence[Index] = ()) -> None:
@@ -81,7 +82,7 @@ _active: list[Trace] = []
 
 
 @contextmanager
-def tracing(trace: Trace) -> Iterator[Trace]:
+def tracing(trace: Trace) -> Generator[Trace]:
     """Make a trace the one that new tensors belong to."""
     _active.append(trace)
     try:

@@ -1,4 +1,4 @@
-"""The peers of an ONNX model in a verification: ONNX Runtime as it stands, ONNX's own evaluator in float64."""
+"""The peers of an ONNX model in a verification: ONNX Runtime, and ONNX's own evaluator in float64."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def onnx_peers(model: onnx.ModelProto) -> tuple[Run, Run]:
 
     names = [i.name for i in model.graph.input if i.name not in {t.name for t in model.graph.initializer}]
 
-    def runtime(arrays: dict[str, np.ndarray]) -> Iterable[np.ndarray]:
+    def runtime(arrays: dict[str, np.ndarray]) -> Iterable[Any]:
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4
         session = onnxruntime.InferenceSession(
@@ -41,14 +41,14 @@ def onnx_peers(model: onnx.ModelProto) -> tuple[Run, Run]:
         )
         return session.run(None, arrays)
 
-    def reference(arrays: dict[str, np.ndarray]) -> Iterable[np.ndarray]:
-        return ReferenceEvaluator(in_float64(model)).run(None, arrays)  # pyright: ignore[reportReturnType]
+    def reference(arrays: dict[str, np.ndarray]) -> Iterable[Any]:
+        return ReferenceEvaluator(in_float64(model)).run(None, arrays)
 
     return _peer("ONNX Runtime", runtime, names), _peer("ONNX's reference evaluator", reference, names)
 
 
 def in_float64(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy whose narrower floating-point tensors are all float64: data, types, casts and created tensors."""
+    """A copy whose floating-point tensors are all float64: data, types, casts and created tensors."""
     wide = onnx.ModelProto()
     wide.CopyFrom(model)
     for values in (wide.graph.input, wide.graph.output, wide.graph.value_info):
@@ -88,9 +88,7 @@ def _replace_float_constant(attribute: onnx.AttributeProto) -> None:
     attribute.CopyFrom(onnx.helper.make_attribute("value", tensor))
 
 
-def _peer(
-    title: str, run: Callable[[dict[str, np.ndarray]], Iterable[np.ndarray]], names: Sequence[str]
-) -> Run:
+def _peer(title: str, run: Callable[[dict[str, np.ndarray]], Iterable[Any]], names: Sequence[str]) -> Run:
     def call(inputs: Sequence[torch.Tensor]) -> Any:
         arrays = {name: to_numpy(tensor) for name, tensor in zip(names, inputs, strict=True)}
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from statistics import median
@@ -30,8 +30,8 @@ class CallProfile:
     Attributes:
         total_us: from the caller's side, `kernels_us + host_us`.
         kernels_us: inside the program's steps.
-        host_us: everything else: Python, guards, the launcher, allocating results. The median of what each call
-            took outside its own steps, so it is no difference of two long times.
+        host_us: everything else: Python, guards, the launcher, allocating results. The median of what each
+            call took outside its own steps, so it is no difference of two long times.
         uninstrumented_us: the same call with the clocks off.
         steps: label and time of each step, in order.
     """
@@ -49,9 +49,11 @@ class CallProfile:
     def __str__(self) -> str:
         rows = table("step", "us", "share")
         for label, duration_us in self.steps:
-            rows.add_row(cell(label), f"{duration_us:.1f}", f"{duration_us / max(self.kernels_us, 1e-9):.0%}")
-        totals = f"{self.total_us:.1f} us a call: {self.kernels_us:.1f} in steps, {self.host_us:.1f} outside them"
-        return f"{render(rows)}\n{totals} ({self.uninstrumented_us:.1f} us with the clocks off)\n"
+            share = duration_us / max(self.kernels_us, 1e-9)
+            rows.add_row(cell(label), f"{duration_us:.1f}", f"{share:.0%}")
+        inside = f"{self.kernels_us:.1f} in steps, {self.host_us:.1f} outside them"
+        totals = f"{self.total_us:.1f} us a call: {inside} ({self.uninstrumented_us:.1f} with the clocks off)"
+        return f"{render(rows)}\n\n{totals}\n"
 
 
 def profile_call(compiled: nn.Module | ONNXModel, *inputs: Any, calls: int = 20) -> CallProfile:
@@ -113,7 +115,7 @@ def _instrumented(
 
 
 @contextmanager
-def _clocks(program: Program) -> Iterator[ctypes.Array[ctypes.c_double]]:
+def _clocks(program: Program) -> Generator[ctypes.Array[ctypes.c_double]]:
     """Let the program add the time of every step to an array."""
     step_us = (ctypes.c_double * max(len(program.manifest.steps), 1))()
     launcher.set_profile(program.number, step_us)

@@ -13,7 +13,7 @@ WIDTH = 110
 
 
 def table(*headers: str, left: int = 1) -> Table:
-    """A table whose columns hold figures, and words in the first `left` ones and the last if it is no figure."""
+    """A table whose first `left` columns hold words and the others figures."""
     result = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for index, header in enumerate(headers):
         words = index < left
@@ -22,24 +22,24 @@ def table(*headers: str, left: int = 1) -> Table:
 
 
 def cell(text: str) -> Text:
-    """Text that rich takes as it stands: module paths and shapes hold brackets, which it would read as styles."""
+    """Text that rich takes as it stands: shapes hold brackets, which it would read as styles."""
     return Text(text)
 
 
 def render(*parts: RenderableType) -> str:
     """Tables and lines below each other; no colour, no blanks at the ends of lines."""
     stream = StringIO()
-    console = Console(file=stream, width=WIDTH, no_color=True, force_terminal=False, highlight=False, markup=False)
+    console = Console(file=stream, width=WIDTH, no_color=True, force_terminal=False, highlight=False)
     for part in parts:
         console.print(part)
     return "\n".join(line.rstrip() for line in stream.getvalue().rstrip("\n").split("\n"))
 
 
-def megabytes(count: int) -> str:
-    """Bytes as MB (10^6)."""
-    return f"{count / 1e6:.2f}"
-
-
-def millions(count: int) -> str:
-    """A count in millions."""
-    return f"{count / 1e6:.2f}"
+def in_millions(count: float) -> str:
+    """Bytes as MB (10^6), flops as Mflop: as many digits as can be told apart at a glance."""
+    millions = count / 1e6
+    if millions >= 100:
+        return f"{millions:,.0f}"
+    if millions >= 1 or millions == 0:
+        return f"{millions:.2f}" if millions else "0"
+    return f"{millions:.3f}" if millions >= 0.0005 else "<0.001"

@@ -19,7 +19,7 @@ from daceml.report.accuracy import Accuracy, TensorError, compare
 from daceml.report.text import cell, render, table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Generator, Sequence
 
 # What one run leaves behind: every tensor that was returned, and every buffer afterwards.
 Tensors = dict[str, torch.Tensor]
@@ -79,11 +79,11 @@ def verify(module: nn.Module | ONNXModel, *inputs: Any, seeds: int = 1) -> Verif
     Neither the module nor its buffers change: copies run. An error is ||y - y64|| / ||y64||.
 
     Args:
-        module: an nn.Module, compiled by daceml or not, or an `ONNXModel`, whose peers are ONNX Runtime in float32
-            and ONNX's reference evaluator in float64.
+        module: an nn.Module, compiled by daceml or not, or an `ONNXModel`, whose peers are ONNX Runtime in
+            float32 and ONNX's reference evaluator in float64.
         inputs: positional arguments of a call.
-        seeds: sets of inputs: the given one; for each further seed floating-point tensors are drawn from the normal
-            distribution of the same mean and deviation, others are shuffled.
+        seeds: sets of inputs: the given one; for each further seed floating-point tensors are drawn from the
+            normal distribution of the same mean and deviation, others are shuffled.
     Raises:
         CallError: the module cannot run in float64.
         ConfigurationError: something that is no module.
@@ -108,7 +108,8 @@ def verify(module: nn.Module | ONNXModel, *inputs: Any, seeds: int = 1) -> Verif
             compiled(*_copied(inputs))  # compiles, so that the depth is known
             depth = len(compiled.session.latest.program.manifest.steps)
         parts = [peers.run(_draw(inputs, seed), seed, max(depth, 1)) for seed in range(seeds)]
-    return Verification(name=peers.name, depth=max(depth, 1), seeds=seeds, tensors=Accuracy.joined(parts).tensors)
+    tensors = Accuracy.joined(parts).tensors
+    return Verification(name=peers.name, depth=max(depth, 1), seeds=seeds, tensors=tensors)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,8 +133,10 @@ class _Peers:
         reference = self.reference(pytree.tree_map_only(torch.Tensor, _as_float64, _copied(inputs)))
         names = [n for n in eager if n not in self.state or self._changed(n, ours) or self._changed(n, eager)]
         # a result that is missing is an empty one, which no limit lets pass
-        runs = ({f"seed{seed}.{n}": run.get(n, torch.empty(0)) for n in names} for run in (ours, eager, reference))
-        return compare(*runs, depth=depth)
+        ours, eager, reference = (
+            {f"seed{seed}.{n}": run.get(n, torch.empty(0)) for n in names} for run in (ours, eager, reference)
+        )
+        return compare(ours, eager, reference, depth=depth)
 
     def _changed(self, name: str, run: Tensors) -> bool:
         return not torch.equal(run[name], self.state[name])
@@ -218,7 +221,7 @@ def _as_float64(tensor: torch.Tensor) -> torch.Tensor:
 
 
 @contextmanager
-def _default_float64() -> Iterator[None]:
+def _default_float64() -> Generator[None]:
     """Tensors that forward itself creates are float64, too."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)

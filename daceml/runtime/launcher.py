@@ -23,14 +23,18 @@ _loading = threading.Lock()
 _shapes: dict[int, Any] = {}
 
 
-@lru_cache(maxsize=1)
-def _load() -> ctypes.CDLL:
+def build_launcher(cache: Cache) -> Path:
+    """`launcher.so`, built once for each toolchain and torch version."""
     source = Path(__file__).with_name("launcher.cpp")
     tools = toolchain()
     header = (include_folder() / "daceml" / "program.h").read_text()
     key = digest(tools.fingerprint, source.read_text(), header, torch.__version__)
-    cache = Cache(config().cache_folder)
-    library = cache.get("launchers", key, lambda folder: tools.build_launcher(source, folder)) / "launcher.so"
+    return cache.get("launchers", key, lambda folder: tools.build_launcher(source, folder)) / "launcher.so"
+
+
+@lru_cache(maxsize=1)
+def _load() -> ctypes.CDLL:
+    library = build_launcher(Cache(config().cache_folder))
     torch.ops.load_library(str(library))
     torch.library.register_fake("daceml::call")(_fake_call)
     torch.library.register_fake("daceml::call_into")(lambda inputs, written, program: None)

@@ -1,15 +1,16 @@
 """Computations written into an SDFG state in the canonical form.
 
 A computation without a reduction is one map with one tasklet. One with a reduction is a map over the output's
-indices that holds: init tasklet -> accumulator (a register) -> sequential map that adds into it -> final tasklet.
-Nothing is parsed and nothing is propagated: subsets are built as objects, outer ones from the bounds of affine
-indices.
+indices that holds: init tasklet -> accumulator (a register) -> sequential map that adds into it -> final
+tasklet. Nothing is parsed and nothing is propagated: subsets are built as objects, outer ones from the bounds
+of affine indices.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast as cast_type
 
 import dace
 import sympy
@@ -82,7 +83,9 @@ class Builder:
         value = cast(computation.value, dtype)
         reductions = find_reductions(value)
         if len(reductions) > 1:
-            raise ValueError(f"{computation.label}: {len(reductions)} reductions in one computation; materialize one")
+            raise ValueError(
+                f"{computation.label}: {len(reductions)} reductions in one computation; materialize one"
+            )
         scope = _Scope(self, computation)
         code = print_tasklet(value)
         final = scope.tasklet(computation.label, code)
@@ -121,8 +124,10 @@ class _Scope:
         self.state.add_node(tasklet)
         return tasklet
 
-    def read(self, tasklet: nodes.Tasklet, reads: Mapping[str, Access], inner: nodes.MapEntry | None = None) -> None:
-        """Edges from arrays through the map (and the inner one) into a tasklet; an empty edge where it reads nothing."""
+    def read(
+        self, tasklet: nodes.Tasklet, reads: Mapping[str, Access], inner: nodes.MapEntry | None = None
+    ) -> None:
+        """Edges from arrays through the map (and the inner one) to a tasklet; an empty one if none."""
         below = inner or self.entry
         for connector, access in reads.items():
             subset = [_span_of(i, access.shape, d) for d, i in enumerate(access.indices)]
@@ -175,7 +180,7 @@ class _Scope:
         state.add_edge(after, None, final, "_acc", _element(name))
 
     def _pass_through(self, array: str, subset: _Spans, inner: nodes.MapEntry | None) -> None:
-        """Connectors and edges that bring an array to the scope of its reader, widened to what the scope reads."""
+        """Connectors and edges that bring an array to its reader, widened to what the scope reads."""
         if inner is not None:
             subset = self._widen(array, subset, self.inner_ranges)
             self._extend(self.entry, inner, array, subset)
@@ -186,7 +191,7 @@ class _Scope:
         connector = "IN_" + array
         if connector in entry.in_connectors:
             (edge,) = self.state.in_edges_by_connector(entry, connector)
-            known = [(low, high) for low, high, _ in edge.data.subset.ranges]
+            known = [(low, high) for low, high, _ in cast_type(Range, edge.data.subset).ranges]
             if any(str(a) != str(b) for a, b in zip(known, subset, strict=True)):
                 edge.data = Memlet(data=array, subset=_box(_union(known, subset, self.arrays[array].shape)))
             return
@@ -208,7 +213,7 @@ _Spans = list[tuple[Index, Index]]
 
 
 def span(expression: Index, ranges: Mapping[sympy.Basic, Index]) -> tuple[Index, Index] | None:
-    """Smallest and largest value of an index expression over a box; None where it is not affine in the params."""
+    """Smallest and largest value of an index expression over a box; None where it is not affine."""
     if isinstance(expression, int):
         return expression, expression
     if expression in ranges:

@@ -272,7 +272,8 @@ class _Scope:
                 case nodes.MapEntry() | nodes.MapExit():
                     if id(node.map) not in maps:
                         copied = copy.deepcopy(node.map)
-                        copied.range.replace(symbols)
+                        # as symbols of dace: a plain one would not be found in a range
+                        copied.range.replace({old: dace.symbol(new) for old, new in symbols.items()})
                         maps[id(node.map)] = copied
                     twin = type(node)(maps[id(node.map)])
                     twin.in_connectors = dict(node.in_connectors)

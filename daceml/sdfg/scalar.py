@@ -1,8 +1,8 @@
 """Scalar expressions: the value of one element of a tensor, as a small graph of typed operations.
 
-A `Scalar` is immutable; sharing is by value, found when the expression is printed (`daceml.sdfg.tasklet_code`).
-Half-precision values are widened to float32 when read and narrowed when stored, so no operation below ever has a
-float16 or bfloat16 result except an explicit cast.
+A `Scalar` is immutable; sharing is by value, found when the expression is printed
+(`daceml.sdfg.tasklet_code`). Half-precision values are widened to float32 when read and narrowed when stored:
+no operation below has a float16 or bfloat16 result except an explicit cast.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ import sympy
 from dace import symbolic
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-Index = int | sympy.Basic
-DType = dace.typeclass
+# An int or a SymPy expression, and a dace.typeclass: both libraries' annotations say less than they accept.
+Index = Any
+DType = Any
 
 HALF: frozenset[DType] = frozenset({dace.float16, dace.bfloat16})
 FLOATS: frozenset[DType] = frozenset({dace.float16, dace.bfloat16, dace.float32, dace.float64})
@@ -31,7 +32,7 @@ INTEGERS: frozenset[DType] = frozenset(
 _NARROW: frozenset[DType] = frozenset({dace.int8, dace.int16, dace.uint8, dace.uint16})
 
 
-class ElementTypeMismatch(TypeError):
+class ElementTypeMismatch(TypeError):  # noqa: N818  (says what is wrong)
     """An operation on element types that it does not take."""
 
 
@@ -42,7 +43,7 @@ class Operation:
     Attributes:
         template: Python tasklet code, `{0}`, `{1}`, … for the operands.
         infix: operands and result need parentheses when nested.
-        result: type of the result: that of the first operand, `bool`, or that of the second operand (`where`).
+        result: type of the result: that of the first operand, `bool`, or that of the second (`where`).
         operands: what it takes; `float` refuses integers.
     """
 
@@ -61,7 +62,9 @@ OPERATIONS: dict[str, Operation] = {
     **_calls("exp log log1p expm1 tanh erf sqrt sin cos tan asin acos atan sinh cosh asinh acosh atanh"),
     **_calls("floor ceil trunc rint sigmoid"),
     **_calls("sign abs", "number"),
-    **{f"is{k}": Operation(template=f"is{k}({{0}})", operands="float", result="bool") for k in ("nan", "inf")},
+    **{
+        f"is{k}": Operation(template=f"is{k}({{0}})", operands="float", result="bool") for k in ("nan", "inf")
+    },
     "neg": Operation(template="-{0}", infix=True),
     "not": Operation(template="not {0}", infix=True, operands="bool", result="bool"),
     "invert": Operation(template="~{0}", infix=True, operands="integer"),
@@ -90,8 +93,8 @@ OPERATIONS: dict[str, Operation] = {
     "bit_and": Operation(template="{0} & {1}", infix=True, operands="integer"),
     "bit_or": Operation(template="{0} | {1}", infix=True, operands="integer"),
     "bit_xor": Operation(template="{0} ^ {1}", infix=True, operands="integer"),
-    "shift_left": Operation(template="{0} << {1}", infix=True, operands="integer"),
-    "shift_right": Operation(template="{0} >> {1}", infix=True, operands="integer"),
+    "shift_left": Operation(template="shift_left({0}, {1})", operands="integer"),
+    "shift_right": Operation(template="shift_right({0}, {1})", operands="integer"),
     "where": Operation(template="{1} if {0} else {2}", infix=True, operands="any", result="second"),
 }
 
@@ -114,7 +117,8 @@ class Scalar(NDArrayOperatorsMixin):
     args: tuple[Scalar, ...] = ()
     data: Any = None
 
-    __hash__ = object.__hash__
+    def __hash__(self) -> int:
+        return id(self)
 
     def astype(self, dtype: DType) -> Scalar:
         """The value converted to another element type."""
@@ -122,17 +126,20 @@ class Scalar(NDArrayOperatorsMixin):
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Scalar:
         if method != "__call__" or kwargs or ufunc.__name__ not in UFUNCS:
-            raise ElementTypeMismatch(f"np.{ufunc.__name__} has no scalar form; write it with the operations of the table")
+            raise ElementTypeMismatch(
+                f"np.{ufunc.__name__} has no scalar form; write it with the operations of the table"
+            )
         return apply(ufunc_operation(ufunc.__name__, self.dtype), *inputs)
 
 
-Operand = Scalar | float | int | bool | np.generic | sympy.Basic
+Operand = Scalar | float | np.generic | sympy.Basic
 
 # numpy's spelling of the operations.
 UFUNCS: dict[str, str] = {
-    **{name: name for name in "exp log log1p expm1 tanh sqrt sin cos tan sinh cosh".split()},  # noqa: SIM905
-    **{name: name for name in "floor ceil trunc rint sign isnan isinf".split()},  # noqa: SIM905
-    **{f"arc{name}": f"a{name}" for name in "sin cos tan sinh cosh tanh".split()},  # noqa: SIM905
+    **{name: name for name in ("exp", "log", "log1p", "expm1", "sqrt", "floor", "ceil", "trunc", "rint")},
+    **{name: name for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
+    **{name: name for name in ("sign", "isnan", "isinf")},
+    **{f"arc{name}": f"a{name}" for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
     "add": "add", "subtract": "sub", "multiply": "mul", "divide": "div", "true_divide": "div", "power": "pow",
     "floor_divide": "floor_div", "remainder": "floor_mod", "fmod": "trunc_mod", "negative": "neg",
     "absolute": "abs", "maximum": "max", "minimum": "min", "equal": "eq", "not_equal": "ne", "less": "lt",
@@ -144,7 +151,7 @@ UFUNCS: dict[str, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Reduction:
-    """What a `reduce` node runs over: `operator` in sum, prod, max, min; params `k0, k1, …` from 0 to extents."""
+    """What a `reduce` node runs over: params `k0, k1, …` from 0 to extents."""
 
     operator: Literal["sum", "prod", "max", "min"]
     params: tuple[sympy.Basic, ...]
@@ -154,7 +161,9 @@ class Reduction:
 def ufunc_operation(name: str, dtype: DType) -> str:
     """Operation behind a ufunc; numpy spells the logic of booleans as bit operations."""
     if dtype == dace.bool_:
-        name = {"bitwise_and": "logical_and", "bitwise_or": "logical_or", "bitwise_xor": "not_equal"}.get(name, name)
+        name = {"bitwise_and": "logical_and", "bitwise_or": "logical_or", "bitwise_xor": "not_equal"}.get(
+            name, name
+        )
         name = "logical_not" if name == "invert" else name
     return UFUNCS[name]
 
@@ -165,11 +174,13 @@ def compute_type(dtype: DType) -> DType:
 
 
 def accumulator_type(dtype: DType) -> DType:
-    """The type a sum or product runs in: float64 for float32, float32 for half precision, itself otherwise."""
-    return {dace.float32: dace.float64, dace.float16: dace.float32, dace.bfloat16: dace.float32}.get(dtype, dtype)
+    """The type a sum or product runs in: float64 for float32, float32 for half precision, else itself."""
+    return {dace.float32: dace.float64, dace.float16: dace.float32, dace.bfloat16: dace.float32}.get(
+        dtype, dtype
+    )
 
 
-def literal(value: float | int | bool | np.generic, dtype: DType) -> Scalar:
+def literal(value: float | np.generic, dtype: DType) -> Scalar:
     """A constant of a type."""
     if isinstance(value, np.generic):
         value = float(str(value)) if value.dtype.kind in "fV" else value.item()
@@ -194,7 +205,7 @@ def index_value(expression: Index, dtype: DType = dace.int64) -> Scalar:
 def read(array: str, dtype: DType, indices: Sequence[Index | Scalar], shape: Sequence[Index]) -> Scalar:
     """One element of an array; an index that is itself data makes it a `gather`.
 
-    `data` of a read is (array, indices); of a gather (array, indices with None where the index is data, shape).
+    `data` of a read is (array, indices); of a gather (array, indices, None where the index is data, shape).
     """
     dynamic = tuple(i for i in indices if isinstance(i, Scalar))
     if dynamic:
@@ -258,7 +269,7 @@ def apply(op: str, *operands: Operand) -> Scalar:
     kind = compute_type(scalars[0].dtype)
     args = tuple(_promote(o, kind) for o in operands)
     values = args[1:] if op == "where" else args
-    if any(v.dtype != kind for v in values) and not op.startswith("shift"):
+    if any(v.dtype != kind for v in values):
         found = ", ".join(v.dtype.to_string() for v in values)
         raise ElementTypeMismatch(f"{op} of different element types ({found}): cast one of them")
     if op in ("max", "min") and kind in FLOATS:
@@ -271,7 +282,9 @@ def apply(op: str, *operands: Operand) -> Scalar:
     if kind == dace.bool_ and op in ("max", "min"):
         op = "or" if op == "max" else "and"
     value = Scalar(op, result, args)
-    return Scalar("cast", result, (value,)) if result in _NARROW and operation.infix and op != "where" else value
+    return (
+        Scalar("cast", result, (value,)) if result in _NARROW and operation.infix and op != "where" else value
+    )
 
 
 def _power(base: Scalar, exponent: Scalar) -> Scalar:

@@ -1,4 +1,4 @@
-"""Scalar expressions printed as Python tasklet code: single assignment, shared subexpressions once, typed literals."""
+"""Scalar expressions printed as Python tasklet code: single assignment, sharing, typed literals."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LONGEST = 96
 
 @dataclass(frozen=True, kw_only=True)
 class Access:
-    """What one input connector of a tasklet reads: None stands for a whole dimension, indexed inside the code."""
+    """What one input connector reads: None stands for a whole dimension, indexed inside the code."""
 
     array: str
     indices: tuple[Index | None, ...]
@@ -66,7 +66,7 @@ def type_name(dtype: DType) -> str:
     return "dace." + dtype.to_string()
 
 
-def literal_text(value: float | int | bool, dtype: DType) -> str:
+def literal_text(value: float, dtype: DType) -> str:
     """A constant: `dace.float32(0.5)`, `-dace.float32(inf)`, `dace.int64(3)`, `True`."""
     if dtype == dace.bool_:
         return str(bool(value))
@@ -137,7 +137,10 @@ class _Printer:
             case "gather":
                 text, infix = self._gather(number), False
             case "cast":
-                text, infix = f"{type_name(node.dtype)}({self._text(self.operands[number][0], nested=False)})", False
+                text, infix = (
+                    f"{type_name(node.dtype)}({self._text(self.operands[number][0], nested=False)})",
+                    False,
+                )
             case _:
                 operation = OPERATIONS[node.op]
                 parts = [self._text(o, nested=operation.infix) for o in self.operands[number]]

@@ -22,7 +22,9 @@ def view_problem(sdfg: dace.SDFG, source: str, result: str) -> str | None:
     return None
 
 
-def make_view(sdfg: dace.SDFG, state: dace.SDFGState, source: nodes.AccessNode, result: nodes.AccessNode) -> None:
+def make_view(
+    sdfg: dace.SDFG, state: dace.SDFGState, source: nodes.AccessNode, result: nodes.AccessNode
+) -> None:
     """Turn the array of `result` into a view of that of `source`. Mutates the SDFG."""
     desc = sdfg.arrays[result.data]
     shape, dtype, storage = desc.shape, desc.dtype, desc.storage

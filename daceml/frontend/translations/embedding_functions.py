@@ -1,6 +1,6 @@
 """Local ONNX functions of the domain "daceml": one node each, with a body in standard operators.
 
-The body reads the same in opsets 18 to 23; the public exporter inlines it into a model that it stamps 18 first.
+The body reads the same in opsets 18 to 23; the public exporter inlines it into a model stamped 18 first.
 """
 
 # onnxscript types the operators for its scripts in part only.

@@ -6,18 +6,19 @@ import math
 
 import numpy as np
 
+from daceml.onnx_ops.functions import erf, maximum, minimum, sigmoid, where
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.tensor import Output, Tensor, erf, sigmoid, where
+from daceml.onnx_ops.tensor import Output, Tensor
 
 
 def softplus_of(x: Tensor) -> Tensor:
     """log(1 + exp(x)), finite for every finite x."""
-    return np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
+    return maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
 
 
 @implements("Relu")
 def relu(X: Tensor, Y: Output) -> None:
-    Y[:] = np.maximum(X, 0)
+    Y[:] = maximum(X, 0)
 
 
 @implements("LeakyRelu")
@@ -32,7 +33,7 @@ def prelu(X: Tensor, slope: Tensor, Y: Output) -> None:
 
 @implements("ThresholdedRelu")
 def thresholded_relu(X: Tensor, Y: Output, *, alpha: float = 1.0) -> None:
-    Y[:] = where(X > alpha, X, 0)
+    Y[:] = where(alpha < X, X, 0)
 
 
 @implements("Elu")
@@ -41,7 +42,13 @@ def elu(X: Tensor, Y: Output, *, alpha: float = 1.0) -> None:
 
 
 @implements("Selu")
-def selu(X: Tensor, Y: Output, *, alpha: float = 1.67326319217681884765625, gamma: float = 1.05070102214813232421875) -> None:
+def selu(
+    X: Tensor,
+    Y: Output,
+    *,
+    alpha: float = 1.67326319217681884765625,
+    gamma: float = 1.05070102214813232421875,
+) -> None:
     Y[:] = gamma * where(X > 0, X, alpha * np.expm1(X))
 
 
@@ -57,12 +64,12 @@ def logistic(X: Tensor, Y: Output) -> None:
 
 @implements("HardSigmoid")
 def hard_sigmoid(X: Tensor, Y: Output, *, alpha: float = 0.2, beta: float = 0.5) -> None:
-    Y[:] = np.minimum(np.maximum(alpha * X + beta, 0), 1)
+    Y[:] = minimum(maximum(alpha * X + beta, 0), 1)
 
 
 @implements("HardSwish")
 def hard_swish(X: Tensor, Y: Output) -> None:
-    Y[:] = X * np.minimum(np.maximum(X / 6.0 + 0.5, 0), 1)
+    Y[:] = X * minimum(maximum(X / 6.0 + 0.5, 0), 1)
 
 
 @implements("Softplus")

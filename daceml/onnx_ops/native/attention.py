@@ -7,9 +7,10 @@ import math
 import dace
 import numpy as np
 
+from daceml.onnx_ops.functions import where
 from daceml.onnx_ops.indexing import broadcast_index, divide
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.tensor import Output, Tensor, compute, sum_over, where
+from daceml.onnx_ops.tensor import Output, Tensor, compute, sum_over
 from daceml.onnx_ops.trace import Refused
 from daceml.sdfg.scalar import Index, Scalar, compute_type, index_value, literal
 

@@ -86,7 +86,9 @@ def einsum(Inputs: tuple[Tensor, ...], Output: Output, *, equation: str) -> None
         def term_product(*k: Index) -> Scalar:
             position = {**dict(zip(result, index, strict=True)), **dict(zip(summed, k, strict=True))}
             factors = [
-                tensor[tuple(0 if same(s, 1) else position[x] for x, s in zip(term, tensor.shape, strict=True))]
+                tensor[
+                    tuple(0 if same(s, 1) else position[x] for x, s in zip(term, tensor.shape, strict=True))
+                ]
                 for term, tensor in zip(terms, Inputs, strict=True)
             ]
             value = factors[0]
@@ -109,7 +111,9 @@ def _parse(equation: str, ranks: Sequence[int]) -> tuple[list[str], str]:
     hidden = [rank - len(term.replace("...", "")) for term, rank in zip(terms, ranks, strict=True)]
     longest = max((h for term, h in zip(terms, hidden, strict=True) if "..." in term), default=0)
     dots = "".join(free[:longest])
-    terms = [t.replace("...", dots[longest - h :]) if "..." in t else t for t, h in zip(terms, hidden, strict=True)]
+    terms = [
+        t.replace("...", dots[longest - h :]) if "..." in t else t for t, h in zip(terms, hidden, strict=True)
+    ]
     if any(len(t) != r for t, r in zip(terms, ranks, strict=True)):
         raise Refused(f"{equation!r} does not fit operands of rank {list(ranks)}")
     if arrow:

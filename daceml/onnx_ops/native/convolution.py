@@ -1,4 +1,4 @@
-"""Convolution over any number of spatial dimensions, with groups, strides, dilations and asymmetric padding."""
+"""Convolution over any number of dimensions, with groups, strides, dilations and asymmetric padding."""
 
 from __future__ import annotations
 
@@ -28,7 +28,12 @@ def convolution(
     strides: Sequence[int] | None = None,
 ) -> None:
     windows = windows_of(
-        X.shape[2:], kernel_shape or W.shape[2:], strides=strides, dilations=dilations, pads=pads, auto_pad=auto_pad
+        X.shape[2:],
+        kernel_shape or W.shape[2:],
+        strides=strides,
+        dilations=dilations,
+        pads=pads,
+        auto_pad=auto_pad,
     )
     x = padded(X, (0, 0, *windows.before), (0, 0, *windows.after), 0)
     in_group, outputs = W.shape[1], divide(W.shape[0], group)

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from daceml.onnx_ops.functions import erf, maximum, minimum, where
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.tensor import Output, Tensor, elementwise, erf, is_float, where
+from daceml.onnx_ops.tensor import Output, Tensor, elementwise, is_float
 from daceml.sdfg.scalar import compute_type
 
 # Operators with formals (X, Y), and with (input, output).
@@ -63,8 +64,8 @@ _OF_A_AND_B: dict[str, Callable[[Tensor, Tensor], Any]] = {
 _OF_MANY: dict[str, Callable[[list[Tensor]], Any]] = {
     "Sum": lambda ts: functools.reduce(operator.add, ts),
     "Mean": lambda ts: functools.reduce(operator.add, ts) / len(ts),
-    "Max": lambda ts: functools.reduce(np.maximum, ts),
-    "Min": lambda ts: functools.reduce(np.minimum, ts),
+    "Max": lambda ts: functools.reduce(maximum, ts),
+    "Min": lambda ts: functools.reduce(minimum, ts),
 }
 
 
@@ -130,12 +131,12 @@ def power(X: Tensor, Y: Tensor, Z: Output) -> None:
 @implements("Mod")
 def modulo(A: Tensor, B: Tensor, C: Output, *, fmod: int = 0) -> None:
     # fmod=1 takes the sign of the dividend, as C; fmod=0 that of the divisor, as Python.
-    C[:] = elementwise("trunc_mod" if fmod or is_float(A) else "floor_mod", A, B)
+    C[:] = elementwise("trunc_mod" if fmod else "floor_mod", A, B)
 
 
 @implements("BitShift")
 def shift(X: Tensor, Y: Tensor, Z: Output, *, direction: str) -> None:
-    Z[:] = np.left_shift(X, Y) if direction == "LEFT" else np.right_shift(X, Y)
+    Z[:] = X << Y if direction == "LEFT" else X >> Y
 
 
 @implements("Clip")
@@ -143,15 +144,15 @@ def clip(input: Tensor, min: Tensor | None, max: Tensor | None, output: Output) 
     # Bounds are rank-0 tensors, or attributes before opset 11; NaN stays NaN.
     result = input
     if min is not None:
-        result = np.maximum(result, min.astype(compute_type(input.dtype)).reshape(()))
+        result = maximum(result, min.astype(compute_type(input.dtype)).reshape(()))
     if max is not None:
-        result = np.minimum(result, max.astype(compute_type(input.dtype)).reshape(()))
+        result = minimum(result, max.astype(compute_type(input.dtype)).reshape(()))
     output[:] = result
 
 
 @implements("IsInf")
 def is_infinite(X: Tensor, Y: Output, *, detect_negative: int = 1, detect_positive: int = 1) -> None:
-    infinite = np.isinf(X)
+    infinite: Any = np.isinf(X)
     if not detect_negative:
         infinite = infinite & (X > 0)
     if not detect_positive:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dace
 
+from daceml.onnx_ops.functions import where
 from daceml.onnx_ops.indexing import axis_of
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.tensor import Output, Tensor, compute, where
+from daceml.onnx_ops.tensor import Output, Tensor, compute
 from daceml.onnx_ops.trace import Refused
 from daceml.sdfg.scalar import Index, Scalar, index_value
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import dace
 import numpy as np
 
-from daceml.onnx_ops.indexing import axis_of, divide, same
+from daceml.onnx_ops.functions import where
+from daceml.onnx_ops.indexing import axis_of, divide
 from daceml.onnx_ops.registry import implements
 from daceml.onnx_ops.tensor import Output, Tensor
 from daceml.onnx_ops.trace import Refused
@@ -114,7 +115,9 @@ def batch_normalization(
     Y[:] = _normalize(X, batch_mean, batch_variance, scale, B, epsilon)
     # ONNX keeps the population variance, and momentum is the weight of the old value.
     if running_mean is not None:
-        running_mean[:] = momentum * old_mean + (1 - momentum) * batch_mean.astype(compute_type(old_mean.dtype))
+        running_mean[:] = momentum * old_mean + (1 - momentum) * batch_mean.astype(
+            compute_type(old_mean.dtype)
+        )
     if running_var is not None:
         running_var[:] = momentum * old_variance + (1 - momentum) * batch_variance.astype(
             compute_type(old_variance.dtype)
@@ -150,28 +153,25 @@ def group_normalization(
     mean, variance = _moments(x, range(2, x.rank))
     normal = (x - mean) * (1.0 / np.sqrt(variance + epsilon))
 
-    def per_group(values: Tensor) -> Tensor:
-        # Opset 18 has one factor a group, opset 21 one a channel.
-        one_a_group = same(values.shape[0], num_groups) and not same(X.shape[1], num_groups)
-        values = values.expand_dims(1) if one_a_group else values.reshape(grouped)
+    def along_groups(values: Tensor) -> Tensor:
+        values = values.reshape(grouped).astype(compute_type(X.dtype))
         return values.expand_dims(*range(2, x.rank - 1)) if x.rank > 3 else values
 
-    narrow = compute_type(X.dtype)
-    result = normal.astype(narrow) * per_group(scale).astype(narrow) + per_group(bias).astype(narrow)
-    Y.split(1, grouped)[:] = result
+    Y.split(1, grouped)[:] = normal.astype(compute_type(X.dtype)) * along_groups(scale) + along_groups(bias)
 
 
 @implements("LpNormalization")
 def lp_normalization(input: Tensor, output: Output, *, axis: int = -1, p: int = 2) -> None:
-    if p == 1:
-        output[:] = input / np.abs(input).sum(axis, keepdims=True)
-    else:
-        output[:] = input / np.sqrt((input * input).sum(axis, keepdims=True))
+    norm = (
+        np.abs(input).sum(axis, keepdims=True)
+        if p == 1
+        else np.sqrt((input * input).sum(axis, keepdims=True))
+    )
+    # Zeros stay zeros.
+    output[:] = input / where(norm == 0, 1, norm)
 
 
 @implements("MeanVarianceNormalization")
 def mean_variance_normalization(X: Tensor, Y: Output, *, axes: Sequence[int] = (0, 2, 3)) -> None:
     mean, variance = _moments(X, tuple(axes))
     Y[:] = (X - mean) / (np.sqrt(variance) + 1e-9)
-
-

@@ -13,7 +13,7 @@ from daceml.onnx_ops.trace import Refused
 from daceml.sdfg.scalar import Index, compute_type
 
 
-def padded(x: Tensor, before: Sequence[int], after: Sequence[int], value: float | int) -> Tensor:
+def padded(x: Tensor, before: Sequence[int], after: Sequence[int], value: float) -> Tensor:
     """An intermediate tensor: x with a border of one value; x itself where there is no border."""
     if not any((*before, *after)):
         return x
@@ -26,10 +26,12 @@ def padded(x: Tensor, before: Sequence[int], after: Sequence[int], value: float 
     return result
 
 
-def write_boxes(result: Output, x: Tensor, before: Sequence[int], after: Sequence[int], border: object) -> None:
+def write_boxes(
+    result: Output, x: Tensor, before: Sequence[int], after: Sequence[int], border: object
+) -> None:
     """Write x inside and `border(axis, low)` in the slab before (low) or after it along each axis.
 
-    The slab along one axis spans the whole of earlier axes' insides and all of later axes, so that slabs are disjoint.
+    The slab along an axis spans the inside of earlier axes and all of later ones, so that slabs are disjoint.
     """
     inside = [slice(b, b + s) for b, s in zip(before, x.shape, strict=True)]
     result[tuple(inside) if inside else slice(None)] = x
@@ -55,9 +57,7 @@ def pad(
 ) -> None:
     before, after = _amounts(data, paddings if pads is None else pads.value, axes)
     # A negative amount crops.
-    crop = tuple(
-        slice(max(-b, 0), s - max(-a, 0)) for b, s, a in zip(before, data.shape, after, strict=True)
-    )
+    crop = tuple(slice(max(-b, 0), s - max(-a, 0)) for b, s, a in zip(before, data.shape, after, strict=True))
     x = data[crop] if any(v < 0 for v in (*before, *after)) else data
     before, after = [max(b, 0) for b in before], [max(a, 0) for a in after]
     if mode == "constant":
@@ -78,7 +78,9 @@ def _amounts(data: Tensor, pads: object, axes: Tensor | None) -> tuple[list[int]
     amounts = [int(p) for p in np.asarray(pads).reshape(-1)]
     if axes is not None and axes.value is None:
         raise Refused("axes is no constant")
-    chosen = range(data.rank) if axes is None else [axis_of(int(a), data.rank) for a in np.asarray(axes.value)]
+    chosen = (
+        range(data.rank) if axes is None else [axis_of(int(a), data.rank) for a in np.asarray(axes.value)]
+    )
     before, after = [0] * data.rank, [0] * data.rank
     for n, axis in enumerate(chosen):
         before[axis], after[axis] = amounts[n], amounts[n + len(amounts) // 2]
@@ -86,7 +88,7 @@ def _amounts(data: Tensor, pads: object, axes: Tensor | None) -> tuple[list[int]
 
 
 def _mirror(output: Output, x: Tensor, before: Sequence[int], after: Sequence[int], mode: str) -> None:
-    """Every combination of low border, inside and high border along the axes is a box with an affine source."""
+    """Every combination of low border, inside and high border along the axes is a box of its own."""
     boxes: list[tuple[tuple[slice, ...], tuple[slice | Index, ...]]] = [((), ())]
     for axis, (b, s, a) in enumerate(zip(before, x.shape, after, strict=True)):
         pieces = [(slice(b, b + s), slice(None))]

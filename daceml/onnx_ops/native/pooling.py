@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 import dace
@@ -15,17 +15,19 @@ from daceml.onnx_ops.registry import implements
 from daceml.onnx_ops.tensor import Output, Tensor, compute, max_over, sum_over
 from daceml.sdfg.scalar import Index, Scalar, apply, identity, index_value, literal
 
-_NEEDS_SPACE: Callable[[Tensor], str | None] = lambda X: None if X.rank >= 3 else "needs [N, C, spatial...]"  # noqa: E731
+
+def _needs_space(X: Tensor) -> str | None:
+    return None if X.rank >= 3 else "needs [N, C, spatial...]"
 
 
-def _padded(X: Tensor, windows: Windows, outputs: Sequence[Index], value: float | int) -> Tensor:
+def _padded(X: Tensor, windows: Windows, outputs: Sequence[Index], value: float) -> Tensor:
     """X with its padding, and what ceil_mode needs behind it."""
     spatial = range(len(windows.kernel))
     after = [windows.after[a] + windows.missing(a, X.shape[2 + a], outputs[a]) for a in spatial]
     return padded(X, (0, 0, *windows.before), (0, 0, *after), value)
 
 
-@implements("MaxPool", name="direct", when=_NEEDS_SPACE)
+@implements("MaxPool", name="direct", when=_needs_space)
 def max_pool(
     X: Tensor,
     Y: Output,
@@ -49,7 +51,7 @@ def max_pool(
     Y[:] = compute(Y.shape, element)
 
 
-@implements("AveragePool", name="direct", when=_NEEDS_SPACE)
+@implements("AveragePool", name="direct", when=_needs_space)
 def average_pool(
     X: Tensor,
     Y: Output,
@@ -105,7 +107,7 @@ def _ceil_div(value: Scalar, divisor: int) -> Scalar:
     return value if divisor == 1 else floor_div(value + (divisor - 1), divisor)
 
 
-@implements("LpPool", name="direct", when=_NEEDS_SPACE)
+@implements("LpPool", name="direct", when=_needs_space)
 def lp_pool(
     X: Tensor,
     Y: Output,

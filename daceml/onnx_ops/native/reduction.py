@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import dace
 import numpy as np
 
+from daceml.onnx_ops.functions import where
 from daceml.onnx_ops.indexing import axis_of, same
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.tensor import Output, Tensor, compute, elementwise, is_float, min_over, where
+from daceml.onnx_ops.tensor import Output, Tensor, compute, elementwise, is_float, min_over
 from daceml.onnx_ops.trace import Refused
 from daceml.sdfg.scalar import Index, Scalar, identity, index_value
 from daceml.sdfg.sizes import product
@@ -47,13 +49,13 @@ def _log_sum_exp(x: Tensor, axes: Axes, keepdims: bool) -> Tensor:
     return total + shift.squeeze(*gone)
 
 
-_ROWS: dict[str, Callable[[Tensor, Axes, bool], Tensor]] = {
+_ROWS: dict[str, Callable[[Tensor, Axes, bool], Any]] = {
     "ReduceSum": lambda x, axes, keep: x.sum(axes, keep),
     "ReduceProd": lambda x, axes, keep: x.prod(axes, keep),
     "ReduceMax": lambda x, axes, keep: x.max(axes, keep),
     "ReduceMin": lambda x, axes, keep: x.min(axes, keep),
     "ReduceMean": _mean,
-    "ReduceL1": lambda x, axes, keep: np.abs(x).sum(axes, keep),
+    "ReduceL1": lambda x, axes, keep: abs(x).sum(axes, keep),
     "ReduceL2": lambda x, axes, keep: np.sqrt((x * x).sum(axes, keep)),
     "ReduceSumSquare": lambda x, axes, keep: (x * x).sum(axes, keep),
     "ReduceLogSum": lambda x, axes, keep: np.log(x.sum(axes, keep)),
@@ -61,9 +63,14 @@ _ROWS: dict[str, Callable[[Tensor, Axes, bool], Tensor]] = {
 }
 
 
-def _implementation(function: Callable[[Tensor, Axes, bool], Tensor]) -> Callable[..., None]:
+def _implementation(function: Callable[[Tensor, Axes, bool], Any]) -> Callable[..., None]:
     def reduction(
-        data: Tensor, axes: Tensor | None, reduced: Output, *, keepdims: int = 1, noop_with_empty_axes: int = 0
+        data: Tensor,
+        axes: Tensor | None,
+        reduced: Output,
+        *,
+        keepdims: int = 1,
+        noop_with_empty_axes: int = 0,
     ) -> None:
         chosen = constant_axes(axes)
         if chosen is None and noop_with_empty_axes:
@@ -84,7 +91,10 @@ def _position(data: Tensor, reduced: Output, axis: int, keepdims: int, last: int
     best = data.reduce("max" if extreme == "max" else "min", axis, keepdims=True).materialize()
 
     def is_best(index: Sequence[Index], k: Index) -> Scalar:
-        value, target = data[(*index[:axis], k, *index[axis + 1 :])], best[(*index[:axis], 0, *index[axis + 1 :])]
+        value, target = (
+            data[(*index[:axis], k, *index[axis + 1 :])],
+            best[(*index[:axis], 0, *index[axis + 1 :])],
+        )
         # The first NaN counts as the extreme, as in torch.
         return (value == target) | np.isnan(value) if is_float(data) else value == target
 
@@ -102,10 +112,14 @@ def _position(data: Tensor, reduced: Output, axis: int, keepdims: int, last: int
 
 
 @implements("ArgMax")
-def arg_max(data: Tensor, reduced: Output, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> None:
+def arg_max(
+    data: Tensor, reduced: Output, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0
+) -> None:
     _position(data, reduced, axis, keepdims, select_last_index, "max")
 
 
 @implements("ArgMin")
-def arg_min(data: Tensor, reduced: Output, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> None:
+def arg_min(
+    data: Tensor, reduced: Output, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0
+) -> None:
     _position(data, reduced, axis, keepdims, select_last_index, "min")

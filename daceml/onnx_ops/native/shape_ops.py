@@ -96,7 +96,12 @@ def concat(inputs: tuple[Tensor, ...], concat_result: Output, *, axis: int = 1) 
 
 @implements("Split")
 def split(
-    input: Tensor, split: Tensor | None, outputs: tuple[Output, ...], *, axis: int = 0, num_outputs: int | None = None
+    input: Tensor,
+    split: Tensor | None,
+    outputs: tuple[Output, ...],
+    *,
+    axis: int = 0,
+    num_outputs: int | None = None,
 ) -> None:
     axis = axis_of(axis, input.rank)
     start: Index = 0
@@ -196,9 +201,7 @@ def depth_to_space(input: Tensor, output: Output, *, blocksize: int, mode: str =
 
 @implements("SpaceToDepth")
 def space_to_depth(input: Tensor, output: Output, *, blocksize: int) -> None:
-    n, c, h, w = input.shape
+    n, c, *_ = input.shape
     rows, columns = output.shape[2], output.shape[3]
     source = input.reshape((n, c, rows, blocksize, columns, blocksize)).transpose(0, 3, 5, 1, 2, 4)
     output.split(1, (blocksize, blocksize, c))[:] = source
-
-

@@ -16,7 +16,9 @@ def header(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def outcomes(request: pytest.FixtureRequest, header: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def outcomes(
+    request: pytest.FixtureRequest, header: Path, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Any]:
     return run_cases(request.module.CASES, tmp_path_factory.mktemp("cases"), header)
 
 

@@ -12,7 +12,9 @@ X[0, 0, 0] = np.nan
 YES, NO = random(3, 4) > 0, random(4, seed=1) > 0
 
 CASES = {
-    **{op: Case(op=op, inputs=[X, Y]) for op in ("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual")},
+    **{
+        op: Case(op=op, inputs=[X, Y]) for op in ("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual")
+    },
     **{op: Case(op=op, inputs=[YES, NO]) for op in ("And", "Or", "Xor")},
     "Not": Case(op="Not", inputs=[YES]),
     "Equal of booleans": Case(op="Equal", inputs=[YES, NO]),
@@ -23,4 +25,3 @@ CASES = {
 @pytest.mark.parametrize("title", CASES)
 def test_values(outcome: Outcome) -> None:
     outcome.check()
-

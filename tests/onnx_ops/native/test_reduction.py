@@ -17,47 +17,82 @@ NOTHING = np.zeros((3, 0), np.float32)
 
 CASES = {
     **{op: Case(op=f"Reduce{op}", inputs=[POSITIVE, AXES], constants=[1]) for op in OPS},
-    **{f"{op} to rank 0": Case(op=f"Reduce{op}", inputs=[POSITIVE], attributes={"keepdims": 0}) for op in OPS},
-    **{f"{op} drops": Case(op=f"Reduce{op}", inputs=[POSITIVE, np.array([0, 2])], constants=[1],
-                           attributes={"keepdims": 0}) for op in OPS},
+    **{
+        f"{op} to rank 0": Case(op=f"Reduce{op}", inputs=[POSITIVE], attributes={"keepdims": 0}) for op in OPS
+    },
+    **{
+        f"{op} drops": Case(
+            op=f"Reduce{op}", inputs=[POSITIVE, np.array([0, 2])], constants=[1], attributes={"keepdims": 0}
+        )
+        for op in OPS
+    },
     "axes attribute": Case(op="ReduceMean", inputs=[X], attributes={"axes": [0, -2]}, version=13),
     "no operation": Case(op="ReduceSum", inputs=[X], attributes={"noop_with_empty_axes": 1}),
     "symbolic": Case(op="ReduceMean", inputs=[random(7, 3), np.array([0])], constants=[1], symbolic={7: "N"}),
     "float64": Case(op="ReduceSum", inputs=[X.astype(np.float64)], attributes={"keepdims": 0}, rtol=1e-13),
-    "float16": Case(op="ReduceMean", inputs=[random(300, 7).astype(np.float16), np.array([0])], constants=[1],
-                    rtol=2e-3, expected=[random(300, 7).astype(np.float16).astype(np.float32).mean(0, keepdims=True)
-                                         .astype(np.float16)]),
+    "float16": Case(
+        op="ReduceMean",
+        inputs=[random(300, 7).astype(np.float16), np.array([0])],
+        constants=[1],
+        rtol=2e-3,
+        expected=[
+            random(300, 7).astype(np.float16).astype(np.float32).mean(0, keepdims=True).astype(np.float16)
+        ],
+    ),
     "Sum of integers": Case(op="ReduceSum", inputs=[INTS, np.array([1])], constants=[1]),
     "Max of integers": Case(op="ReduceMax", inputs=[INTS, np.array([0])], constants=[1]),
-    "Mean of integers": Case(op="ReduceMean", inputs=[INTS, np.array([1])], constants=[1],
-                             expected=[np.trunc(INTS.mean(1, keepdims=True)).astype(np.int32)]),
+    "Mean of integers": Case(
+        op="ReduceMean",
+        inputs=[INTS, np.array([1])],
+        constants=[1],
+        expected=[np.trunc(INTS.mean(1, keepdims=True)).astype(np.int32)],
+    ),
     "Max with NaN": Case(op="ReduceMax", inputs=[WITH_NAN, np.array([1])], constants=[1]),
     "Min with NaN": Case(op="ReduceMin", inputs=[WITH_NAN, np.array([1])], constants=[1]),
     "Max of booleans": Case(op="ReduceMax", inputs=[INTS > 3, np.array([1])], constants=[1]),
     "Min of booleans": Case(op="ReduceMin", inputs=[INTS > 3, np.array([0])], constants=[1]),
-    "Sum of nothing": Case(op="ReduceSum", inputs=[NOTHING, np.array([1])], constants=[1],
-                           expected=[np.zeros((3, 1), np.float32)]),
-    "Mean of nothing": Case(op="ReduceMean", inputs=[NOTHING, np.array([1])], constants=[1],
-                            expected=[np.full((3, 1), np.nan, np.float32)]),
+    "Sum of nothing": Case(
+        op="ReduceSum",
+        inputs=[NOTHING, np.array([1])],
+        constants=[1],
+        expected=[np.zeros((3, 1), np.float32)],
+    ),
+    "Mean of nothing": Case(
+        op="ReduceMean",
+        inputs=[NOTHING, np.array([1])],
+        constants=[1],
+        expected=[np.full((3, 1), np.nan, np.float32)],
+    ),
     "Sum to nothing": Case(op="ReduceSum", inputs=[NOTHING, np.array([0])], constants=[1]),
-    "cancellation": Case(op="ReduceSum", inputs=[np.array([1e8, 1, -1e8] * 100, np.float32)],
-                         attributes={"keepdims": 0}, expected=[np.array(100, np.float32)]),
-    "LogSumExp of -inf": Case(op="ReduceLogSumExp", inputs=[np.array([[-np.inf, -np.inf], [1000.0, 999.0]], np.float32),
-                                                           np.array([1])], constants=[1],
-                              expected=[np.array([[-np.inf], [1000.3132617]], np.float32)]),
-    **{f"{op} {axis}": Case(op=op, inputs=[X], attributes={"axis": axis}) for op in ("ArgMax", "ArgMin") for axis in (0, 2, -1)},
+    "cancellation": Case(
+        op="ReduceSum",
+        inputs=[np.array([1e8, 1, -1e8] * 100, np.float32)],
+        attributes={"keepdims": 0},
+        expected=[np.array(100, np.float32)],
+    ),
+    "LogSumExp of -inf": Case(
+        op="ReduceLogSumExp",
+        inputs=[np.array([[-np.inf, -np.inf], [1000.0, 999.0]], np.float32), np.array([1])],
+        constants=[1],
+        expected=[np.array([[-np.inf], [1000.3132617]], np.float32)],
+    ),
+    **{
+        f"{op} {axis}": Case(op=op, inputs=[X], attributes={"axis": axis})
+        for op in ("ArgMax", "ArgMin")
+        for axis in (0, 2, -1)
+    },
     "ArgMax drops": Case(op="ArgMax", inputs=[X], attributes={"axis": 2, "keepdims": 0}),
     "ArgMax ties": Case(op="ArgMax", inputs=[np.ones((3, 4), np.float32)], attributes={"axis": 1}),
-    "ArgMax last of ties": Case(op="ArgMax", inputs=[np.ones((3, 4), np.float32)],
-                                attributes={"axis": 1, "select_last_index": 1}),
+    "ArgMax last of ties": Case(
+        op="ArgMax", inputs=[np.ones((3, 4), np.float32)], attributes={"axis": 1, "select_last_index": 1}
+    ),
     "ArgMax with NaN": Case(op="ArgMax", inputs=[WITH_NAN], attributes={"axis": 1}),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("title", CASES)
 def test_values(outcome: Outcome) -> None:
     outcome.check()
-
 
 
 @pytest.mark.parametrize("title", ["Sum", "Max with NaN", "Sum to rank 0"])

@@ -101,7 +101,8 @@ DACEML_HD T floor_mod(T a, T b) {
 template <typename T, std::enable_if_t<std::is_floating_point<T>::value>* = nullptr>
 DACEML_HD T floor_mod(T a, T b) {
     const T r = fmod(a, b);
-    return (r != T(0) && ((r < T(0)) != (b < T(0)))) ? r + b : r;
+    if (r == T(0)) return copysign(r, b);
+    return ((r < T(0)) != (b < T(0))) ? r + b : r;
 }
 template <typename T, std::enable_if_t<std::is_integral<T>::value>* = nullptr>
 DACEML_HD T floor_div(T a, T b) {
@@ -111,6 +112,18 @@ DACEML_HD T floor_div(T a, T b) {
 template <typename T, std::enable_if_t<std::is_floating_point<T>::value>* = nullptr>
 DACEML_HD T floor_div(T a, T b) {
     return floor(a / b);
+}
+
+// Shifts by any amount: bits that leave are lost, a shift by the width or more (or by a negative amount) loses all.
+template <typename T, std::enable_if_t<std::is_integral<T>::value>* = nullptr>
+DACEML_HD T shift_left(T a, T b) {
+    using U = std::make_unsigned_t<T>;
+    return U(b) < U(8 * sizeof(T)) ? T(std::uint64_t(U(a)) << U(b)) : T(0);
+}
+template <typename T, std::enable_if_t<std::is_integral<T>::value>* = nullptr>
+DACEML_HD T shift_right(T a, T b) {
+    using U = std::make_unsigned_t<T>;
+    return U(b) < U(8 * sizeof(T)) ? T(a >> U(b)) : (a < T(0) ? T(-1) : T(0));
 }
 
 // a to the power b with wrap-around; a negative power is 0 except of 1 and -1.

@@ -1,0 +1,135 @@
+"""`explain`: what a compiled module does, step by step, beside the same operators run one at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from daceml.errors import ConfigurationError
+from daceml.frontend.module import DaceModule, compile_module
+from daceml.frontend.onnx_model import ONNXModel
+
+if TYPE_CHECKING:
+    from daceml.runtime.manifest import Manifest, StepRecord
+
+# StepRecord.kind -> its name among the counts
+_COUNTED = {"kernel": "kernels", "aten": "aten", "onnxruntime": "onnxruntime", "copy": "copies"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation:
+    """What became of a module.
+
+    Attributes:
+        name: of the module.
+        counts: steps of a call: kernels, aten, onnxruntime, copies; distinct_kernels are what was compiled.
+        bytes: what a call moves: unique (every byte of a step counted once), total (every access counted).
+        eager: kernels, unique and total bytes of the same operators run one at a time.
+        flops: floating-point operations of a call.
+        special_functions: calls of exp, log, tanh, … in generated kernels.
+        workspace_bytes: memory for everything between inputs and outputs.
+        compile_seconds: stage -> seconds; stages that an earlier process ran are its.
+        from_cache: whether the program was in the cache.
+        steps: in order of execution.
+        applied: transformation -> how often.
+        refused: sentences: what was not done, and why.
+    """
+
+    name: str
+    counts: dict[str, int]
+    bytes: dict[str, int]
+    eager: dict[str, int]
+    flops: int
+    special_functions: int
+    workspace_bytes: int
+    compile_seconds: dict[str, float]
+    from_cache: bool
+    steps: tuple[StepRecord, ...]
+    applied: dict[str, int]
+    refused: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for json.dumps."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        from daceml.report.explanation_text import explanation_text
+
+        return explanation_text(self)
+
+    def _repr_html_(self) -> str:
+        from daceml.report.explanation_html import explanation_html
+
+        return explanation_html(self)
+
+
+def explain(module: nn.Module | ONNXModel, *args: Any, **kwargs: Any) -> Explanation:
+    """Say what a module is compiled to for these arguments; compiles it if need be, but does not run it.
+
+    Args:
+        module: an nn.Module, which is compiled without a backward pass; a compiled module; or an `ONNXModel`,
+            whose arguments may be left out.
+        args, kwargs: of a call.
+    Raises:
+        ConfigurationError: something that is no module.
+        DacemlError: it cannot be compiled; the message says why.
+    """
+    with torch.no_grad():
+        if isinstance(module, ONNXModel):
+            if args or kwargs:
+                module.prepare(args, kwargs)  # refuses arguments that do not fit
+            return explanation(module.name, module.program.manifest, module.stages_s)
+        if not isinstance(module, nn.Module):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigurationError(
+                f"explain takes an nn.Module or an ONNXModel, not a {type(module).__name__}",
+                fix="pass an instance of a module, then the arguments of a call",
+            )
+        compiled = module if isinstance(module, DaceModule) else compile_module(module, backward=False)
+        assert isinstance(compiled, DaceModule)
+        variant, _ = compiled.session.variant(args, kwargs)
+        name = type(compiled.session.eager).__name__
+        return explanation(name, variant.program.manifest, variant.stages_s)
+
+
+def explanation(name: str, manifest: Manifest, stages_s: Mapping[str, float]) -> Explanation:
+    """Read an explanation off a manifest. Pure.
+
+    Args:
+        name: of the module.
+        manifest: of its program.
+        stages_s: seconds of this process; the manifest has those of the process that compiled.
+    """
+    steps = manifest.steps
+    counts = dict.fromkeys(_COUNTED.values(), 0)
+    for step in steps:
+        counts[_COUNTED[step.kind]] += 1
+    refused = [f"{step.label}: {sentence}" for step in steps for sentence in step.refusals]
+    return Explanation(
+        name=name,
+        counts={**counts, "distinct_kernels": manifest.kernels},
+        bytes={"unique": sum(s.unique_bytes for s in steps), "total": sum(s.total_bytes for s in steps)},
+        eager=_one_at_a_time(manifest),
+        flops=sum(step.flops for step in steps),
+        special_functions=sum(step.special_functions for step in steps),
+        workspace_bytes=manifest.workspace_bytes,
+        compile_seconds={**manifest.stages_s, **stages_s},
+        from_cache=bool(set(manifest.stages_s) - set(stages_s)),
+        steps=steps,
+        applied=dict(manifest.applied),
+        refused=(*manifest.refused, *dict.fromkeys(refused)),
+    )
+
+
+def _one_at_a_time(manifest: Manifest) -> dict[str, int]:
+    """Kernels before any fusion, and the external calls, which fusion does not change."""
+    unfused = manifest.unfused
+    calls = [step for step in manifest.steps if step.kind in ("aten", "onnxruntime")]
+    return {
+        "kernels": unfused.get("kernels", 0) + len(calls),
+        "unique": unfused.get("unique_bytes", 0) + sum(step.unique_bytes for step in calls),
+        "total": unfused.get("total_bytes", 0) + sum(step.total_bytes for step in calls),
+    }

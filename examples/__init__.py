@@ -1,0 +1,1 @@
+"""Programs that show daceml; `python -m examples.demo` is the shortest."""

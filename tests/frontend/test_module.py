@@ -1,0 +1,217 @@
+"""A compiled module is the user's module: state, hooks, copies and pickles; and it notices when that changes."""
+
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+import threading
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import softplus
+
+from daceml.errors import BackwardUnavailableError, CallError, ConfigurationError
+from daceml.frontend.module import DaceModule, compile_module, dace_module
+
+
+class Net(nn.Module):
+    """A linear layer, a batch norm that depends on the mode, and an activation."""
+
+    def __init__(self, width: int = 6) -> None:
+        super().__init__()
+        self.linear = nn.Linear(5, width)
+        self.norm = nn.BatchNorm1d(width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.norm(self.linear(x))
+        return y * torch.tanh(softplus(y))
+
+
+@dace_module(backward=False)
+class Decorated(Net):
+    """A class compiled by its decorator."""
+
+
+@pytest.fixture
+def net() -> Net:
+    torch.manual_seed(0)
+    net = Net().eval()
+    net.norm.running_mean.normal_()
+    net.norm.running_var.uniform_(0.5, 2)
+    return net
+
+
+def close(compiled: torch.Tensor, eager: torch.Tensor) -> None:
+    torch.testing.assert_close(compiled, eager, rtol=1e-5, atol=1e-6)
+
+
+def test_values_are_those_of_eager(net: Net):
+    compiled = compile_module(net, backward=False)
+    for rows in (3, 1, 7):  # other shapes are other variants
+        x = torch.randn(rows, 5)
+        close(compiled(x), net(x))
+
+
+def test_the_compiled_module_is_the_users_module(net: Net):
+    compiled = compile_module(net, backward=False)
+    assert isinstance(compiled, Net)
+    assert isinstance(compiled, DaceModule)
+    assert list(compiled.state_dict()) == list(net.state_dict())
+    assert all(a is b for a, b in zip(compiled.parameters(), net.parameters(), strict=True))
+    assert compiled.linear is net.linear
+    assert type(compiled).__name__ == "Net"
+
+
+def test_changed_weights_are_seen(net: Net):
+    compiled = compile_module(net, backward=False)
+    x = torch.randn(3, 5)
+    compiled(x)
+    with torch.no_grad():
+        net.linear.weight.mul_(2)
+    close(compiled(x), net(x))
+    net.linear.weight.data = torch.randn(6, 5)
+    close(compiled(x), net(x))
+    net.linear.weight = nn.Parameter(torch.randn(6, 5))
+    close(compiled(x), net(x))
+    net.load_state_dict(Net().state_dict())
+    close(compiled(x), net(x))
+    net.linear = nn.Linear(5, 6)
+    close(compiled(x), net(x))
+    other = {k: torch.randn_like(v) for k, v in net.named_parameters()}
+    close(torch.func.functional_call(compiled, other, (x,)), torch.func.functional_call(net, other, (x,)))
+    close(compiled(x), net(x))
+
+
+def test_modes_are_variants(net: Net):
+    compiled = compile_module(net, backward=False)
+    x = torch.randn(8, 5)
+    close(compiled(x), net(x))
+    reference = copy.deepcopy(net).train()
+    compiled.train()
+    assert net.training
+    close(compiled(x), reference(x))
+    close(net.norm.running_mean, reference.norm.running_mean)
+    close(net.norm.running_var, reference.norm.running_var)
+    assert net.norm.num_batches_tracked == reference.norm.num_batches_tracked
+    net.norm.eval()  # a frozen batch norm inside a training module
+    close(compiled(x), net(x))
+    compiled.eval()
+    close(compiled(x), net(x))
+
+
+def test_hooks_run(net: Net):
+    compiled = compile_module(net, backward=False)
+    x = torch.randn(3, 5)
+    expected = net(x) * 2 + 1
+    calls: list[str] = []
+    compiled.register_forward_hook(lambda module, inputs, output: output * 2)
+    compiled.register_forward_hook(lambda module, inputs, output: calls.append("called"))
+    compiled.register_forward_hook(lambda module, inputs, output: output + 1)
+    close(compiled(x), expected)
+    close(compiled(x), expected)
+    assert len(calls) == 2
+
+
+def test_a_decorated_class_compiles_its_instances():
+    module = Decorated().eval()
+    x = torch.randn(4, 5)
+    plain = Net().eval()
+    plain.load_state_dict(module.state_dict())
+    close(module(x), plain(x))
+    assert issubclass(Decorated, Net)
+    assert Decorated.__doc__ == "A class compiled by its decorator."
+
+
+@pytest.mark.parametrize("make", [lambda: Decorated().eval(), lambda: compile_module(Net().eval(), backward=False)])
+def test_copies_and_pickles_are_compiled_and_independent(make):
+    module = make()
+    x = torch.randn(4, 5)
+    expected = module(x)
+    for twin in (copy.deepcopy(module), pickle.loads(pickle.dumps(module))):
+        assert isinstance(twin, DaceModule)
+        close(twin(x), expected)
+        with torch.no_grad():
+            twin.linear.weight.zero_()
+        close(module(x), expected)
+    stream = io.BytesIO()
+    torch.save(module.state_dict(), stream)
+
+
+def test_arguments_and_results_keep_their_structure():
+    class Structured(nn.Module):
+        def forward(self, pair, *, scale: float, options=None):
+            a, b = pair["a"], pair["b"]
+            return {"sum": a + b * scale, "rest": [a, None, 3]}
+
+    eager, compiled = Structured(), compile_module(Structured(), backward=False)
+    pair = {"a": torch.randn(2, 3), "b": torch.randn(3)}
+    for scale in (2.0, 3.0):
+        expected, got = eager(pair, scale=scale), compiled(pair, scale=scale)
+        close(got["sum"], expected["sum"])
+        assert got["rest"][0] is pair["a"]
+        assert got["rest"][1:] == [None, 3]
+
+
+def test_inputs_of_any_layout(net: Net):
+    compiled = compile_module(net, backward=False)
+    x = torch.randn(5, 8).t()[::2]
+    assert not x.is_contiguous()
+    close(compiled(x), net(x))
+
+
+def test_threads_share_a_module(net: Net):
+    """Also while variants are being compiled; only eager calls must wait, since torch.export swaps parameters."""
+    compiled = compile_module(net, backward=False)
+    inputs = {rows: torch.randn(rows, 5) for rows in (3, 4)}
+    with torch.no_grad():
+        expected = {rows: net(x) for rows, x in inputs.items()}
+    wrong: list[int] = []
+
+    def work(rows: int) -> None:
+        for _ in range(20):
+            if not torch.allclose(compiled(inputs[rows]), expected[rows], atol=1e-5):
+                wrong.append(rows)
+
+    threads = [threading.Thread(target=work, args=(3 + i % 2,)) for i in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong
+
+
+def test_gradients_are_refused_and_never_dropped(net: Net):
+    compiled = compile_module(net)
+    with pytest.raises(BackwardUnavailableError, match="gradients enabled") as error:
+        compiled(torch.randn(3, 5))
+    assert "use no_grad or backward=False" in str(error.value)
+    with torch.no_grad():
+        compiled(torch.randn(3, 5))
+    net.requires_grad_(False)
+    compiled(torch.randn(3, 5))
+    with pytest.raises(BackwardUnavailableError):
+        compiled(torch.randn(3, 5, requires_grad=True))
+
+
+def test_what_would_go_wrong_silently_is_refused(net: Net):
+    compiled = compile_module(net, backward=False)
+    with torch.autocast("cpu"), pytest.raises(CallError, match="autocast"):
+        compiled(torch.randn(3, 5))
+
+    class Tagged(torch.Tensor):
+        pass
+
+    with pytest.raises(CallError, match="a Tagged cannot be passed"):
+        compiled(torch.randn(3, 5).as_subclass(Tagged))
+    with pytest.raises(CallError, match="argument of type set"):
+        compiled({1, 2})
+
+
+def test_unknown_options_and_wrong_things_are_named():
+    with pytest.raises(ConfigurationError, match="unknown option 'backwards'") as error:
+        dace_module(Net(), backwards=True)
+    assert "did you mean 'backward'?" in str(error.value)
+    with pytest.raises(ConfigurationError, match="not a int"):
+        dace_module(3)

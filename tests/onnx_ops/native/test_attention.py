@@ -1,0 +1,91 @@
+"""Attention against torch."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+from tests.onnx_ops.native.single_node import Case, Outcome, random
+
+t = torch.from_numpy
+Q, K, V = random(2, 4, 5, 8), random(2, 4, 7, 8, seed=1), random(2, 4, 7, 6, seed=2)
+GROUPED = K[:, :2].copy(), V[:, :2].copy()
+FLOAT_MASK, BOOL_MASK = random(5, 7, seed=3), random(2, 1, 5, 7, seed=4) > -0.5
+BOOL_MASK[1, 0, 3] = False
+
+
+def attention(q=Q, k=K, v=V, mask=None, causal=False, **attributes) -> Case:
+    expected = functional.scaled_dot_product_attention(
+        t(q),
+        t(k),
+        t(v),
+        None if mask is None else t(mask),
+        is_causal=causal,
+        scale=attributes.get("scale"),
+        enable_gqa=q.shape[1] != k.shape[1],
+    )
+    return Case(
+        op="Attention",
+        inputs=[q, k, v] if mask is None else [q, k, v, mask],
+        attributes={"is_causal": int(causal), **attributes},
+        expected=[expected.numpy()],
+        version=23,
+    )
+
+
+def flat(x: np.ndarray) -> np.ndarray:
+    return x.transpose(0, 2, 1, 3).reshape(x.shape[0], x.shape[2], -1).copy()
+
+
+PAST = random(2, 4, 3, 8, seed=7), random(2, 4, 3, 6, seed=8)
+JOINED = np.concatenate([PAST[0], K], 2), np.concatenate([PAST[1], V], 2)
+CASES = {
+    "plain": attention(),
+    "scale": attention(scale=0.3),
+    "causal": attention(causal=True),
+    "float mask": attention(mask=FLOAT_MASK),
+    "boolean mask, one row empty": attention(mask=BOOL_MASK),
+    "grouped heads": attention(k=GROUPED[0], v=GROUPED[1]),
+    "rank 3": Case(
+        op="Attention",
+        inputs=[flat(Q), flat(K), flat(V)],
+        attributes={"q_num_heads": 4, "kv_num_heads": 4},
+        expected=[flat(functional.scaled_dot_product_attention(t(Q), t(K), t(V)).numpy())],
+        version=23,
+    ),
+    "rank 3 grouped": Case(
+        op="Attention",
+        inputs=[flat(Q), flat(GROUPED[0]), flat(GROUPED[1])],
+        version=23,
+        attributes={"q_num_heads": 4, "kv_num_heads": 2},
+    ),
+    "softcap": Case(op="Attention", inputs=[Q, K, V], attributes={"softcap": 2.0}, version=23),
+    "cache": Case(
+        op="Attention",
+        inputs=[Q, K, V, None, *PAST],
+        version=23,
+        expected=[functional.scaled_dot_product_attention(t(Q), t(JOINED[0]), t(JOINED[1])).numpy(), *JOINED],
+    ),
+    "symbolic": Case(
+        op="Attention",
+        inputs=[random(3, 2, 11, 4)] * 3,
+        attributes={"is_causal": 1},
+        version=23,
+        symbolic={3: "B", 11: "S"},
+    ),
+    "float16": Case(
+        op="Attention",
+        inputs=[Q.astype(np.float16), K.astype(np.float16), V.astype(np.float16)],
+        version=23,
+        expected=[functional.scaled_dot_product_attention(t(Q), t(K), t(V)).numpy().astype(np.float16)],
+        rtol=1e-2,
+        atol=2e-3,
+    ),
+}
+
+
+@pytest.mark.parametrize("title", CASES)
+def test_values(outcome: Outcome) -> None:
+    outcome.check()

@@ -1,0 +1,41 @@
+"""Reads at positions that are data."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.onnx_ops.native.single_node import Case, Outcome, random
+
+X = random(4, 5, 3)
+
+CASES = {
+    "axis 0": Case(op="Gather", inputs=[X, np.array([[0, 3], [2, 1]])]),
+    "axis 1, negative": Case(op="Gather", inputs=[X, np.array([-1, 0, -5, 4])], attributes={"axis": 1}),
+    "rank 0": Case(op="Gather", inputs=[X, np.array(-2)], attributes={"axis": -1}),
+    "constant": Case(op="Gather", inputs=[X, np.array(2)], constants=[1], attributes={"axis": 1}),
+    "int32": Case(op="Gather", inputs=[X, np.array([1, -1], np.int32)]),
+    "integers of one": Case(op="Gather", inputs=[np.array([7]), np.array([0, -1])]),
+    "float16": Case(op="Gather", inputs=[X.astype(np.float16), np.array([2])]),
+    "symbolic": Case(op="Gather", inputs=[random(9, 2), np.array([8, -9])], symbolic={9: "N"}),
+    "GatherElements": Case(
+        op="GatherElements",
+        inputs=[X, np.array([[[1, -1, 0]], [[2, 0, 4]]])],
+        attributes={"axis": 1},
+        expected=[np.stack([X[0][[1, -1, 0], [0, 1, 2]], X[1][[2, 0, 4], [0, 1, 2]]])[:, None]],
+    ),
+    "GatherND": Case(
+        op="GatherND",
+        inputs=[X, np.array([[0, 1], [3, -1]])],
+        expected=[X[np.array([0, 3]), np.array([1, -1])]],
+    ),
+    "GatherND whole": Case(op="GatherND", inputs=[X, np.array([[[0, 1, 2]], [[3, 4, 0]]])]),
+    "GatherND batch": Case(
+        op="GatherND", inputs=[X, np.array([[1], [0], [4], [2]])], attributes={"batch_dims": 1}
+    ),
+}
+
+
+@pytest.mark.parametrize("title", CASES)
+def test_values(outcome: Outcome) -> None:
+    outcome.check()
