@@ -102,7 +102,10 @@ def _parse(variable: str, text: str, default: object) -> str | int | bool:
         return text
     kind = "0 or 1" if isinstance(default, bool) else "a whole number of at least 0"
     raise ConfigurationError(
-        f"{variable} must be {kind}", where="environment", why=f"it is {text!r}", fix=f"set {variable} to {kind}"
+        f"{variable} must be {kind}",
+        where="environment",
+        why=f"it is {text!r}",
+        fix=f"set {variable} to {kind}",
     )
 
 

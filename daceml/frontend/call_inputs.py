@@ -66,7 +66,8 @@ def _by_name(model: str, names: list[str], args: Sequence[Any], kwargs: Mapping[
     values = dict(zip(names, args, strict=False))
     for name, value in kwargs.items():
         if name not in names:
-            close = difflib.get_close_matches(name, names, n=1)
+            lower = {known.lower(): known for known in names}
+            close = [lower[match] for match in difflib.get_close_matches(name.lower(), lower, n=1)]
             raise CallError(
                 f"{model} has no input {name!r}",
                 why=takes,

@@ -6,7 +6,7 @@ ONNX and DaCe are imported only where a program is not in the cache yet.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -40,7 +40,7 @@ class Stages:
     seconds: dict[str, float] = field(default_factory=dict[str, float])
 
     @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
+    def stage(self, name: str) -> Generator[None]:
         """Add the time of the block to a stage."""
         start = time.perf_counter()
         try:
@@ -81,7 +81,11 @@ def compile_variant(
         with stages.stage("bind"):
             program = StoredProgram(folder).bind(_tensors(module))
     return Variant(
-        program=program, exported=exported, watch=watch, template=result_template(exported), stages_s=stages.seconds
+        program=program,
+        exported=exported,
+        watch=watch,
+        template=result_template(exported),
+        stages_s=stages.seconds,
     )
 
 
@@ -113,7 +117,9 @@ def optimise(network: Network, stages: Stages) -> Optimised:
         moved = cost.at(dict.fromkeys(network.sdfg.symbols, EXAMPLE_SIZE))
         fusion = fuse_maps(network)
         schedule_maps(network)
-    return Optimised(network=network, lowering=lowering, fusion=fusion, unfused={"kernels": count, **asdict(moved)})
+    return Optimised(
+        network=network, lowering=lowering, fusion=fusion, unfused={"kernels": count, **asdict(moved)}
+    )
 
 
 def build(optimised: Optimised, cache: Cache, folder: Path, stages: Stages) -> None:
@@ -145,7 +151,7 @@ def _build(exported: ExportedProgram, cache: Cache, folder: Path, stages: Stages
 
 
 @contextmanager
-def warming(cache: Cache) -> Iterator[None]:
+def warming(cache: Cache) -> Generator[None]:
     """Let the compiler make what every program needs, once for each machine, while Python is still busy.
 
     What fails here fails again, and is reported, where it is needed.

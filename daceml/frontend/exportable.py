@@ -1,10 +1,12 @@
-"""A module as torch.export wants it: without the hooks that nn.Module runs around the compiled forward anyway."""
+"""A module as torch.export wants it: without the hooks that nn.Module runs around the compiled forward
+anyway."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
+from typing import Any
 
 from torch import nn
 
@@ -20,19 +22,20 @@ _HOOKS = (
 
 
 @contextmanager
-def exportable(module: nn.Module) -> Iterator[nn.Module]:
+def exportable(module: nn.Module) -> Generator[nn.Module]:
     """A view of `module` for the time of an export.
 
-    The view shares everything with the module but the outermost hooks, which run at every call. Plain tensors in the
-    place of parameters (`torch.func.functional_call` puts them there) are wrapped meanwhile, since torch.export wants
-    parameters.
+    The view shares everything with the module but the outermost hooks, which run at every call. Plain tensors
+    in the place of parameters (`torch.func.functional_call` puts them there) are wrapped meanwhile, since
+    torch.export wants parameters.
     """
     view = object.__new__(type(module))
     view.__dict__ = {**module.__dict__, **{name: OrderedDict() for name in _HOOKS if name in module.__dict__}}
+    owned: list[dict[str, Any]] = [child.__dict__["_parameters"] for child in module.modules()]
     plain = [
-        (child._parameters, name, tensor)  # pyright: ignore[reportPrivateUsage]
-        for child in module.modules()
-        for name, tensor in child._parameters.items()  # pyright: ignore[reportPrivateUsage]
+        (parameters, name, tensor)
+        for parameters in owned
+        for name, tensor in parameters.items()
         if tensor is not None and not isinstance(tensor, nn.Parameter)
     ]
     wrapped = {id(t): nn.Parameter(t.detach(), requires_grad=False) for _, _, t in plain}

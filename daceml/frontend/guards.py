@@ -1,8 +1,8 @@
 """What a call must agree with to reuse a compiled variant: its inputs, and the module it was compiled from.
 
-Inputs are compared by a key, in time proportional to their number. The module is polled: which tensors, submodules
-and training flags it holds, by identity. A replaced parameter, `functional_call` or a frozen batch norm therefore
-never meets a program that was bound to something else.
+Inputs are compared by a key, in time proportional to their number. The module is polled: which tensors,
+submodules and training flags it holds, by identity. A replaced parameter, `functional_call` or a frozen batch
+norm therefore never meets a program that was bound to something else.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ _PLAIN = (torch.Tensor, nn.Parameter, nn.Buffer)
 
 
 def input_key(leaves: Sequence[Any]) -> tuple[Hashable, ...]:
-    """Everything about the inputs that a variant depends on: shape, type and device of tensors, value of the rest.
+    """Everything about the inputs that a variant depends on: shape, type and device of tensors, value of the
+    rest.
 
     Raises:
         CallError: a tensor subclass, or a leaf that cannot be compared.
@@ -37,7 +38,7 @@ def input_key(leaves: Sequence[Any]) -> tuple[Hashable, ...]:
             except TypeError as error:
                 raise CallError(
                     f"an argument of type {type(leaf).__name__} cannot be part of a compiled call",
-                    why="arguments are tensors, or plain values that can be compared (numbers, strings, None)",
+                    why="arguments are tensors, or plain values that can be compared (numbers, text)",
                     fix="pass a tensor, or register the type with torch.utils._pytree.register_pytree_node",
                 ) from error
             key.append((type(leaf), leaf))

@@ -1,9 +1,9 @@
-"""`DaceModule`: an nn.Module whose forward is compiled. Everything else is the user's own module, unchanged."""
+"""`DaceModule`: a module whose forward is compiled. Everything else is the user's own module, unchanged."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from torch import nn
 
@@ -23,8 +23,8 @@ _derived: dict[type[nn.Module], type[DaceModule]] = {}
 class DaceModule(nn.Module):
     """A module compiled by daceml.
 
-    `DaceModule(module)` is a second view of `module`: both share one `__dict__`, so parameters, buffers, hooks,
-    `train()` and `state_dict()` are the module's own, and `isinstance(compiled, type(module))` holds.
+    `DaceModule(module)` is a second view of `module`: both share one `__dict__`, so parameters, buffers,
+    hooks, `train()` and `state_dict()` are the module's own, and `isinstance(compiled, type(module))` holds.
 
     Args:
         module: any nn.Module.
@@ -35,7 +35,7 @@ class DaceModule(nn.Module):
     __slots__ = ("_session",)
     _session: Session
 
-    def __new__(cls, module: nn.Module | None = None, *args: Any, **options: Any) -> DaceModule:
+    def __new__(cls, module: nn.Module | None = None, *args: Any, **options: Any) -> DaceModule:  # noqa: PYI034
         if cls is not DaceModule:
             return super().__new__(cls)
         if not isinstance(module, nn.Module):
@@ -43,7 +43,7 @@ class DaceModule(nn.Module):
                 f"DaceModule takes an nn.Module, not a {type(module).__name__}",
                 fix="pass an instance; to decorate a class or a module use daceml.dace_module",
             )
-        return compile_module(module, *args, **options)
+        return cast(DaceModule, compile_module(module, *args, **options))
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         # `DaceModule(module)` comes here with an object whose state is the module's: nothing to set up
@@ -73,7 +73,7 @@ class DaceModule(nn.Module):
         import copy
 
         eager = copy.deepcopy(self._session.eager, memo)
-        copied = compile_module(eager, **self._session.options)
+        copied = cast(DaceModule, compile_module(eager, **self._session.options))
         memo[id(self)] = copied
         return copied
 
@@ -107,7 +107,8 @@ def dace_module(module: Any = None, /, **options: Any) -> Any:
         module: a subclass of nn.Module or an instance.
         options: see `DaceModule`.
     Returns:
-        for a class, a subclass of the same name whose instances are compiled; for an instance, its compiled view.
+        for a class, a subclass of the same name whose instances are compiled; for an instance, its compiled
+        view.
     Raises:
         ConfigurationError: an unknown option, or something that is no module.
     """
@@ -125,15 +126,15 @@ def dace_module(module: Any = None, /, **options: Any) -> Any:
 
 
 def _decorate(cls: type[nn.Module], options: dict[str, Any]) -> type[nn.Module]:
-    def __init__(self: DaceModule, *args: Any, **kwargs: Any) -> None:
+    def initialise(self: DaceModule, *args: Any, **kwargs: Any) -> None:
         cls.__init__(self, *args, **kwargs)
         eager = object.__new__(cls)
         eager.__dict__ = self.__dict__
         _attach(self, eager, options)
 
     # pickle finds the class under its own name, which the decorator rebinds to this subclass
-    members = {
-        "__init__": __init__,
+    members: dict[str, Any] = {
+        "__init__": initialise,
         "__module__": cls.__module__,
         "__qualname__": cls.__qualname__,
         "__doc__": cls.__doc__,

@@ -31,7 +31,8 @@ class ResultTemplate:
         if self.structure is None:
             return outputs[0]
         leaves = [
-            leaf[0] if isinstance(leaf, tuple) else outputs[leaf] if leaf >= 0 else inputs[~leaf] for leaf in self.leaves
+            leaf[0] if isinstance(leaf, tuple) else outputs[leaf] if leaf >= 0 else inputs[~leaf]
+            for leaf in self.leaves
         ]
         return pytree.tree_unflatten(leaves, self.structure)
 
@@ -39,11 +40,16 @@ class ResultTemplate:
 def result_template(program: ExportedProgram) -> ResultTemplate:
     """Read the structure of the result off an exported program.
 
-    The program's outputs are the tensor leaves in order; an input that is returned stays the caller's own tensor.
+    The program's outputs are the tensor leaves in order; an input that is returned stays the caller's own
+    tensor.
     """
     from torch.export.graph_signature import ConstantArgument, OutputKind, TensorArgument
 
-    inputs = [s.arg.name for s in program.graph_signature.input_specs if s.kind.name == "USER_INPUT" and isinstance(s.arg, TensorArgument)]
+    inputs = [
+        s.arg.name
+        for s in program.graph_signature.input_specs
+        if s.kind.name == "USER_INPUT" and isinstance(s.arg, TensorArgument)
+    ]
     leaves: list[int | tuple[Any]] = []
     count = 0
     for spec in program.graph_signature.output_specs:

@@ -114,7 +114,9 @@ class Session:
         if variant is None:
             with self._lock:
                 variant = self._find(key) or self._compile(key, args, kwargs)
-        return variant, [x if x.is_contiguous() else x.contiguous() for x in leaves if isinstance(x, torch.Tensor)]
+        return variant, [
+            x if x.is_contiguous() else x.contiguous() for x in leaves if isinstance(x, torch.Tensor)
+        ]
 
     def _find(self, key: Any) -> Variant | None:
         for variant in self._variants.get(key, ()):
@@ -136,17 +138,21 @@ class Session:
 
     def _check_modes(self, leaves: Sequence[Any]) -> None:
         if self.options["backward"] and torch.is_grad_enabled():
-            wanting = [x for x in (*leaves, *self.eager.parameters()) if isinstance(x, torch.Tensor) and x.requires_grad]
+            wanting = [
+                x
+                for x in (*leaves, *self.eager.parameters())
+                if isinstance(x, torch.Tensor) and x.requires_grad
+            ]
             if wanting:
                 raise BackwardUnavailableError(
-                    f"{type(self.eager).__name__} was called with gradients enabled, and daceml has no backward pass yet",
+                    f"{type(self.eager).__name__} was called with gradients enabled; backward is not there yet",
                     why=f"{len(wanting)} of its inputs and parameters require a gradient",
-                    fix="backward not available: use no_grad or backward=False (torch.no_grad() around the call, or "
-                    "daceml.compile(module, backward=False) for detached results)",
+                    fix="backward not available: use no_grad or backward=False\n"
+                    "(torch.no_grad() around the call, or daceml.compile(module, backward=False))",
                 )
         if torch.is_autocast_enabled("cpu"):
             raise CallError(
                 "a compiled module was called under autocast",
-                why="autocast would change the types inside kernels that were compiled for the types of the inputs",
+                why="autocast changes types inside kernels that were compiled for the types of the inputs",
                 fix="leave the autocast region for this module, or convert it with module.to(torch.bfloat16)",
             )

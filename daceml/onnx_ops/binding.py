@@ -108,6 +108,7 @@ def bind(node: ONNXNode, network: Network, trace: Trace | None = None) -> Bindin
 
     outputs = [a for side in found.outputs.values() for a in _names(side)]
     own = trace or Trace(node.op_type, sdfg.arrays)
+    own.stem = "_".join((node.op_type.lower(), *outputs[:1]))
     own.known_sizes |= {str(s) for a in outputs for s in as_shape(sdfg.arrays[a].shape)}
     defaults = {name: attribute.default for name, attribute in node.schema.attributes.items()}
     return Binding(

@@ -33,7 +33,9 @@ def external_call(node: nodes.LibraryNode, network: Network) -> ExternalCall:
     chosen = next(i for i in implementations_of(node.op_type, node.domain) if i.title == node.implementation)
     action: AtenCall | FallbackCall
     action = (
-        chosen.function(node, network) if chosen.kind == "onnxruntime" else bind(node, network).call(chosen.function)
+        chosen.function(node, network)
+        if chosen.kind == "onnxruntime"
+        else bind(node, network).call(chosen.function)
     )
     how = action.function if isinstance(action, AtenCall) else "onnxruntime"
     return ExternalCall(

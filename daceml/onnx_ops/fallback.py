@@ -1,4 +1,5 @@
-"""ONNX Runtime as the implementation of last resort: any operator of the standard, one node at a time, no copy."""
+"""ONNX Runtime as the implementation of last resort: any operator of the standard, one node at a time, no
+copy."""
 
 from __future__ import annotations
 
@@ -61,7 +62,11 @@ def single_node_model(node: ONNXNode, network: Network) -> onnx.ModelProto:
     used = operands(node, network.state, network.sdfg)
     attributes = {k: v for k, v in node.attribute_values().items() if v is not None}
     onnx_node = helper.make_node(
-        node.op_type, _actuals(used.inputs.values()), _actuals(used.outputs.values()), domain=node.domain, **attributes
+        node.op_type,
+        _actuals(used.inputs.values()),
+        _actuals(used.outputs.values()),
+        domain=node.domain,
+        **attributes,
     )
     graph = helper.make_graph(
         [onnx_node],

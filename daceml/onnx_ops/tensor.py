@@ -134,8 +134,7 @@ class Tensor(NDArrayOperatorsMixin):
         """Hold the elements in an array of their own from here on."""
         if self.array is None:
             trace = self.trace
-            stem = next((c.target for c in trace.computations), "") or trace.label.lower()
-            array = trace.intermediate(f"{trace.label.lower()}_{stem}"[:60], self.shape, self.dtype)
+            array = trace.intermediate("part", self.shape, self.dtype)
             trace.compute(array.name, parameters(self.rank), self.shape, self.at(parameters(self.rank)))
             self.hold(array.name)
         return self
@@ -193,15 +192,17 @@ class Tensor(NDArrayOperatorsMixin):
         """The same elements in row-major order; indices stay affine where dimensions are only split."""
         shape = tuple(shape)
         common = common_factors(self.shape, shape)
-        if common is not None and all(len(group) <= 1 for group in common[2]):
-            factors, mine, others = common
-            where = {group[0]: d for d, group in enumerate(others) if group}
-            return self._reindexed(
-                shape, lambda i: merged_index([i[where[f]] for f in range(len(factors))], factors, mine)
-            )
-        return self._reindexed(
-            shape, lambda i: unflatten_index(flatten_index(i, shape), self.shape) if i else ()
-        )
+        if common is None:
+            return self._reindexed(shape, lambda i: unflatten_index(flatten_index(i, shape), self.shape))
+        factors, mine, others = common
+
+        def index(result: tuple[Position, ...]) -> Sequence[Position]:
+            parts: list[Position] = []
+            for position, group in zip(result, others, strict=True):
+                parts += unflatten_index(position, [factors[d] for d in group]) if group else ()
+            return merged_index(parts, factors, mine)
+
+        return self._reindexed(shape, index)
 
     def sum(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
         """Sum; float32 in a float64 accumulator."""

@@ -39,6 +39,7 @@ class Trace:
 
     def __init__(self, label: str, taken: Collection[str] = (), known_sizes: Sequence[Index] = ()) -> None:
         self.label, self.taken = label, taken
+        self.stem = label.lower()
         self.known_sizes: frozenset[str] = frozenset(map(str, known_sizes))
         self.computations: list[Computation] = []
         self.intermediates: list[Intermediate] = []
@@ -59,10 +60,10 @@ class Trace:
             )
         )
 
-    def intermediate(self, stem: str, shape: Sequence[Index], dtype: DType) -> Intermediate:
-        """A new array; rank 0 is shape (1,)."""
+    def intermediate(self, what: str, shape: Sequence[Index], dtype: DType) -> Intermediate:
+        """A new array, named after the operator, its output and what it holds; rank 0 is shape (1,)."""
         number = 0
-        while (name := f"{stem}_{number}") in self.taken or name in self._names:
+        while (name := f"{self.stem}_{what}_{number}") in self.taken or name in self._names:
             number += 1
         self._names.add(name)
         array = Intermediate(name=name, shape=tuple(shape) or (1,), dtype=dtype)

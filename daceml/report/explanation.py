@@ -37,6 +37,7 @@ class Explanation:
         steps: in order of execution.
         applied: transformation -> how often.
         refused: sentences: what was not done, and why.
+        symbols: sizes left symbolic; figures are for one example value of each.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Explanation:
     steps: tuple[StepRecord, ...]
     applied: dict[str, int]
     refused: tuple[str, ...]
+    symbols: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for json.dumps."""
@@ -121,6 +123,7 @@ def explanation(name: str, manifest: Manifest, stages_s: Mapping[str, float]) ->
         steps=steps,
         applied=dict(manifest.applied),
         refused=(*manifest.refused, *dict.fromkeys(refused)),
+        symbols=manifest.symbols,
     )
 
 

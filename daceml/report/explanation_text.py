@@ -25,7 +25,10 @@ def explanation_text(explanation: Explanation) -> str:
 def _headline(explanation: Explanation) -> str:
     counts = explanation.counts
     words = [f"{_count(counts['kernels'], 'call')} of {_count(counts['distinct_kernels'], 'kernel')}"]
-    words += [f"{counts[kind]} {kind}" for kind in ("aten", "onnxruntime", "copies") if counts[kind]]
+    words += [f"{counts[kind]} {kind}" for kind in ("aten", "onnxruntime") if counts[kind]]
+    words += (
+        [f"{counts['copies']} {'copy' if counts['copies'] == 1 else 'copies'}"] if counts["copies"] else []
+    )
     return f"{explanation.name}: {', '.join(words)}"
 
 
@@ -103,10 +106,12 @@ def _closing(explanation: Explanation) -> list[str]:
     stages = ", ".join(f"{name} {seconds:.2f}" for name, seconds in longest if seconds >= 0.005)
     how = "loaded from the cache; compiled" if explanation.from_cache else "compiled"
     total_s = sum(explanation.compile_seconds.values())
+    symbolic = f"symbolic:  {', '.join(explanation.symbols)}; figures are for one example size of each"
     flops, special = in_millions(explanation.flops), in_millions(explanation.special_functions)
     return [
         f"applied:   {applied or 'nothing'}",
         f"computes:  {flops} Mflop, {special} M special functions",
+        *([symbolic] if explanation.symbols else []),
         f"workspace: {in_millions(explanation.workspace_bytes)} MB",
         *textwrap.wrap(f"{how} in {total_s:.2f} s: {stages}", WIDTH, subsequent_indent="  "),
     ]

@@ -1,4 +1,5 @@
-"""From a plan to a shared library: kernels compiled in parallel into cached objects, one driver linked around them."""
+"""From a plan to a shared library: kernels compiled in parallel into cached objects, one driver linked around
+them."""
 
 from __future__ import annotations
 
@@ -20,7 +21,9 @@ from daceml.sdfg.outline import Kernel
 log = logging.getLogger(__name__)
 
 # what every generated kernel includes; the precompiled header stands for it
-_GENERATED_INCLUDES = re.compile(r'^#include ["<](dace/dace\.h|\.\./\.\./include/hash\.h)[">]\n', re.MULTILINE)
+_GENERATED_INCLUDES = re.compile(
+    r'^#include ["<](dace/dace\.h|\.\./\.\./include/hash\.h)[">]\n', re.MULTILINE
+)
 _DEFINITION = re.compile(r"^DACE_EXPORTED void __program_\w+\((?P<parameters>[^)]*)\)", re.MULTILINE)
 
 
@@ -48,7 +51,9 @@ def build_program(plan: Plan, cache: Cache, folder: Path) -> None:
     toolchain().link_program(driver_text(plan, signatures), objects, folder)
 
 
-def _compile_kernels(kernels: Sequence[Kernel], cache: Cache) -> tuple[list[Path], dict[str, tuple[str, ...]]]:
+def _compile_kernels(
+    kernels: Sequence[Kernel], cache: Cache
+) -> tuple[list[Path], dict[str, tuple[str, ...]]]:
     if not kernels:
         return [], {}
     tools = toolchain()

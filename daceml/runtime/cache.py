@@ -1,7 +1,8 @@
 """The cache of compiled things: content-addressed, shared by processes, safe against a kill at any moment.
 
-An entry is a folder `<kind>/<key>`. It is built aside under a lock and renamed into place, so that a folder either is
-complete or does not exist; `entry.json` carries the digest of every file, so that a damaged entry is found and rebuilt.
+An entry is a folder `<kind>/<key>`. It is built aside under a lock and renamed into place, so that a folder
+either is complete or does not exist; `entry.json` carries the digest of every file, so that a damaged entry
+is found and rebuilt.
 """
 
 from __future__ import annotations

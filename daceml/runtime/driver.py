@@ -1,4 +1,5 @@
-"""The driver of a program in C++: one function that runs the steps of a plan in order, and the tables around it."""
+"""The driver of a program in C++: one function that runs the steps of a plan in order, and the tables around
+it."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ def driver_text(plan: Plan, signatures: dict[str, tuple[str, ...]]) -> str:
 
     Args:
         plan: steps and places.
-        signatures: kernel name -> names of its parameters in order (`a00`, `s00`, …), as DaCe's code has them.
+        signatures: kernel name -> names of its parameters in order (`a00`, `s00`, …), as DaCe's code has
+            them.
     """
     return _Driver(plan, signatures).text()
 
@@ -64,7 +66,10 @@ class _Driver:
         return "\n".join(parts) + "\n"
 
     def _declaration(self, kernel: Kernel) -> str:
-        types = ["void*", *("void*" if p.startswith("a") else "int64_t" for p in self.signatures[kernel.name])]
+        types = [
+            "void*",
+            *("void*" if p.startswith("a") else "int64_t" for p in self.signatures[kernel.name]),
+        ]
         return f'extern "C" void __program_{kernel.name}({", ".join(types)});'
 
     def _run(self, body: list[str]) -> list[str]:
@@ -96,7 +101,11 @@ class _Driver:
             case Copy():
                 lines = self._copy(step.action)
         lines += [f"f{self.plan.locations[a].index}.release();" for a in self.plan.releases.get(index, ())]
-        comment = " ".join(filter(None, (step.label, step.module_path, step.source))).replace("\n", " ").replace("\\", "/")
+        comment = (
+            " ".join(filter(None, (step.label, step.module_path, step.source)))
+            .replace("\n", " ")
+            .replace("\\", "/")
+        )
         return [
             f"  {{ // {index}: {comment}",
             f"    daceml::StepTimer timer(c, {index});",
@@ -146,7 +155,9 @@ class _Driver:
         slot = len(self.views)
         self.views.append(view.array)
         code = torch_code(self.arrays[view.array].dtype)
-        qualifier = "static const" if all(isinstance(s, int) for s in (*view.sizes, *view.strides)) else "const"
+        qualifier = (
+            "static const" if all(isinstance(s, int) for s in (*view.sizes, *view.strides)) else "const"
+        )
         return [
             f"{qualifier} int64_t sizes{number}[] = {{{_sizes(view.sizes)}}};",
             f"{qualifier} int64_t strides{number}[] = {{{_sizes(view.strides)}}};",
@@ -159,13 +170,17 @@ class _Driver:
         pointers = ", ".join(self._pointer(a) for a in (*call.inputs, *call.outputs))
         return [
             f"void* const pointers[] = {{{pointers}}};",
-            f'DACEML_TRY(c, c->fallback == nullptr || c->fallback({index}, pointers, c->symbols), "{call.operator} failed '
-            'in ONNX Runtime");',
+            f"DACEML_TRY(c, c->fallback == nullptr || c->fallback({index}, pointers, c->symbols),",
+            f'           "{call.operator} failed in ONNX Runtime");',
         ]
 
     def _copy(self, copy: Copy) -> list[str]:
-        target = self._address(copy.target) if isinstance(copy.target, Location) else self._pointer(copy.target)
-        return [f"memmove({target}, {self._pointer(copy.source)}, {cpp(size_bytes(self.arrays[copy.source]))});"]
+        target = (
+            self._address(copy.target) if isinstance(copy.target, Location) else self._pointer(copy.target)
+        )
+        return [
+            f"memmove({target}, {self._pointer(copy.source)}, {cpp(size_bytes(self.arrays[copy.source]))});"
+        ]
 
     def _pointer(self, array: str) -> str:
         root = self.plan.roots[array]
@@ -190,8 +205,16 @@ class _Driver:
     def _tables(self) -> list[str]:
         network, plan = self.network, self.plan
         lines: list[str] = []
-        for role, arrays in (("input", network.inputs), ("weight", plan.weights), ("output", network.outputs)):
+        for role, arrays in (
+            ("input", network.inputs),
+            ("weight", plan.weights),
+            ("output", network.outputs),
+        ):
             lines += self._specs(role, arrays)
+        counts = ", ".join(
+            str(len(of))
+            for of in (network.inputs, plan.weights, network.outputs, self.symbols, self.views, plan.steps)
+        )
         lines += [
             *self._bind_symbols(),
             "static void output_sizes(const int64_t* symbols, int64_t* sizes) {",
@@ -204,8 +227,7 @@ class _Driver:
             f"  return {cpp(plan.layout.size_bytes)};",
             "}",
             'extern "C" const daceml_program daceml_program_v1 = {',
-            f"  DACEML_ABI, {len(network.inputs)}, {len(plan.weights)}, {len(network.outputs)}, {len(self.symbols)}, "
-            f"{len(self.views)}, {len(plan.steps)},",
+            f"  DACEML_ABI, {counts},",
             "  input_specs, weight_specs, output_specs, bind_symbols, output_sizes, workspace_bytes, run};",
         ]
         return lines

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import dace
 
 from daceml.errors import ShapeError
 
-TORCH_CODES: dict[dace.typeclass, int] = {
+TORCH_CODES: dict[Any, int] = {
     dace.uint8: 0,
     dace.int8: 1,
     dace.int16: 2,
@@ -38,4 +40,3 @@ def torch_code(element_type: dace.typeclass) -> int:
             fix="cast the tensor to one of these",
         )
     return TORCH_CODES[element_type]
-

@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 def fallback_function(stored: StoredProgram) -> Any:
-    """A C function that runs step `n` of the program in ONNX Runtime; keep it alive as long as the program."""
+    """A C function that runs steps of the program in ONNX Runtime; keep it alive as long as the program."""
     import onnxruntime
     import torch
 

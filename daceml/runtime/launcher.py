@@ -1,4 +1,5 @@
-"""The native launcher: loads compiled programs and registers torch's operators `daceml::bind`, `call`, `call_into` and `release`."""
+"""The native launcher: loads compiled programs and registers torch's operators `daceml::bind`, `call`,
+`call_into` and `release`."""
 
 from __future__ import annotations
 
@@ -16,10 +17,13 @@ from daceml.runtime.cache import Cache, digest
 from daceml.runtime.toolchain import include_folder, toolchain
 
 # daceml_fallback in program.h
-FallbackFunction = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64, ctypes.POINTER(ctypes.c_void_p), ctypes.c_void_p)
+FallbackFunction = ctypes.CFUNCTYPE(
+    ctypes.c_int32, ctypes.c_int64, ctypes.POINTER(ctypes.c_void_p), ctypes.c_void_p
+)
 
 _loading = threading.Lock()
-# What the fake implementation needs to know of a bound program: number -> (inputs -> outputs of the right shape).
+# What the fake implementation needs to know of a bound program: number -> (inputs -> outputs of the right
+# shape).
 _shapes: dict[int, Any] = {}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 FORMAT = 1
 
@@ -96,17 +96,16 @@ class Manifest:
         """Read `manifest.json`."""
         record: dict[str, Any] = json.loads((folder / "manifest.json").read_text())
         record.pop("format")
-        return cls(
-            **{
-                **record,
-                "inputs": tuple(_tensor(r) for r in record["inputs"]),
-                "outputs": tuple(_tensor(r) for r in record["outputs"]),
-                "constants": tuple(ConstantRecord(**{**r, "shape": tuple(r["shape"])}) for r in record["constants"]),
-                "steps": tuple(StepRecord(**{**r, "refusals": tuple(r["refusals"])}) for r in record["steps"]),
-                **{k: tuple(record[k]) for k in ("weights", "mutated", "symbols", "fallbacks", "refused")},
-            }
-        )
+        for name, kind in (
+            ("inputs", TensorRecord),
+            ("outputs", TensorRecord),
+            ("constants", ConstantRecord),
+            ("steps", StepRecord),
+        ):
+            record[name] = tuple(kind(**_with_tuples(row)) for row in record[name])
+        return cls(**_with_tuples(record))
 
 
-def _tensor(record: dict[str, Any]) -> TensorRecord:
-    return TensorRecord(**{**record, "shape": tuple(record["shape"])})
+def _with_tuples(record: dict[str, Any]) -> dict[str, Any]:
+    """JSON has lists where the records have tuples."""
+    return {k: tuple(cast("list[Any]", v)) if isinstance(v, list) else v for k, v in record.items()}

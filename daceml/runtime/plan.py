@@ -11,7 +11,7 @@ from dace.data import View
 from dace.sdfg import nodes
 from dace.sdfg.utils import dfs_topological_sort, get_view_edge
 
-from daceml.errors import UnsupportedProgramError
+from daceml.errors import ShapeError, UnsupportedProgramError
 from daceml.runtime.memory import Interval, Layout, plan_offsets
 from daceml.sdfg.external import AtenCall, ExternalCall, FallbackCall
 from daceml.sdfg.outline import Kernel, KernelCall, Outliner
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     import dace
 
     from daceml.sdfg.network import Network
+
+
+# DaCe declares map parameters as int
+_MOST_ELEMENTS = 2**31 - 1
 
 
 class Storage(Enum):
@@ -35,7 +39,8 @@ class Storage(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Location:
-    """`index` counts inputs, weights, outputs or fresh results; workspace arrays have an offset in the layout."""
+    """`index` counts inputs, weights, outputs or fresh results; workspace arrays have an offset in the
+    layout."""
 
     storage: Storage
     index: int = 0
@@ -103,12 +108,15 @@ def make_plan(network: Network, external_call: Resolve) -> Plan:
         UnsupportedProgramError: a node that is none of these.
     """
     sdfg, state = network.sdfg, network.state
+    _check_sizes(sdfg)
     roots = _roots(sdfg, state)
     outliner = Outliner()
     steps = _steps(network, outliner, external_call)
     used = {roots[a] for s in steps for a in (*s.reads, *s.writes)}
     used |= {roots[a] for a in (*network.outputs, *network.mutations) if a in roots}
-    weights = tuple(a for a in (*network.weights, *network.constants) if a in used or a in network.mutations.values())
+    weights = tuple(
+        a for a in (*network.weights, *network.constants) if a in used or a in network.mutations.values()
+    )
     locations = _fixed_locations(network, weights)
     steps += _closing_copies(network, roots, locations)
 
@@ -121,7 +129,8 @@ def make_plan(network: Network, external_call: Resolve) -> Plan:
     lives = _lives(steps, roots)
     scratch = [a for a in lives if a not in locations]
     intervals = [
-        Interval(name=a, size_bytes=size_bytes(sdfg.arrays[a]), first=lives[a][0], last=lives[a][1]) for a in scratch
+        Interval(name=a, size_bytes=size_bytes(sdfg.arrays[a]), first=lives[a][0], last=lives[a][1])
+        for a in scratch
     ]
     locations |= {a: Location(storage=Storage.WORKSPACE) for a in scratch}
     releases: dict[int, tuple[str, ...]] = {}
@@ -144,6 +153,17 @@ def make_plan(network: Network, external_call: Resolve) -> Plan:
 def size_bytes(desc: dace.data.Data) -> int:
     """Bytes of a contiguous array; symbolic where its shape is."""
     return product(size(s) for s in desc.shape) * desc.dtype.bytes  # pyright: ignore[reportReturnType]
+
+
+def _check_sizes(sdfg: dace.SDFG) -> None:
+    for name, desc in sdfg.arrays.items():
+        elements = product(size(s) for s in desc.shape)
+        if isinstance(elements, int) and elements > _MOST_ELEMENTS:
+            raise ShapeError(
+                f"tensor {name} has {elements} elements",
+                why=f"generated loops count with 32 bits: at most {_MOST_ELEMENTS}",
+                fix="use a smaller batch, or split the tensor",
+            )
 
 
 def _roots(sdfg: dace.SDFG, state: dace.SDFGState) -> dict[str, str]:
@@ -189,10 +209,17 @@ def _steps(network: Network, outliner: Outliner, external_call: Resolve) -> list
 def _external_step(call: ExternalCall) -> Step:
     action = call.action
     reads, writes = (
-        (action.reads(), (action.writes,)) if isinstance(action, AtenCall) else (action.inputs, action.outputs)
+        (action.reads(), (action.writes,))
+        if isinstance(action, AtenCall)
+        else (action.inputs, action.outputs)
     )
     return Step(
-        action=action, reads=reads, writes=writes, label=call.label, module_path=call.module_path, source=call.source
+        action=action,
+        reads=reads,
+        writes=writes,
+        label=call.label,
+        module_path=call.module_path,
+        source=call.source,
     )
 
 
@@ -202,7 +229,8 @@ def _copies_into(node: nodes.AccessNode, sdfg: dace.SDFG, state: dace.SDFGState)
     for edge in state.in_edges(node):
         if not isinstance(edge.src, nodes.AccessNode) or edge.data.is_empty():
             continue
-        if isinstance(desc, View) or isinstance(sdfg.arrays[edge.src.data], View) and edge.src_conn == "views":
+        views_source = isinstance(sdfg.arrays[edge.src.data], View) and edge.src_conn == "views"
+        if isinstance(desc, View) or views_source:
             continue
         copies.append(
             Step(
@@ -224,13 +252,18 @@ def _fixed_locations(network: Network, weights: tuple[str, ...]) -> dict[str, Lo
 
 
 def _closing_copies(network: Network, roots: dict[str, str], locations: dict[str, Location]) -> list[Step]:
-    """Outputs that are inputs, weights, views or repeated; then the buffers, after everything has read them."""
+    """Outputs that are inputs, weights, views or repeated; then the buffers, which all have read by then."""
     copies: list[Step] = []
     for i, array in enumerate(network.outputs):
         target = Location(storage=Storage.OUTPUT, index=i)
         if locations[array] != target or roots[array] != array:
             copies.append(
-                Step(action=Copy(source=array, target=target), reads=(array,), writes=(), label=f"copy {array} to output {i}")
+                Step(
+                    action=Copy(source=array, target=target),
+                    reads=(array,),
+                    writes=(),
+                    label=f"copy {array} to output {i}",
+                )
             )
     for array, buffer in network.mutations.items():
         copies.append(

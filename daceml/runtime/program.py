@@ -70,12 +70,14 @@ class Program:
         self._keep = stored.constants()
         self.mutated = [state[key] for key in self.manifest.mutated]
         try:
-            self.number = launcher.bind([*weights, *self._keep], stored.folder / "program.so", self._empty_outputs)
+            self.number = launcher.bind(
+                [*weights, *self._keep], stored.folder / "program.so", self._empty_outputs
+            )
         except RuntimeError as error:
             raise CallError(
                 "a weight does not fit the compiled program",
                 why=_first_line(error),
-                fix="weights must be contiguous CPU tensors of the type they had at compilation: call .contiguous()",
+                fix="weights must be contiguous CPU tensors of the type they were compiled for",
             ) from error
         self._fallback = self._set_fallback()
         self._finalizer = weakref.finalize(self, launcher.release, self.number)
@@ -93,12 +95,7 @@ class Program:
             ExecutionError: an input that does not fit, or an operator that failed.
         """
         try:
-            if not self.mutated:
-                return self._call(inputs, self.number)
-            outputs = self._empty_outputs(inputs)
-            self._call_into(inputs, [*outputs, *self.mutated], self.number)
-            torch.autograd.graph.increment_version(self.mutated)
-            return outputs
+            return self._run(inputs)
         except RuntimeError as error:
             if not str(error).startswith("daceml: "):
                 raise
@@ -108,6 +105,14 @@ class Program:
                 why=_first_line(error),
                 fix="pass inputs of the shapes, types and layout it was compiled for",
             ) from error
+
+    def _run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        if not self.mutated:
+            return self._call(inputs, self.number)
+        outputs = self._empty_outputs(inputs)
+        self._call_into(inputs, [*outputs, *self.mutated], self.number)
+        torch.autograd.graph.increment_version(self.mutated)
+        return outputs
 
     def profile(self, inputs: Sequence[torch.Tensor], calls: int = 1) -> list[float]:
         """Mean microseconds of each step over some calls."""
@@ -124,7 +129,11 @@ class Program:
     def _empty_outputs(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         sizes: dict[str, Any] = {}
         for tensor, record in zip(inputs, self.manifest.inputs, strict=True):
-            sizes |= {s: n for s, n in zip(record.shape, tensor.shape, strict=True) if isinstance(s, str) and s.isidentifier()}
+            sizes |= {
+                s: n
+                for s, n in zip(record.shape, tensor.shape, strict=True)
+                if isinstance(s, str) and s.isidentifier()
+            }
         return [self._empty_output(record, sizes, inputs) for record in self.manifest.outputs]
 
     def _empty_output(
@@ -146,7 +155,7 @@ class Program:
 
 def _evaluate(expression: str, sizes: dict[str, Any]) -> Any:
     names = {"int_floor": lambda a, b: a // b, "int_ceil": lambda a, b: -(-a // b), "Max": max, "Min": min}
-    return eval(expression, {"__builtins__": {}}, {**names, **sizes})  # noqa: S307: written by our own compiler
+    return eval(expression, {"__builtins__": {}}, {**names, **sizes})
 
 
 def _first_line(error: BaseException) -> str:

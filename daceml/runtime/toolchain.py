@@ -17,7 +17,8 @@ from daceml.config import config
 from daceml.errors import BuildError, EnvironmentProblem
 from daceml.runtime.cache import Cache, digest
 
-# No -ffast-math: masks use -inf and users ask for isnan. Without errno and traps, loops over math calls vectorise.
+# No -ffast-math: masks use -inf and users ask for isnan. Without errno and traps, loops over math calls
+# vectorise.
 _OPTIMISE = ("-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math")
 # gcc stops at 256 bits by default; vector math gains from 512 where the processor has them (Mish: 2.4 times)
 _WIDE = ("-mprefer-vector-width=512",) if platform.machine() == "x86_64" else ()
@@ -42,7 +43,10 @@ class Toolchain:
     def compile_kernel(self, text: str, folder: Path, header: Path) -> None:
         """Write `kernel.cpp` and `kernel.o`; `header` is the folder of the precompiled header."""
         (folder / "kernel.cpp").write_text(text)
-        self._run(["-include", str(header / _HEADER), *self._includes(), "-c", "kernel.cpp", "-o", "kernel.o"], folder)
+        self._run(
+            ["-include", str(header / _HEADER), *self._includes(), "-c", "kernel.cpp", "-o", "kernel.o"],
+            folder,
+        )
 
     def compile_header(self, folder: Path) -> None:
         """Write the header that all kernels include, and its precompiled form."""
@@ -72,7 +76,11 @@ class Toolchain:
         return [f"-I{include_folder()}", f"-I{_dace_include()}"]
 
     def _torch_includes(self) -> list[str]:
-        return [f"-I{include_folder()}", f"-I{torch_folder() / 'include'}", f"-DTORCH_TARGET_VERSION={_TARGET_TORCH}"]
+        return [
+            f"-I{include_folder()}",
+            f"-I{torch_folder() / 'include'}",
+            f"-DTORCH_TARGET_VERSION={_TARGET_TORCH}",
+        ]
 
     def _run(self, arguments: list[str], folder: Path) -> None:
         command = [self.cxx, *self.flags, *arguments]
@@ -83,7 +91,7 @@ class Toolchain:
                 f"the C++ compiler failed with status {done.returncode}",
                 where=str(kept / arguments[-3] if "-c" in arguments else kept),
                 why="\n".join(done.stderr.strip().splitlines()[:12]) or "it printed nothing",
-                fix="run `daceml doctor`; if the compiler is fine, report the generated text with this message",
+                fix="run `daceml doctor`; if the compiler is fine, report this message",
             )
 
 

@@ -52,12 +52,12 @@ class Computation:
         return any(isinstance(e, int) and e <= 0 for e in self.extents)
 
 
-def parameters(count: int) -> tuple[sympy.Basic, ...]:
+def parameters(count: int) -> tuple[Index, ...]:
     """Map parameters `i0, i1, …`."""
     return _PARAMETERS[:count]
 
 
-def reduced_parameters(count: int) -> tuple[sympy.Basic, ...]:
+def reduced_parameters(count: int) -> tuple[Index, ...]:
     """Parameters `k0, k1, …` of reductions."""
     return _REDUCED[:count]
 

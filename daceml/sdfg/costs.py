@@ -1,10 +1,12 @@
-"""Static costs: bytes, floating-point operations and special functions of a kernel, from its memlets and tasklets."""
+"""Static costs: bytes, floating-point operations and special functions of a kernel, from its memlets and
+tasklets."""
 
 from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import dace
 import sympy
@@ -14,8 +16,12 @@ from daceml.sdfg.sizes import Size, product, size
 
 # Each counts as one special function, not as one flop: its price depends on the target.
 SPECIAL_FUNCTIONS = frozenset(
-    "exp exp2 expm1 log log1p log2 log10 sqrt rsqrt tanh sinh cosh asinh acosh atanh sin cos tan asin acos atan atan2 "
-    "erf erfc pow sigmoid softplus gelu".split()
+    {
+        *("exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "sqrt", "rsqrt", "pow"),
+        *("sin", "cos", "tan", "asin", "acos", "atan", "atan2"),
+        *("sinh", "cosh", "tanh", "asinh", "acosh", "atanh"),
+        *("erf", "erfc", "sigmoid", "softplus", "gelu"),
+    }
 )
 
 
@@ -73,9 +79,12 @@ def kernel_cost(sdfg: dace.SDFG) -> Cost:
         desc = sdfg.arrays[edge.data.data]
         outer = isinstance(edge.src, nodes.AccessNode) or isinstance(edge.dst, nodes.AccessNode)
         if outer and not desc.transient:
-            moved = size(edge.data.subset.num_elements()) * desc.dtype.bytes
+            box: Any = edge.data.subset
+            moved = size(box.num_elements()) * desc.dtype.bytes
             name = edge.data.data
-            unique[name] = _at_most(unique.get(name, 0) + moved, product(map(size, desc.shape)) * desc.dtype.bytes)
+            unique[name] = _at_most(
+                unique.get(name, 0) + moved, product(map(size, desc.shape)) * desc.dtype.bytes
+            )
         tasklet = edge.dst if isinstance(edge.dst, nodes.Tasklet) else edge.src
         if isinstance(tasklet, nodes.Tasklet) and not desc.transient:
             per_run = size(edge.data.volume) if not edge.data.dynamic else 1
@@ -97,7 +106,7 @@ def _iterations(state: dace.SDFGState) -> dict[nodes.Tasklet, Size]:
         if not isinstance(node, nodes.Tasklet):
             continue
         times: Size = 1
-        entry = scopes[node]
+        entry: Any = scopes[node]
         while entry is not None:
             times = times * product(size(s) for s in entry.map.range.size())
             entry = scopes[entry]

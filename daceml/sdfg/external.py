@@ -25,8 +25,8 @@ class AtenCall:
 
     Attributes:
         function: name in namespace `daceml::aten`.
-        arguments: in order, after the call record (and the fresh result, where there is one); a tuple of ints is
-            passed as a pointer to them, None as a null tensor.
+        arguments: in order, after the call record (and the fresh result, where there is one); a tuple of ints
+            is passed as a pointer to them, None as a null tensor.
         writes: the array that the call fills.
         fresh: whether the function allocates the result itself and hands its buffer over.
         flops: floating-point operations of the call.

@@ -1,7 +1,8 @@
 """Outlining: every top-level scope of a network becomes a kernel that knows neither names nor offsets.
 
-Two scopes that differ only in which arrays they touch are one kernel, so 24 equal layers compile one layer's kernels.
-A kernel is identified by its canonical text; the SDFG behind it is built once for each distinct text.
+Two scopes that differ only in which arrays they touch are one kernel, so 24 equal layers compile one layer's
+kernels. A kernel is identified by its canonical text; the SDFG behind it is built once for each distinct
+text.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import dace
 from dace.sdfg import nodes
@@ -59,8 +60,8 @@ class KernelCall:
 
 
 def scope_nodes(state: dace.SDFGState, entry: nodes.MapEntry) -> list[nodes.Node]:
-    """Nodes from `entry` to its exit, both included, in a topological order that depends on the graph only."""
-    exit_node = state.exit_node(entry)
+    """Nodes from `entry` to its exit, both included, in a topological order that only the graph decides."""
+    exit_node: Any = state.exit_node(entry)
     inside: set[nodes.Node] = {entry}
     stack: list[nodes.Node] = [entry]
     while stack:
@@ -117,7 +118,7 @@ class _Scope:
 
     def __init__(self, sdfg: dace.SDFG, state: dace.SDFGState, entry: nodes.MapEntry) -> None:
         self.sdfg, self.state, self.entry = sdfg, state, entry
-        self.exit = state.exit_node(entry)
+        self.exit: Any = state.exit_node(entry)
         self.nodes = scope_nodes(state, entry)
         self.index = {node: i for i, node in enumerate(self.nodes)}
         self.reads = _unique(e.data.data for e in state.in_edges(entry) if e.data.data is not None)
@@ -154,7 +155,8 @@ class _Scope:
         return "\n".join(lines)
 
     def _port(self, node: nodes.Node, connector: str | None) -> str:
-        """A node's number and connector; connectors of maps are numbered, since their names carry array names."""
+        """A node's number and connector; connectors of maps are numbered, since their names carry array
+        names."""
         if isinstance(node, nodes.MapEntry | nodes.MapExit) and connector is not None:
             direction, _, base = connector.partition("_")
             connector = f"{direction}_{self.ports.setdefault((node, base), len(self.ports))}"
@@ -192,6 +194,7 @@ class _Scope:
     def _describe_memlet(self, memlet: dace.Memlet, params: Mapping[str, str]) -> str:
         if memlet.is_empty():
             return "-"
+        assert memlet.data is not None, "only an empty memlet has no array"
         text = f"{self.names[memlet.data]}[{self._canonical(str(memlet.subset), params)}]"
         if memlet.other_subset is not None:
             text += f" -> [{self._canonical(str(memlet.other_subset), params)}]"
@@ -236,7 +239,7 @@ class _Scope:
 
         def memlet(edge: MultiConnectorEdge[dace.Memlet]) -> dace.Memlet:
             copied = copy.deepcopy(edge.data)
-            if not copied.is_empty():
+            if copied.data is not None:
                 copied.data = self.names[copied.data]
                 if symbols:
                     copied.replace(symbols)

@@ -1,20 +1,21 @@
-"""Sizes: an int where a dimension is static, a SymPy expression over the network's symbols where it is not."""
+"""Sizes: an int where a dimension is static, else a SymPy expression over the network's symbols."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import sympy
 from dace.symbolic import symstr
 
-Size = int | sympy.Basic
+Size = int | sympy.Expr
 
 
 def size(value: object) -> Size:
     """A DaCe shape entry as a plain int where it is one."""
     if isinstance(value, int):
         return value
-    expression = sympy.sympify(value)
+    expression: Any = sympy.sympify(value)
     return int(expression) if expression.is_Integer else expression
 
 

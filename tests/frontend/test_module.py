@@ -124,7 +124,9 @@ def test_a_decorated_class_compiles_its_instances():
     assert Decorated.__doc__ == "A class compiled by its decorator."
 
 
-@pytest.mark.parametrize("make", [lambda: Decorated().eval(), lambda: compile_module(Net().eval(), backward=False)])
+@pytest.mark.parametrize(
+    "make", [lambda: Decorated().eval(), lambda: compile_module(Net().eval(), backward=False)]
+)
 def test_copies_and_pickles_are_compiled_and_independent(make):
     module = make()
     x = torch.randn(4, 5)
@@ -162,7 +164,8 @@ def test_inputs_of_any_layout(net: Net):
 
 
 def test_threads_share_a_module(net: Net):
-    """Also while variants are being compiled; only eager calls must wait, since torch.export swaps parameters."""
+    """Also while variants are being compiled; only eager calls must wait, since torch.export swaps
+    parameters."""
     compiled = compile_module(net, backward=False)
     inputs = {rows: torch.randn(rows, 5) for rows in (3, 4)}
     with torch.no_grad():
@@ -170,9 +173,8 @@ def test_threads_share_a_module(net: Net):
     wrong: list[int] = []
 
     def work(rows: int) -> None:
-        for _ in range(20):
-            if not torch.allclose(compiled(inputs[rows]), expected[rows], atol=1e-5):
-                wrong.append(rows)
+        x, y = inputs[rows], expected[rows]
+        wrong.extend(rows for _ in range(20) if not torch.allclose(compiled(x), y, atol=1e-5))
 
     threads = [threading.Thread(target=work, args=(3 + i % 2,)) for i in range(4)]
     for t in threads:

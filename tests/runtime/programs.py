@@ -49,7 +49,9 @@ def whole(sdfg: dace.SDFG, array: str) -> dace.Memlet:
     return dace.Memlet(data=array, subset=Range([(0, n - 1, 1) for n in sdfg.arrays[array].shape]))
 
 
-def build(network: Network, cache: Path, state: dict[str, torch.Tensor] | None = None, key: str = "test") -> Program:
+def build(
+    network: Network, cache: Path, state: dict[str, torch.Tensor] | None = None, key: str = "test"
+) -> Program:
     """Build a lowered network into `cache` and bind it."""
     store = Cache(cache)
 

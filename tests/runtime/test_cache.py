@@ -57,7 +57,9 @@ def test_a_killed_build_leaves_a_cache_that_works(tmp_path: Path):
 
 
 @pytest.mark.parametrize("damage", ["change", "delete", "no entry.json"])
-def test_a_damaged_entry_is_found_and_built_again(tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture):
+def test_a_damaged_entry_is_found_and_built_again(
+    tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture
+):
     cache = Cache(tmp_path)
     folder = cache.get("things", "k", write_slowly)
     if damage == "change":

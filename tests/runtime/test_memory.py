@@ -21,7 +21,12 @@ def test_memory_of_a_dead_array_is_used_again():
 
 def test_a_small_array_fills_a_gap_between_large_ones():
     layout = plan_offsets(
-        [interval("low", 1024, 0, 9), interval("gap", 1024, 0, 1), interval("high", 1024, 0, 9), interval("new", 512, 5, 6)]
+        [
+            interval("low", 1024, 0, 9),
+            interval("gap", 1024, 0, 1),
+            interval("high", 1024, 0, 9),
+            interval("new", 512, 5, 6),
+        ]
     )
     assert layout.size_bytes == 3072
 
@@ -45,10 +50,15 @@ def test_arrays_that_are_alive_together_never_overlap(lives: list[tuple[int, int
                 assert start + a.size_bytes <= other or other + b.size_bytes <= start
 
 
-@given(st.lists(st.tuples(st.integers(1, 64), st.integers(0, 8), st.integers(0, 4)), min_size=1, max_size=10), st.integers(1, 70))
+@given(
+    st.lists(st.tuples(st.integers(1, 64), st.integers(0, 8), st.integers(0, 4)), min_size=1, max_size=10),
+    st.integers(1, 70),
+)
 def test_symbolic_offsets_hold_for_every_size(lives: list[tuple[int, int, int]], value: int):
     n = dace.symbol("N")
-    intervals = [interval(f"t{i}", k * n * 4, first, first + span) for i, (k, first, span) in enumerate(lives)]
+    intervals = [
+        interval(f"t{i}", k * n * 4, first, first + span) for i, (k, first, span) in enumerate(lives)
+    ]
     layout = plan_offsets(intervals)
 
     def at(size: object) -> int:

@@ -25,7 +25,9 @@ def linear_network() -> Network:
     network = elementwise(["_out = _a * dace.float32(2)", "_out = _a"], (8, 32))
     sdfg, state = network.sdfg, network.state
     for node in list(state.nodes()):
-        if isinstance(node, dace.nodes.MapEntry | dace.nodes.MapExit | dace.nodes.Tasklet) and "1" in str(node.label):
+        if isinstance(node, dace.nodes.MapEntry | dace.nodes.MapExit | dace.nodes.Tasklet) and "1" in str(
+            node.label
+        ):
             state.remove_node(node)
     sdfg.add_array("w", [32, 32], dace.float32)
     matmul = nodes.MatMul("matmul", inputs=["A", "B"], outputs=["Y"])
@@ -125,9 +127,7 @@ def test_two_threads_do_not_disturb_each_other(tmp_path: Path):
 
     def work(seed: int) -> None:
         x = torch.full((64, 257), float(seed))
-        for _ in range(200):
-            if not torch.equal(program([x])[0], (x + 1) * 3 - 2):
-                wrong.append(seed)
+        wrong.extend(seed for _ in range(200) if not torch.equal(program([x])[0], (x + 1) * 3 - 2))
 
     threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
     for t in threads:
@@ -146,7 +146,9 @@ def test_results_of_two_live_calls_are_separate(tmp_path: Path):
 
 def test_threads_obey_torch(tmp_path: Path):
     """Each element says which thread wrote it."""
-    network = elementwise(["_out = (float)((pthread_self() >> 12) & 0xFFFFFF) + 0 * _a;"], (64, 512), language="CPP")
+    network = elementwise(
+        ["_out = (float)((pthread_self() >> 12) & 0xFFFFFF) + 0 * _a;"], (64, 512), language="CPP"
+    )
     schedule_maps(network)
     program = build(network, tmp_path)
     x = torch.zeros(64, 512)
@@ -177,7 +179,10 @@ def test_one_openmp_runtime_is_loaded(tmp_path: Path):
         build(elementwise(["_out = _a"], (64, 512)), Path({str(tmp_path)!r}))([torch.zeros(64, 512)])
         torch.mm(torch.ones(64, 64), torch.ones(64, 64))
         maps = Path("/proc/self/maps").read_text().splitlines()
-        print(len({{line.split()[-1] for line in maps if "libgomp" in line or "libiomp" in line or "libomp" in line}}))
+        libraries = {{line.split()[-1] for line in maps}}
+        print(sum(any(name in library for name in ("libgomp", "libiomp", "libomp")) for library in libraries))
     """
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == "1"

@@ -37,7 +37,12 @@ def test_symbolic_costs_take_values_later():
     for name in ("x", "y"):
         sdfg.add_array(name, [n], dace.float64)
     state.add_mapped_tasklet(
-        "m", {"i": "0:N"}, {"a": dace.Memlet("x[i]")}, "o = a + a", {"o": dace.Memlet("y[i]")}, external_edges=True
+        "m",
+        {"i": "0:N"},
+        {"a": dace.Memlet("x[i]")},
+        "o = a + a",
+        {"o": dace.Memlet("y[i]")},
+        external_edges=True,
     )
     _, cost = maps_cost(Network(sdfg=sdfg, inputs=("x",), outputs=("y",)))
     assert cost.at({"N": 10}).unique_bytes == 160

@@ -44,7 +44,8 @@ def test_equal_scopes_on_other_arrays_are_one_kernel():
 
 
 @pytest.mark.parametrize(
-    "other", [elementwise(["_out = _a * dace.float32(3)"]), elementwise(["_out = _a * dace.float32(2)"], (8, 33))]
+    "other",
+    [elementwise(["_out = _a * dace.float32(3)"]), elementwise(["_out = _a * dace.float32(2)"], (8, 33))],
 )
 def test_other_code_or_sizes_are_another_kernel(other: Network):
     (base,) = calls(elementwise(["_out = _a * dace.float32(2)"]))

@@ -10,7 +10,13 @@ from daceml.sdfg.sizes import product
 
 
 def _refusal(
-    Q: Tensor, K: Tensor, V: Tensor, Y: Output, attn_mask: Tensor | None, softcap: float | None, is_causal: int
+    Q: Tensor,
+    K: Tensor,
+    V: Tensor,
+    Y: Output,
+    attn_mask: Tensor | None,
+    softcap: float | None,
+    is_causal: int,
 ) -> str | None:
     if (Q.rank, K.rank, V.rank) != (4, 4, 4):
         return "torch's kernel takes [batch, heads, length, features]"

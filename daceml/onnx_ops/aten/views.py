@@ -20,7 +20,9 @@ def view(
     chosen = tuple(size(s) for s in (tensor.shape if sizes is None else sizes))
     name = tensor.name if isinstance(tensor, Output) else tensor.array
     assert name is not None, "operands of a node are arrays"
-    return TensorView(array=name, sizes=chosen, strides=tuple(strides) if strides is not None else row_major(chosen))
+    return TensorView(
+        array=name, sizes=chosen, strides=tuple(strides) if strides is not None else row_major(chosen)
+    )
 
 
 def float_operands(*tensors: Tensor | Output | None) -> str | None:

@@ -37,7 +37,7 @@ def _joined(past: Tensor | None, new: Tensor, present: Output | None) -> Tensor:
     if present is None:
         trace = past.trace
         shape = (past.shape[0], past.shape[1], length, past.shape[3])
-        array = trace.intermediate(f"attention_{past.array}_joined", shape, past.dtype)
+        array = trace.intermediate("joined", shape, past.dtype)
         present = Output(shape, past.dtype, array.name, trace)
     present[:, :, : past.shape[2]] = past
     present[:, :, past.shape[2] : length] = new

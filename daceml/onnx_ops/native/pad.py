@@ -19,7 +19,7 @@ def padded(x: Tensor, before: Sequence[int], after: Sequence[int], value: float)
         return x
     shape = [b + s + a for b, s, a in zip(before, x.shape, after, strict=True)]
     trace = x.trace
-    array = trace.intermediate(f"{trace.label.lower()}_{x.array or 'x'}_padded", shape, x.dtype)
+    array = trace.intermediate("padded", shape, x.dtype)
     result = Output(shape, x.dtype, array.name, trace)
     border = full((), value, x.dtype)
     write_boxes(result, x, before, after, lambda _axis, _low: border)

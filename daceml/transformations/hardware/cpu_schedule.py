@@ -16,9 +16,9 @@ _CHUNKS = 32
 def schedule_maps(network: Network) -> int:
     """Set schedule and collapse of every top-level map; returns how many run in parallel. Mutates the SDFG.
 
-    A loop nest with fewer iterations than `Config.parallel_threshold` stays on one thread: opening a parallel region
-    costs some microseconds. Otherwise the leading dimensions are collapsed until there are enough chunks; the
-    innermost one is left whole, so that it vectorises, unless everything outside it is too small.
+    A loop nest with fewer iterations than `Config.parallel_threshold` stays on one thread: opening a parallel
+    region costs some microseconds. Otherwise the leading dimensions are collapsed until there are enough
+    chunks; the innermost one is left whole, so that it vectorises, unless everything outside it is too small.
     """
     state = network.state
     scopes = state.scope_dict()

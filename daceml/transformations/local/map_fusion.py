@@ -1,6 +1,7 @@
-"""MapFusion: a map that reads element by element what one other map writes joins it; the array between disappears.
+"""MapFusion: a map that reads element by element what one other map writes joins it; the array between
+disappears.
 
-    T[i] = f(X[i]);  Y[i] = g(T[i])   ->   Y[i] = g(f(X[i]))
+T[i] = f(X[i]);  Y[i] = g(T[i])   ->   Y[i] = g(f(X[i]))
 """
 
 from __future__ import annotations
@@ -146,4 +147,3 @@ def _move_inputs(
     for edge in state.out_edges(consumer):
         if edge.data.is_empty():  # what reads nothing else hangs on an empty edge
             state.add_edge(producer, None, edge.dst, None, dace.Memlet())
-

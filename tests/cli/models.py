@@ -1,0 +1,43 @@
+"""Models that the tests of the command line name."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+
+class Mish(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * torch.tanh(nn.functional.softplus(x))
+
+
+class Sized(nn.Module):
+    """Cannot be made without arguments."""
+
+    def __init__(self, size: int, *, bias: bool, slope: float = 0.1) -> None:
+        super().__init__()
+
+
+class Broken(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        raise ValueError("no weights here")
+
+
+class Wrong(nn.Module):
+    """Another function while torch.export looks at it, as if the compiler were wrong."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * (2.1 if torch.compiler.is_exporting() else 2.0)
+
+
+instance = nn.Sequential(nn.Dropout(0.5), nn.ReLU())
+number = 3
+
+
+def make() -> nn.Module:
+    return nn.Linear(4, 2)
+
+
+def make_nothing() -> None:
+    return None

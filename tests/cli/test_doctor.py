@@ -1,0 +1,76 @@
+"""`daceml doctor`: a line a check, a fix where something is wrong."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from daceml.cli import checks, doctor
+from daceml.cli.checks import Finding, check_package, examine, openmp_runtimes
+from daceml.cli.main import app
+from daceml.errors import EnvironmentProblem
+
+
+def test_this_machine_can_compile_and_run():
+    done = CliRunner().invoke(app, ["doctor", "--json"])
+    findings = {row["title"]: row for row in json.loads(done.stdout)}
+    assert done.exit_code == 0, findings
+    assert {"Python", "torch", "dace", "onnx", "onnxruntime", "C++ compiler", "cmake"} <= set(findings)
+    assert {"OpenMP", "threads", "cache", "launcher"} <= set(findings)
+    assert findings["launcher"]["status"] == "ok"
+
+
+def test_lines_carry_no_colour_where_nobody_sees_it(monkeypatch: pytest.MonkeyPatch):
+    rows = (
+        ("torch", lambda: ("ok", "2.13.0", "")),
+        ("cache", lambda: ("fail", "/x cannot be written", "name another folder in DACEML_CACHE")),
+    )
+    monkeypatch.setattr(doctor, "CHECKS", rows)
+    done = CliRunner().invoke(app, ["doctor"])
+    assert done.exit_code == 1
+    assert done.stdout == (
+        "ok   torch:           2.13.0\n"
+        "fail cache:           /x cannot be written\n"
+        "     fix: name another folder in DACEML_CACHE\n"
+    )
+
+
+def test_a_check_that_breaks_is_a_finding():
+    def problem() -> tuple[checks.Status, str, str]:
+        raise EnvironmentProblem("there is no C++ compiler 'g+++'", why="it is needed", fix="install g++")
+
+    def accident() -> tuple[checks.Status, str, str]:
+        raise OSError("disk on fire")
+
+    assert examine("compiler", problem) == Finding(
+        title="compiler",
+        status="fail",
+        found="there is no C++ compiler 'g+++': it is needed",
+        fix="install g++",
+    )
+    assert examine("disk", accident).found == "OSError: disk on fire"
+
+
+def test_a_missing_or_old_package(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(checks.SUPPORTED, "no-such-package", ("1.0", "2.0"))
+    assert check_package("no-such-package")() == (
+        "fail",
+        "not installed",
+        "pip install 'no-such-package>=1.0,<2.0'",
+    )
+    monkeypatch.setitem(checks.SUPPORTED, "torch", ("99", ""))
+    status, found, fix = check_package("torch")()
+    assert (status, fix) == ("warn", "pip install 'torch>=99'")
+    assert found.endswith(": 99 is the oldest that is supported")
+
+
+def test_openmp_runtimes_are_told_apart_by_path():
+    maps = (
+        "7f00-7f01 r-xp 00000000 00:00 1 /venv/torch/lib/libgomp.so.1\n"
+        "7f01-7f02 r--p 00000000 00:00 1 /venv/torch/lib/libgomp.so.1\n"
+        "7f02-7f03 r-xp 00000000 00:00 2 /usr/lib/libiomp5.so\n"
+        "7f03-7f04 rw-p 00000000 00:00 0\n"
+    )
+    assert openmp_runtimes(maps) == ["/usr/lib/libiomp5.so", "/venv/torch/lib/libgomp.so.1"]

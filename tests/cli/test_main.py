@@ -1,0 +1,91 @@
+"""The command as a whole: exit codes, JSON, errors as their text."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from daceml.cli.main import app
+from tests.cli.onnx_files import save_sum
+
+FILE = str(Path(__file__).with_name("models.py"))
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def _search_path(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+
+def daceml(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments))
+
+
+def test_explain_prints_a_report():
+    done = daceml("explain", f"{FILE}:Mish", "--input", "4,6")
+    assert done.exit_code == 0, done.output
+    assert done.stdout.startswith("Mish: 1 call of 1 kernel\n")
+
+
+def test_explain_prints_json():
+    done = daceml("explain", f"{FILE}:Mish", "-i", "4,6", "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["counts"]["kernels"] == 1
+
+
+def test_verify_passes_with_0_and_fails_with_1():
+    passed = daceml("verify", f"{FILE}:Mish", "--input", "4,6", "--seeds", "2")
+    assert passed.exit_code == 0, passed.output
+    assert "2 of 2 tensors within" in passed.stdout
+    failed = daceml("verify", f"{FILE}:Wrong", "--input", "4,6", "--json")
+    assert failed.exit_code == 1
+    assert json.loads(failed.stdout)["passed"] is False
+
+
+def test_verify_takes_an_onnx_file(tmp_path: Path):
+    done = daceml("verify", str(save_sum(tmp_path)), "--dim", "N=5")
+    assert done.exit_code == 0, done.output
+    assert done.stdout.startswith("sum.onnx: distance from float64, 1 set of inputs\n")
+
+
+def test_an_error_is_its_text_on_stderr_and_2():
+    done = daceml("explain", f"{FILE}:Mitsch", "--input", "4")
+    assert done.exit_code == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith(f"[DML501] {FILE} has no Mitsch\n")
+    assert "Traceback" not in done.stderr
+
+
+def test_debug_shows_the_traceback_too():
+    done = daceml("explain", f"{FILE}:Mitsch", "--input", "4", "--debug")
+    assert done.exit_code == 2
+    assert "Traceback (most recent call last)" in done.stderr
+
+
+def test_a_wrong_command_is_2():
+    assert daceml("explane").exit_code == 2
+    assert daceml("verify", f"{FILE}:Mish", "--seeds", "0").exit_code == 2
+
+
+def test_a_wrong_environment_variable_is_told_by_every_command():
+    done = subprocess.run(
+        [sys.executable, "-m", "daceml.cli.main", "cache", "ls"],
+        cwd=ROOT,
+        env={**os.environ, "DACEML_CASHE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("[DML001] unknown option DACEML_CASHE\n")
+
+
+def test_help_names_every_command():
+    text = daceml("--help").stdout
+    assert all(name in text for name in ("doctor", "explain", "verify", "cache"))

@@ -1,0 +1,15 @@
+"""One cache of compiled things for the whole run, never the user's own, and two threads on every machine."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+
+# Before any test imports daceml or torch, which read these once. A DACEML_CACHE that is set is kept, so that
+# several runs can share one.
+os.environ.setdefault("OMP_NUM_THREADS", "2")
+if "DACEML_CACHE" not in os.environ:
+    os.environ["DACEML_CACHE"] = tempfile.mkdtemp(prefix="daceml-tests-")
+    atexit.register(shutil.rmtree, os.environ["DACEML_CACHE"], ignore_errors=True)

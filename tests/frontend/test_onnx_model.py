@@ -1,0 +1,128 @@
+"""ONNX models called like functions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from onnx import TensorProto, helper, numpy_helper
+
+from daceml.errors import BackwardUnavailableError, CallError, ConfigurationError, OnnxFileError
+from daceml.frontend.onnx_model import ONNXModel
+from daceml.frontend.program_key import model_key
+
+WEIGHT = np.arange(12, dtype=np.float32).reshape(4, 3) - 5
+
+
+def linear(*, bias: float = 1.0) -> onnx.ModelProto:
+    """y = relu(x W + bias), total = sum(y); x: [N, 4]."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "weight"], ["product"]),
+        helper.make_node("Add", ["product", "bias"], ["shifted"]),
+        helper.make_node("Relu", ["shifted"], ["y"]),
+        helper.make_node("ReduceSum", ["y"], ["total"], keepdims=0),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "linear",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 4])],
+        [
+            helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 3]),
+            helper.make_tensor_value_info("total", TensorProto.FLOAT, []),
+        ],
+        [
+            numpy_helper.from_array(WEIGHT, "weight"),
+            numpy_helper.from_array(np.array([bias], dtype=np.float32), "bias"),
+        ],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
+@pytest.fixture(scope="module")
+def model() -> ONNXModel:
+    return ONNXModel(linear())
+
+
+@pytest.mark.parametrize("rows", [1, 5])
+def test_numpy_in_numpy_out_for_any_size_of_a_named_dimension(model: ONNXModel, rows: int):
+    x = np.random.default_rng(0).standard_normal((rows, 4)).astype(np.float32)
+    y, total = model(x)
+    expected = np.maximum(x @ WEIGHT + 1, 0)
+    assert isinstance(y, np.ndarray)
+    # one contraction of four products, then a sum: a few roundings
+    np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(total, expected.sum(), rtol=1e-5)
+    assert total.shape == ()
+
+
+def test_tensors_in_tensors_out_by_name(model: ONNXModel):
+    y, _ = model(x=torch.ones(2, 4))
+    assert isinstance(y, torch.Tensor)
+    assert torch.equal(y, torch.relu(torch.ones(2, 4) @ torch.from_numpy(WEIGHT) + 1))
+
+
+def test_a_single_output_comes_alone():
+    single = linear()
+    del single.graph.output[1]
+    y = ONNXModel(single, dims={"N": 2})(torch.ones(2, 4))
+    assert isinstance(y, torch.Tensor) and y.shape == (2, 3)
+
+
+def test_given_dimensions_are_fixed():
+    fixed = ONNXModel(linear(), dims={"N": 2})
+    with pytest.raises(CallError, match="has shape") as caught:
+        fixed(torch.ones(3, 4))
+    assert caught.value.why == "it has to be float32 (2, 4): dimension 0 is 3 instead of 2"
+
+
+def test_a_file_is_named_in_messages(tmp_path: Path):
+    onnx.save(linear(), tmp_path / "net.onnx")
+    model = ONNXModel(tmp_path / "net.onnx")
+    assert isinstance(model.model, onnx.ModelProto)
+    with pytest.raises(CallError, match=r"net\.onnx has no input 'z'"):
+        model(z=torch.ones(2, 4))
+
+
+def test_the_sdfg_is_there_to_look_at(model: ONNXModel):
+    import dace
+
+    assert isinstance(model.sdfg, dace.SDFG)
+    model.sdfg.validate()
+
+
+def test_gradients_are_refused(model: ONNXModel):
+    x = torch.ones(2, 4, requires_grad=True)
+    with pytest.raises(BackwardUnavailableError) as caught:
+        model(x)
+    assert str(caught.value) == (
+        "[DML301] linear was called with an input that requires a gradient\n"
+        "  why:   ONNX models are compiled for inference: their results are not part of autograd's graph\n"
+        "  fix:   call it under torch.no_grad(), or pass input.detach()"
+    )
+    with torch.no_grad():
+        assert not model(x)[0].requires_grad
+
+
+def test_a_second_model_is_loaded_from_the_cache(model: ONNXModel):
+    model(torch.ones(2, 4))
+    again = ONNXModel(linear())
+    again(torch.ones(2, 4))
+    assert set(again.stages_s) == {"key", "bind"}
+
+
+def test_the_key_depends_on_data_nodes_and_dims():
+    keys = {model_key(linear(), {}), model_key(linear(bias=2.0), {}), model_key(linear(), {"N": 2})}
+    other = linear()
+    other.graph.node[2].op_type = "Sigmoid"
+    assert len({*keys, model_key(other, {})}) == 4
+    assert model_key(linear(), {}) in keys
+
+
+def test_what_is_no_model_is_refused():
+    with pytest.raises(ConfigurationError, match=r"ONNXModel takes a path or an onnx.ModelProto, not a int"):
+        ONNXModel(3)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(OnnxFileError, match=r"missing\.onnx cannot be read"):
+        ONNXModel("missing.onnx")

@@ -1,0 +1,116 @@
+"""`verify`: right modules pass, wrong ones do not, and nothing of the user's changes."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import pytest
+import torch
+from torch import nn
+
+import daceml
+from daceml.errors import CallError, ConfigurationError
+from daceml.report.verification import verify
+
+
+class Scale(nn.Module):
+    """x * factor; while torch.export looks at it, x * traced_factor: a compiler that is wrong."""
+
+    def __init__(self, factor: float = 2.0, traced_factor: float = 2.0) -> None:
+        super().__init__()
+        self.factor, self.traced_factor = factor, traced_factor
+
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {"scaled": x * (self.traced_factor if torch.compiler.is_exporting() else self.factor)}
+
+
+class Normalised(nn.Module):
+    """Batch norm: in training a call changes its buffers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.norm(x)
+
+
+class Float32Only(nn.Module):
+    """Multiplies by a matrix that stays float32."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x @ torch.ones(3, 3, dtype=torch.float32)
+
+
+X = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
+
+
+def test_a_right_module_passes_on_every_seed():
+    seen = verify(Scale(), X, seeds=2)
+    assert seen.passed
+    assert [tensor.name for tensor in seen.tensors] == ["seed0.output['scaled']", "seed1.output['scaled']"]
+    assert (seen.name, seen.seeds, seen.depth) == ("Scale", 2, 1)
+
+
+def test_a_wrong_module_fails_and_says_which_tensor():
+    seen = verify(Scale(2.0, 2.01), X)
+    assert not seen.passed
+    (failure,) = seen.failures
+    assert failure.name == "seed0.output['scaled']"
+    assert failure.error == pytest.approx(0.005, rel=1e-3)  # 2.01 / 2 - 1
+    assert "FAIL" in str(seen)
+    assert str(seen).endswith("0 of 1 tensors within max(3 x eager's, 8 eps sqrt(1))\n")
+
+
+def test_buffers_that_a_call_changes_are_compared():
+    module = Normalised()
+    before = copy.deepcopy(module.state_dict())
+    seen = verify(module, X, seeds=2)
+    assert seen.passed
+    assert "seed1.buffer norm.running_mean" in [tensor.name for tensor in seen.tensors]
+    after = module.state_dict()
+    assert all(torch.equal(before[key], after[key]) for key in before), "copies run, not the module"
+
+
+def test_buffers_that_stay_are_not_listed():
+    assert [tensor.name for tensor in verify(Normalised().eval(), X).tensors] == ["seed0.output"]
+
+
+def test_a_compiled_module_is_compared_with_what_it_was_made_of():
+    compiled = daceml.compile(Normalised().eval(), backward=False)
+    assert verify(compiled, X).passed
+
+
+def test_integers_are_shuffled_between_seeds_so_that_they_stay_valid():
+    class Lookup(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = nn.Embedding(7, 4)
+
+        def forward(self, index: torch.Tensor) -> torch.Tensor:
+            return self.table(index)
+
+    assert verify(Lookup(), torch.tensor([6, 0, 3]), seeds=3).passed
+
+
+def test_the_result_can_be_written_as_json():
+    document = json.loads(json.dumps(verify(Scale(2.0, 2.01), X).to_json(), allow_nan=False))
+    assert document["passed"] is False
+    assert document["tensors"][0]["passed"] is False
+
+
+def test_a_module_that_cannot_run_in_float64_is_refused():
+    with pytest.raises(CallError) as caught:
+        verify(Float32Only(), X)
+    assert str(caught.value).startswith(
+        "[DML203] Float32Only cannot run in float64, which it would be compared with\n  why:   expected"
+    )
+    assert torch.get_default_dtype() is torch.float32
+
+
+def test_what_cannot_be_verified_is_refused():
+    with pytest.raises(ConfigurationError, match=r"verify takes an nn\.Module or an ONNXModel, not a int"):
+        verify(3)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ConfigurationError, match="verify cannot run 0 seeds"):
+        verify(Scale(), X, seeds=0)
