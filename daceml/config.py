@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import logging
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -85,8 +86,15 @@ class Config:
 
 @lru_cache(maxsize=1)
 def config() -> Config:
-    """The options of this process; the environment is read at the first call."""
-    return Config.from_env(os.environ)
+    """The options of this process; the environment is read, and logging set up, at the first call."""
+    options = Config.from_env(os.environ)
+    logger = logging.getLogger("daceml")
+    logger.setLevel(options.log.upper())
+    if "DACEML_LOG" in os.environ and not logger.handlers:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
+        logger.addHandler(handler)
+    return options
 
 
 def _parse(variable: str, text: str, default: object) -> str | int | bool:

@@ -22,6 +22,7 @@ from daceml.frontend.program_key import program_key
 from daceml.frontend.results import result_template
 from daceml.frontend.session import Variant
 from daceml.runtime.cache import Cache
+from daceml.runtime.manifest import EXAMPLE_SIZE
 from daceml.runtime.program import StoredProgram
 
 if TYPE_CHECKING:
@@ -104,7 +105,6 @@ def optimised_network(exported: ExportedProgram, stages: Stages | None = None) -
 
 def optimise(network: Network, stages: Stages) -> Optimised:
     """Lower a network of ONNX nodes and apply the levels. Mutates the network."""
-    from daceml.frontend.record import EXAMPLE_SIZE
     from daceml.onnx_ops.lowering import lower
     from daceml.sdfg.network_costs import maps_cost
     from daceml.transformations.hardware.cpu_schedule import schedule_maps
@@ -141,6 +141,7 @@ def build(optimised: Optimised, cache: Cache, folder: Path, stages: Stages) -> N
         manifest,
         unfused=optimised.unfused,
         applied={"MapFusion": len(optimised.fusion.fused)},
+        refused=optimised.fusion.sentences(),
         stages_s=stages.seconds,
     ).save(folder)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from daceml.runtime.element_codes import torch_code
-from daceml.runtime.manifest import ConstantRecord, Manifest, StepRecord, TensorRecord
+from daceml.runtime.manifest import EXAMPLE_SIZE, ConstantRecord, Manifest, StepRecord, TensorRecord
 from daceml.sdfg.costs import Cost
 from daceml.sdfg.external import AtenCall, FallbackCall
 from daceml.sdfg.network_costs import arrays_bytes, call_cost, external_cost
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from daceml.onnx_ops.lowering import LoweringReport, NodeReport
     from daceml.runtime.plan import Plan, Step
     from daceml.sdfg.network import Network
-
-# Costs of programs with symbolic sizes are stated at this value of every symbol
-EXAMPLE_SIZE = 16
 
 
 def make_manifest(

@@ -145,7 +145,7 @@ class Session:
             ]
             if wanting:
                 raise BackwardUnavailableError(
-                    f"{type(self.eager).__name__} was called with gradients enabled; backward is not there yet",
+                    f"{type(self.eager).__name__} was called with gradients enabled, without a backward pass",
                     why=f"{len(wanting)} of its inputs and parameters require a gradient",
                     fix="backward not available: use no_grad or backward=False\n"
                     "(torch.no_grad() around the call, or daceml.compile(module, backward=False))",

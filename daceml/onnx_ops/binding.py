@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -49,7 +50,7 @@ class Binding:
         """
         positional: list[Any] = []
         keywords: dict[str, Any] = {}
-        for parameter in inspect.signature(function).parameters.values():
+        for parameter in _parameters(function):
             name = parameter.name
             if parameter.kind is parameter.KEYWORD_ONLY:
                 value = self.attributes.get(name)
@@ -92,7 +93,7 @@ class Binding:
     def call_by_name(self, question: Callable[..., Any]) -> Any:
         """The answer of a function that takes operands and attributes by name."""
         known = {**self.attributes, **self.outputs, **self.inputs}
-        return question(**{name: known.get(name) for name in inspect.signature(question).parameters})
+        return question(**{name: known.get(name) for name in (p.name for p in _parameters(question))})
 
 
 def bind(node: ONNXNode, network: Network, trace: Trace | None = None) -> Binding:
@@ -121,6 +122,11 @@ def bind(node: ONNXNode, network: Network, trace: Trace | None = None) -> Bindin
         defaults={**defaults, "since_version": node.since_version},
         interface=frozenset((*network.inputs, *network.outputs, *network.weights, *network.mutations)),
     )
+
+
+@functools.cache
+def _parameters(function: Callable[..., Any]) -> tuple[inspect.Parameter, ...]:
+    return tuple(inspect.signature(function).parameters.values())
 
 
 def _actual(name: Operand, make: Callable[[str], Tensor]) -> Actual:

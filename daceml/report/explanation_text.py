@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 
 from daceml.report.text import WIDTH, cell, in_millions, render, table
+from daceml.runtime.manifest import EXAMPLE_SIZE
 
 if TYPE_CHECKING:
     from daceml.report.explanation import Explanation
@@ -106,7 +107,7 @@ def _closing(explanation: Explanation) -> list[str]:
     stages = ", ".join(f"{name} {seconds:.2f}" for name, seconds in longest if seconds >= 0.005)
     how = "loaded from the cache; compiled" if explanation.from_cache else "compiled"
     total_s = sum(explanation.compile_seconds.values())
-    symbolic = f"symbolic:  {', '.join(explanation.symbols)}; figures are for one example size of each"
+    symbolic = f"symbolic:  {', '.join(explanation.symbols)}; figures hold at {EXAMPLE_SIZE} for each"
     flops, special = in_millions(explanation.flops), in_millions(explanation.special_functions)
     return [
         f"applied:   {applied or 'nothing'}",

@@ -9,6 +9,9 @@ from typing import Any, cast
 
 FORMAT = 1
 
+# Costs of programs with symbolic sizes are stated at this value of every symbol
+EXAMPLE_SIZE = 16
+
 
 @dataclass(frozen=True, kw_only=True)
 class TensorRecord:

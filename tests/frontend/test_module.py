@@ -1,4 +1,4 @@
-"""A compiled module is the user's module: state, hooks, copies and pickles; and it notices when that changes."""
+"""A compiled module is the user's module: state, hooks, copies, pickles; and it notices when that changes."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ T[i] = f(X[i]);  Y[i] = g(T[i])   ->   Y[i] = g(f(X[i]))
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,15 @@ class FusionReport:
 
     fused: tuple[str, ...]
     refused: dict[str, str]
+
+    def sentences(self) -> tuple[str, ...]:
+        """Why arrays stayed, one sentence a reason, with how many and one example."""
+        examples = {reason: array for array, reason in reversed(self.refused.items())}
+        counts = Counter(self.refused.values())
+        return tuple(
+            f"MapFusion: {reason} ({count} array{'s' * (count > 1)}, for example {examples[reason]})"
+            for reason, count in counts.most_common()
+        )
 
 
 def fuse_maps(network: Network) -> FusionReport:
