@@ -5,6 +5,7 @@ ONNX and DaCe are imported only where a program is not in the cache yet.
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -147,8 +148,24 @@ def build(optimised: Optimised, cache: Cache, folder: Path, stages: Stages) -> N
 
 
 def _build(exported: ExportedProgram, cache: Cache, folder: Path, stages: Stages) -> None:
-    with warming(cache):
+    with warming(cache), without_collection():
         build(optimised_network(exported, stages), cache, folder, stages)
+
+
+@contextmanager
+def without_collection() -> Generator[None]:
+    """Hold Python's cyclic garbage collector.
+
+    A compilation makes millions of objects that live until its end, and every full collection walks them all, with
+    everything that torch and SymPy hold: half of the time of a large network.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 @contextmanager
@@ -162,7 +179,8 @@ def warming(cache: Cache) -> Generator[None]:
     from daceml.runtime.launcher import build_launcher
     from daceml.runtime.toolchain import precompiled_header
 
-    with ThreadPoolExecutor(max_workers=2) as pool:
+    # one after the other: on two cores, Python keeps one
+    with ThreadPoolExecutor(max_workers=1) as pool:
         pool.submit(precompiled_header, cache)
         pool.submit(build_launcher, cache)
         yield

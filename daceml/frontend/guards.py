@@ -8,13 +8,13 @@ norm therefore never meets a program that was bound to something else.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from operator import is_
 from typing import Any
 
 import torch
 from torch import nn
 
 from daceml.errors import CallError
+from daceml.runtime.watch import WatchedDict, dict_watch
 
 _PLAIN = (torch.Tensor, nn.Parameter, nn.Buffer)
 
@@ -46,24 +46,19 @@ def input_key(leaves: Sequence[Any]) -> tuple[Hashable, ...]:
 
 
 class ModuleWatch:
-    """A snapshot of a module; `unchanged()` says whether the module still is what it was."""
+    """A snapshot of a module; `unchanged()` says whether the module still is what it was.
+
+    That is: the same tensors and submodules (by identity) under the same names, and the same training flags.
+    """
 
     def __init__(self, module: nn.Module) -> None:
-        own = [m.__dict__ for m in module.modules()]
-        self._own = own
-        self._flags = [d["training"] for d in own]
-        self._members = [d[kind] for d in own for kind in ("_parameters", "_buffers", "_modules") if d[kind]]
-        self._values = self._now()
-
-    def unchanged(self) -> bool:
-        """Whether tensors, submodules (by identity) and training flags are the same."""
-        if [d["training"] for d in self._own] != self._flags:
-            return False
-        now = self._now()
-        return len(now) == len(self._values) and all(map(is_, now, self._values))
-
-    def _now(self) -> list[Any]:
-        return [value for members in self._members for value in members.values()]
+        dicts: list[WatchedDict] = []
+        for child in module.modules():
+            own = child.__dict__
+            dicts.append((own, ("training",), False))
+            members = [own[kind] for kind in ("_parameters", "_buffers", "_modules")]
+            dicts += [(m, tuple(m), True) for m in members if m]
+        self.unchanged = dict_watch(dicts)
 
 
 def _refuse_subclass(leaf: torch.Tensor) -> None:

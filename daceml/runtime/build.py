@@ -3,10 +3,8 @@ them."""
 
 from __future__ import annotations
 
-import logging
 import re
-from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from dace.codegen import codegen
@@ -17,8 +15,6 @@ from daceml.runtime.driver import driver_text
 from daceml.runtime.plan import Plan
 from daceml.runtime.toolchain import precompiled_header, toolchain
 from daceml.sdfg.outline import Kernel
-
-log = logging.getLogger(__name__)
 
 # what every generated kernel includes; the precompiled header stands for it
 _GENERATED_INCLUDES = re.compile(
@@ -47,33 +43,19 @@ def build_program(plan: Plan, cache: Cache, folder: Path) -> None:
     Raises:
         BuildError: the compiler refused a kernel or the driver.
     """
-    objects, signatures = _compile_kernels(plan.kernels, cache)
-    toolchain().link_program(driver_text(plan, signatures), objects, folder)
-
-
-def _compile_kernels(
-    kernels: Sequence[Kernel], cache: Cache
-) -> tuple[list[Path], dict[str, tuple[str, ...]]]:
-    if not kernels:
-        return [], {}
     tools = toolchain()
-    pending: list[Future[Path]] = []
-    signatures: dict[str, tuple[str, ...]] = {}
+    sources: dict[str, str] = {kernel.name: kernel_source(kernel) for kernel in plan.kernels}
+    driver = driver_text(plan, {name: signature(source) for name, source in sources.items()})
     with ThreadPoolExecutor(max_workers=config().compile_jobs) as pool:
-        header = pool.submit(precompiled_header, cache)
+        # the driver takes longest, so it goes first
+        compiled = pool.submit(tools.compile_driver, driver, folder)
+        objects = list(pool.map(lambda source: _kernel_object(source, cache), sources.values()))
+        compiled.result()
+    tools.link_program(objects, folder)
 
-        def compile_one(source: str) -> Path:
-            folder_of_header = header.result()
-            entry = cache.get(
-                "kernels",
-                digest(tools.fingerprint, source),
-                lambda folder: tools.compile_kernel(source, folder, folder_of_header),
-            )
-            return entry / "kernel.o"
 
-        # DaCe generates in this thread while the compilers run in others
-        for kernel in kernels:
-            source = kernel_source(kernel)
-            signatures[kernel.name] = signature(source)
-            pending.append(pool.submit(compile_one, source))
-        return [p.result() for p in pending], signatures
+def _kernel_object(source: str, cache: Cache) -> Path:
+    tools = toolchain()
+    header = precompiled_header(cache)
+    key = digest(tools.fingerprint, source)
+    return cache.get("kernels", key, lambda folder: tools.compile_kernel(source, folder, header)) / "kernel.o"

@@ -73,8 +73,8 @@ class Cache:
     def _scratch(self) -> Path:
         parent = self.root / "building"
         parent.mkdir(parents=True, exist_ok=True)
-        for left in parent.iterdir():  # what a killed process left
-            if time.time() - left.stat().st_mtime > _STALE_AFTER_S:
+        for left in parent.iterdir():
+            if _age_s(left) > _STALE_AFTER_S:  # a killed process left it
                 shutil.rmtree(left, ignore_errors=True)
         folder = parent / f"{os.getpid()}-{uuid.uuid4().hex}"
         folder.mkdir()
@@ -96,6 +96,13 @@ def digest(*parts: str | bytes) -> str:
         sha.update(len(data).to_bytes(8, "little"))
         sha.update(data)
     return sha.hexdigest()[:32]
+
+
+def _age_s(folder: Path) -> float:
+    try:
+        return time.time() - folder.stat().st_mtime
+    except FileNotFoundError:  # another build has just been finished
+        return 0.0
 
 
 def _seal(folder: Path) -> None:

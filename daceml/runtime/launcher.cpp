@@ -229,12 +229,13 @@ class Bound {
     for (const Tensor& weight : weights_) __builtin_prefetch(weight.get());
     for (const Tensor& weight : weights_) {
       const char* tensor = *reinterpret_cast<const char* const*>(weight.get());
-      __builtin_prefetch(tensor);
-      __builtin_prefetch(tensor + 64);
+      for (size_t line = 0; line < 192; line += 64) __builtin_prefetch(tensor + line);
     }
     for (const Tensor& weight : weights_) {
       const char* tensor = *reinterpret_cast<const char* const*>(weight.get());
-      __builtin_prefetch(*reinterpret_cast<const char* const*>(tensor + storage_of_tensor));
+      const char* storage = *reinterpret_cast<const char* const*>(tensor + storage_of_tensor);
+      __builtin_prefetch(storage);
+      __builtin_prefetch(storage + 64);
     }
     std::vector<void*> now(weights_.size());
     for (size_t i = 0; i < weights_.size(); ++i) now[i] = weights_[i].pointer();

@@ -14,7 +14,7 @@ import torch
 
 from daceml.config import config
 from daceml.runtime.cache import Cache, digest
-from daceml.runtime.toolchain import include_folder, toolchain
+from daceml.runtime.toolchain import toolchain
 
 # daceml_fallback in program.h
 FallbackFunction = ctypes.CFUNCTYPE(
@@ -29,11 +29,10 @@ _shapes: dict[int, Any] = {}
 
 def build_launcher(cache: Cache) -> Path:
     """`launcher.so`, built once for each toolchain and torch version."""
-    source = Path(__file__).with_name("launcher.cpp")
-    tools = toolchain()
-    header = (include_folder() / "daceml" / "program.h").read_text()
-    key = digest(tools.fingerprint, source.read_text(), header, torch.__version__)
-    return cache.get("launchers", key, lambda folder: tools.build_launcher(source, folder)) / "launcher.so"
+    sources = [Path(__file__).with_name(name) for name in ("launcher.cpp", "watch.cpp")]
+    tools = toolchain()  # whose fingerprint covers the headers
+    key = digest(tools.fingerprint, *(source.read_text() for source in sources), torch.__version__)
+    return cache.get("launchers", key, lambda folder: tools.build_launcher(sources, folder)) / "launcher.so"
 
 
 @lru_cache(maxsize=1)

@@ -7,6 +7,7 @@ import os
 import platform
 import shutil
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import version
@@ -53,19 +54,25 @@ class Toolchain:
         (folder / _HEADER).write_text("#include <dace/dace.h>\n#include <daceml/scalar_math.h>\n")
         self._run([*self._includes(), "-x", "c++-header", _HEADER, "-o", f"{_HEADER}.gch"], folder)
 
-    def link_program(self, text: str, objects: list[Path], folder: Path) -> None:
-        """Write `driver.cpp` and `program.so`, which holds driver and kernels."""
+    def compile_driver(self, text: str, folder: Path) -> None:
+        """Write `driver.cpp` and `driver.o`."""
         (folder / "driver.cpp").write_text(text)
         # the driver only calls: optimising it costs compile time and gains nothing that can be measured
         self._run([*self._torch_includes(), "-O0", "-c", "driver.cpp", "-o", "driver.o"], folder)
+
+    def link_program(self, objects: list[Path], folder: Path) -> None:
+        """Write `program.so` from `driver.o`, which goes, and the kernels."""
         self._link(["driver.o", *map(str, objects)], folder / "program.so")
         (folder / "driver.o").unlink()
 
-    def build_launcher(self, source: Path, folder: Path) -> None:
+    def build_launcher(self, sources: Sequence[Path], folder: Path) -> None:
         """Write `launcher.so`."""
-        self._run([*self._torch_includes(), "-O2", "-c", str(source), "-o", "launcher.o"], folder)
-        self._link(["launcher.o"], folder / "launcher.so")
-        (folder / "launcher.o").unlink()
+        objects = [f"{source.stem}.o" for source in sources]
+        for source, target in zip(sources, objects, strict=True):
+            self._run([*self._torch_includes(), "-O2", "-c", str(source), "-o", target], folder)
+        self._link(objects, folder / "launcher.so")
+        for target in objects:
+            (folder / target).unlink()
 
     def _link(self, objects: list[str], library: Path) -> None:
         torch_lib = torch_folder() / "lib"

@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -84,3 +85,14 @@ def test_a_failing_build_leaves_nothing(tmp_path: Path):
 
 def test_a_digest_depends_on_where_parts_end():
     assert digest("ab", "c") != digest("a", "bc") != digest("abc")
+
+
+def quick(folder: Path) -> None:
+    (folder / "file").write_text("1")
+
+
+def test_builds_that_end_while_others_start_do_not_disturb_each_other(tmp_path: Path):
+    cache = Cache(tmp_path)
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        folders = list(pool.map(lambda i: cache.get("things", f"k{i}", quick), range(200)))
+    assert all((folder / "file").exists() for folder in folders)

@@ -1,0 +1,65 @@
+"""Polling many dicts at once: is the same object still under each key?"""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+from daceml.config import config
+from daceml.runtime.cache import Cache
+from daceml.runtime.launcher import build_launcher
+
+WatchedDict = tuple[dict[str, Any], tuple[str, ...], bool]
+"""A dict, the keys whose objects must stay, and whether no other key may come."""
+
+
+def dict_watch(dicts: Sequence[WatchedDict]) -> Callable[[], bool]:
+    """A function that says whether every dict still holds what it held when this was called, by identity.
+
+    The objects are kept alive as long as the function.
+    """
+    held = [(d, keys, tuple(d[k] for k in keys), closed) for d, keys, closed in dicts]
+    native = _native()
+    watch = native.daceml_watch_new()
+    if watch is None:
+        return lambda: _unchanged(held)
+    for members, keys, objects, closed in held:
+        native.daceml_watch_dict(watch, id(members), len(members) if closed else -1)
+        for key, value in zip(keys, objects, strict=True):
+            native.daceml_watch_entry(watch, id(key), id(value))
+    return _Watch(native.daceml_watch_unchanged, watch, held)
+
+
+class _Watch:
+    def __init__(self, check: Callable[[int], int], watch: int, held: object) -> None:
+        self._check, self._watch, self._held = check, watch, held
+        weakref.finalize(self, _native().daceml_watch_delete, watch)
+
+    def __call__(self) -> bool:
+        return self._check(self._watch) == 1
+
+
+def _unchanged(held: Sequence[tuple[dict[str, Any], tuple[str, ...], tuple[Any, ...], bool]]) -> bool:
+    for members, keys, objects, closed in held:
+        if closed and len(members) != len(keys):
+            return False
+        if any(members.get(k) is not v for k, v in zip(keys, objects, strict=True)):
+            return False
+    return True
+
+
+@lru_cache(maxsize=1)
+def _native() -> ctypes.PyDLL:
+    """The launcher's library once more, by a handle that keeps the GIL."""
+    native = ctypes.PyDLL(str(build_launcher(Cache(config().cache_folder))))
+    pointer = ctypes.c_void_p
+    native.daceml_watch_new.restype = pointer
+    native.daceml_watch_delete.argtypes = [pointer]
+    native.daceml_watch_dict.argtypes = [pointer, pointer, ctypes.c_ssize_t]
+    native.daceml_watch_entry.argtypes = [pointer, pointer, pointer]
+    native.daceml_watch_unchanged.argtypes = [pointer]
+    native.daceml_watch_unchanged.restype = ctypes.c_int32
+    return native
