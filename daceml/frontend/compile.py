@@ -156,8 +156,8 @@ def _build(exported: ExportedProgram, cache: Cache, folder: Path, stages: Stages
 def without_collection() -> Generator[None]:
     """Hold Python's cyclic garbage collector.
 
-    A compilation makes millions of objects that live until its end, and every full collection walks them all, with
-    everything that torch and SymPy hold: half of the time of a large network.
+    A compilation makes millions of objects that live until its end, and every full collection walks them all,
+    with everything that torch and SymPy hold.
     """
     enabled = gc.isenabled()
     gc.disable()

@@ -86,7 +86,7 @@ refused:
 
 applied:   MapFusion x1
 computes:  91.50 Mflop, <0.001 M special functions
-symbolic:  N; figures are for one example size of each
+symbolic:  N; figures hold at 16 for each
 workspace: 3.00 MB
 loaded from the cache; compiled in 2.60 s: kernels 2.00, export 0.60
 """

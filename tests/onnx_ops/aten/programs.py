@@ -1,0 +1,62 @@
+"""Programs of one operator, each node with the implementation that is asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx
+import onnx.parser
+import torch
+
+from daceml.config import config
+from daceml.frontend.compile import Optimised as Lowered
+from daceml.frontend.compile import Stages, build
+from daceml.frontend.importer import import_model
+from daceml.onnx_ops.lowering import LoweringReport, lower
+from daceml.onnx_ops.registry import KINDS, Kind
+from daceml.runtime.cache import Cache, digest
+from daceml.runtime.program import Program, StoredProgram
+from daceml.transformations.hardware.cpu_schedule import schedule_maps
+from daceml.transformations.local.map_fusion import FusionReport
+
+
+def parse(text: str) -> onnx.ModelProto:
+    """A model of opset 23 from the body of a graph in ONNX's text form."""
+    return onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 23]> {text}')
+
+
+def lowered(text: str, allowed: tuple[Kind, ...] = KINDS) -> tuple[LoweringReport, Lowered]:
+    """The network of a graph after lowering."""
+    network = import_model(parse(text), name="network")
+    report = lower(network, allowed=allowed)
+    schedule_maps(network)
+    fusion = FusionReport(fused=(), refused={})
+    return report, Lowered(network=network, lowering=report, fusion=fusion, unfused={})
+
+
+def program(text: str, allowed: tuple[Kind, ...] = KINDS) -> Program:
+    """The compiled graph."""
+    cache = Cache(config().cache_folder)
+    _, network = lowered(text, allowed)
+
+    def write(folder: Path) -> None:
+        build(network, cache, folder, Stages())
+
+    key = digest("test", text, *allowed, config().cache_folder.as_posix())
+    return StoredProgram(cache.get("programs", key, write)).bind({})
+
+
+def chosen(text: str) -> str:
+    """Title of the implementation of the last node."""
+    return lowered(text)[0].nodes[-1].chosen
+
+
+def refusal(text: str, title: str) -> str:
+    """Why an implementation refused the last node."""
+    return dict(lowered(text)[0].nodes[-1].refusals)[title]
+
+
+def run(text: str, *inputs: torch.Tensor, allowed: tuple[Kind, ...] = KINDS) -> torch.Tensor:
+    """The only output."""
+    (output,) = program(text, allowed)(inputs)
+    return output

@@ -1,0 +1,52 @@
+"""Attention by torch's fused kernel, beside the native form."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+
+from tests.onnx_ops.aten.programs import chosen, refusal, run
+
+SHAPE = "2, 3, 5, 8"
+
+
+def attention(attributes: str = "", mask: str = "") -> str:
+    operands = ", ".join(f"float[{SHAPE}] {name}" for name in ("Q", "K", "V"))
+    call = f"Attention <{attributes}> " if attributes else "Attention "
+    extra = f", {mask} M" if mask else ""
+    return f"g ({operands}{extra}) => (float[{SHAPE}] Y) {{ Y = {call}(Q, K, V{', M' if mask else ''}) }}"
+
+
+def operands() -> list[torch.Tensor]:
+    return [torch.randn(2, 3, 5, 8) for _ in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("attributes", "options"),
+    [("", {}), ("is_causal = 1", {"is_causal": True}), ("scale = 0.3", {"scale": 0.3})],
+)
+def test_both_implementations_agree_with_torch(attributes: str, options: dict[str, float]):
+    q, k, v = operands()
+    expected = scaled_dot_product_attention(q, k, v, **options)
+    assert chosen(attention(attributes)) == "aten:flash"
+    torch.testing.assert_close(run(attention(attributes), q, k, v), expected)
+    torch.testing.assert_close(run(attention(attributes), q, k, v, allowed=("native",)), expected)
+
+
+def test_a_full_mask_of_scores_is_taken():
+    q, k, v = operands()
+    mask = torch.randn(2, 3, 5, 5)
+    text = attention(mask="float[2, 3, 5, 5]")
+    assert chosen(text) == "aten:flash"
+    torch.testing.assert_close(run(text, q, k, v, mask), scaled_dot_product_attention(q, k, v, mask))
+
+
+def test_other_masks_are_left_to_the_native_form():
+    q, k, v = operands()
+    mask = torch.rand(5, 5) > 0.4
+    mask[:, 0] = True
+    text = attention(mask="bool[5, 5]")
+    reason = "the mask is not a tensor of scores of the operands' type and full shape"
+    assert refusal(text, "aten:flash") == reason
+    torch.testing.assert_close(run(text, q, k, v, mask), scaled_dot_product_attention(q, k, v, mask))

@@ -1,0 +1,86 @@
+"""Matrix products through torch's stable C ABI: bit-identical to torch, refused where they would not be."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tests.onnx_ops.aten.programs import chosen, refusal, run
+
+
+def matmul(a: tuple[int, ...], b: tuple[int, ...], dtype: str = "float") -> str:
+    y = tuple(torch.matmul(torch.empty(a), torch.empty(b)).shape)
+
+    def sizes(shape: tuple[int, ...]) -> str:
+        return ", ".join(map(str, shape))
+
+    return (
+        f"g ({dtype}[{sizes(a)}] A, {dtype}[{sizes(b)}] B) => ({dtype}[{sizes(y)}] Y) {{ Y = MatMul (A, B) }}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ((5, 7), (7, 3)),
+        ((2, 5, 7), (7, 3)),
+        ((2, 3, 5, 7), (2, 3, 7, 4)),
+        ((5, 7), (4, 7, 3)),
+        ((1, 1), (1, 1)),
+    ],
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_matmul_is_torchs_own(a: tuple[int, ...], b: tuple[int, ...], dtype: torch.dtype):
+    text = matmul(a, b, "float" if dtype is torch.float32 else "double")
+    assert chosen(text) == "aten:matmul"
+    x, w = torch.randn(a, dtype=dtype), torch.randn(b, dtype=dtype)
+    torch.testing.assert_close(run(text, x, w), torch.matmul(x, w), rtol=0, atol=0)
+
+
+def test_bfloat16_goes_the_same_way():
+    x, w = torch.randn(6, 8).bfloat16(), torch.randn(8, 4).bfloat16()
+    assert torch.equal(run(matmul((6, 8), (8, 4), "bfloat16"), x, w), x @ w)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "reason"),
+    [
+        ((7,), (7, 3), "a vector operand; torch's product of matrices takes two or more dimensions"),
+        ((2, 1, 5, 7), (3, 7, 4), "batches [2, 1] and [3] broadcast against each other"),
+        ((0, 7), (7, 3), "an operand is empty"),
+    ],
+)
+def test_matmul_refuses_with_a_reason_and_the_native_form_is_right(a, b, reason: str):
+    text = matmul(a, b)
+    assert refusal(text, "aten:matmul") == reason
+    x, w = torch.randn(a), torch.randn(b)
+    torch.testing.assert_close(run(text, x, w), torch.matmul(x, w))
+
+
+def test_integers_are_left_to_the_native_form():
+    text = matmul((3, 4), (4, 2), "int32")
+    assert refusal(text, "aten:matmul") == "torch has no vendor kernel for int32"
+    x, w = torch.arange(12, dtype=torch.int32).reshape(3, 4), torch.ones(4, 2, dtype=torch.int32)
+    assert torch.equal(run(text, x, w), x @ w)
+
+
+@pytest.mark.parametrize(
+    "attributes", ["", "alpha = 0.5, beta = 2.0", "transA = 1, transB = 1", "transB = 1"]
+)
+@pytest.mark.parametrize("addend", ["", "3", "5, 3", "1", "5, 1"])
+def test_gemm_is_addmm(attributes: str, addend: str):
+    a = torch.randn((7, 5) if "transA" in attributes else (5, 7))
+    b = torch.randn((3, 7) if "transB" in attributes else (7, 3))
+    inputs = [a, b]
+    c = f", float[{addend}] C" if addend else ""
+    shapes = ", ".join(f"float[{', '.join(map(str, t.shape))}] {n}" for t, n in ((a, "A"), (b, "B")))
+    call = f"Gemm <{attributes}> " if attributes else "Gemm "
+    text = f"g ({shapes}{c}) => (float[5, 3] Y) {{ Y = {call}(A, B{', C' if addend else ''}) }}"
+    alpha, beta = (0.5, 2.0) if "alpha" in attributes else (1.0, 1.0)
+    expected = alpha * (a.t() if "transA" in attributes else a) @ (b.t() if "transB" in attributes else b)
+    if addend:
+        inputs.append(torch.randn([int(n) for n in addend.split(",")]))
+        expected = expected + beta * inputs[-1]
+    assert chosen(text) == "aten:addmm"
+    torch.testing.assert_close(run(text, *inputs), expected)
+    torch.testing.assert_close(run(text, *inputs, allowed=("native",)), expected)

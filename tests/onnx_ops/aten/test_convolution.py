@@ -1,0 +1,69 @@
+"""Convolution through torch's stable C ABI, beside the native form of the same node."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn import functional
+
+from tests.onnx_ops.aten.programs import chosen, refusal, run
+
+
+def sizes(shape: tuple[int, ...] | torch.Size) -> str:
+    return ", ".join(map(str, shape))
+
+
+def conv(x: torch.Tensor, w: torch.Tensor, y: torch.Tensor, attributes: str, bias: bool = False) -> str:
+    kind = "double" if x.dtype is torch.float64 else "float"
+    extra = f", {kind}[{w.shape[0]}] B" if bias else ""
+    return (
+        f"g ({kind}[{sizes(x.shape)}] X, {kind}[{sizes(w.shape)}] W{extra}) => ({kind}[{sizes(y.shape)}] Y) "
+        f"{{ Y = Conv <{attributes}> (X, W{', B' if bias else ''}) }}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("x", "w", "options", "attributes"),
+    [
+        ((2, 3, 11), (4, 3, 3), {"padding": 1}, "pads = [1, 1]"),
+        ((1, 4, 6, 10), (6, 2, 3, 2), {"groups": 2, "stride": (2, 1)}, "group = 2, strides = [2, 1]"),
+        (
+            (2, 3, 9, 7),
+            (5, 3, 3, 3),
+            {"dilation": 2, "padding": (2, 1)},
+            "dilations = [2, 2], pads = [2, 1, 2, 1]",
+        ),
+        ((1, 6, 8, 5), (6, 1, 3, 3), {"groups": 6, "padding": 1}, "group = 6, pads = [1, 1, 1, 1]"),
+        ((1, 2, 5, 6, 7), (3, 2, 2, 3, 1), {}, "group = 1"),
+    ],
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_both_implementations_agree_with_torch(x, w, options, attributes: str, dtype: torch.dtype):
+    x, w, b = torch.randn(x, dtype=dtype), torch.randn(w, dtype=dtype), torch.randn(w[0], dtype=dtype)
+    expected = functional.conv1d if x.dim() == 3 else functional.conv2d if x.dim() == 4 else functional.conv3d
+    y = expected(x, w, b, **options)
+    text = conv(x, w, y, attributes, bias=True)
+    assert chosen(text) == "aten:convolution"
+    assert torch.equal(run(text, x, w, b), y)
+    torch.testing.assert_close(run(text, x, w, b, allowed=("native",)), y)
+
+
+def test_sides_padded_differently_are_left_to_the_native_form():
+    x, w = torch.randn(1, 2, 5, 6), torch.randn(3, 2, 3, 3)
+    y = functional.conv2d(functional.pad(x, (0, 1, 2, 0)), w)
+    text = conv(x, w, y, "pads = [2, 0, 0, 1]")
+    assert refusal(text, "aten:convolution") == "pads [2, 0, 0, 1] differ between the two sides"
+    torch.testing.assert_close(run(text, x, w), y)
+
+
+def test_auto_pad_is_resolved_where_both_sides_are_equal():
+    x, w = torch.randn(1, 2, 7, 6), torch.randn(3, 2, 3, 3)
+    y = functional.conv2d(x, w, padding="same")
+    text = conv(x, w, y, 'auto_pad = "SAME_UPPER"')
+    assert chosen(text) == "aten:convolution"
+    assert torch.equal(run(text, x, w), y)
+    even = torch.randn(3, 2, 2, 2)
+    y = functional.conv2d(functional.pad(x, (0, 1, 0, 1)), even)
+    text = conv(x, even, y, 'auto_pad = "SAME_UPPER"')
+    assert refusal(text, "aten:convolution") == "auto_pad=SAME_UPPER pads one side more than the other"
+    torch.testing.assert_close(run(text, x, even), y)

@@ -1,0 +1,42 @@
+"""ONNX Runtime as the last resort: right values, counted, and refused where it is switched off."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from daceml.config import Config
+from daceml.errors import NoImplementationError
+from tests.onnx_ops.aten.programs import chosen, program, run
+
+CUMSUM = "g (float[3, 5] X) => (float[3, 5] Y) { axis = Constant <value_int = 1> () Y = CumSum (X, axis) }"
+
+
+def test_an_operator_without_another_implementation_runs():
+    assert chosen(CUMSUM) == "onnxruntime"
+    x = torch.randn(3, 5)
+    torch.testing.assert_close(run(CUMSUM, x), x.cumsum(1))
+
+
+def test_the_step_is_counted_and_keeps_its_refusals():
+    (step,) = [s for s in program(CUMSUM).manifest.steps if s.kind == "onnxruntime"]
+    assert step.label == "CumSum onnxruntime"
+
+
+def test_several_results_and_mixed_types_come_back():
+    text = (
+        "g (float[3, 7] X) => (float[3, 2] V, int64[3, 2] I) "
+        "{ k = Constant <value_ints = [2]> () V, I = TopK (X, k) }"
+    )
+    x = torch.randn(3, 7)
+    values, indices = program(text)([x])
+    expected = x.topk(2)
+    assert torch.equal(values, expected.values)
+    assert torch.equal(indices, expected.indices)
+
+
+def test_what_is_switched_off_is_refused(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("daceml.onnx_ops.fallback.config", lambda: Config(fallback="none"))
+    with pytest.raises(NoImplementationError, match="no implementation of") as error:
+        chosen(CUMSUM)
+    assert "onnxruntime: disabled by DACEML_FALLBACK=none" in str(error.value)
