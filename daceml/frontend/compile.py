@@ -137,7 +137,13 @@ def build(optimised: Optimised, cache: Cache, folder: Path, stages: Stages) -> N
         fallbacks = save_fallbacks(plan, folder)
     with stages.stage("kernels"):
         build_program(plan, cache, folder)
-    manifest = make_manifest(plan, optimised.lowering, constants=constants, fallbacks=fallbacks)
+    manifest = make_manifest(
+        plan,
+        optimised.lowering,
+        absorbed=optimised.fusion.absorbed,
+        constants=constants,
+        fallbacks=fallbacks,
+    )
     replace(
         manifest,
         unfused=optimised.unfused,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,11 +21,23 @@ if TYPE_CHECKING:
 
 
 def make_manifest(
-    plan: Plan, lowering: LoweringReport, *, constants: tuple[ConstantRecord, ...], fallbacks: tuple[int, ...]
+    plan: Plan,
+    lowering: LoweringReport,
+    *,
+    absorbed: Mapping[str, tuple[str, ...]],
+    constants: tuple[ConstantRecord, ...],
+    fallbacks: tuple[int, ...],
 ) -> Manifest:
-    """The manifest of a plan, without the facts that only the caller knows."""
+    """The manifest of a plan, without the facts that only the caller knows.
+
+    Args:
+        absorbed: array -> arrays that disappeared into the map that writes it.
+    """
     network = plan.network
-    reports = {array: report for report in lowering.nodes for array in report.writes}
+    by_array = {array: report for report in lowering.nodes for array in report.writes}
+    reports = {
+        array: [by_array[a] for a in (array, *absorbed.get(array, ())) if a in by_array] for array in by_array
+    }
     sizes = dict.fromkeys(network.sdfg.symbols, EXAMPLE_SIZE)
     workspace = plan.layout.size_bytes
     return Manifest(
@@ -61,9 +74,12 @@ def _tensor(array: str, network: Network) -> TensorRecord:
     )
 
 
-def _step(step: Step, network: Network, reports: dict[str, NodeReport], sizes: dict[str, int]) -> StepRecord:
+def _step(
+    step: Step, network: Network, reports: Mapping[str, Sequence[NodeReport]], sizes: dict[str, int]
+) -> StepRecord:
     action = step.action
-    report = next((reports[a] for a in step.writes if a in reports), None)
+    origins = [report for a in step.writes for report in reports.get(a, ())]
+    refusals = [f"{title}: {reason}" for origin in origins for title, reason in origin.refusals]
     match action:
         case KernelCall():
             kind, cost = "kernel", call_cost(action)
@@ -79,12 +95,16 @@ def _step(step: Step, network: Network, reports: dict[str, NodeReport], sizes: d
         kind=kind,
         label=step.label,
         kernel=action.kernel.name if isinstance(action, KernelCall) else "",
-        module_path=step.module_path or (report.module_path if report else ""),
-        source=step.source or (report.source if report else ""),
-        implementation=report.chosen if report else "",
-        refusals=tuple(f"{title}: {reason}" for title, reason in report.refusals) if report else (),
+        module_path=step.module_path or _joined(origin.module_path for origin in origins),
+        source=step.source or _joined(origin.source for origin in origins),
+        implementation=_joined(origin.chosen for origin in origins),
+        refusals=tuple(dict.fromkeys(refusals)),
         unique_bytes=amounts.unique_bytes,  # pyright: ignore[reportArgumentType]
         total_bytes=amounts.total_bytes,  # pyright: ignore[reportArgumentType]
         flops=amounts.flops,  # pyright: ignore[reportArgumentType]
         special_functions=amounts.special_functions,  # pyright: ignore[reportArgumentType]
     )
+
+
+def _joined(parts: Iterable[str]) -> str:
+    return ", ".join(dict.fromkeys(filter(None, parts)))

@@ -59,6 +59,9 @@ def build(
         plan = make_plan(network, external_call)
         constants = save_constants(plan, folder)
         build_program(plan, store, folder)
-        make_manifest(plan, LoweringReport(nodes=()), constants=constants, fallbacks=()).save(folder)
+        manifest = make_manifest(
+            plan, LoweringReport(nodes=()), absorbed={}, constants=constants, fallbacks=()
+        )
+        manifest.save(folder)
 
     return StoredProgram(store.get("programs", key, write)).bind(state or {})

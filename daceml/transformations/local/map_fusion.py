@@ -7,7 +7,7 @@ T[i] = f(X[i]);  Y[i] = g(T[i])   ->   Y[i] = g(f(X[i]))
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import dace
@@ -19,10 +19,17 @@ from daceml.sdfg.network import Network
 
 @dataclass(frozen=True, kw_only=True)
 class FusionReport:
-    """What happened: arrays that disappeared, and for the others why they stayed."""
+    """What happened.
+
+    Attributes:
+        fused: arrays that disappeared.
+        refused: array -> why it stayed.
+        absorbed: array that a fused map writes -> the arrays that disappeared into that map.
+    """
 
     fused: tuple[str, ...]
     refused: dict[str, str]
+    absorbed: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
 
     def sentences(self) -> tuple[str, ...]:
         """Why arrays stayed, one sentence a reason, with how many and one example."""
@@ -47,6 +54,7 @@ class _Fusion:
         self.kept = {*network.outputs, *network.mutations}
         self.entries = {id(n.map): n for n in self.state.nodes() if isinstance(n, nodes.MapEntry)}
         self.exits = {id(n.map): n for n in self.state.nodes() if isinstance(n, nodes.MapExit)}
+        self.inside: dict[int, list[str]] = {}
 
     def run(self) -> FusionReport:
         scopes = self.state.scope_dict()
@@ -62,7 +70,16 @@ class _Fusion:
                 fused.append(node.data)
             else:
                 refused[node.data] = reason
-        return FusionReport(fused=tuple(fused), refused=refused)
+        return FusionReport(fused=tuple(fused), refused=refused, absorbed=self.absorbed())
+
+    def absorbed(self) -> dict[str, tuple[str, ...]]:
+        """Array that a fused map writes -> the arrays that disappeared into that map."""
+        return {
+            edge.data.data: tuple(arrays)
+            for key, arrays in self.inside.items()
+            for edge in self.state.out_edges(self.exits[key])
+            if edge.data.data is not None
+        }
 
     def refusal(self, node: nodes.AccessNode) -> str | None:
         """Why the array at `node` must exist; None if its writer and its reader can be one map."""
@@ -118,6 +135,8 @@ class _Fusion:
         consumer_exit.map = producer.map
         producer.map.label = label
         self.exits[id(producer.map)] = consumer_exit
+        before, after = self.inside.pop(id(producer.map), []), self.inside.pop(id(consumer.map), [])
+        self.inside[id(producer.map)] = [*before, node.data, *after]
         del sdfg.arrays[node.data]
 
 

@@ -20,6 +20,7 @@ def test_a_chain_becomes_one_map_with_the_same_values(tmp_path: Path):
     network = elementwise(STEPS, (5, 7))
     report = fuse_maps(network)
     assert report.fused == ("x1", "x2")
+    assert report.absorbed == {"x3": ("x1", "x2")}
     assert maps_cost(network)[0] == 1
     network.sdfg.validate()
     # in one loop the compiler contracts a multiplication and an addition into one rounding
