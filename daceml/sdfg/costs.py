@@ -4,7 +4,8 @@ tasklets."""
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any
 
@@ -42,27 +43,21 @@ class Cost:
     special_functions: Size = 0
 
     def __add__(self, other: Cost) -> Cost:
-        return Cost(
-            unique_bytes=self.unique_bytes + other.unique_bytes,
-            total_bytes=self.total_bytes + other.total_bytes,
-            flops=self.flops + other.flops,
-            special_functions=self.special_functions + other.special_functions,
-        )
+        return Cost(**{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)})
 
-    def at(self, symbols: dict[str, int]) -> Cost:
+    def mapped(self, change: Callable[[Size], Size]) -> Cost:
+        """Each amount changed by a function."""
+        return Cost(**{f.name: change(getattr(self, f.name)) for f in fields(self)})
+
+    def at(self, symbols: Mapping[str, int]) -> Cost:
         """The cost at given values of the symbols."""
 
-        def value(amount: Size) -> int:
+        def value(amount: Size) -> Size:
             if isinstance(amount, int):
                 return amount
             return int(amount.subs({s: symbols[str(s)] for s in amount.free_symbols}))
 
-        return Cost(
-            unique_bytes=value(self.unique_bytes),
-            total_bytes=value(self.total_bytes),
-            flops=value(self.flops),
-            special_functions=value(self.special_functions),
-        )
+        return self.mapped(value)
 
 
 def kernel_cost(sdfg: dace.SDFG) -> Cost:

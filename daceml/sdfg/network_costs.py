@@ -27,12 +27,7 @@ def call_cost(call: KernelCall) -> Cost:
             return amount
         return size(amount.subs({s: names[str(s)] for s in amount.free_symbols}))
 
-    return Cost(
-        unique_bytes=renamed(cost.unique_bytes),
-        total_bytes=renamed(cost.total_bytes),
-        flops=renamed(cost.flops),
-        special_functions=renamed(cost.special_functions),
-    )
+    return cost.mapped(renamed)
 
 
 def external_cost(call: AtenCall | FallbackCall, network: Network) -> Cost:
