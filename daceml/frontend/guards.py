@@ -18,6 +18,12 @@ from daceml.runtime.watch import WatchedDict, dict_watch
 
 _PLAIN = (torch.Tensor, nn.Parameter, nn.Buffer)
 
+# What nn.Module itself keeps in every module; of these only the mode reaches an exported graph.
+_FRAMEWORK = frozenset(nn.Module().__dict__) - {"training"}
+
+# Compared by value where the object is another one
+_VALUES = (bool, int, float, complex, str, bytes, tuple, torch.dtype, torch.device)
+
 
 def input_key(leaves: Sequence[Any]) -> tuple[Hashable, ...]:
     """Everything about the inputs that a variant depends on: shape, type and device of tensors, value of the
@@ -46,19 +52,52 @@ def input_key(leaves: Sequence[Any]) -> tuple[Hashable, ...]:
 
 
 class ModuleWatch:
-    """A snapshot of a module; `unchanged()` says whether the module still is what it was.
+    """A snapshot of a module: what an export may have built into a program.
 
-    That is: the same tensors and submodules (by identity) under the same names, and the same training flags.
+    Tensors and submodules count by identity (programs share their memory), training flags and the module's
+    own attributes too: `module.temperature = 0.7` is a constant of the exported graph. Tensors that are plain
+    attributes are constants as well, and count with their version. What happens inside a list or dict attribute
+    is not seen.
     """
 
     def __init__(self, module: nn.Module) -> None:
+        self._entries: dict[str, Any] = {}
         dicts: list[WatchedDict] = []
-        for child in module.modules():
+        for path, child in module.named_modules():
             own = child.__dict__
-            dicts.append((own, ("training",), False))
-            members = [own[kind] for kind in ("_parameters", "_buffers", "_modules")]
-            dicts += [(m, tuple(m), True) for m in members if m]
-        self.unchanged = dict_watch(dicts)
+            attributes = tuple(name for name in own if name not in _FRAMEWORK)
+            members = [m for kind in ("_parameters", "_buffers", "_modules") if (m := own[kind])]
+            dicts += [(own, attributes, False), *((m, tuple(m), True) for m in members)]
+            prefix = f"{path}." if path else ""
+            self._entries |= {prefix + name: own[name] for name in attributes}
+            self._entries |= {prefix + name: value for m in members for name, value in m.items()}
+        self._tensors = [
+            (value, value._version)  # pyright: ignore[reportPrivateUsage]
+            for own, attributes, closed in dicts
+            for value in (own[name] for name in attributes)
+            if not closed and isinstance(value, torch.Tensor)
+        ]
+        self._held = dict_watch(dicts)
+
+    def unchanged(self) -> bool:
+        """Whether the module still holds the very objects of the snapshot."""
+        return self._held() and all(
+            tensor._version == version  # pyright: ignore[reportPrivateUsage]
+            for tensor, version in self._tensors
+        )
+
+    def difference(self, now: ModuleWatch) -> str | None:
+        """The first entry that differs, or None; plain values that were replaced by equal ones do not."""
+        if self._entries.keys() != now._entries.keys():
+            return sorted(self._entries.keys() ^ now._entries.keys())[0]
+        for name, before in self._entries.items():
+            after = now._entries[name]
+            if before is not after and not (
+                type(before) is type(after) and isinstance(before, _VALUES) and before == after
+            ):
+                return name
+        changed = [t for t, version in self._tensors if t._version != version]  # pyright: ignore[reportPrivateUsage]
+        return next((name for name, value in self._entries.items() for t in changed if value is t), None)
 
 
 def _refuse_subclass(leaf: torch.Tensor) -> None:

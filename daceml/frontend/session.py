@@ -82,7 +82,8 @@ class Session:
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         variant, tensors = self._prepare(args, kwargs)
-        return variant.template.fill(variant.program(tensors), tensors)
+        contiguous = [x if x.is_contiguous() else x.contiguous() for x in tensors]
+        return variant.template.fill(variant.program(contiguous), tensors)
 
     def variant(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Variant, list[torch.Tensor]]:
         """The variant that these arguments reach, compiled if need be, and its tensor inputs."""
@@ -113,10 +114,8 @@ class Session:
         variant = self._find(key)
         if variant is None:
             with self._lock:
-                variant = self._find(key) or self._compile(key, args, kwargs)
-        return variant, [
-            x if x.is_contiguous() else x.contiguous() for x in leaves if isinstance(x, torch.Tensor)
-        ]
+                variant = self._find(key) or self._find_equal(key) or self._compile(key, args, kwargs)
+        return variant, [x for x in leaves if isinstance(x, torch.Tensor)]
 
     def _find(self, key: Any) -> Variant | None:
         for variant in self._variants.get(key, ()):
@@ -124,12 +123,26 @@ class Session:
                 return variant
         return None
 
+    def _find_equal(self, key: Any) -> Variant | None:
+        """A variant for which the module differs in objects only, not in what they are."""
+        known = self._variants.get(key, ())
+        now = ModuleWatch(self.eager) if known else None
+        for variant in known:
+            if now is not None and variant.watch.difference(now) is None:
+                variant.watch = now
+                return variant
+        return None
+
     def _compile(self, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Variant:
         from daceml.frontend.compile import compile_variant
 
         known = self._variants.setdefault(key, [])
-        reason = "module changed" if known else "new inputs" if len(self._variants) > 1 else "first call"
-        log.info("compiling %s: %s", type(self.eager).__name__, reason)
+        reason = "new inputs" if len(self._variants) > 1 else "first call"
+        if known:
+            changed = known[0].watch.difference(ModuleWatch(self.eager))
+            reason = f"{changed} of the module has changed"
+        level = logging.WARNING if len(known) == _MODULE_STATES else logging.INFO
+        log.log(level, "compiling %s: %s", type(self.eager).__name__, reason)
         variant = compile_variant(self.eager, args, kwargs, self.options["dynamic_shapes"])
         known.insert(0, variant)
         del known[_MODULE_STATES:]

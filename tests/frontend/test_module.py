@@ -101,6 +101,59 @@ def test_modes_are_variants(net: Net):
     close(compiled(x), net(x))
 
 
+class Scaled(nn.Module):
+    """Attributes of every kind that forward reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = 2.0
+        self.activation = torch.relu
+        self.offset = torch.ones(3)
+        self.calls = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.activation(x * self.scale) + self.offset
+
+
+def test_changed_attributes_are_seen():
+    eager = Scaled()
+    compiled = compile_module(eager, backward=False)
+    x = torch.randn(4, 3)
+    close(compiled(x), eager(x))
+    eager.scale = 0.5
+    close(compiled(x), eager(x))
+    eager.activation = torch.tanh
+    close(compiled(x), eager(x))
+    eager.offset = torch.full((3,), 7.0)
+    close(compiled(x), eager(x))
+    eager.offset.mul_(3)
+    close(compiled(x), eager(x))
+
+
+def test_an_equal_attribute_needs_no_new_variant(caplog: pytest.LogCaptureFixture):
+    eager = Scaled()
+    compiled = compile_module(eager, backward=False)
+    x = torch.randn(4, 3)
+    with caplog.at_level("INFO", logger="daceml.frontend.session"):
+        compiled(x)
+        eager.scale = float("2.0")
+        compiled(x)
+        assert len(caplog.records) == 1
+        eager.calls += 1
+        compiled(x)
+    assert caplog.records[-1].getMessage() == "compiling Scaled: calls of the module has changed"
+
+
+def test_an_input_that_is_returned_is_the_callers_own_tensor():
+    class Keeps(nn.Module):
+        def forward(self, x):
+            return x + 1, x
+
+    x = torch.randn(6, 4).t()
+    _, kept = compile_module(Keeps(), backward=False)(x)
+    assert kept is x
+
+
 def test_hooks_run(net: Net):
     compiled = compile_module(net, backward=False)
     x = torch.randn(3, 5)
