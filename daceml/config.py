@@ -45,7 +45,7 @@ class Config:
     def cache_folder(self) -> Path:
         """Where compiled things are kept."""
         if self.cache:
-            return Path(self.cache).expanduser()
+            return Path(self.cache).expanduser().absolute()
         from platformdirs import user_cache_path
 
         return user_cache_path("daceml")

@@ -6,6 +6,7 @@ ONNX and DaCe are imported only where a program is not in the cache yet.
 from __future__ import annotations
 
 import gc
+import threading
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -33,6 +34,10 @@ if TYPE_CHECKING:
     from daceml.onnx_ops.lowering import LoweringReport
     from daceml.sdfg.network import Network
     from daceml.transformations.local.map_fusion import FusionReport
+
+
+# torch.export patches torch for all threads while it runs
+_exporting = threading.RLock()
 
 
 @dataclass
@@ -72,7 +77,7 @@ def compile_variant(
     import torch
 
     stages = Stages()
-    with torch.no_grad():
+    with _exporting, torch.no_grad():
         watch = ModuleWatch(module)
         with stages.stage("export"), exportable(module) as view:
             exported = export_program(view, args, kwargs, dynamic_shapes=dynamic_shapes)

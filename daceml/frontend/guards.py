@@ -21,6 +21,8 @@ _PLAIN = (torch.Tensor, nn.Parameter, nn.Buffer)
 # What nn.Module itself keeps in every module; of these only the mode reaches an exported graph.
 _FRAMEWORK = frozenset(nn.Module().__dict__) - {"training"}
 
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+
 # Compared by value where the object is another one
 _VALUES = (bool, int, float, complex, str, bytes, tuple, torch.dtype, torch.device)
 
@@ -56,35 +58,30 @@ class ModuleWatch:
 
     Tensors and submodules count by identity (programs share their memory), training flags and the module's
     own attributes too: `module.temperature = 0.7` is a constant of the exported graph. Tensors that are plain
-    attributes are constants as well, and count with their version. What happens inside a list or dict attribute
-    is not seen.
+    attributes are constants as well, and count with their version. What happens inside a list or dict is not
+    seen.
     """
 
     def __init__(self, module: nn.Module) -> None:
         self._entries: dict[str, Any] = {}
+        self._tensors: list[tuple[torch.Tensor, int]] = []
         dicts: list[WatchedDict] = []
         for path, child in module.named_modules():
             own = child.__dict__
             attributes = tuple(name for name in own if name not in _FRAMEWORK)
             members = [m for kind in ("_parameters", "_buffers", "_modules") if (m := own[kind])]
-            dicts += [(own, attributes, False), *((m, tuple(m), True) for m in members)]
+            if child is not module:  # hooks of the module itself run at every call; those within are traced
+                members += [own[kind] for kind in _HOOKS if kind in own]
+            dicts += [(own, attributes), *((m, tuple(m)) for m in members)]
+            self._tensors += [(t, t._version) for n in attributes if isinstance(t := own[n], torch.Tensor)]
             prefix = f"{path}." if path else ""
             self._entries |= {prefix + name: own[name] for name in attributes}
-            self._entries |= {prefix + name: value for m in members for name, value in m.items()}
-        self._tensors = [
-            (value, value._version)  # pyright: ignore[reportPrivateUsage]
-            for own, attributes, closed in dicts
-            for value in (own[name] for name in attributes)
-            if not closed and isinstance(value, torch.Tensor)
-        ]
+            self._entries |= {f"{prefix}{name}": value for m in members for name, value in m.items()}
         self._held = dict_watch(dicts)
 
     def unchanged(self) -> bool:
         """Whether the module still holds the very objects of the snapshot."""
-        return self._held() and all(
-            tensor._version == version  # pyright: ignore[reportPrivateUsage]
-            for tensor, version in self._tensors
-        )
+        return self._held() and all(tensor._version == version for tensor, version in self._tensors)
 
     def difference(self, now: ModuleWatch) -> str | None:
         """The first entry that differs, or None; plain values that were replaced by equal ones do not."""
@@ -96,7 +93,7 @@ class ModuleWatch:
                 type(before) is type(after) and isinstance(before, _VALUES) and before == after
             ):
                 return name
-        changed = [t for t, version in self._tensors if t._version != version]  # pyright: ignore[reportPrivateUsage]
+        changed = [t for t, version in self._tensors if t._version != version]
         return next((name for name, value in self._entries.items() for t in changed if value is t), None)
 
 

@@ -10,6 +10,7 @@ from daceml.runtime.element_codes import torch_code
 from daceml.runtime.manifest import EXAMPLE_SIZE, ConstantRecord, Manifest, StepRecord, TensorRecord
 from daceml.sdfg.costs import Cost
 from daceml.sdfg.external import AtenCall, FallbackCall
+from daceml.sdfg.network import IndexCheck
 from daceml.sdfg.network_costs import arrays_bytes, call_cost, external_cost
 from daceml.sdfg.outline import KernelCall
 from daceml.sdfg.sizes import size
@@ -87,6 +88,9 @@ def _step(
             kind, cost = "aten", external_cost(action, network)
         case FallbackCall():
             kind, cost = "onnxruntime", external_cost(action, network)
+        case IndexCheck():
+            moved = arrays_bytes([action.array], network)
+            kind, cost = "check", Cost(unique_bytes=moved, total_bytes=moved)
         case _:
             moved = 2 * arrays_bytes([action.source], network)
             kind, cost = "copy", Cost(unique_bytes=moved, total_bytes=moved)

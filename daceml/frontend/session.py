@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import threading
 from collections.abc import Sequence
@@ -136,6 +137,7 @@ class Session:
     def _compile(self, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Variant:
         from daceml.frontend.compile import compile_variant
 
+        self._check_signature(args, kwargs)
         known = self._variants.setdefault(key, [])
         reason = "new inputs" if len(self._variants) > 1 else "first call"
         if known:
@@ -148,6 +150,18 @@ class Session:
         del known[_MODULE_STATES:]
         self._latest = variant
         return variant
+
+    def _check_signature(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        signature = inspect.signature(self.eager.forward)
+        try:
+            signature.bind(*args, **kwargs)
+        except TypeError as error:
+            name = type(self.eager).__name__
+            raise CallError(
+                f"{name} cannot be called with these arguments",
+                why=str(error),
+                fix=f"call it as {name}{signature}",
+            ) from error
 
     def _check_modes(self, leaves: Sequence[Any]) -> None:
         if self.options["backward"] and torch.is_grad_enabled():

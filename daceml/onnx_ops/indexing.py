@@ -40,6 +40,8 @@ def axes_of(axes: int | Sequence[int] | None, rank: int) -> tuple[int, ...]:
         return tuple(range(rank))
     if isinstance(axes, int | np.integer):
         axes = (axes,)
+    if rank == 0:  # torch lets axis 0 and -1 of a scalar stand for the scalar itself
+        return tuple(a for a in axes if axis_of(int(a), rank) != 0)
     return tuple(sorted({axis_of(int(a), rank) for a in axes}))
 
 

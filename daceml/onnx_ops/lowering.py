@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import dace
@@ -165,6 +165,7 @@ def apply(choice: Choice, node: ONNXNode, network: Network, builder: Builder) ->
         state.remove_node(node)
     if choice.trace is not None:
         choice.trace.commit(builder)
+        network.checks += [replace(check, where=node.where()) for check in choice.trace.checks]
         intermediates = [i.name for i in choice.trace.intermediates]
     if choice.alias is not None:
         source, result = choice.alias

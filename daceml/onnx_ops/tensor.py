@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
+import dace
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
@@ -237,7 +238,8 @@ class Tensor(NDArrayOperatorsMixin):
         """Reduction over axes; `finish` works on the accumulator before it is converted back."""
         source = self.closed()
         axes = axes_of(axis, self.rank)
-        if operator in ("max", "min") and any(same(self.shape[a], 0) for a in axes):
+        over_nothing = any(same(self.shape[a], 0) for a in axes)
+        if operator in ("max", "min") and self.dtype != dace.bool_ and over_nothing:
             raise Refused(f"the {operator} over no elements is not defined")
         running = [a for a in axes if not same(self.shape[a], 1)]
         params = dict(zip(running, reduced_parameters(len(running)), strict=True))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from daceml.sdfg.builder import Builder, Computation, parameters
+from daceml.sdfg.network import IndexCheck
 from daceml.sdfg.scalar import DType, Index, Scalar
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class Trace:
         self.known_sizes: frozenset[str] = frozenset(map(str, known_sizes))
         self.computations: list[Computation] = []
         self.intermediates: list[Intermediate] = []
+        self.checks: list[IndexCheck] = []
         self._names: set[str] = set()
 
     def compute(

@@ -12,12 +12,15 @@ import json
 import logging
 import os
 import shutil
+import tempfile
 import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
 
 from filelock import FileLock
+
+from daceml.errors import EnvironmentProblem
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +47,7 @@ class Cache:
         found = self.find(kind, key)
         if found is not None:
             return found
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        self._check_usable(folder.parent)
         with FileLock(f"{folder}.lock"):
             if folder.is_dir():
                 damage = _damage(folder)
@@ -69,6 +72,20 @@ class Cache:
     def clear(self) -> None:
         """Remove every entry."""
         shutil.rmtree(self.root, ignore_errors=True)
+
+    def _check_usable(self, parent: Path) -> None:
+        try:
+            for folder in (parent, self.root / "building"):
+                folder.mkdir(parents=True, exist_ok=True)
+                with tempfile.TemporaryFile(dir=folder):
+                    pass
+        except OSError as error:
+            raise EnvironmentProblem(
+                "compiled programs cannot be kept",
+                where=str(self.root),
+                why=str(error),
+                fix="set DACEML_CACHE to a folder that can be written",
+            ) from error
 
     def _scratch(self) -> Path:
         parent = self.root / "building"

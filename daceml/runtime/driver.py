@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from daceml.runtime.element_codes import torch_code
 from daceml.runtime.plan import Copy, Location, Plan, Step, Storage, size_bytes
 from daceml.sdfg.external import AtenCall, FallbackCall, TensorView
+from daceml.sdfg.network import IndexCheck
 from daceml.sdfg.outline import Kernel, KernelCall
-from daceml.sdfg.sizes import Size, cpp, size
+from daceml.sdfg.sizes import Size, cpp, product, size
 
 if TYPE_CHECKING:
     import dace
@@ -98,6 +99,8 @@ class _Driver:
                 lines = self._aten(step.action)
             case FallbackCall():
                 lines = self._fallback(index, step.action)
+            case IndexCheck():
+                lines = self._check(step.action)
             case Copy():
                 lines = self._copy(step.action)
         lines += [f"f{self.plan.locations[a].index}.release();" for a in self.plan.releases.get(index, ())]
@@ -172,6 +175,19 @@ class _Driver:
             f"void* const pointers[] = {{{pointers}}};",
             f"DACEML_TRY(c, c->fallback == nullptr || c->fallback({index}, pointers, c->symbols),",
             f'           "{call.operator} failed in ONNX Runtime");',
+        ]
+
+    def _check(self, check: IndexCheck) -> list[str]:
+        desc = self.arrays[check.array]
+        count = cpp(product(size(s) for s in desc.shape))
+        bounds = f" [-{check.extent}, {check.extent})" if isinstance(check.extent, int) else ""
+        message = f"an index is outside{bounds}: {check.where}".replace("\\", "/").replace('"', "'")
+        return [
+            f"const auto* positions = (const {desc.dtype.ctype}*){self._pointer(check.array)};",
+            f"const int64_t extent = {cpp(check.extent)};",
+            "DACEML_TRY(c, daceml::positions_outside("
+            f"positions, {count}, {check.offset}, {check.step}, extent),",
+            f'           "{message}");',
         ]
 
     def _copy(self, copy: Copy) -> list[str]:

@@ -14,6 +14,7 @@ from dace.sdfg.utils import dfs_topological_sort, get_view_edge
 from daceml.errors import ShapeError, UnsupportedProgramError
 from daceml.runtime.memory import Interval, Layout, plan_offsets
 from daceml.sdfg.external import AtenCall, ExternalCall, FallbackCall
+from daceml.sdfg.network import IndexCheck
 from daceml.sdfg.outline import Kernel, KernelCall, Outliner
 from daceml.sdfg.sizes import product, size
 
@@ -54,7 +55,7 @@ class Copy:
     target: Location | str
 
 
-Action = KernelCall | AtenCall | FallbackCall | Copy
+Action = KernelCall | AtenCall | FallbackCall | Copy | IndexCheck
 Resolve = Callable[[nodes.LibraryNode, "Network"], ExternalCall]
 
 
@@ -111,7 +112,7 @@ def make_plan(network: Network, external_call: Resolve) -> Plan:
     _check_sizes(sdfg)
     roots = _roots(sdfg, state)
     outliner = Outliner()
-    steps = _steps(network, outliner, external_call)
+    steps = _with_checks(_steps(network, outliner, external_call), network, roots)
     used = {roots[a] for s in steps for a in (*s.reads, *s.writes)}
     used |= {roots[a] for a in (*network.outputs, *network.mutations) if a in roots}
     weights = tuple(
@@ -204,6 +205,19 @@ def _steps(network: Network, outliner: Outliner, external_call: Resolve) -> list
                     fix="wrap tasklets in a map, expand library nodes and inline nested SDFGs",
                 )
     return steps
+
+
+def _with_checks(steps: list[Step], network: Network, roots: dict[str, str]) -> list[Step]:
+    """Each check right after what writes its positions, or first where they come from outside."""
+    after: dict[int, list[Step]] = {}
+    for check in network.checks:
+        writers = [i for i, s in enumerate(steps) if roots[check.array] in {roots[a] for a in s.writes}]
+        step = Step(action=check, reads=(check.array,), writes=(), label=f"check positions in {check.array}")
+        after.setdefault(writers[-1] if writers else -1, []).append(step)
+    checked = list(after.get(-1, ()))
+    for i, step in enumerate(steps):
+        checked += [step, *after.get(i, ())]
+    return checked
 
 
 def _external_step(call: ExternalCall) -> Step:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -76,8 +77,9 @@ class Program:
         except RuntimeError as error:
             raise CallError(
                 "a weight does not fit the compiled program",
-                why=_first_line(error),
-                fix="weights must be contiguous CPU tensors of the type they were compiled for",
+                why=self._named(error),
+                fix="make it a CPU tensor in row-major order, of the type it was compiled for:\n"
+                "module.to(memory_format=torch.contiguous_format), parameter.data = parameter.contiguous()",
             ) from error
         self._fallback = self._set_fallback()
         self._finalizer = weakref.finalize(self, launcher.release, self.number)
@@ -102,8 +104,8 @@ class Program:
             raise ExecutionError(
                 "the compiled program refused a call",
                 where=str(self.stored.folder),
-                why=_first_line(error),
-                fix="pass inputs of the shapes, types and layout it was compiled for",
+                why=self._named(error),
+                fix="mend the tensor that is named: shape, type and layout must be those of the compilation",
             ) from error
 
     def _run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -142,6 +144,14 @@ class Program:
         shape = [_evaluate(s, sizes) if isinstance(s, str) else s for s in record.shape]
         dtype = DTYPES[record.dtype]
         return inputs[0].new_empty(shape, dtype=dtype) if inputs else torch.empty(shape, dtype=dtype)
+
+    def _named(self, error: BaseException) -> str:
+        """The launcher's message, with names instead of numbers."""
+        keys = [*self.manifest.weights, *(f"constant {i}" for i in range(len(self._keep)))]
+        names = {"weight": keys, "input": [record.name for record in self.manifest.inputs]}
+        return re.sub(
+            r"\b(weight|input) (\d+)", lambda m: f"{m[1]} {names[m[1]][int(m[2])]!r}", _first_line(error)
+        )
 
     def _set_fallback(self) -> Any:
         if not self.manifest.fallbacks:

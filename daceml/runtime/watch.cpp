@@ -25,7 +25,7 @@ struct Entry {
 
 struct Dict {
   void* dict;
-  intptr_t size;  // -1: other keys may come and go
+  intptr_t size;
   std::vector<Entry> entries;
 };
 
@@ -51,7 +51,7 @@ extern "C" void* daceml_watch_new() {
 
 extern "C" void daceml_watch_delete(void* watch) { delete static_cast<Watch*>(watch); }
 
-// Watches one dict; `size` as in Dict. The caller keeps dict, keys and objects alive.
+// Watches one dict, which has `size` keys. The caller keeps dict, keys and objects alive.
 extern "C" void daceml_watch_dict(void* watch, void* dict, intptr_t size) {
   static_cast<Watch*>(watch)->dicts.push_back({dict, size, {}});
 }
@@ -71,7 +71,7 @@ extern "C" int32_t daceml_watch_unchanged(void* watch) {
     __builtin_prefetch(field(d.dict, values_of_dict));
   }
   for (const Dict& d : w.dicts) {
-    if (d.size >= 0 && w.size(d.dict) != d.size) return 0;
+    if (w.size(d.dict) != d.size) return 0;
     for (const Entry& e : d.entries) {
       if (w.lookup(d.dict, e.key) != e.object) return 0;
     }

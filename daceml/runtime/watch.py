@@ -12,8 +12,8 @@ from daceml.config import config
 from daceml.runtime.cache import Cache
 from daceml.runtime.launcher import build_launcher
 
-WatchedDict = tuple[dict[str, Any], tuple[str, ...], bool]
-"""A dict, the keys whose objects must stay, and whether no other key may come."""
+WatchedDict = tuple[dict[Any, Any], tuple[Any, ...]]
+"""A dict, and the keys whose objects must stay; other objects may change, but no key may come or go."""
 
 
 def dict_watch(dicts: Sequence[WatchedDict]) -> Callable[[], bool]:
@@ -21,13 +21,13 @@ def dict_watch(dicts: Sequence[WatchedDict]) -> Callable[[], bool]:
 
     The objects are kept alive as long as the function.
     """
-    held = [(d, keys, tuple(d[k] for k in keys), closed) for d, keys, closed in dicts]
+    held = [(d, keys, tuple(d[k] for k in keys), len(d)) for d, keys in dicts]
     native = _native()
     watch = native.daceml_watch_new()
     if watch is None:
         return lambda: _unchanged(held)
-    for members, keys, objects, closed in held:
-        native.daceml_watch_dict(watch, id(members), len(members) if closed else -1)
+    for members, keys, objects, size in held:
+        native.daceml_watch_dict(watch, id(members), size)
         for key, value in zip(keys, objects, strict=True):
             native.daceml_watch_entry(watch, id(key), id(value))
     return _Watch(native.daceml_watch_unchanged, watch, held)
@@ -42,9 +42,9 @@ class _Watch:
         return self._check(self._watch) == 1
 
 
-def _unchanged(held: Sequence[tuple[dict[str, Any], tuple[str, ...], tuple[Any, ...], bool]]) -> bool:
-    for members, keys, objects, closed in held:
-        if closed and len(members) != len(keys):
+def _unchanged(held: Sequence[tuple[dict[Any, Any], tuple[Any, ...], tuple[Any, ...], int]]) -> bool:
+    for members, keys, objects, size in held:
+        if len(members) != size:
             return False
         if any(members.get(k) is not v for k, v in zip(keys, objects, strict=True)):
             return False

@@ -9,6 +9,26 @@ if TYPE_CHECKING:
     import dace
     import numpy as np
 
+    from daceml.sdfg.sizes import Size
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexCheck:
+    """Positions that are data and must lie in [-extent, extent) before anything reads through them.
+
+    Attributes:
+        array: integers, row-major.
+        offset, step: elements `offset, offset + step, …` are the positions.
+        extent: size of the dimension that they index.
+        where: the operator, for the error.
+    """
+
+    array: str
+    offset: int = 0
+    step: int = 1
+    extent: Size
+    where: str = ""
+
 
 @dataclass(kw_only=True)
 class Network:
@@ -24,6 +44,7 @@ class Network:
         constants: array name -> value, for every initializer that is neither.
         mutations: array name of a new buffer value -> array name of the buffer (in `weights`) it replaces.
         scalars: names of arrays whose tensor has rank 0.
+        checks: positions that are data.
         signature: names as the user knows them, array name -> ONNX value name.
     """
 
@@ -34,6 +55,7 @@ class Network:
     constants: dict[str, np.ndarray] = field(default_factory=dict)  # pyright: ignore[reportUnknownVariableType]
     mutations: dict[str, str] = field(default_factory=dict[str, str])
     scalars: frozenset[str] = frozenset()
+    checks: list[IndexCheck] = field(default_factory=list[IndexCheck])
     signature: dict[str, str] = field(default_factory=dict[str, str])
 
     @property

@@ -130,6 +130,19 @@ def test_changed_attributes_are_seen():
     close(compiled(x), eager(x))
 
 
+def test_hooks_of_submodules_are_part_of_what_is_compiled():
+    eager = nn.Sequential(nn.ReLU(), nn.ReLU())
+    compiled = compile_module(eager, backward=False)
+    x = torch.ones(2)
+    close(compiled(x), eager(x))
+    hook = eager[0].register_forward_hook(lambda module, inputs, output: output * 10)
+    close(compiled(x), eager(x))
+    hook.remove()
+    close(compiled(x), eager(x))
+    eager[1].forward = torch.neg
+    close(compiled(x), eager(x))
+
+
 def test_an_equal_attribute_needs_no_new_variant(caplog: pytest.LogCaptureFixture):
     eager = Scaled()
     compiled = compile_module(eager, backward=False)
@@ -237,6 +250,23 @@ def test_threads_share_a_module(net: Net):
     assert not wrong
 
 
+def test_modules_may_be_compiled_by_several_threads():
+    modules = [compile_module(nn.Linear(3 + i, 2), backward=False) for i in range(3)]
+    results: dict[int, torch.Tensor] = {}
+
+    def work(i: int) -> None:
+        with torch.no_grad():
+            results[i] = modules[i](torch.ones(2, 3 + i))
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(3)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    for i, module in enumerate(modules):
+        close(results[i], torch.nn.functional.linear(torch.ones(2, 3 + i), module.weight, module.bias))
+
+
 def test_gradients_are_refused_and_never_dropped(net: Net):
     compiled = compile_module(net)
     with pytest.raises(BackwardUnavailableError, match="gradients enabled") as error:
@@ -262,6 +292,43 @@ def test_what_would_go_wrong_silently_is_refused(net: Net):
         compiled(torch.randn(3, 5).as_subclass(Tagged))
     with pytest.raises(CallError, match="argument of type set"):
         compiled({1, 2})
+
+
+def test_a_call_that_forward_cannot_take_is_named(net: Net):
+    compiled = compile_module(net, backward=False)
+    for args, why in [((), "missing a required argument: 'x'"), ((1, 2), "too many positional arguments")]:
+        with pytest.raises(CallError, match="Net cannot be called with these arguments") as error:
+            compiled(*args)
+        assert why in str(error.value)
+        assert "call it as Net(x: 'torch.Tensor')" in str(error.value)
+
+
+class Function(nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args: torch.Tensor) -> torch.Tensor:
+        return self.function(*args)
+
+
+@pytest.mark.parametrize(
+    ("function", "x"),
+    [
+        (lambda x: (x > 0).any(), torch.zeros(0, 4)),
+        (lambda x: (x > 0).any(1), torch.zeros(4, 0)),
+        (lambda x: (x > 0).any(1, keepdim=True), torch.tensor([[0.0, 1.0], [0.0, -1.0]])),
+        (lambda x: (x > 0).all(1), torch.zeros(4, 0)),
+        (lambda x: x.softmax(0), torch.tensor(1.0)),
+        (lambda x: x.sum(1), torch.zeros(3, 0)),
+        (lambda x: x.mean(0), torch.zeros(0, 2)),
+    ],
+)
+def test_corners_of_reductions_are_torchs(function, x: torch.Tensor):
+    got = compile_module(Function(function), backward=False)(x)
+    torch.testing.assert_close(got, function(x), equal_nan=True)
 
 
 def test_unknown_options_and_wrong_things_are_named():

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from daceml.errors import EnvironmentProblem
 from daceml.runtime.cache import Cache, digest
 
 
@@ -96,3 +97,10 @@ def test_builds_that_end_while_others_start_do_not_disturb_each_other(tmp_path: 
     with ThreadPoolExecutor(max_workers=8) as pool:
         folders = list(pool.map(lambda i: cache.get("things", f"k{i}", quick), range(200)))
     assert all((folder / "file").exists() for folder in folders)
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(EnvironmentProblem, match="compiled programs cannot be kept") as error:
+        Cache(tmp_path / "file").get("things", "k", quick)
+    assert "fix:   set DACEML_CACHE to a folder that can be written" in str(error.value)

@@ -59,9 +59,9 @@ def test_what_a_program_would_misread_is_refused(tmp_path: Path):
     weight = torch.randn(32, 32)
     program = build(linear_network(), tmp_path, {"layer.weight": weight})
     for bad, reason in [
-        (torch.randn(8, 31), r"input 0 has sizes \[8, 31\], the program was compiled for \[8, 32\]"),
-        (torch.randn(8, 32).double(), "input 0 has another element type"),
-        (torch.randn(32, 8).t(), "input 0 is not contiguous"),
+        (torch.randn(8, 31), r"input 'x0' has sizes \[8, 31\], the program was compiled for \[8, 32\]"),
+        (torch.randn(8, 32).double(), "input 'x0' has another element type"),
+        (torch.randn(32, 8).t(), "input 'x0' is not contiguous"),
     ]:
         with pytest.raises(ExecutionError) as error:
             program([bad])

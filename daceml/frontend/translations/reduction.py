@@ -63,6 +63,22 @@ def prod_all(self: Value, *, dtype: ir.DataType | None = None) -> Value:
     return _reduce(op.ReduceProd, _whole(dtype, self), None, False)
 
 
+def _any(self: Value, dim: Dims, keepdim: bool) -> Value:
+    # counted, because the largest of no booleans is not defined, and torch says False
+    counted = _reduce(op.ReduceSum, cast(cast(self, ir.DataType.BOOL), ir.DataType.INT64), dim, keepdim)
+    return op.Greater(counted, op.Constant(value_int=0))
+
+
+@translates("aten.any.default")
+def any_all(self: Value) -> Value:
+    return _any(self, None, False)
+
+
+@translates("aten.any.dim", "aten.any.dims")
+def any_dims(self: Value, dim: Dims = None, keepdim: bool = False) -> Value:
+    return _any(self, dim, keepdim)
+
+
 @translates("aten.amax.default")
 def amax(self: Value, dim: Dims = (), keepdim: bool = False) -> Value:
     return _reduce(op.ReduceMax, self, dim, keepdim)

@@ -9,6 +9,7 @@ from daceml.onnx_ops.indexing import axis_of
 from daceml.onnx_ops.registry import implements
 from daceml.onnx_ops.tensor import Output, Tensor, compute
 from daceml.onnx_ops.trace import Refused
+from daceml.sdfg.network import IndexCheck
 from daceml.sdfg.scalar import Index, Scalar, index_value
 
 
@@ -18,9 +19,26 @@ def position(indices: Tensor, index: tuple[Index, ...], extent: Index) -> Scalar
     return where(value < 0, value + index_value(extent), value)
 
 
+def check_positions(indices: Tensor, extent: Index, offset: int = 0, step: int = 1) -> None:
+    """Have positions compared with the extent before they are used; constant ones are compared now."""
+    if indices.value is None:
+        array = indices.materialize().array
+        assert array is not None, "a materialized tensor is an array"
+        indices.trace.checks.append(IndexCheck(array=array, offset=offset, step=step, extent=extent))
+        return
+    positions = indices.value.reshape(-1)[offset::step]
+    if (
+        isinstance(extent, int)
+        and positions.size
+        and not (-extent <= positions.min() <= positions.max() < extent)
+    ):
+        raise Refused(f"a constant index is outside [{-extent}, {extent})")
+
+
 @implements("Gather")
 def gather(data: Tensor, indices: Tensor, output: Output, *, axis: int = 0) -> None:
     axis = axis_of(axis, data.rank)
+    check_positions(indices, data.shape[axis])
     last = axis + indices.rank
 
     def element(*index: Index) -> Scalar:
@@ -33,6 +51,7 @@ def gather(data: Tensor, indices: Tensor, output: Output, *, axis: int = 0) -> N
 @implements("GatherElements")
 def gather_elements(data: Tensor, indices: Tensor, output: Output, *, axis: int = 0) -> None:
     axis = axis_of(axis, data.rank)
+    check_positions(indices, data.shape[axis])
 
     def element(*index: Index) -> Scalar:
         found = position(indices, index, data.shape[axis])
@@ -47,6 +66,8 @@ def gather_nd(data: Tensor, indices: Tensor, output: Output, *, batch_dims: int 
     if not isinstance(depth, int):
         raise Refused("the number of positions in an index is symbolic")
     outer = indices.rank - 1
+    for d in range(depth):
+        check_positions(indices, data.shape[batch_dims + d], offset=d, step=depth)
 
     def element(*index: Index) -> Scalar:
         found = [position(indices, (*index[:outer], d), data.shape[batch_dims + d]) for d in range(depth)]

@@ -52,6 +52,7 @@ class _Fusion:
     def __init__(self, network: Network) -> None:
         self.sdfg, self.state = network.sdfg, network.state
         self.kept = {*network.outputs, *network.mutations}
+        self.indices = {check.array for check in network.checks}
         self.entries = {id(n.map): n for n in self.state.nodes() if isinstance(n, nodes.MapEntry)}
         self.exits = {id(n.map): n for n in self.state.nodes() if isinstance(n, nodes.MapExit)}
         self.inside: dict[int, list[str]] = {}
@@ -86,6 +87,8 @@ class _Fusion:
         state = self.state
         if node.data in self.kept:
             return "the network returns it"
+        if node.data in self.indices:
+            return "its elements are positions, which are checked before use"
         if isinstance(self.sdfg.arrays[node.data], dace.data.View):
             return "it is a view"
         writers, readers = state.in_edges(node), state.out_edges(node)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
+from daceml.errors import ExecutionError
+from tests.onnx_ops.aten.programs import program
 from tests.onnx_ops.native.single_node import Case, Outcome, random
 
 X = random(4, 5, 3)
@@ -39,3 +42,32 @@ CASES = {
 @pytest.mark.parametrize("title", CASES)
 def test_values(outcome: Outcome) -> None:
     outcome.check()
+
+
+@pytest.mark.parametrize("bad", [4, -5, 10**9])
+def test_a_position_outside_is_an_error_and_never_a_read(bad: int):
+    text = "g (float[4, 3] X, int64[2] I) => (float[2, 3] Y) { Y = Gather (X, I) }"
+    x = torch.randn(4, 3)
+    compiled = program(text)
+    assert torch.equal(compiled([x, torch.tensor([3, -1])])[0], x[[3, -1]])
+    with pytest.raises(ExecutionError) as error:
+        compiled([x, torch.tensor([0, bad])])
+    assert "an index is outside [-4, 4)" in str(error.value)
+
+
+def test_positions_that_are_computed_are_checked_too():
+    text = "g (float[4, 3] X, int64[2] I) => (float[2, 3] Y) { J = Add (I, I) Y = Gather (X, J) }"
+    x = torch.randn(4, 3)
+    compiled = program(text)
+    assert torch.equal(compiled([x, torch.tensor([1, -1])])[0], x[[2, -2]])
+    with pytest.raises(ExecutionError):
+        compiled([x, torch.tensor([0, 2])])
+
+
+def test_positions_in_several_dimensions_are_checked_each():
+    text = "g (float[4, 3] X, int64[2, 2] I) => (float[2] Y) { Y = GatherND (X, I) }"
+    x = torch.randn(4, 3)
+    compiled = program(text)
+    assert torch.equal(compiled([x, torch.tensor([[3, 2], [-1, 0]])])[0], x[[3, -1], [2, 0]])
+    with pytest.raises(ExecutionError):
+        compiled([x, torch.tensor([[3, 3], [0, 0]])])

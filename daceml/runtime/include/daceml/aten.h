@@ -73,6 +73,16 @@ class Fresh {
   void* pointer_ = nullptr;
 };
 
+// Whether any of the positions `offset, offset + step, ...` of an index array lies outside [-extent, extent).
+template <typename T>
+inline int32_t positions_outside(const T* positions, int64_t count, int64_t offset, int64_t step, int64_t extent) {
+  for (int64_t i = offset; i < count; i += step) {
+    const int64_t position = static_cast<int64_t>(positions[i]);
+    if (position < -extent || position >= extent) return 1;
+  }
+  return 0;
+}
+
 // Adds the time until the end of the scope to one step.
 class StepTimer {
  public:
