@@ -29,6 +29,7 @@ from daceml.frontend.shapes import complete_types, is_complete, small_values
 from daceml.frontend.symbols import Dim, SymbolTable, free_symbol_names
 from daceml.frontend.tensor_types import TensorType, tensor_type
 from daceml.frontend.translate import constant_value, make_node, operator_class
+from daceml.sdfg.access import add_access
 from daceml.sdfg.network import Network
 
 __all__ = ["import_file", "import_model", "load_model"]
@@ -187,9 +188,7 @@ class _Import:
 
     def _access(self, value: str) -> dace.nodes.AccessNode:
         if value not in self.access:
-            # state.add_access walks the whole Python stack for debug information: milliseconds a node.
-            self.access[value] = dace.nodes.AccessNode(self.names[value])
-            self.state.add_node(self.access[value])
+            self.access[value] = add_access(self.state, self.names[value])
         return self.access[value]
 
     def _memlet(self, value: str) -> dace.Memlet:

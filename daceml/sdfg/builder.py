@@ -19,6 +19,7 @@ from dace.memlet import Memlet
 from dace.sdfg import nodes
 from dace.subsets import Range
 
+from daceml.sdfg.access import add_access
 from daceml.sdfg.scalar import FLOATS, DType, Index, Reduction, Scalar, cast, identity
 from daceml.sdfg.tasklet_code import RESULT, Access, TaskletCode, find_reductions, print_tasklet
 
@@ -98,7 +99,7 @@ class Builder:
     def node_of(self, array: str) -> nodes.AccessNode:
         """The access node of an array, added where there is none."""
         if array not in self.access:
-            self.access[array] = self.state.add_access(array)
+            self.access[array] = add_access(self.state, array)
         return self.access[array]
 
 
@@ -160,7 +161,7 @@ class _Scope:
             storage=dtypes.StorageType.Register,
             find_new_name=True,
         )
-        before, after = state.add_access(name), state.add_access(name)
+        before, after = add_access(state, name), add_access(state, name)
         init = self.tasklet(label + "_init", print_tasklet(identity(reduction.operator, node.dtype)))
         state.add_edge(self.entry, None, init, None, Memlet())
         state.add_edge(init, RESULT, before, None, _element(name))

@@ -18,6 +18,7 @@ import dace
 from dace.sdfg import nodes
 
 from daceml.errors import UnsupportedProgramError
+from daceml.sdfg.access import add_access
 
 if TYPE_CHECKING:
     from dace.sdfg.graph import MultiConnectorEdge
@@ -247,12 +248,12 @@ class _Scope:
 
         for edge in self.edges:
             state.add_edge(copies[edge.src], edge.src_conn, copies[edge.dst], edge.dst_conn, memlet(edge))
-        outside = {a: state.add_access(self.names[a]) for a in self.reads}
+        outside = {a: add_access(state, self.names[a]) for a in self.reads}
         for edge in self.state.in_edges(self.entry):
             source = outside[edge.data.data] if edge.data.data is not None else None
             if source is not None:
                 state.add_edge(source, None, copies[self.entry], edge.dst_conn, memlet(edge))
-        written = {a: state.add_access(self.names[a]) for a in self.writes}
+        written = {a: add_access(state, self.names[a]) for a in self.writes}
         for edge in self.state.out_edges(self.exit):
             if edge.data.data is not None:
                 state.add_edge(copies[self.exit], edge.src_conn, written[edge.data.data], None, memlet(edge))

@@ -14,6 +14,7 @@ import dace
 from dace.sdfg import nodes
 from dace.subsets import Range
 
+from daceml.sdfg.access import add_access
 from daceml.sdfg.network import Network
 
 
@@ -126,7 +127,7 @@ class _Fusion:
         name, _ = sdfg.add_scalar(
             f"{node.data}_value", dtype, dace.StorageType.Register, transient=True, find_new_name=True
         )
-        value = state.add_access(name)
+        value = add_access(state, name)
         state.add_edge(written.src, written.src_conn, value, None, _value(name))
         for read in _reads(state, consumer, into.dst_conn):
             state.add_edge(value, None, read.dst, read.dst_conn, _value(name))
