@@ -15,6 +15,9 @@ ALLOCATOR_VARIABLES = ("MALLOC_MMAP_MAX_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP
 ROOT = Path(__file__).resolve().parent.parent
 
 
+FOLDERS = ("DACEML_CACHE", "DACEML_DATA")  # paths of one machine, which move no number
+
+
 def description() -> dict[str, Any]:
     """Processor, cores, versions, commit, date and the settings that move numbers."""
     return {
@@ -31,6 +34,7 @@ def description() -> dict[str, Any]:
             name: value
             for name, value in sorted(os.environ.items())
             if name.startswith(("OMP_", "MKL_", "DACEML_")) or name in ALLOCATOR_VARIABLES
+            if name not in FOLDERS
         },
     }
 

@@ -9,8 +9,8 @@ from dace.sdfg import nodes
 def add_access(state: SDFGState, array: str) -> nodes.AccessNode:
     """A new access node of an array.
 
-    `state.add_access` inspects the whole Python stack to record its caller: milliseconds a node, and more in a
-    program that was started with `python -m`.
+    `state.add_access` inspects the whole Python stack to record its caller: milliseconds a node, and more in
+    a program that was started with `python -m`.
     """
     node = nodes.AccessNode(array)
     state.add_node(node)
