@@ -21,6 +21,7 @@ _PLAIN = (torch.Tensor, nn.Parameter, nn.Buffer)
 # What nn.Module itself keeps in every module; of these only the mode reaches an exported graph.
 _FRAMEWORK = frozenset(nn.Module().__dict__) - {"training"}
 
+_MEMBERS = ("_parameters", "_buffers", "_modules")
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 
 # Compared by value where the object is another one
@@ -69,14 +70,19 @@ class ModuleWatch:
         for path, child in module.named_modules():
             own = child.__dict__
             attributes = tuple(name for name in own if name not in _FRAMEWORK)
-            members = [m for kind in ("_parameters", "_buffers", "_modules") if (m := own[kind])]
-            if child is not module:  # hooks of the module itself run at every call; those within are traced
-                members += [own[kind] for kind in _HOOKS if kind in own]
-            dicts += [(own, attributes), *((m, tuple(m)) for m in members)]
+            # hooks of the module itself run at every call; those within are traced
+            kinds = _MEMBERS if child is module else (*_MEMBERS, *_HOOKS)
+            members: list[tuple[str, dict[Any, Any]]] = [(kind, own[kind]) for kind in kinds]
+            dicts += [(own, attributes), *((m, tuple(m)) for _, m in members)]
             self._tensors += [(t, t._version) for n in attributes if isinstance(t := own[n], torch.Tensor)]
             prefix = f"{path}." if path else ""
             self._entries |= {prefix + name: own[name] for name in attributes}
-            self._entries |= {f"{prefix}{name}": value for m in members for name, value in m.items()}
+            # a hook's number may be the name of a submodule, as in nn.Sequential
+            self._entries |= {
+                f"{prefix}{kind}.{name}" if kind in _HOOKS else f"{prefix}{name}": value
+                for kind, m in members
+                for name, value in m.items()
+            }
         self._held = dict_watch(dicts)
 
     def unchanged(self) -> bool:

@@ -37,9 +37,10 @@ def fallback_function(stored: StoredProgram) -> Any:
         try:
             values = {name: symbols[k] for k, name in enumerate(names)}
             _run(sessions[step], pointers, values)
-        except Exception:
-            # the C caller turns the status into an error that carries the operator's name
-            log.exception("ONNX Runtime failed in step %d", step)
+        except Exception as error:
+            # nothing may be raised into C, whose caller turns the status into an error with the operator's name
+            log.warning("ONNX Runtime in step %d: %s", step, str(error).splitlines()[0])
+            log.debug("", exc_info=error)
             return 1
         return 0
 

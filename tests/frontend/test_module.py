@@ -143,6 +143,36 @@ def test_hooks_of_submodules_are_part_of_what_is_compiled():
     close(compiled(x), eager(x))
 
 
+class Masked(nn.Module):
+    """Uses a buffer that may not be there."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        mask = getattr(self, "mask", None)
+        return x if mask is None else x * mask
+
+
+def test_the_first_buffer_of_a_module_is_noticed():
+    eager = nn.Sequential(Masked(), nn.Tanh())
+    compiled = compile_module(eager, backward=False)
+    x = torch.randn(3)
+    close(compiled(x), eager(x))
+    eager[0].register_buffer("mask", torch.tensor([0.0, 1.0, 2.0]))
+    close(compiled(x), eager(x))
+
+
+def test_a_submodule_named_like_a_hook_is_noticed():
+    inner = nn.Sequential()
+    number = inner.register_forward_hook(lambda module, inputs, output: output).id + 1
+    inner.add_module(str(number), nn.ReLU())
+    eager = nn.Sequential(inner)
+    assert inner.register_forward_hook(lambda module, inputs, output: output + 1).id == number
+    compiled = compile_module(eager, backward=False)
+    x = torch.randn(5)
+    close(compiled(x), eager(x))
+    setattr(inner, str(number), nn.Tanh())
+    close(compiled(x), eager(x))
+
+
 def test_an_equal_attribute_needs_no_new_variant(caplog: pytest.LogCaptureFixture):
     eager = Scaled()
     compiled = compile_module(eager, backward=False)
