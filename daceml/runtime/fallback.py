@@ -38,7 +38,7 @@ def fallback_function(stored: StoredProgram) -> Any:
             values = {name: symbols[k] for k, name in enumerate(names)}
             _run(sessions[step], pointers, values)
         except Exception as error:
-            # nothing may be raised into C, whose caller turns the status into an error with the operator's name
+            # nothing may be raised into C; its caller makes an error with the operator's name of the status
             log.warning("ONNX Runtime in step %d: %s", step, str(error).splitlines()[0])
             log.debug("", exc_info=error)
             return 1
