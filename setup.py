@@ -26,20 +26,28 @@ INSTALL_REQUIRES = [
     "typer>=0.20",
 ]
 
+# The networks of benchmarks and model tests. pytorchcv asks for torchvision, which nothing here imports;
+# constraints.txt says how to do without.
+NETWORKS = [
+    "efficientnet_pytorch>=0.7.1",
+    "einops>=0.8",
+    "mlp_mixer_pytorch>=0.3",
+    "transformers>=5",
+]
+
 EXTRAS_REQUIRE = {
     "test": [
+        *NETWORKS,
         "hypothesis>=6.150",
         "pytest>=9",
         "pytest-timeout>=2.4",
-        "transformers>=5",  # the BERT layer of the model tests
     ],
     "lint": [
         "import-linter>=2.16",
         "pyright[nodejs]>=1.1.414",  # with its own node, so that nothing else has to be installed
         "ruff>=0.17",
     ],
-    # pytorchcv asks for torchvision, which benchmarks never import; constraints.txt says how to do without.
-    "bench": ["pytorchcv>=0.0.74", "transformers>=5"],
+    "bench": [*NETWORKS, "pytorchcv>=0.0.74"],
     "gpu": ["nvidia-ml-py>=13"],
     "mpi": ["mpi4py>=4"],
     "db": ["pyarrow>=20"],
@@ -81,6 +89,9 @@ setup(
     # Named one by one: the root also holds links to four of the packages, which must not be packaged twice.
     packages=find_packages(include=["daceml", "daceml.*"]),
     package_data={"daceml": ["py.typed"], "daceml.runtime": ["**/*.h", "**/*.cpp"]},
-    entry_points={"console_scripts": ["daceml = daceml.cli.main:app"]},
+    entry_points={
+        "console_scripts": ["daceml = daceml.cli.main:app"],
+        "torch_dynamo_backends": ["daceml = daceml.frontend.dynamo:backend"],
+    },
     zip_safe=False,
 )

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from daceml.errors import DacemlError
     from daceml.frontend.module import DaceModule, dace_module
     from daceml.frontend.onnx_model import ONNXModel
+    from daceml.frontend.stance import stance
     from daceml.report.explanation import explain
     from daceml.report.profile import profile_call
     from daceml.report.verification import verify
@@ -42,6 +43,7 @@ __all__ = [
     "dace_module",
     "explain",
     "profile_call",
+    "stance",
     "verify",
 ]
 
@@ -54,6 +56,7 @@ _HOMES = {
     "dace_module": "daceml.frontend.module",
     "explain": "daceml.report.explanation",
     "profile_call": "daceml.report.profile",
+    "stance": "daceml.frontend.stance",
     "verify": "daceml.report.verification",
 }
 # Reached without an import of their own: `daceml.config.config()`, `daceml.errors.BuildError`.
@@ -62,15 +65,17 @@ _SUBMODULES = ("config", "errors")
 M = TypeVar("M", bound="nn.Module")
 
 
-def compile(module: M, *, backward: bool = True, dynamic_shapes: Any = None) -> M:
+def compile(module: M, **options: Any) -> M:
     """A compiled view of a module; it shares parameters, buffers and hooks with the module.
 
     Args:
         module: an instance of nn.Module.
-        backward: whether a backward pass is wanted; without it results are detached.
-        dynamic_shapes: as in torch.export; symbolic dimensions are compiled once for all sizes.
+        options: backward (True): whether a backward pass is wanted; without it results are detached.
+            dynamic_shapes (None): as in torch.export, {"x": {0: "batch"}}: named sizes are compiled once for
+            all. dynamic (False): leave every size open that the module allows to be. auto_optimize (True):
+            apply the levels of transformations.
     Raises:
-        ConfigurationError: something that is no module.
+        ConfigurationError: something that is no module, or an unknown option.
     """
     from torch import nn
 
@@ -82,7 +87,7 @@ def compile(module: M, *, backward: bool = True, dynamic_shapes: Any = None) -> 
             f"daceml.compile takes an nn.Module, not a {type(module).__name__}",
             fix="pass an instance; a class goes to daceml.dace_module, an ONNX file to daceml.ONNXModel",
         )
-    return compile_module(module, backward=backward, dynamic_shapes=dynamic_shapes)
+    return compile_module(module, **options)
 
 
 def __getattr__(name: str) -> Any:

@@ -29,6 +29,7 @@ class Config:
         fallback: `onnxruntime`, or `none` to refuse operators that only ONNX Runtime can run.
         parallel_threshold: loop iterations below which a kernel stays on one thread.
         public_exporter: use only public functions of torch's ONNX exporter (slower).
+        variants: kinds of inputs for which a module keeps compiled variants; the oldest is dropped.
         log: level of the `daceml` loggers: debug, info, warning or error.
     """
 
@@ -39,6 +40,7 @@ class Config:
     fallback: str = "onnxruntime"
     parallel_threshold: int = 16384
     public_exporter: bool = False
+    variants: int = 32
     log: str = "warning"
 
     @property

@@ -83,6 +83,12 @@ class ShapeError(DacemlError):
     code = "DML204"
 
 
+class RecompileError(DacemlError):
+    """A call that would compile, under the stance that forbids it."""
+
+    code = "DML205"
+
+
 class BackwardUnavailableError(DacemlError):
     """Gradients were asked for where daceml has no backward pass."""
 
@@ -101,6 +107,12 @@ class ExecutionError(DacemlError):
     code = "DML402"
 
 
+class StaleWeightError(ExecutionError):
+    """A weight that is no longer of the type, size or layout that a program was compiled for."""
+
+    code = "DML404"
+
+
 class UnsupportedProgramError(DacemlError):
     """An SDFG that a later stage cannot take."""
 
@@ -111,3 +123,9 @@ class ModelReferenceError(DacemlError):
     """A MODEL argument on the command line that names nothing usable."""
 
     code = "DML501"
+
+
+class OutputFileError(DacemlError):
+    """A file that the command line was asked to write, and cannot."""
+
+    code = "DML502"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import cast
 
 import torch
@@ -13,13 +14,16 @@ from benchmarks.models.spec import ModelSpec
 OPERATORS_PER_LAYER = 16
 
 
-def bert_layer(layer_index: int = 0) -> nn.Module:
-    """One transformers BertLayer: hidden states [N, S, 1024] -> [N, S, 1024], no mask."""
+def bert_layer(layer_index: int = 0, *, hidden: int = 1024, heads: int = 16) -> nn.Module:
+    """One transformers BertLayer: hidden states [N, S, hidden] -> [N, S, hidden], no mask."""
     from transformers import BertConfig
     from transformers.models.bert.modeling_bert import BertLayer
 
     config = BertConfig(
-        hidden_size=1024, num_attention_heads=16, intermediate_size=4096, attn_implementation="sdpa"
+        hidden_size=hidden,
+        num_attention_heads=heads,
+        intermediate_size=4 * hidden,
+        attn_implementation="sdpa",
     )
     layer = BertLayer(config, layer_idx=layer_index)
     randomise_layer_norms(layer)
@@ -66,3 +70,5 @@ BERT = ModelSpec(
     depth=OPERATORS_PER_LAYER,
     source="Devlin et al., BERT (NAACL 2019), section 3, BERT-large; transformers",
 )
+
+BERT_AUTOCAST = replace(BERT, name="bert_autocast", autocast=torch.bfloat16)

@@ -3,13 +3,33 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
 
 import torch
 from torch import nn
+from torch.utils import _pytree as pytree
 
-Inputs = Callable[[torch.Generator, torch.dtype], tuple[torch.Tensor, ...]]
+# Batch norms whose statistics can be set.
+_BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+
+
+class Inputs(Protocol):
+    """Makes one set of inputs: tensors, or lists of tensors; `batch` is another batch size than usual."""
+
+    def __call__(
+        self, generator: torch.Generator, dtype: torch.dtype, batch: int | None = None
+    ) -> tuple[Any, ...]: ...
+
+
+def symbolic_batch(inputs: tuple[Any, ...]) -> Any:
+    """torch.export's dynamic_shapes that leave the first size of every tensor open: one batch for all."""
+    batch = torch.export.Dim("batch")
+    return pytree.tree_map_only(torch.Tensor, lambda _: {0: batch}, inputs)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +43,8 @@ class ModelSpec:
         depth: contractions and elementwise operators on the longest path, each of which may round once;
             the accuracy metric allows an error that grows with its square root.
         source: where the network is defined.
+        autocast: the type under which CPU autocast runs the network; None runs it as it is.
+        dynamic_shapes: torch.export's dynamic_shapes for inputs whose batch is left open.
     """
 
     name: str
@@ -30,38 +52,100 @@ class ModelSpec:
     inputs: Inputs
     depth: int
     source: str
+    autocast: torch.dtype | None = None
+    dynamic_shapes: Callable[[tuple[Any, ...]], Any] = symbolic_batch
 
     def module(self, seed: int = 0) -> nn.Module:
         """The network in eval mode, weights fixed by the seed; leaves torch's generator alone."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            module = self.build()
-            randomise_running_statistics(module)
-        return module.eval()
+            module = self.build().eval()
+            randomise_batch_norms(module, self.example(seed))
+        return module
 
-    def example(self, seed: int = 0, dtype: torch.dtype = torch.float32) -> tuple[torch.Tensor, ...]:
-        """Inputs, the same for the same seed."""
+    def example(
+        self, seed: int = 0, dtype: torch.dtype = torch.float32, batch: int | None = None
+    ) -> tuple[Any, ...]:
+        """Inputs, the same for the same seed, with the usual batch or another."""
         # Weights and inputs from one seed would be the same numbers; any constant keeps them apart.
-        return self.inputs(torch.Generator().manual_seed(seed + 7919), dtype)
+        return self.inputs(torch.Generator().manual_seed(seed + 7919), dtype, batch)
+
+    def casting(self) -> AbstractContextManager[Any]:
+        """The region in which eager and compiled calls run; the float64 reference runs outside."""
+        return nullcontext() if self.autocast is None else torch.autocast("cpu", self.autocast)
 
 
-def randomise_running_statistics(module: nn.Module) -> None:
+def randomise_batch_norms(module: nn.Module, inputs: tuple[Any, ...]) -> None:
     """Give batch norms in `module`, in place, statistics and weights that a wrong formula would not survive.
 
     Fresh ones have mean 0, variance 1, weight 1 and bias 0, for which dropping the operator changes almost
-    nothing.
+    nothing. One scale for all channels of a norm is that of the values that arrive: without it, values would
+    grow at every residual block and saturate each gate and activation behind it. Statistics of each channel
+    would be a mistake, too: in a deep network with random weights they enlarge rounding errors at every norm,
+    some hundredfold in all in YOLOv4, and as far as eager is wrong, so may the compiled network be.
+
+    Args:
+        module: in eval mode; it runs once, each norm is set just before it runs.
+        inputs: of a call.
     """
+    norms = [child for child in module.modules() if isinstance(child, _BATCH_NORMS)]
+    if not norms:
+        return
+    handles = [norm.register_forward_pre_hook(_randomise) for norm in norms]
+    try:
+        with torch.no_grad():
+            module(*inputs)
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _randomise(norm: nn.Module, arguments: tuple[Any, ...]) -> None:
+    """A forward pre-hook: random affine parameters, and statistics at the scale of the argument."""
+    assert isinstance(norm, _BATCH_NORMS)
     with torch.no_grad():
-        for child in module.modules():
-            if isinstance(child, nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d):
-                if child.running_mean is not None and child.running_var is not None:
-                    child.running_mean.normal_(0.0, 0.1)
-                    child.running_var.uniform_(0.5, 1.5)
-                if child.affine:
-                    child.weight.uniform_(0.5, 1.5)
-                    child.bias.normal_(0.0, 0.1)
+        if norm.running_mean is not None and norm.running_var is not None:
+            mean_square = float(arguments[0].square().mean())
+            norm.running_mean.normal_(0.0, 0.1 * math.sqrt(mean_square))
+            norm.running_var.uniform_(0.5 * mean_square, 1.5 * mean_square)
+        if norm.affine:
+            norm.weight.uniform_(0.5, 1.5)
+            norm.bias.normal_(0.0, 0.1)
 
 
 def in_float64(module: nn.Module) -> nn.Module:
     """A copy with every floating-point weight and buffer in float64: the reference of the accuracy metric."""
     return copy.deepcopy(module).double()
+
+
+def as_float64(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The same numbers in float64; indices and masks stay what they are."""
+    return pytree.tree_map_only(
+        torch.Tensor, lambda tensor: tensor.double() if tensor.is_floating_point() else tensor, inputs
+    )
+
+
+def with_weights(build: Callable[[], nn.Module], fill: Callable[[nn.Module], Any]) -> Callable[[], nn.Module]:
+    """A builder whose module is filled in place by `fill`, submodule by submodule, without gradients."""
+
+    def built() -> nn.Module:
+        module = build()
+        with torch.no_grad():
+            module.apply(fill)
+        return module
+
+    return built
+
+
+def he_normal(module: nn.Module, *, slope: float = 0.0) -> None:
+    """Weights of one convolution or linear layer that keep the scale of values, biases that are not 0.
+
+    Source: He et al., Delving Deep into Rectifiers (ICCV 2015), eq. 15; `slope` of the rectifier's left side.
+    """
+    if isinstance(module, nn.Conv1d | nn.Conv2d | nn.Linear):
+        nn.init.kaiming_normal_(module.weight, a=slope)
+        if module.bias is not None:
+            nn.init.normal_(module.bias, 0.0, 0.1)
+
+
+he_normal_leaky = partial(he_normal, slope=0.1)

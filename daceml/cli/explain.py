@@ -1,27 +1,40 @@
-"""`daceml explain`: what is made of a model, what it moves and computes, and what was refused and why."""
+"""`daceml explain`: what is made of a model level by level, what it moves, and what was refused and why."""
 
 from __future__ import annotations
 
 import json
+from typing import Annotated
 
 import typer
 
 from daceml.cli import options
 from daceml.cli.inputs import make_inputs
 from daceml.cli.model_reference import resolve
+from daceml.cli.work import working
 
 
 def explain(
     model: options.Model,
     inputs: options.Inputs = None,
+    inputs_file: options.InputsFile = None,
     dims: options.Dims = None,
     train: options.Train = False,
+    every_refusal: Annotated[
+        bool, typer.Option("--all", help="every single refusal, not only the largest groups.")
+    ] = False,
     as_json: options.Json = False,
+    quiet: options.Quiet = False,
     debug: options.Debug = False,
 ) -> None:
     """Compile a model and say what became of it."""
-    import daceml
+    with working(quiet=quiet):
+        import daceml
 
-    module = resolve(model, train=train)
-    explanation = daceml.explain(module, *make_inputs(module, inputs or (), dims or ()))
-    typer.echo(json.dumps(explanation.to_json(), indent=2) if as_json else str(explanation))
+        module = resolve(model, train=train)
+        call = make_inputs(module, inputs, dims, inputs_file)
+        explanation = daceml.explain(module, *call.args, **call.kwargs)
+    if as_json:
+        typer.echo(json.dumps(explanation.to_json(), indent=2))
+    else:
+        text = explanation.full_text() if every_refusal else str(explanation)
+        typer.echo(text.rstrip("\n"))

@@ -1,64 +1,79 @@
-"""Inputs of a model from the command line: `8,3,224,224`, `2,128:int64`, or what an ONNX file says itself."""
+"""Inputs of a model from the command line: `--input`, `--inputs`, or what an ONNX file says itself."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from daceml.cli.input_file import load_inputs
+from daceml.cli.input_text import TYPES, TensorText, parse_input
 from daceml.errors import ModelReferenceError
 
 if TYPE_CHECKING:
-    import torch
     from torch import nn
 
     from daceml.frontend.onnx_model import ONNXModel
 
 DEFAULT_SIZE = 2  # of a named dimension; not 1, which would broadcast
-_TYPES = (
-    "float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool",
-)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelInputs:
+    """The arguments of a call."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
 
 
 def make_inputs(
-    model: nn.Module | ONNXModel, texts: Sequence[str], dims: Sequence[str]
-) -> tuple[torch.Tensor, ...]:
-    """Random tensors, the same ones every time.
+    model: nn.Module | ONNXModel,
+    texts: Sequence[str] | None = None,
+    dims: Sequence[str] | None = None,
+    file: Path | None = None,
+) -> ModelInputs:
+    """What the model is called with; random tensors are the same ones every time.
 
     Args:
-        model: an ONNX model has inputs of its own, used where no texts are given.
+        model: an ONNX model has inputs of its own, used where none are given.
         texts: values of `--input`.
         dims: values of `--dim`, for ONNX models.
+        file: value of `--inputs`.
     Raises:
-        ModelReferenceError: a text that is no shape, type or size.
+        ModelReferenceError: a text that is no shape, type or size, a file that cannot be read, or inputs that
+            the model cannot be called with.
     """
     import torch
 
     from daceml.frontend.onnx_model import ONNXModel
 
-    generator = torch.Generator().manual_seed(0)
-    if texts:
-        wanted = [parse_input(text) for text in texts]
-    elif isinstance(model, ONNXModel):
-        wanted = _declared(model, parse_dims(dims))
+    if texts and file is not None:
+        raise ModelReferenceError(
+            "--input and --inputs were both given",
+            why="the file has every input",
+            fix="leave one of them out",
+        )
+    onnx_model = isinstance(model, ONNXModel)
+    if dims and not onnx_model:
+        raise ModelReferenceError(
+            "--dim was given for a module",
+            why="only .onnx files have named dimensions",
+            fix="write the sizes in --input",
+        )
+    if file is not None:
+        args, kwargs = load_inputs(file)
     else:
-        wanted = []
-    return tuple(_draw(shape, kind, generator) for shape, kind in wanted)
-
-
-def parse_input(text: str) -> tuple[tuple[int, ...], str]:
-    """`2,128:int64` -> ((2, 128), "int64"); `:float32` is a scalar.
-
-    Raises:
-        ModelReferenceError: it does not parse.
-    """
-    sizes, colon, kind = text.partition(":")
-    kind = kind.strip() if colon else "float32"
-    parts = [part.strip() for part in sizes.split(",") if part.strip()] if sizes.strip() else []
-    if kind not in _TYPES:
-        raise _refuse(text, f"{kind!r} is none of {', '.join(_TYPES)}")
-    if not all(part.isdecimal() for part in parts) or (not parts and not colon):
-        raise _refuse(text, "a shape is whole numbers with commas between")
-    return tuple(map(int, parts)), kind
+        wanted = [parse_input(text) for text in texts or ()]
+        if isinstance(model, ONNXModel):
+            wanted = wanted or _declared(model, parse_dims(dims or ()))
+        _check_memory(wanted)
+        generator = torch.Generator().manual_seed(0)
+        args, kwargs = tuple(text.draw(generator) for text in wanted), {}
+    if not isinstance(model, ONNXModel):
+        _check_call(model, args, kwargs)
+    return ModelInputs(args=args, kwargs=kwargs)
 
 
 def parse_dims(texts: Sequence[str]) -> dict[str, int]:
@@ -78,18 +93,18 @@ def parse_dims(texts: Sequence[str]) -> dict[str, int]:
     return sizes
 
 
-def _declared(model: ONNXModel, sizes: Mapping[str, int]) -> list[tuple[tuple[int, ...], str]]:
+def _declared(model: ONNXModel, sizes: Mapping[str, int]) -> list[TensorText]:
     import onnx
 
     graph = model.model.graph
     data = {tensor.name for tensor in graph.initializer}
-    wanted: list[tuple[tuple[int, ...], str]] = []
+    wanted: list[TensorText] = []
     names: set[str] = set()
     for value in (i for i in graph.input if i.name not in data):
         tensor = value.type.tensor_type
         kind = onnx.TensorProto.DataType.Name(tensor.elem_type).lower()
         kind = {"float": "float32", "double": "float64"}.get(kind, kind)
-        if kind not in _TYPES:
+        if kind not in TYPES:
             raise ModelReferenceError(
                 f"no values can be made up for input {value.name!r} of {model.name}",
                 why=f"its element type is {kind}",
@@ -100,7 +115,7 @@ def _declared(model: ONNXModel, sizes: Mapping[str, int]) -> list[tuple[tuple[in
             dim.dim_value if dim.HasField("dim_value") else sizes.get(dim.dim_param, DEFAULT_SIZE)
             for dim in tensor.shape.dim
         )
-        wanted.append((tuple(shape), kind))
+        wanted.append(TensorText(shape=tuple(shape), kind=kind))
     if unknown := sorted(set(sizes) - names):
         raise ModelReferenceError(
             f"{model.name} has no dimension named {', '.join(unknown)}",
@@ -110,16 +125,37 @@ def _declared(model: ONNXModel, sizes: Mapping[str, int]) -> list[tuple[tuple[in
     return wanted
 
 
-def _draw(shape: tuple[int, ...], kind: str, generator: torch.Generator) -> torch.Tensor:
-    import torch
+def _check_call(module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Refuse a number or names of inputs that forward does not take, before anything is compiled."""
+    signature = inspect.signature(module.forward)
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        name = type(module).__name__
+        given = len(args) + len(kwargs)
+        raise ModelReferenceError(
+            f"{name} cannot be called with {given} input{'' if given == 1 else 's'}",
+            why=f"{error}; it is {name}{signature}",
+            fix="pass one --input SHAPE[:TYPE] for each tensor, in order, or a file with --inputs",
+        ) from error
 
-    dtype: torch.dtype = getattr(torch, kind)
-    if dtype.is_floating_point:
-        return torch.randn(shape, generator=generator).to(dtype)
-    return torch.randint(0, 2, shape, generator=generator).to(dtype)
+
+def _check_memory(wanted: Sequence[TensorText]) -> None:
+    """Inputs that fill the memory would have the process killed without a word."""
+    needed, free = sum(text.size_bytes for text in wanted), _available_bytes()
+    if free is not None and needed > free:
+        raise ModelReferenceError(
+            "the inputs do not fit into memory",
+            why=f"they take {needed / 1e9:.1f} GB; {free / 1e9:.1f} GB are available",
+            fix="ask for smaller sizes",
+        )
 
 
-def _refuse(text: str, why: str) -> ModelReferenceError:
-    return ModelReferenceError(
-        f"--input {text} is no input", why=why, fix="write for example 8,3,224,224 or 2,128:int64"
-    )
+def _available_bytes() -> int | None:
+    """Memory that can be had without swapping; None where the system does not say."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return None
+    found = [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")]
+    return found[0] if found else None

@@ -1,4 +1,8 @@
-"""The `daceml` command. Exit code 0: fine; 1: a check failed; 2: the request cannot be carried out."""
+"""The `daceml` command.
+
+Exit code 0: fine; 1: a check failed, or whoever read the output went away; 2: the request cannot be carried
+out; 130: interrupted, as shells expect it.
+"""
 
 from __future__ import annotations
 
@@ -10,24 +14,63 @@ import typer
 from typer.core import TyperGroup
 
 from daceml.cli.cache import cache
+from daceml.cli.compile import compile_model
 from daceml.cli.doctor import doctor
 from daceml.cli.explain import explain
 from daceml.cli.verify import verify
 from daceml.errors import DacemlError
 
+_INTERRUPTED = 130
+
 
 class _Commands(TyperGroup):
-    """Prints daceml's errors as their text; a traceback only with --debug."""
+    """Prints errors as their text, in the form of daceml's; a traceback only with --debug."""
 
     def main(self, args: Any = None, *rest: Any, **options: Any) -> Any:
         arguments = list(sys.argv[1:] if args is None else args)
         try:
             return super().main(arguments, *rest, **options)
         except DacemlError as error:
-            if "--debug" in arguments:
-                traceback.print_exc()
-            typer.echo(str(error), err=True)
-            sys.exit(2)
+            refusal = error
+        except BrokenPipeError:
+            # whoever read the output has seen enough; nothing is left to be flushed into the closed pipe
+            sys.stdout = None
+            sys.exit(1)
+        except KeyboardInterrupt:
+            _say_interrupted()
+            sys.exit(_INTERRUPTED)
+        except SystemExit as ended:
+            if ended.code == _INTERRUPTED:  # typer ends so on Ctrl-C, and says nothing
+                _say_interrupted()
+            raise
+        except Exception as error:
+            refusal = _unforeseen(error)
+        if "--debug" in arguments:
+            traceback.print_exception(refusal.__cause__ or refusal)
+        typer.echo(str(refusal), err=True)
+        sys.exit(2)
+
+
+def _say_interrupted() -> None:
+    typer.echo("interrupted: nothing half-built or half-written is left", err=True)
+
+
+def _unforeseen(error: Exception) -> DacemlError:
+    """What is no refusal of daceml's: memory that runs out, a model that fails when it runs, a fault here."""
+    reason = str(error).strip().splitlines()[:1]
+    why = f"{type(error).__name__}: {reason[0]}" if reason else type(error).__name__
+    if isinstance(error, MemoryError) or "not enough memory" in str(error) or "can't allocate" in str(error):
+        refusal = DacemlError("there is not enough memory", why=why, fix="use smaller inputs")
+    else:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        refusal = DacemlError(
+            "the command failed in an unforeseen way",
+            where=f"{last.filename}:{last.lineno}",
+            why=why,
+            fix="check the model and its inputs; if they are right, report what --debug prints",
+        )
+    refusal.__cause__ = error
+    return refusal
 
 
 app = typer.Typer(
@@ -39,6 +82,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("doctor")(doctor)
+app.command("compile")(compile_model)
 app.command("explain")(explain)
 app.command("verify")(verify)
 app.add_typer(cache, name="cache")

@@ -7,12 +7,13 @@ import importlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from daceml.errors import DacemlError, ModelReferenceError
+from daceml.runtime.progress import publish
 
 if TYPE_CHECKING:
     from torch import nn
@@ -22,9 +23,13 @@ if TYPE_CHECKING:
 _FORMS = "write path.py:Name, package.module:Name or a .onnx file"
 
 
-def resolve(reference: str, *, train: bool = False) -> nn.Module | ONNXModel:
+def resolve(
+    reference: str, *, train: bool = False, dims: Mapping[str, int] | None = None
+) -> nn.Module | ONNXModel:
     """The model that a text names, in eval mode unless `train`.
 
+    Args:
+        dims: sizes that named dimensions of a `.onnx` file are fixed to.
     Raises:
         ModelReferenceError: nothing usable has that name; the message says what is there.
         OnnxFileError: a `.onnx` file that is missing or malformed.
@@ -32,11 +37,17 @@ def resolve(reference: str, *, train: bool = False) -> nn.Module | ONNXModel:
     if reference.endswith(".onnx"):
         from daceml.frontend.onnx_model import ONNXModel
 
-        return ONNXModel(reference)
+        if train:
+            raise ModelReferenceError(
+                f"{reference} has no training mode", why="an ONNX file is what it is", fix="leave --train out"
+            )
+        publish("load")
+        return ONNXModel(reference, dims=dims)
     place, colon, name = reference.rpartition(":")
     if not colon or not place or not name:
         why = "there is no name after a colon"
         raise ModelReferenceError(f"{reference!r} names no model", why=why, fix=_FORMS)
+    publish("load")
     source = _load_file(Path(place)) if place.endswith(".py") else _import(place)
     return _module(_find(source, name, place), reference).train(train)
 

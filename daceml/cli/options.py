@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -19,15 +20,29 @@ Inputs = Annotated[
     typer.Option(
         "--input",
         "-i",
-        metavar="SHAPE[:TYPE]",
-        help="an input such as 8,3,224,224 or 2,128:int64; repeat it for each input, in order. "
-        "Floats are drawn from the normal distribution, integers are 0 or 1. A .onnx file knows its own.",
+        metavar="SHAPE[:TYPE][=LOW..HIGH]",
+        help="an input; repeat it for each, in order. 8,3,224,224 is float32 from the normal distribution; "
+        "2,128:int64=0..999 are whole numbers from 0 to 999, both included (0..1 without a range); "
+        "4:float32=-1..1 are numbers between -1 and 1; 4=1 are ones; :bool is a scalar. "
+        "A .onnx file knows its own inputs.",
+    ),
+]
+InputsFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--inputs",
+        metavar="FILE",
+        help="all inputs from a file: .npz (arr_0, arr_1, … by position, other names as keywords), or .pt "
+        "with a tensor, a tuple or list (by position) or a dictionary (keywords).",
     ),
 ]
 Dims = Annotated[
     list[str] | None,
-    typer.Option("--dim", metavar="NAME=SIZE", help="size of a named dimension of a .onnx file; default 2."),
+    typer.Option(
+        "--dim", metavar="NAME=SIZE", help="size of a named dimension of a .onnx file for inputs; default 2."
+    ),
 ]
 Train = Annotated[bool, typer.Option("--train", help="in training mode; eval mode is the default.")]
 Json = Annotated[bool, typer.Option("--json", help="print JSON.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="no progress on the terminal.")]
 Debug = Annotated[bool, typer.Option("--debug", help="print the traceback of an error, too.")]

@@ -7,28 +7,33 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.autograd import forward_ad
 
 from daceml.errors import CallError
+from daceml.frontend.array_kinds import Convert, NotAnArrayError, results_like, to_numpy, to_tensor
 from daceml.runtime.torch_types import DTYPES
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from daceml.runtime.manifest import TensorRecord
+
+__all__ = ["collect_inputs", "signature", "to_numpy"]
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+_is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor  # pyright: ignore[reportAttributeAccessIssue, reportPrivateUsage]
 
 
 def collect_inputs(
     model: str, expected: Sequence[TensorRecord], args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> tuple[list[torch.Tensor], bool]:
+) -> tuple[list[torch.Tensor], Convert | None]:
     """Contiguous tensors in the order of `expected`.
 
     Args:
         model: its name, for messages.
         expected: what the program takes.
-        args: tensors or numpy arrays by position.
+        args: tensors, numpy arrays, other arrays with `__dlpack__`, or numbers for rank 0, by position.
         kwargs: the others by name.
     Returns:
-        the tensors, and whether all that came in were numpy arrays.
+        the tensors, and what makes results the kind of what came in; None where they stay tensors.
     Raises:
         CallError: wrong number, name, kind, element type, device or shape.
     """
@@ -37,17 +42,8 @@ def collect_inputs(
     symbols: dict[str, tuple[int, str]] = {}
     for record, tensor in zip(expected, tensors, strict=True):
         _check(model, record, tensor, symbols)
-    numpy_came_in = bool(values) and not any(isinstance(value, torch.Tensor) for value in values.values())
-    return [tensor.contiguous() for tensor in tensors], numpy_came_in
-
-
-def to_numpy(tensor: torch.Tensor) -> np.ndarray:
-    """The array that shares a tensor's memory."""
-    if tensor.dtype is not torch.bfloat16:
-        return tensor.numpy()
-    import ml_dtypes  # onnx needs it
-
-    return tensor.view(torch.uint16).numpy().view(ml_dtypes.bfloat16)
+    plain = [tensor.resolve_conj().resolve_neg().contiguous() for tensor in tensors]
+    return plain, results_like(values.values())
 
 
 def signature(expected: Sequence[TensorRecord]) -> str:
@@ -91,30 +87,22 @@ def _by_name(model: str, names: list[str], args: Sequence[Any], kwargs: Mapping[
 
 
 def _tensor(model: str, record: TensorRecord, value: Any) -> torch.Tensor:
-    if isinstance(value, torch.Tensor):
-        return value
-    import numpy as np
-
-    if not isinstance(value, np.ndarray):
-        raise CallError(
-            f"input {record.name!r} of {model} is a {type(value).__name__}",
-            why=f"it has to be {_type(record)}",
-            fix="pass a torch.Tensor or a numpy array",
-        )
     try:
-        # torch can neither wrap memory that is read-only nor strides that are negative
-        plain = value.flags.writeable and all(stride >= 0 for stride in value.strides)
-        value = value if plain else value.copy()
-        if str(value.dtype) == "bfloat16":  # numpy knows it through ml_dtypes only
-            return torch.from_numpy(value.view(np.uint16)).view(torch.bfloat16)
-        return torch.from_numpy(value)
-    except (TypeError, ValueError) as error:
-        raise _wrong_type(model, record, str(value.dtype)) from error
+        return to_tensor(value, DTYPES[record.dtype])
+    except NotAnArrayError as error:
+        raise CallError(
+            f"input {record.name!r} of {model} {error.what}", why=f"it has to be {_type(record)}", fix=error.fix
+        ) from error
 
 
 def _check(
     model: str, record: TensorRecord, tensor: torch.Tensor, symbols: dict[str, tuple[int, str]]
 ) -> None:
+    if problem := _not_plain(tensor):
+        what, fix = problem
+        raise CallError(
+            f"input {record.name!r} of {model} {what}", why="generated code reads plain dense memory", fix=fix
+        )
     dtype = DTYPES[record.dtype]
     if tensor.dtype != dtype:
         raise _wrong_type(model, record, str(tensor.dtype).removeprefix("torch."))
@@ -131,6 +119,23 @@ def _check(
             why=f"it has to be {_type(record)}: {reason}",
             fix="pass a tensor of that shape; a named dimension takes any size, but one size a call",
         )
+
+
+def _not_plain(tensor: torch.Tensor) -> tuple[str, str] | None:
+    """What a tensor is besides its memory, and how to get rid of that."""
+    if type(tensor) not in _PLAIN:
+        kind = type(tensor).__name__
+        return f"is a tensor subclass, {kind}", "pass input.as_subclass(torch.Tensor), if its memory alone matters"
+    if _is_wrapped(tensor):
+        return "belongs to a function transform (vmap, grad, jvp)", "call the model outside of the transform"
+    if tensor.layout is not torch.strided:
+        layout = str(tensor.layout).removeprefix("torch.")
+        return f"is stored as {layout}", "pass input.to_dense()"
+    if tensor.is_quantized:
+        return "is quantised", "pass input.dequantize(), or input.int_repr() for a model that takes integers"
+    if forward_ad._current_level >= 0 and forward_ad.unpack_dual(tensor).tangent is not None:  # pyright: ignore[reportPrivateUsage]
+        return "carries a forward-mode tangent", "pass the primal: programs of ONNX models compute no derivatives"
+    return None
 
 
 def _shape_problem(record: TensorRecord, shape: tuple[int, ...], symbols: dict[str, tuple[int, str]]) -> str:

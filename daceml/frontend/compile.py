@@ -6,38 +6,43 @@ ONNX and DaCe are imported only where a program is not in the cache yet.
 from __future__ import annotations
 
 import gc
-import threading
+import logging
 import time
-from collections.abc import Generator
+import uuid
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from torch import nn
 
 from daceml.config import config
-from daceml.frontend.export import export_program
-from daceml.frontend.exportable import exportable
-from daceml.frontend.guards import ModuleWatch
+from daceml.frontend.arguments import Arguments
+from daceml.frontend.capture import Capture, capture
+from daceml.frontend.guards import Modes, ModuleWatch
 from daceml.frontend.program_key import program_key
 from daceml.frontend.results import result_template
-from daceml.frontend.session import Variant
-from daceml.runtime.cache import Cache
+from daceml.frontend.same_graph import same_graph
+from daceml.frontend.tracing import tracing
+from daceml.frontend.variant import Variant
+from daceml.runtime.cache import Cache, digest
 from daceml.runtime.manifest import EXAMPLE_SIZE
 from daceml.runtime.program import StoredProgram
+from daceml.runtime.progress import publish
 
 if TYPE_CHECKING:
     import torch
     from torch.export import ExportedProgram
 
+    from daceml.frontend.dynamic_shapes import SizeGuard
+    from daceml.frontend.session import Session
     from daceml.onnx_ops.lowering import LoweringReport
+    from daceml.runtime.program import Program
     from daceml.sdfg.network import Network
     from daceml.transformations.local.map_fusion import FusionReport
 
-
-# torch.export patches torch for all threads while it runs
-_exporting = threading.RLock()
+log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -49,6 +54,7 @@ class Stages:
     @contextmanager
     def stage(self, name: str) -> Generator[None]:
         """Add the time of the block to a stage."""
+        publish(name)
         start = time.perf_counter()
         try:
             yield
@@ -67,61 +73,190 @@ class Optimised:
 
 
 def compile_variant(
-    module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any = None
+    session: Session, arguments: Arguments, modes: Modes, symbolic: Sequence[Variant] = ()
 ) -> Variant:
     """Compile a module as it stands for these arguments, or load what an earlier process compiled.
 
+    Args:
+        symbolic: variants with symbolic sizes that may be right for these arguments.
+    Returns:
+        a new variant, or one of `symbolic` that turns out to be right.
     Raises:
         ExportError, NoImplementationError, ShapeError, BuildError: the stage that could not go on says why.
+        RunsEagerlyError: forward does something that no program can repeat.
     """
     import torch
 
     stages = Stages()
-    with _exporting, torch.no_grad():
-        watch = ModuleWatch(module)
-        with stages.stage("export"), exportable(module) as view:
-            exported = export_program(view, args, kwargs, dynamic_shapes=dynamic_shapes)
-        with stages.stage("key"):
-            key = program_key(exported)
+    module, options = session.eager, session.options
+    with tracing(), torch.autocast("cpu", enabled=False):
+        with stages.stage("export"):
+            captured = _capture(session, arguments, modes, symbolic)
+        if isinstance(captured, Variant):
+            return captured
+        exported = captured.program
+        state = _tensors(module)
+        watch = _watch(module, captured)
         cache = Cache(config().cache_folder)
-        folder = cache.get("programs", key, lambda scratch: _build(exported, cache, scratch, stages))
-        with stages.stage("bind"):
-            program = StoredProgram(folder).bind(_tensors(module))
+        levels = options["auto_optimize"]
+        hooked: list[Network] = []
+        with torch.no_grad():
+            with stages.stage("key"):
+                key = program_key(exported, auto_optimize=levels)
+            if session.hooks:
+                log.info("not looked up in the cache: what hooks do is not part of its key")
+                key = digest(key, uuid.uuid4().hex)
+
+            def make(folder: Path) -> None:
+                with warming(cache), without_collection():
+                    optimised = optimised_network(
+                        exported, stages, levels=levels, hooks=session.run_hooks if session.hooks else None
+                    )
+                    build(optimised, cache, folder, stages)
+                if session.hooks:
+                    hooked.append(optimised.network)
+
+            folder = cache.get("programs", key, make)
+            with stages.stage("bind"):
+                program = StoredProgram(folder).bind(state)
     return Variant(
         program=program,
         exported=exported,
         watch=watch,
-        template=result_template(exported),
+        template=result_template(exported, state),
+        sizes=captured.sizes,
+        writes=_writes(exported, program, state),
+        assigned=captured.assigned,
+        optimised=hooked[0] if hooked else None,
+        auto_optimize=levels,
         stages_s=stages.seconds,
     )
 
 
-def optimised_network(exported: ExportedProgram, stages: Stages | None = None) -> Optimised:
-    """The network of an exported program after all levels."""
+def _capture(
+    session: Session, arguments: Arguments, modes: Modes, symbolic: Sequence[Variant]
+) -> Capture | Variant:
+    """Trace the module, with symbolic sizes where they are wanted and right for these sizes."""
+    import torch
+
+    module, options = session.eager, session.options
+    wanted, everything = options["dynamic_shapes"], options["dynamic"]
+    shapes = [tensor.shape for tensor in arguments.tensors]
+    with torch.set_grad_enabled(modes.grad_enabled):
+
+        def fixed() -> Capture:
+            return capture(module, arguments, autocast=modes.autocast)
+
+        for variant in symbolic:
+            if variant.sizes is not None and variant.sizes.problem(shapes, ones=True) is None:
+                plain = fixed()
+                return variant if _agree(variant.exported, plain.program, variant.sizes, shapes) else plain
+        if not everything and wanted is None:
+            return fixed()
+        open_sizes = capture(
+            module, arguments, dynamic_shapes=wanted, dynamic=everything, autocast=modes.autocast
+        )
+        if open_sizes.sizes is None or open_sizes.sizes.problem(shapes) is None:
+            return open_sizes
+        plain = fixed()
+        problem = open_sizes.sizes.problem(shapes, ones=True)
+        if problem is None:
+            if _agree(open_sizes.program, plain.program, open_sizes.sizes, shapes):
+                return open_sizes
+            problem = "a size of 1 is something else"
+        log.info("compiling %s for these sizes alone: %s", type(module).__name__, problem)
+        return plain
+
+
+def _agree(
+    symbolic: ExportedProgram, fixed: ExportedProgram, sizes: SizeGuard, shapes: Sequence[Sequence[int]]
+) -> bool:
+    values = sizes.bind(shapes)
+    return not isinstance(values, str) and same_graph(symbolic, fixed, values)
+
+
+def _watch(module: nn.Module, captured: Capture) -> ModuleWatch:
+    """The module as it will be found after a call: attributes that forward assigns are there."""
+    results = [made for made in captured.assigned if made.holds_tensors]
+    fresh = [made for made in results if made.name not in made.owner.__dict__]
+    for made in fresh:
+        made.owner.__dict__[made.name] = None
+    try:
+        return ModuleWatch(module, results)
+    finally:
+        for made in fresh:
+            del made.owner.__dict__[made.name]
+
+
+def _writes(
+    exported: ExportedProgram, program: Program, state: Mapping[str, torch.Tensor]
+) -> tuple[tuple[int, int | torch.Tensor], ...]:
+    """Outputs that are new values of inputs and parameters, and where they go."""
+    inputs = [name for name in exported.graph_signature.user_inputs if isinstance(name, str)]
+    found: list[tuple[int, int | torch.Tensor]] = []
+    for index, record in enumerate(program.manifest.outputs):
+        target, mark, _ = record.name.partition("::next")
+        if mark:
+            found.append((index, inputs.index(target) if target in inputs else state[target]))
+    return tuple(found)
+
+
+def optimised_network(
+    exported: ExportedProgram,
+    stages: Stages | None = None,
+    *,
+    levels: bool = True,
+    hooks: Callable[[Network], None] | None = None,
+) -> Optimised:
+    """The network of an exported program after all levels.
+
+    Args:
+        levels: see `optimise`.
+        hooks: change the network of ONNX nodes in place before that.
+    """
     stages = stages or Stages()
     with stages.stage("import"):
         from daceml.frontend.export import to_onnx
         from daceml.frontend.importer import import_model
+        from daceml.sdfg.relayout import relayout_weights
     with stages.stage("onnx"):
         model = to_onnx(exported)
     with stages.stage("sdfg"):
         network = import_model(model, name="network")
-    return optimise(network, stages)
+        relayout_weights(network, _strides(exported))
+    if hooks is not None:
+        with stages.stage("hooks"):
+            hooks(network)
+    return optimise(network, stages, levels=levels)
 
 
-def optimise(network: Network, stages: Stages) -> Optimised:
-    """Lower a network of ONNX nodes and apply the levels. Mutates the network."""
+def _strides(exported: ExportedProgram) -> dict[str, tuple[int, ...]]:
+    """Strides of the parameters and buffers that are not in row-major order."""
+    signature = exported.graph_signature
+    keys = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
+    tensors = {
+        keys[n.name]: n.meta["val"] for n in exported.graph.nodes if n.op == "placeholder" and n.name in keys
+    }
+    return {key: tuple(t.stride()) for key, t in tensors.items() if not t.is_contiguous()}
+
+
+def optimise(network: Network, stages: Stages, *, levels: bool = True) -> Optimised:
+    """Lower a network of ONNX nodes and apply the levels. Mutates the network.
+
+    Args:
+        levels: False lowers only: every operator stays a loop of its own.
+    """
     from daceml.onnx_ops.lowering import lower
     from daceml.sdfg.network_costs import maps_cost
     from daceml.transformations.hardware.cpu_schedule import schedule_maps
-    from daceml.transformations.local.map_fusion import fuse_maps
+    from daceml.transformations.local.map_fusion import FusionReport, fuse_maps
 
     with stages.stage("lower"):
         lowering = lower(network)
     with stages.stage("transform"):
         count, cost = maps_cost(network)
         moved = cost.at(dict.fromkeys(network.sdfg.symbols, EXAMPLE_SIZE))
-        fusion = fuse_maps(network)
+        fusion = fuse_maps(network) if levels else FusionReport(fused=(), refused={})
         schedule_maps(network)
     return Optimised(
         network=network, lowering=lowering, fusion=fusion, unfused={"kernels": count, **asdict(moved)}
@@ -152,15 +287,8 @@ def build(optimised: Optimised, cache: Cache, folder: Path, stages: Stages) -> N
     replace(
         manifest,
         unfused=optimised.unfused,
-        applied={"MapFusion": len(optimised.fusion.fused)},
-        refused=optimised.fusion.sentences(),
         stages_s=stages.seconds,
     ).save(folder)
-
-
-def _build(exported: ExportedProgram, cache: Cache, folder: Path, stages: Stages) -> None:
-    with warming(cache), without_collection():
-        build(optimised_network(exported, stages), cache, folder, stages)
 
 
 @contextmanager

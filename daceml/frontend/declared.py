@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import onnx
 import onnx_ir as ir
+
+from daceml.frontend.naming import identifier
 
 # A dimension as declared: a number, the text of a dim_param, or None for unknown.
 DeclaredDim = int | str | None
@@ -72,6 +74,27 @@ def from_type_proto(proto: onnx.TypeProto) -> Declared:
 def _no_tensor(kind: str) -> Declared:
     article = "an" if kind[0] in "aeiou" else "a"
     return Declared(refusal=f"it is {article} {kind}, and a network holds dense tensors only")
+
+
+def unnamed_dims(name: str, entry: Declared, taken: set[str]) -> Declared:
+    """The type of a graph input whose dimensions without size or name get a name: any size, known at a call."""
+    if entry.shape is None or None not in entry.shape:
+        return entry
+    shape: list[DeclaredDim] = []
+    for axis, dim in enumerate(entry.shape):
+        text = f"{identifier(name)}_dim{axis}"
+        while dim is None and text in taken:
+            text += "_"
+        taken.add(text)
+        shape.append(text if dim is None else dim)
+    return replace(entry, shape=tuple(shape))
+
+
+def format_type(entry: Declared) -> str:
+    """A type as people write it: float [N, 3]; what is unknown is a question mark."""
+    names = {number: name.lower() for name, number in onnx.TensorProto.DataType.items()}
+    kind = names.get(entry.element or 0, str(entry.element)) if entry.element else "?"
+    return f"{kind} {'[...]' if entry.shape is None else format_shape(entry.shape)}"
 
 
 def format_shape(shape: tuple[DeclaredDim, ...]) -> str:

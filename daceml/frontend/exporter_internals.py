@@ -2,8 +2,8 @@
 
 It uses one private function, the translation of a program's graph as it stands, and torch's private
 tables of translations. Where they are missing, or `DACEML_PUBLIC_EXPORTER=1`, the public exporter does
-the same work: slower, because it traces the graph again and converts the version of the result. Written
-for torch 2.11 to 2.13.
+the same work: slower, because it traces the graph again and converts the version of the result, which
+also inlines local functions. Written for torch 2.11 to 2.13.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
-import os
 import warnings
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from daceml.config import config
 from daceml.frontend.functionalize import copied
 from daceml.frontend.translations import Translation, UnsupportedError, UntranslatableError, table
 
@@ -131,7 +131,7 @@ def with_fallback(translation: Translation, target: Any) -> Translation:
 
 def private_exporter() -> Callable[[ExportedProgram], ir.Model] | None:
     """The translation of a program's graph as it stands, or None where this torch does not have it."""
-    if os.environ.get("DACEML_PUBLIC_EXPORTER") == "1":
+    if config().public_exporter:
         return None
     try:
         from torch.onnx._internal.exporter._core import (
@@ -168,12 +168,12 @@ def public_exporter(program: ExportedProgram) -> ir.Model:
     return exported.model
 
 
-def _drop_constant_outputs(program: ExportedProgram) -> None:
-    """Numbers and None that forward returns are no tensors: whoever calls the program puts them back."""
-    from torch.export.graph_signature import ConstantArgument
+def _drop_plain_outputs(program: ExportedProgram) -> None:
+    """Numbers, sizes and None that forward returns are no tensors: the caller puts them back."""
+    from torch.export.graph_signature import TensorArgument
 
     specs = program.graph_signature.output_specs
-    kept = [i for i, spec in enumerate(specs) if not isinstance(spec.arg, ConstantArgument)]
+    kept = [i for i, spec in enumerate(specs) if isinstance(spec.arg, TensorArgument)]
     if len(kept) == len(specs):
         return
     (output,) = [node for node in program.graph.nodes if node.op == "output"]
@@ -181,23 +181,44 @@ def _drop_constant_outputs(program: ExportedProgram) -> None:
     specs[:] = [specs[i] for i in kept]
 
 
-def with_mutations_as_outputs(program: ExportedProgram) -> tuple[ExportedProgram, list[str]]:
-    """The program with its buffer mutations as plain leading outputs, and the buffers they replace."""
+@dataclass(frozen=True, kw_only=True)
+class Changed:
+    """Tensors that a program changes.
+
+    Attributes:
+        buffers: state_dict keys; their new values are the first outputs.
+        others: names of inputs and keys of parameters; their new values are the last outputs.
+    """
+
+    buffers: list[str]
+    others: list[str]
+
+
+def with_mutations_as_outputs(program: ExportedProgram) -> tuple[ExportedProgram, Changed]:
+    """The program with the new values of what it changes as plain outputs, and what they replace."""
     import copy
 
     import torch.utils._pytree as pytree
     from torch.export.graph_signature import OutputKind
 
     program = copied(program)
-    _drop_constant_outputs(program)
-    buffers: list[str] = []
-    for spec in program.graph_signature.output_specs:
-        if spec.kind is OutputKind.BUFFER_MUTATION:
-            buffers.append(spec.target or "")
-            spec.kind, spec.target = OutputKind.USER_OUTPUT, None
+    _drop_plain_outputs(program)
+    specs = program.graph_signature.output_specs
+    buffers = [i for i, spec in enumerate(specs) if spec.kind is OutputKind.BUFFER_MUTATION]
+    results = [i for i, spec in enumerate(specs) if spec.kind is OutputKind.USER_OUTPUT]
+    others = [i for i in range(len(specs)) if i not in {*buffers, *results}]
+    changed = Changed(
+        buffers=[specs[i].target or "" for i in buffers], others=[specs[i].target or "" for i in others]
+    )
+    order = [*buffers, *results, *others]
+    (output,) = [node for node in program.graph.nodes if node.op == "output"]
+    output.args = (tuple(output.args[0][i] for i in order),)
+    specs[:] = [specs[i] for i in order]
+    for spec in specs:
+        spec.kind, spec.target = OutputKind.USER_OUTPUT, None
     calls = copy.deepcopy(program.module_call_graph)
     signature = calls[0].signature
     if signature is not None:
-        signature.out_spec = pytree.tree_structure((0,) * len(program.graph_signature.output_specs))
+        signature.out_spec = pytree.tree_structure((0,) * len(specs))
     program._module_call_graph = calls  # pyright: ignore[reportPrivateUsage]
-    return program, buffers
+    return program, changed

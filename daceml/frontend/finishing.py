@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from daceml.frontend.exporter_internals import OPSET
+from daceml.frontend.exporter_internals import OPSET, Changed
 from daceml.frontend.provenance import module_of_node, source_of_node, source_of_trace
 
 if TYPE_CHECKING:
@@ -30,14 +30,15 @@ OPTIONAL_OUTPUTS = frozenset(
 
 
 def finish(
-    model: ir.Model, program: ExportedProgram, *, mutated: Sequence[str], dim_names: Mapping[str, str]
+    model: ir.Model, program: ExportedProgram, *, changed: Changed, dim_names: Mapping[str, str]
 ) -> None:
     """Bring a fresh model into its final form.
 
     Args:
-        mutated: the buffers that the first outputs replace.
+        changed: the buffers that the first outputs replace, and the inputs and parameters that the last do.
         dim_names: the user's name for a symbolic dimension of the program.
     """
+    mutated = changed.buffers
     model.opset_imports[""] = OPSET
     model.ir_version = IR_VERSION
     for function in model.functions.values():
@@ -46,14 +47,16 @@ def finish(
     model.graph.metadata_props.clear()
     _inline_torchlib(model)
     _order_outputs(model.graph, mutated)
+    _type_mutations(model.graph, mutated)
     _remove_unread(model.graph)
+    _complete_state(model.graph, program)
     tied = _tie(model.graph, program)
     for name in program.graph_signature.inputs_to_lifted_tensor_constants.values():
         if name in model.graph.initializers and not model.graph.initializers[name].uses():
             model.graph.initializers.pop(name)
     _write_provenance(model)
     _type_constants(model.graph)
-    _name_values(model.graph, mutated)
+    _name_values(model.graph, [*changed.others, *mutated])
     if dim_names:
         _rename_dims(model, dim_names)
     kept = model.graph.initializers
@@ -62,6 +65,7 @@ def finish(
             "daceml.parameters": json.dumps([n for n in program.graph_signature.parameters if n in kept]),
             "daceml.buffers": json.dumps([n for n in program.graph_signature.buffers if n in kept]),
             "daceml.buffer_mutations": json.dumps({f"{buffer}::next": buffer for buffer in mutated}),
+            "daceml.other_mutations": json.dumps({f"{name}::next": name for name in changed.others}),
             "daceml.tied": json.dumps(tied),
         }
     )
@@ -95,8 +99,20 @@ def _order_outputs(graph: ir.Graph, mutated: Sequence[str]) -> None:
         graph.outputs.append(value)
 
 
+def _type_mutations(graph: ir.Graph, mutated: Sequence[str]) -> None:
+    """A buffer keeps its type; torch's traces say bfloat16 for float32 statistics of a bfloat16 input."""
+    for value, buffer in zip(graph.outputs[len(graph.outputs) - len(mutated) :], mutated, strict=True):
+        if buffer in graph.initializers and (kept := graph.initializers[buffer].dtype) is not None:
+            value.dtype = kept
+
+
 def _remove_unread(graph: ir.Graph) -> None:
+    """Remove what nobody reads, and copies within the graph."""
     for node in reversed(list(graph)):
+        if node.op_type == "Identity" and node.domain == "" and not node.outputs[0].is_graph_output():
+            (source,) = node.inputs
+            assert source is not None, "Identity has one input"
+            node.outputs[0].replace_all_uses_with(source)
         if not any(output.uses() or output.is_graph_output() for output in node.outputs):
             graph.remove(node, safe=True)
             continue
@@ -109,14 +125,35 @@ def _remove_unread(graph: ir.Graph) -> None:
                 node.resize_outputs(count)
 
 
+def _complete_state(graph: ir.Graph, program: ExportedProgram) -> None:
+    """An initializer for state that no node reads, too: torch's public exporter leaves it out.
+
+    It also leaves out all but one name of a tied tensor.
+    """
+    import onnx_ir as ir
+    from onnx_ir.tensor_adapters import TorchTensor
+
+    for name in (*program.graph_signature.parameters, *program.graph_signature.buffers):
+        tensor: Any = program.state_dict.get(name, program.constants.get(name))
+        if tensor is None or name in graph.initializers:
+            continue
+        held = TorchTensor(tensor.detach(), name=name)
+        graph.register_initializer(
+            ir.Value(
+                name=name,
+                type=ir.TensorType(held.dtype),
+                shape=ir.Shape(list(tensor.shape)),
+                const_value=held,
+            )
+        )
+
+
 def _tie(graph: ir.Graph, program: ExportedProgram) -> dict[str, str]:
     """One initializer for each tensor: several names of one tensor would split its gradient."""
     first: dict[tuple[int, tuple[int, ...], tuple[int, ...]], str] = {}
     tied: dict[str, str] = {}
     for name in (*program.graph_signature.parameters, *program.graph_signature.buffers):
-        tensor: Any = program.state_dict.get(name)
-        if tensor is None:
-            tensor = program.constants.get(name)
+        tensor: Any = program.state_dict.get(name, program.constants.get(name))
         if tensor is None or name not in graph.initializers or tensor.numel() == 0:
             continue
         key = (tensor.data_ptr(), tuple(tensor.shape), tuple(tensor.stride()))

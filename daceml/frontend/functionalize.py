@@ -1,9 +1,9 @@
 """Functionalisation without a second trace: in-place operators and mutated buffers become values.
 
-`run_decompositions({})` does this in general by tracing the whole graph again, which takes longer than
-the rest of an export. Nearly every graph needs much less: an in-place operator on a tensor without other
-live views is its out-of-place twin, and batch normalisation in training has a functional form. What this
-pass cannot prove it leaves to `run_decompositions`, and logs why.
+`run_decompositions({})` does this in general by tracing the whole graph again, which takes longer than the
+rest of an export. Nearly every graph needs much less: an in-place operator on a tensor without other live
+views is its out-of-place twin, and batch normalisation in training has a functional form. What this pass
+cannot prove it leaves to `run_decompositions`, and logs why.
 """
 
 from __future__ import annotations
@@ -30,18 +30,17 @@ class NeedsRetraceError(Exception):
 
 
 def functionalize(program: ExportedProgram) -> ExportedProgram:
-    """A program without in-place operators, mutated buffers as its first outputs; works on a copy.
+    """A program without in-place operators, new values of changed tensors as its first outputs; works on a
+    copy.
 
     Raises:
-        ExportError: the module changes its inputs or parameters.
+        ExportError: the module changes a tensor that is neither an input nor a parameter nor a buffer.
     """
     try:
         return _LightPass(program).run()
     except NeedsRetraceError as reason:
         log.info("functionalising by a second trace: %s", reason)
-        functional = program.run_decompositions({})
-        _refuse_foreign_mutations(functional)
-        return functional
+        return program.run_decompositions({})
 
 
 def copied(program: ExportedProgram) -> ExportedProgram:
@@ -74,22 +73,13 @@ def rename_outputs(program: ExportedProgram) -> None:
             spec.arg = type(spec.arg)(name=node.name)  # pyright: ignore[reportAttributeAccessIssue, reportCallIssue]
 
 
-def _refuse_foreign_mutations(program: ExportedProgram) -> None:
-    from torch.export.graph_signature import OutputKind
-
-    for spec in program.graph_signature.output_specs:
-        if spec.kind.name in ("USER_INPUT_MUTATION", "PARAMETER_MUTATION"):
-            raise foreign_mutation(spec.target or "", spec.kind.name.split("_MUTATION")[0].lower())
-        assert spec.kind in (OutputKind.USER_OUTPUT, OutputKind.BUFFER_MUTATION), spec
-
-
-def foreign_mutation(name: str, kind: str, where: str = "") -> ExportError:
-    """The refusal of a forward pass that changes what is not its own."""
+def constant_mutation(name: str, where: str = "") -> ExportError:
+    """The refusal of a forward pass that changes a tensor which is a constant of the graph."""
     return ExportError(
-        f"the module changes its {kind.replace('_', ' ')} {name!r} in place",
+        f"the module changes its tensor attribute {name!r} in place",
         where=where,
-        why="a compiled call may change buffers only; inputs and parameters are not its own",
-        fix="work on a copy in forward (x = x.clone(), or inplace=False), or register the tensor as a buffer",
+        why="a plain tensor attribute is a constant of the compiled graph; buffers and inputs may change",
+        fix=f"register it: self.register_buffer({name.rpartition('.')[2]!r}, tensor, persistent=False)",
     )
 
 
@@ -285,6 +275,7 @@ class _LightPass:
         import torch
 
         overload = node.target._overloadname  # pyright: ignore[reportFunctionMemberAccess, reportAttributeAccessIssue]
+        name, overload = _OTHER_TWINS.get((name, overload), (name, overload))
         twin = getattr(getattr(torch.ops.aten, name, None), overload, None)
         if twin is None:
             raise NeedsRetraceError(f"{node.target} has no out-of-place twin")
@@ -303,22 +294,29 @@ class _LightPass:
         for node in self.graph.nodes:
             if node.op != "placeholder" or self._now(node) is node:
                 continue
-            buffer = signature.inputs_to_buffers.get(node.name)
-            if buffer is None:
-                kind, name = "input", node.name
-                if name in signature.inputs_to_parameters:
-                    kind, name = "parameter", signature.inputs_to_parameters[name]
-                elif name in signature.inputs_to_lifted_tensor_constants:
-                    kind, name = "tensor attribute", signature.inputs_to_lifted_tensor_constants[name]
-                raise foreign_mutation(name, kind, source_of_node(self._now(node)))
+            if node.name in signature.inputs_to_lifted_tensor_constants:
+                name = signature.inputs_to_lifted_tensor_constants[node.name]
+                raise constant_mutation(name, source_of_node(self._now(node)))
+            if node.name in signature.inputs_to_buffers:
+                kind, target = OutputKind.BUFFER_MUTATION, signature.inputs_to_buffers[node.name]
+            elif node.name in signature.inputs_to_parameters:
+                kind, target = OutputKind.PARAMETER_MUTATION, signature.inputs_to_parameters[node.name]
+            else:
+                kind, target = OutputKind.USER_INPUT_MUTATION, node.name
             values.append(self._now(node))
-            specs.append(OutputSpec(OutputKind.BUFFER_MUTATION, TensorArgument(name=values[-1].name), buffer))
+            specs.append(OutputSpec(kind, TensorArgument(name=values[-1].name), target))
         output = self.graph.output_node()
         returned: Any = output.args[0]
         output.args = ((*values, *returned),)
         signature.output_specs[:0] = specs
         rename_outputs(self.program)
 
+
+# Operators whose twin has another name: (name, overload) without the underscore -> the twin's
+_OTHER_TWINS = {
+    ("bernoulli", "float"): ("bernoulli", "p"),
+    ("normal", "default"): ("normal_functional", "default"),
+}
 
 _PREDICATES = frozenset(
     {"eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_not", "logical_xor"}

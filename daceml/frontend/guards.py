@@ -1,22 +1,46 @@
-"""What a call must agree with to reuse a compiled variant: its inputs, and the module it was compiled from.
+"""What a call must agree with to reuse a compiled variant: its inputs, torch's modes, and the module itself.
 
-Inputs are compared by a key, in time proportional to their number. The module is polled: which tensors,
-submodules and training flags it holds, by identity. A replaced parameter, `functional_call` or a frozen batch
-norm therefore never meets a program that was bound to something else.
+Inputs and modes are compared by a key, in time proportional to the number of inputs. The module is polled:
+which tensors, submodules and training flags it holds, by identity. A replaced parameter, `functional_call` or
+a frozen batch norm therefore never meets a program that was bound to something else.
 """
 
 from __future__ import annotations
 
+import enum
+import types
 from collections.abc import Hashable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import nn
+from torch.utils import _pytree as pytree
 
 from daceml.errors import CallError
-from daceml.runtime.watch import WatchedDict, dict_watch
+from daceml.runtime.watch import WatchedDict, container_watch
+
+if TYPE_CHECKING:
+    from daceml.frontend.exportable import Assignment
 
 _PLAIN = (torch.Tensor, nn.Parameter, nn.Buffer)
+_dispatch_keys = torch._C._dispatch_keys  # pyright: ignore[reportPrivateUsage]
+
+
+def _dense_keys() -> frozenset[int]:
+    with torch.inference_mode():
+        inference = _dispatch_keys(torch.empty(0)).raw_repr()
+    return frozenset({inference, _dispatch_keys(torch.empty(0)).raw_repr()})
+
+
+# Tensors that are memory and nothing else: no sparse, quantised, batched, negated or fake ones.
+_DENSE = _dense_keys()
+
+# Values that a program may be compiled for; anything else may hold tensors, or change without a trace.
+_CONSTANTS = (
+    bool, int, str, bytes, type(None), torch.dtype, torch.device, torch.memory_format, torch.layout,
+    enum.Enum, type, types.FunctionType, types.BuiltinFunctionType, np.generic, slice, range, type(Ellipsis),
+)  # fmt: skip
 
 # What nn.Module itself keeps in every module; of these only the mode reaches an exported graph.
 _FRAMEWORK = frozenset(nn.Module().__dict__) - {"training"}
@@ -28,66 +52,205 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 _VALUES = (bool, int, float, complex, str, bytes, tuple, torch.dtype, torch.device)
 
 
-def input_key(leaves: Sequence[Any]) -> tuple[Hashable, ...]:
-    """Everything about the inputs that a variant depends on: shape, type and device of tensors, value of the
-    rest.
+class TensorKey(NamedTuple):
+    """What a variant depends on in one tensor.
+
+    Attributes:
+        strides: None for row-major order.
+        gradient: whether it requires a gradient, in a call that could give it one.
+    """
+
+    dtype: torch.dtype
+    shape: torch.Size
+    device: torch.device
+    strides: tuple[int, ...] | None
+    gradient: bool
+
+
+class ConstantKey(NamedTuple):
+    """What a variant depends on in an argument that is no tensor: its type, and its value or spelling."""
+
+    kind: type
+    value: Hashable
+
+
+class Modes(NamedTuple):
+    """torch's modes that decide what a forward does."""
+
+    grad_enabled: bool
+    autocast: torch.dtype | None
+    default_dtype: torch.dtype
+
+
+class CallKey(NamedTuple):
+    """Everything about a call that a variant depends on."""
+
+    modes: Modes
+    leaves: tuple[TensorKey | ConstantKey, ...]
+    structure: pytree.TreeSpec | None
+
+
+def call_key(leaves: Sequence[Any], structure: pytree.TreeSpec | None = None) -> CallKey:
+    """The key of a call with these leaves, under torch's modes of now.
+
+    Args:
+        structure: of the arguments; None where all are tensors by position.
+    Raises:
+        CallError: a leaf that is neither a plain tensor nor a constant.
+    """
+    grad = torch.is_grad_enabled()
+    autocast = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None
+    return CallKey(Modes(grad, autocast, torch.get_default_dtype()), input_key(leaves, grad), structure)
+
+
+def input_key(leaves: Sequence[Any], grad_enabled: bool = False) -> tuple[TensorKey | ConstantKey, ...]:
+    """The leaves' part of a key.
 
     Raises:
-        CallError: a tensor subclass, or a leaf that cannot be compared.
+        CallError: a leaf that is neither a plain tensor nor a constant.
     """
-    key: list[Hashable] = []
-    for leaf in leaves:
+    key: list[TensorKey | ConstantKey] = []
+    for position, leaf in enumerate(leaves):
         if isinstance(leaf, torch.Tensor):
-            if type(leaf) not in _PLAIN:
-                _refuse_subclass(leaf)
-            key.append((leaf.dtype, leaf.shape, leaf.device))
+            if type(leaf) not in _PLAIN or _dispatch_keys(leaf).raw_repr() not in _DENSE:
+                raise CallError(**refusal(leaf, f"argument {position}"))
+            strides = None if leaf.is_contiguous() else leaf.stride()
+            key.append(
+                TensorKey(leaf.dtype, leaf.shape, leaf.device, strides, grad_enabled and leaf.requires_grad)
+            )
+        elif isinstance(leaf, float | complex):
+            # 0.0 == -0.0 and nan != nan, but they spell themselves apart
+            key.append(ConstantKey(type(leaf), repr(leaf)))
+        elif isinstance(leaf, _CONSTANTS):
+            key.append(ConstantKey(type(leaf), repr(leaf) if isinstance(leaf, slice) else leaf))
         else:
-            try:
-                hash(leaf)
-            except TypeError as error:
-                raise CallError(
-                    f"an argument of type {type(leaf).__name__} cannot be part of a compiled call",
-                    why="arguments are tensors, or plain values that can be compared (numbers, text)",
-                    fix="pass a tensor, or register the type with torch.utils._pytree.register_pytree_node",
-                ) from error
-            key.append((type(leaf), leaf))
+            raise CallError(**_foreign_leaf(leaf, position))
     return tuple(key)
+
+
+def refusal(tensor: torch.Tensor, name: str) -> dict[str, str]:
+    """Why a tensor cannot reach compiled code, as the parts of an error."""
+    if tensor.device.type != "cpu":
+        return {
+            "what": f"{name} of a compiled module lies on {tensor.device}",
+            "why": "programs are compiled for the CPU",
+            "fix": "pass tensor.cpu(), or call the eager module",
+        }
+    if type(tensor) not in _PLAIN:
+        return {
+            "what": f"a {type(tensor).__name__} cannot be passed to a compiled module ({name})",
+            "why": "tensor subclasses attach behaviour that a compiled program would silently drop",
+            "fix": "pass a plain tensor (for example .as_subclass(torch.Tensor)), or call the eager module",
+        }
+    kind = "a nested" if tensor.is_nested else "a quantised" if tensor.is_quantized else ""
+    kind = kind or (
+        "a lazily negated" if tensor.is_neg() else "a lazily conjugated" if tensor.is_conj() else ""
+    )
+    kind = kind or f"a {str(tensor.layout).removeprefix('torch.')}"
+    return {
+        "what": f"{kind} tensor cannot be passed to a compiled module ({name})",
+        "why": f"compiled programs read plain memory; this one is {_dispatch_keys(tensor)}",
+        "fix": "pass a dense tensor (to_dense(), dequantize(), resolve_neg()), or call the eager module",
+    }
+
+
+def _foreign_leaf(leaf: Any, position: int) -> dict[str, str]:
+    name = type(leaf).__name__
+    if isinstance(leaf, np.ndarray):
+        fix = "pass torch.from_numpy(array)"
+    else:
+        fix = (
+            "pass its tensors and numbers, or register its type with torch.export.register_dataclass or "
+            "torch.utils._pytree.register_pytree_node"
+        )
+    return {
+        "what": f"leaf {position} of the arguments is a {name}, which cannot be part of a compiled call",
+        "why": "arguments are tensors and plain values, in tuples, lists and dicts: a program could not see "
+        f"when a {name} changes",
+        "fix": fix,
+    }
+
+
+def key_difference(before: CallKey, now: CallKey, names: Sequence[str]) -> str | None:
+    """The first guard that tells two calls apart, in words, or None.
+
+    Args:
+        names: of the leaves of `now`.
+    """
+    for mode, was, given in zip(Modes._fields, before.modes, now.modes, strict=True):
+        if was != given:
+            return f"{mode} is {given} instead of {was}"
+    if before.structure != now.structure or len(before.leaves) != len(now.leaves):
+        return "the arguments are of another structure"
+    for name, was, given in zip(names, before.leaves, now.leaves, strict=True):
+        if was == given:
+            continue
+        if isinstance(was, TensorKey) and isinstance(given, TensorKey):
+            for part, old, new in zip(TensorKey._fields, was, given, strict=True):
+                if old != new:
+                    old, new = (tuple(v) if isinstance(v, torch.Size) else v for v in (old, new))
+                    return f"{part} of {name} is {new} instead of {old}"
+        values = [key.value if isinstance(key, ConstantKey) else "a tensor" for key in (given, was)]
+        return f"{name} is {values[0]} instead of {values[1]}"
+    return None
 
 
 class ModuleWatch:
     """A snapshot of a module: what an export may have built into a program.
 
     Tensors and submodules count by identity (programs share their memory), training flags and the module's
-    own attributes too: `module.temperature = 0.7` is a constant of the exported graph. Tensors that are plain
-    attributes are constants as well, and count with their version. What happens inside a list or dict is not
-    seen.
+    own attributes too: `module.temperature = 0.7` is a constant of the exported graph, and so is what lists
+    and dicts among them hold. Tensors that are plain attributes are constants as well, and count with their
+    version.
+
+    Args:
+        module: a module as it stands.
+        assigned: attributes that forward itself assigns tensors to; what they hold is no constant.
     """
 
-    def __init__(self, module: nn.Module) -> None:
+    def __init__(self, module: nn.Module, assigned: Sequence[Assignment] = ()) -> None:
         self._entries: dict[str, Any] = {}
         self._tensors: list[tuple[torch.Tensor, int]] = []
-        dicts: list[WatchedDict] = []
+        self._dicts: list[WatchedDict] = []
+        self._lists: list[list[Any]] = []
+        self._seen: set[int] = set()
+        self.ignored = assigned
+        ignored = {(id(made.owner), made.name) for made in assigned}
         for path, child in module.named_modules():
             own = child.__dict__
-            attributes = tuple(name for name in own if name not in _FRAMEWORK)
+            attributes = tuple(n for n in own if n not in _FRAMEWORK and (id(child), n) not in ignored)
             # hooks of the module itself run at every call; those within are traced
             kinds = _MEMBERS if child is module else (*_MEMBERS, *_HOOKS)
             members: list[tuple[str, dict[Any, Any]]] = [(kind, own[kind]) for kind in kinds]
-            dicts += [(own, attributes), *((m, tuple(m)) for _, m in members)]
-            self._tensors += [(t, t._version) for n in attributes if isinstance(t := own[n], torch.Tensor)]
+            self._dicts += [(own, attributes), *((m, tuple(m)) for _, m in members)]
             prefix = f"{path}." if path else ""
-            self._entries |= {prefix + name: own[name] for name in attributes}
+            for name in attributes:
+                self._enter(prefix + name, own[name])
             # a hook's number may be the name of a submodule, as in nn.Sequential
             self._entries |= {
                 f"{prefix}{kind}.{name}" if kind in _HOOKS else f"{prefix}{name}": value
                 for kind, m in members
                 for name, value in m.items()
             }
-        self._held = dict_watch(dicts)
+        self._held = container_watch(self._dicts, self._lists)
+
+    def _enter(self, path: str, value: Any) -> None:
+        self._entries[path] = value
+        if isinstance(value, torch.Tensor):
+            self._tensors.append((value, _version(value)))
+        elif isinstance(value, dict | list) and id(value) not in self._seen:
+            self._seen.add(id(value))
+            parts: dict[Any, Any] = value if isinstance(value, dict) else dict(enumerate(value))  # pyright: ignore[reportUnknownArgumentType]
+            if isinstance(value, dict):
+                self._dicts.append((value, tuple(parts)))
+            else:
+                self._lists.append(value)  # pyright: ignore[reportUnknownArgumentType]
+            for key, part in parts.items():
+                self._enter(f"{path}[{key!r}]", part)
 
     def unchanged(self) -> bool:
         """Whether the module still holds the very objects of the snapshot."""
-        return self._held() and all(tensor._version == version for tensor, version in self._tensors)
+        return self._held() and all(_version(tensor) == version for tensor, version in self._tensors)
 
     def difference(self, now: ModuleWatch) -> str | None:
         """The first entry that differs, or None; plain values that were replaced by equal ones do not."""
@@ -99,13 +262,10 @@ class ModuleWatch:
                 type(before) is type(after) and isinstance(before, _VALUES) and before == after
             ):
                 return name
-        changed = [t for t, version in self._tensors if t._version != version]
+        changed = [t for t, version in self._tensors if _version(t) != version]
         return next((name for name, value in self._entries.items() for t in changed if value is t), None)
 
 
-def _refuse_subclass(leaf: torch.Tensor) -> None:
-    raise CallError(
-        f"a {type(leaf).__name__} cannot be passed to a compiled module",
-        why="tensor subclasses attach behaviour that a compiled program would silently drop",
-        fix="pass a plain tensor (for example .as_subclass(torch.Tensor)), or call the eager module",
-    )
+def _version(tensor: torch.Tensor) -> int:
+    """How often a tensor was changed; tensors made in inference mode do not count it."""
+    return -1 if tensor.is_inference() else tensor._version

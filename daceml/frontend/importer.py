@@ -20,33 +20,50 @@ import onnx_ir as ir
 from dace.subsets import Range
 
 from daceml.errors import OnnxFileError, ShapeError
-from daceml.frontend.declared import SMALL_ELEMENTS, declared, from_array
+from daceml.frontend.declared import SMALL_ELEMENTS, Declared, declared, from_array, unnamed_dims
 from daceml.frontend.metadata import ModelMetadata, where
-from daceml.frontend.model_file import load_model
+from daceml.frontend.model_file import ModelSource, read_model
 from daceml.frontend.naming import Names, identifier
+from daceml.frontend.onnx_process import OnnxProcess
 from daceml.frontend.prepare import prepare
-from daceml.frontend.shapes import complete_types, is_complete, small_values
+from daceml.frontend.shape_probe import check_confirmed, check_initializers, check_types, probe
+from daceml.frontend.shapes import Infer, complete_types, infer_here, is_complete, small_values
 from daceml.frontend.symbols import Dim, SymbolTable, free_symbol_names
 from daceml.frontend.tensor_types import TensorType, tensor_type
 from daceml.frontend.translate import constant_value, make_node, operator_class
 from daceml.sdfg.access import add_access
 from daceml.sdfg.network import Network
 
-__all__ = ["import_file", "import_model", "load_model"]
+def import_file(path: str | Path, *, name: str, dims: Mapping[str, int] | None = None) -> Network:
+    """Read an `.onnx` file and import it; see `read_model` and `import_source`."""
+    return import_source(read_model(path), name=name, dims=dims)
 
 
-def import_file(
-    path: str | Path, *, name: str, dims: Mapping[str, int] | None = None
-) -> tuple[Network, onnx.ModelProto]:
-    """Load an `.onnx` file and import it; see `load_model` and `import_model`."""
-    model = load_model(path)
-    return import_model(model, name=name, dims=dims), model
+def import_source(source: ModelSource, *, name: str, dims: Mapping[str, int] | None = None) -> Network:
+    """Translate a model that somebody else made: nothing that it says about shapes is believed unseen.
+
+    Large initializers are the network's weights, under their names; graph inputs may leave dimensions open.
+
+    Args:
+        source: checked.
+        name: name of the SDFG.
+        dims: values for named dimensions.
+    Raises:
+        ShapeError: besides what `import_model` raises it for, a declared type that the operators do not make, or
+            that nothing confirms.
+        OnnxFileError, InvalidNodeError, UnknownOperatorError: see `import_model`.
+    """
+    with OnnxProcess() as process:
+        model = prepare(source.model, process.convert)
+        source.attach(model)
+        weights = ModelMetadata(state=source.weight_names(), mutations={})
+        return _Import(model, identifier(name), dims or {}, weights, process.infer_shapes).run()
 
 
 def import_model(
     model: onnx.ModelProto | ir.Model, *, name: str, dims: Mapping[str, int] | None = None
 ) -> Network:
-    """Translate an ONNX model into a network of ONNX library nodes.
+    """Translate a model of our own exporter into a network of ONNX library nodes; its shapes are believed.
 
     Args:
         model: not changed; data of parameters and buffers is not touched.
@@ -58,17 +75,29 @@ def import_model(
         InvalidNodeError: a node that breaks its schema, or has a body.
         ShapeError: a value whose type or shape is unknown, or cannot be held in an array.
     """
-    return _Import(prepare(model), identifier(name), dims or {}).run()
+    read = prepare(model)
+    return _Import(read, identifier(name), dims or {}, ModelMetadata.read(read)).run()
 
 
 class _Import:
-    """State of one import: names, symbols, types, and the SDFG that grows."""
+    """State of one import: names, symbols, types, and the SDFG that grows.
 
-    def __init__(self, model: ir.Model, name: str, dims: Mapping[str, int]) -> None:
+    `infer` is given for a model whose declared types are to be checked.
+    """
+
+    def __init__(
+        self,
+        model: ir.Model,
+        name: str,
+        dims: Mapping[str, int],
+        metadata: ModelMetadata,
+        infer: Infer | None = None,
+    ) -> None:
         self.model = model
         self.graph = model.graph
         self.names = Names()
-        self.metadata = ModelMetadata.read(model)
+        self.metadata = metadata
+        self.infer = infer
         self.sdfg = dace.SDFG(name)
         self.state = self.sdfg.add_state("network", is_start_block=True)
         self.access: dict[str, dace.nodes.AccessNode] = {}
@@ -100,19 +129,48 @@ class _Import:
         values = self._values()
         known = {name: declared(value) for name, value in values.items()}
         known |= {name: from_array(array) for name, array in self.constants.items() if name in known}
+        if self.infer is not None:
+            self._name_open_dims(known)
         texts = (dim for entry in known.values() for dim in entry.shape or () if isinstance(dim, str))
         self.symbols = SymbolTable(texts, self.names, self.dims)
         self._check_dims()
         known = {name: self.symbols.resolve(entry) for name, entry in known.items()}
         for value in self._inputs():
             self.symbols.bind(known[_name(value)].shape or ())
-        if not all(is_complete(entry, self.symbols) for entry in known.values()):
-            small = small_values(self.model, self.metadata.state)
-            small |= {name: a for name, a in self.constants.items() if a.size <= SMALL_ELEMENTS}
-            known = complete_types(self.model, known, self.symbols, small)
+        known = self._checked(known) if self.infer is not None else self._completed(known, infer_here)
         for name, entry in known.items():
             place = self._where_made(values[name])
             self.types[name] = tensor_type(entry, self.symbols, value=name, where=place)
+
+    def _name_open_dims(self, known: dict[str, Declared]) -> None:
+        taken = {dim for entry in known.values() for dim in entry.shape or () if isinstance(dim, str)}
+        for value in self._inputs():
+            known[_name(value)] = unnamed_dims(_name(value), known[_name(value)], taken)
+
+    def _completed(self, known: dict[str, Declared], infer: Infer) -> dict[str, Declared]:
+        if all(is_complete(entry, self.symbols) for entry in known.values()):
+            return known
+        return complete_types(self.model, known, self.symbols, self._small_values(), infer)
+
+    def _small_values(self) -> dict[str, np.ndarray]:
+        constants = {name: array for name, array in self.constants.items() if array.size <= SMALL_ELEMENTS}
+        return small_values(self.model, self.metadata.state) | constants
+
+    def _checked(self, known: dict[str, Declared]) -> dict[str, Declared]:
+        """Complete types, none of which rests on what the model declares alone."""
+        assert self.infer is not None
+        check_initializers(self.model)
+        made = {value.name for node in self.operators for value in node.outputs}
+        sources = {name: entry for name, entry in known.items() if name not in made}
+        for name, entry in sources.items():
+            # an input of unknown type is named before anything is inferred from it
+            tensor_type(entry, self.symbols, value=name, where=f"graph {self.graph.name or '(unnamed)'}")
+        probes = probe(self.model, sources, self.symbols, self._small_values(), self.infer)
+        check_types(self.model, known, probes, self.symbols)
+        check_confirmed(self.model, known, probes, self.symbols)
+        known = self._completed(known, self.infer)
+        check_types(self.model, known, probes, self.symbols)
+        return known
 
     def _values(self) -> dict[str, ir.Value]:
         """Every value that the network holds: inputs, used initializers and constants, results."""

@@ -42,7 +42,7 @@ def _parse(entries: dict[str, str], key: str, kind: type) -> Any:
         return kind()
     try:
         value = json.loads(entries[key])
-    except ValueError:
+    except (ValueError, RecursionError):
         value = None
     if not isinstance(value, kind):
         raise OnnxFileError(
@@ -74,7 +74,7 @@ def _torch_scope(text: str) -> str:
     """`['', 'layer1', 'layer1.conv', 'conv2d']` -> `layer1.conv`; the last entry is the operator itself."""
     try:
         scopes = ast.literal_eval(text) if text else []
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ""
     if not isinstance(scopes, list) or len(scopes) < 2:
         return ""

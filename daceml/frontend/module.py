@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
+import torch
 from torch import nn
 
 from daceml.errors import ConfigurationError
+from daceml.frontend.hooks import Hook, Stage
+from daceml.frontend.options import module_options
 from daceml.frontend.session import Session
+from daceml.frontend.tracing import tracing_here
 
 if TYPE_CHECKING:
     import dace
     import onnx
+
+    from daceml.sdfg.network import Network
 
 M = TypeVar("M", bound=nn.Module)
 C = TypeVar("C", bound=type[nn.Module])
@@ -28,8 +34,7 @@ class DaceModule(nn.Module):
 
     Args:
         module: any nn.Module.
-        backward: whether a backward pass is wanted. Without it the results are detached, as asked.
-        dynamic_shapes: as in torch.export; symbolic dimensions are compiled once for all sizes.
+        options: see `ModuleOptions`: backward, dynamic_shapes, dynamic, auto_optimize.
     """
 
     __slots__ = ("_session",)
@@ -52,6 +57,9 @@ class DaceModule(nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Run the compiled forward; hooks have been run by nn.Module as for any module."""
+        if torch.compiler.is_dynamo_compiling() or (torch.compiler.is_compiling() and tracing_here()):
+            # part of a larger module that is being compiled: the whole is better than its parts
+            return super().forward(*args, **kwargs)
         return self._session(args, kwargs)
 
     @property
@@ -65,15 +73,61 @@ class DaceModule(nn.Module):
         return self._session.latest.onnx_model
 
     @property
+    def network(self) -> Network:
+        """The SDFG with what its arrays mean; inside a hook the one that the hook may change."""
+        return self._session.network
+
+    @property
     def sdfg(self) -> dace.SDFG:
-        """The SDFG of the last compiled variant after all transformations, made at first access."""
-        return self._session.latest.network.sdfg
+        """The SDFG of the last compiled variant after all transformations, made at first access.
+
+        Inside a hook it is the SDFG as it stands, and changes to it are compiled.
+        """
+        return self._session.network.sdfg
+
+    def append_post_onnx_hook(self, name: str, hook: Hook) -> None:
+        """Call `hook(module)` after others, when `module.sdfg` has one library node for each ONNX operator.
+
+        The hook may change `module.sdfg` in place, for example by DaCe transformations; `expand_onnx_nodes`
+        of `daceml.onnx_ops.lowering` turns the ONNX nodes into maps. What was compiled is forgotten.
+
+        Raises:
+            ConfigurationError: the name is taken, or `hook` cannot be called.
+        """
+        self._add_hook("post_onnx", name, hook, first=False)
+
+    def prepend_post_onnx_hook(self, name: str, hook: Hook) -> None:
+        """As `append_post_onnx_hook`, before the others."""
+        self._add_hook("post_onnx", name, hook, first=True)
+
+    def append_post_autodiff_hook(self, name: str, hook: Hook) -> None:
+        """Call `hook(forward_sdfg, backward_sdfg)` after others, once the backward pass has been derived.
+
+        Without a backward pass `backward_sdfg` has no states. What was compiled is forgotten.
+
+        Raises:
+            ConfigurationError: the name is taken, or `hook` cannot be called.
+        """
+        self._add_hook("post_autodiff", name, hook, first=False)
+
+    def prepend_post_autodiff_hook(self, name: str, hook: Hook) -> None:
+        """As `append_post_autodiff_hook`, before the others."""
+        self._add_hook("post_autodiff", name, hook, first=True)
+
+    def reset_sdfg(self) -> None:
+        """Forget what was compiled; the next call compiles anew, hooks included."""
+        self._session.forget()
+
+    def _add_hook(self, stage: Stage, name: str, hook: Hook, *, first: bool) -> None:
+        self._session.hooks.add(stage, name, hook, first=first)
+        self._session.forget()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> DaceModule:
         import copy
 
         eager = copy.deepcopy(self._session.eager, memo)
         copied = cast(DaceModule, compile_module(eager, **self._session.options))
+        copied.session.hooks = self._session.hooks.copy()
         memo[id(self)] = copied
         return copied
 
@@ -81,25 +135,33 @@ class DaceModule(nn.Module):
         return _rebuild, (self._session.eager, self._session.options)
 
 
-def compile_module(module: M, *, backward: bool = True, dynamic_shapes: Any = None) -> M:
-    """A compiled view of an instance; see `DaceModule`.
+def compile_module(module: M, **options: Any) -> M:
+    """A compiled view of an instance; see `DaceModule` for the options.
 
     Compilation happens at the first call with inputs of new shapes or types.
+
+    Raises:
+        ConfigurationError: an unknown option, or one of the wrong type.
     """
     if isinstance(module, DaceModule):
         module = module.session.eager  # pyright: ignore[reportAssignmentType]
-    compiled = object.__new__(_derive(type(module)))
-    compiled.__dict__ = module.__dict__
-    _attach(compiled, module, {"backward": backward, "dynamic_shapes": dynamic_shapes})
-    return compiled  # pyright: ignore[reportReturnType]
+    return view_of(Session(module, **options))  # pyright: ignore[reportReturnType]
+
+
+def view_of(session: Session) -> DaceModule:
+    """The compiled view of a session's module."""
+    view = object.__new__(_derive(type(session.eager)))
+    view.__dict__ = session.eager.__dict__
+    object.__setattr__(view, "_session", session)
+    return view
 
 
 @overload
-def dace_module(module: M, /, *, backward: bool = True, dynamic_shapes: Any = None) -> M: ...
+def dace_module(module: M, /, **options: Any) -> M: ...
 @overload
-def dace_module(module: C, /, *, backward: bool = True, dynamic_shapes: Any = None) -> C: ...
+def dace_module(module: C, /, **options: Any) -> C: ...
 @overload
-def dace_module(*, backward: bool = True, dynamic_shapes: Any = None) -> Callable[[Any], Any]: ...
+def dace_module(**options: Any) -> Callable[[Any], Any]: ...
 def dace_module(module: Any = None, /, **options: Any) -> Any:
     """Compile a module: a decorator for classes, with or without arguments, or a call on an instance.
 
@@ -112,7 +174,7 @@ def dace_module(module: Any = None, /, **options: Any) -> Any:
     Raises:
         ConfigurationError: an unknown option, or something that is no module.
     """
-    _check_options(options)
+    module_options(options)  # refuses what is wrong before the class is used
     if module is None:
         return lambda later: dace_module(later, **options)
     if isinstance(module, nn.Module):
@@ -177,17 +239,3 @@ def _deepcopy_decorated(self: Any, memo: dict[int, Any]) -> nn.Module:
     memo[id(self)] = copied
     copied.__dict__.update(copy.deepcopy(self.__dict__, memo))
     return copied
-
-
-def _check_options(options: dict[str, Any]) -> None:
-    import difflib
-
-    known = ("backward", "dynamic_shapes")
-    for name in options:
-        if name not in known:
-            close = difflib.get_close_matches(name, known, n=1)
-            raise ConfigurationError(
-                f"unknown option {name!r} of dace_module",
-                why=f"options are {', '.join(known)}",
-                fix=f"did you mean {close[0]!r}?" if close else "remove it",
-            )

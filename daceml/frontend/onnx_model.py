@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Mapping
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,33 +12,32 @@ import torch
 
 from daceml.config import config
 from daceml.errors import BackwardUnavailableError, ConfigurationError
-from daceml.frontend.call_inputs import collect_inputs, to_numpy
+from daceml.frontend.call_inputs import collect_inputs
 from daceml.frontend.compile import Stages
-from daceml.frontend.guards import input_key
 from daceml.frontend.program_key import model_key
 from daceml.runtime.cache import Cache
 from daceml.runtime.program import StoredProgram
 
 if TYPE_CHECKING:
     import dace
-    import numpy as np
     import onnx
 
+    from daceml.frontend.array_kinds import Convert
     from daceml.frontend.compile import Optimised
+    from daceml.frontend.model_file import ModelSource
     from daceml.runtime.program import Program
-
-    Tensor = torch.Tensor | np.ndarray
 
 
 class ONNXModel:
     """A compiled ONNX model.
 
-    Compiled at the first call, or loaded from the cache. Called with tensors or numpy arrays, by position in
-    the order of the model's inputs or by name; returns a tensor, or a tuple where the model has several
-    outputs, of the kind that came in.
+    Compiled at the first call, or loaded from the cache. Called with tensors, numpy arrays or other arrays with
+    `__dlpack__`, by position in the order of the model's inputs or by name; an input of rank 0 may be a number.
+    Returns one result, or a tuple where the model has several outputs, of the kind that came in.
 
     Args:
-        model: path of an `.onnx` file, or a model with its data.
+        model: path of an `.onnx` file, whose data may lie in files beside it, or a model with its data. A model
+            that was passed in memory must not be changed afterwards.
         dims: values for named dimensions, e.g. `{"batch": 8}`; the others stay symbolic: compiled once.
     Raises:
         OnnxFileError: the file is missing or malformed.
@@ -51,82 +50,128 @@ class ONNXModel:
     ) -> None:
         import onnx
 
-        if isinstance(model, str | os.PathLike):
-            from daceml.frontend.importer import load_model
+        from daceml.frontend.model_file import ModelSource, checked, read_model
 
-            self.name = Path(model).name
-            self.model = load_model(Path(model))
+        self.file: Path | None = None
+        if isinstance(model, str | os.PathLike):
+            self.file = Path(model)
+            self._source: ModelSource | None = read_model(self.file)
         elif isinstance(model, onnx.ModelProto):  # pyright: ignore[reportUnnecessaryIsInstance]
-            self.name = model.graph.name or "ONNX model"
-            self.model = model
+            self._source = checked(ModelSource(model=model, name=_graph_name(model)))
         else:
             raise ConfigurationError(
                 f"ONNXModel takes a path or an onnx.ModelProto, not a {type(model).__name__}",
                 fix="pass the path of an .onnx file; for an nn.Module use daceml.compile",
             )
-        self.dims = dict(dims or {})
+        self.name = self._source.name
+        self.dims = _checked_dims(dims or {})
         self._stages = Stages()
+        self._program: Program | None = None
+        self._optimised: Optimised | None = None
+        self._lock = threading.RLock()
 
-    def __call__(self, *args: Tensor, **kwargs: Tensor) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the model once.
 
         Raises:
             CallError: inputs that do not fit, with the name of the input and what was expected.
             BackwardUnavailableError: an input requires a gradient and gradients are enabled.
         """
-        tensors, numpy_came_in = self.prepare(args, kwargs)
-        outputs = self.program(tensors)
-        if numpy_came_in:
-            arrays = [to_numpy(tensor) for tensor in outputs]
-            return arrays[0] if len(arrays) == 1 else tuple(arrays)
+        tensors, convert = self.prepare(args, kwargs)
+        outputs: list[Any] = self.program(tensors)
+        if convert is not None:
+            outputs = [convert(tensor) for tensor in outputs]
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def prepare(
-        self, args: tuple[Tensor, ...], kwargs: Mapping[str, Tensor]
-    ) -> tuple[list[torch.Tensor], bool]:
-        """The tensors that the program is called with, and whether numpy arrays came in."""
-        tensors, numpy_came_in = collect_inputs(self.name, self.program.manifest.inputs, args, kwargs)
-        input_key(tensors)  # refuses tensor subclasses
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> tuple[list[torch.Tensor], Convert | None]:
+        """The tensors that the program is called with, and what makes results the kind of what came in."""
+        tensors, convert = collect_inputs(self.name, self.program.manifest.inputs, args, kwargs)
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
             raise BackwardUnavailableError(
                 f"{self.name} was called with an input that requires a gradient",
                 why="ONNX models are compiled for inference: their results are not part of autograd's graph",
                 fix="call it under torch.no_grad(), or pass input.detach()",
             )
-        return tensors, numpy_came_in
+        return tensors, convert
 
-    @cached_property
+    @property
+    def model(self) -> onnx.ModelProto:
+        """The model with all its data. Once compiled, it is read again from its file."""
+        return self._read().complete()
+
+    @property
     def program(self) -> Program:
         """The compiled program."""
-        with torch.no_grad():
-            with self._stages.stage("key"):
-                key = model_key(self.model, self.dims)
-            cache = Cache(config().cache_folder)
-            folder = cache.get("programs", key, lambda scratch: self._build(cache, scratch))
-            with self._stages.stage("bind"):
-                return StoredProgram(folder).bind({})
+        if self._program is None:
+            with self._lock:
+                if self._program is None:
+                    self._program = self._load()
+                    if self.file is not None:
+                        self._source = None  # the program has the data now
+        return self._program
 
     @property
     def sdfg(self) -> dace.SDFG:
         """The SDFG after all transformations, made at first access."""
-        return self._optimised.network.sdfg
+        return self._optimise().network.sdfg
 
     @property
     def stages_s(self) -> dict[str, float]:
         """Seconds that the stages of compiling or loading took in this process."""
         return self._stages.seconds
 
-    @cached_property
-    def _optimised(self) -> Optimised:
+    def _read(self) -> ModelSource:
+        from daceml.frontend.model_file import read_model
+
+        if self._source is not None:
+            return self._source
+        assert self.file is not None, "a model that was passed in memory is kept"
+        return read_model(self.file)
+
+    def _load(self) -> Program:
+        source = self._read()
+        with torch.no_grad():
+            with self._stages.stage("key"):
+                key = model_key(source.model, self.dims, source.weight_names())
+            cache = Cache(config().cache_folder)
+            folder = cache.get("programs", key, lambda scratch: self._build(cache, scratch))
+            with self._stages.stage("bind"):
+                stored = StoredProgram(folder)
+                return stored.bind(source.weights(stored.manifest.weights))
+
+    def _optimise(self) -> Optimised:
         from daceml.frontend.compile import optimise
 
-        with self._stages.stage("import"):
-            from daceml.frontend.importer import import_model
-        with self._stages.stage("sdfg"):
-            network = import_model(self.model, name=Path(self.name).stem, dims=self.dims)
-        return optimise(network, self._stages)
+        with self._lock:
+            if self._optimised is None:
+                with self._stages.stage("import"):
+                    from daceml.frontend.importer import import_source
+                with self._stages.stage("sdfg"):
+                    network = import_source(self._read(), name=Path(self.name).stem, dims=self.dims)
+                self._optimised = optimise(network, self._stages)
+            return self._optimised
 
     def _build(self, cache: Cache, folder: Path) -> None:
         from daceml.frontend.compile import build
 
-        build(self._optimised, cache, folder, self._stages)
+        build(self._optimise(), cache, folder, self._stages)
+
+
+def _graph_name(model: onnx.ModelProto) -> str:
+    try:
+        return model.graph.name or "ONNX model"
+    except UnicodeDecodeError:  # the check that follows says so
+        return "ONNX model"
+
+
+def _checked_dims(dims: Mapping[str, int]) -> dict[str, int]:
+    for name, size in dims.items():
+        if not isinstance(name, str) or isinstance(size, bool) or not isinstance(size, int) or size < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigurationError(
+                f"dims cannot be {name!r}: {size!r}",
+                why="it gives named dimensions a size, a whole number that is not negative",
+                fix='pass for example dims={"batch": 8}',
+            )
+    return dict(dims)

@@ -3,41 +3,43 @@
 from __future__ import annotations
 
 import onnx
-import onnx.version_converter
 import onnx_ir as ir
 import onnx_ir.passes.common as passes
 
 from daceml.errors import OnnxFileError, ShapeError, UnknownOperatorError
+from daceml.frontend.opsets import OLDEST_OPSET, Convert, convert_here, supported
 from daceml.onnx_ops.nodes import is_defined
 
-# Before opset 13, operators took as attributes what are inputs now, and some broadcast by other rules.
-OLDEST_OPSET = 13
 
-
-def prepare(model: onnx.ModelProto | ir.Model) -> ir.Model:
+def prepare(model: onnx.ModelProto | ir.Model, convert: Convert = convert_here) -> ir.Model:
     """A model in onnx_ir that shares tensors with the given one, which is not changed.
 
+    Args:
+        model: with any opset.
+        convert: brings models of older opsets to opset 13.
     Raises:
         OnnxFileError: the model cannot be read.
         ShapeError: an initializer is sparse.
-        UnknownOperatorError: its opset is too old and cannot be converted, or functions cannot be inlined.
+        UnknownOperatorError: its opset is too new, or too old and cannot be converted, or functions cannot be
+            inlined.
     """
-    opset = _opset(model)
-    if opset is not None and opset < OLDEST_OPSET:
-        model = _convert(ir.to_proto(model) if isinstance(model, ir.Model) else model, opset)
-    if not isinstance(model, ir.Model):
-        _refuse_sparse(model)
-        try:
-            model = ir.from_proto(model)
-        except Exception as error:  # onnx_ir raises whatever the malformed part trips over
-            raise OnnxFileError(
-                "the model cannot be read",
-                where=f"graph {model.graph.name or '(unnamed)'}",
-                why=str(_innermost(error)),
-                fix="run onnx.checker.check_model on the model and mend what it names",
-            ) from error
-        return _inline(model) if model.functions else model
-    return _inline(model.clone()) if model.functions else model
+    if isinstance(model, ir.Model):
+        opset = model.opset_imports.get("", model.opset_imports.get("ai.onnx"))
+        if opset is None or opset >= OLDEST_OPSET:
+            return _inline(model.clone()) if model.functions else model
+        model = ir.to_proto(model)
+    model = supported(model, convert)
+    _refuse_sparse(model)
+    try:
+        read = ir.from_proto(model)
+    except Exception as error:  # onnx_ir raises whatever the malformed part trips over
+        raise OnnxFileError(
+            "the model cannot be read",
+            where=f"graph {model.graph.name or '(unnamed)'}",
+            why=str(_innermost(error)),
+            fix="run onnx.checker.check_model on the model and mend what it names",
+        ) from error
+    return _inline(read) if read.functions else read
 
 
 def _refuse_sparse(model: onnx.ModelProto) -> None:
@@ -55,25 +57,6 @@ def _innermost(error: BaseException) -> BaseException:
     while error.__cause__ is not None:
         error = error.__cause__
     return error
-
-
-def _opset(model: onnx.ModelProto | ir.Model) -> int | None:
-    if isinstance(model, ir.Model):
-        return model.opset_imports.get("", model.opset_imports.get("ai.onnx"))
-    return next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), None)
-
-
-def _convert(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
-    try:
-        return onnx.version_converter.convert_version(model, OLDEST_OPSET)
-    except Exception as error:  # the C++ converter raises several unrelated types
-        raise UnknownOperatorError(
-            f"the model's opset {opset} is too old",
-            where=f"graph {model.graph.name or '(unnamed)'}",
-            why=f"daceml takes opset {OLDEST_OPSET} or newer; onnx.version_converter cannot convert it: "
-            + str(error).strip(),
-            fix="export the model again with a newer opset (18 or later is best)",
-        ) from error
 
 
 def _inline(model: ir.Model) -> ir.Model:

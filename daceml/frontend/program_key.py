@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
@@ -22,38 +22,49 @@ if TYPE_CHECKING:
 _LIBRARIES = ("torch", "dace", "onnx", "onnx-ir", "onnxscript", "onnxruntime")
 
 
-def program_key(program: ExportedProgram) -> str:
+def program_key(program: ExportedProgram, *, auto_optimize: bool = True) -> str:
     """Hash of the graph, its signature, shapes, constants, the options, versions and daceml's own sources.
 
     Values of parameters and buffers are not part of it: programs are bound to them when they are loaded.
     """
     return digest(
-        str(program.graph),
+        # parts under autocast or no_grad are graphs of their own, which the outer one only names
+        *(
+            f"{path} {part.graph}"
+            for path, part in program.graph_module.named_modules()
+            if hasattr(part, "graph")
+        ),
         repr(program.graph_signature),
         *(_describe(n.name, n.meta.get("val")) for n in program.graph.nodes if n.op == "placeholder"),
         *(_content(name, value) for name, value in sorted(program.constants.items())),
         repr(sorted(str(item) for item in program.range_constraints.items())),
+        # what torch concluded about sizes from the example's own: equal graphs may differ in it
+        *(_sizes(n.meta.get("val")) for n in program.graph.nodes if program.range_constraints),
+        f"auto_optimize {auto_optimize}",
         *_surroundings(),
     )
 
 
-def model_key(model: onnx.ModelProto, dims: Mapping[str, int]) -> str:
-    """Hash of everything in a model that has a meaning, data included, and of what surrounds it.
+def model_key(model: onnx.ModelProto, dims: Mapping[str, int], bound: Collection[str] = ()) -> str:
+    """Hash of everything in a model that has a meaning, and of what surrounds it.
 
     Args:
-        model: with its external data loaded; hashed in parts, since protobuf writes no message above 2 GB.
+        model: hashed in parts, since protobuf writes no message above 2 GB.
         dims: values given to named dimensions.
+        bound: initializers that the program is bound to when it is loaded; their values are not part of it.
     """
-    graph = model.graph
+    graph, names = model.graph, frozenset(bound)
     interface = (model.opset_import, model.functions, model.metadata_props, graph.input, graph.output)
-    content = (graph.node, graph.initializer, graph.sparse_initializer, graph.value_info)
+    content = (graph.node, graph.sparse_initializer, graph.value_info)
+    data = [tensor for tensor in graph.initializer if tensor.name not in names]
     sha = hashlib.sha256()
-    for number, parts in enumerate((*interface, *content)):
+    for number, parts in enumerate((*interface, *content, data)):
         for part in parts:
-            data = part.SerializeToString(deterministic=True)
-            sha.update(f"{number} {len(data)} ".encode())
-            sha.update(data)
-    return digest("onnx", sha.hexdigest(), repr(sorted(dims.items())), *_surroundings())
+            text = part.SerializeToString(deterministic=True)
+            sha.update(f"{number} {len(text)} ".encode())
+            sha.update(text)
+    weights = [(t.name, t.data_type, tuple(t.dims)) for t in graph.initializer if t.name in names]
+    return digest("onnx", sha.hexdigest(), repr(weights), repr(sorted(dims.items())), *_surroundings())
 
 
 def _surroundings() -> tuple[str, ...]:
@@ -88,6 +99,12 @@ def _describe(name: str, value: object) -> str:
     if isinstance(value, torch.Tensor):
         return f"{name} {value.dtype} {tuple(value.shape)} {tuple(value.stride())} {value.device}"
     return f"{name} {value!r}"
+
+
+def _sizes(value: object) -> str:
+    if isinstance(value, torch.Tensor):
+        return str(tuple(value.shape))
+    return ", ".join(map(_sizes, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def _content(name: str, value: object) -> str:

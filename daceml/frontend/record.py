@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from daceml.frontend.level_records import level_records
 from daceml.runtime.element_codes import torch_code
 from daceml.runtime.manifest import EXAMPLE_SIZE, ConstantRecord, Manifest, StepRecord, TensorRecord
 from daceml.sdfg.costs import Cost
@@ -52,6 +53,7 @@ def make_manifest(
         workspace_bytes=Cost(unique_bytes=workspace).at(sizes).unique_bytes,  # pyright: ignore[reportArgumentType]
         kernels=len(plan.kernels),
         fallbacks=fallbacks,
+        levels=level_records(plan, lowering, sizes),
     )
 
 

@@ -6,23 +6,23 @@ import inspect
 import logging
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from daceml.errors import BackwardUnavailableError, CallError
-from daceml.frontend.guards import ModuleWatch, input_key
-from daceml.frontend.results import ResultTemplate
+from daceml.config import config
+from daceml.errors import BackwardUnavailableError, CallError, RecompileError, StaleWeightError
+from daceml.frontend.arguments import Arguments
+from daceml.frontend.exportable import RunsEagerlyError
+from daceml.frontend.guards import CallKey, ConstantKey, ModuleWatch, TensorKey, call_key, key_difference
+from daceml.frontend.hooks import CompilationHooks
+from daceml.frontend.options import module_options
+from daceml.frontend.stance import current_stance
+from daceml.frontend.variant import EagerVariant, Variant
 
 if TYPE_CHECKING:
-    import onnx
-    from torch.export import ExportedProgram
-
-    from daceml.runtime.program import Program
     from daceml.sdfg.network import Network
 
 log = logging.getLogger(__name__)
@@ -31,64 +31,51 @@ log = logging.getLogger(__name__)
 _MODULE_STATES = 8
 
 
-@dataclass(eq=False)
-class Variant:
-    """One compiled form of a module.
-
-    Attributes:
-        program: bound to the module's tensors.
-        exported: what torch.export made of the module.
-        watch: the state of the module that the variant is right for.
-        template: how outputs are put together.
-    """
-
-    program: Program
-    exported: ExportedProgram
-    watch: ModuleWatch
-    template: ResultTemplate
-    stages_s: dict[str, float] = field(default_factory=dict[str, float])
-
-    @cached_property
-    def onnx_model(self) -> onnx.ModelProto:
-        """The ONNX model."""
-        import onnx_ir
-
-        from daceml.frontend.export import to_onnx
-
-        return onnx_ir.to_proto(to_onnx(self.exported))
-
-    @cached_property
-    def network(self) -> Network:
-        """The SDFG after all transformations, with its interface."""
-        from daceml.frontend.compile import optimised_network
-
-        return optimised_network(self.exported).network
-
-
 class Session:
     """Compiles a module on demand and calls it.
 
     Args:
         eager: the module as the user wrote it.
-        backward: whether gradients are wanted.
-        dynamic_shapes: for torch.export.
+        options: see `ModuleOptions`.
     """
 
-    def __init__(self, eager: nn.Module, *, backward: bool = True, dynamic_shapes: Any = None) -> None:
+    def __init__(self, eager: nn.Module, **options: Any) -> None:
         self.eager = eager
-        self.options = {"backward": backward, "dynamic_shapes": dynamic_shapes}
-        self._variants: dict[Any, list[Variant]] = {}
+        self.options = module_options(options)
+        self.hooks = CompilationHooks()
+        self._variants: dict[CallKey, list[Variant | EagerVariant]] = {}
         self._lock = threading.RLock()
         self._latest: Variant | None = None
+        self._in_progress: Network | None = None
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if current_stance() == "force_eager" or _transformed():
+            return self.eager.forward(*args, **kwargs)
         variant, tensors = self._prepare(args, kwargs)
-        contiguous = [x if x.is_contiguous() else x.contiguous() for x in tensors]
-        return variant.template.fill(variant.program(contiguous), tensors)
+        if variant is None:
+            return self.eager.forward(*args, **kwargs)
+        try:
+            return variant(tensors)
+        except StaleWeightError as stale:
+            # module.half() and module.to(memory_format=...) change parameters in place
+            log.info("compiling %s: %s", type(self.eager).__name__, stale.why)
+            self._drop(variant)
+            return self(args, kwargs)
 
     def variant(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Variant, list[torch.Tensor]]:
-        """The variant that these arguments reach, compiled if need be, and its tensor inputs."""
-        return self._prepare(args, kwargs)
+        """The variant that these arguments reach, compiled if need be, and its tensor inputs.
+
+        Raises:
+            CallError: the module runs eagerly with these arguments.
+        """
+        variant, tensors = self._prepare(args, kwargs)
+        if variant is None:
+            raise CallError(
+                f"{type(self.eager).__name__} runs eagerly with these arguments",
+                why="its log says why (DACEML_LOG=warning)",
+                fix="remove hooks of submodules, or compile a submodule",
+            )
+        return variant, tensors
 
     @property
     def latest(self) -> Variant:
@@ -105,51 +92,170 @@ class Session:
             )
         return self._latest
 
-    def _prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Variant, list[torch.Tensor]]:
+    @property
+    def network(self) -> Network:
+        """The network that hooks are working on, or that of the last compiled variant."""
+        return self._in_progress or self.latest.network
+
+    @property
+    def variants(self) -> tuple[Variant, ...]:
+        """Every compiled variant."""
+        found = [v for known in self._variants.values() for v in known if isinstance(v, Variant)]
+        return tuple(dict.fromkeys(found))
+
+    def forget(self) -> None:
+        """Drop every compiled variant; the next call compiles."""
+        with self._lock:
+            self._variants.clear()
+            self._latest = None
+
+    def run_hooks(self, network: Network) -> None:
+        """Let the user's hooks change a network of ONNX nodes in place."""
+        import dace
+
+        from daceml.frontend.module import view_of
+
+        self._in_progress = network
+        try:
+            self.hooks.run_post_onnx(view_of(self), network)
+            backward = dace.SDFG(f"{network.sdfg.name}_backward")
+            self.hooks.run_post_autodiff(network, backward)
+        finally:
+            self._in_progress = None
+
+    def _prepare(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Variant | None, list[torch.Tensor]]:
         structure: Any = None
         leaves: Sequence[Any] = args
         if kwargs or not all(isinstance(a, torch.Tensor) for a in args):
             leaves, structure = pytree.tree_flatten((args, kwargs))
-        self._check_modes(leaves)
-        key = (input_key(leaves), structure)
+        key = call_key(leaves, structure)
+        if key.modes.grad_enabled and self.options["backward"]:
+            self._refuse_gradients(leaves)
         variant = self._find(key)
         if variant is None:
             with self._lock:
-                variant = self._find(key) or self._find_equal(key) or self._compile(key, args, kwargs)
-        return variant, [x for x in leaves if isinstance(x, torch.Tensor)]
+                variant = self._find(key) or self._find_equal(key) or self._find_sizes(key, leaves)
+                variant = variant or self._compile(key, args, kwargs)
+        tensors = [x for x in leaves if isinstance(x, torch.Tensor)]
+        return (variant if isinstance(variant, Variant) else None), tensors
 
-    def _find(self, key: Any) -> Variant | None:
+    def _drop(self, variant: Variant) -> None:
+        with self._lock:
+            for key, known in list(self._variants.items()):
+                self._variants[key] = [other for other in known if other is not variant]
+                if not self._variants[key]:
+                    del self._variants[key]
+
+    def _find(self, key: CallKey) -> Variant | EagerVariant | None:
         for variant in self._variants.get(key, ()):
             if variant.watch.unchanged():
                 return variant
         return None
 
-    def _find_equal(self, key: Any) -> Variant | None:
+    def _find_equal(self, key: CallKey) -> Variant | None:
         """A variant for which the module differs in objects only, not in what they are."""
-        known = self._variants.get(key, ())
-        now = ModuleWatch(self.eager) if known else None
-        for variant in known:
-            if now is not None and variant.watch.difference(now) is None:
+        for variant in self._variants.get(key, ()):
+            if not isinstance(variant, Variant):
+                continue
+            now = ModuleWatch(self.eager, variant.watch.ignored)
+            if variant.watch.difference(now) is None:
                 variant.watch = now
                 return variant
         return None
 
-    def _compile(self, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Variant:
+    def _find_sizes(self, key: CallKey, leaves: Sequence[Any]) -> Variant | None:
+        """A variant with symbolic sizes that these sizes fit; remembered for them."""
+        shapes = [leaf.shape for leaf in leaves if isinstance(leaf, torch.Tensor)]
+        for variant in self._symbolic(key):
+            if variant.sizes is not None and variant.sizes.problem(shapes) is None:
+                self._remember(key, variant)
+                return variant
+        return None
+
+    def _symbolic(self, key: CallKey) -> list[Variant]:
+        """Variants with symbolic sizes for calls that differ from this one in sizes only."""
+        found = [
+            variant
+            for other, known in self._variants.items()
+            if _same_but_sizes(other, key)
+            for variant in known
+            if isinstance(variant, Variant) and variant.sizes is not None and variant.watch.unchanged()
+        ]
+        return list(dict.fromkeys(found))
+
+    def _compile(
+        self, key: CallKey, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Variant | EagerVariant | None:
         from daceml.frontend.compile import compile_variant
 
+        name = type(self.eager).__name__
         self._check_signature(args, kwargs)
-        known = self._variants.setdefault(key, [])
-        reason = "new inputs" if len(self._variants) > 1 else "first call"
-        if known:
-            changed = known[0].watch.difference(ModuleWatch(self.eager))
-            reason = f"{changed} of the module has changed"
-        level = logging.WARNING if len(known) == _MODULE_STATES else logging.INFO
-        log.log(level, "compiling %s: %s", type(self.eager).__name__, reason)
-        variant = compile_variant(self.eager, args, kwargs, self.options["dynamic_shapes"])
-        known.insert(0, variant)
-        del known[_MODULE_STATES:]
-        self._latest = variant
+        arguments = Arguments(args, kwargs)
+        known = self._variants.get(key, [])
+        reason = self._reason(key, arguments)
+        stance = current_stance()
+        if stance == "eager_on_recompile":
+            log.info("%s runs eagerly (%s): the stance is eager_on_recompile", name, reason)
+            return None
+        if stance == "fail_on_recompile":
+            raise RecompileError(
+                f"{name} would have to be compiled",
+                why=f"{reason}; the stance is fail_on_recompile",
+                fix="call it with such inputs before setting the stance, or compile it with dynamic=True",
+            )
+        if len(known) >= _MODULE_STATES:
+            log.warning(
+                "%s runs eagerly from now on for these inputs: it was compiled %d times, last because %s",
+                name, len(known), reason,
+            )  # fmt: skip
+            return None
+        log.info("compiling %s: %s", name, reason)
+        variant: Variant | EagerVariant
+        try:
+            variant = compile_variant(self, arguments, key.modes, self._symbolic(key))
+        except RunsEagerlyError as why:
+            log.warning("%s runs eagerly: %s", name, why)
+            variant = EagerVariant(ModuleWatch(self.eager))
+        else:
+            self._latest = variant
+        self._remember(key, variant)
         return variant
+
+    def _remember(self, key: CallKey, variant: Variant | EagerVariant) -> None:
+        if key not in self._variants and len(self._variants) >= config().variants:
+            oldest = next(iter(self._variants))
+            log.warning(
+                "%s is called with more than %d kinds of inputs: the variant of the oldest is dropped "
+                "(compile it with dynamic=True, or set DACEML_VARIANTS)",
+                type(self.eager).__name__, config().variants,
+            )  # fmt: skip
+            del self._variants[oldest]
+        self._variants.setdefault(key, []).insert(0, variant)
+
+    def _reason(self, key: CallKey, arguments: Arguments) -> str:
+        """Which guard of the nearest variant failed."""
+        if not self._variants:
+            return "first call"
+        known = [v for v in self._variants.get(key, ()) if isinstance(v, Variant)]
+        if known:
+            changed = known[0].watch.difference(ModuleWatch(self.eager, known[0].watch.ignored))
+            return f"{changed} of the module has changed"
+        places = [f"argument {i}" for i in range(len(key.leaves))]
+        tensors = iter(arguments.names(self.eager.forward))
+        places = [
+            p if isinstance(leaf, ConstantKey) else next(tensors)
+            for p, leaf in zip(places, key.leaves, strict=True)
+        ]
+        similar = [other for other in reversed(self._variants) if _same_but_sizes(other, key)]
+        for variant in self._symbolic(key):
+            if variant.sizes is not None and (
+                problem := variant.sizes.problem([x.shape for x in arguments.tensors])
+            ):
+                return problem
+        nearest = similar[0] if similar else next(reversed(self._variants))
+        return key_difference(nearest, key, places) or "other inputs"
 
     def _check_signature(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         signature = inspect.signature(self.eager.forward)
@@ -163,23 +269,43 @@ class Session:
                 fix=f"call it as {name}{signature}",
             ) from error
 
-    def _check_modes(self, leaves: Sequence[Any]) -> None:
-        if self.options["backward"] and torch.is_grad_enabled():
-            wanting = [
-                x
-                for x in (*leaves, *self.eager.parameters())
-                if isinstance(x, torch.Tensor) and x.requires_grad
-            ]
-            if wanting:
-                raise BackwardUnavailableError(
-                    f"{type(self.eager).__name__} was called with gradients enabled, without a backward pass",
-                    why=f"{len(wanting)} of its inputs and parameters require a gradient",
-                    fix="backward not available: use no_grad or backward=False\n"
-                    "(torch.no_grad() around the call, or daceml.compile(module, backward=False))",
-                )
-        if torch.is_autocast_enabled("cpu"):
-            raise CallError(
-                "a compiled module was called under autocast",
-                why="autocast changes types inside kernels that were compiled for the types of the inputs",
-                fix="leave the autocast region for this module, or convert it with module.to(torch.bfloat16)",
+    def _refuse_gradients(self, leaves: Sequence[Any]) -> None:
+        wanting = [
+            x for x in (*leaves, *self.eager.parameters()) if isinstance(x, torch.Tensor) and x.requires_grad
+        ]
+        if wanting:
+            raise BackwardUnavailableError(
+                f"{type(self.eager).__name__} was called with gradients enabled, without a backward pass",
+                why=f"{len(wanting)} of its inputs and parameters require a gradient",
+                fix="backward not available: use no_grad or backward=False\n"
+                "(torch.no_grad() around the call, or daceml.compile(module, backward=False))",
             )
+
+
+def _transformed() -> bool:
+    """Whether the call is inside torch.vmap, torch.func.grad and the like, which see through PyTorch only."""
+    return torch._C._functorch.peek_interpreter_stack() is not None  # pyright: ignore
+
+
+def _same_but_sizes(one: CallKey, other: CallKey) -> bool:
+    if one.modes != other.modes or one.structure != other.structure or len(one.leaves) != len(other.leaves):
+        return False
+    for a, b in zip(one.leaves, other.leaves, strict=True):
+        if isinstance(a, ConstantKey) or isinstance(b, ConstantKey):
+            if a != b:
+                return False
+        elif (a.dtype, len(a.shape), a.device, a.gradient) != (
+            b.dtype,
+            len(b.shape),
+            b.device,
+            b.gradient,
+        ) or _order(a) != _order(b):
+            return False
+    return True
+
+
+def _order(key: TensorKey) -> tuple[int, ...] | None:
+    """The order of the dimensions in memory; None for row-major."""
+    if key.strides is None:
+        return None
+    return tuple(sorted(range(len(key.strides)), key=key.strides.__getitem__))

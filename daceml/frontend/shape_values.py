@@ -6,6 +6,7 @@ all known are evaluated with ONNX's reference implementation, on small tensors o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -13,17 +14,15 @@ import onnx_ir as ir
 
 from daceml.frontend.declared import SMALL_ELEMENTS, Declared
 
-# These differ from call to call, so no value of theirs is known.
-_RANDOM = frozenset(
-    [
-        "Bernoulli",
-        "Dropout",
-        "Multinomial",
-        "RandomNormal",
-        "RandomNormalLike",
-        "RandomUniform",
-        "RandomUniformLike",
-    ]
+# Operators that shapes are computed with. Others are not evaluated: a model may ask for any amount of work.
+_EVALUATED = frozenset(
+    """
+    Abs Add And ArgMax ArgMin BitShift Cast CastLike Ceil Clip Compress Concat ConstantOfShape CumSum Div Equal
+    Expand Flatten Floor Gather GatherElements GatherND Greater GreaterOrEqual Identity Less LessOrEqual Max Min
+    Mod Mul Neg NonZero Not OneHot Or Pad Pow Range Reciprocal ReduceMax ReduceMin ReduceProd ReduceSum Reshape
+    Round ScatterElements ScatterND Shape Sign Size Slice Split Sqrt Squeeze Sub Sum Tile TopK Transpose Trilu
+    Unsqueeze Where Xor
+    """.split()  # noqa: SIM905  (reads as prose)
 )
 
 
@@ -63,17 +62,27 @@ def _evaluate(
 ) -> list[np.ndarray]:
     if node.op_type in ("Shape", "Size"):
         return _shape_of(node, types)
-    if node.op_type in _RANDOM or any(a.type == ir.AttributeType.GRAPH for a in node.attributes.values()):
+    if node.op_type not in _EVALUATED:
         return []
     names = [value.name for value in node.inputs if value is not None and value.name]
     if any(name not in known for name in names) or not all(_is_small(types, value) for value in node.outputs):
         return []
-    return _run(node, model, {name: known[name] for name in names})
+    feeds = {name: known[name] for name in names}
+    return _run(node, model, feeds) if node.op_type != "Range" or _is_short(node, feeds) else []
 
 
 def _is_small(types: Mapping[str, Declared], value: ir.Value) -> bool:
     shape = static_shape(types.get(value.name or ""))
-    return not value.name or (shape is not None and int(np.prod(shape)) <= SMALL_ELEMENTS)
+    return not value.name or (shape is not None and math.prod(shape) <= SMALL_ELEMENTS)
+
+
+def _is_short(node: ir.Node, feeds: Mapping[str, np.ndarray]) -> bool:
+    """Whether a Range has few elements; its inferred length may be declared and wrong."""
+    scalars = [feeds[value.name or ""].reshape(-1) for value in node.inputs if value is not None]
+    if len(scalars) != 3 or any(scalar.size != 1 for scalar in scalars):
+        return False
+    start, limit, delta = (float(scalar[0]) for scalar in scalars)
+    return delta != 0 and (limit - start) / delta <= SMALL_ELEMENTS
 
 
 def _shape_of(node: ir.Node, types: Mapping[str, Declared]) -> list[np.ndarray]:
@@ -82,7 +91,7 @@ def _shape_of(node: ir.Node, types: Mapping[str, Declared]) -> list[np.ndarray]:
     if shape is None:
         return []
     if node.op_type == "Size":
-        return [np.asarray(np.prod(shape, dtype=np.int64), dtype=np.int64)]
+        return [np.asarray(math.prod(shape), dtype=np.int64)] if math.prod(shape) < 2**63 else []
     start = node.attributes.get_int("start", 0)
     end = node.attributes.get_int("end", len(shape))
     return [np.asarray(shape[start:end], dtype=np.int64)]
@@ -93,7 +102,8 @@ def _run(node: ir.Node, model: ir.Model, feeds: dict[str, np.ndarray]) -> list[n
 
     try:
         evaluator = ReferenceEvaluator(ir.serde.serialize_node(node), opsets=dict(model.opset_imports))
-        results = evaluator.run(None, feeds)
+        with np.errstate(all="ignore"):
+            results = evaluator.run(None, feeds)
     except Exception:
         # A value that cannot be evaluated stays unknown; where a shape needs it, the caller's error says so.
         return []

@@ -7,7 +7,7 @@ shapes are computed from, until nothing new is found.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import onnx
@@ -23,16 +23,29 @@ from daceml.frontend.declared import (
     from_type_proto,
     to_value_info,
 )
+from daceml.frontend.onnx_worker import COMPLAINT
 from daceml.frontend.reshape import solve_reshapes
 from daceml.frontend.shape_values import fold
 from daceml.frontend.symbols import SymbolTable
+
+Infer = Callable[[onnx.ModelProto], onnx.ModelProto]
 
 # A chain of shape computations is followed at most this far; each turn runs shape inference once.
 _MAX_TURNS = 20
 
 
+def infer_here(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Infer in this process, for models that can be trusted."""
+    return onnx.shape_inference.infer_shapes(model, data_prop=True)
+
+
 def complete_types(
-    model: ir.Model, declared: Mapping[str, Declared], symbols: SymbolTable, values: Mapping[str, np.ndarray]
+    model: ir.Model,
+    declared: Mapping[str, Declared],
+    symbols: SymbolTable,
+    values: Mapping[str, np.ndarray],
+    infer: Infer = infer_here,
+    complaints: list[str] | None = None,
 ) -> dict[str, Declared]:
     """Fill in what is not declared, as far as it can be inferred.
 
@@ -41,6 +54,8 @@ def complete_types(
         declared: by value name, for every value of interest.
         symbols: decides which named dimensions are known.
         values: small tensors whose value is known: constants, initializers that are no parameters.
+        infer: ONNX's shape inference, in this process or in one of its own.
+        complaints: gets why the last inference could not go on past some node.
     Raises:
         ShapeError: inference rejects the model.
     """
@@ -48,8 +63,9 @@ def complete_types(
     for _ in range(_MAX_TURNS):
         if all(is_complete(entry, symbols) for entry in types.values()):
             break
-        before, inferred = types, _infer(model, types, found)
+        before, inferred = types, _infer(model, types, found, infer, complaints)
         types = {name: _merge(old, inferred.get(name, Declared()), symbols) for name, old in types.items()}
+        types |= _like_operands(model, types, symbols)
         types |= solve_reshapes(model, types, symbols)
         if all(is_complete(entry, symbols) for entry in types.values()):
             break
@@ -84,10 +100,14 @@ _SHAPE_LIKE = (ir.DataType.INT64, ir.DataType.INT32, ir.DataType.FLOAT, ir.DataT
 
 
 def _infer(
-    model: ir.Model, types: Mapping[str, Declared], values: Mapping[str, np.ndarray]
+    model: ir.Model,
+    types: Mapping[str, Declared],
+    values: Mapping[str, np.ndarray],
+    infer: Infer,
+    complaints: list[str] | None,
 ) -> dict[str, Declared]:
     try:
-        inferred = onnx.shape_inference.infer_shapes(_skeleton(model, types, values), data_prop=True)
+        inferred = infer(_skeleton(model, types, values))
     except Exception as error:  # the C++ code raises several unrelated types
         raise ShapeError(
             "ONNX shape inference rejects the model",
@@ -95,6 +115,8 @@ def _infer(
             why=str(error).strip(),
             fix="run onnx.checker.check_model(model, full_check=True) and mend what it names",
         ) from error
+    if complaints is not None:
+        complaints[:] = [entry.value for entry in inferred.metadata_props if entry.key == COMPLAINT]
     infos = [*inferred.graph.value_info, *inferred.graph.output]
     return {info.name: from_type_proto(info.type) for info in infos}
 
@@ -122,6 +144,22 @@ def _skeleton(
         place = graph.input if name in sources else graph.output if name in outputs else graph.value_info
         place.append(to_value_info(name, entry))
     return proto
+
+
+# Operators for which ONNX has no shape inference: the result has the type of the first operand.
+_LIKE_OPERAND = frozenset(["GroupNormalization", "MeanVarianceNormalization"])
+
+
+def _like_operands(
+    model: ir.Model, types: Mapping[str, Declared], symbols: SymbolTable
+) -> dict[str, Declared]:
+    found: dict[str, Declared] = {}
+    for node in model.graph:
+        if node.op_type in _LIKE_OPERAND and node.domain in ("", "ai.onnx") and node.inputs and node.inputs[0]:
+            source, name = node.inputs[0].name or "", node.outputs[0].name or ""
+            if name in types and not is_complete(types[name], symbols):
+                found[name] = _merge(types[name], found.get(source, types.get(source, Declared())), symbols)
+    return found
 
 
 def _merge(first: Declared, second: Declared, symbols: SymbolTable) -> Declared:

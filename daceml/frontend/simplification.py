@@ -73,6 +73,8 @@ def simplify(program: ExportedProgram) -> None:
             graph.erase_node(node)
         elif target in RESHAPES:
             _write_static_sizes(node)
+        elif node.target is operator.getitem:
+            _type_statistics(node)
     graph.eliminate_dead_code()
     rename_outputs(program)
 
@@ -86,6 +88,14 @@ def _is_copy(node: torch.fx.Node, target: str) -> bool:
         p, train = node.args[1:3]
         return not train or bool(p == 0)
     return False
+
+
+def _type_statistics(node: torch.fx.Node) -> None:
+    """Running statistics keep their type; a second trace gives them that of the normalised tensor."""
+    source, position = node.args
+    if str(source.target) == "aten._native_batch_norm_legit_functional.default" and position in (3, 4):  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
+        statistic: Any = source.args[position]  # pyright: ignore
+        node.meta["val"] = statistic.meta["val"]
 
 
 def _whole_operand(node: torch.fx.Node) -> torch.fx.Node | None:
@@ -102,7 +112,13 @@ def _dtype(node: Any) -> Any:
 
 
 def _write_static_sizes(node: torch.fx.Node) -> None:
-    """view(x, [2, -1, sym]) -> view(x, [2, 8, sym]): what the trace knows is written down."""
+    """view(x, [2, -1, sym]) -> reshape(x, [2, 8, sym]): what the trace knows is written down.
+
+    A view may have stood behind a copy into other strides, which is gone; a reshape takes any.
+    """
+    import torch
+
+    node.target = torch.ops.aten.reshape.default
     result = node.meta["val"].shape
     given: Any = node.args[1]
     if len(given) == len(result):

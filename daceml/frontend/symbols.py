@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
+import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -67,6 +68,11 @@ class SymbolTable:
             return free_symbol_names(self.dim(declared)) <= self.bound
         return declared is not None
 
+    def free(self, entry: Declared) -> set[str]:
+        """Names of the symbols in a shape."""
+        dims = (self.dim(dim) for dim in entry.shape or () if dim is not None)
+        return set().union(*map(free_symbol_names, dims))
+
     def text(self, dim: Dim) -> DeclaredDim:
         """A dimension that was computed, in the form of a declared one."""
         if isinstance(dim, int) or dim.is_Integer:
@@ -91,27 +97,62 @@ class SymbolTable:
         originals = {str(self._symbol(name)): name for name in _NAME.findall(text)}
         try:
             parsed = symbolic.pystr_to_symbolic(renamed)
-        except (TypeError, ValueError, SyntaxError, AttributeError, sympy.SympifyError):
+            by_name = {free: originals[str(free)] for free in parsed.free_symbols}
+            values = {f: self._values.get(name, self._symbol(name)) for f, name in by_name.items()}
+            result = parsed.subs(values)
+            result = _evaluate(result) if not result.free_symbols else result
+        except (ArithmeticError, TypeError, ValueError, SyntaxError, AttributeError, sympy.SympifyError):
             return self._symbol(text)
-        by_name = {free: originals[str(free)] for free in parsed.free_symbols}
-        result = parsed.subs({f: self._values.get(name, self._symbol(name)) for f, name in by_name.items()})
-        result = _evaluate(result) if not result.free_symbols else result
         return int(str(result)) if result.is_Integer else result
 
     def _is_expression(self, text: str) -> bool:
+        """Arithmetic on names, and nothing else: what is read here is evaluated as Python."""
         try:
-            tree = ast.parse(text, mode="eval").body
-        except (SyntaxError, ValueError):
+            tree = ast.parse(text, mode="eval").body if len(text) <= _LONGEST else ast.Name(id=text)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
             return False
-        if not isinstance(tree, (ast.BinOp, ast.UnaryOp, ast.Call, ast.Constant)):
+        nodes = list(_operands(tree))
+        if isinstance(tree, ast.Name) or len(nodes) > _MOST_TERMS or not all(map(_is_arithmetic, nodes)):
             return False
-        calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
-        called = {function.id for function in calls if isinstance(function, ast.Name)}
-        names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} - called
-        if any(isinstance(node, ast.Attribute) for node in ast.walk(tree)):
-            return False
-        only_hyphens = all(isinstance(n, (ast.BinOp, ast.Sub, ast.Name, ast.Load)) for n in ast.walk(tree))
+        names = {node.id for node in nodes if isinstance(node, ast.Name)}
+        only_hyphens = all(
+            isinstance(n, ast.Name) or (isinstance(n, ast.BinOp) and isinstance(n.op, ast.Sub)) for n in nodes
+        )
         return names <= self._bare or not only_hyphens
+
+
+_LONGEST = 1000
+_MOST_TERMS = 200
+_FUNCTIONS = frozenset(
+    ["Abs", "Max", "Min", "Mod", "abs", "ceiling", "floor", "int_ceil", "int_floor", "max", "min"]
+)
+
+
+def _operands(tree: ast.AST) -> Iterator[ast.AST]:
+    """An expression and what it is made of; the names of functions that it calls are left out."""
+    yield tree
+    children = tree.args if isinstance(tree, ast.Call) else ast.iter_child_nodes(tree)
+    for child in children:
+        if not isinstance(child, ast.operator | ast.unaryop | ast.expr_context):
+            yield from _operands(child)
+
+
+def _is_arithmetic(node: ast.AST) -> bool:
+    match node:
+        case ast.Name(id=name):
+            return name.isascii()
+        case ast.Constant(value=value):
+            return type(value) is int or (type(value) is float and math.isfinite(value))
+        case ast.UnaryOp(op=ast.USub() | ast.UAdd()):
+            return True
+        case ast.BinOp(op=ast.Pow(), left=ast.Name(), right=ast.Constant(value=int(power))):
+            return 0 <= power <= 8
+        case ast.BinOp(op=ast.Add() | ast.Sub() | ast.Mult() | ast.Div() | ast.FloorDiv() | ast.Mod()):
+            return True
+        case ast.Call(func=ast.Name(id=name), args=[_, *_], keywords=[]):
+            return name in _FUNCTIONS
+        case _:
+            return False
 
 
 # A name that is not called: `N` in `floor(N / 2)`.

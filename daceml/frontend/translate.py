@@ -80,6 +80,18 @@ def _bind(node: ir.Node, cls: type[ONNXNode], side: Any, names: list[str | None]
     return [(c, name) for c, name in zip(connectors, names, strict=False) if c is not None and name]
 
 
+_CONSTANT_KINDS = {
+    "value": ir.AttributeType.TENSOR,
+    "value_int": ir.AttributeType.INT,
+    "value_ints": ir.AttributeType.INTS,
+    "value_float": ir.AttributeType.FLOAT,
+    "value_floats": ir.AttributeType.FLOATS,
+    "value_string": ir.AttributeType.STRING,
+    "value_strings": ir.AttributeType.STRINGS,
+    "sparse_value": ir.AttributeType.SPARSE_TENSOR,
+}
+
+
 def constant_value(node: ir.Node) -> np.ndarray:
     """Value of a `Constant` node.
 
@@ -98,6 +110,15 @@ def constant_value(node: ir.Node) -> np.ndarray:
             fix="keep one of value, value_float, value_int, value_floats, value_ints",
         )
     ((name, attribute),) = values.items()
+    wanted = _CONSTANT_KINDS.get(name)
+    if wanted is None or attribute.type != wanted or attribute.ref_attr_name:
+        held = "a reference" if attribute.ref_attr_name else attribute.type.name
+        raise InvalidNodeError(
+            f"attribute {name!r} of a Constant must be {wanted.name if wanted else 'one that the operator has'}",
+            where=where(node),
+            why=f"it is {held}",
+            fix="keep one of value, value_float, value_int, value_floats, value_ints",
+        )
     match name:
         case "value":
             tensor = attribute.as_tensor()

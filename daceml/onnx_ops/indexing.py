@@ -75,10 +75,15 @@ def _broadcast_sizes(sizes: Sequence[Index], known: frozenset[str]) -> Index:
     return result
 
 
-def broadcast_index(index: Sequence[Position], shape: Shape) -> tuple[Position, ...]:
-    """Index into a tensor of `shape` for an index into what it was broadcast to."""
-    aligned = index[len(index) - len(shape) :]
-    return tuple(0 if same(s, 1) else i for i, s in zip(aligned, shape, strict=True))
+def broadcast_index(index: Sequence[Position], shape: Shape, box: Shape) -> tuple[Position, ...]:
+    """Index into a tensor of `shape` for an index into the `box` that it was broadcast to.
+
+    Where both have one element the index stays: it is written like that, and a reader that says 0 instead
+    looks as if it read something else.
+    """
+    skipped = len(index) - len(shape)
+    aligned = zip(index[skipped:], shape, box[skipped:], strict=True)
+    return tuple(0 if same(s, 1) and not same(b, 1) else i for i, s, b in aligned)
 
 
 def fits(shape: Shape, box: Shape) -> bool:

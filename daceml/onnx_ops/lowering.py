@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -17,7 +18,9 @@ from daceml.onnx_ops.registry import KINDS, Implementation, Kind, implementation
 from daceml.onnx_ops.tensor import Output, Tensor
 from daceml.onnx_ops.trace import Refused, Trace, tracing
 from daceml.sdfg.builder import Builder
+from daceml.sdfg.passes import PassRecord, Refusal
 from daceml.sdfg.scalar import ElementTypeMismatch
+from daceml.sdfg.sizes import Size, product, size
 from daceml.sdfg.views import make_view, view_problem
 
 if TYPE_CHECKING:
@@ -147,12 +150,41 @@ def lower(network: Network, *, allowed: Sequence[Kind] = KINDS) -> LoweringRepor
     """
     builder = Builder(network.sdfg, network.state)
     reports: list[NodeReport] = []
+    moved: list[Size] = []
     for node in [n for n in dfs_topological_sort(network.state) if isinstance(n, ONNXNode)]:
         if not node.implementation:
+            moved.append(_operand_bytes(node, network))
             choice = choose(node, network, allowed=allowed)
             reports.append(apply(choice, node, network, builder))
     _remove_unread(network)
+    network.passes.append(_record(reports, moved))
     return LoweringReport(nodes=tuple(reports))
+
+
+def _operand_bytes(node: ONNXNode, network: Network) -> Size:
+    """Bytes that a node moves where it runs on its own: every operand and every result once."""
+    arrays = {e.data.data for e in network.state.all_edges(node) if e.data.data is not None}
+    descs = [network.sdfg.arrays[array] for array in sorted(arrays)]
+    return sum((product(size(s) for s in desc.shape) * desc.dtype.bytes for desc in descs), start=0)
+
+
+def _record(reports: Sequence[NodeReport], moved: Sequence[Size]) -> PassRecord:
+    return PassRecord(
+        level="operators",
+        name="Lowering",
+        applied=dict(Counter(report.chosen.partition(":")[0] for report in reports).most_common()),
+        refused=tuple(
+            Refusal(
+                subject=f"{report.op_type} {report.onnx_name}".rstrip(),
+                reason=f"{title}: {reason}",
+                size_bytes=node_bytes,
+                where=", ".join(filter(None, (report.module_path, report.source))),
+            )
+            for report, node_bytes in zip(reports, moved, strict=True)
+            for title, reason in report.refusals
+        ),
+        figures={"steps": len(reports), "unique_bytes": sum(moved, start=0)},
+    )
 
 
 def apply(choice: Choice, node: ONNXNode, network: Network, builder: Builder) -> NodeReport:
@@ -184,6 +216,7 @@ def apply(choice: Choice, node: ONNXNode, network: Network, builder: Builder) ->
 def _remove_unread(network: Network) -> None:
     """Access nodes without edges are left where an implementation needed an operand's shape or value only."""
     kept = {*network.inputs, *network.outputs, *network.weights, *network.mutations}
+    kept |= {check.array for check in network.checks}
     for node in list(network.state.data_nodes()):
         if network.state.degree(node) == 0 and node.data not in kept:
             network.state.remove_node(node)

@@ -9,6 +9,7 @@ describes them.
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 from dace.properties import make_properties
@@ -32,7 +33,7 @@ def node_class(op_type: str, *, domain: str = "", version: int | None = None) ->
     Raises:
         UnknownOperatorError: no schema describes the operator at that version.
     """
-    if (domain, op_type) in _defined:
+    if is_defined(op_type, domain):
         return _defined[domain, op_type]
     schema = read_schema(op_type, domain, version)
     key = (schema.domain, op_type, schema.since_version)
@@ -54,6 +55,9 @@ def define_operator(schema: OperatorSchema, *, module: str) -> type[ONNXNode]:
 
 def is_defined(op_type: str, domain: str) -> bool:
     """Whether `define_operator` has made this operator."""
+    if domain == "daceml":
+        for module in ("pairs", "segments"):
+            importlib.import_module(f"daceml.onnx_ops.{module}")
     return (domain, op_type) in _defined
 
 

@@ -169,7 +169,7 @@ class Tensor(NDArrayOperatorsMixin):
         """numpy's broadcasting to a shape of at least this rank."""
         if len(shape) == self.rank and all(same(a, b) for a, b in zip(shape, self.shape, strict=True)):
             return self
-        return self._reindexed(shape, lambda i: broadcast_index(i, self.shape))
+        return self._reindexed(shape, lambda i: broadcast_index(i, self.shape, tuple(shape)))
 
     def expand_dims(self, *axes: int) -> Tensor:
         """Size-1 dimensions inserted at these axes of the result."""
@@ -379,7 +379,8 @@ def elementwise(op: str, *operands: Any) -> Tensor:
 
     def at(index: tuple[Position, ...]) -> Scalar:
         return apply(
-            op, *(o.at(broadcast_index(index, o.shape)) if isinstance(o, Tensor) else o for o in operands)
+            op,
+            *(o.at(broadcast_index(index, o.shape, shape)) if isinstance(o, Tensor) else o for o in operands),
         )
 
     sample = at(parameters(len(shape)))

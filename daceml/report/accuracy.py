@@ -23,6 +23,8 @@ class TensorError:
         error: ||y - y64|| / ||y64||; absolute where ||y64|| is 0; infinite where values are missing.
         eager_error: the same for PyTorch's eager result in the same precision.
         limit: the largest error that passes.
+        rounding_limit: the part of the limit that rounding explains, whatever eager does.
+        unmeasured: elements that are finite in float64 only, so that nothing tells whether they are right.
         reason: why the two cannot be compared, or empty.
     """
 
@@ -30,11 +32,18 @@ class TensorError:
     error: float
     eager_error: float
     limit: float
+    rounding_limit: float = math.inf
+    unmeasured: int = 0
     reason: str = ""
 
     @property
     def passed(self) -> bool:
         return not self.reason and self.error <= self.limit
+
+    @property
+    def ill_conditioned(self) -> bool:
+        """Whether it passes only because eager is as far from float64 itself."""
+        return self.passed and self.error > self.rounding_limit
 
     @property
     def over_eager(self) -> float:
@@ -113,6 +122,7 @@ def tensor_error(
 
     # Eager's overflows in float32 are finite in float64: only what is finite in both can be measured.
     finite = torch.isfinite(eager) & torch.isfinite(reference)
+    unmeasured = int((torch.isfinite(reference) & ~finite).sum())
     truth = reference[finite].double()
     scale = float(torch.linalg.vector_norm(truth))
     error = float(torch.linalg.vector_norm(result[finite].double() - truth))
@@ -120,7 +130,12 @@ def tensor_error(
     if scale == 0.0:
         # Nothing to be relative to: eager's own absolute error is the only yardstick, and 0 has to stay 0.
         return TensorError(
-            name=name, error=error, eager_error=eager_error, limit=ERROR_OVER_EAGER * eager_error
+            name=name,
+            error=error,
+            eager_error=eager_error,
+            limit=ERROR_OVER_EAGER * eager_error,
+            rounding_limit=0.0,
+            unmeasured=unmeasured,
         )
     floor = EPS_PER_SQRT_DEPTH * torch.finfo(eager.dtype).eps * math.sqrt(depth)
     return TensorError(
@@ -128,6 +143,8 @@ def tensor_error(
         error=error / scale,
         eager_error=eager_error / scale,
         limit=max(ERROR_OVER_EAGER * eager_error / scale, floor),
+        rounding_limit=floor,
+        unmeasured=unmeasured,
     )
 
 

@@ -1,8 +1,9 @@
-"""`explain`: what a compiled module does, step by step, beside the same operators run one at a time."""
+"""`explain`: what a compiled module does, step by step, and what each level of transformations made of it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +13,21 @@ from torch import nn
 from daceml.errors import ConfigurationError
 from daceml.frontend.module import DaceModule, compile_module
 from daceml.frontend.onnx_model import ONNXModel
+from daceml.report.levels import Level, levels_of
+from daceml.runtime.levels import LevelRecord, load_levels
 
 if TYPE_CHECKING:
     from daceml.runtime.manifest import Manifest, StepRecord
+    from daceml.runtime.program import Program
 
 # StepRecord.kind -> its name among the counts
-_COUNTED = {"kernel": "kernels", "aten": "aten", "onnxruntime": "onnxruntime", "copy": "copies"}
+_COUNTED = {
+    "kernel": "kernels",
+    "aten": "aten",
+    "onnxruntime": "onnxruntime",
+    "copy": "copies",
+    "check": "checks",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +36,8 @@ class Explanation:
 
     Attributes:
         name: of the module.
-        counts: steps of a call: kernels, aten, onnxruntime, copies; distinct_kernels are what was compiled.
+        counts: steps of a call: kernels, aten, onnxruntime, copies, checks; distinct_kernels are what was
+            compiled.
         bytes: what a call moves: unique (every byte of a step counted once), total (every access counted).
         eager: kernels, unique and total bytes of the same operators run one at a time.
         flops: floating-point operations of a call.
@@ -35,8 +46,7 @@ class Explanation:
         compile_seconds: stage -> seconds; stages that an earlier process ran are its.
         from_cache: whether the program was in the cache.
         steps: in order of execution.
-        applied: transformation -> how often.
-        refused: sentences: what was not done, and why.
+        levels: what each level of transformations applied and refused, steps and bytes before and after.
         symbols: sizes left symbolic; figures are for one example value of each.
     """
 
@@ -50,13 +60,31 @@ class Explanation:
     compile_seconds: dict[str, float]
     from_cache: bool
     steps: tuple[StepRecord, ...]
-    applied: dict[str, int]
-    refused: tuple[str, ...]
+    levels: tuple[Level, ...]
     symbols: tuple[str, ...] = ()
 
+    @property
+    def applied(self) -> dict[str, int]:
+        """What was done -> how often, over all levels."""
+        applied: Counter[str] = Counter()
+        for level in self.levels:
+            applied.update(level.applied)
+        return dict(applied)
+
+    @property
+    def refused(self) -> tuple[str, ...]:
+        """What was not done and why: one sentence a reason, level by level, most bytes first."""
+        return tuple(group.sentence for level in self.levels for group in level.groups)
+
     def to_json(self) -> dict[str, Any]:
-        """Plain values for json.dumps."""
-        return asdict(self)
+        """Plain values for json.dumps, with every single refusal."""
+        return {**asdict(self), "refused": list(self.refused)}
+
+    def full_text(self) -> str:
+        """The report with every single refusal; `str()` groups them by reason and shows the largest."""
+        from daceml.report.explanation_text import explanation_text
+
+        return explanation_text(self, every_refusal=True)
 
     def __str__(self) -> str:
         from daceml.report.explanation_text import explanation_text
@@ -84,7 +112,7 @@ def explain(module: nn.Module | ONNXModel, *args: Any, **kwargs: Any) -> Explana
         if isinstance(module, ONNXModel):
             if args or kwargs:
                 module.prepare(args, kwargs)  # refuses arguments that do not fit
-            return explanation(module.name, module.program.manifest, module.stages_s)
+            return explanation(module.name, *_facts(module.program), module.stages_s)
         if not isinstance(module, nn.Module):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigurationError(
                 f"explain takes an nn.Module or an ONNXModel, not a {type(module).__name__}",
@@ -94,35 +122,44 @@ def explain(module: nn.Module | ONNXModel, *args: Any, **kwargs: Any) -> Explana
         assert isinstance(compiled, DaceModule)
         variant, _ = compiled.session.variant(args, kwargs)
         name = type(compiled.session.eager).__name__
-        return explanation(name, variant.program.manifest, variant.stages_s)
+        return explanation(name, *_facts(variant.program), variant.stages_s)
 
 
-def explanation(name: str, manifest: Manifest, stages_s: Mapping[str, float]) -> Explanation:
+def _facts(program: Program) -> tuple[Manifest, tuple[LevelRecord, ...]]:
+    return program.manifest, load_levels(program.stored.folder)
+
+
+def explanation(
+    name: str, manifest: Manifest, records: Sequence[LevelRecord], stages_s: Mapping[str, float]
+) -> Explanation:
     """Read an explanation off a manifest. Pure.
 
     Args:
         name: of the module.
         manifest: of its program.
+        records: of its levels.
         stages_s: seconds of this process; the manifest has those of the process that compiled.
     """
     steps = manifest.steps
     counts = dict.fromkeys(_COUNTED.values(), 0)
     for step in steps:
         counts[_COUNTED[step.kind]] += 1
-    refused = [f"{step.label}: {sentence}" for step in steps for sentence in step.refusals]
+    moved = {"unique": sum(s.unique_bytes for s in steps), "total": sum(s.total_bytes for s in steps)}
+    eager = _one_at_a_time(manifest)
+    lowered = {"steps": eager["kernels"], "unique_bytes": eager["unique"]}
+    final = {"steps": len(steps), "unique_bytes": moved["unique"]}
     return Explanation(
         name=name,
         counts={**counts, "distinct_kernels": manifest.kernels},
-        bytes={"unique": sum(s.unique_bytes for s in steps), "total": sum(s.total_bytes for s in steps)},
-        eager=_one_at_a_time(manifest),
+        bytes=moved,
+        eager=eager,
         flops=sum(step.flops for step in steps),
         special_functions=sum(step.special_functions for step in steps),
         workspace_bytes=manifest.workspace_bytes,
         compile_seconds={**manifest.stages_s, **stages_s},
         from_cache=bool(set(manifest.stages_s) - set(stages_s)),
         steps=steps,
-        applied=dict(manifest.applied),
-        refused=(*manifest.refused, *dict.fromkeys(refused)),
+        levels=levels_of(records, lowered=lowered, final=final),
         symbols=manifest.symbols,
     )
 

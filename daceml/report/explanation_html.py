@@ -6,16 +6,19 @@ from collections.abc import Iterable
 from html import escape
 from typing import TYPE_CHECKING
 
+from daceml.report.levels import TITLES
 from daceml.report.text import in_millions
 
 if TYPE_CHECKING:
     from daceml.report.explanation import Explanation
+    from daceml.report.levels import Level
 
+_AMOUNTS = ("steps", "MB unique", "MB workspace")
 _HEADERS = ("kind", "label", "module", "MB unique", "MB total", "Mflop", "Mspecial")
 
 
 def explanation_html(explanation: Explanation) -> str:
-    """Headline, totals, and the tables of steps and refusals folded away."""
+    """Headline, totals, levels, and the lists of steps and refusals folded away."""
     counts, eager, after = explanation.counts, explanation.eager, explanation.bytes
     steps = (
         (
@@ -34,16 +37,38 @@ def explanation_html(explanation: Explanation) -> str:
         *((f"MB {kind}", in_millions(eager[kind]), in_millions(after[kind])) for kind in ("unique", "total")),
     ]
     headline = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts.items())
-    refused = "".join(f"<li>{escape(sentence)}</li>" for sentence in explanation.refused)
     parts = [
         f"<p><b>{escape(explanation.name)}</b>: {escape(headline)}</p>",
         _table(("", "one at a time", "compiled"), totals),
         f"<details><summary>{len(explanation.steps)} steps</summary>{_table(_HEADERS, steps)}</details>",
     ]
-    if refused:
-        count = len(explanation.refused)
-        parts.append(f"<details><summary>{count} refused</summary><ul>{refused}</ul></details>")
+    if explanation.levels:
+        parts.append(_table(("level", "applied", "refused", *_AMOUNTS), map(_level, explanation.levels)))
+    parts += [_refused(level) for level in explanation.levels if level.refused]
     return "\n".join(parts)
+
+
+def _level(level: Level) -> tuple[str, ...]:
+    applied = ", ".join(f"{name} x{count}" for name, count in level.applied.items() if count)
+    idle = "nothing" if level.transformations else "no transformation yet"
+    amounts = (level.before, level.after)
+    steps, moved, held = (
+        " → ".join(dict.fromkeys(form(a[name]) for a in amounts if name in a))
+        for name, form in (("steps", str), ("unique_bytes", in_millions), ("workspace_bytes", in_millions))
+    )
+    return TITLES[level.name], applied or idle, str(len(level.refused)), steps, moved, held
+
+
+def _refused(level: Level) -> str:
+    """The groups of a level's refusals, each of which opens to all that it holds."""
+    groups = "".join(
+        f"<li><details><summary>{escape(group.sentence)}</summary><ul>"
+        + "".join(f"<li>{escape(f'{r.subject}: {r.reason}')}</li>" for r in group.refusals)
+        + "</ul></details></li>"
+        for group in level.groups
+    )
+    title = f"{TITLES[level.name].strip()}: {len(level.refused)} refused"
+    return f"<details><summary>{escape(title)}</summary><ul>{groups}</ul></details>"
 
 
 def _table(headers: Iterable[str], rows: Iterable[Iterable[str]]) -> str:

@@ -1,4 +1,4 @@
-"""An explanation as plain text: steps, totals before and after, what runs outside, what was refused."""
+"""An explanation as plain text: steps, totals, levels, what runs outside, what was refused."""
 
 from __future__ import annotations
 
@@ -7,18 +7,31 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
+from daceml.report.levels import TITLES, group
 from daceml.report.text import WIDTH, cell, in_millions, render, table
 from daceml.runtime.manifest import EXAMPLE_SIZE
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from daceml.report.explanation import Explanation
+    from daceml.report.levels import Level
     from daceml.runtime.manifest import StepRecord
 
+_GROUPS_SHOWN = 6  # of each level
 
-def explanation_text(explanation: Explanation) -> str:
-    """The report that `print(explain(...))` shows; it fits 110 columns."""
+
+def explanation_text(explanation: Explanation, *, every_refusal: bool = False) -> str:
+    """The report that `print(explain(...))` shows; it fits 110 columns.
+
+    Args:
+        every_refusal: one line a refusal, instead of the largest groups of the same reason.
+    """
     parts = [_headline(explanation), render(_steps(explanation.steps)), render(_totals(explanation))]
-    parts += [block for block in (_outside(explanation), _refused(explanation)) if block]
+    if explanation.levels:
+        parts.append(render(_levels(explanation.levels)))
+    refused = _every_refusal(explanation) if every_refusal else _grouped_refusals(explanation)
+    parts += [block for block in (_outside(explanation), refused) if block]
     parts.append("\n".join(_closing(explanation)))
     return "\n\n".join(parts) + "\n"
 
@@ -27,9 +40,10 @@ def _headline(explanation: Explanation) -> str:
     counts = explanation.counts
     words = [f"{_count(counts['kernels'], 'call')} of {_count(counts['distinct_kernels'], 'kernel')}"]
     words += [f"{counts[kind]} {kind}" for kind in ("aten", "onnxruntime") if counts[kind]]
-    words += (
-        [f"{counts['copies']} {'copy' if counts['copies'] == 1 else 'copies'}"] if counts["copies"] else []
-    )
+    if counts["copies"]:
+        words.append(f"{counts['copies']} {'copy' if counts['copies'] == 1 else 'copies'}")
+    if counts["checks"]:
+        words.append(_count(counts["checks"], "check"))
     return f"{explanation.name}: {', '.join(words)}"
 
 
@@ -56,7 +70,7 @@ def _steps(steps: tuple[StepRecord, ...]) -> Table:
 
 def _totals(explanation: Explanation) -> Table:
     eager, after, counts = explanation.eager, explanation.bytes, explanation.counts
-    steps = sum(counts[kind] for kind in ("kernels", "aten", "onnxruntime", "copies"))
+    steps = sum(counts[kind] for kind in ("kernels", "aten", "onnxruntime", "copies", "checks"))
     rows = table("", "one at a time", "compiled", "ratio")
     rows.add_row("steps", str(eager["kernels"]), str(steps), _ratio(eager["kernels"], steps))
     for kind in ("unique", "total"):
@@ -84,16 +98,57 @@ def _outside(explanation: Explanation) -> str:
     return "\n".join(lines)
 
 
-def _refused(explanation: Explanation) -> str:
-    outside = {
-        f"{s.label}: {reason}" for s in explanation.steps if s.kind == "onnxruntime" for reason in s.refusals
-    }
-    sentences = [sentence for sentence in explanation.refused if sentence not in outside]
-    if not sentences:
+def _levels(levels: tuple[Level, ...]) -> Table:
+    rows = table("level", "applied", "refused", "steps", "MB unique", "MB workspace", left=2)
+    rows.columns[1].max_width = 44
+    for level in levels:
+        applied = ", ".join(f"{name} x{count}" for name, count in level.applied.items() if count)
+        idle = "nothing" if level.transformations else "no transformation yet"
+        rows.add_row(
+            cell(TITLES[level.name]),
+            cell(applied or idle),
+            str(len(level.refused)),
+            _change(level, "steps", str),
+            _change(level, "unique_bytes", in_millions),
+            _change(level, "workspace_bytes", in_millions),
+        )
+    return rows
+
+
+def _change(level: Level, figure: str, form: Callable[[int], str]) -> str:
+    """Before and after, or one of them where nothing changed or only one is known."""
+    known = [form(amounts[figure]) for amounts in (level.before, level.after) if figure in amounts]
+    return " -> ".join(dict.fromkeys(known))
+
+
+def _grouped_refusals(explanation: Explanation) -> str:
+    """For each level the groups of refusals that concern most bytes."""
+    outside = {reason for s in explanation.steps if s.kind == "onnxruntime" for reason in s.refusals}
+    lines: list[str] = []
+    hidden = 0
+    for level in explanation.levels:
+        refused = [r for r in level.refused if level.name != "operators" or r.reason not in outside]
+        groups = group(refused)
+        hidden += len(groups[_GROUPS_SHOWN:])
+        shown = [line for g in groups[:_GROUPS_SHOWN] for line in _sentence(g.sentence, indent=4)]
+        lines += [f"  {TITLES[level.name].strip()}:", *shown] if shown else []
+    if not lines:
         return ""
-    return "\n".join(
-        ["refused:", *(line for sentence in sentences for line in _sentence(sentence, indent=2))]
-    )
+    if hidden:
+        lines.append(f"  and {_count(hidden, 'further reason')}: full_text(), or --all, lists every refusal")
+    return "\n".join(["refused, most bytes first:", *lines])
+
+
+def _every_refusal(explanation: Explanation) -> str:
+    lines: list[str] = []
+    for level in explanation.levels:
+        lines += [f"  {TITLES[level.name].strip()}:"] if level.refused else []
+        for refusal in level.refused:
+            place = f" ({refusal.where})" if refusal.where else ""
+            size = f"{in_millions(refusal.size_bytes)} MB"
+            sentence = f"{refusal.transformation}, {refusal.subject}{place}, {size}: {refusal.reason}"
+            lines += _sentence(sentence, indent=4)
+    return "\n".join(["refused, most bytes first:", *lines]) if lines else ""
 
 
 def _sentence(text: str, *, indent: int) -> list[str]:
@@ -102,7 +157,6 @@ def _sentence(text: str, *, indent: int) -> list[str]:
 
 
 def _closing(explanation: Explanation) -> list[str]:
-    applied = ", ".join(f"{name} x{count}" for name, count in explanation.applied.items() if count)
     longest = sorted(explanation.compile_seconds.items(), key=lambda item: -item[1])
     stages = ", ".join(f"{name} {seconds:.2f}" for name, seconds in longest if seconds >= 0.005)
     how = "loaded from the cache; compiled" if explanation.from_cache else "compiled"
@@ -110,7 +164,6 @@ def _closing(explanation: Explanation) -> list[str]:
     symbolic = f"symbolic:  {', '.join(explanation.symbols)}; figures hold at {EXAMPLE_SIZE} for each"
     flops, special = in_millions(explanation.flops), in_millions(explanation.special_functions)
     return [
-        f"applied:   {applied or 'nothing'}",
         f"computes:  {flops} Mflop, {special} M special functions",
         *([symbolic] if explanation.symbols else []),
         f"workspace: {in_millions(explanation.workspace_bytes)} MB",

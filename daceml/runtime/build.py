@@ -4,7 +4,7 @@ them."""
 from __future__ import annotations
 
 import re
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 from dace.codegen import codegen
@@ -13,6 +13,7 @@ from daceml.config import config
 from daceml.runtime.cache import Cache, digest
 from daceml.runtime.driver import driver_text
 from daceml.runtime.plan import Plan
+from daceml.runtime.progress import publish
 from daceml.runtime.toolchain import precompiled_header, toolchain
 from daceml.sdfg.outline import Kernel
 
@@ -44,14 +45,30 @@ def build_program(plan: Plan, cache: Cache, folder: Path) -> None:
         BuildError: the compiler refused a kernel or the driver.
     """
     tools = toolchain()
-    sources: dict[str, str] = {kernel.name: kernel_source(kernel) for kernel in plan.kernels}
+    sources: dict[str, str] = {}
+    for kernel in plan.kernels:
+        publish("code", len(sources), len(plan.kernels))
+        sources[kernel.name] = kernel_source(kernel)
     driver = driver_text(plan, {name: signature(source) for name, source in sources.items()})
     with ThreadPoolExecutor(max_workers=config().compile_jobs) as pool:
         # the driver takes longest, so it goes first
         compiled = pool.submit(tools.compile_driver, driver, folder)
-        objects = list(pool.map(lambda source: _kernel_object(source, cache), sources.values()))
-        compiled.result()
-    tools.link_program(objects, folder)
+        objects = [pool.submit(_kernel_object, source, cache) for source in sources.values()]
+        try:
+            _await(objects)
+            compiled.result()
+        except BaseException:
+            # a refusal or Ctrl-C: what has not been started yet is not worth waiting for
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    tools.link_program([made.result() for made in objects], folder)
+
+
+def _await(objects: list[Future[Path]]) -> None:
+    publish("kernels", 0, len(objects))
+    for done, finished in enumerate(as_completed(objects), 1):
+        finished.result()
+        publish("kernels", done, len(objects))
 
 
 def _kernel_object(source: str, cache: Cache) -> Path:

@@ -11,7 +11,7 @@ from daceml.runtime.plan import Copy, Location, Plan, Step, Storage, size_bytes
 from daceml.sdfg.external import AtenCall, FallbackCall, TensorView
 from daceml.sdfg.network import IndexCheck
 from daceml.sdfg.outline import Kernel, KernelCall
-from daceml.sdfg.sizes import Size, cpp, product, size
+from daceml.sdfg.sizes import Size, cpp, product, row_major, size
 
 if TYPE_CHECKING:
     import dace
@@ -180,15 +180,21 @@ class _Driver:
     def _check(self, check: IndexCheck) -> list[str]:
         desc = self.arrays[check.array]
         count = cpp(product(size(s) for s in desc.shape))
-        bounds = f" [-{check.extent}, {check.extent})" if isinstance(check.extent, int) else ""
-        message = f"an index is outside{bounds}: {check.where}".replace("\\", "/").replace('"', "'")
-        return [
+        lowest = -check.extent if check.lowest is None else check.lowest
+        bounds = f" [{lowest}, {check.extent})" if isinstance(check.extent, int) else ""
+        lines = [
             f"const auto* positions = (const {desc.dtype.ctype}*){self._pointer(check.array)};",
-            f"const int64_t extent = {cpp(check.extent)};",
+            f"const int64_t lowest = {cpp(lowest)}, extent = {cpp(check.extent)};",
             "DACEML_TRY(c, daceml::positions_outside("
-            f"positions, {count}, {check.offset}, {check.step}, extent),",
-            f'           "{message}");',
+            f"positions, {count}, {check.offset}, {check.step}, lowest, extent),",
+            f'           "{_text(f"an index is outside{bounds}: {check.where}")}");',
         ]
+        if check.ascending:
+            lines += [
+                f"DACEML_TRY(c, daceml::starts_descend(positions, {count}),",
+                f'           "{_text(f"starts of segments are not ascending from 0: {check.where}")}");',
+            ]
+        return lines
 
     def _copy(self, copy: Copy) -> list[str]:
         target = (
@@ -260,8 +266,13 @@ class _Driver:
             shape = self._shape(array)
             entries = ", ".join(str(s) if isinstance(s, int) else "-1" for s in shape)
             lines.append(f"static const int64_t {role}_{i}[] = {{{entries or '0'}}};")
-            rows.append(f"  {{{torch_code(self.arrays[array].dtype)}, {len(shape)}, {role}_{i}}},")
-        empty = [f"  {{0, 0, nullptr}},  // no {role}"] if not rows else []
+            strides = [size(s) for s in self.arrays[array].strides]
+            layout = "nullptr"
+            if role == "weight" and shape and tuple(map(str, strides)) != tuple(map(str, row_major(shape))):
+                layout = f"{role}_{i}_strides"
+                lines.append(f"static const int64_t {layout}[] = {{{', '.join(map(str, strides))}}};")
+            rows.append(f"  {{{torch_code(self.arrays[array].dtype)}, {len(shape)}, {role}_{i}, {layout}}},")
+        empty = [f"  {{0, 0, nullptr, nullptr}},  // no {role}"] if not rows else []
         return [*lines, f"static const daceml_tensor {role}_specs[] = {{", *rows, *empty, "};"]
 
     def _shape(self, array: str) -> tuple[Size, ...]:
@@ -285,6 +296,11 @@ class _Driver:
         for k, name in enumerate(self.symbols):
             lines.append(f"  const int64_t {name} = {bound.get(name, '0')}; symbols[{k}] = {name};")
         return [*lines, *checks, "  return -1;", "}"]
+
+
+def _text(message: str) -> str:
+    """A message inside a C++ literal."""
+    return message.replace("\\", "/").replace('"', "'")
 
 
 def _int_list(values: tuple[int, ...]) -> str:

@@ -90,19 +90,29 @@ const int64_t* matching_sizes(AtenTensorHandle tensor, const daceml_tensor& spec
   int32_t device = 0;
   int64_t ndim = 0;
   int64_t* sizes = nullptr;
-  bool contiguous = false;
   check(aoti_torch_get_dtype(tensor, &dtype), "reading a dtype");
   check(aoti_torch_get_device_type(tensor, &device), "reading a device");
   check(aoti_torch_get_dim(tensor, &ndim), "reading a rank");
   check(aoti_torch_get_sizes(tensor, &sizes), "reading sizes");
-  check(aoti_torch_is_contiguous(tensor, &contiguous), "reading a layout");
   require(dtype == spec.dtype, name + " has another element type than the program was compiled for");
   require(device == aoti_torch_device_type_cpu(), name + " is not on the CPU");
   bool same = ndim == spec.ndim;
   for (int64_t d = 0; same && d < ndim; ++d) same = spec.sizes[d] < 0 || spec.sizes[d] == sizes[d];
   require(same, name + " has sizes " + describe(ndim, sizes) + ", the program was compiled for " +
                     describe(spec.ndim, spec.sizes));
-  require(contiguous, name + " is not contiguous in row-major order");
+  if (spec.strides == nullptr) {
+    bool contiguous = false;
+    check(aoti_torch_is_contiguous(tensor, &contiguous), "reading a layout");
+    require(contiguous, name + " is not contiguous in row-major order");
+    return sizes;
+  }
+  int64_t* strides = nullptr;
+  check(aoti_torch_get_strides(tensor, &strides), "reading a layout");
+  for (int64_t d = 0; d < ndim; ++d) {
+    require(sizes[d] == 1 || strides[d] == spec.strides[d],
+            name + " has strides " + describe(ndim, strides) + ", the program was compiled for " +
+                describe(ndim, spec.strides));
+  }
   return sizes;
 }
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
+
+from daceml.runtime.levels import LevelRecord, save_levels
 
 FORMAT = 1
 
@@ -73,6 +75,7 @@ class Manifest:
         stages_s: seconds that each stage of the compilation took.
         fallbacks: steps that ONNX Runtime executes; `fallback_<step>.onnx` holds the node.
         applied: transformation -> how often it was applied.
+        levels: what each level did; saved beside the manifest, and left out by `load` (see `load_levels`).
     """
 
     inputs: tuple[TensorRecord, ...]
@@ -89,10 +92,14 @@ class Manifest:
     applied: dict[str, int] = field(default_factory=dict[str, int])
     refused: tuple[str, ...] = ()
     stages_s: dict[str, float] = field(default_factory=dict[str, float])
+    levels: tuple[LevelRecord, ...] = ()
 
     def save(self, folder: Path) -> None:
-        """Write `manifest.json`."""
-        (folder / "manifest.json").write_text(json.dumps({"format": FORMAT, **asdict(self)}, indent=1))
+        """Write `manifest.json` and `levels.json`."""
+        record = asdict(replace(self, levels=()))
+        del record["levels"]
+        (folder / "manifest.json").write_text(json.dumps({"format": FORMAT, **record}, indent=1))
+        save_levels(self.levels, folder)
 
     @classmethod
     def load(cls, folder: Path) -> Manifest:

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from daceml.errors import CallError, ExecutionError
+from daceml.errors import CallError, ExecutionError, StaleWeightError
 from daceml.runtime import launcher
 from daceml.runtime.manifest import Manifest, TensorRecord
 from daceml.runtime.torch_types import DTYPES
@@ -94,6 +94,7 @@ class Program:
         Returns:
             fresh tensors; buffers in `manifest.mutated` have been updated.
         Raises:
+            StaleWeightError: a weight has another type, size or layout by now.
             ExecutionError: an input that does not fit, or an operator that failed.
         """
         try:
@@ -101,10 +102,12 @@ class Program:
         except RuntimeError as error:
             if not str(error).startswith("daceml: "):
                 raise
-            raise ExecutionError(
+            why = self._named(error)
+            kind = StaleWeightError if why.startswith("weight ") else ExecutionError
+            raise kind(
                 "the compiled program refused a call",
                 where=str(self.stored.folder),
-                why=self._named(error),
+                why=why,
                 fix="mend the tensor that is named: shape, type and layout must be those of the compilation",
             ) from error
 

@@ -1,4 +1,4 @@
-"""Polling many dicts at once: is the same object still under each key?"""
+"""Polling many dicts and lists at once: is the same object still in each place?"""
 
 from __future__ import annotations
 
@@ -16,21 +16,27 @@ WatchedDict = tuple[dict[Any, Any], tuple[Any, ...]]
 """A dict, and the keys whose objects must stay; other objects may change, but no key may come or go."""
 
 
-def dict_watch(dicts: Sequence[WatchedDict]) -> Callable[[], bool]:
-    """A function that says whether every dict still holds what it held when this was called, by identity.
+def container_watch(dicts: Sequence[WatchedDict], lists: Sequence[list[Any]] = ()) -> Callable[[], bool]:
+    """A function that says whether every dict and list still holds what it held when this was called, by
+    identity.
 
     The objects are kept alive as long as the function.
     """
     held = [(d, keys, tuple(d[k] for k in keys), len(d)) for d, keys in dicts]
+    items = [(entries, tuple(entries)) for entries in lists]
     native = _native()
     watch = native.daceml_watch_new()
     if watch is None:
-        return lambda: _unchanged(held)
+        return lambda: _unchanged(held, items)
     for members, keys, objects, size in held:
         native.daceml_watch_dict(watch, id(members), size)
         for key, value in zip(keys, objects, strict=True):
             native.daceml_watch_entry(watch, id(key), id(value))
-    return _Watch(native.daceml_watch_unchanged, watch, held)
+    for entries, objects in items:
+        native.daceml_watch_list(watch, id(entries))
+        for value in objects:
+            native.daceml_watch_entry(watch, None, id(value))
+    return _Watch(native.daceml_watch_unchanged, watch, (held, items))
 
 
 class _Watch:
@@ -42,13 +48,19 @@ class _Watch:
         return self._check(self._watch) == 1
 
 
-def _unchanged(held: Sequence[tuple[dict[Any, Any], tuple[Any, ...], tuple[Any, ...], int]]) -> bool:
+def _unchanged(
+    held: Sequence[tuple[dict[Any, Any], tuple[Any, ...], tuple[Any, ...], int]],
+    items: Sequence[tuple[list[Any], tuple[Any, ...]]],
+) -> bool:
     for members, keys, objects, size in held:
         if len(members) != size:
             return False
         if any(members.get(k) is not v for k, v in zip(keys, objects, strict=True)):
             return False
-    return True
+    return all(
+        len(entries) == len(objects) and all(a is b for a, b in zip(entries, objects, strict=True))
+        for entries, objects in items
+    )
 
 
 @lru_cache(maxsize=1)
@@ -59,6 +71,7 @@ def _native() -> ctypes.PyDLL:
     native.daceml_watch_new.restype = pointer
     native.daceml_watch_delete.argtypes = [pointer]
     native.daceml_watch_dict.argtypes = [pointer, pointer, ctypes.c_ssize_t]
+    native.daceml_watch_list.argtypes = [pointer, pointer]
     native.daceml_watch_entry.argtypes = [pointer, pointer, pointer]
     native.daceml_watch_unchanged.argtypes = [pointer]
     native.daceml_watch_unchanged.restype = ctypes.c_int32

@@ -2,8 +2,9 @@
 
 A computation without a reduction is one map with one tasklet. One with a reduction is a map over the output's
 indices that holds: init tasklet -> accumulator (a register) -> sequential map that adds into it -> final
-tasklet. Nothing is parsed and nothing is propagated: subsets are built as objects, outer ones from the bounds
-of affine indices.
+tasklet. A segment's length is data: a tasklet reads it, and it enters the sequential map as a dynamic range.
+Nothing is parsed and nothing is propagated: subsets are built as objects, outer ones from the bounds of
+affine indices.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from daceml.sdfg.scalar import FLOATS, DType, Index, Reduction, Scalar, cast, id
 from daceml.sdfg.tasklet_code import RESULT, Access, TaskletCode, find_reductions, print_tasklet
 
 _PARAMETERS = tuple(symbolic.symbol(f"i{d}") for d in range(16))
+_LENGTH = symbolic.symbol("_length")
 _REDUCED = tuple(symbolic.symbol(f"k{d}") for d in range(16))
 
 
@@ -165,11 +167,13 @@ class _Scope:
         init = self.tasklet(label + "_init", print_tasklet(identity(reduction.operator, node.dtype)))
         state.add_edge(self.entry, None, init, None, Memlet())
         state.add_edge(init, RESULT, before, None, _element(name))
-        entry, exit_ = _new_map(
-            label + "_reduce", reduction.params, reduction.extents, dtypes.ScheduleType.Sequential
-        )
+        extents = [_LENGTH if isinstance(e, Scalar) else e for e in reduction.extents]
+        entry, exit_ = _new_map(label + "_reduce", reduction.params, extents, dtypes.ScheduleType.Sequential)
         self.inner_ranges = dict(zip(reduction.params, reduction.extents, strict=True))
         state.add_edge(before, None, entry, None, Memlet())
+        for extent in reduction.extents:
+            if isinstance(extent, Scalar):
+                self._read_length(entry, extent)
         code = print_tasklet(cast(node.args[0], node.dtype))
         body = self.tasklet(label + "_body", code)
         self.read(body, code.reads, entry)
@@ -179,6 +183,24 @@ class _Scope:
         exit_.add_out_connector("OUT_" + name)
         state.add_edge(exit_, "OUT_" + name, after, None, _element(name, wcr))
         state.add_edge(after, None, final, "_acc", _element(name))
+
+    def _read_length(self, entry: nodes.MapEntry, length: Scalar) -> None:
+        """The length of a segment as the range of a map."""
+        if str(_LENGTH) in entry.in_connectors:
+            raise ValueError(f"{self.computation.label}: more than one extent of a reduction is data")
+        name, _ = self.builder.sdfg.add_transient(
+            self.computation.target + "_length",
+            [1],
+            dace.int64,
+            storage=dtypes.StorageType.Register,
+            find_new_name=True,
+        )
+        code = print_tasklet(cast(length, dace.int64))
+        tasklet, held = self.tasklet(self.computation.label + "_length", code), add_access(self.state, name)
+        self.read(tasklet, code.reads)
+        self.state.add_edge(tasklet, RESULT, held, None, _element(name))
+        entry.add_in_connector(str(_LENGTH))
+        self.state.add_edge(held, None, entry, str(_LENGTH), _element(name))
 
     def _pass_through(self, array: str, subset: _Spans, inner: nodes.MapEntry | None) -> None:
         """Connectors and edges that bring an array to its reader, widened to what the scope reads."""
@@ -201,7 +223,7 @@ class _Scope:
         out = None if isinstance(source, nodes.AccessNode) else "OUT_" + array
         self.state.add_edge(source, out, entry, connector, Memlet(data=array, subset=_box(subset)))
 
-    def _widen(self, array: str, subset: _Spans, ranges: Mapping[sympy.Basic, Index]) -> _Spans:
+    def _widen(self, array: str, subset: _Spans, ranges: Mapping[sympy.Basic, Index | Scalar]) -> _Spans:
         shape = self.arrays[array].shape
         widened: _Spans = []
         for (low, high), extent in zip(subset, shape, strict=True):
@@ -213,10 +235,14 @@ class _Scope:
 _Spans = list[tuple[Index, Index]]
 
 
-def span(expression: Index, ranges: Mapping[sympy.Basic, Index]) -> tuple[Index, Index] | None:
-    """Smallest and largest value of an index expression over a box; None where it is not affine."""
+def span(expression: Index, ranges: Mapping[sympy.Basic, Index | Scalar]) -> tuple[Index, Index] | None:
+    """Smallest and largest value of an index expression over a box; None where it is not affine, or a range
+    is data.
+    """
     if isinstance(expression, int):
         return expression, expression
+    if any(isinstance(ranges.get(s), Scalar) for s in expression.free_symbols):
+        return None
     if expression in ranges:
         return 0, ranges[expression] - 1
     low: Index = 0

@@ -103,10 +103,21 @@ def _iterations(state: dace.SDFGState) -> dict[nodes.Tasklet, Size]:
         times: Size = 1
         entry: Any = scopes[node]
         while entry is not None:
-            times = times * product(size(s) for s in entry.map.range.size())
+            times = _averaged(times, entry) * product(size(s) for s in entry.map.range.size())
             entry = scopes[entry]
         result[node] = times
     return result
+
+
+def _averaged(times: Size, entry: nodes.MapEntry) -> Size:
+    """Iterations that depend on this map's parameters, at their middle; a range that is data counts once."""
+    if isinstance(times, int):
+        return times
+    middle = {
+        p: (low + high) / 2 for p, (low, high, _) in zip(entry.map.params, entry.map.range, strict=True)
+    }
+    values = {s: middle.get(str(s), 1) for s in times.free_symbols if str(s) in middle or str(s) == "_length"}
+    return size(times.subs(list(values.items())))
 
 
 def _at_most(amount: Size, limit: Size) -> Size:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from daceml.sdfg.passes import PassRecord
+
 if TYPE_CHECKING:
     import dace
     import numpy as np
@@ -14,12 +16,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class IndexCheck:
-    """Positions that are data and must lie in [-extent, extent) before anything reads through them.
+    """Positions that are data and must lie in [lowest, extent) before anything reads through them.
 
     Attributes:
         array: integers, row-major.
         offset, step: elements `offset, offset + step, …` are the positions.
         extent: size of the dimension that they index.
+        lowest: smallest position; None is -extent, since negative positions count from the end.
+        ascending: the positions are starts of segments: from 0 on, none smaller than the one before.
         where: the operator, for the error.
     """
 
@@ -27,6 +31,8 @@ class IndexCheck:
     offset: int = 0
     step: int = 1
     extent: Size
+    lowest: Size | None = None
+    ascending: bool = False
     where: str = ""
 
 
@@ -46,6 +52,7 @@ class Network:
         scalars: names of arrays whose tensor has rank 0.
         checks: positions that are data.
         signature: names as the user knows them, array name -> ONNX value name.
+        passes: what every pass so far did and refused, in order.
     """
 
     sdfg: dace.SDFG
@@ -57,6 +64,7 @@ class Network:
     scalars: frozenset[str] = frozenset()
     checks: list[IndexCheck] = field(default_factory=list[IndexCheck])
     signature: dict[str, str] = field(default_factory=dict[str, str])
+    passes: list[PassRecord] = field(default_factory=list[PassRecord])
 
     @property
     def state(self) -> dace.SDFGState:

@@ -19,6 +19,7 @@ from dace.sdfg import nodes
 
 from daceml.errors import UnsupportedProgramError
 from daceml.sdfg.access import add_access
+from daceml.sdfg.type_order import order_types
 
 if TYPE_CHECKING:
     from dace.sdfg.graph import MultiConnectorEdge
@@ -93,6 +94,7 @@ class Outliner:
     """Outlines the scopes of one network; equal scopes share a kernel."""
 
     def __init__(self) -> None:
+        order_types()
         self.kernels: dict[str, Kernel] = {}
 
     def outline(self, sdfg: dace.SDFG, state: dace.SDFGState, entry: nodes.MapEntry) -> KernelCall:

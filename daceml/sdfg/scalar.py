@@ -151,11 +151,14 @@ UFUNCS: dict[str, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Reduction:
-    """What a `reduce` node runs over: params `k0, k1, …` from 0 to extents."""
+    """What a `reduce` node runs over: params `k0, k1, …` from 0 to extents.
+
+    One extent may be data (an int64 Scalar without a reduction): a segment whose length is read.
+    """
 
     operator: Literal["sum", "prod", "max", "min"]
     params: tuple[sympy.Basic, ...]
-    extents: tuple[Index, ...]
+    extents: tuple[Index | Scalar, ...]
 
 
 def ufunc_operation(name: str, dtype: DType) -> str:
@@ -231,7 +234,7 @@ def cast(value: Scalar, dtype: DType) -> Scalar:
 def reduce_over(
     operator: Literal["sum", "prod", "max", "min"],
     params: Sequence[sympy.Basic],
-    extents: Sequence[Index],
+    extents: Sequence[Index | Scalar],
     body: Scalar,
     *,
     accumulate: DType | None = None,

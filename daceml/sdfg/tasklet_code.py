@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import dace
@@ -158,16 +159,32 @@ class _Printer:
 
     def _gather(self, number: int) -> str:
         array, indices, shape = self.values[number].data
+        operands = dict(
+            zip([d for d, i in enumerate(indices) if i is None], self.operands[number], strict=True)
+        )
+        # dace numbers the dimensions of a connector without those of one element.
+        written = [d for d in operands if shape[d] != 1]
+        known = indices
+        if _confuses_dace(shape, len(written)):
+            written = [d for d, extent in enumerate(shape) if extent != 1]
+            indices = tuple(None if d in written else i for d, i in enumerate(indices))
         access = Access(array=array, indices=indices, shape=shape)
         connector = next((c for c, a in self.reads.items() if a == access), None)
         if connector is None:
             connector = f"_a{len(self.reads)}"
             self.reads[connector] = access
-        # dace numbers the dimensions of a connector without those of one element.
-        dynamic = [d for d, i in enumerate(indices) if i is None]
         positions = [
-            self._text(operand, nested=False)
-            for d, operand in zip(dynamic, self.operands[number], strict=True)
-            if shape[d] != 1
+            self._text(operands[d], nested=False) if d in operands else symbolic.symstr(known[d])
+            for d in written
         ]
         return f"{connector}[{', '.join(positions)}]" if positions else connector
+
+
+def _confuses_dace(shape: Sequence[Index], written: int) -> bool:
+    """Whether dace would take positions for those of other dimensions.
+
+    Of several positions it drops those whose number is that of a dimension of size 1, unless there is one
+    for each other dimension.
+    """
+    others = sum(extent != 1 for extent in shape)
+    return 1 < written < others and any(extent == 1 for extent in shape[:written])

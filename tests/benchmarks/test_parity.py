@@ -1,4 +1,4 @@
-"""The parity benchmark with compilers that are right, slightly wrong, and wrong."""
+"""The parity benchmark's program, with compilers that are right, slightly wrong, and broken."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import torch
 from torch import nn
 
 from benchmarks import parity
-from benchmarks.models import MODELS
+from benchmarks.models.mish import Mish
+from daceml.errors import CallError
 
 
 def exact(module: nn.Module) -> Callable[..., Any]:
@@ -28,28 +29,15 @@ def off_by(relative: float) -> Callable[[nn.Module], Callable[..., Any]]:
     return compile_module
 
 
-def no_fallback(module: nn.Module, inputs: tuple[torch.Tensor, ...]) -> int:
+def no_fallback(compiled: Callable[..., Any], inputs: tuple[Any, ...]) -> int:
     return 0
 
 
-def test_eager_itself_is_on_par():
-    seen = parity.inference(MODELS["mish"], exact, no_fallback, seeds=(0, 1))
-    assert seen.accuracy.passed
-    assert seen.accuracy.median_over_eager == 1.0
-    assert [tensor.name for tensor in seen.accuracy.tensors] == ["seed0.output", "seed1.output"]
-    assert all(bar.met for bar in seen.bars())
+def broken(module: nn.Module) -> Callable[..., Any]:
+    def call(*inputs: torch.Tensor) -> torch.Tensor:
+        raise CallError("this cannot run", why="it is broken", fix="buy another")
 
-
-def test_a_wrong_result_misses_two_bars():
-    seen = parity.inference(MODELS["mish"], off_by(1e-4), no_fallback, seeds=(0,))
-    assert not seen.accuracy.passed
-    assert [bar.met for bar in seen.bars()] == [False, False, True]
-    assert "seed0.output 1.00e-04 >" in seen.bars()[0].note
-
-
-def test_a_node_left_to_onnxruntime_misses_a_bar():
-    seen = parity.inference(MODELS["mish"], exact, lambda module, inputs: 1, seeds=(0,))
-    assert [bar.met for bar in seen.bars()] == [True, True, False]
+    return call
 
 
 def test_the_program_exits_with_1_on_a_miss_and_writes_its_file(
@@ -65,7 +53,12 @@ def test_the_program_exits_with_1_on_a_miss_and_writes_its_file(
     assert written["benchmark"] == "parity"
     assert written["rows"][0]["model"] == "mish"
     assert written["bars"][0]["met"] is False
-    assert written["arguments"] == {"mode": "inference", "models": "mish", "quick": True}
+    assert written["arguments"] == {
+        "dynamic": False,
+        "mode": "inference",
+        "models": "mish",
+        "quick": True,
+    }
 
 
 def test_without_check_a_miss_is_only_shown():
@@ -76,13 +69,46 @@ def test_without_check_a_miss_is_only_shown():
 def test_an_unknown_model_is_refused_with_those_that_are_known(capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit):
         parity.main(["--models", "mish,lenet"])
-    assert "no such model: lenet; there are mish, mbconv, resnet50, bert" in capsys.readouterr().err
+    assert "no such model: lenet; there are mish, mbconv, resnet50," in capsys.readouterr().err
 
 
-def test_outputs_are_named_by_where_they_stand():
-    one, two = torch.zeros(1), torch.ones(1)
-    assert list(parity.named_outputs({"a": one, "b": (one, [two])}, 3)) == [
-        "seed3.output.a",
-        "seed3.output.b.0",
-        "seed3.output.b.1.0",
-    ]
+def test_open_batches_belong_to_inference(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit):
+        parity.main(["--mode", "export", "--dynamic"])
+    assert "--dynamic is a part of --mode inference" in capsys.readouterr().err
+
+
+def test_a_network_that_fails_is_a_missed_bar_and_the_others_run(capsys: pytest.CaptureFixture[str]):
+    def compile_module(module: nn.Module) -> Callable[..., Any]:
+        return broken(module) if isinstance(module, Mish) else module
+
+    line = ["--models", "mish,mbconv", "--quick", "--check"]
+    assert parity.main(line, compile_module=compile_module, count_onnxruntime=no_fallback) == 1
+    said = capsys.readouterr().out
+    assert "s  failed: CallError: [DML203] this cannot run why: it is broken" in said
+    assert "MISSED mish: failures: 1, at most 0 (CallError: [DML203] this cannot run" in said
+    assert "buy another" not in said
+    assert "met    mbconv: tensors outside the error limit: 0" in said
+    assert "3 of 4 bars met" in said
+
+
+def test_a_dynamic_run_shows_both_cases_of_a_network(capsys: pytest.CaptureFixture[str]):
+    code = parity.main(
+        ["--models", "mish", "--quick", "--dynamic", "--check"],
+        compile_module=exact,
+        count_onnxruntime=no_fallback,
+        compile_dynamic=lambda module, dynamic_shapes: module,
+        count_variants=lambda compiled, calls: 2,
+    )
+    said = capsys.readouterr().out
+    assert code == 1
+    assert "MISSED mish, open batch: variants compiled: 2, at most 1" in said
+    assert "6 of 7 bars met" in said
+
+
+def test_mode_export_checks_onnx_models(capsys: pytest.CaptureFixture[str]):
+    assert parity.main(["--models", "mbconv", "--mode", "export", "--check"]) == 0
+    said = capsys.readouterr().out
+    assert "valid, " in said
+    assert "6 changed buffers, 0 missing" in said
+    assert "2 of 2 bars met" in said

@@ -39,5 +39,30 @@ def make() -> nn.Module:
     return nn.Linear(4, 2)
 
 
+def make_wide() -> nn.Module:
+    return nn.Linear(32, 16)
+
+
 def make_nothing() -> None:
     return None
+
+
+class Embedded(nn.Module):
+    """Looks up rows of a table of ten."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(10, 4)
+        with torch.no_grad():
+            self.table.weight.copy_(torch.arange(40.0).reshape(10, 4))
+
+    def forward(self, index: torch.Tensor) -> torch.Tensor:
+        return self.table(index)
+
+
+class Talkative(nn.Module):
+    """Prints while it is traced."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        print("forward is traced")  # noqa: T201
+        return x + 1

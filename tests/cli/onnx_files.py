@@ -8,11 +8,15 @@ import onnx
 from onnx import TensorProto, helper
 
 
-def save_sum(folder: Path) -> Path:
-    """y = a + gather(a, index); a: [N, 3] float32, index: [N] int64."""
+def save_sum(folder: Path, *, doc: str = "") -> Path:
+    """y = a + gather(a, index); a: [N, 3] float32, index: [N] int64.
+
+    Args:
+        doc: of the Add, so that the model is one of its own in the cache.
+    """
     nodes = [
         helper.make_node("Gather", ["a", "index"], ["rows"], axis=0),
-        helper.make_node("Add", ["a", "rows"], ["y"]),
+        helper.make_node("Add", ["a", "rows"], ["y"], doc_string=doc),
     ]
     inputs = [
         helper.make_tensor_value_info("a", TensorProto.FLOAT, ["N", 3]),

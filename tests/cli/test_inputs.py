@@ -8,46 +8,21 @@ import pytest
 import torch
 from torch import nn
 
-from daceml.cli.inputs import make_inputs, parse_dims, parse_input
+from daceml.cli import inputs
+from daceml.cli.inputs import make_inputs, parse_dims
 from daceml.errors import ModelReferenceError
 from daceml.frontend.onnx_model import ONNXModel
 from tests.cli.onnx_files import save_sum
 
 
-@pytest.mark.parametrize(
-    ("text", "parsed"),
-    [
-        ("8,3,224,224", ((8, 3, 224, 224), "float32")),
-        ("2, 128:int64", ((2, 128), "int64")),
-        ("5", ((5,), "float32")),
-        (":float64", ((), "float64")),
-        ("0,3:bool", ((0, 3), "bool")),
-    ],
-)
-def test_shapes_and_types(text: str, parsed: tuple[tuple[int, ...], str]):
-    assert parse_input(text) == parsed
-
-
-@pytest.mark.parametrize("text", ["", "3x4", "-1,3", "2,,N"])
-def test_a_wrong_shape(text: str):
-    with pytest.raises(ModelReferenceError) as caught:
-        parse_input(text)
-    assert str(caught.value) == (
-        f"[DML501] --input {text} is no input\n"
-        "  why:   a shape is whole numbers with commas between\n"
-        "  fix:   write for example 8,3,224,224 or 2,128:int64"
-    )
-
-
-def test_a_wrong_type():
-    with pytest.raises(ModelReferenceError, match="--input 3:float is no input") as caught:
-        parse_input("3:float")
-    assert caught.value.why.startswith("'float' is none of float32, float64")
+class Four(nn.Module):
+    def forward(self, a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, d: torch.Tensor) -> torch.Tensor:
+        return a
 
 
 def test_inputs_are_the_same_every_time_and_of_their_type():
     texts = ("2,3", "4:int64", "5:bool", "2:bfloat16")
-    first, again = make_inputs(nn.ReLU(), texts, ()), make_inputs(nn.ReLU(), texts, ())
+    first, again = (make_inputs(Four(), texts).args for _ in range(2))
     assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
     assert [t.dtype for t in first] == [torch.float32, torch.int64, torch.bool, torch.bfloat16]
     assert set(first[1].tolist()) <= {0, 1}
@@ -55,15 +30,15 @@ def test_inputs_are_the_same_every_time_and_of_their_type():
 
 def test_an_onnx_file_knows_its_inputs(tmp_path: Path):
     model = ONNXModel(save_sum(tmp_path))
-    assert [tuple(t.shape) for t in make_inputs(model, (), ())] == [(2, 3), (2,)]
-    a, index = make_inputs(model, (), ("N=5",))
+    assert [tuple(t.shape) for t in make_inputs(model).args] == [(2, 3), (2,)]
+    a, index = make_inputs(model, dims=("N=5",)).args
     assert (tuple(a.shape), tuple(index.shape), index.dtype) == ((5, 3), (5,), torch.int64)
-    assert [tuple(t.shape) for t in make_inputs(model, ("4,3", "4:int64"), ())] == [(4, 3), (4,)]
+    assert [tuple(t.shape) for t in make_inputs(model, ("4,3", "4:int64")).args] == [(4, 3), (4,)]
 
 
 def test_an_unknown_dimension(tmp_path: Path):
     with pytest.raises(ModelReferenceError) as caught:
-        make_inputs(ONNXModel(save_sum(tmp_path)), (), ("M=5",))
+        make_inputs(ONNXModel(save_sum(tmp_path)), dims=("M=5",))
     assert str(caught.value) == (
         "[DML501] sum.onnx has no dimension named M\n"
         "  why:   its inputs have N\n"
@@ -75,3 +50,36 @@ def test_sizes_of_dimensions():
     assert parse_dims(["batch=8", "N=3"]) == {"batch": 8, "N": 3}
     with pytest.raises(ModelReferenceError, match="--dim batch is no size"):
         parse_dims(["batch"])
+
+
+def test_inputs_from_a_file_are_positional_or_keywords(tmp_path: Path):
+    torch.save((torch.ones(1), torch.ones(2), torch.ones(3), torch.ones(4)), tmp_path / "a.pt")
+    made = make_inputs(Four(), file=tmp_path / "a.pt")
+    assert [len(x) for x in made.args] == [1, 2, 3, 4]
+    torch.save({name: torch.ones(1) for name in "abcd"}, tmp_path / "k.pt")
+    assert sorted(make_inputs(Four(), file=tmp_path / "k.pt").kwargs) == list("abcd")
+
+
+def test_a_wrong_number_of_inputs_is_refused_before_anything_is_compiled():
+    with pytest.raises(ModelReferenceError) as caught:
+        make_inputs(nn.ReLU())
+    assert str(caught.value) == (
+        "[DML501] ReLU cannot be called with 0 inputs\n"
+        "  why:   missing a required argument: 'input'; it is ReLU(input: torch.Tensor) -> torch.Tensor\n"
+        "  fix:   pass one --input SHAPE[:TYPE] for each tensor, in order, or a file with --inputs"
+    )
+
+
+def test_inputs_that_exclude_each_other(tmp_path: Path):
+    with pytest.raises(ModelReferenceError, match="--input and --inputs were both given"):
+        make_inputs(nn.ReLU(), ("3",), file=tmp_path / "x.pt")
+    with pytest.raises(ModelReferenceError, match="--dim was given for a module"):
+        make_inputs(nn.ReLU(), ("3",), ("N=3",))
+
+
+def test_inputs_larger_than_the_memory_are_refused(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(inputs, "_available_bytes", lambda: 10**9)
+    with pytest.raises(ModelReferenceError) as caught:
+        make_inputs(nn.ReLU(), ("100000,100000",))
+    assert caught.value.why == "they take 40.0 GB; 1.0 GB are available"
+    assert make_inputs(nn.ReLU(), ("3,4",)).args[0].shape == (3, 4)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -88,4 +89,44 @@ def test_a_wrong_environment_variable_is_told_by_every_command():
 
 def test_help_names_every_command():
     text = daceml("--help").stdout
-    assert all(name in text for name in ("doctor", "explain", "verify", "cache"))
+    assert all(name in text for name in ("doctor", "compile", "explain", "verify", "cache"))
+
+
+def test_what_is_no_refusal_still_has_the_form_of_one(monkeypatch: pytest.MonkeyPatch):
+    import daceml as package
+
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("something\nelse")
+
+    monkeypatch.setattr(package, "explain", fail)
+    done = daceml("explain", f"{FILE}:Mish", "--input", "4")
+    assert done.exit_code == 2
+    assert done.stderr.startswith("[DML000] the command failed in an unforeseen way\n  where: ")
+    assert "  why:   RuntimeError: something\n" in done.stderr and "Traceback" not in done.stderr
+    assert "Traceback" in daceml("explain", f"{FILE}:Mish", "--input", "4", "--debug").stderr
+
+
+def test_too_little_memory_is_said_in_one_form(monkeypatch: pytest.MonkeyPatch):
+    import daceml as package
+
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory")
+
+    monkeypatch.setattr(package, "verify", fail)
+    done = daceml("verify", f"{FILE}:Mish", "--input", "4")
+    assert done.exit_code == 2
+    assert done.stderr.startswith("[DML000] there is not enough memory\n")
+
+
+def test_verify_compares_intermediate_values():
+    done = daceml("verify", f"{FILE}:Mish", "--input", "4,6", "--intermediate", "--json")
+    assert done.exit_code == 0, done.output
+    names = [value["name"] for value in json.loads(done.stdout)["diagnosis"]["values"]]
+    assert names == ["softplus", "tanh", "mul"]
+
+
+def test_explain_lists_every_refusal():
+    done = daceml("explain", f"{FILE}:Mish", "--input", "4,6", "--all")
+    assert re.search(
+        r"^    ParallelLoops, mul \(models.py:\d+\), <0.001 MB: 24 iterations", done.stdout, re.M
+    )

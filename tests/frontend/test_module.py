@@ -312,15 +312,13 @@ def test_gradients_are_refused_and_never_dropped(net: Net):
 
 def test_what_would_go_wrong_silently_is_refused(net: Net):
     compiled = compile_module(net, backward=False)
-    with torch.autocast("cpu"), pytest.raises(CallError, match="autocast"):
-        compiled(torch.randn(3, 5))
 
     class Tagged(torch.Tensor):
         pass
 
     with pytest.raises(CallError, match="a Tagged cannot be passed"):
         compiled(torch.randn(3, 5).as_subclass(Tagged))
-    with pytest.raises(CallError, match="argument of type set"):
+    with pytest.raises(CallError, match="is a set, which cannot be part of"):
         compiled({1, 2})
 
 

@@ -8,7 +8,7 @@ from dace.codegen import codegen
 from dace.sdfg import nodes
 
 from daceml.sdfg.builder import Builder, Computation, parameters, reduced_parameters, span
-from daceml.sdfg.scalar import Scalar, cast, literal, read, reduce_over
+from daceml.sdfg.scalar import Scalar, cast, index_value, literal, read, reduce_over
 
 I0, I1 = parameters(2)
 K0, K1 = reduced_parameters(2)
@@ -101,6 +101,26 @@ def test_one_array_read_twice_enters_once_with_the_union() -> None:
     value = read("x", dace.float32, (I0,), (9,)) + read("x", dace.float32, (I0 + 3,), (9,))
     sdfg = emit(value, (6,), x=(9,), y=(6,))
     assert edges(sdfg)[0].endswith("x[0:9]")
+
+
+def test_a_segment_is_a_sequential_map_over_a_range_that_is_read() -> None:
+    start, end = (read(name, dace.int64, (I0,), (3,)) for name in ("starts", "ends"))
+    row = read("x", dace.float32, (start + index_value(K0),), (7,))
+    total = cast(reduce_over("sum", (K0,), (end - start,), row), dace.float32)
+    sdfg = emit(total, (3,), starts=(3,), ends=(3,), x=(7,), y=(3,))
+    outer, inner = (n for n in only_state(sdfg).nodes() if isinstance(n, nodes.MapEntry))
+    assert (str(outer.map.range), str(inner.map.range)) == ("0:3", "0:_length")
+    assert "_length" in inner.in_connectors
+    sdfg.validate()
+    assert "k0 < _length" in text(sdfg)
+
+
+def test_two_segments_in_one_reduction_are_an_error() -> None:
+    length = read("starts", dace.int64, (I0,), (3,))
+    body = read("x", dace.float32, (index_value(K0), index_value(K1)), (7, 7))
+    total = cast(reduce_over("sum", (K0, K1), (length, length), body), dace.float32)
+    with pytest.raises(ValueError, match="more than one extent of a reduction is data"):
+        emit(total, (3,), starts=(3,), x=(7, 7), y=(3,))
 
 
 def test_two_computations_write_boxes_of_one_node() -> None:

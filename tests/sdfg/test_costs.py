@@ -47,3 +47,21 @@ def test_symbolic_costs_take_values_later():
     _, cost = maps_cost(Network(sdfg=sdfg, inputs=("x",), outputs=("y",)))
     assert cost.at({"N": 10}).unique_bytes == 160
     assert cost.at({"N": 10}).flops == 10
+
+
+def test_a_triangle_of_iterations_counts_exactly():
+    from tests.onnx_ops.aten.programs import lowered
+
+    text = "g (float[3, 6] X) => (float[3, 6] Y) { A = Constant <value_int = 1> () Y = CumSum (X, A) }"
+    _, cost = maps_cost(lowered(text, ("native",))[1].network)
+    additions = 3 * (1 + 2 + 3 + 4 + 5 + 6)
+    assert cost.flops >= additions
+    assert cost.total_bytes == (additions + 3 * 6) * 4
+
+
+def test_a_segment_counts_one_row():
+    from tests.onnx_ops.aten.programs import lowered
+
+    text = "g (float[T, 5] R, int64[3] O) => (float[3, 5] Y) { Y = daceml.SegmentSum (R, O) }"
+    _, cost = maps_cost(lowered(text, ("native",))[1].network)
+    assert cost.at({"T": 9}).flops > 0

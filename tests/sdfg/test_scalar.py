@@ -126,6 +126,13 @@ def test_a_gather_indexes_inside_the_code() -> None:
     assert printed.reads["_a0"].indices == (None, I1)
 
 
+def test_several_positions_beside_a_dimension_of_one_element_name_every_other_dimension() -> None:
+    rows, columns = (read(name, dace.int64, (I0,), (4,)) for name in ("rows", "columns"))
+    printed = print_tasklet(read("table", dace.float32, (I1, 0, rows, columns), (3, 1, 10, 5)))
+    assert printed.code == "_out = _a0[i1, _a1, _a2]"
+    assert printed.reads["_a0"].indices == (None, 0, None, None)
+
+
 def test_a_reduction_is_a_connector_of_the_final_tasklet() -> None:
     total = reduce_over("sum", (I1,), (5,), x())
     assert total.dtype == dace.float64

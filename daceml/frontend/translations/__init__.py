@@ -22,6 +22,7 @@ FAMILIES = (
     "attention",
     "convolution",
     "creation",
+    "distributions",
     "embedding",
     "indexing",
     "linear",

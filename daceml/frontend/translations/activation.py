@@ -8,6 +8,7 @@ import onnx_ir as ir
 
 from daceml.frontend.translations import UntranslatableError, translates
 from daceml.frontend.translations.emit import Value, cast, op, result_dtype, sizes_of, typed
+from daceml.frontend.translations.precision import rounds_once
 
 
 @translates("aten.relu.default")
@@ -31,6 +32,7 @@ def mish(self: Value) -> Value:
 
 
 @translates("aten.silu.default")
+@rounds_once
 def silu(self: Value) -> Value:
     # ONNX has Swish from opset 24 on
     return op.Mul(self, typed(op.Sigmoid(self), self))

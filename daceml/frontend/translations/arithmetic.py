@@ -23,6 +23,7 @@ from daceml.frontend.translations.emit import (
     result_dtype,
     typed,
 )
+from daceml.frontend.translations.precision import keeps_numbers, rounds_once
 
 Operand = Value | float
 
@@ -95,7 +96,8 @@ def _binary(operator: str, kind: str | None) -> Any:
             raise UntranslatableError(f"true division of {self.dtype}")
         return getattr(op, operator)(self, other)
 
-    return translate
+    # torch rounds the number that it adds, or compares with, to the tensor's type
+    return keeps_numbers(translate) if operator in ("Mul", "Div") else translate
 
 
 for _name, _operator in UNARY.items():
@@ -170,6 +172,7 @@ def div_mode(self: Value, other: Operand, *, rounding_mode: str | None = None) -
 
 
 @translates("aten.floor_divide.default", "aten.floor_divide.Scalar")
+@rounds_once
 def floor_divide(self: Value, other: Operand) -> Value:
     if self.dtype not in FLOATS:
         raise UntranslatableError("floor division of integers")
@@ -177,6 +180,7 @@ def floor_divide(self: Value, other: Operand) -> Value:
 
 
 @translates("aten.remainder.Tensor", "aten.remainder.Scalar")
+@rounds_once
 def remainder(self: Value, other: Operand) -> Value:
     """The sign is the divisor's, as in Python; ONNX's Mod does that for integers only."""
     if self.dtype not in FLOATS:
@@ -209,26 +213,31 @@ def square(self: Value) -> Value:
 
 
 @translates("aten.log1p.default")
+@rounds_once
 def log1p(self: Value) -> Value:
     return op.Log(typed(op.Add(self, 1.0), self))
 
 
 @translates("aten.expm1.default", "aten.special_expm1.default")
+@rounds_once
 def expm1(self: Value) -> Value:
     return op.Sub(typed(op.Exp(self), self), 1.0)
 
 
 @translates("aten.log2.default")
+@rounds_once
 def log2(self: Value) -> Value:
     return op.Mul(typed(op.Log(self), self), 1 / math.log(2))
 
 
 @translates("aten.log10.default")
+@rounds_once
 def log10(self: Value) -> Value:
     return op.Mul(typed(op.Log(self), self), 1 / math.log(10))
 
 
 @translates("aten.lerp.Scalar", "aten.lerp.Tensor")
+@rounds_once
 def lerp(self: Value, end: Value, weight: Operand) -> Value:
     distance = typed(op.Sub(end, self), dtype=self.dtype, shape=broadcast(end, self))
     factors = [distance, *([weight] if isinstance(weight, Value) else [])]
@@ -236,6 +245,7 @@ def lerp(self: Value, end: Value, weight: Operand) -> Value:
 
 
 @translates("aten.rsqrt.default")
+@rounds_once
 def rsqrt(self: Value) -> Value:
     return op.Reciprocal(typed(op.Sqrt(self), self))
 

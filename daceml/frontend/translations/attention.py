@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 
 from daceml.frontend.translations import UnsupportedError, translates
-from daceml.frontend.translations.emit import Value, array, op, rank_of, sizes_of, typed
+from daceml.frontend.translations.emit import Size, Value, array, op, rank_of, sizes_of, typed
 from daceml.frontend.translations.random import dropout
 
 
@@ -39,8 +40,22 @@ def attention(
                 attn_mask = typed(op.Unsqueeze(attn_mask, [1]), attn_mask, shape=(batch, 1, *rest))
         return op.Attention(query, key, value, attn_mask, **attributes)[0]
     if enable_gqa and sizes_of(query)[-3] != sizes_of(key)[-3]:
-        raise UnsupportedError("attention with grouped heads and dropout")
+        key, value = (_repeated_heads(operand, sizes_of(query)[-3]) for operand in (key, value))
     return _spelled_out(query, key, value, attn_mask, dropout_p, is_causal, scale)
+
+
+def _repeated_heads(operand: Value, heads: Size) -> Value:
+    """[B, G, S, E] -> [B, H, S, E]: each head as often as it is shared."""
+    groups = sizes_of(operand)[-3]
+    if rank_of(operand) != 4 or not isinstance(heads, int) or not isinstance(groups, int):
+        raise UnsupportedError(
+            "attention with dropout and grouped heads, other than [batch, heads, length, width]"
+        )
+    batch, _, span, width = sizes_of(operand)
+    times = heads // groups
+    apart = typed(op.Unsqueeze(operand, [2]), operand, shape=(batch, groups, 1, span, width))
+    repeated = typed(op.Expand(apart, [1, 1, times, 1, 1]), apart, shape=(batch, groups, times, span, width))
+    return typed(op.Reshape(repeated, [0, heads, -1, width]), operand, shape=(batch, heads, span, width))
 
 
 def _spelled_out(
@@ -62,17 +77,43 @@ def _spelled_out(
     scores = typed(op.MatMul(query, keys), query, shape=(*batch, length, span))
     scores = typed(op.Mul(scores, factor), scores)
     if is_causal:
-        if not isinstance(length, int) or not isinstance(span, int):
-            raise UnsupportedError("causal attention with dropout over a symbolic length")
-        attn_mask = array(np.tril(np.ones((length, span), dtype=bool)), ir.DataType.BOOL)
-    if attn_mask is not None:
-        masked = (
-            op.Where(attn_mask, scores, -math.inf)
-            if attn_mask.dtype == ir.DataType.BOOL
-            else op.Add(scores, attn_mask)
-        )
-        scores = typed(masked, scores)
-    weights = typed(op.Softmax(scores, axis=-1), scores)
+        masked = typed(op.Where(_causal_mask(query, key, length, span), scores, -math.inf), scores)
+        weights = typed(op.Softmax(masked, axis=-1), scores)
+    elif attn_mask is None:
+        weights = typed(op.Softmax(scores, axis=-1), scores)
+    else:
+        weights = _masked_softmax(scores, attn_mask)
     if dropout_p > 0:
         weights = typed(dropout(weights, dropout_p, True), weights)
     return op.MatMul(weights, value)
+
+
+def _causal_mask(query: Value, key: Value, length: Size, span: Size) -> Value:
+    """True on and below the diagonal: [L, S]."""
+    if isinstance(length, int) and isinstance(span, int):
+        return array(np.tril(np.ones((length, span), dtype=bool)), ir.DataType.BOOL)
+    extents = [
+        typed(op.Shape(operand, start=-2, end=-1), dtype=ir.DataType.INT64, shape=(1,))
+        for operand in (query, key)
+    ]
+    shape = typed(op.Concat(*extents, axis=0), dtype=ir.DataType.INT64, shape=(2,))
+    everything = op.ConstantOfShape(shape, value=ir.tensor([True], dtype=ir.DataType.BOOL))
+    return typed(
+        op.Trilu(typed(everything, dtype=ir.DataType.BOOL, shape=(length, span)), upper=0),
+        dtype=ir.DataType.BOOL,
+        shape=(length, span),
+    )
+
+
+def _masked_softmax(scores: Value, mask: Value) -> Value:
+    """A row that the mask leaves nothing of is zero, as in torch; a softmax of -inf alone would be NaN."""
+    if mask.dtype == ir.DataType.BOOL:
+        lowest = float(ml_dtypes.finfo((scores.dtype or ir.DataType.FLOAT).numpy()).min)
+        masked = typed(op.Where(mask, scores, lowest), scores)
+        weights = typed(op.Softmax(masked, axis=-1), scores)
+        return typed(op.Where(mask, weights, 0.0), scores)
+    rows = typed(op.ReduceMax(mask, [-1], keepdims=1), mask, shape=(*sizes_of(mask)[:-1], 1))
+    nothing = typed(op.Equal(rows, -math.inf), rows, dtype=ir.DataType.BOOL)
+    finite = typed(op.Where(nothing, 0.0, mask), mask)
+    weights = typed(op.Softmax(typed(op.Add(scores, finite), scores), axis=-1), scores)
+    return typed(op.Where(nothing, 0.0, weights), scores)

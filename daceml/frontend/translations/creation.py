@@ -25,9 +25,11 @@ def _filled(size: Sequence[Extent], number: float, dtype: ir.DataType) -> Value:
         raise UntranslatableError("a tensor filled with a symbolic number")
     if not size:
         return full((), number, dtype)
-    return op.ConstantOfShape(
+    shape = [extent if isinstance(extent, int) else None for extent in size]
+    filled = op.ConstantOfShape(
         vector(size), value=ir.tensor(np.array([number]).astype(dtype.numpy()), dtype=dtype)
     )
+    return typed(filled, dtype=dtype, shape=shape)
 
 
 def _filled_like(self: Value, number: float, dtype: ir.DataType | int | None) -> Value:
@@ -64,6 +66,22 @@ def new_zeros(self: Value, size: Sequence[Extent], *, dtype: ir.DataType | None 
 @translates("aten.new_ones.default")
 def new_ones(self: Value, size: Sequence[Extent], *, dtype: ir.DataType | None = None, **_: Any) -> Value:
     return _filled(size, 1, result_dtype(dtype, self.dtype) or ir.DataType.FLOAT)
+
+
+@translates("aten.empty.memory_format")
+def empty(size: Sequence[Extent], *, dtype: ir.DataType | None = None, **_: Any) -> Value:
+    """Any numbers would do; a draw in place (`bernoulli_`) reads the shape only."""
+    return zeros(size, dtype=dtype)
+
+
+@translates("aten.new_empty.default")
+def new_empty(self: Value, size: Sequence[Extent], *, dtype: ir.DataType | None = None, **_: Any) -> Value:
+    return new_zeros(self, size, dtype=dtype)
+
+
+@translates("aten.empty_like.default")
+def empty_like(self: Value, *, dtype: ir.DataType | None = None, **_: Any) -> Value:
+    return _filled_like(self, 0, dtype)
 
 
 @translates("aten.full_like.default")

@@ -106,9 +106,13 @@ def vector(sizes: Sequence[int | Value]) -> Sequence[int] | Value:
     pieces = [
         typed(op.Constant(value_ints=[size]), dtype=ir.DataType.INT64, shape=(1,))
         if isinstance(size, int)
-        else typed(op.Reshape(size, [1]), dtype=ir.DataType.INT64, shape=(1,))
+        # the size as a vector of one is there already where it was read from a shape
+        else size.meta.get("daceml.length")
+        or typed(op.Reshape(size, [1]), dtype=ir.DataType.INT64, shape=(1,))
         for size in sizes
     ]
+    if len(pieces) == 1:
+        return pieces[0]
     return typed(op.Concat(*pieces, axis=0), dtype=ir.DataType.INT64, shape=(len(pieces),))
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
 from daceml.frontend.translations import UntranslatableError, translates
-from daceml.frontend.translations.emit import Value, array, cast, full, op, rank_of
+from daceml.frontend.translations.emit import Value, array, cast, full, op, rank_of, sizes_of
 
 
 @translates("aten.index_select.default")
@@ -27,12 +29,22 @@ def gather(self: Value, dim: int, index: Value, *, sparse_grad: bool = False) ->
 
 @translates("aten.index.Tensor")
 def index(self: Value, indices: Sequence[Value | None]) -> Value:
-    """x[..., i, ...] with one integer index: Gather along its dimension."""
+    """x[..., i, ...] with one integer index: Gather along its dimension; x[..., i, j, ...]: GatherPairs."""
     given = [(axis, entry) for axis, entry in enumerate(indices) if entry is not None]
-    if len(given) != 1 or given[0][1].dtype not in (ir.DataType.INT64, ir.DataType.INT32):
-        raise UntranslatableError("several index tensors, or a mask")
+    if len(given) > 2 or any(e.dtype not in (ir.DataType.INT64, ir.DataType.INT32) for _, e in given):
+        raise UntranslatableError("more than two index tensors, or a mask")
     axis, entry = given[0]
-    return op.Gather(self, entry, axis=axis)
+    if len(given) == 1:
+        return op.Gather(self, entry, axis=axis)
+    next_axis, other = given[1]
+    if next_axis != axis + 1 or sizes_of(entry) != sizes_of(other) or entry.dtype != other.dtype:
+        raise UntranslatableError("two index tensors of different shapes, or of dimensions that are apart")
+    rank, spread = rank_of(self), rank_of(entry)
+    kept = [d for d in range(rank) if d not in (axis, next_axis)]
+    # GatherND's result has the dimensions of the index first, then those that are kept
+    inverse = [*range(spread, spread + axis), *range(spread), *range(spread + axis, spread + len(kept))]
+    functions: Any = importlib.import_module("daceml.frontend.translations.indexing_functions")
+    return functions.GatherPairs(self, entry, other, perm=[axis, next_axis, *kept], inverse=inverse)
 
 
 @translates("aten.tril.default")

@@ -7,7 +7,7 @@ import math
 import onnx_ir as ir
 
 from daceml.frontend.translations import UnsupportedError, translates
-from daceml.frontend.translations.emit import Value, cast, full, op, sizes_of, typed
+from daceml.frontend.translations.emit import Value, cast, full, is_static, op, sizes_of, typed
 
 
 def _affine(value: Value | None, number: float, shape: list[int], like: Value) -> Value:
@@ -19,17 +19,20 @@ def _unbiased(variance: Value, previous: Value, input: Value, kept: float) -> Va
     """torch's running variance from ONNX's, which takes the population variance.
 
     ONNX gives r = kept old + (1 - kept) p; torch wants kept old + (1 - kept) k p with k = n / (n - 1):
-    that is k r + kept (1 - k) old.
+    that is k r + kept (1 - k) old. Half types can hold neither a large n nor its k: float32 for them.
     """
+    dtype = variance.dtype or ir.DataType.FLOAT
+    if dtype in (ir.DataType.FLOAT16, ir.DataType.BFLOAT16):
+        wide = _unbiased(cast(variance, ir.DataType.FLOAT), cast(previous, ir.DataType.FLOAT), input, kept)
+        return op.Cast(typed(wide, variance, dtype=ir.DataType.FLOAT), to=dtype)
     batch, channels, *spatial = sizes_of(input)
     counted = [batch, *spatial]
-    if all(isinstance(size, int) for size in counted):
-        n = math.prod(size for size in counted if isinstance(size, int))
+    if is_static(counted):
+        n = math.prod(counted)
         k = n / (n - 1) if n > 1 else math.nan
         scaled = typed(op.Mul(variance, k), variance)
         return op.Add(scaled, typed(op.Mul(previous, kept * (1 - k)), variance))
     # a symbolic batch: n = Size(x) / channels at run time
-    dtype = variance.dtype or ir.DataType.FLOAT
     elements = typed(op.Size(input), dtype=ir.DataType.INT64, shape=())
     n = cast(typed(op.Div(elements, channels), dtype=ir.DataType.INT64, shape=()), dtype)
     k = typed(op.Div(n, typed(op.Sub(n, 1.0), n)), n)
@@ -173,7 +176,9 @@ def instance_norm(
     if not use_input_stats:
         return batch_norm(input, weight, bias, running_mean, running_var, False, momentum, eps)
     if running_mean is not None:
-        raise UnsupportedError("instance normalisation that updates running statistics")
+        raise UnsupportedError(
+            "instance normalisation that updates statistics, a change that torch.export does not record"
+        )
     channels: list[int] = [sizes_of(input)[1]]  # pyright: ignore[reportAssignmentType]
     scale, shift = _affine(weight, 1.0, channels, input), _affine(bias, 0.0, channels, input)
     return op.InstanceNormalization(input, scale, shift, epsilon=eps)

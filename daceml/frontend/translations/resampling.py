@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import onnx_ir as ir
 
 from daceml.frontend.translations import UntranslatableError, translates
-from daceml.frontend.translations.emit import Value, op, rank_of, sizes_of
+from daceml.frontend.translations.emit import Size, Value, op, rank_of, sizes_of
 
 
 def _resize(
@@ -16,12 +17,25 @@ def _resize(
 ) -> Value:
     """Resize the spatial dimensions, to static sizes or by given factors."""
     axes = list(range(2, rank_of(input)))
-    if scale_factors is not None:
+    if scale_factors is not None and output_size is None:
+        output_size = _exact_sizes(sizes_of(input)[2:], scale_factors)
+    if scale_factors is not None and output_size is None:
         factors = ir.tensor([float(factor) for factor in scale_factors], dtype=ir.DataType.FLOAT)
         return op.Resize(input, None, op.Constant(value=factors), None, axes=axes, **how)
     if output_size is None or not all(isinstance(size, int) for size in output_size):
         raise UntranslatableError("interpolation to a symbolic size")
     return op.Resize(input, None, None, list(output_size), axes=axes, **how)
+
+
+def _exact_sizes(extents: Sequence[Size], factors: Sequence[float]) -> list[int] | None:
+    """The resulting sizes, where they say the factors exactly; a list of ONNX's holds them as float32."""
+    results: list[int] = []
+    for extent, factor in zip(extents, factors, strict=True):
+        result = math.floor(extent * factor) if isinstance(extent, int) else 0
+        if not isinstance(extent, int) or not result or 1.0 / factor != extent / result:
+            return None
+        results.append(result)
+    return results
 
 
 @translates("aten.upsample_nearest1d.vec", "aten.upsample_nearest2d.vec", "aten.upsample_nearest3d.vec")
@@ -36,8 +50,27 @@ def nearest(input: Value, output_size: Sequence[Any] | None, scale_factors: Sequ
     )
 
 
+@translates(
+    "aten._upsample_nearest_exact1d.vec",
+    "aten._upsample_nearest_exact2d.vec",
+    "aten._upsample_nearest_exact3d.vec",
+)
+def nearest_exact(
+    input: Value, output_size: Sequence[Any] | None, scale_factors: Sequence[float] | None
+) -> Value:
+    return _resize(
+        input,
+        output_size,
+        scale_factors,
+        mode="nearest",
+        nearest_mode="round_prefer_ceil",
+        coordinate_transformation_mode="half_pixel",
+    )
+
+
 def _coordinates(align_corners: bool) -> str:
-    return "align_corners" if align_corners else "pytorch_half_pixel"
+    # torch's formula for one output is that for many, which ONNX's pytorch_half_pixel is not
+    return "align_corners" if align_corners else "half_pixel"
 
 
 @translates("aten.upsample_linear1d.vec", "aten.upsample_bilinear2d.vec", "aten.upsample_trilinear3d.vec")

@@ -227,6 +227,54 @@ def slice_tensor(
     return op.Slice(self, vector([first]), vector([last]), [dim], [step])
 
 
+def _written(self: Value, parts: Value, dim: int, start: int, end: int) -> Value:
+    """`parts` in the place of [start, end) of a dimension."""
+    sizes = sizes_of(self)
+    axis = dim % len(sizes)
+    extent = sizes[axis]
+    assert isinstance(extent, int), "checked by the caller"
+    pieces = [parts]
+    if start > 0:
+        before = typed(
+            op.Slice(self, [0], [start], [axis]), self, shape=[*sizes[:axis], start, *sizes[axis + 1 :]]
+        )
+        pieces.insert(0, before)
+    if end < extent:
+        shape = [*sizes[:axis], extent - end, *sizes[axis + 1 :]]
+        pieces.append(typed(op.Slice(self, [end], [extent], [axis]), self, shape=shape))
+    return op.Concat(*pieces, axis=axis) if len(pieces) > 1 else op.Identity(parts)
+
+
+@translates("aten.slice_scatter.default")
+def slice_scatter(
+    self: Value,
+    src: Value,
+    dim: int = 0,
+    start: Extent | None = None,
+    end: Extent | None = None,
+    step: Extent = 1,
+) -> Value:
+    extent = sizes_of(self)[dim]
+    bounds = (0 if start is None else start, END if end is None else end)
+    if step != 1 or not all(isinstance(size, int) for size in (extent, *bounds)):
+        raise UntranslatableError("a part with a stride or a symbolic place")
+    first, last, _ = slice(*bounds).indices(extent)  # pyright: ignore[reportArgumentType]
+    if first >= last:
+        return op.Identity(self)
+    return _written(self, src, dim, first, last)
+
+
+@translates("aten.select_scatter.default")
+def select_scatter(self: Value, src: Value, dim: int, index: Extent) -> Value:
+    sizes = sizes_of(self)
+    axis = dim % len(sizes)
+    extent = sizes[axis]
+    if not isinstance(extent, int) or not isinstance(index, int):
+        raise UntranslatableError("one place of a symbolic size")
+    row = typed(op.Unsqueeze(src, [axis]), src, shape=[*sizes[:axis], 1, *sizes[axis + 1 :]])
+    return _written(self, row, axis, index % extent, index % extent + 1)
+
+
 @translates("aten.narrow.default")
 def narrow(self: Value, dim: int, start: Extent, length: Extent) -> Value:
     if not isinstance(start, int) or not isinstance(length, int):
@@ -293,4 +341,5 @@ def sym_size(self: Value, dim: int) -> Value:
     length = typed(op.Shape(self, start=axis, end=axis + 1), dtype=ir.DataType.INT64, shape=(1,))
     size = op.Squeeze(length, [0])
     size.meta["daceml.size"] = sizes_of(self)[axis]
+    size.meta["daceml.length"] = length
     return size

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from daceml.onnx_ops.aten.views import float_operands, no_empty_operand, view
+from daceml.onnx_ops.indexing import same
 from daceml.onnx_ops.registry import implements
 from daceml.onnx_ops.tensor import Output, Tensor
 from daceml.sdfg.external import AtenCall
-from daceml.sdfg.sizes import product
+from daceml.sdfg.sizes import Size, product, row_major
 
 
 def _refusal(
@@ -27,14 +28,32 @@ def _refusal(
     if softcap:
         return "torch's kernel does not cap scores"
     if attn_mask is not None:
-        full = (Q.shape[0], Q.shape[1], Q.shape[2], K.shape[2])
-        if attn_mask.shape != full or attn_mask.dtype != Q.dtype:
-            return "the mask is not a tensor of scores of the operands' type and full shape"
+        if attn_mask.dtype != Q.dtype:
+            return f"the mask is {attn_mask.dtype.to_string()}, the operands are {Q.dtype.to_string()}"
+        if _mask_strides(attn_mask, _scores(Q, K)) is None:
+            return f"a mask of shape {list(attn_mask.shape)} for scores of shape {list(_scores(Q, K))}"
         if is_causal:
             return "a mask together with is_causal"
     if is_causal and Q.shape[2] != K.shape[2]:
         return "is_causal with queries and keys of different length"
     return no_empty_operand(Q, K, V) or float_operands(Q, K, V, Y)
+
+
+def _scores(Q: Tensor, K: Tensor) -> tuple[Size, ...]:
+    return (Q.shape[0], Q.shape[1], Q.shape[2], K.shape[2])
+
+
+def _mask_strides(mask: Tensor, scores: tuple[Size, ...]) -> tuple[Size, ...] | None:
+    """Strides under which the mask has the shape of the scores: 0 where it is repeated."""
+    missing = len(scores) - mask.rank
+    if missing < 0:
+        return None
+    strides: list[Size] = [0] * missing
+    for extent, wanted, stride in zip(mask.shape, scores[missing:], row_major(mask.shape), strict=True):
+        if not same(extent, wanted) and not same(extent, 1):
+            return None
+        strides.append(0 if same(extent, 1) else stride)
+    return tuple(strides)
 
 
 @implements("Attention", kind="aten", name="flash", when=_refusal)
@@ -52,7 +71,8 @@ def attention(
     kv_num_heads: int | None = None,
 ) -> AtenCall:
     """Forward of `aten::_scaled_dot_product_flash_attention_for_cpu`."""
-    mask = None if attn_mask is None else view(attn_mask)
+    scores = _scores(Q, K)
+    mask = None if attn_mask is None else view(attn_mask, scores, _mask_strides(attn_mask, scores))
     return AtenCall(
         function="attention",
         arguments=(view(Q), view(K), view(V), mask, bool(is_causal), -1.0 if scale is None else float(scale)),

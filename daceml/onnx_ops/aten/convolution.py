@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from daceml.onnx_ops.aten.views import float_operands, no_empty_operand, view
+from daceml.onnx_ops.native.windows import transposed_padding
 from daceml.onnx_ops.registry import implements
 from daceml.onnx_ops.tensor import Output, Tensor
 from daceml.sdfg.external import AtenCall
@@ -91,4 +92,103 @@ def convolution(
         writes=Y.name,
         fresh=True,
         flops=2 * product(Y.shape) * product(W.shape[1:]),
+    )
+
+
+def _transposed(
+    X: Tensor,
+    W: Tensor,
+    Y: Output,
+    strides: Ints,
+    pads: Ints,
+    dilations: Ints,
+    output_padding: Ints,
+    auto_pad: str,
+    output_shape: Ints,
+) -> tuple[tuple[int, ...], tuple[int, ...]] | str:
+    """torch's padding and output padding of each spatial dimension, or why there are none."""
+    found = transposed_padding(
+        X.shape[2:],
+        Y.shape[2:],
+        W.shape[2:],
+        strides=strides,
+        dilations=dilations,
+        pads=pads,
+        output_padding=output_padding,
+        auto_pad=auto_pad,
+        output_shape=output_shape,
+    )
+    if isinstance(found, str):
+        return found
+    before, after = found
+    extra = tuple(b - a for b, a in zip(before, after, strict=True))
+    if min(before) < 0:
+        return "negative pads"
+    if min(extra) < 0:
+        return f"more is cut off at the end {list(after)} than at the begin {list(before)}"
+    for d, more in enumerate(extra):
+        limit = max(strides[d] if strides else 1, dilations[d] if dilations else 1)
+        if more >= limit:
+            return f"an output padding of {more} is not below stride and dilation"
+    return before, extra
+
+
+def _transposed_refusal(
+    X: Tensor,
+    W: Tensor,
+    Y: Output,
+    B: Tensor | None,
+    strides: Ints,
+    pads: Ints,
+    dilations: Ints,
+    output_padding: Ints,
+    auto_pad: str,
+    output_shape: Ints,
+) -> str | None:
+    if X.rank not in (3, 4, 5):
+        return f"torch convolves over one to three spatial dimensions, not {X.rank - 2}"
+    found = _transposed(X, W, Y, strides, pads, dilations, output_padding, auto_pad, output_shape)
+    if isinstance(found, str):
+        return found
+    return no_empty_operand(X, W) or float_operands(X, W, Y, B)
+
+
+@implements("ConvTranspose", kind="aten", name="convolution", when=_transposed_refusal)
+def transposed_convolution(
+    X: Tensor,
+    W: Tensor,
+    Y: Output,
+    B: Tensor | None = None,
+    *,
+    strides: Ints = None,
+    pads: Ints = None,
+    dilations: Ints = None,
+    output_padding: Ints = None,
+    output_shape: Ints = None,
+    group: int = 1,
+    auto_pad: str = "NOTSET",
+    kernel_shape: Ints = None,
+) -> AtenCall:
+    """The same call of torch with `transposed`; the result's buffer is torch's own."""
+    found = _transposed(X, W, Y, strides, pads, dilations, output_padding, auto_pad, output_shape)
+    assert not isinstance(found, str), "refused before"
+    padding, extra = found
+    rank = X.rank - 2
+    return AtenCall(
+        function="convolution",
+        arguments=(
+            view(X),
+            view(W),
+            None if B is None else view(B),
+            rank,
+            tuple(strides or (1,) * rank),
+            padding,
+            tuple(dilations or (1,) * rank),
+            True,
+            extra,
+            group,
+        ),
+        writes=Y.name,
+        fresh=True,
+        flops=2 * product(X.shape) * product(W.shape[1:]),
     )

@@ -83,7 +83,7 @@ def attention(
         if softcap:
             value = np.tanh(value / softcap) * softcap
         if attn_mask is not None:
-            value = _masked(value, attn_mask, (b, h * group + g, i, j), columns)
+            value = _masked(value, attn_mask, (b, h * group + g, i, j), (batch, q.shape[1], rows, columns))
         if is_causal:
             visible = index_value(j) <= index_value(i + offset)
             value = where(visible, value, literal(-math.inf, value.dtype))
@@ -103,10 +103,11 @@ def attention(
     target.split(1, (heads, group))[:] = compute((batch, heads, group, rows, v.shape[3]), element)
 
 
-def _masked(value: Scalar, mask: Tensor, index: tuple[Index, ...], columns: Index) -> Scalar:
+def _masked(value: Scalar, mask: Tensor, index: tuple[Index, ...], shape: tuple[Index, ...]) -> Scalar:
+    columns = shape[-1]
     if isinstance(mask.shape[-1], int) and isinstance(columns, int) and 1 < mask.shape[-1] < columns:
         raise Refused(f"a mask of {mask.shape[-1]} columns for {columns} keys")
-    element = mask[broadcast_index(index, mask.shape)]
+    element = mask[broadcast_index(index, mask.shape, shape)]
     if mask.dtype == dace.bool_:
         return where(element, value, literal(-math.inf, value.dtype))
     return value + element.astype(compute_type(value.dtype))

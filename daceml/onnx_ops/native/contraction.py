@@ -18,7 +18,7 @@ def matrix_product(A: Tensor, B: Tensor, known: frozenset[str] = frozenset()) ->
 
     def element(*index: Index) -> Scalar:
         *outer, m, n = index
-        a, b = broadcast_index(outer, A.shape[:-2]), broadcast_index(outer, B.shape[:-2])
+        a, b = (broadcast_index(outer, t.shape[:-2], batch) for t in (A, B))
         return sum_over((A.shape[-1],), lambda k: A[(*a, m, k)] * B[(*b, k, n)])
 
     return compute((*batch, A.shape[-2], B.shape[-1]), element)
@@ -66,7 +66,7 @@ def gemm(
         product = product if alpha == 1 else product * alpha
         if C is None or beta == 0:
             return product
-        bias = C.closed().at(broadcast_index((m, n), C.shape))
+        bias = C.closed().at(broadcast_index((m, n), C.shape, Y.shape))
         return product + (bias if beta == 1 else bias * beta)
 
     Y[:] = compute((left.shape[0], right.shape[1]), element)

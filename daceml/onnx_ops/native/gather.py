@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import dace
+import numpy as np
 
 from daceml.onnx_ops.functions import where
 from daceml.onnx_ops.indexing import axis_of
@@ -19,20 +22,35 @@ def position(indices: Tensor, index: tuple[Index, ...], extent: Index) -> Scalar
     return where(value < 0, value + index_value(extent), value)
 
 
-def check_positions(indices: Tensor, extent: Index, offset: int = 0, step: int = 1) -> None:
-    """Have positions compared with the extent before they are used; constant ones are compared now."""
-    if indices.value is None:
+def check_positions(
+    indices: Tensor,
+    extent: Index,
+    offset: int = 0,
+    step: int = 1,
+    *,
+    lowest: int | None = None,
+    ascending: bool = False,
+) -> None:
+    """Have positions compared with the extent before they are used; constants with a number are compared now.
+
+    Args:
+        offset, step, lowest, ascending: see `IndexCheck`.
+    """
+    if indices.value is None or not isinstance(extent, int):
         array = indices.materialize().array
         assert array is not None, "a materialized tensor is an array"
-        indices.trace.checks.append(IndexCheck(array=array, offset=offset, step=step, extent=extent))
+        indices.trace.checks.append(
+            IndexCheck(
+                array=array, offset=offset, step=step, extent=extent, lowest=lowest, ascending=ascending
+            )
+        )
         return
     positions = indices.value.reshape(-1)[offset::step]
-    if (
-        isinstance(extent, int)
-        and positions.size
-        and not (-extent <= positions.min() <= positions.max() < extent)
-    ):
-        raise Refused(f"a constant index is outside [{-extent}, {extent})")
+    least = -extent if lowest is None else lowest
+    if positions.size and not (least <= positions.min() <= positions.max() < extent):
+        raise Refused(f"a constant index is outside [{least}, {extent})")
+    if ascending and positions.size and (positions[0] != 0 or (np.diff(positions) < 0).any()):
+        raise Refused("constant starts of segments are not ascending from 0")
 
 
 @implements("Gather")
@@ -58,6 +76,29 @@ def gather_elements(data: Tensor, indices: Tensor, output: Output, *, axis: int 
         return data[(*index[:axis], found, *index[axis + 1 :])]
 
     output[:] = compute(output.shape, element)
+
+
+@implements("GatherPairs", domain="daceml")
+def gather_pairs(
+    data: Tensor,
+    first: Tensor,
+    second: Tensor,
+    result: Output,
+    *,
+    perm: Sequence[int],
+    inverse: Sequence[int],
+) -> None:
+    axis = perm[0]
+    check_positions(first, data.shape[axis])
+    check_positions(second, data.shape[axis + 1])
+    last = axis + first.rank
+
+    def element(*index: Index) -> Scalar:
+        row = position(first, index[axis:last], data.shape[axis])
+        column = position(second, index[axis:last], data.shape[axis + 1])
+        return data[(*index[:axis], row, column, *index[last:])]
+
+    result[:] = compute(result.shape, element)
 
 
 @implements("GatherND")

@@ -7,6 +7,7 @@ from dace.sdfg import nodes
 
 from daceml.config import config
 from daceml.sdfg.network import Network
+from daceml.sdfg.passes import PassRecord, Refusal
 from daceml.sdfg.sizes import Size, product, size
 
 # Chunks that a parallel loop should have, so that threads of unequal speed end together
@@ -23,17 +24,34 @@ def schedule_maps(network: Network) -> int:
     state = network.state
     scopes = state.scope_dict()
     parallel = 0
+    refused: list[Refusal] = []
     for node in state.nodes():
         if not isinstance(node, nodes.MapEntry) or scopes[node] is not None:
             continue
         extents = [size(e) for e in node.map.range.size()]
         if _less(product(extents) * _inner_iterations(state, node), config().parallel_threshold):
             node.map.schedule = dace.ScheduleType.Sequential
+            refused.append(_refusal(state, node))
             continue
         node.map.schedule = dace.ScheduleType.CPU_Multicore
         node.map.collapse = _collapse(extents)
         parallel += 1
+    applied = {"parallel loops": parallel} if parallel else {}
+    network.passes.append(
+        PassRecord(level="hardware", name="ParallelLoops", applied=applied, refused=tuple(refused))
+    )
     return parallel
+
+
+def _refusal(state: dace.SDFGState, entry: nodes.MapEntry) -> Refusal:
+    written = [e.data.data for e in state.out_edges(state.exit_node(entry)) if e.data.data is not None]
+    descs = [state.sdfg.arrays[array] for array in written]
+    return Refusal(
+        subject=written[0] if written else entry.map.label,
+        reason=f"{product(size(e) for e in entry.map.range.size())} iterations are fewer than "
+        f"{config().parallel_threshold} (DACEML_PARALLEL_THRESHOLD), so one thread runs them",
+        size_bytes=sum((product(size(s) for s in d.shape) * d.dtype.bytes for d in descs), start=0),
+    )
 
 
 def _collapse(extents: list[Size]) -> int:

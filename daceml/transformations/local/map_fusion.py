@@ -16,6 +16,8 @@ from dace.subsets import Range
 
 from daceml.sdfg.access import add_access
 from daceml.sdfg.network import Network
+from daceml.sdfg.passes import PassRecord, Refusal
+from daceml.sdfg.sizes import product, size
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +46,26 @@ class FusionReport:
 
 def fuse_maps(network: Network) -> FusionReport:
     """Fuse producer and consumer maps wherever `refusal` has nothing to say. Mutates the network's SDFG."""
-    return _Fusion(network).run()
+    report = _Fusion(network).run()
+    network.passes.append(_record(report, network))
+    return report
+
+
+def _record(report: FusionReport, network: Network) -> PassRecord:
+    arrays = network.sdfg.arrays
+    return PassRecord(
+        level="local",
+        name="MapFusion",
+        applied={"MapFusion": len(report.fused)} if report.fused else {},
+        refused=tuple(
+            Refusal(
+                subject=array,
+                reason=reason,
+                size_bytes=product(size(s) for s in arrays[array].shape) * arrays[array].dtype.bytes,
+            )
+            for array, reason in report.refused.items()
+        ),
+    )
 
 
 class _Fusion:

@@ -22,7 +22,7 @@ from daceml.transformations.local.map_fusion import FusionReport
 
 def parse(text: str) -> onnx.ModelProto:
     """A model of opset 23 from the body of a graph in ONNX's text form."""
-    return onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 23]> {text}')
+    return onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 23, "daceml" : 1]> {text}')
 
 
 def lowered(text: str, allowed: tuple[Kind, ...] = KINDS) -> tuple[LoweringReport, Lowered]:

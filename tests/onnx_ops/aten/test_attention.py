@@ -34,10 +34,13 @@ def test_both_implementations_agree_with_torch(attributes: str, options: dict[st
     torch.testing.assert_close(run(attention(attributes), q, k, v, allowed=("native",)), expected)
 
 
-def test_a_full_mask_of_scores_is_taken():
+@pytest.mark.parametrize(
+    "shape", [(2, 3, 5, 5), (2, 1, 1, 5), (1, 3, 5, 1), (2, 1, 5, 5), (3, 1, 5), (5, 5), (1, 5)]
+)
+def test_masks_of_scores_are_taken_and_repeated_without_a_copy(shape: tuple[int, ...]):
     q, k, v = operands()
-    mask = torch.randn(2, 3, 5, 5)
-    text = attention(mask="float[2, 3, 5, 5]")
+    mask = torch.randn(shape)
+    text = attention(mask=f"float[{', '.join(map(str, shape))}]")
     assert chosen(text) == "aten:flash"
     torch.testing.assert_close(run(text, q, k, v, mask), scaled_dot_product_attention(q, k, v, mask))
 
@@ -47,6 +50,5 @@ def test_other_masks_are_left_to_the_native_form():
     mask = torch.rand(5, 5) > 0.4
     mask[:, 0] = True
     text = attention(mask="bool[5, 5]")
-    reason = "the mask is not a tensor of scores of the operands' type and full shape"
-    assert refusal(text, "aten:flash") == reason
+    assert refusal(text, "aten:flash") == "the mask is bool, the operands are float32"
     torch.testing.assert_close(run(text, q, k, v, mask), scaled_dot_product_attention(q, k, v, mask))

@@ -37,7 +37,7 @@ class Case:
         constants: positions of inputs that the network knows the value of.
         expected: outputs by position (None: absent); from the ONNX reference where not given.
         outputs: number of outputs, where `expected` is not given.
-        symbolic: size -> symbol, for every dimension of every operand that has this size.
+        symbolic: size -> symbol or expression, for every dimension of every operand that has this size.
         rtol, atol: float32 rounding unless said otherwise.
     """
 
@@ -91,9 +91,10 @@ def network_of(case: Case, name: str, results: Sequence[np.ndarray | None]) -> N
     scalars: set[str] = set()
 
     def declare(array: str, value: np.ndarray) -> dace.Memlet:
-        shape = [dace.symbol(case.symbolic[s]) if s in case.symbolic else s for s in value.shape] or [1]
-        for symbol in shape:
-            if not isinstance(symbol, int) and str(symbol) not in sdfg.symbols:
+        texts = (case.symbolic.get(s, s) for s in value.shape)
+        shape = [s if isinstance(s, int) else dace.symbolic.pystr_to_symbolic(s) for s in texts] or [1]
+        for symbol in {s for extent in shape if not isinstance(extent, int) for s in extent.free_symbols}:
+            if str(symbol) not in sdfg.symbols:
                 sdfg.add_symbol(str(symbol), dace.int64)
         if array not in sdfg.arrays:
             sdfg.add_array(array, shape, _DACE_TYPES[value.dtype])
@@ -222,7 +223,7 @@ def run_cases(cases: Mapping[str, Case], folder: Path, header: Path) -> dict[str
         actual = [None if e is None else np.full(e.shape, 77, e.dtype) for e in expected]
         arrays |= {f"y{i}": v for i, v in enumerate(actual) if v is not None}
         arrays = {a: v.reshape(1) if v.ndim == 0 else v for a, v in arrays.items()}
-        symbols = {symbol: size for size, symbol in case.symbolic.items()}
+        symbols = {symbol: size for size, symbol in case.symbolic.items() if symbol.isidentifier()}
         library.run(network.sdfg.name, arrays, symbols)
         found[title] = Outcome(
             actual=actual, expected=expected, code=library.texts[network.sdfg.name], case=case

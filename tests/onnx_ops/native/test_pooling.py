@@ -56,6 +56,52 @@ CASES = {
         attributes={"kernel_shape": [2, 3], "dilations": [3, 2], "strides": [1, 1]},
         expected=[functional.max_pool2d(t(X), (2, 3), 1, dilation=(3, 2)).numpy()],
     ),
+    **{
+        f"max of windows {kernel}, ceil={ceil}": Case(
+            op="MaxPool",
+            inputs=[X - 9],
+            attributes={
+                "kernel_shape": kernel,
+                "strides": stride,
+                "pads": [k // 2 for k in kernel] * 2,
+                "ceil_mode": int(ceil),
+            },
+            expected=[
+                functional.max_pool2d(
+                    t(X - 9), kernel, stride, [k // 2 for k in kernel], ceil_mode=ceil
+                ).numpy()
+            ],
+        )
+        for kernel, stride in (([5, 5], [1, 1]), ([13, 9], [1, 1]), ([4, 5], [3, 2]))
+        for ceil in (False, True)
+    },
+    "max of dilated windows, NaN": Case(
+        op="MaxPool",
+        inputs=[np.where(X > 1.5, np.nan, X).astype(np.float32)],
+        attributes={"kernel_shape": [4, 4], "dilations": [2, 3], "strides": [1, 1]},
+        expected=[
+            functional.max_pool2d(
+                t(np.where(X > 1.5, np.nan, X).astype(np.float32)), 4, 1, dilation=(2, 3)
+            ).numpy()
+        ],
+    ),
+    **{
+        f"max, symbolic size, ceil={ceil}": Case(
+            op="MaxPool",
+            inputs=[random(2, 3, 10, 13)],
+            attributes={"kernel_shape": [2, 3], "strides": [2, 3], "ceil_mode": int(ceil)},
+            expected=[functional.max_pool2d(t(random(2, 3, 10, 13)), (2, 3), ceil_mode=ceil).numpy()],
+            symbolic={13: "W", 5 if ceil else 4: "int_floor(W + 2, 3)" if ceil else "int_floor(W, 3)"},
+        )
+        for ceil in (False, True)
+    },
+    "average, symbolic size, ceil": Case(
+        op="AveragePool",
+        inputs=[random(2, 3, 4, 13)],
+        attributes={"kernel_shape": [2, 3], "strides": [2, 3], "ceil_mode": 1, "pads": [0, 1, 0, 1]},
+        expected=[functional.avg_pool2d(t(random(2, 3, 4, 13)), (2, 3), (2, 3), (0, 1), True, False).numpy()],
+        symbolic={13: "W", 5: "int_floor(W + 4, 3) - 0"},
+    ),
     "max of one dimension": Case(
         op="MaxPool",
         inputs=[random(2, 3, 9)],

@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
 
-#define DACEML_ABI 1
+#define DACEML_ABI 2
 
 extern "C" {
 
@@ -30,11 +30,12 @@ struct daceml_call {
   const char* error;  // why `run` returned non-zero
 };
 
-// dtype as torch numbers it; a size of -1 is symbolic and checked by `bind_symbols`.
+// dtype as torch numbers it; a size of -1 is symbolic and checked by `bind_symbols`; null strides are row-major ones.
 struct daceml_tensor {
   int32_t dtype;
   int32_t ndim;
   const int64_t* sizes;
+  const int64_t* strides;
 };
 
 struct daceml_program {

@@ -1,0 +1,202 @@
+"""`daceml compile`: compile a model ahead of time into the cache, and write its ONNX model and SDFG."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from daceml.cli import options
+from daceml.cli.inputs import make_inputs, parse_dims
+from daceml.cli.model_reference import resolve
+from daceml.cli.output_files import check_targets, written_aside
+from daceml.cli.saved_model import save_onnx, save_sdfg
+from daceml.cli.work import working
+from daceml.errors import ModelReferenceError
+
+if TYPE_CHECKING:
+    import dace
+    import onnx
+    from torch import nn
+
+    from daceml.frontend.module import DaceModule
+    from daceml.report.explanation import Explanation
+    from daceml.runtime.program import Program
+
+_STDOUT = Path("-")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Compiled:
+    """What a compilation made; the ONNX model and the SDFG are made when asked for."""
+
+    program: Program
+    stages_s: dict[str, float]
+    explanation: Explanation
+    holder: Any
+
+    @property
+    def onnx_model(self) -> onnx.ModelProto:
+        return self.holder.onnx_model if hasattr(self.holder, "onnx_model") else self.holder.model
+
+    @property
+    def sdfg(self) -> dace.SDFG:
+        return self.holder.network.sdfg if hasattr(self.holder, "network") else self.holder.sdfg
+
+
+def compile_model(
+    model: options.Model,
+    inputs: options.Inputs = None,
+    inputs_file: options.InputsFile = None,
+    dims: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--dim",
+            metavar="NAME=SIZE",
+            help="fixes a named dimension of a .onnx file; the others stay symbolic: compiled for all sizes.",
+        ),
+    ] = None,
+    train: options.Train = False,
+    dynamic: Annotated[
+        bool,
+        typer.Option("--dynamic", help="every dimension that can be is symbolic: one program for all sizes."),
+    ] = False,
+    onnx_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--onnx", metavar="FILE", help="write the ONNX model; above 2 GB its data goes into FILE.data."
+        ),
+    ] = None,
+    sdfg_file: Annotated[
+        Path | None, typer.Option("--sdfg", metavar="FILE", help="write the final SDFG (.sdfg, or .sdfgz).")
+    ] = None,
+    json_file: Annotated[
+        Path | None,
+        typer.Option("--json", metavar="FILE", help="write what was built as JSON; - prints it instead."),
+    ] = None,
+    quiet: options.Quiet = False,
+    debug: options.Debug = False,
+) -> None:
+    """Compile a model into the cache, ahead of its first call, and say what was built."""
+    printed = json_file == _STDOUT
+    targets = (("--onnx", onnx_file), ("--sdfg", sdfg_file), ("--json", None if printed else json_file))
+    check_targets(targets)
+    with working(quiet=quiet):
+        compiled = _compile(model, inputs, inputs_file, dims, train=train, dynamic=dynamic)
+        if onnx_file is not None:
+            with written_aside("--onnx", onnx_file) as path:
+                save_onnx(compiled.onnx_model, path)
+        if sdfg_file is not None:
+            with written_aside("--sdfg", sdfg_file) as path:
+                save_sdfg(compiled.sdfg, path)
+        record = _record(compiled, {option: str(path) for option, path in targets if path is not None})
+        text = json.dumps(record, indent=2)
+        if json_file is not None and not printed:
+            with written_aside("--json", json_file) as path:
+                path.write_text(text + "\n", encoding="utf-8")
+    typer.echo(text if printed else _report(record))
+
+
+def _compile(
+    reference: str,
+    inputs: list[str] | None,
+    inputs_file: Path | None,
+    dims: list[str] | None,
+    *,
+    train: bool,
+    dynamic: bool,
+) -> _Compiled:
+    import torch
+
+    import daceml
+    from daceml.frontend.onnx_model import ONNXModel
+
+    model = resolve(reference, train=train, dims=parse_dims(dims or ()))
+    with torch.no_grad():
+        if isinstance(model, ONNXModel):
+            if dynamic or inputs or inputs_file is not None:
+                raise ModelReferenceError(
+                    f"{model.name} is compiled without --input, --inputs and --dynamic",
+                    why="an ONNX file says itself which inputs it has and which dimensions are symbolic",
+                    fix="leave them out; --dim NAME=SIZE fixes a symbolic dimension",
+                )
+            said = daceml.explain(model)
+            return _Compiled(program=model.program, stages_s=model.stages_s, explanation=said, holder=model)
+        call = make_inputs(model, inputs, dims, inputs_file)
+        compiled = _compiled(model, dynamic=dynamic)
+        variant, _ = compiled.session.variant(call.args, call.kwargs)
+        said = daceml.explain(compiled, *call.args, **call.kwargs)
+        return _Compiled(program=variant.program, stages_s=variant.stages_s, explanation=said, holder=variant)
+
+
+def _compiled(module: nn.Module, *, dynamic: bool) -> DaceModule:
+    from daceml.frontend.module import DaceModule, compile_module
+
+    chosen: dict[str, Any] = {"dynamic": True} if dynamic else {}
+    if isinstance(module, DaceModule):
+        chosen = {**module.session.options, **chosen}
+    compiled = compile_module(module, **{**chosen, "backward": False})
+    assert isinstance(compiled, DaceModule)
+    return compiled
+
+
+def _record(compiled: _Compiled, files: dict[str, str]) -> dict[str, Any]:
+    said, manifest, folder = compiled.explanation, compiled.program.manifest, compiled.program.stored.folder
+    return {
+        "model": said.name,
+        "from_cache": said.from_cache,
+        "program": str(folder),
+        "size_bytes": sum(file.stat().st_size for file in folder.iterdir()),
+        "inputs": [{"name": t.name, "shape": list(t.shape)} for t in manifest.inputs],
+        "outputs": [{"name": t.name, "shape": list(t.shape)} for t in manifest.outputs],
+        "symbols": list(manifest.symbols),
+        "counts": said.counts,
+        "bytes": said.bytes,
+        "eager": said.eager,
+        "workspace_bytes": said.workspace_bytes,
+        "stages_s": compiled.stages_s,
+        "compile_seconds": said.compile_seconds,
+        "onnxruntime": [
+            {"label": s.label, "module_path": s.module_path, "source": s.source, "refusals": list(s.refusals)}
+            for s in said.steps
+            if s.kind == "onnxruntime"
+        ],
+        "files": {option.removeprefix("--"): path for option, path in files.items()},
+    }
+
+
+def _report(record: dict[str, Any]) -> str:
+    counts = record["counts"]
+    moved, apart = (_mb(record[name]["unique"]) for name in ("bytes", "eager"))
+    seconds = ", ".join(f"{name} {s:.2f}" for name, s in record["stages_s"].items() if s >= 0.005)
+    how = "loaded from the cache" if record["from_cache"] else "compiled"
+    shapes = [f"{tensor['name']} ({', '.join(map(str, tensor['shape']))})" for tensor in record["inputs"]]
+    lines = [
+        f"{record['model']}: {how} in {sum(record['stages_s'].values()):.2f} s",
+        *_wrapped("inputs", ", ".join(shapes) or "none"),
+        *_wrapped("stages", f"{seconds or 'less than 0.01'} s"),
+        f"  kernels:     {counts['distinct_kernels']}, called {counts['kernels']} times",
+        f"  aten:        {counts['aten']} calls",
+        f"  onnxruntime: {counts['onnxruntime']} nodes",
+        *(
+            f"    {node['label']} ({', '.join(filter(None, (node['module_path'], node['source'])))})"
+            for node in record["onnxruntime"]
+        ),
+        f"  moves:       {moved} MB a call, {apart} MB one operator at a time",
+        f"  workspace:   {_mb(record['workspace_bytes'])} MB",
+        f"  program:     {record['program']} ({_mb(record['size_bytes'])} MB)",
+        *(f"  {option + ':':<12} {path}" for option, path in record["files"].items()),
+    ]
+    return "\n".join(lines)
+
+
+def _mb(size_bytes: int) -> str:
+    return f"{size_bytes / 1e6:.3g}" if size_bytes < 1e9 else f"{size_bytes / 1e6:,.0f}"
+
+
+def _wrapped(title: str, text: str) -> list[str]:
+    return textwrap.wrap(f"{title + ':':<13}{text}", 110, initial_indent="  ", subsequent_indent=" " * 15)

@@ -1,0 +1,84 @@
+"""The arguments of a call as leaves with names, and back."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """What a module was called with.
+
+    Attributes:
+        args, kwargs: as the user passed them.
+    """
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    @cached_property
+    def _flat(self) -> tuple[list[tuple[Any, Any]], pytree.TreeSpec]:
+        return pytree.tree_flatten_with_path((self.args, self.kwargs))
+
+    @property
+    def leaves(self) -> list[Any]:
+        """Every leaf, in order."""
+        return [leaf for _, leaf in self._flat[0]]
+
+    @property
+    def paths(self) -> list[tuple[Any, ...]]:
+        """Where each leaf stands: args or kwargs, position or name, and so on inwards."""
+        return [tuple(map(_key, path)) for path, _ in self._flat[0]]
+
+    @property
+    def tensors(self) -> list[torch.Tensor]:
+        """The leaves that are tensors, in order."""
+        return [leaf for leaf in self.leaves if isinstance(leaf, torch.Tensor)]
+
+    def names(self, forward: Callable[..., Any]) -> list[str]:
+        """A different name for every tensor, such as `x` or `batch_mask`: parameter and place in it."""
+        names: list[str] = []
+        for path, leaf in zip(self.paths, self.leaves, strict=True):
+            if isinstance(leaf, torch.Tensor):
+                place = (self.parameter(forward, path), *path[2:])
+                name = re.sub(r"\W", "_", "_".join(map(str, place)))
+                name = name if name.isidentifier() else f"arg_{name}"
+                while name in names:
+                    name += "_"
+                names.append(name)
+        return names
+
+    @staticmethod
+    def parameter(forward: Callable[..., Any], path: Sequence[Any]) -> str:
+        """The name of the parameter of `forward` that a path leads into; `args_0` for a variadic one."""
+        group, place = path[:2]
+        if group == 1:
+            return str(place)
+        formal = list(inspect.signature(forward).parameters.values())
+        for position, parameter in enumerate(formal):
+            if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+                return f"{parameter.name}_{place - position}"
+            if position == place:
+                return parameter.name
+        return f"args_{place}"
+
+    def rebuild(self, tensors: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The same arguments with other tensors."""
+        given = iter(tensors)
+        leaves = [next(given) if isinstance(leaf, torch.Tensor) else leaf for leaf in self.leaves]
+        return pytree.tree_unflatten(leaves, self._flat[1])
+
+
+def _key(entry: Any) -> Any:
+    for name in ("idx", "key", "name"):
+        if hasattr(entry, name):
+            return getattr(entry, name)
+    return str(entry)

@@ -1,0 +1,218 @@
+"""nn.Module -> ExportedProgram: one call as a graph, and which other calls the graph is right for."""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, redirect_stderr
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from daceml.errors import CallError, ConfigurationError, ExportError
+from daceml.frontend.arguments import Arguments
+from daceml.frontend.dynamic_shapes import SizeGuard, Spec, example, size_guard, tensor_specs
+from daceml.frontend.exportable import Assignment, RunsEagerlyError, exportable
+from daceml.frontend.provenance import source_of_trace, source_of_traceback
+from daceml.frontend.traceable import traceable
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+    from torch.export import ExportedProgram
+
+DIM_NAMES = "daceml.dim_names"
+"""Key in a graph module's meta: the program's symbol of each dimension that the user has named."""
+
+_REASON_LINES = 6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Capture:
+    """One call of a module, traced.
+
+    Attributes:
+        program: its inputs are the tensors of the arguments; its results those of forward, then the values
+            that forward assigned to attributes.
+        sizes: which other sizes it is right for; None where all are fixed.
+        assigned: attributes that forward assigned.
+    """
+
+    program: ExportedProgram
+    sizes: SizeGuard | None
+    assigned: tuple[Assignment, ...]
+
+
+def export_program(
+    module: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+) -> ExportedProgram:
+    """Trace a module as it stands (training or evaluation) into an exported program.
+
+    Args:
+        args, kwargs: example inputs; their sizes are fixed unless `dynamic_shapes` names them.
+        dynamic_shapes: as in `torch.export.export`; names of dimensions appear in the ONNX model.
+    Raises:
+        ExportError: torch.export cannot take the module; `where` is the user's line.
+        RunsEagerlyError: forward does something that no graph can repeat.
+    """
+    return capture(module, Arguments(args, kwargs or {}), dynamic_shapes=dynamic_shapes).program
+
+
+def capture(
+    module: nn.Module,
+    arguments: Arguments,
+    *,
+    dynamic_shapes: Any = None,
+    dynamic: bool = False,
+    autocast: torch.dtype | None = None,
+) -> Capture:
+    """Trace one call of a module as it stands.
+
+    Args:
+        dynamic_shapes: as in `torch.export.export`; a named size may be 0 or 1 in this call, too.
+        dynamic: make every size symbolic that the module allows to be.
+        autocast: the type of the autocast region that the call is in.
+    Raises:
+        ExportError: torch.export cannot take the module; `where` is the user's line.
+        ConfigurationError: `dynamic_shapes` does not fit the arguments.
+        RunsEagerlyError: forward does something that no graph can repeat.
+    """
+    import torch
+
+    from daceml.frontend.exporter_internals import quiet
+
+    _refuse_complex(arguments)
+    specs = tensor_specs(arguments, module.forward, dynamic_shapes, everything=dynamic)
+    tensors = arguments.tensors if specs is None else example(arguments.tensors, specs)
+    with traceable(module), exportable(module, arguments, autocast) as view:
+        try:
+            with quiet(), _without_dumps():
+                program = torch.export.export(view.module, tuple(tensors), dynamic_shapes=specs, strict=False)
+        except (RunsEagerlyError, ConfigurationError, ExportError):
+            raise
+        except Exception as error:
+            raise _capture_error(module, error) from error
+    if view.assigned:
+        _refuse_state(program, view.assigned)
+    else:
+        _drop_assigned(program)
+    if specs is not None:
+        program.graph_module.meta[DIM_NAMES] = _dim_names(program, specs)
+    sizes = None if specs is None else size_guard(program)
+    return Capture(program=program, sizes=sizes, assigned=tuple(view.assigned))
+
+
+def _refuse_complex(arguments: Arguments) -> None:
+    for position, tensor in enumerate(arguments.tensors):
+        if tensor.is_complex():
+            raise CallError(
+                f"tensor {position} of the arguments is complex",
+                why="ONNX operators have no complex numbers",
+                fix="pass torch.view_as_real(tensor), or call the eager module",
+            )
+
+
+@contextmanager
+def _without_dumps() -> Generator[None]:
+    """Keep back what torch writes of a graph that it could not finish; what forward writes comes through."""
+    written = io.StringIO()
+    dump = ""
+    try:
+        with redirect_stderr(written):
+            yield
+    except Exception as error:
+        dump = str(getattr(error, "partial_fx_graph", ""))
+        raise
+    finally:
+        text = written.getvalue()
+        text = text.replace(f"{dump}\n", "") if dump else text
+        if text.strip():
+            sys.stderr.write(text)
+
+
+def _refuse_state(program: ExportedProgram, assigned: Sequence[Assignment]) -> None:
+    """An attribute that forward both reads and assigns is state; what it reads would be a constant."""
+    import torch
+    from torch.utils._pytree import tree_leaves
+
+    read = {t.data_ptr() for t in program.constants.values() if isinstance(t, torch.Tensor)}
+    for made in assigned:
+        before = [t for t in tree_leaves(made.before) if isinstance(t, torch.Tensor)]
+        if any(t.data_ptr() in read for t in before):
+            raise RunsEagerlyError(
+                f"forward keeps a tensor from call to call in the attribute {made.name!r}, which is no buffer"
+            )
+
+
+def _drop_assigned(program: ExportedProgram) -> None:
+    """Make the structure of the result that of forward, where nothing comes beside it."""
+    signature = program.module_call_graph[0].signature
+    assert signature is not None
+    signature.out_spec = signature.out_spec.child(0)
+
+
+_TORCH_EXPORT = ("torch._dynamo", "torch.fx", "torch._export", "torch.export")
+
+
+def _capture_error(module: nn.Module, error: Exception) -> ExportError:
+    text = str(error)
+    exported = "torch.export.export(..., strict=False)"
+    if "data-dependent" in text or "DataDependent" in type(error).__name__:
+        fix = (
+            "replace the branch on tensor values by torch.where, or compile the part of the model without it"
+        )
+    elif "dynamic_shapes" in text or "Constraints violated" in text:
+        fix = "leave the named dimensions static, or give them the range that torch asks for"
+    elif "which is not a known type" in text:
+        fix = (
+            "return tensors and plain values, in tuples, lists and dicts, or torch.export.register_dataclass"
+        )
+    elif not type(error).__module__.startswith(_TORCH_EXPORT):
+        fix = (
+            "call the module without daceml: where that fails too, mend the arguments or forward;\n"
+            f"else change forward until {exported} takes it, or compile a submodule"
+        )
+    else:
+        fix = f"change forward until {exported} takes it, or compile a submodule"
+    return ExportError(
+        f"torch.export cannot take {type(module).__name__}",
+        where=source_of_traceback(error.__traceback__) or source_of_trace(text),
+        why=f"{type(error).__name__}: {first_lines(text)}",
+        fix=fix,
+    )
+
+
+def first_lines(text: str) -> str:
+    """The reason without colours, code frames and advice for torch's own developers."""
+    kept: list[str] = []
+    lines = iter(re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines())
+    for line in lines:
+        if re.match(r'\s*File "', line):
+            next(lines, None)
+        elif re.match(
+            r"\s*(Traceback|from user code|The above exception|Set TORCH|For more information)", line
+        ):
+            break
+        elif line.strip():
+            kept.append(line.rstrip())
+    return "\n".join(kept[:_REASON_LINES])
+
+
+def _dim_names(program: ExportedProgram, specs: Sequence[Spec]) -> dict[str, str]:
+    """The program's symbol of each dimension that the user has named."""
+    import torch
+
+    placeholders = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
+    tensors = [placeholders[n].meta["val"] for n in program.graph_signature.user_inputs if isinstance(n, str)]
+    names: dict[str, str] = {}
+    for tensor, spec in zip(tensors, specs, strict=True):
+        for axis, dim in (spec or {}).items():
+            symbol, name = tensor.shape[axis], getattr(dim, "__name__", None)
+            if isinstance(symbol, torch.SymInt) and isinstance(name, str) and str(symbol).isidentifier():
+                names.setdefault(str(symbol), name)
+    return names

@@ -1,0 +1,57 @@
+"""The options of a compiled module, checked where they are given."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any, TypedDict, cast
+
+from daceml.errors import ConfigurationError
+
+
+class ModuleOptions(TypedDict):
+    """Options of `dace_module`, `compile` and `DaceModule`.
+
+    Attributes:
+        backward: whether a backward pass is wanted. Without it results are detached, as asked.
+        dynamic_shapes: as in torch.export: which dimensions are symbolic, for every argument.
+        dynamic: make every dimension symbolic that the module allows to be.
+        auto_optimize: apply the levels of transformations; without it operators are lowered and no more.
+    """
+
+    backward: bool
+    dynamic_shapes: Any
+    dynamic: bool
+    auto_optimize: bool
+
+
+_DEFAULTS = ModuleOptions(backward=True, dynamic_shapes=None, dynamic=False, auto_optimize=True)
+
+
+def module_options(given: dict[str, Any]) -> ModuleOptions:
+    """All options, defaults filled in.
+
+    Raises:
+        ConfigurationError: an unknown option, or a value of another type.
+    """
+    for name, value in given.items():
+        if name not in _DEFAULTS:
+            close = difflib.get_close_matches(name, _DEFAULTS, n=1)
+            raise ConfigurationError(
+                f"unknown option {name!r} of dace_module",
+                why=f"options are {', '.join(_DEFAULTS)}",
+                fix=f"did you mean {close[0]!r}?" if close else "remove it",
+            )
+        if isinstance(_DEFAULTS[name], bool) and not isinstance(value, bool):
+            raise ConfigurationError(
+                f"option {name!r} of dace_module must be True or False",
+                why=f"it is {value!r}",
+                fix=f"write {name}=True or {name}=False",
+            )
+    options = cast(ModuleOptions, _DEFAULTS | given)
+    if options["dynamic"] and options["dynamic_shapes"] is not None:
+        raise ConfigurationError(
+            "dynamic=True and dynamic_shapes were both given",
+            why="one leaves every dimension open, the other names those that are",
+            fix="keep dynamic_shapes if you know which dimensions change, else dynamic=True",
+        )
+    return options

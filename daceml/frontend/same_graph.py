@@ -1,0 +1,103 @@
+"""Whether a graph with symbolic sizes is, for some sizes, the graph that tracing with these sizes gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+# Checks of sizes, which a trace with fixed sizes has behind it
+_CHECKS = ("_assert_scalar", "sym_constrain_range", "sym_constrain_range_for_size", "_assert_tensor_metadata")
+
+
+def same_graph(symbolic: ExportedProgram, fixed: ExportedProgram, values: Mapping[Any, int]) -> bool:
+    """Whether both compute the same, operator for operator, once every symbol has its value."""
+    if symbolic.call_spec.out_spec != fixed.call_spec.out_spec:
+        return False
+    try:
+        return _canonical(symbolic.graph_module, values) == _canonical(fixed.graph_module, {})
+    except _UnboundError:
+        return False
+
+
+class _UnboundError(Exception):
+    """A size depends on something that is no size of an input."""
+
+
+def _canonical(module: fx.GraphModule, values: Mapping[Any, int]) -> list[Any]:
+    """Every node in order, with numbers for sizes and positions for nodes."""
+    known: dict[fx.Node, Any] = {}
+    lines: list[Any] = []
+    for node in module.graph.nodes:
+        name = getattr(getattr(node.target, "overloadpacket", None), "__name__", "")
+        if name in _CHECKS:
+            continue
+        value = node.meta.get("val")
+        if node.op == "call_function" and isinstance(
+            value, torch.SymInt | torch.SymBool | torch.SymFloat | int | float
+        ):
+            known[node] = ("number", _number(value, values))
+            continue
+        if node.op == "get_attr" and isinstance(
+            part := getattr(module, str(node.target), None), fx.GraphModule
+        ):
+            lines.append(_canonical(part, values))
+        else:
+            args, kwargs = _with_known((node.args, node.kwargs), known)
+            target = node.target if node.op == "call_function" else node.op
+            lines.append((target, _plain(args), _plain(kwargs), _geometry(value, values)))
+        known[node] = ("node", len(lines))
+    return lines
+
+
+class _Known:
+    """What stands for a node in the arguments of another one."""
+
+    def __init__(self, value: tuple[str, Any]) -> None:
+        self.kind, self.value = value
+
+
+def _with_known(value: Any, known: Mapping[fx.Node, Any]) -> Any:
+    def mark(node: fx.Node) -> Any:
+        return _Known(known[node])
+
+    return fx.map_arg(value, mark)
+
+
+def _plain(value: Any) -> Any:
+    """Arguments in a form that compares: a symbolic size that has a value is that number."""
+    if isinstance(value, _Known):
+        return value.value if value.kind == "number" else (value.kind, value.value)
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    if isinstance(value, dict):
+        return {key: _plain(entry) for key, entry in value.items()}
+    return repr(value) if isinstance(value, float) else value
+
+
+def _geometry(value: Any, values: Mapping[Any, int]) -> Any:
+    if isinstance(value, torch.Tensor):
+        return (value.dtype, [_number(n, values) for n in value.shape])
+    if isinstance(value, list | tuple):
+        return [_geometry(entry, values) for entry in value]
+    return None
+
+
+def _number(number: Any, values: Mapping[Any, int]) -> Any:
+    if not isinstance(number, torch.SymInt | torch.SymBool | torch.SymFloat):
+        return number
+    value = number.node.expr.xreplace(dict(values))
+    if getattr(value, "free_symbols", None):
+        raise _UnboundError
+    return (
+        bool(value)
+        if isinstance(number, torch.SymBool)
+        else int(value)
+        if value == int(value)
+        else float(value)
+    )

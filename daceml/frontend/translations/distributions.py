@@ -1,0 +1,198 @@
+"""Tensors of random numbers. No seed attribute: every call draws anew, as in torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import onnx_ir as ir
+
+from daceml.frontend.translations import UnsupportedError, UntranslatableError, translates
+from daceml.frontend.translations.emit import (
+    FLOATS,
+    Value,
+    broadcast,
+    cast,
+    full,
+    is_static,
+    op,
+    result_dtype,
+    sizes_of,
+    typed,
+    vector,
+)
+
+Extent = int | Value
+Kind = ir.DataType | int | None
+
+_LEAST = 2.0**-25
+_MOST = 1 - 2.0**-24
+"""The numbers next to 0 and 1, of which a logarithm can be taken twice."""
+
+
+def _dtype(dtype: Kind, default: ir.DataType | None = ir.DataType.FLOAT) -> ir.DataType:
+    kind = result_dtype(dtype, default) or ir.DataType.FLOAT
+    if kind not in FLOATS:
+        raise UntranslatableError(f"random numbers of type {kind}")
+    return kind
+
+
+def _drawn(operator: str, size: Sequence[Extent], dtype: ir.DataType, **attributes: float) -> Value:
+    if all(isinstance(extent, int) for extent in size):
+        return typed(getattr(op, operator)(shape=list(size), dtype=dtype, **attributes), dtype=dtype)
+    zeros = op.ConstantOfShape(vector(size), value=ir.tensor([0.0], dtype=dtype))
+    return getattr(op, f"{operator}Like")(
+        typed(zeros, dtype=dtype, shape=[e if isinstance(e, int) else None for e in size]),
+        dtype=dtype,
+        **attributes,
+    )
+
+
+def _like(operator: str, self: Value, dtype: ir.DataType, **attributes: float) -> Value:
+    return typed(getattr(op, f"{operator}Like")(self, dtype=dtype, **attributes), self, dtype=dtype)
+
+
+@translates("aten.rand.default")
+def rand(size: Sequence[Extent], *, dtype: Kind = None, **_: Any) -> Value:
+    return _drawn("RandomUniform", size, _dtype(dtype), low=0.0, high=1.0)
+
+
+@translates("aten.randn.default")
+def randn(size: Sequence[Extent], *, dtype: Kind = None, **_: Any) -> Value:
+    return _drawn("RandomNormal", size, _dtype(dtype), mean=0.0, scale=1.0)
+
+
+@translates("aten.rand_like.default")
+def rand_like(self: Value, *, dtype: Kind = None, **_: Any) -> Value:
+    return _like("RandomUniform", self, _dtype(dtype, self.dtype), low=0.0, high=1.0)
+
+
+@translates("aten.randn_like.default")
+def randn_like(self: Value, *, dtype: Kind = None, **_: Any) -> Value:
+    return _like("RandomNormal", self, _dtype(dtype, self.dtype), mean=0.0, scale=1.0)
+
+
+@translates("aten.uniform.default")
+def uniform(self: Value, from_: float = 0.0, to: float = 1.0, *, generator: Any = None) -> Value:
+    return _like("RandomUniform", self, _dtype(None, self.dtype), low=float(from_), high=float(to))
+
+
+@translates("aten.normal_functional.default")
+def normal(self: Value, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> Value:
+    return _like("RandomNormal", self, _dtype(None, self.dtype), mean=float(mean), scale=float(std))
+
+
+@translates("aten.normal.Tensor_float", "aten.normal.float_Tensor", "aten.normal.Tensor_Tensor")
+def normal_around(mean: Value | float, std: Value | float = 1.0, *, generator: Any = None) -> Value:
+    """mean + std z, with z standard normal in their common shape."""
+    operands = [operand for operand in (mean, std) if isinstance(operand, Value)]
+    shape = broadcast(*operands)
+    if shape is None or any(sizes_of(operand) != shape for operand in operands):
+        raise UntranslatableError("means and deviations of different shapes")
+    z = _like("RandomNormal", operands[0], _dtype(None, operands[0].dtype), mean=0.0, scale=1.0)
+    if isinstance(std, Value) or std != 1:
+        z = typed(op.Mul(z, std), z)
+    return op.Add(mean, z)
+
+
+@translates("aten.exponential.default")
+def exponential(self: Value, lambd: float = 1.0, *, generator: Any = None) -> Value:
+    """-log(u) / lambda; u in float32 at least, because half types would round it to 0 or 1."""
+    dtype = _dtype(None, self.dtype)
+    wide = dtype if dtype == ir.DataType.DOUBLE else ir.DataType.FLOAT
+    u = _like("RandomUniform", self, wide, low=_LEAST, high=_MOST)
+    logarithm = typed(op.Log(u), u)
+    y = op.Neg(logarithm) if lambd == 1 else op.Mul(logarithm, -1 / lambd)
+    return y if wide == dtype else op.Cast(typed(y, u), to=dtype)
+
+
+def _whole(low: Extent, high: Extent, dtype: ir.DataType, drawn: Any) -> Value:
+    """low + floor(u (high - low)): u has 24 bits in float32, 53 in float64."""
+    if not isinstance(low, int) or not isinstance(high, int):
+        raise UntranslatableError("whole random numbers up to a symbolic bound")
+    span = high - low
+    if span > 2**53:
+        raise UnsupportedError(f"{span} different whole random numbers: float64 tells 2^53 apart")
+    u = drawn(ir.DataType.FLOAT if span <= 2**24 else ir.DataType.DOUBLE, low=0.0, high=float(span))
+    # rounds towards zero, which is down here
+    whole = op.Cast(u, to=dtype) if dtype not in FLOATS else op.Floor(cast(u, dtype))
+    return whole if low == 0 else op.Add(typed(whole, u, dtype=dtype), low)
+
+
+@translates("aten.randint.default")
+def randint(high: Extent, size: Sequence[Extent], *, dtype: Kind = None, **_: Any) -> Value:
+    return randint_from(0, high, size, dtype=dtype)
+
+
+@translates("aten.randint.low")
+def randint_from(low: Extent, high: Extent, size: Sequence[Extent], *, dtype: Kind = None, **_: Any) -> Value:
+    kind = result_dtype(dtype, ir.DataType.INT64) or ir.DataType.INT64
+    shape = [extent if isinstance(extent, int) else None for extent in size]
+    return _whole(
+        low,
+        high,
+        kind,
+        lambda wide, **bounds: typed(_drawn("RandomUniform", size, wide, **bounds), shape=shape),
+    )
+
+
+@translates("aten.randint_like.default")
+def randint_like(self: Value, high: Extent, *, dtype: Kind = None, **_: Any) -> Value:
+    return randint_like_from(self, 0, high, dtype=dtype)
+
+
+@translates("aten.randint_like.low_dtype")
+def randint_like_from(self: Value, low: Extent, high: Extent, *, dtype: Kind = None, **_: Any) -> Value:
+    kind = result_dtype(dtype, self.dtype) or ir.DataType.INT64
+    return _whole(low, high, kind, lambda wide, **bounds: _like("RandomUniform", self, wide, **bounds))
+
+
+@translates("aten.bernoulli.default")
+def bernoulli(self: Value, *, generator: Any = None) -> Value:
+    return op.Bernoulli(self)
+
+
+@translates("aten.bernoulli.p")
+def bernoulli_p(self: Value, p: float, *, generator: Any = None) -> Value:
+    """Draws with one probability, in the shape of `self`, whose numbers do not matter."""
+    sizes = sizes_of(self)
+    target: Any = (
+        sizes if is_static(sizes) else typed(op.Shape(self), dtype=ir.DataType.INT64, shape=(len(sizes),))
+    )
+    # half types would round the probability
+    wide = ir.DataType.DOUBLE if self.dtype == ir.DataType.DOUBLE else ir.DataType.FLOAT
+    spread = typed(op.Expand(full((1,), p, wide), target), self, dtype=wide)
+    return op.Bernoulli(spread, dtype=None if self.dtype == wide else self.dtype)
+
+
+@translates("aten.bernoulli.Tensor")
+def bernoulli_of(self: Value, p: Value, *, generator: Any = None) -> Value:
+    if sizes_of(p) != sizes_of(self):
+        raise UntranslatableError("probabilities of another shape than the result")
+    return op.Bernoulli(p, dtype=None if self.dtype == p.dtype else self.dtype)
+
+
+@translates("aten.rrelu.default")
+def rrelu(
+    self: Value, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, generator: Any = None
+) -> Value:
+    """x above zero; below, x times a number from [lower, upper], its own in training, their middle else."""
+    if not training:
+        return op.LeakyRelu(self, alpha=(lower + upper) / 2)
+    slopes = _like("RandomUniform", self, _dtype(None, self.dtype), low=float(lower), high=float(upper))
+    positive = typed(op.Greater(self, 0.0), self, dtype=ir.DataType.BOOL)
+    return op.Where(positive, self, typed(op.Mul(self, slopes), self))
+
+
+@translates("aten.multinomial.default")
+def multinomial(self: Value, num_samples: int, replacement: bool = False, *, generator: Any = None) -> Value:
+    kind = "with" if replacement else "without"
+    raise UnsupportedError(
+        f"{num_samples} draws {kind} replacement from categories: ONNX's Multinomial draws with replacement "
+        "only, and nothing here implements it"
+    )
+
+
+@translates("aten.randperm.default")
+def randperm(n: Extent, **_: Any) -> Value:
+    raise UnsupportedError("a random permutation: ONNX has no operator for it")

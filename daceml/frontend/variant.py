@@ -1,0 +1,100 @@
+"""One compiled form of a module: a program, and what a call has to do around it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from daceml.errors import CallError
+from daceml.frontend.exportable import Assignment
+from daceml.frontend.guards import ModuleWatch
+
+if TYPE_CHECKING:
+    import onnx
+    from torch.export import ExportedProgram
+
+    from daceml.frontend.dynamic_shapes import SizeGuard
+    from daceml.frontend.results import ResultTemplate
+    from daceml.runtime.program import Program
+    from daceml.sdfg.network import Network
+
+
+@dataclass(eq=False, kw_only=True)
+class Variant:
+    """One compiled form of a module.
+
+    Attributes:
+        program: bound to the module's tensors.
+        exported: what torch.export made of the module.
+        watch: the state of the module that the variant is right for.
+        template: how outputs are put together.
+        sizes: the sizes that it is right for; None where all are fixed.
+        writes: tensors besides buffers that forward changes: (output, input or tensor of the module).
+        assigned: attributes that forward assigns, from values that follow the result.
+        optimised: the network that was compiled, where it cannot be made again from `exported` alone.
+        auto_optimize: whether the levels of transformations were applied.
+    """
+
+    program: Program
+    exported: ExportedProgram
+    watch: ModuleWatch
+    template: ResultTemplate
+    sizes: SizeGuard | None = None
+    writes: tuple[tuple[int, int | torch.Tensor], ...] = ()
+    assigned: tuple[Assignment, ...] = ()
+    optimised: Network | None = None
+    auto_optimize: bool = True
+    stages_s: dict[str, float] = field(default_factory=dict[str, float])
+
+    def __call__(self, tensors: Sequence[torch.Tensor]) -> Any:
+        """What forward returns for these tensors of its arguments; it has the effects of forward, too."""
+        contiguous = [x if x.is_contiguous() else x.contiguous() for x in tensors]
+        outputs = self.program(contiguous)
+        if self.writes:
+            self._write(outputs, tensors)
+        result = self.template.fill(outputs, tensors)
+        if self.assigned:
+            result, values = result
+            for made, value in zip(self.assigned, values, strict=True):
+                made.owner.__dict__[made.name] = value
+        return result
+
+    def _write(self, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) -> None:
+        with torch.no_grad():
+            for index, target in self.writes:
+                tensor = inputs[target] if isinstance(target, int) else target
+                start = tensor.untyped_storage().data_ptr()
+                if sum(x.untyped_storage().data_ptr() == start for x in inputs) > 1:
+                    raise CallError(
+                        "two inputs share memory, and the module changes one of them in place",
+                        why="a compiled program reads all inputs before it changes any",
+                        fix="pass a copy of one of them: tensor.clone()",
+                    )
+                tensor.copy_(outputs[index])
+
+    @cached_property
+    def onnx_model(self) -> onnx.ModelProto:
+        """The ONNX model."""
+        import onnx_ir
+
+        from daceml.frontend.export import to_onnx
+
+        return onnx_ir.to_proto(to_onnx(self.exported))
+
+    @cached_property
+    def network(self) -> Network:
+        """The SDFG after all transformations, with its interface."""
+        from daceml.frontend.compile import optimised_network
+
+        return self.optimised or optimised_network(self.exported, levels=self.auto_optimize).network
+
+
+@dataclass(frozen=True)
+class EagerVariant:
+    """The user's own forward, where a program could not do the same."""
+
+    watch: ModuleWatch

@@ -1,0 +1,30 @@
+"""Cumulative sums by torch's scan."""
+
+from __future__ import annotations
+
+import dace
+import numpy as np
+
+from daceml.onnx_ops.aten.views import no_empty_operand, view
+from daceml.onnx_ops.indexing import axis_of
+from daceml.onnx_ops.registry import implements
+from daceml.onnx_ops.tensor import Output, Tensor
+from daceml.sdfg.external import AtenCall
+from daceml.sdfg.scalar import HALF
+
+
+def _refusal(x: Tensor, axis: Tensor, exclusive: int, reverse: int) -> str | None:
+    if axis.value is None:
+        return "axis is no constant"
+    if exclusive or reverse:
+        return "torch sums forward, and includes each element in its own sum"
+    if x.dtype in HALF or x.dtype == dace.bool_:
+        return f"torch's scan of {x.dtype.to_string()} rounds every partial sum"
+    return no_empty_operand(x)
+
+
+@implements("CumSum", kind="aten", name="cumsum", when=_refusal)
+def cumulative_sum(x: Tensor, axis: Tensor, y: Output, *, exclusive: int = 0, reverse: int = 0) -> AtenCall:
+    """Forward of `aten::cumsum`, which adds float32 numbers in float64."""
+    along = axis_of(int(np.asarray(axis.value).reshape(-1)[0]), x.rank)
+    return AtenCall(function="cumsum", arguments=(view(x), along), writes=y.name, fresh=True, flops=x.size)

@@ -1,0 +1,48 @@
+"""What a pass over a network did, and what it left alone and why; `Network.passes` collects the records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from daceml.sdfg.sizes import Size
+
+Level = Literal["coarse", "operators", "local", "layout", "hardware"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refusal:
+    """One thing that a pass left as it was.
+
+    Attributes:
+        subject: array or operator; the user's name of it where it has one.
+        reason: a sentence without the subject.
+        size_bytes: of the data concerned: what makes one refusal more important than another.
+        where: module path and the user's line, where they are known.
+    """
+
+    subject: str
+    reason: str
+    size_bytes: Size = 0
+    where: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PassRecord:
+    """One pass.
+
+    Attributes:
+        level: the stage of compilation that the pass belongs to.
+        name: of the pass, as `explain` shows it.
+        applied: what was done -> how often.
+        refused: what was not done.
+        figures: amounts of the network before the pass that nothing else keeps, by name; `steps` (operators
+            or kernels) and `unique_bytes` are compared between levels.
+    """
+
+    level: Level
+    name: str
+    applied: dict[str, int] = field(default_factory=dict[str, int])
+    refused: tuple[Refusal, ...] = ()
+    figures: dict[str, Size] = field(default_factory=dict)  # pyright: ignore[reportUnknownVariableType]

@@ -1,0 +1,16 @@
+"""Small replicas of all networks, compiled."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks import parity
+from benchmarks.models.reduced import REDUCED
+from benchmarks.parity_static import inference
+
+
+@pytest.mark.parametrize("name", REDUCED)
+def test_a_replica_is_compiled_and_equals_eager(name: str):
+    seen = inference(REDUCED[name], parity.compile_with_daceml, parity.count_with_daceml, seeds=(0,))
+    assert seen.accuracy.failures == ()
+    assert seen.onnxruntime_nodes == 0

@@ -1,0 +1,146 @@
+"""One compilation for every size, and another one where that would be wrong."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+import torch
+from torch import nn
+from torch.export import Dim
+
+from daceml.errors import ConfigurationError, DacemlError
+from daceml.frontend.module import compile_module
+
+pytestmark = pytest.mark.usefixtures("no_gradients")
+
+
+@pytest.fixture
+def no_gradients():
+    with torch.no_grad():
+        yield
+
+
+class Net(nn.Module):
+    """Layers as networks have them: a convolution, a norm, a pooling, attention over pixels, a classifier."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3, padding=1, stride=2)
+        self.norm = nn.BatchNorm2d(4)
+        self.attention = nn.MultiheadAttention(4, 2, batch_first=True)
+        self.head = nn.Linear(4, 5)
+
+    def forward(self, x):
+        x = torch.relu(self.norm(self.conv(x)))
+        pixels = x.flatten(2).transpose(1, 2)
+        mixed, _ = self.attention(pixels, pixels, pixels, need_weights=False)
+        return torch.softmax(self.head(mixed.mean(1)), -1), x.size(0)
+
+
+def agree(compiled, eager, *args):
+    ours, theirs = compiled(*args), eager(*args)
+    if isinstance(theirs, tuple):
+        assert ours[1:] == theirs[1:]
+        ours, theirs = ours[0], theirs[0]
+    assert ours.shape == theirs.shape
+    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("first", [1, 3])
+@pytest.mark.parametrize("train", [False, True])
+def test_a_named_batch_is_compiled_once(first: int, train: bool):
+    eager = Net().train(train)
+    compiled = compile_module(eager, backward=False, dynamic_shapes={"x": {0: "batch"}})
+    for batch in (first, 1, 3, 8, 5):
+        agree(compiled, eager, torch.randn(batch, 3, 6, 8))
+    assert len(compiled.session.variants) == 1
+
+
+def test_every_size_may_be_open():
+    eager = Net().eval()
+    compiled = compile_module(eager, backward=False, dynamic=True)
+    for shape in ((2, 3, 6, 8), (5, 3, 6, 8), (3, 3, 9, 7), (1, 3, 5, 5), (4, 3, 12, 4)):
+        agree(compiled, eager, torch.randn(shape))
+    assert len(compiled.session.variants) == 1
+
+
+class Branches(nn.Module):
+    """Asks for its sizes."""
+
+    def forward(self, x, y):
+        if x.shape[0] == 1:
+            return x * 2 + y
+        if x.shape[0] > 6:
+            return x - y
+        return (x + y).squeeze(0)
+
+
+def test_branches_on_sizes_are_guards(caplog: pytest.LogCaptureFixture):
+    eager = Branches()
+    compiled = compile_module(eager, backward=False, dynamic=True)
+    with caplog.at_level(logging.INFO, logger="daceml"):
+        for rows in (3, 5, 1, 8, 9, 6, 1):
+            agree(compiled, eager, torch.randn(rows, 2), torch.randn(rows, 2))
+    assert len(compiled.session.variants) == 3
+    assert "is 8, outside 2 to 6" in caplog.text
+
+
+class Squeeze(nn.Module):
+    def forward(self, x):
+        return x.squeeze(0) + 1
+
+
+@pytest.mark.parametrize("first", [1, 4])
+def test_squeeze_is_not_taken_for_granted(first: int):
+    compiled = compile_module(Squeeze(), backward=False, dynamic_shapes=({0: Dim("rows")},))
+    for rows in (first, 1, 4, 2):
+        agree(compiled, Squeeze(), torch.randn(rows, 3))
+    assert len(compiled.session.variants) == 2
+
+
+class Rows(nn.Module):
+    def forward(self, x):
+        return x.reshape(x.shape[0] // 2, -1) * 2
+
+
+def test_reshapes_hold_for_their_sizes_only():
+    compiled = compile_module(Rows(), backward=False, dynamic=True)
+    for shape in ((4, 6), (6, 6), (7, 6)):
+        agree(compiled, Rows(), torch.randn(shape))
+    with pytest.raises((DacemlError, RuntimeError), match="shape"):
+        compiled(torch.randn(9, 7))
+
+
+def test_empty_batches_have_a_variant_of_their_own():
+    eager = nn.Sequential(nn.Linear(3, 2), nn.Tanh())
+    compiled = compile_module(eager, backward=False, dynamic_shapes=({0: "rows"},))
+    for rows in (3, 0, 2):
+        agree(compiled, eager, torch.randn(rows, 3))
+
+
+def test_broadcasting_sizes_are_told_apart():
+    class Add(nn.Module):
+        def forward(self, x, y):
+            return x + y
+
+    compiled = compile_module(Add(), backward=False, dynamic=True)
+    for a, b in (((4, 3), (4, 3)), ((5, 2), (5, 2)), ((4, 3), (1, 3)), ((1, 3), (4, 3)), ((1, 3), (1, 3))):
+        agree(compiled, Add(), torch.randn(a), torch.randn(b))
+
+
+@pytest.mark.parametrize(
+    ("shapes", "what"),
+    [
+        ({"z": {0: "n"}}, "no such argument"),
+        (({3: "n"},), "no dimension 3"),
+        (({0: "no name"},), "is no name of a dimension"),
+        (({0: 7},), "is given as 7 and is 4"),
+        ("n", "not a dict or a tuple"),
+    ],
+)
+def test_specifications_that_do_not_fit_are_refused(shapes: object, what: str):
+    compiled = compile_module(nn.ReLU(), backward=False, dynamic_shapes=shapes)
+    with pytest.raises(ConfigurationError, match="dynamic_shapes does not fit") as error:
+        compiled(torch.randn(4, 3))
+    assert what in str(error.value)

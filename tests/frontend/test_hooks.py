@@ -1,0 +1,106 @@
+"""Hooks between the stages, as in the paper's listing B.1."""
+
+from __future__ import annotations
+
+import copy
+
+import dace
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from daceml import dace_module
+from daceml.errors import ConfigurationError
+from daceml.frontend.module import compile_module
+from daceml.onnx_ops.expansion import expand_onnx_nodes
+from daceml.onnx_ops.node import ONNXNode
+
+
+@dace_module(backward=False, auto_optimize=False)
+class Mish(nn.Module):
+    """The paper's example: three operators, two arrays between them."""
+
+    def forward(self, x):
+        return x * torch.tanh(functional.softplus(x))
+
+
+@pytest.fixture
+def x() -> torch.Tensor:
+    return torch.randn(4, 9)
+
+
+def onnx_nodes(sdfg: dace.SDFG) -> list[str]:
+    return sorted(n.op_type for n, _ in sdfg.all_nodes_recursive() if isinstance(n, ONNXNode))
+
+
+def maps(sdfg: dace.SDFG) -> int:
+    return sum(isinstance(n, dace.nodes.MapEntry) for n, _ in sdfg.all_nodes_recursive())
+
+
+def test_a_recipe_in_hooks(x: torch.Tensor):
+    from dace.transformation.dataflow import MapFusionVertical
+
+    mish, seen = Mish(), []
+
+    def expand(module):
+        seen.append(("expand", onnx_nodes(module.sdfg)))
+        expand_onnx_nodes(module)
+
+    def fuse(module):
+        seen.append(("fuse", onnx_nodes(module.sdfg), maps(module.sdfg)))
+        module.sdfg.apply_transformations_repeated(MapFusionVertical)
+
+    def sequential(forward, backward):
+        seen.append(("sequential", maps(forward), backward.number_of_nodes()))
+        for node, _ in forward.all_nodes_recursive():
+            if isinstance(node, dace.nodes.MapEntry):
+                node.schedule = dace.ScheduleType.Sequential
+
+    mish.append_post_onnx_hook("fuse", fuse)
+    mish.prepend_post_onnx_hook("expand", expand)
+    mish.append_post_autodiff_hook("sequential", sequential)
+    expected = functional.mish(x)
+    torch.testing.assert_close(mish(x), expected, rtol=1e-5, atol=1e-6)
+    assert seen == [("expand", ["Mul", "Softplus", "Tanh"]), ("fuse", [], 3), ("sequential", 1, 0)]
+    assert maps(mish.sdfg) == 1
+    mish(x)
+    assert len(seen) == 3  # compiled once
+    mish.reset_sdfg()
+    torch.testing.assert_close(mish(x), expected, rtol=1e-5, atol=1e-6)
+    assert len(seen) == 6
+
+
+def test_without_optimisation_every_operator_is_a_loop(x: torch.Tensor):
+    plain, optimised = Mish(), compile_module(copy.deepcopy(Mish().session.eager), backward=False)
+    torch.testing.assert_close(plain(x), optimised(x), rtol=1e-5, atol=1e-6)
+    assert (maps(plain.sdfg), maps(optimised.sdfg)) == (3, 1)
+
+
+def test_hooks_change_what_is_computed(x: torch.Tensor):
+    module = compile_module(nn.Sequential(nn.ReLU()), backward=False)
+    torch.testing.assert_close(module(x), torch.relu(x))
+
+    def negate(compiled):
+        (node,) = [n for n in compiled.sdfg.node(0).nodes() if isinstance(n, ONNXNode)]
+        assert node.op_type == "Relu"
+        expand_onnx_nodes(compiled)
+        for tasklet, _ in compiled.sdfg.all_nodes_recursive():
+            if isinstance(tasklet, dace.nodes.Tasklet):
+                tasklet.code = dace.properties.CodeBlock(tasklet.code.as_string.replace("= ", "= -"))
+
+    module.append_post_onnx_hook("negate", negate)
+    torch.testing.assert_close(module(x), -torch.relu(x))
+    copied = copy.deepcopy(module)
+    torch.testing.assert_close(copied(x), -torch.relu(x))
+
+
+def test_wrong_hooks_are_refused(x: torch.Tensor):
+    module = compile_module(nn.Sequential(nn.ReLU()), backward=False)
+    with pytest.raises(ConfigurationError, match="takes a name and a function"):
+        module.append_post_onnx_hook(lambda m: None, "fuse")
+    module.append_post_onnx_hook("break", lambda m: m.sdfg.arrays.pop(m.network.inputs[0]))
+    with pytest.raises(ConfigurationError, match="already a post_onnx hook called 'break'"):
+        module.prepend_post_onnx_hook("break", lambda m: None)
+    with pytest.raises(ConfigurationError, match="a post_onnx hook removed"):
+        module(x)

@@ -1,0 +1,373 @@
+"""A compiled module has the manners of the module: every way to call it, alias, state and side effect."""
+
+from __future__ import annotations
+
+import copy
+import enum
+import logging
+from typing import NamedTuple
+
+import pytest
+import torch
+from torch import nn
+
+import daceml
+from daceml.errors import CallError, ConfigurationError, RecompileError
+from daceml.frontend.module import compile_module
+
+pytestmark = pytest.mark.usefixtures("no_gradients")
+
+
+@pytest.fixture
+def no_gradients():
+    with torch.no_grad():
+        yield
+
+
+def compiled_of(module: nn.Module, **options):
+    return compile_module(module, backward=False, **options)
+
+
+def close(ours: torch.Tensor, theirs: torch.Tensor) -> None:
+    assert ours.dtype == theirs.dtype
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+class Pair(NamedTuple):
+    """A structure of the user."""
+
+    left: torch.Tensor
+    right: torch.Tensor
+
+
+class Mode(enum.Enum):
+    """A constant of the user."""
+
+    ADD = 1
+    MULTIPLY = 2
+
+
+class Anyhow(nn.Module):
+    """Takes arguments of every kind."""
+
+    def forward(self, pair, *more, times: int = 2, mode=Mode.ADD, mask=None, **named):
+        y = pair.left + pair.right if mode is Mode.ADD else pair.left * pair.right
+        for extra in more:
+            y = y + extra
+        for extra in named.values():
+            y = y - extra["x"][0]
+        if mask is not None:
+            y = torch.where(mask, y, torch.zeros_like(y))
+        return {"y": y * times, "pair": Pair(y, pair.right), "times": times, "nothing": None}
+
+
+def test_arguments_of_every_kind():
+    eager = Anyhow()
+    compiled = compiled_of(eager)
+    a, b, c = (torch.randn(3, 4) for _ in range(3))
+    calls = [
+        ((Pair(a, b),), {}),
+        ((Pair(a, b), c, c), {"times": 3}),
+        ((Pair(a, b),), {"times": -0.0, "mode": Mode.MULTIPLY}),
+        ((Pair(a, b),), {"times": 0.0, "mode": Mode.MULTIPLY, "mask": a > 0}),
+        ((Pair(a, b), c), {"first": {"x": [a]}, "second": {"x": [b]}}),
+    ]
+    for args, kwargs in calls:
+        ours, theirs = compiled(*args, **kwargs), eager(*args, **kwargs)
+        close(ours["y"], theirs["y"])
+        assert torch.equal(torch.signbit(ours["y"]), torch.signbit(theirs["y"]))
+        close(ours["pair"].left, theirs["pair"].left)
+        assert isinstance(ours["pair"], Pair)
+        assert ours["pair"].right is b
+        assert ours["times"] == kwargs.get("times", 2)
+        assert ours["nothing"] is None
+    assert len(compiled.session.variants) == len(calls)
+
+
+class Aliases(nn.Module):
+    """Returns what it was given, parts of it, and the same thing twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(4))
+        self.register_buffer("count", torch.zeros(()))
+
+    def forward(self, x):
+        self.count += 1
+        y = x * self.weight
+        return x, x[1:, ::2], x.t(), self.weight, y, y, y.view(-1), self.count
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_results_alias_what_eagers_alias(dynamic: bool):
+    eager = Aliases()
+    compiled = compiled_of(copy.deepcopy(eager), dynamic=dynamic)
+    for x in (torch.randn(3, 4), torch.randn(5, 4), torch.randn(8, 5, 4)[:, 2]):
+        given = x.clone()[:] if x.is_contiguous() else x
+        ours, theirs = compiled(given), eager(x)
+        for a, b in zip(ours, theirs, strict=True):
+            close(a, b)
+        assert ours[0] is given
+        assert ours[3] is compiled.weight
+        assert ours[4] is ours[5]
+        assert ours[7] is compiled.count
+        given.zero_()
+        assert not ours[1].any()
+        assert not ours[2].any()
+        ours[4].fill_(7)
+        assert (ours[6] == 7).all()
+
+
+class Stores(nn.Module):
+    """Changes its input, a buffer and a parameter in place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(4))
+        self.register_buffer("total", torch.zeros(4, dtype=torch.float64))
+
+    def forward(self, x, y):
+        x.mul_(2).add_(self.weight)
+        self.total += x.sum(0)
+        self.weight.mul_(0.5)
+        y[:, 1] = x[:, 0]
+        return torch.relu_(x) + y
+
+
+def test_tensors_that_forward_changes_are_changed():
+    eager = Stores()
+    module = copy.deepcopy(eager)
+    compiled = compiled_of(module)
+    for layout in (torch.Tensor.contiguous, lambda t: t.t().contiguous().t()):
+        inputs = [layout(torch.randn(3, 4)) for _ in range(2)]
+        mine, reference = [t.clone(memory_format=torch.preserve_format) for t in inputs], inputs
+        close(compiled(*mine), eager(*reference))
+        for a, b in zip(
+            (*mine, module.weight, module.total), (*reference, eager.weight, eager.total), strict=True
+        ):
+            close(a, b)
+    x = torch.randn(3, 4)
+    with pytest.raises(CallError, match="share memory"):
+        compiled(x, x)
+
+
+class Remembers(nn.Module):
+    """Assigns attributes as it runs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Module()
+        self.inner.calls = 0
+        self.last = None
+
+    def forward(self, x):
+        self.inner.calls += 1
+        self.last = {"x": x * 2, "calls": self.inner.calls}
+        return x + self.inner.calls
+
+
+def test_attributes_that_forward_assigns_are_assigned(caplog: pytest.LogCaptureFixture):
+    eager = Remembers()
+    module = copy.deepcopy(eager)
+    compiled = compiled_of(module)
+    for step in range(10):  # compiled eight times, and no more than that
+        x = torch.randn(3)
+        with caplog.at_level(logging.WARNING):
+            close(compiled(x), eager(x))
+        assert module.inner.calls == eager.inner.calls == step + 1
+        close(module.last["x"], eager.last["x"])
+    assert "runs eagerly from now on" in caplog.text
+
+
+def test_hooks_of_submodules_see_every_call():
+    eager = nn.Sequential(nn.Linear(3, 3), nn.ReLU())
+    compiled = compiled_of(eager)
+    seen = []
+    handle = eager[1].register_forward_hook(lambda module, args, result: seen.append(result))
+    x = torch.randn(2, 3)
+    for calls in (1, 2):
+        close(compiled(x), seen[-1])
+        assert len(seen) == calls
+        assert type(seen[-1]) is torch.Tensor
+    handle.remove()
+    close(compiled(x), eager(x))
+    assert len(compiled.session.variants) == 1
+
+
+def test_contents_of_lists_and_dicts_are_guarded():
+    class Scaled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.scales = [2.0, {"bias": torch.ones(3)}]
+
+        def forward(self, x):
+            return x * self.scales[0] + self.scales[1]["bias"]
+
+    eager = Scaled()
+    compiled = compiled_of(eager)
+    x = torch.randn(2, 3)
+    close(compiled(x), eager(x))
+    eager.scales[0] = 3.0
+    close(compiled(x), eager(x))
+    eager.scales[1]["bias"].mul_(5)
+    close(compiled(x), eager(x))
+    eager.scales[1]["bias"] = torch.zeros(3)
+    close(compiled(x), eager(x))
+
+
+class Modal(nn.Module):
+    """Depends on torch's modes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x):
+        y = self.linear(x) + torch.full((4,), 0.1)
+        if torch.is_grad_enabled():
+            with torch.no_grad():
+                y = y * 3
+        return y
+
+
+def test_modes_of_torch_are_guarded():
+    eager = Modal()
+    compiled = compiled_of(eager)
+    x = torch.randn(3, 4)
+    close(compiled(x), eager(x))
+    with torch.enable_grad():
+        close(compiled(x), eager(x).detach())
+    with torch.autocast("cpu", torch.bfloat16):
+        ours, theirs = compiled(x), eager(x)
+        assert ours.dtype == theirs.dtype
+        torch.testing.assert_close(ours, theirs, rtol=2e-2, atol=2e-2)
+    with torch.inference_mode():
+        close(compiled(x), eager(x))
+    assert len(compiled.session.variants) == 3
+
+
+def test_a_compiled_part_of_a_compiled_module():
+    inner = nn.Linear(4, 4)
+    outer = compiled_of(nn.Sequential(compiled_of(inner), nn.Tanh()))
+    x = torch.randn(3, 4)
+    close(outer(x), torch.tanh(inner(x)))
+    assert len(outer[0].session.variants) == 0
+
+
+def test_transforms_of_functions_run_eagerly():
+    eager = nn.Linear(4, 2)
+    compiled = compiled_of(eager)
+    x = torch.randn(5, 3, 4)
+    close(torch.vmap(compiled)(x), torch.vmap(eager)(x))
+    jacobian = torch.func.jacrev(compiled)(x[0, 0])
+    close(jacobian, eager.weight)
+
+
+def test_channels_last_inputs_and_weights():
+    eager = nn.Sequential(nn.Conv2d(3, 5, 3, padding=1), nn.BatchNorm2d(5), nn.ReLU()).eval()
+    x = torch.randn(2, 3, 6, 7)
+    expected = eager(x)
+    close(compiled_of(eager)(x.to(memory_format=torch.channels_last)), expected)
+    eager.to(memory_format=torch.channels_last)
+    compiled = compiled_of(eager)
+    close(compiled(x), expected)
+    eager[0].weight.mul_(2)
+    close(compiled(x), eager(x))
+
+
+def test_stances(caplog: pytest.LogCaptureFixture):
+    eager = nn.Linear(4, 2)
+    compiled = compiled_of(eager)
+    compiled(torch.randn(3, 4))
+    other = torch.randn(2, 4)
+    with daceml.stance("fail_on_recompile"):
+        compiled(torch.randn(3, 4))
+        with pytest.raises(RecompileError, match="would have to be compiled") as error:
+            compiled(other)
+        assert "shape of input is (2, 4) instead of (3, 4)" in str(error.value)
+    with daceml.stance("eager_on_recompile"):
+        close(compiled(other), eager(other))
+    with daceml.stance("force_eager"):
+        close(compiled(other), eager(other))
+    assert len(compiled.session.variants) == 1
+    with caplog.at_level(logging.INFO, logger="daceml"):
+        compiled(other)
+    assert "compiling Linear: shape of input is (2, 4) instead of (3, 4)" in caplog.text
+    with pytest.raises(ConfigurationError, match="no stance 'fail'"):
+        daceml.stance("fail")
+
+
+def test_the_number_of_variants_is_bounded(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture):
+    from daceml import config as options
+
+    monkeypatch.setenv("DACEML_VARIANTS", "2")
+    options.config.cache_clear()
+    try:
+        eager = nn.ReLU()
+        compiled = compiled_of(eager)
+        with caplog.at_level(logging.WARNING, logger="daceml"):
+            for size in (1, 2, 3, 2):
+                x = torch.randn(size)
+                close(compiled(x), eager(x))
+    finally:
+        options.config.cache_clear()
+    assert len(compiled.session.variants) == 2
+    assert caplog.text.count("is dropped") == 1
+
+
+def test_options_are_checked_where_they_are_given():
+    for options, what in [
+        ({"dynamics": True}, "unknown option 'dynamics'"),
+        ({"dynamic": 1}, "'dynamic' of dace_module must be True or False"),
+        ({"dynamic": True, "dynamic_shapes": ({0: "n"},)}, "both given"),
+    ]:
+        with pytest.raises(ConfigurationError, match=what):
+            daceml.compile(nn.ReLU(), **options)
+        with pytest.raises(ConfigurationError, match=what):
+            daceml.dace_module(**options)
+
+
+@pytest.mark.parametrize(
+    ("argument", "what"),
+    [
+        (torch.randn(3).to_sparse(), "a sparse_coo tensor"),
+        (torch.randn(3, device="meta"), "lies on meta"),
+        (torch._neg_view(torch.randn(3)), "a lazily negated tensor"),
+        (torch.randn(3).numpy(), "is a ndarray"),
+        (object(), "is a object"),
+        ({1, 2}, "is a set"),
+    ],
+)
+def test_arguments_that_a_program_would_misread_are_refused(argument: object, what: str):
+    with pytest.raises(CallError, match=what) as error:
+        compiled_of(nn.ReLU())(argument)
+    assert "fix:" in str(error.value)
+
+
+def test_moving_a_module_to_another_type_compiles_it_anew():
+    eager = nn.Sequential(nn.Linear(4, 3), nn.Tanh())
+    compiled = compiled_of(eager)
+    x = torch.randn(2, 4)
+    close(compiled(x), eager(x))
+    compiled.double()
+    close(compiled(x.double()), eager(x.double()))
+    compiled.float()
+    close(compiled(x), eager(x))
+    eager[0].weight.data = eager[0].weight.data.t().contiguous().t()
+    close(compiled(x), eager(x))
+
+
+def test_what_forward_returns_beside_tensors():
+    class Sizes(nn.Module):
+        def forward(self, x):
+            return x.shape[0], x.shape[0] * 2 + 1, [x + 1, "text", None]
+
+    eager = Sizes()
+    compiled = compiled_of(eager, dynamic_shapes=({0: "rows"},))
+    for rows in (1, 3, 8, 5):
+        ours, theirs = compiled(torch.ones(rows, 2)), eager(torch.ones(rows, 2))
+        assert ours[:2] == theirs[:2]
+        assert isinstance(ours[1], int)
+        close(ours[2][0], theirs[2][0])
+        assert ours[2][1:] == ["text", None]
+    assert len(compiled.session.variants) == 1
