@@ -80,8 +80,8 @@ def click_inputs(
 ) -> Inputs:
     """Dense features, and for each table bags of different sizes.
 
-    The first bag is empty unless it is the only one, as others are by chance; the last is not, because an array
-    without elements has a program of its own.
+    The first bag is empty unless it is the only one, as others are by chance; the last is not, because an
+    array without elements has a program of its own.
     """
     usual = batch
 

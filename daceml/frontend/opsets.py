@@ -19,9 +19,6 @@ OLDEST_OPSET = 13
 # The IR version since which initializers need not be graph inputs, too
 _INITIALIZERS_ALONE = 4
 
-# Operators that ONNX has withdrawn: by these opsets they mean something else, and the converter knows what.
-_WITHDRAWN = {"GroupNormalization": (18, 21)}
-
 # Takes a model and an opset
 Convert = Callable[[onnx.ModelProto, int], onnx.ModelProto]
 
@@ -49,18 +46,14 @@ def supported(model: onnx.ModelProto, convert: Convert = convert_here) -> onnx.M
             why=f"onnx {onnx.__version__} knows opsets 1 to {newest}",
             fix="install a newer onnx, or export the model with an older opset",
         )
-    wanted = OLDEST_OPSET
-    for operator, (first, changed) in _WITHDRAWN.items():
-        if opset is not None and first <= opset < changed and any(n.op_type == operator for n in model.graph.node):
-            wanted = changed
-    if opset is None or opset >= wanted:
+    if opset is None or opset >= OLDEST_OPSET:
         return model
     data = {tensor.name: tensor for tensor in model.graph.initializer if elements(tensor) > SMALL_ELEMENTS}
     try:
-        converted = convert(_without(model, data), wanted)
+        converted = convert(_without(model, data), OLDEST_OPSET)
     except Exception as error:  # the C++ converter raises several unrelated types
         raise _cannot_convert(model, opset, str(error).strip()) from error
-    _check_complete(model, converted, opset, wanted)
+    _check_complete(model, converted, opset)
     for tensor in converted.graph.initializer:
         if tensor.name in data:
             tensor.CopyFrom(data[tensor.name])
@@ -100,10 +93,10 @@ def _copy(target: onnx.ModelProto | onnx.GraphProto, name: str, value: object) -
         setattr(target, name, value)
 
 
-def _check_complete(model: onnx.ModelProto, converted: onnx.ModelProto, opset: int, wanted: int) -> None:
+def _check_complete(model: onnx.ModelProto, converted: onnx.ModelProto, opset: int) -> None:
     """The converter has been seen to drop outputs of graphs that it does not understand."""
     before, after = ([value.name for value in m.graph.output] for m in (model, converted))
-    if before != after or _opset(converted) != wanted:
+    if before != after or _opset(converted) != OLDEST_OPSET:
         raise _cannot_convert(model, opset, f"its result returns {', '.join(after) or 'nothing'}")
     if len(converted.functions) < len(model.functions):
         raise _cannot_convert(model, opset, "it drops the model's local functions")

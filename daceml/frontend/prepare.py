@@ -8,6 +8,7 @@ import onnx_ir.passes.common as passes
 
 from daceml.errors import OnnxFileError, ShapeError, UnknownOperatorError
 from daceml.frontend.opsets import OLDEST_OPSET, Convert, convert_here, supported
+from daceml.frontend.withdrawn import replace_withdrawn
 from daceml.onnx_ops.nodes import is_defined
 
 
@@ -39,7 +40,9 @@ def prepare(model: onnx.ModelProto | ir.Model, convert: Convert = convert_here) 
             why=str(_innermost(error)),
             fix="run onnx.checker.check_model on the model and mend what it names",
         ) from error
-    return _inline(read) if read.functions else read
+    read = _inline(read) if read.functions else read
+    replace_withdrawn(read)
+    return read
 
 
 def _refuse_sparse(model: onnx.ModelProto) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
+from torch._ops import HigherOrderOperator
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -38,10 +39,13 @@ def _canonical(module: fx.GraphModule, values: Mapping[Any, int]) -> list[Any]:
         if name in _CHECKS:
             continue
         value = node.meta.get("val")
-        if node.op == "call_function" and isinstance(
-            value, torch.SymInt | torch.SymBool | torch.SymFloat | int | float
-        ):
+        symbol = isinstance(value, torch.SymInt | torch.SymBool | torch.SymFloat)
+        if symbol or (node.op == "call_function" and isinstance(value, int | float)):
             known[node] = ("number", _number(value, values))
+            continue
+        if name == "slice" and _takes_everything(node):
+            # traced for a symbolic size only: x[:, 1:] slices the first dimension, too
+            known[node] = known[node.all_input_nodes[0]]
             continue
         if node.op == "get_attr" and isinstance(
             part := getattr(module, str(node.target), None), fx.GraphModule
@@ -50,6 +54,9 @@ def _canonical(module: fx.GraphModule, values: Mapping[Any, int]) -> list[Any]:
         else:
             args, kwargs = _with_known((node.args, node.kwargs), known)
             target = node.target if node.op == "call_function" else node.op
+            if isinstance(target, HigherOrderOperator):
+                # sizes go into a graph inside as arguments of their own
+                args = tuple(a for a in args if not (isinstance(a, _Known) and a.kind == "number"))
             lines.append((target, _plain(args), _plain(kwargs), _geometry(value, values)))
         known[node] = ("node", len(lines))
     return lines
@@ -60,6 +67,13 @@ class _Known:
 
     def __init__(self, value: tuple[str, Any]) -> None:
         self.kind, self.value = value
+
+
+def _takes_everything(node: fx.Node) -> bool:
+    bounds: list[Any] = [None, None, 1]
+    bounds[: len(node.args) - 2] = node.args[2:]
+    start, end, step = bounds
+    return bool((start is None or start == 0) and (end is None or end == 2**63 - 1) and step == 1)
 
 
 def _with_known(value: Any, known: Mapping[fx.Node, Any]) -> Any:

@@ -59,9 +59,9 @@ FORMS: list[tuple[int, int, str]] = [
     (9, 9, "y = Upsample<mode = \"nearest\">(x, scales)"),
     (7, 8, "y = Upsample<mode = \"nearest\", scales = [1.0, 1.0, 2.0, 3.0]>(x)"),
     (10, 10, "y = Resize<mode = \"nearest\">(x, scales)"),
-    (11, NEWEST, "y = Resize<mode = \"nearest\", coordinate_transformation_mode = \"asymmetric\","
+    (13, NEWEST, "y = Resize<mode = \"nearest\", coordinate_transformation_mode = \"asymmetric\","
                  " nearest_mode = \"floor\">(x, , scales)"),
-    (11, NEWEST, "y = Resize<mode = \"linear\">(x, , , sizes)"),
+    (13, NEWEST, "y = Resize<mode = \"linear\">(x, , , sizes)"),
     (18, NEWEST, "y = Resize<mode = \"linear\", axes = [2, 3], antialias = 0>(x, , scales2)"),
     (19, NEWEST, "y = Resize<mode = \"nearest\", coordinate_transformation_mode = \"half_pixel_symmetric\">"
                  "(x, , scales)"),

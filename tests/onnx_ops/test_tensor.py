@@ -49,6 +49,11 @@ def test_elementwise_operations_compose_without_arrays(trace: Trace) -> None:
     ]
 
 
+def test_a_dimension_of_one_element_is_read_where_it_is_written(trace: Trace) -> None:
+    y(trace, 1, 3)[:] = x(1, 3) * x(1, 1, name="b")
+    assert told(trace) == ["y[i0, i1] over [1, 3]: x[i0, i1], b[i0, 0] -> _out = _a0 * _a1"]
+
+
 def test_a_reduction_that_is_assigned_needs_no_intermediate(trace: Trace) -> None:
     y(trace, 2)[:] = x(2, 3).mean(1) + 1
     assert told(trace) == [

@@ -1,0 +1,42 @@
+"""Half precision: compiled operators round where torch does, bit for bit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch.nn import functional
+
+import daceml
+from tests.frontend.exporting import Lambda, onnx_of, operators
+
+OPERATORS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "factor": lambda x: x * 0.3137,
+    "divisor": lambda x: x / 5.6569,
+    "term": lambda x: x + 0.3137,
+    "silu": functional.silu,
+    "rsqrt": lambda x: torch.rsqrt(x.abs() + 1),
+    "a chain": lambda x: (x * x + x) * 0.7 - x,
+    "softmax": lambda x: functional.softmax(x / 5.6569, -1),
+    "normalisation": lambda x: functional.layer_norm(x * 3 + x, (32,)),
+}
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_bfloat16(name: str) -> None:
+    x = (torch.randn(40, 32) * 2).bfloat16()
+    eager = Lambda(OPERATORS[name]).eval()
+    with torch.no_grad():
+        actual, expected = daceml.compile(eager, backward=False)(x), eager(x)
+    assert actual.dtype == torch.bfloat16
+    # another exp or erf than torch's may round the other way where the value is halfway
+    assert (actual != expected).float().mean() <= 1e-3
+    torch.testing.assert_close(actual, expected, rtol=2**-7, atol=1e-6)
+
+
+def test_numbers_that_the_type_holds_need_no_cast() -> None:
+    x = torch.randn(3).bfloat16()
+    assert operators(onnx_of(Lambda(lambda x: x * 0.125), x)) == {"Mul": 1}
+    assert operators(onnx_of(Lambda(lambda x: x * 0.3), x)) == {"Mul": 1, "Cast": 2}
+    assert operators(onnx_of(Lambda(lambda x: x * 0.3), x.float())) == {"Mul": 1}
