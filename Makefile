@@ -27,7 +27,8 @@ help:
 	  'make lint        ruff, pyright and import-linter' \
 	  'make format      let ruff format and mend what it can' \
 	  'make bench       the benchmarks with their bars; QUICK= measures in full, QUICK=--quick is the default' \
-	  'make venv        the environment alone, in $(VENV)' \
+	  'make fuzz        the large random campaigns, results under benchmarks/results (tens of minutes)' \
+  'make venv        the environment alone, in $(VENV)' \
 	  'make clean       remove the environment and the caches of the tools'
 
 .PHONY: venv
@@ -83,6 +84,12 @@ bench: $(VENV)/.installed
 	@for name in parity overhead startup; do printf '\n== %s\n' "$$name"; \
 	  $(BIN)/python -m benchmarks.$$name $(QUICK) --check --json "build/bench/$$name.json" \
 	  $(call or_explain,benchmark $$name missed a bar or could not run,the bars above say which; close other programs and repeat: $(BIN)/python -m benchmarks.$$name --check) ; done
+
+.PHONY: fuzz
+fuzz: $(VENV)/.installed
+	@for name in robustness; do printf '\n== %s\n' "$$name"; \
+	  $(BIN)/python -m benchmarks.$$name --check --json "benchmarks/results/$$name-$$(date +%F).json" \
+	  $(call or_explain,campaign $$name found a fault,the lines above name the cases; each says how to repeat it) ; done
 
 .PHONY: clean
 clean:

@@ -7,12 +7,13 @@ error of daceml's, or to give onnxruntime's numbers for the same file.
 from __future__ import annotations
 
 import os
+import random
 import sys
 import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,11 @@ import torch
 from benchmarks import command
 from benchmarks.bars import Bar
 from benchmarks.children import Outcome, Tell, run_cases
+from benchmarks.robustness_calls import CASES, subject
 from benchmarks.robustness_mutations import make_file
 
 # What may happen, good and bad; the bad ones have bars.
-GOOD = ("equal", "refused", "no oracle")
+GOOD = ("equal", "refused", "as eager", "no oracle")
 BAD = ("foreign exception", "crash", "timeout", "wrong")
 # Codes of errors that speak of the file; another one, of the C++ compiler for example, is a failure of daceml's.
 REFUSALS = ("DML101", "DML102", "DML103", "DML202", "DML204", "DML402", "DML403")
@@ -151,6 +153,58 @@ def _difference(ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray]) -> str
     return ""
 
 
+def call_case(number: int, tell: Tell) -> None:
+    """Make one wrong call of the compiled form, and of its peer."""
+    name, (kind, call) = list(CASES.items())[number]
+    tell({"done": name, "stage": "the peer's compilation"})
+    compiled, peer = subject(kind)
+    tell({"stage": "the compiled call"})
+    ours, our_error = _attempt(lambda: call(compiled))
+    tell({"stage": "the peer's call", "ours": "done"})
+    theirs, their_error = _attempt(lambda: call(peer))
+    tell(dict(zip(("verdict", "reason"), compare_calls(ours, our_error, theirs, their_error), strict=True)))
+
+
+def _attempt(run: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+    try:
+        return run(), None
+    except Exception as error:
+        return None, error
+
+
+def compare_calls(
+    ours: Any, our_error: BaseException | None, theirs: Any, their_error: BaseException | None
+) -> tuple[str, str]:
+    """Whether a call of the compiled form ended as it may: refused, or as the peer's did."""
+    from daceml.errors import DacemlError
+
+    if isinstance(our_error, DacemlError):
+        return ("refused", str(our_error)) if our_error.what else ("foreign exception", "an error without a text")
+    if our_error is not None:
+        if type(our_error) is type(their_error):
+            return "as eager", repr(our_error)[:200]
+        return "foreign exception", f"{our_error!r:.300}, and the peer: {their_error!r:.100}"
+    if their_error is not None:
+        return "wrong", f"a result where the peer raises {their_error!r:.200}"
+    reason = _unlike(ours, theirs)
+    return ("wrong", reason) if reason else ("equal", "")
+
+
+def _unlike(ours: Any, theirs: Any) -> str:
+    if isinstance(ours, np.ndarray):
+        ours = torch.from_numpy(ours)
+    if not isinstance(ours, torch.Tensor) or not isinstance(theirs, torch.Tensor):
+        return "" if ours is theirs else f"{type(ours).__name__} instead of {type(theirs).__name__}"
+    mine, other = (f"{t.dtype} {tuple(t.shape)} on {t.device}" for t in (ours, theirs))
+    if mine != other:
+        return f"{mine} instead of {other}"
+    if theirs.is_meta or "Fake" in type(theirs).__name__:
+        return ""
+    if not torch.allclose(ours, theirs, rtol=1e-4, atol=1e-5, equal_nan=True):
+        return f"differs by {(ours - theirs).abs().max():.3g}"
+    return ""
+
+
 def rows_of(outcomes: Sequence[Outcome], kind: str) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for outcome in sorted(outcomes, key=lambda o: o.case):
@@ -219,9 +273,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--processes", type=int, default=min(2, os.cpu_count() or 1))
     options = parser.parse_args(arguments)
     count = options.count if options.count is not None else 60 if options.quick else 300
+    calls = options.calls if options.calls is not None else 20 if options.quick else 100
     _warm()
     rows = measure(file_case, range(options.seed, options.seed + count), "files", options.processes)
-    return command.finish("robustness", options, rows, bars_of(rows, "files"))
+    met = bars_of(rows, "files")
+    chosen = random.Random(options.seed).sample(range(len(CASES)), min(calls, len(CASES)))
+    called = measure(call_case, chosen, "calls", options.processes)
+    return command.finish("robustness", options, [*rows, *called], [*met, *(bars_of(called, "calls") if calls else [])])
 
 
 if __name__ == "__main__":

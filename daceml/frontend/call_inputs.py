@@ -135,7 +135,18 @@ def _not_plain(tensor: torch.Tensor) -> tuple[str, str] | None:
         return "is quantised", "pass input.dequantize(), or input.int_repr() for a model that takes integers"
     if forward_ad._current_level >= 0 and forward_ad.unpack_dual(tensor).tangent is not None:  # pyright: ignore[reportPrivateUsage]
         return "carries a forward-mode tangent", "pass the primal: programs of ONNX models compute no derivatives"
+    if tensor.device.type == "cpu" and _missing_bytes(tensor) > 0:
+        return f"lacks {_missing_bytes(tensor)} bytes of its memory", "pass it before its storage is resized"
     return None
+
+
+def _missing_bytes(tensor: torch.Tensor) -> int:
+    """Bytes that a tensor's sizes claim beyond the end of its storage, which somebody has made smaller."""
+    if tensor.numel() == 0:
+        return 0
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    claimed = (tensor.storage_offset() + last + 1) * tensor.element_size()
+    return claimed - tensor.untyped_storage().nbytes()
 
 
 def _shape_problem(record: TensorRecord, shape: tuple[int, ...], symbols: dict[str, tuple[int, str]]) -> str:

@@ -176,7 +176,11 @@ def _write_provenance(model: ir.Model) -> None:
                 path: list[str] = ast.literal_eval(scopes)
                 module = path[-2] if len(path) > 1 and "_empty_nn_module_stack" not in path[-2] else ""
                 source = source_of_trace(node.metadata_props.get("pkg.torch.onnx.stack_trace", ""))
+            target = str(getattr(node.meta.get("node"), "target", ""))
             node.metadata_props.clear()
+            if target == "aten.embedding.default" and node.op_type == "Gather":
+                # ONNX counts negative positions from the end, torch refuses them
+                node.metadata_props["daceml.lowest_index"] = "0"
             if graph is model.graph and (module or source):
                 node.metadata_props.update({"daceml.module": module, "daceml.source": source})
     for value in (*model.graph.inputs, *model.graph.initializers.values(), *model.graph.outputs):

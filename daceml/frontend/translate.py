@@ -62,6 +62,8 @@ def make_node(node: ir.Node, cls: type[ONNXNode]) -> tuple[ONNXNode, list[Bindin
         module_path=module_path,
         source=source,
     )
+    if (lowest := node.metadata_props.get("daceml.lowest_index", "")).removeprefix("-").isdecimal():
+        made.lowest_index = int(lowest)
     for attribute in node.attributes.values():
         made.set_attribute(attribute.name, _python_value(attribute, node))
     return made, reads, writes

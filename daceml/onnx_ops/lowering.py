@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import dace
 from dace.sdfg import nodes
@@ -197,7 +197,9 @@ def apply(choice: Choice, node: ONNXNode, network: Network, builder: Builder) ->
         state.remove_node(node)
     if choice.trace is not None:
         choice.trace.commit(builder)
-        network.checks += [replace(check, where=node.where()) for check in choice.trace.checks]
+        given = cast("int | None", node.lowest_index)
+        lowest = {} if given is None else {"lowest": given}
+        network.checks += [replace(check, where=node.where(), **lowest) for check in choice.trace.checks]
         intermediates = [i.name for i in choice.trace.intermediates]
     if choice.alias is not None:
         source, result = choice.alias

@@ -30,6 +30,7 @@ class ONNXNode(LibraryNode):
         onnx_name: name of the node in the ONNX model.
         module_path: where in the user's module the operator came from, e.g. `layer1.0.conv1`.
         source: the user's line, e.g. `model.py:41`.
+        lowest_index: smallest position that may be looked up, where it is not ONNX's.
         attributes: ONNX attributes by name.
     Raises:
         InvalidNodeError: an attribute that the operator does not have, or of the wrong kind.
@@ -48,6 +49,14 @@ class ONNXNode(LibraryNode):
     )
     module_path = Property(dtype=str, default="", category="Frontend", desc="Path in the user's module")
     source = Property(dtype=str, default="", category="Frontend", desc="The user's line, file.py:41")
+
+    lowest_index = Property(
+        dtype=int,
+        allow_none=True,
+        default=None,
+        category="Frontend",
+        desc="Smallest position that may be looked up",
+    )
 
     def __init__(
         self,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+from types import SimpleNamespace
 from typing import Any
 
 import ml_dtypes
@@ -10,15 +13,17 @@ import pytest
 import torch
 
 from daceml.errors import CallError
+from daceml.frontend.array_kinds import results_like
 from daceml.frontend.call_inputs import collect_inputs, signature, to_numpy
 from daceml.runtime.manifest import TensorRecord
+from daceml.runtime.torch_types import DTYPES
 
 X = TensorRecord(name="x", dtype=6, shape=("N", 3))
 MASK = TensorRecord(name="mask", dtype=11, shape=("N",))
 x, mask = torch.ones(2, 3), torch.tensor([True, False])
 
 
-def collect(*args: Any, **kwargs: Any) -> tuple[list[torch.Tensor], bool]:
+def collect(*args: Any, **kwargs: Any) -> tuple[list[torch.Tensor], Any]:
     return collect_inputs("net", (X, MASK), args, kwargs)
 
 
@@ -29,36 +34,175 @@ def refusal(*args: Any, **kwargs: Any) -> str:
 
 
 def test_inputs_come_by_position_or_by_name():
-    for tensors, numpy_came_in in (collect(x, mask), collect(x, mask=mask), collect(mask=mask, x=x)):
+    for tensors, convert in (collect(x, mask), collect(x, mask=mask), collect(mask=mask, x=x)):
         assert tensors[0] is x and tensors[1] is mask
-        assert not numpy_came_in
+        assert convert is None
 
 
-def test_numpy_arrays_share_their_memory():
-    array = np.ones((2, 3), dtype=np.float32)
-    tensors, numpy_came_in = collect(array, np.array([True, False]))
-    assert numpy_came_in
-    array[0, 0] = 5
-    assert tensors[0][0, 0] == 5
+def one(value: Any, dtype: int = 6, shape: tuple[int | str, ...] = (2, 3)) -> torch.Tensor:
+    """What becomes of one input."""
+    wanted = TensorRecord(name="x", dtype=dtype, shape=shape)
+    ((tensor,), _) = collect_inputs("net", (wanted,), (value,), {})
+    return tensor
 
 
-def test_one_tensor_among_arrays_makes_the_results_tensors():
-    assert not collect(np.ones((2, 3), dtype=np.float32), mask)[1]
+def address(array: np.ndarray) -> int:
+    return array.__array_interface__["data"][0]
 
 
-def test_arrays_that_torch_cannot_wrap_are_copied():
-    array = np.arange(6, dtype=np.float32).reshape(2, 3)
+FLOATS = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "float64", "int64", "uint8", "bool", "complex64"])
+def test_numpy_arrays_share_their_memory(dtype: str):
+    array = np.ones((2, 3), dtype=dtype)
+    tensor = one(array, dtype=next(k for k, v in DTYPES.items() if v is getattr(torch, dtype)))
+    assert tensor.data_ptr() == address(array)
+    results = to_numpy(tensor)
+    assert results.dtype == array.dtype and address(results) == address(array)
+
+
+def test_bfloat16_arrays_share_their_memory():
+    array = np.array([[1.5, -2.0]], dtype=ml_dtypes.bfloat16)
+    tensor = one(array, dtype=15, shape=(1, 2))
+    assert tensor.dtype is torch.bfloat16 and tensor.data_ptr() == address(array)
+    assert to_numpy(tensor).dtype == array.dtype and np.array_equal(to_numpy(tensor), array)
+
+
+def test_read_only_arrays_share_their_memory_without_a_warning():
+    array = FLOATS.copy()
     array.flags.writeable = False
-    assert torch.equal(collect(array, mask)[0][0], torch.arange(6.0).reshape(2, 3))
-    assert torch.equal(collect(array[::-1], mask)[0][0], torch.tensor([[3.0, 4, 5], [0, 1, 2]]))
+    tensor = one(array)
+    assert tensor.data_ptr() == address(array) and not array.flags.writeable
+    held = one(np.broadcast_to(np.float32(2), (2, 3)))  # read-only, strides of zero
+    assert torch.equal(held, torch.full((2, 3), 2.0))
 
 
-def test_bfloat16_arrays_come_through_ml_dtypes():
-    wanted = TensorRecord(name="x", dtype=15, shape=(2,))
-    array = np.array([1.5, -2.0], dtype=ml_dtypes.bfloat16)
-    ((tensor,), _) = collect_inputs("net", (wanted,), (array,), {})
-    assert torch.equal(tensor, torch.tensor([1.5, -2.0], dtype=torch.bfloat16))
-    assert np.array_equal(to_numpy(tensor), array)
+def test_memory_of_an_array_lives_as_long_as_the_tensor():
+    array = FLOATS.copy()
+    array.flags.writeable = False
+    kept = weakref.ref(array)
+    tensor = one(array)
+    del array
+    gc.collect()
+    assert kept() is not None and torch.equal(tensor, torch.from_numpy(FLOATS))
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        FLOATS[::-1], FLOATS[:, ::-1], np.asfortranarray(FLOATS), FLOATS.astype(">f4"),
+        np.arange(12, dtype=np.float32).reshape(2, 6)[:, ::2],
+        np.zeros(2, dtype=[("pad", "u1"), ("v", "f4", 3)])["v"],
+    ],
+    ids=["reversed", "reversed columns", "Fortran order", "big-endian", "strided", "misaligned strides"],
+)  # fmt: skip
+def test_layouts_that_programs_cannot_read_are_copied(array: np.ndarray):
+    tensor = one(array)
+    assert tensor.is_contiguous() and np.array_equal(tensor.numpy(), array)
+
+
+def test_numbers_are_inputs_of_rank_zero():
+    assert one(np.float32(2.5), shape=()).item() == 2.5
+    assert one(np.array(2.5, dtype=np.float32), shape=()).shape == ()
+    assert one(2.5, shape=()).item() == 2.5 and one(2, shape=()).dtype is torch.float32
+    assert one(3, dtype=4, shape=()).dtype is torch.int64
+    assert one(True, dtype=11, shape=()).item() is True
+    assert torch.isnan(one(float("nan"), shape=()))
+
+
+@pytest.mark.parametrize(
+    ("number", "dtype"), [(0.1, 6), (2**24 + 1, 6), (2**63, 4), (2.5, 4), (300, 0), (True, 6), (1, 11), (1j, 6)]
+)
+def test_numbers_that_do_not_fit_exactly_are_refused(number: complex, dtype: int):
+    with pytest.raises(CallError, match=r"which \w+ does not hold exactly") as caught:
+        one(number, dtype=dtype, shape=())
+    assert "torch.tensor(" in caught.value.fix
+
+
+class Foreign:
+    """An array of another library, without a namespace of its own."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor = tensor
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.tensor.__dlpack__()
+
+    def __dlpack_device__(self) -> Any:
+        return self.tensor.__dlpack_device__()
+
+
+class Standard(Foreign):
+    """An array of a library that keeps the array-API standard."""
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        return SimpleNamespace(from_dlpack=lambda other: Standard(torch.from_dlpack(other)))
+
+
+def test_arrays_of_other_libraries_share_their_memory():
+    tensor = one(Foreign(x))
+    assert tensor.data_ptr() == x.data_ptr()
+    converts = [collect(a, b)[1] for a, b in ((Foreign(x), mask.numpy()), (Standard(x), mask.numpy()))]
+    assert converts[0] is None
+    result = converts[1](tensor)
+    assert isinstance(result, Standard) and result.tensor.data_ptr() == x.data_ptr()
+
+
+def test_arrays_of_other_libraries_that_cannot_be_read():
+    text = refusal(Foreign(torch.ones(2, 3).to_sparse()), mask)
+    assert text.startswith("[DML203] input 'x' of net is a Foreign that cannot be read through DLPack: ")
+    assert "dense array in the CPU's memory" in text
+
+
+def test_what_comes_in_decides_what_goes_out():
+    arrays = FLOATS, mask.numpy()
+    assert collect(*arrays)[1] is to_numpy
+    assert collect(FLOATS, mask)[1] is None and collect(Standard(x), mask)[1] is None
+    assert results_like([]) is None and results_like([2.0]) is None and results_like([2.0, FLOATS]) is to_numpy
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (np.array([["a"] * 3] * 2), "has element type <U1"),
+        (np.array([[None] * 3] * 2), "has element type object"),
+        (np.zeros((2, 3), dtype=[("a", "f4")]), "has element type [('a', '<f4')]"),
+        (np.zeros((2, 3), dtype="M8[s]"), "has element type datetime64[s]"),
+        (np.ma.masked_array(FLOATS, mask=FLOATS > 1), "is a masked array"),
+        ([[1.0] * 3] * 2, "is a list"), (None, "is a NoneType"), ("x", "is a str"), ({}, "is a dict"),
+        (torch.ones(2, 3).to_sparse(), "is stored as sparse_coo"),
+        (torch.ones(2, 3).as_subclass(type("Mine", (torch.Tensor,), {})), "is a tensor subclass, Mine"),
+        (torch.ones(2, 3, device="meta"), "lies on meta"),
+        (np.ones((2, 3), dtype=np.longdouble), "has element type float128"),
+    ],
+)  # fmt: skip
+def test_what_is_no_dense_array_of_numbers_is_refused(value: Any, kind: str):
+    text = refusal(value, mask)
+    assert text.startswith(f"[DML203] input 'x' of net {kind}") and "fix:" in text
+
+
+def test_function_transforms_and_tangents_are_refused():
+    with pytest.raises(CallError, match="belongs to a function transform"):
+        torch.func.vmap(lambda row: one(row, shape=(3,)))(x)
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(torch.ones(2, 3), torch.ones(2, 3))
+        with pytest.raises(CallError, match="carries a forward-mode tangent"):
+            one(dual)
+
+
+def test_tensors_without_their_memory_are_refused():
+    freed = torch.ones(2, 3)
+    freed.untyped_storage().resize_(20)
+    assert "input 'x' of net lacks 4 bytes of its memory" in refusal(freed, mask)
+
+
+def test_lazy_views_are_resolved():
+    conjugated = torch.tensor([[1 + 2j, 3j, 1]]).conj()
+    assert torch.equal(one(conjugated, dtype=9, shape=(1, 3)), torch.tensor([[1 - 2j, -3j, 1]]))
+    negated = conjugated.imag
+    assert negated.is_neg() and not one(negated, shape=(1, 3)).is_neg()
+    assert one(negated, shape=(1, 3)).tolist() == [[-2.0, -3.0, 0.0]]
 
 
 def test_strided_tensors_are_made_contiguous():
@@ -109,7 +253,7 @@ def test_a_wrong_kind():
     assert refusal([1.0], mask) == (
         "[DML203] input 'x' of net is a list\n"
         "  why:   it has to be float32 (N, 3)\n"
-        "  fix:   pass a torch.Tensor or a numpy array"
+        "  fix:   convert it, and say which element type it has: torch.tensor(values, dtype=...)"
     )
 
 

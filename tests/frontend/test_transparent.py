@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import enum
 import logging
 from typing import NamedTuple
@@ -12,7 +11,7 @@ import torch
 from torch import nn
 
 import daceml
-from daceml.errors import CallError, ConfigurationError, RecompileError
+from daceml.errors import CallError, ConfigurationError, ExecutionError, RecompileError
 from daceml.frontend.module import compile_module
 
 pytestmark = pytest.mark.usefixtures("no_gradients")
@@ -82,116 +81,6 @@ def test_arguments_of_every_kind():
         assert ours["times"] == kwargs.get("times", 2)
         assert ours["nothing"] is None
     assert len(compiled.session.variants) == len(calls)
-
-
-class Aliases(nn.Module):
-    """Returns what it was given, parts of it, and the same thing twice."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.randn(4))
-        self.register_buffer("count", torch.zeros(()))
-
-    def forward(self, x):
-        self.count += 1
-        y = x * self.weight
-        return x, x[1:, ::2], x.t(), self.weight, y, y, y.view(-1), self.count
-
-
-@pytest.mark.parametrize("dynamic", [False, True])
-def test_results_alias_what_eagers_alias(dynamic: bool):
-    eager = Aliases()
-    compiled = compiled_of(copy.deepcopy(eager), dynamic=dynamic)
-    for x in (torch.randn(3, 4), torch.randn(5, 4), torch.randn(8, 5, 4)[:, 2]):
-        given = x.clone()[:] if x.is_contiguous() else x
-        ours, theirs = compiled(given), eager(x)
-        for a, b in zip(ours, theirs, strict=True):
-            close(a, b)
-        assert ours[0] is given
-        assert ours[3] is compiled.weight
-        assert ours[4] is ours[5]
-        assert ours[7] is compiled.count
-        given.zero_()
-        assert not ours[1].any()
-        assert not ours[2].any()
-        ours[4].fill_(7)
-        assert (ours[6] == 7).all()
-
-
-class Stores(nn.Module):
-    """Changes its input, a buffer and a parameter in place."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(4))
-        self.register_buffer("total", torch.zeros(4, dtype=torch.float64))
-
-    def forward(self, x, y):
-        x.mul_(2).add_(self.weight)
-        self.total += x.sum(0)
-        self.weight.mul_(0.5)
-        y[:, 1] = x[:, 0]
-        return torch.relu_(x) + y
-
-
-def test_tensors_that_forward_changes_are_changed():
-    eager = Stores()
-    module = copy.deepcopy(eager)
-    compiled = compiled_of(module)
-    for layout in (torch.Tensor.contiguous, lambda t: t.t().contiguous().t()):
-        inputs = [layout(torch.randn(3, 4)) for _ in range(2)]
-        mine, reference = [t.clone(memory_format=torch.preserve_format) for t in inputs], inputs
-        close(compiled(*mine), eager(*reference))
-        for a, b in zip(
-            (*mine, module.weight, module.total), (*reference, eager.weight, eager.total), strict=True
-        ):
-            close(a, b)
-    x = torch.randn(3, 4)
-    with pytest.raises(CallError, match="share memory"):
-        compiled(x, x)
-
-
-class Remembers(nn.Module):
-    """Assigns attributes as it runs."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.inner = nn.Module()
-        self.inner.calls = 0
-        self.last = None
-
-    def forward(self, x):
-        self.inner.calls += 1
-        self.last = {"x": x * 2, "calls": self.inner.calls}
-        return x + self.inner.calls
-
-
-def test_attributes_that_forward_assigns_are_assigned(caplog: pytest.LogCaptureFixture):
-    eager = Remembers()
-    module = copy.deepcopy(eager)
-    compiled = compiled_of(module)
-    for step in range(10):  # compiled eight times, and no more than that
-        x = torch.randn(3)
-        with caplog.at_level(logging.WARNING):
-            close(compiled(x), eager(x))
-        assert module.inner.calls == eager.inner.calls == step + 1
-        close(module.last["x"], eager.last["x"])
-    assert "runs eagerly from now on" in caplog.text
-
-
-def test_hooks_of_submodules_see_every_call():
-    eager = nn.Sequential(nn.Linear(3, 3), nn.ReLU())
-    compiled = compiled_of(eager)
-    seen = []
-    handle = eager[1].register_forward_hook(lambda module, args, result: seen.append(result))
-    x = torch.randn(2, 3)
-    for calls in (1, 2):
-        close(compiled(x), seen[-1])
-        assert len(seen) == calls
-        assert type(seen[-1]) is torch.Tensor
-    handle.remove()
-    close(compiled(x), eager(x))
-    assert len(compiled.session.variants) == 1
 
 
 def test_contents_of_lists_and_dicts_are_guarded():
@@ -371,3 +260,31 @@ def test_what_forward_returns_beside_tensors():
         close(ours[2][0], theirs[2][0])
         assert ours[2][1:] == ["text", None]
     assert len(compiled.session.variants) == 1
+
+
+class Inside(nn.Module):
+    """Computes in a region that torch.export puts into a graph of its own."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x):
+        with torch.autocast("cpu", torch.bfloat16):
+            y = x * self.factor
+        return y + 1
+
+
+def test_programs_differ_by_what_is_inside_regions():
+    x = torch.randn(3)
+    for factor in (2.0, 3.0):
+        close(compiled_of(Inside(factor))(x), Inside(factor)(x))
+
+
+def test_an_embedding_has_no_negative_rows():
+    eager = nn.Embedding(5, 3)
+    compiled = compiled_of(eager)
+    close(compiled(torch.tensor([0, 4])), eager(torch.tensor([0, 4])))
+    for position in (-1, 5):
+        with pytest.raises(ExecutionError, match="an index is outside"):
+            compiled(torch.tensor([0, position]))
