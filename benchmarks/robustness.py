@@ -35,6 +35,7 @@ LIMIT_S = 120.0
 # Different orders of summation, on values of size one and networks of ten operators
 _TOLERANCE = 2e-4
 _SIZE = 3
+_LARGEST = 1e18
 
 
 def verdict(outcome: Outcome) -> tuple[str, str]:
@@ -59,7 +60,18 @@ def file_case(seed: int, tell: Tell) -> None:
         if feeds is None:
             return
         tell({"ours": "ran", "stage": "onnxruntime"})
-        tell(dict(zip(("verdict", "reason"), compare(ours, _theirs(path, feeds)), strict=True)))
+        found, reason = compare(ours, _theirs(path, feeds))
+        if found == "wrong" and _overflows(path):
+            # what is left of infinities depends on the order of operations, and Clip without a bound has two readings
+            found, reason = "no oracle", f"weights beyond {_LARGEST:g}; {reason}"
+        tell({"verdict": found, "reason": reason})
+
+
+def _overflows(path: Path) -> bool:
+    import onnx
+
+    floats = (t for t in onnx.load(path).graph.initializer if t.data_type == onnx.TensorProto.FLOAT)
+    return any(not (np.abs(onnx.numpy_helper.to_array(tensor)) <= _LARGEST).all() for tensor in floats)
 
 
 def _guarded(run: Any, tell: Tell) -> Any:
@@ -179,7 +191,11 @@ def compare_calls(
     from daceml.errors import DacemlError
 
     if isinstance(our_error, DacemlError):
-        return ("refused", str(our_error)) if our_error.what else ("foreign exception", "an error without a text")
+        return (
+            ("refused", str(our_error))
+            if our_error.what
+            else ("foreign exception", "an error without a text")
+        )
     if our_error is not None:
         if type(our_error) is type(their_error):
             return "as eager", repr(our_error)[:200]
@@ -244,8 +260,6 @@ def _warm() -> None:
     import dace  # noqa: F401
     import onnxruntime  # noqa: F401
 
-    import daceml.frontend.compile
-    import daceml.frontend.importer
     from daceml.onnx_ops.registry import load_implementations
 
     load_implementations()
@@ -279,7 +293,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     met = bars_of(rows, "files")
     chosen = random.Random(options.seed).sample(range(len(CASES)), min(calls, len(CASES)))
     called = measure(call_case, chosen, "calls", options.processes)
-    return command.finish("robustness", options, [*rows, *called], [*met, *(bars_of(called, "calls") if calls else [])])
+    return command.finish(
+        "robustness", options, [*rows, *called], [*met, *(bars_of(called, "calls") if calls else [])]
+    )
 
 
 if __name__ == "__main__":

@@ -343,7 +343,9 @@ def _small_value(kind: Any, rng: random.Random) -> Any:
         case kinds.FLOAT:
             return rng.choice((0.0, 0.5, 1.0, -1.5))
         case kinds.STRING:
-            return rng.choice(("linear", "nearest", "SAME_UPPER", "constant", "edge", "reflect", "none", "tanh", "mul"))
+            return rng.choice(
+                ("linear", "nearest", "SAME_UPPER", "constant", "edge", "reflect", "none", "tanh", "mul")
+            )
         case kinds.TENSOR:
             return helper.make_tensor("", rng.choice((1, 7)), [1], [2])
         case _:

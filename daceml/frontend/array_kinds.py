@@ -33,10 +33,10 @@ def to_tensor(value: Any, dtype: torch.dtype) -> torch.Tensor:
     """
     if isinstance(value, torch.Tensor):
         return value
-    if isinstance(value, bool | int | float | complex) and not _is_numpy(value):
-        return _from_number(value, dtype)
-    if _is_numpy(value):
+    if _is_numpy(value):  # before numbers: numpy's float64 is a float
         return _from_numpy(value)
+    if isinstance(value, bool | int | float | complex):
+        return _from_number(value, dtype)
     if hasattr(type(value), "__dlpack__"):
         return _from_dlpack(value)
     kind = type(value).__name__
@@ -52,7 +52,9 @@ def results_like(values: Iterable[Any]) -> Convert | None:
     One tensor among the inputs makes them tensors; else arrays of a library that says how to make its own
     (`__array_namespace__().from_dlpack`) make them that; else numpy arrays make them numpy arrays.
     """
-    values = [value for value in values if not isinstance(value, bool | int | float | complex) or _is_numpy(value)]
+    values = [
+        value for value in values if not isinstance(value, bool | int | float | complex) or _is_numpy(value)
+    ]
     if not values or any(isinstance(value, torch.Tensor) for value in values):
         return None
     foreign = [value for value in values if not _is_numpy(value)]
@@ -97,10 +99,17 @@ def _from_numpy(value: np.ndarray | np.generic) -> torch.Tensor:
     import numpy as np
 
     if isinstance(value, np.ma.MaskedArray):
-        raise NotAnArrayError("is a masked array", "fill it first, array.filled(value), and pass the mask by itself")
+        raise NotAnArrayError(
+            "is a masked array", "fill it first, array.filled(value), and pass the mask by itself"
+        )
     array = np.asarray(value)
     kind = str(array.dtype)
-    if array.dtype.names is not None or array.dtype.hasobject or array.dtype.kind in "SUVmM" and kind != "bfloat16":
+    if (
+        array.dtype.names is not None
+        or array.dtype.hasobject
+        or (array.dtype.kind in "SUVmM"
+        and kind != "bfloat16")
+    ):
         raise NotAnArrayError(f"has element type {kind}", "pass an array of numbers")
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
@@ -138,7 +147,8 @@ def _from_dlpack(value: Any) -> torch.Tensor:
     except Exception as error:  # another library's code
         reason = str(error).strip().split("\n")[0] or type(error).__name__
         raise NotAnArrayError(
-            f"is a {kind} that cannot be read through DLPack: {reason}", "pass a dense array in the CPU's memory"
+            f"is a {kind} that cannot be read through DLPack: {reason}",
+            "pass a dense array in the CPU's memory",
         ) from error
     return tensor
 

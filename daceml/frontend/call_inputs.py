@@ -91,7 +91,9 @@ def _tensor(model: str, record: TensorRecord, value: Any) -> torch.Tensor:
         return to_tensor(value, DTYPES[record.dtype])
     except NotAnArrayError as error:
         raise CallError(
-            f"input {record.name!r} of {model} {error.what}", why=f"it has to be {_type(record)}", fix=error.fix
+            f"input {record.name!r} of {model} {error.what}",
+            why=f"it has to be {_type(record)}",
+            fix=error.fix,
         ) from error
 
 
@@ -125,7 +127,10 @@ def _not_plain(tensor: torch.Tensor) -> tuple[str, str] | None:
     """What a tensor is besides its memory, and how to get rid of that."""
     if type(tensor) not in _PLAIN:
         kind = type(tensor).__name__
-        return f"is a tensor subclass, {kind}", "pass input.as_subclass(torch.Tensor), if its memory alone matters"
+        return (
+            f"is a tensor subclass, {kind}",
+            "pass input.as_subclass(torch.Tensor), if its memory alone matters",
+        )
     if _is_wrapped(tensor):
         return "belongs to a function transform (vmap, grad, jvp)", "call the model outside of the transform"
     if tensor.layout is not torch.strided:
@@ -134,7 +139,10 @@ def _not_plain(tensor: torch.Tensor) -> tuple[str, str] | None:
     if tensor.is_quantized:
         return "is quantised", "pass input.dequantize(), or input.int_repr() for a model that takes integers"
     if forward_ad._current_level >= 0 and forward_ad.unpack_dual(tensor).tangent is not None:  # pyright: ignore[reportPrivateUsage]
-        return "carries a forward-mode tangent", "pass the primal: programs of ONNX models compute no derivatives"
+        return (
+            "carries a forward-mode tangent",
+            "pass the primal: programs of ONNX models compute no derivatives",
+        )
     if tensor.device.type == "cpu" and _missing_bytes(tensor) > 0:
         return f"lacks {_missing_bytes(tensor)} bytes of its memory", "pass it before its storage is resized"
     return None
@@ -146,7 +154,7 @@ def _missing_bytes(tensor: torch.Tensor) -> int:
         return 0
     last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
     claimed = (tensor.storage_offset() + last + 1) * tensor.element_size()
-    return claimed - tensor.untyped_storage().nbytes()
+    return int(claimed - tensor.untyped_storage().nbytes())
 
 
 def _shape_problem(record: TensorRecord, shape: tuple[int, ...], symbols: dict[str, tuple[int, str]]) -> str:

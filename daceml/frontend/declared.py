@@ -65,7 +65,11 @@ def from_type_proto(proto: onnx.TypeProto) -> Declared:
     shape: tuple[DeclaredDim, ...] | None = None
     if tensor.HasField("shape"):
         shape = tuple(
-            dim.dim_value if dim.WhichOneof("value") == "dim_value" else dim.dim_param or None
+            dim.dim_param or None
+            if dim.WhichOneof("value") != "dim_value"
+            else dim.dim_value
+            if dim.dim_value >= 0  # inference subtracts a window from a size that is smaller
+            else None
             for dim in tensor.shape.dim
         )
     return Declared(element=tensor.elem_type or None, shape=shape)

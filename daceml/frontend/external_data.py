@@ -42,7 +42,7 @@ class DataPlace:
         Raises:
             OnnxFileError: it cannot be read, or ends too early.
         """
-        view = memoryview(target)
+        view = memoryview(target)  # pyright: ignore[reportArgumentType]
         done = 0
         try:
             with self.file.open("rb", buffering=0) as stream:

@@ -90,8 +90,8 @@ class CallKey(NamedTuple):
     structure: pytree.TreeSpec | None
 
 
-def call_key(leaves: Sequence[Any], structure: pytree.TreeSpec | None = None) -> CallKey:
-    """The key of a call with these leaves, under torch's modes of now.
+def call_key(leaves: Sequence[Any], structure: pytree.TreeSpec | None = None) -> tuple[Any, ...]:
+    """The key of a call with these leaves, under torch's modes of now; equal to a `CallKey`, and quicker.
 
     Args:
         structure: of the arguments; None where all are tensors by position.
@@ -100,29 +100,34 @@ def call_key(leaves: Sequence[Any], structure: pytree.TreeSpec | None = None) ->
     """
     grad = torch.is_grad_enabled()
     autocast = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None
-    return CallKey(Modes(grad, autocast, torch.get_default_dtype()), input_key(leaves, grad), structure)
+    return (grad, autocast, torch.get_default_dtype()), input_key(leaves, grad), structure
 
 
-def input_key(leaves: Sequence[Any], grad_enabled: bool = False) -> tuple[TensorKey | ConstantKey, ...]:
+def named_key(key: tuple[Any, ...]) -> CallKey:
+    """The same key with names for its parts."""
+    modes, leaves, structure = key
+    kinds = {len(kind._fields): kind for kind in (TensorKey, ConstantKey)}
+    return CallKey(Modes(*modes), tuple(kinds[len(leaf)](*leaf) for leaf in leaves), structure)
+
+
+def input_key(leaves: Sequence[Any], grad_enabled: bool = False) -> tuple[tuple[Any, ...], ...]:
     """The leaves' part of a key.
 
     Raises:
         CallError: a leaf that is neither a plain tensor nor a constant.
     """
-    key: list[TensorKey | ConstantKey] = []
+    key: list[tuple[Any, ...]] = []
     for position, leaf in enumerate(leaves):
         if isinstance(leaf, torch.Tensor):
             if type(leaf) not in _PLAIN or _dispatch_keys(leaf).raw_repr() not in _DENSE:
                 raise CallError(**refusal(leaf, f"argument {position}"))
             strides = None if leaf.is_contiguous() else leaf.stride()
-            key.append(
-                TensorKey(leaf.dtype, leaf.shape, leaf.device, strides, grad_enabled and leaf.requires_grad)
-            )
+            key.append((leaf.dtype, leaf.shape, leaf.device, strides, grad_enabled and leaf.requires_grad))
         elif isinstance(leaf, float | complex):
             # 0.0 == -0.0 and nan != nan, but they spell themselves apart
-            key.append(ConstantKey(type(leaf), repr(leaf)))
+            key.append((type(leaf), repr(leaf)))
         elif isinstance(leaf, _CONSTANTS):
-            key.append(ConstantKey(type(leaf), repr(leaf) if isinstance(leaf, slice) else leaf))
+            key.append((type(leaf), repr(leaf) if isinstance(leaf, slice) else leaf))
         else:
             raise CallError(**_foreign_leaf(leaf, position))
     return tuple(key)

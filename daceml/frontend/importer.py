@@ -26,6 +26,7 @@ from daceml.frontend.model_file import ModelSource, read_model
 from daceml.frontend.naming import Names, identifier
 from daceml.frontend.onnx_process import OnnxProcess
 from daceml.frontend.prepare import prepare
+from daceml.frontend.shape_fit import fit_dims
 from daceml.frontend.shape_probe import check_confirmed, check_initializers, check_types, probe
 from daceml.frontend.shapes import Infer, complete_types, infer_here, is_complete, small_values
 from daceml.frontend.symbols import Dim, SymbolTable, free_symbol_names
@@ -33,6 +34,7 @@ from daceml.frontend.tensor_types import TensorType, tensor_type
 from daceml.frontend.translate import constant_value, make_node, operator_class
 from daceml.sdfg.access import add_access
 from daceml.sdfg.network import Network
+
 
 def import_file(path: str | Path, *, name: str, dims: Mapping[str, int] | None = None) -> Network:
     """Read an `.onnx` file and import it; see `read_model` and `import_source`."""
@@ -169,6 +171,8 @@ class _Import:
         check_types(self.model, known, probes, self.symbols)
         check_confirmed(self.model, known, probes, self.symbols)
         known = self._completed(known, self.infer)
+        while new := fit_dims(self.model, known, probes, self.symbols):
+            known = self._completed(known | new, self.infer)
         check_types(self.model, known, probes, self.symbols)
         return known
 

@@ -84,7 +84,12 @@ def _check_whole(model: onnx.ModelProto, name: str, place: str) -> None:
 def _texts(model: onnx.ModelProto) -> Iterator[tuple[str, str | bytes]]:
     """Names that the graph is made of, with what they name; protobuf gives bytes where they are not UTF-8."""
     graph = model.graph
-    for kind, things in (("tensor", tensors(model)), ("input", graph.input), ("output", graph.output), ("value", graph.value_info)):
+    for kind, things in (
+        ("tensor", tensors(model)),
+        ("input", graph.input),
+        ("output", graph.output),
+        ("value", graph.value_info),
+    ):
         yield from ((f"the name of {_an(kind)}", thing.name) for thing in things)
     for value in (*graph.input, *graph.output, *graph.value_info):
         yield from (("the name of a dimension", dim.dim_param) for dim in value.type.tensor_type.shape.dim)
@@ -92,15 +97,23 @@ def _texts(model: onnx.ModelProto) -> Iterator[tuple[str, str | bytes]]:
     yield from (("a domain", entry.domain) for entry in model.opset_import)
     yield from (("metadata", text) for entry in model.metadata_props for text in (entry.key, entry.value))
     for function in model.functions:
-        yield from (("the name of a function", text) for text in (function.name, function.domain, function.overload))
+        yield from (
+            ("the name of a function", text) for text in (function.name, function.domain, function.overload)
+        )
         yield from (("the name of a value", text) for text in (*function.input, *function.output))
         yield from (("a domain", entry.domain) for entry in function.opset_import)
     for nodes in (graph.node, *(function.node for function in model.functions)):
         for node in nodes:
-            yield from (("the name of a node", text) for text in (node.name, node.op_type, node.domain, node.overload))
+            yield from (
+                ("the name of a node", text) for text in (node.name, node.op_type, node.domain, node.overload)
+            )
             yield from (("the name of a value", text) for text in (*node.input, *node.output))
-            yield from (("the name of an attribute", t) for a in node.attribute for t in (a.name, a.ref_attr_name))
-            yield from (("metadata", text) for entry in node.metadata_props for text in (entry.key, entry.value))
+            yield from (
+                ("the name of an attribute", t) for a in node.attribute for t in (a.name, a.ref_attr_name)
+            )
+            yield from (
+                ("metadata", text) for entry in node.metadata_props for text in (entry.key, entry.value)
+            )
 
 
 def _an(noun: str) -> str:
@@ -133,7 +146,11 @@ def _order_problems(
     made = {name for node in nodes for name in node.output if name}
     known = set(given)
     for node in nodes:
-        title = f"node {node.name!r} ({node.op_type})" if node.name else f"a node of type {node.op_type or '(none)'!r}"
+        title = (
+            f"node {node.name!r} ({node.op_type})"
+            if node.name
+            else f"a node of type {node.op_type or '(none)'!r}"
+        )
         if not node.op_type:
             yield f"node {node.name!r} has no operator"
         for name in node.input:
@@ -189,7 +206,9 @@ def _size_problems(
 ) -> Iterator[str]:
     """Functions that call themselves, and graphs that would be too large with every call inlined."""
     calls = {
-        key: Counter(called for node in f.node if (called := (node.domain, node.op_type, node.overload)) in functions)
+        key: Counter(
+            called for node in f.node if (called := (node.domain, node.op_type, node.overload)) in functions
+        )
         for key, f in functions.items()
     }
     sizes: dict[tuple[str, str, str], int] = {}

@@ -90,7 +90,13 @@ def read_model(path: str | Path) -> ModelSource:
     """
     path = Path(path)
     if not path.is_file():
-        reason = "it is a folder" if path.is_dir() else "it is no plain file" if path.exists() else "there is no such file"
+        reason = (
+            "it is a folder"
+            if path.is_dir()
+            else "it is no plain file"
+            if path.exists()
+            else "there is no such file"
+        )
         raise _refuse(path, "cannot be read", reason, "check the path")
     try:
         size = path.stat().st_size

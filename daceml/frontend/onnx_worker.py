@@ -31,7 +31,9 @@ def main() -> None:
 
     def infer(data: bytes) -> bytes:
         try:
-            return onnx.shape_inference.infer_shapes(data, strict_mode=True, data_prop=True).SerializeToString()
+            return onnx.shape_inference.infer_shapes(
+                data, strict_mode=True, data_prop=True
+            ).SerializeToString()
         except onnx.shape_inference.InferenceError as error:
             inferred = onnx.shape_inference.infer_shapes(data, data_prop=True)
             inferred.metadata_props.add(key=COMPLAINT, value=str(error).strip())

@@ -41,9 +41,12 @@ def _missing_dim(
     if len(known) != len(wanted) - 1 or rest == 0:
         return None
     # x[a, b] -> y[c, ?]: ? = a b / c. A rational quotient could hide a remainder: a wrong shape.
-    missing = sympy.cancel(_elements(given, symbols) / rest)
-    whole = missing.is_polynomial() and sympy.denom(missing) == 1
-    return symbols.text(missing) if whole else None
+    quotient = _elements(given, symbols) / rest
+    floors = {call: sympy.Dummy(integer=True) for call in quotient.atoms(sympy.Function)}
+    missing = sympy.cancel(quotient.xreplace(floors))
+    if not missing.is_polynomial() or sympy.denom(missing) != 1:
+        return None
+    return symbols.text(missing.xreplace({dummy: call for call, dummy in floors.items()}))
 
 
 def _elements(shape: Iterable[DeclaredDim], symbols: SymbolTable) -> Any:

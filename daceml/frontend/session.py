@@ -16,7 +16,15 @@ from daceml.config import config
 from daceml.errors import BackwardUnavailableError, CallError, RecompileError, StaleWeightError
 from daceml.frontend.arguments import Arguments
 from daceml.frontend.exportable import RunsEagerlyError
-from daceml.frontend.guards import CallKey, ConstantKey, ModuleWatch, TensorKey, call_key, key_difference
+from daceml.frontend.guards import (
+    CallKey,
+    ConstantKey,
+    ModuleWatch,
+    TensorKey,
+    call_key,
+    key_difference,
+    named_key,
+)
 from daceml.frontend.hooks import CompilationHooks
 from daceml.frontend.options import module_options
 from daceml.frontend.stance import current_stance
@@ -130,11 +138,12 @@ class Session:
         leaves: Sequence[Any] = args
         if kwargs or not all(isinstance(a, torch.Tensor) for a in args):
             leaves, structure = pytree.tree_flatten((args, kwargs))
-        key = call_key(leaves, structure)
-        if key.modes.grad_enabled and self.options["backward"]:
+        quick = call_key(leaves, structure)
+        if self.options["backward"] and torch.is_grad_enabled():
             self._refuse_gradients(leaves)
-        variant = self._find(key)
+        variant = self._find(quick)
         if variant is None:
+            key = named_key(quick)
             with self._lock:
                 variant = self._find(key) or self._find_equal(key) or self._find_sizes(key, leaves)
                 variant = variant or self._compile(key, args, kwargs)
@@ -148,8 +157,9 @@ class Session:
                 if not self._variants[key]:
                     del self._variants[key]
 
-    def _find(self, key: CallKey) -> Variant | EagerVariant | None:
-        for variant in self._variants.get(key, ()):
+    def _find(self, key: tuple[Any, ...]) -> Variant | EagerVariant | None:
+        # a tuple equals the named tuple of the same content
+        for variant in self._variants.get(key, ()):  # pyright: ignore[reportCallIssue, reportArgumentType]
             if variant.watch.unchanged():
                 return variant
         return None

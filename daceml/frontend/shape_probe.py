@@ -8,11 +8,10 @@ depend on data. Two expressions that agree at several points are taken for equal
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-import onnx
 import onnx_ir as ir
 from dace import symbolic
 
@@ -25,7 +24,6 @@ from daceml.frontend.symbols import SymbolTable
 # Sizes of the i-th symbol. Most networks halve sizes or cut them into equal parts, which odd sizes do not allow;
 # an odd size shows a division that rounds the other way; with equal sizes, operands match that have to.
 _SIZES = (lambda i: 768 * (i + 2), lambda i: 64 * (2 * i + 5), lambda i: 2 * i + 7, lambda i: 64, lambda i: 1)
-_GENERAL = 3
 # With size 1 a dimension may vanish or be broadcast, so it confirms and does not refute.
 _REFUTING = 4
 
@@ -73,8 +71,6 @@ def probe(
     problem: ShapeError | None = None
     complaints: list[str] = []
     for number, size in enumerate(_SIZES if names else _SIZES[:1]):
-        if number >= _GENERAL and probes and _all_known(probes[0].types):
-            break
         sizes = {name: size(i) for i, name in enumerate(names)}
         concrete = {name: at(entry, symbols, sizes) for name, entry in sources.items()}
         try:
@@ -106,7 +102,9 @@ def check_initializers(model: ir.Model) -> None:
         data = declared(value)
         bare = Declared(
             element=None if value.dtype is None else int(value.dtype),
-            shape=None if value.shape is None else tuple(d if isinstance(d, int) else None for d in value.shape),
+            shape=None
+            if value.shape is None
+            else tuple(d if isinstance(d, int) else None for d in value.shape),
         )
         if not _agree(bare, data):
             raise ShapeError(
@@ -117,7 +115,9 @@ def check_initializers(model: ir.Model) -> None:
             )
 
 
-def check_types(model: ir.Model, types: Mapping[str, Declared], probes: list[Probe], symbols: SymbolTable) -> None:
+def check_types(
+    model: ir.Model, types: Mapping[str, Declared], probes: list[Probe], symbols: SymbolTable
+) -> None:
     """Refuse types that differ from what the operators make.
 
     Raises:
@@ -148,7 +148,11 @@ def check_confirmed(
     for node in model.graph:
         for value in node.outputs:
             claimed = types.get(value.name or "", Declared())
-            if not value.name or claimed.refusal or any(_confirms(trial.types[value.name]) for trial in probes):
+            if (
+                not value.name
+                or claimed.refusal
+                or any(_confirms(trial.types[value.name]) for trial in probes)
+            ):
                 continue
             known = [trial.types[value.name] for trial in probes]
             raise ShapeError(
@@ -186,10 +190,6 @@ def _agree(claimed: Declared, found: Declared) -> bool:
 
 def _confirms(found: Declared) -> bool:
     return bool(found.refusal) or (found.shape is not None and None not in found.shape)
-
-
-def _all_known(types: Mapping[str, Declared]) -> bool:
-    return all(map(_confirms, types.values()))
 
 
 def _claim(claimed: Declared, symbols: SymbolTable) -> str:

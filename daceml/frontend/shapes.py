@@ -155,7 +155,12 @@ def _like_operands(
 ) -> dict[str, Declared]:
     found: dict[str, Declared] = {}
     for node in model.graph:
-        if node.op_type in _LIKE_OPERAND and node.domain in ("", "ai.onnx") and node.inputs and node.inputs[0]:
+        if (
+            node.op_type in _LIKE_OPERAND
+            and node.domain in ("", "ai.onnx")
+            and node.inputs
+            and node.inputs[0]
+        ):
             source, name = node.inputs[0].name or "", node.outputs[0].name or ""
             if name in types and not is_complete(types[name], symbols):
                 found[name] = _merge(types[name], found.get(source, types.get(source, Declared())), symbols)

@@ -73,6 +73,10 @@ class SymbolTable:
         dims = (self.dim(dim) for dim in entry.shape or () if dim is not None)
         return set().union(*map(free_symbol_names, dims))
 
+    def named(self, symbol: str) -> Dim:
+        """The symbol of that name, as `free` gives it."""
+        return next(known for known in self._symbols.values() if str(known) == symbol)
+
     def text(self, dim: Dim) -> DeclaredDim:
         """A dimension that was computed, in the form of a declared one."""
         if isinstance(dim, int) or dim.is_Integer:

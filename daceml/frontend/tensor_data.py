@@ -142,7 +142,9 @@ def _held(tensor: onnx.TensorProto) -> dict[str, int]:
 
 def _wrong_length(tensor: onnx.TensorProto, field: str, held: int, count: int) -> str:
     wanted, entries = _FIELDS.get(tensor.data_type, ("int32_data", 0))
-    if field not in ("raw_data", wanted) or (field == "raw_data" and tensor.data_type == onnx.TensorProto.STRING):
+    if field not in ("raw_data", wanted) or (
+        field == "raw_data" and tensor.data_type == onnx.TensorProto.STRING
+    ):
         kind = onnx.TensorProto.DataType.Name(tensor.data_type)
         return f"its elements are of type {kind}, which {field} does not hold"
     if field == "raw_data":

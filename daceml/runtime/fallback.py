@@ -53,13 +53,15 @@ def fallback_function(stored: StoredProgram) -> Any:
 
 
 def _run(session: onnxruntime.InferenceSession, pointers: Any, symbols: dict[str, int]) -> None:
+    from daceml.runtime.program import evaluate_size
+
     binding = session.io_binding()
     at = iter(range(len(session.get_inputs()) + len(session.get_outputs())))
     for record, bind in [
         *((i, binding.bind_input) for i in session.get_inputs()),
         *((o, binding.bind_output) for o in session.get_outputs()),
     ]:
-        shape = [symbols[n] if isinstance(n, str) else n for n in record.shape]
+        shape = [evaluate_size(n, symbols) if isinstance(n, str) else n for n in record.shape]
         pointer = pointers[next(at)] or 0
         if math.prod(shape) == 0 and not pointer:
             pointer = 1  # ONNX Runtime wants an address even where nothing is read

@@ -144,7 +144,7 @@ class Program:
     def _empty_output(
         self, record: TensorRecord, sizes: dict[str, Any], inputs: Sequence[torch.Tensor]
     ) -> torch.Tensor:
-        shape = [_evaluate(s, sizes) if isinstance(s, str) else s for s in record.shape]
+        shape = [evaluate_size(s, sizes) if isinstance(s, str) else s for s in record.shape]
         dtype = DTYPES[record.dtype]
         return inputs[0].new_empty(shape, dtype=dtype) if inputs else torch.empty(shape, dtype=dtype)
 
@@ -166,9 +166,18 @@ class Program:
         return function
 
 
-def _evaluate(expression: str, sizes: dict[str, Any]) -> Any:
-    names = {"int_floor": lambda a, b: a // b, "int_ceil": lambda a, b: -(-a // b), "Max": max, "Min": min}
-    return eval(expression, {"__builtins__": {}}, {**names, **sizes})
+def evaluate_size(expression: str, sizes: Mapping[str, Any]) -> Any:
+    """The size that a manifest's text, or the dimension of a fallback's model, stands for."""
+    return eval(expression, {"__builtins__": {}}, {**_FUNCTIONS, **sizes})
+
+
+_FUNCTIONS: dict[str, Any] = {
+    "int_floor": lambda a, b: a // b,
+    "int_ceil": lambda a, b: -(-a // b),
+    "Max": max,
+    "Min": min,
+    "Mod": lambda a, b: a % b,
+}
 
 
 def _first_line(error: BaseException) -> str:

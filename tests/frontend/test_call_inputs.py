@@ -112,7 +112,8 @@ def test_numbers_are_inputs_of_rank_zero():
 
 
 @pytest.mark.parametrize(
-    ("number", "dtype"), [(0.1, 6), (2**24 + 1, 6), (2**63, 4), (2.5, 4), (300, 0), (True, 6), (1, 11), (1j, 6)]
+    ("number", "dtype"),
+    [(0.1, 6), (2**24 + 1, 6), (2**63, 4), (2.5, 4), (300, 0), (True, 6), (1, 11), (1j, 6)],
 )
 def test_numbers_that_do_not_fit_exactly_are_refused(number: complex, dtype: int):
     with pytest.raises(CallError, match=r"which \w+ does not hold exactly") as caught:
@@ -159,7 +160,9 @@ def test_what_comes_in_decides_what_goes_out():
     arrays = FLOATS, mask.numpy()
     assert collect(*arrays)[1] is to_numpy
     assert collect(FLOATS, mask)[1] is None and collect(Standard(x), mask)[1] is None
-    assert results_like([]) is None and results_like([2.0]) is None and results_like([2.0, FLOATS]) is to_numpy
+    assert (
+        results_like([]) is None and results_like([2.0]) is None and results_like([2.0, FLOATS]) is to_numpy
+    )
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ import onnx.parser
 import onnxruntime
 import pytest
 
-from daceml.errors import UnknownOperatorError
 from daceml.frontend.onnx_model import ONNXModel
 
 NEWEST = onnx.defs.onnx_opset_version()
@@ -167,10 +166,14 @@ def test_operators_mean_what_their_opset_says(opset: int):
     feeds = inputs_of(model)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
     expected = session.run(None, feeds)
     results = ONNXModel(model)(**feeds)
     for value, ours, theirs in zip(model.graph.output, results, expected, strict=True):
         assert ours.shape == theirs.shape and ours.dtype == theirs.dtype, value.name
         # products of four or five elements, in another order
-        np.testing.assert_allclose(ours, theirs, rtol=2e-5, atol=2e-6, err_msg=f"{value.name} of opset {opset}")
+        np.testing.assert_allclose(
+            ours, theirs, rtol=2e-5, atol=2e-6, err_msg=f"{value.name} of opset {opset}"
+        )
