@@ -1,7 +1,7 @@
 """What bad files and wrong calls do: python -m benchmarks.robustness --count 300 --calls 100 --check.
 
-Each damaged file is compiled, and run where that succeeds, in a process of its own. It has to be refused by an
-error of daceml's, or to give onnxruntime's numbers for the same file.
+Each damaged file is compiled, and run where that succeeds, in a process of its own. It has to be refused by
+an error of daceml's, or to give onnxruntime's numbers for the same file.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from benchmarks.robustness_mutations import make_file
 # What may happen, good and bad; the bad ones have bars.
 GOOD = ("equal", "refused", "as eager", "no oracle")
 BAD = ("foreign exception", "crash", "timeout", "wrong")
-# Codes of errors that speak of the file; another one, of the C++ compiler for example, is a failure of daceml's.
+# Codes of errors that speak of the file; another one, of the C++ compiler say, is a failure of daceml's.
 REFUSALS = ("DML101", "DML102", "DML103", "DML202", "DML204", "DML402", "DML403")
 LIMIT_S = 120.0
 # Different orders of summation, on values of size one and networks of ten operators
@@ -62,7 +62,7 @@ def file_case(seed: int, tell: Tell) -> None:
         tell({"ours": "ran", "stage": "onnxruntime"})
         found, reason = compare(ours, _theirs(path, feeds))
         if found == "wrong" and _overflows(path):
-            # what is left of infinities depends on the order of operations, and Clip without a bound has two readings
+            # what is left of infinities depends on the order of operations
             found, reason = "no oracle", f"weights beyond {_LARGEST:g}; {reason}"
         tell({"verdict": found, "reason": reason})
 

@@ -1,8 +1,8 @@
 """Wrong and unusual calls of compiled modules and ONNX models, as data.
 
-Each case makes one call of the callable that it is given. It is given the compiled form and then its peer: eager
-PyTorch for modules, and for ONNX models the same graph as a module. The compiled form has to refuse with an error of
-daceml's, to fail as the peer does, or to return the peer's result.
+Each case makes one call of the callable that it is given. It is given the compiled form and then its peer:
+eager PyTorch for modules, and for ONNX models the same graph as a module. The compiled form has to refuse
+with an error of daceml's, to fail as the peer does, or to return the peer's result.
 """
 
 from __future__ import annotations
@@ -105,12 +105,14 @@ def _values() -> dict[str, Callable[[], Any]]:
         "fake": _fake, "requires grad": lambda: X.clone().requires_grad_(),
         "transposed": lambda: X.t().contiguous().t(), "expanded": lambda: X[:1].expand(2, 4),
         "huge and expanded": lambda: torch.ones(1, 4).expand(2**40, 4),
-        "strided": lambda: torch.ones(4, 8)[::2, ::2], "offset": lambda: torch.arange(12.0)[3:11].reshape(2, 4),
+        "strided": lambda: torch.ones(4, 8)[::2, ::2],
+        "offset": lambda: torch.arange(12.0)[3:11].reshape(2, 4),
         "misaligned": lambda: torch.frombuffer(bytearray(33), dtype=torch.uint8)[1:].view(2, 16)[:, :16],
         "conjugated": lambda: torch.ones(2, 4, dtype=torch.complex64).conj(),
         "negated view": lambda: torch.complex(X, X).conj().imag,
         "nan": lambda: torch.full((2, 4), float("nan")), "infinite": lambda: torch.full((2, 4), float("inf")),
-        "inference tensor": _inference, "freed storage": _freed, "None": lambda: None, "string": lambda: "text",
+        "inference tensor": _inference, "freed storage": _freed, "None": lambda: None,
+        "string": lambda: "text",
         "int": lambda: 3, "float": lambda: 2.5, "huge int": lambda: 10**40, "list": lambda: [[1.0] * 4] * 2,
         "tuple of tensors": lambda: (X, X), "dict": lambda: {"x": X}, "set": lambda: {1, 2}, "object": object,
         "function": lambda: len, "generator": lambda: (i for i in range(3)), "module": lambda: nn.ReLU(),

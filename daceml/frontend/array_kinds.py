@@ -107,8 +107,7 @@ def _from_numpy(value: np.ndarray | np.generic) -> torch.Tensor:
     if (
         array.dtype.names is not None
         or array.dtype.hasobject
-        or (array.dtype.kind in "SUVmM"
-        and kind != "bfloat16")
+        or (array.dtype.kind in "SUVmM" and kind != "bfloat16")
     ):
         raise NotAnArrayError(f"has element type {kind}", "pass an array of numbers")
     if not array.dtype.isnative:

@@ -81,7 +81,7 @@ def _no_tensor(kind: str) -> Declared:
 
 
 def unnamed_dims(name: str, entry: Declared, taken: set[str]) -> Declared:
-    """The type of a graph input whose dimensions without size or name get a name: any size, known at a call."""
+    """The type of a graph input whose dimensions without size or name get a name: any size."""
     if entry.shape is None or None not in entry.shape:
         return entry
     shape: list[DeclaredDim] = []

@@ -64,7 +64,8 @@ def data_place(tensor: onnx.TensorProto, needed: int, file: Path | None) -> Data
         needed: bytes that its type and shape need.
         file: of the model; None for a model that came without one.
     Raises:
-        OnnxFileError: the entry is malformed, leads outside the model's folder, or the file is missing or short.
+        OnnxFileError: the entry is malformed, leads outside the model's folder, or the file is missing or
+            short.
     """
     if file is None:
         raise OnnxFileError(
@@ -77,7 +78,8 @@ def data_place(tensor: onnx.TensorProto, needed: int, file: Path | None) -> Data
     offset = _number(entries.get("offset", "0"), "offset", tensor, file)
     length = _number(entries.get("length", str(needed)), "length", tensor, file)
     if length != needed:
-        why = f"tensor {tensor.name!r} has {length} bytes of data in {location!r}; its type and shape need {needed}"
+        held = f"tensor {tensor.name!r} has {length} bytes of data in {location!r}"
+        why = f"{held}; its type and shape need {needed}"
         raise _refuse(file, f"{file.name} has tensor data that does not fit", why, _PORTABLE)
     path = _inside(location, tensor, file)
     try:
@@ -89,7 +91,8 @@ def data_place(tensor: onnx.TensorProto, needed: int, file: Path | None) -> Data
         why = f"initializer {tensor.name!r} lies in {location!r}, {what}"
         raise _refuse(file, f"{file.name} misses parameter data", why, _BESIDE)
     if found.st_size < offset + needed:
-        why = f"initializer {tensor.name!r} needs {offset + needed} bytes of {location!r}: it has {found.st_size}"
+        needs = f"initializer {tensor.name!r} needs {offset + needed} bytes of {location!r}"
+        why = f"{needs}: it has {found.st_size}"
         raise _refuse(file, f"{file.name} misses parameter data", why, _BESIDE)
     return DataPlace(file=path, location=location, offset=offset, length=needed)
 

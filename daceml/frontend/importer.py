@@ -1,11 +1,11 @@
 """ONNX model -> network: one SDFG state of ONNX library nodes.
 
-Every ONNX value is an array with one access node (ONNX graphs are in static single assignment form); an
-input that no node reads has an array but no access node. Initializers that the model's metadata lists as
-parameters or buffers are the network's weights, and only their shape and type are read; every other
-initializer and every `Constant` node is a constant. An initializer that is also a graph input (a default that
-a caller may override) is a constant, too. A graph output may be a graph input, an initializer, or the same
-value twice: its name is kept in `outputs`, and later stages copy.
+Every ONNX value is an array with one access node (ONNX graphs are in static single assignment form); an input
+that no node reads has an array but no access node. Initializers that the model's metadata lists as parameters
+or buffers are the network's weights, and only their shape and type are read; every other initializer and
+every `Constant` node is a constant. An initializer that is also a graph input (a default that a caller may
+override) is a constant, too. A graph output may be a graph input, an initializer, or the same value twice:
+its name is kept in `outputs`, and later stages copy.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def import_source(source: ModelSource, *, name: str, dims: Mapping[str, int] | N
         name: name of the SDFG.
         dims: values for named dimensions.
     Raises:
-        ShapeError: besides what `import_model` raises it for, a declared type that the operators do not make, or
-            that nothing confirms.
+        ShapeError: besides what `import_model` raises it for, a declared type that the operators do not make,
+            or that nothing confirms.
         OnnxFileError, InvalidNodeError, UnknownOperatorError: see `import_model`.
     """
     with OnnxProcess() as process:

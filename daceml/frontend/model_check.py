@@ -24,7 +24,8 @@ _MOST_NODES = 1_000_000
 
 _A = onnx.AttributeProto
 _ATTRIBUTE_FIELDS: dict[int, str] = {
-    _A.FLOAT: "f", _A.INT: "i", _A.STRING: "s", _A.TENSOR: "t", _A.GRAPH: "g", _A.SPARSE_TENSOR: "sparse_tensor",
+    _A.FLOAT: "f", _A.INT: "i", _A.STRING: "s", _A.TENSOR: "t", _A.GRAPH: "g",
+    _A.SPARSE_TENSOR: "sparse_tensor",
     _A.TYPE_PROTO: "tp", _A.FLOATS: "floats", _A.INTS: "ints", _A.STRINGS: "strings", _A.TENSORS: "tensors",
     _A.GRAPHS: "graphs", _A.SPARSE_TENSORS: "sparse_tensors", _A.TYPE_PROTOS: "type_protos",
 }  # fmt: skip
@@ -67,7 +68,8 @@ def tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
 
 def _check_whole(model: onnx.ModelProto, name: str, place: str) -> None:
     there = {
-        "graph": model.HasField("graph"), "IR version": model.ir_version > 0, "opset imports": bool(model.opset_import)
+        "graph": model.HasField("graph"), "IR version": model.ir_version > 0,
+        "opset imports": bool(model.opset_import),
     }  # fmt: skip
     if missing := [what for what, found in there.items() if not found]:
         why = f"it has no {', no '.join(missing)}"
@@ -76,7 +78,8 @@ def _check_whole(model: onnx.ModelProto, name: str, place: str) -> None:
         raise OnnxFileError(
             f"{name} is of a newer ONNX than this one",
             where=place,
-            why=f"its IR version is {model.ir_version}; onnx {onnx.__version__} knows versions up to {onnx.IR_VERSION}",
+            why=f"its IR version is {model.ir_version}; "
+            f"onnx {onnx.__version__} knows versions up to {onnx.IR_VERSION}",
             fix="install a newer onnx, or save the model with an older IR version",
         )
 
@@ -174,14 +177,15 @@ def _attribute_problems(node: onnx.NodeProto, *, in_function: bool) -> Iterator[
             yield f"{title} has an attribute without a name"
         if attribute.ref_attr_name:
             if not in_function:
-                yield f"attribute {attribute.name!r} of {title} refers to a function's, outside of any function"
+                yield f"attribute {attribute.name!r} of {title} refers to a function's, outside of one"
             continue
         wanted = _ATTRIBUTE_FIELDS.get(attribute.type)
         if wanted is None:
             yield f"attribute {attribute.name!r} of {title} has no type"
         filled = [f for f in _ATTRIBUTE_FIELDS.values() if _is_filled(attribute, f)]
         if wrong := [field for field in filled if field != wanted]:
-            yield f"attribute {attribute.name!r} of {title} is a {_A.AttributeType.Name(attribute.type)} and has {wrong[0]!r}"
+            kind = _A.AttributeType.Name(attribute.type)
+            yield f"attribute {attribute.name!r} of {title} is a {kind} and has {wrong[0]!r}"
 
 
 def _is_filled(attribute: onnx.AttributeProto, field: str) -> bool:

@@ -48,7 +48,7 @@ class ModelSource:
         return frozenset(tensor.name for tensor in large if tensor.data_type in BY_ONNX_CODE)
 
     def attach(self, model: ir.Model) -> None:
-        """Let a model made from this one find data in other files when it is asked for it. Mutates the model."""
+        """Let a model made from this one find data in other files when asked for it. Mutates the model."""
         for tensor in self.model.graph.initializer:
             if tensor.data_location == onnx.TensorProto.EXTERNAL and tensor.name in model.graph.initializers:
                 model.graph.initializers[tensor.name].const_value = ir.LazyTensor(
@@ -85,8 +85,8 @@ def read_model(path: str | Path) -> ModelSource:
     Operators that ONNX does not know are left to the importer, which says more about them.
 
     Raises:
-        OnnxFileError: no such file, no protobuf, no complete model, a malformed graph or tensor, external data
-            that is missing, too short or outside of the model's folder.
+        OnnxFileError: no such file, no protobuf, no complete model, a malformed graph or tensor, external
+            data that is missing, too short or outside of the model's folder.
     """
     path = Path(path)
     if not path.is_file():

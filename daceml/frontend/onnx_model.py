@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 class ONNXModel:
     """A compiled ONNX model.
 
-    Compiled at the first call, or loaded from the cache. Called with tensors, numpy arrays or other arrays with
-    `__dlpack__`, by position in the order of the model's inputs or by name; an input of rank 0 may be a number.
-    Returns one result, or a tuple where the model has several outputs, of the kind that came in.
+    Compiled at the first call, or loaded from the cache. Called with tensors, numpy arrays or other arrays
+    with `__dlpack__`, by position in the order of the model's inputs or by name; an input of rank 0 may be a
+    number. Returns one result, or a tuple where the model has several outputs, of the kind that came in.
 
     Args:
-        model: path of an `.onnx` file, whose data may lie in files beside it, or a model with its data. A model
-            that was passed in memory must not be changed afterwards.
+        model: path of an `.onnx` file, whose data may lie in files beside it, or a model with its data. A
+            model that was passed in memory must not be changed afterwards.
         dims: values for named dimensions, e.g. `{"batch": 8}`; the others stay symbolic: compiled once.
     Raises:
         OnnxFileError: the file is missing or malformed.

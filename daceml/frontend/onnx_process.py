@@ -15,7 +15,7 @@ import sys
 import threading
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import onnx
 from google.protobuf.message import DecodeError
@@ -31,7 +31,8 @@ class OnnxProcessError(Exception):
 
 
 class OnnxProcess:
-    """A child process that runs ONNX's C++ code. Started at once; importing onnx there overlaps with our work.
+    """A child process that runs ONNX's C++ code. Started at once; importing onnx there overlaps with our
+    work.
 
     Args:
         time_limit_s: for one request.
@@ -42,7 +43,7 @@ class OnnxProcess:
         self._command = [sys.executable, "-P", str(_WORKER)]
         self._child = self._start()
 
-    def __enter__(self) -> OnnxProcess:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -1,8 +1,8 @@
 """The process in which ONNX's C++ code meets models that nobody vouches for; see `onnx_process`.
 
 Started as a script: it imports neither daceml nor torch. A request is one letter and a length, then a model;
-the answer is one letter (`+` or `-`) and a length, then a model or the text of the error. Before a model that is
-to be converted, two bytes say to which opset.
+the answer is one letter (`+` or `-`) and a length, then a model or the text of the error. Before a model that
+is to be converted, two bytes say to which opset.
 """
 
 from __future__ import annotations

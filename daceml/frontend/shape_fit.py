@@ -1,8 +1,9 @@
 """Dimensions that ONNX's shape inference leaves open because it does no arithmetic on names.
 
 Sources of an expression: the formula of windows (convolutions and pooling), the sum of Concat, and a straight
-line through what inference found for numbers, over the symbols or over the operand's dimension of the same axis (Pad,
-Slice, Resize). All are guesses until the trials that were not used for them agree, too; see `shape_probe`.
+line through what inference found for numbers, over the symbols or over the operand's dimension of the same
+axis (Pad, Slice, Resize). All are guesses until the trials that were not used for them agree, too; see
+`shape_probe`.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ def _dim(
 
 
 def _lines_of_symbols(points: Sequence[Point], symbols: SymbolTable) -> list[Dim | None]:
-    """a + b N for every symbol, and a + b N + c M for every two, as far as there are points left to check it."""
+    """a + b N for every symbol, and a + b N + c M for every two, as far as points are left to check it."""
     names = sorted({name for trial, _ in points for name in trial.sizes})
     chosen = [choice for count in (1, 2) for choice in itertools.combinations(names, count)]
     return [_line_of_symbols(points, choice, symbols) for choice in chosen if len(choice) + 2 <= len(points)]
@@ -117,7 +118,7 @@ def _line(points: Sequence[Point], operand: Sequence[int], dim: Dim) -> Dim | No
 
 
 def _windows(node: ir.Node, spatial: int, rank: int, size: Dim) -> Dim | None:
-    """floor((size + pads - dilation (kernel - 1) - 1 + stride) / stride), with a ceiling where the node says so."""
+    """floor((size + pads - dilation (kernel - 1) - 1 + stride) / stride), or its ceiling."""
     kernel, pads = _kernel(node), _numbers(node, "pads", [0] * 2 * rank)
     strides, dilations = (_numbers(node, name, [1] * rank) for name in ("strides", "dilations"))
     if spatial < 0 or not len(kernel) == len(strides) == len(dilations) == len(pads) // 2 == rank:
@@ -131,7 +132,7 @@ def _windows(node: ir.Node, spatial: int, rank: int, size: Dim) -> Dim | None:
     up = stride - 1 if node.attributes.get_int("ceil_mode", 0) else 0
     if up and (any(pads) or stride > kernel[spatial]):
         return None  # a last window that would start in the padding is left out
-    # not floor(room / stride) + 1: C++ rounds to zero, and a window that is larger than the tensor has negative room
+    # not floor(room / stride) + 1: C++ rounds to zero, and a window larger than the tensor has negative room
     return symbolic.int_floor(room + up + stride, stride)
 
 

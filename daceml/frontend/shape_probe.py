@@ -2,8 +2,9 @@
 
 Generated code is compiled for shapes, so a declared shape that is wrong would be a wrong result or an access
 outside of memory. A declaration with symbols cannot be derived by ONNX's shape inference, which does no
-arithmetic on names; but it can be tried: with numbers for the symbols, inference finds every shape that does not
-depend on data. Two expressions that agree at several points are taken for equal, one disagreement refutes.
+arithmetic on names; but it can be tried: with numbers for the symbols, inference finds every shape that does
+not depend on data. Two expressions that agree at several points are taken for equal, one disagreement
+refutes.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ from daceml.frontend.metadata import where
 from daceml.frontend.shapes import Infer, complete_types
 from daceml.frontend.symbols import SymbolTable
 
-# Sizes of the i-th symbol. Most networks halve sizes or cut them into equal parts, which odd sizes do not allow;
-# an odd size shows a division that rounds the other way; with equal sizes, operands match that have to.
+# Sizes of the i-th symbol. Most networks halve sizes or cut them into equal parts, which odd sizes do not
+# allow; an odd size shows a division that rounds the other way; with equal sizes, operands match that have
+# to.
 _SIZES = (lambda i: 768 * (i + 2), lambda i: 64 * (2 * i + 5), lambda i: 2 * i + 7, lambda i: 64, lambda i: 1)
 # With size 1 a dimension may vanish or be broadcast, so it confirms and does not refute.
 _REFUTING = 4
@@ -93,7 +95,8 @@ def at(entry: Declared, symbols: SymbolTable, sizes: Mapping[str, int]) -> Decla
 
 
 def check_initializers(model: ir.Model) -> None:
-    """Refuse initializers whose data has another type than the input or value of the same name is said to have.
+    """Refuse initializers whose data has another type than the input or value of the same name is said to
+    have.
 
     Raises:
         ShapeError: the first one.

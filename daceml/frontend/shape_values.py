@@ -17,11 +17,11 @@ from daceml.frontend.declared import SMALL_ELEMENTS, Declared
 # Operators that shapes are computed with. Others are not evaluated: a model may ask for any amount of work.
 _EVALUATED = frozenset(
     """
-    Abs Add And ArgMax ArgMin BitShift Cast CastLike Ceil Clip Compress Concat ConstantOfShape CumSum Div Equal
-    Expand Flatten Floor Gather GatherElements GatherND Greater GreaterOrEqual Identity Less LessOrEqual Max Min
-    Mod Mul Neg NonZero Not OneHot Or Pad Pow Range Reciprocal ReduceMax ReduceMin ReduceProd ReduceSum Reshape
-    Round ScatterElements ScatterND Shape Sign Size Slice Split Sqrt Squeeze Sub Sum Tile TopK Transpose Trilu
-    Unsqueeze Where Xor
+    Abs Add And ArgMax ArgMin BitShift Cast CastLike Ceil Clip Compress Concat ConstantOfShape CumSum Div
+    Equal Expand Flatten Floor Gather GatherElements GatherND Greater GreaterOrEqual Identity Less
+    LessOrEqual Max Min Mod Mul Neg NonZero Not OneHot Or Pad Pow Range Reciprocal ReduceMax ReduceMin
+    ReduceProd ReduceSum Reshape Round ScatterElements ScatterND Shape Sign Size Slice Split Sqrt Squeeze
+    Sub Sum Tile TopK Transpose Trilu Unsqueeze Where Xor
     """.split()  # noqa: SIM905  (reads as prose)
 )
 

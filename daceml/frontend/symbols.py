@@ -103,7 +103,7 @@ class SymbolTable:
             parsed = symbolic.pystr_to_symbolic(renamed)
             by_name = {free: originals[str(free)] for free in parsed.free_symbols}
             values = {f: self._values.get(name, self._symbol(name)) for f, name in by_name.items()}
-            result = parsed.subs(values)
+            result = parsed.subs(list(values.items()))
             result = _evaluate(result) if not result.free_symbols else result
         except (ArithmeticError, TypeError, ValueError, SyntaxError, AttributeError, sympy.SympifyError):
             return self._symbol(text)

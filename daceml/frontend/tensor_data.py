@@ -16,7 +16,7 @@ from daceml.frontend.external_data import DataPlace, data_place
 if TYPE_CHECKING:
     import torch
 
-# Field that holds the elements of a type where raw_data does not, and how many of its entries one element takes.
+# Field that holds the elements of a type where raw_data does not, and how many of its entries each takes.
 _FIELDS: dict[int, tuple[str, int]] = {
     **dict.fromkeys((2, 3, 4, 5, 6, 9, 10, 16, 17, 18, 19, 20, 24), ("int32_data", 1)),
     1: ("float_data", 1),

@@ -114,9 +114,10 @@ def constant_value(node: ir.Node) -> np.ndarray:
     ((name, attribute),) = values.items()
     wanted = _CONSTANT_KINDS.get(name)
     if wanted is None or attribute.type != wanted or attribute.ref_attr_name:
+        kind = wanted.name if wanted else "one that the operator has"
         held = "a reference" if attribute.ref_attr_name else attribute.type.name
         raise InvalidNodeError(
-            f"attribute {name!r} of a Constant must be {wanted.name if wanted else 'one that the operator has'}",
+            f"attribute {name!r} of a Constant must be {kind}",
             where=where(node),
             why=f"it is {held}",
             fix="keep one of value, value_float, value_int, value_floats, value_ints",

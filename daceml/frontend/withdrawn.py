@@ -24,7 +24,7 @@ def replace_withdrawn(model: ir.Model) -> None:
 
 
 def _group_normalization(node: ir.Node, graph: ir.Graph, taken: set[str | None]) -> None:
-    """GroupNormalization-18(x, scale, bias) -> InstanceNormalization of x[N, groups, ...], in x's shape again."""
+    """GroupNormalization-18(x, scale, bias) -> InstanceNormalization of x[N, groups, ...], in x's shape."""
     x, scale, bias = node.inputs
     stems = (f"groups_{i}" for i in itertools.count())
     stem = next(s for s in stems if not any(f"{s}_{k}" in taken for k in range(5)))

@@ -102,7 +102,7 @@ def test_processes_that_crash_or_hang_are_replaced():
 
 @pytest.mark.slow
 def test_sixty_bad_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    """In processes of their own, of which this one must not have started threads: so a fresh one runs them."""
+    """In a fresh process: this one may have started threads, which forked ones would miss."""
     import subprocess
     import sys
 

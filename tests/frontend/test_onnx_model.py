@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
@@ -62,6 +63,28 @@ def test_tensors_in_tensors_out_by_name(model: ONNXModel):
     y, _ = model(x=torch.ones(2, 4))
     assert isinstance(y, torch.Tensor)
     assert torch.equal(y, torch.relu(torch.ones(2, 4) @ torch.from_numpy(WEIGHT) + 1))
+
+
+class Foreign:
+    """An array of a library that keeps the array-API standard."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor = tensor
+
+    def __dlpack__(self, **options: object) -> object:
+        return self.tensor.__dlpack__()
+
+    def __dlpack_device__(self) -> object:
+        return self.tensor.__dlpack_device__()
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> object:
+        return SimpleNamespace(from_dlpack=lambda other: Foreign(torch.from_dlpack(other)))
+
+
+def test_arrays_of_other_libraries_come_back_as_they_are(model: ONNXModel):
+    y, total = model(Foreign(torch.ones(2, 4)))
+    assert isinstance(y, Foreign) and isinstance(total, Foreign)
+    assert torch.equal(y.tensor, model(torch.ones(2, 4))[0]) and total.tensor.shape == ()
 
 
 def test_a_single_output_comes_alone():

@@ -139,7 +139,8 @@ def model_of(opset: int, nodes: list[str]) -> onnx.ModelProto:
     inputs = ", ".join(f"{kind} {name}" for name, kind in INPUTS.items() if name in used)
     data = ", ".join(text for name, text in DATA.items() if name in used)
     model = onnx.parser.parse_model(
-        f'<ir_version: 9, opset_import: ["" : {opset}]> g ({inputs}) => (float y_0) <{data}> {{ y_0 = Relu(x) }}'
+        f'<ir_version: 9, opset_import: ["" : {opset}]>'
+        f" g ({inputs}) => (float y_0) <{data}> {{ y_0 = Relu(x) }}"
     )
     del model.graph.node[:]
     del model.graph.output[:]
@@ -160,7 +161,8 @@ def inputs_of(model: onnx.ModelProto) -> dict[str, np.ndarray]:
     return feeds
 
 
-@pytest.mark.parametrize("opset", [7, 8, 9, 10, 11, 12, 13, 14, 15, 17, 18, 19, 20, 21, 22, 23, 24])
+# One of each run of opsets in which no form above begins or ends
+@pytest.mark.parametrize("opset", [7, 9, 10, 12, 13, 17, 20, 24])
 def test_operators_mean_what_their_opset_says(opset: int):
     model = model_of(opset, nodes_of(opset))
     feeds = inputs_of(model)

@@ -31,10 +31,12 @@ def shapes(graph: str) -> dict[str, str]:
     [
         ("y = MaxPool<kernel_shape = [3], strides = [2], pads = [1, 1]>(x)", "N, 2, int_floor(T + 1, 2)"),
         ("y = MaxPool<kernel_shape = [2], strides = [2], ceil_mode = 1>(x)", "N, 2, int_floor(T + 1, 2)"),
-        ("y = AveragePool<kernel_shape = [3], strides = [3], auto_pad = \"SAME_LOWER\">(x)", "N, 2, int_floor(T + 2, 3)"),
+        ("y = AveragePool<kernel_shape = [3], strides = [3], auto_pad = \"SAME_LOWER\">(x)",
+         "N, 2, int_floor(T + 2, 3)"),
         ("y = MaxPool<kernel_shape = [3], dilations = [2]>(x)", "N, 2, T - 4"),
         ("y = Concat<axis = 2>(x, x, x)", "N, 2, 3*T"),
-        ("p = MaxPool<kernel_shape = [2], strides = [2]>(x) y = Concat<axis = 2>(x, p)", "N, 2, T + int_floor(T, 2)"),
+        ("p = MaxPool<kernel_shape = [2], strides = [2]>(x) y = Concat<axis = 2>(x, p)",
+         "N, 2, T + int_floor(T, 2)"),
         ("y = Pad(x, pads)", "N, 2, T + 3"),
         ("y = Slice(x, start, end, axis)", "N, 2, T - 2"),
         ("y = Resize<mode = \"nearest\">(x, , scales)", "N, 2, 3*T"),
@@ -46,8 +48,8 @@ def shapes(graph: str) -> dict[str, str]:
 def test_dimensions_that_inference_leaves_open(node: str, shape: str):
     graph = f"""
         g (float[N, 2, T] x) => (float y) <int64[6] pads = {{0, 0, 1, 0, 0, 2}}, int64[1] start = {{1}},
-            int64[1] end = {{-1}}, int64[1] axis = {{2}}, float[3] scales = {{1.0, 1.0, 3.0}}, int64[2] flat = {{0, -1}},
-            int64[4] four = {{1, 4, 1, 1}}> {{ {node} }}"""
+            int64[1] end = {{-1}}, int64[1] axis = {{2}}, float[3] scales = {{1.0, 1.0, 3.0}},
+            int64[2] flat = {{0, -1}}, int64[4] four = {{1, 4, 1, 1}}> {{ {node} }}"""
     if "four" in node:
         graph = graph.replace("float[N, 2, T] x", "float[N, 1, 2, T] x")
     model = parse(graph)
@@ -89,8 +91,9 @@ def test_a_window_larger_than_the_tensor_finds_nothing_or_is_refused():
 def test_sizes_that_follow_no_rule_are_left_open():
     """Every third position: a slice has no formula here, and three trials lie on no line."""
     graph = """
-        g (float[N, T] x) => (float[?, ?] y) <int64[1] a = {0}, int64[1] b = {9223372036854775807}, int64[1] c = {1},
-        int64[1] d = {3}> { y = Slice(x, a, b, c, d) }"""
+        g (float[N, T] x) => (float[?, ?] y)
+        <int64[1] a = {0}, int64[1] b = {9223372036854775807}, int64[1] c = {1}, int64[1] d = {3}>
+        { y = Slice(x, a, b, c, d) }"""
     with pytest.raises(ShapeError, match="dimension 1 of 'y' is unknown") as caught:
         shapes(graph)
     assert "dims=" in caught.value.fix

@@ -1,0 +1,45 @@
+"""Models that come from elsewhere, for tests: from ONNX text into the importer, and what it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import onnx
+import onnx.parser
+import pytest
+
+from daceml.errors import DacemlError
+from daceml.frontend.importer import import_source
+from daceml.frontend.model_file import ModelSource, checked
+from daceml.sdfg.network import Network
+
+
+def parse(graph: str, *, opset: int = 20, functions: str = "") -> onnx.ModelProto:
+    """A model from ONNX's own text form."""
+    return onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : {opset}]>\n{graph}\n{functions}')
+
+
+def imported(model: onnx.ModelProto | str, **options: Any) -> Network:
+    model = parse(model) if isinstance(model, str) else model
+    return import_source(checked(ModelSource(model=model, name="net")), name="net", **options)
+
+
+def refusal(model: onnx.ModelProto | str, kind: type[DacemlError], **options: Any) -> str:
+    with pytest.raises(kind) as caught:
+        imported(model, **options)
+    text = str(caught.value)
+    assert "where:" in text and "why:" in text and "fix:" in text
+    return text
+
+
+MLP = """
+    g (float[N, 4] x) => (float[N, 3] y)
+    <float[4, 3] w = {1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 1.0, 2.0, 3.0}>
+    { h = MatMul(x, w)  r = Relu(h)  y = Softmax<axis = 1>(r) }"""
+
+
+def changed(change: Callable[[onnx.GraphProto], Any]) -> onnx.ModelProto:
+    model = parse(MLP)
+    change(model.graph)
+    return model
