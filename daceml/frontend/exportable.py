@@ -103,7 +103,7 @@ def exportable(
     flat.__signature__ = inspect.Signature([inspect.Parameter(n, positional) for n in names])  # pyright: ignore[reportFunctionMemberAccess]
     own["forward"] = flat
     before = [(child, dict(child.__dict__)) for child in view.module.modules()]
-    with _parameters_only(module):
+    with _parameters_only(module), _eager_parts(module):
         try:
             yield view
         finally:
@@ -147,7 +147,10 @@ def _watched_attributes(view: ExportView, module: nn.Module) -> Generator[None]:
 
 
 def _attributes(module: nn.Module) -> dict[str, Any]:
-    return {n: v for n, v in module.__dict__.items() if n not in _FRAMEWORK and n != "forward"}
+    # recurrent layers of torch cache references to their own weights
+    caches = ("_flat_weights", "_flat_weight_refs") if isinstance(module, nn.RNNBase) else ()
+    ignored = {*_FRAMEWORK, "forward", *caches}
+    return {name: value for name, value in module.__dict__.items() if name not in ignored}
 
 
 def _content(value: Any) -> Any:
@@ -199,6 +202,24 @@ def _parameters_only(module: nn.Module) -> Generator[None]:
     finally:
         for parameters, name, tensor in plain:
             parameters[name] = tensor
+
+
+@contextmanager
+def _eager_parts(module: nn.Module) -> Generator[None]:
+    """Put the user's own modules in the place of compiled ones: the whole is compiled anyway."""
+    replaced: list[tuple[dict[str, Any], str, nn.Module]] = []
+    for parent in list(module.modules()):
+        members: dict[str, Any] = parent.__dict__["_modules"]
+        for name, child in members.items():
+            session = getattr(type(child), "_session", None) and child._session
+            if session is not None:
+                replaced.append((members, name, child))
+                members[name] = session.eager
+    try:
+        yield
+    finally:
+        for members, name, child in replaced:
+            members[name] = child
 
 
 def _refuse_hooks(module: nn.Module) -> None:

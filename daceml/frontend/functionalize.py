@@ -40,7 +40,14 @@ def functionalize(program: ExportedProgram) -> ExportedProgram:
         return _LightPass(program).run()
     except NeedsRetraceError as reason:
         log.info("functionalising by a second trace: %s", reason)
-        return program.run_decompositions({})
+        try:
+            return program.run_decompositions({})
+        except Exception as error:
+            raise ExportError(
+                "the graph cannot be brought into a form without changes in place",
+                why=f"{reason}; torch says {type(error).__name__}: {str(error).splitlines()[0]}",
+                fix="pass tensors that do not share memory, or work on copies in forward (x = x.clone())",
+            ) from error
 
 
 def copied(program: ExportedProgram) -> ExportedProgram:

@@ -59,11 +59,18 @@ class Session:
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if current_stance() == "force_eager" or _transformed():
             return self.eager.forward(*args, **kwargs)
+        if torch.is_inference_mode_enabled():
+            # what a program keeps from call to call must be of use outside, too
+            with torch.inference_mode(mode=False), torch.no_grad():
+                return self(args, kwargs)
         variant, tensors = self._prepare(args, kwargs)
         if variant is None:
             return self.eager.forward(*args, **kwargs)
         try:
-            return variant(tensors)
+            if not torch.is_grad_enabled():
+                return variant(tensors)
+            with torch.no_grad():  # results are detached, as backward=False says
+                return variant(tensors)
         except StaleWeightError as stale:
             # module.half() and module.to(memory_format=...) change parameters in place
             log.info("compiling %s: %s", type(self.eager).__name__, stale.why)

@@ -52,6 +52,8 @@ class Variant:
 
     def __call__(self, tensors: Sequence[torch.Tensor]) -> Any:
         """What forward returns for these tensors of its arguments; it has the effects of forward, too."""
+        if self.writes or self.program.mutated:
+            self._refuse_shared_memory(tensors)
         contiguous = [x if x.is_contiguous() else x.contiguous() for x in tensors]
         outputs = self.program(contiguous)
         if self.writes:
@@ -67,14 +69,20 @@ class Variant:
         with torch.no_grad():
             for index, target in self.writes:
                 tensor = inputs[target] if isinstance(target, int) else target
-                start = tensor.untyped_storage().data_ptr()
-                if sum(x.untyped_storage().data_ptr() == start for x in inputs) > 1:
-                    raise CallError(
-                        "two inputs share memory, and the module changes one of them in place",
-                        why="a compiled program reads all inputs before it changes any",
-                        fix="pass a copy of one of them: tensor.clone()",
-                    )
                 tensor.copy_(outputs[index])
+
+    def _refuse_shared_memory(self, inputs: Sequence[torch.Tensor]) -> None:
+        targets = [inputs[t] if isinstance(t, int) else t for _, t in self.writes]
+        changed = {t.untyped_storage().data_ptr() for t in (*targets, *self.program.mutated)} - {0}
+        given = [x.untyped_storage().data_ptr() for x in inputs]
+        own = {inputs[t].untyped_storage().data_ptr() for _, t in self.writes if isinstance(t, int)}
+        held = changed - own
+        if any(given.count(start) > 1 for start in own) or any(start in held for start in given):
+            raise CallError(
+                "inputs share memory with each other or with the module, which changes it in place",
+                why="a compiled program reads all inputs before it changes any",
+                fix="pass a copy of one of them: tensor.clone()",
+            )
 
     @cached_property
     def onnx_model(self) -> onnx.ModelProto:

@@ -215,9 +215,6 @@ def test_functions_that_stand_for_more_nodes_than_memory_holds():
 
 # ONNX's C++ code
 
-CRASH = """
-    g (float[2] x) => (float[2] y) { y = Relu(x) }"""
-
 
 def crashing_model() -> onnx.ModelProto:
     """A model at which shape inference of onnx 1.23 follows a null pointer; another version may refuse it."""

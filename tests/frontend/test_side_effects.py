@@ -93,7 +93,7 @@ def test_tensors_that_forward_changes_are_changed():
         ):
             close(a, b)
     x = torch.randn(3, 4)
-    with pytest.raises(CallError, match="share memory"):
+    with pytest.raises(CallError, match="inputs share memory"):
         compiled(x, x)
 
 
@@ -165,3 +165,56 @@ def test_errors_leave_nothing_behind():
     close(compiled(x), eager.inner(x))
     assert eager.steps == 1
     assert torch.equal(eager.inner.seen, x)
+
+
+def test_an_input_that_is_a_buffer_of_the_module_is_refused_where_it_changes():
+    class Counts(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("total", torch.ones(4))
+
+        def forward(self, x):
+            self.total.add_(1)
+            return x * 2
+
+    eager = Counts()
+    compiled = compiled_of(eager)
+    assert not compiled(torch.zeros(4)).any()
+    with pytest.raises(CallError, match="inputs share memory"):
+        compiled(eager.total)
+    assert (eager.total == 2).all()  # nothing was changed
+
+
+def test_results_are_detached_where_gradients_are_enabled():
+    compiled = compiled_of(nn.Linear(3, 2))
+    with torch.enable_grad():
+        assert not compiled(torch.randn(2, 3, requires_grad=True)).requires_grad
+
+
+def test_inference_mode_may_come_first():
+    eager = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 4))
+    compiled = compiled_of(eager)
+    x = torch.randn(2, 4)
+    with torch.inference_mode():
+        close(compiled(x), eager(x))
+    close(compiled(x), eager(x))
+
+
+def test_a_compiled_part_may_be_used_twice():
+    part = compiled_of(nn.Linear(4, 4))
+    eager = nn.Sequential(part.session.eager, part.session.eager)
+    x = torch.randn(2, 4)
+    close(compiled_of(nn.Sequential(part, part))(x), eager(x))
+
+
+def test_layers_that_cache_their_weights_are_compiled():
+    class Last(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.lstm = nn.LSTM(4, 5)
+
+        def forward(self, x):
+            return self.lstm(x)[0]
+
+    eager = Last()
+    close(compiled_of(eager)(torch.ones(3, 2, 4)), eager(torch.ones(3, 2, 4)))
