@@ -14,6 +14,7 @@ from daceml.errors import CallError, ConfigurationError, ExportError
 from daceml.frontend.arguments import Arguments
 from daceml.frontend.dynamic_shapes import SizeGuard, Spec, example, size_guard, tensor_specs
 from daceml.frontend.exportable import Assignment, RunsEagerlyError, exportable
+from daceml.frontend.holdings import adopt, unchanged_tensors
 from daceml.frontend.provenance import source_of_trace, source_of_traceback
 from daceml.frontend.traceable import traceable
 
@@ -37,11 +38,15 @@ class Capture:
             that forward assigned to attributes.
         sizes: which other sizes it is right for; None where all are fixed.
         assigned: attributes that forward assigned.
+        held: tensors that the module holds in plain attributes, by the names that the program has for them.
+        values_read: whether forward turned values of tensors into Python's, which are constants of a trace.
     """
 
     program: ExportedProgram
     sizes: SizeGuard | None
     assigned: tuple[Assignment, ...]
+    held: dict[str, torch.Tensor]
+    values_read: bool
 
 
 def export_program(
@@ -89,7 +94,7 @@ def capture(
     _refuse_complex(arguments)
     specs = tensor_specs(arguments, module.forward, dynamic_shapes, everything=dynamic)
     tensors = arguments.tensors if specs is None else example(arguments.tensors, specs)
-    with traceable(module), exportable(module, arguments, autocast) as view:
+    with traceable(module), unchanged_tensors(module), exportable(module, arguments, autocast) as view:
         try:
             with quiet(), _without_dumps():
                 program = torch.export.export(view.module, tuple(tensors), dynamic_shapes=specs, strict=False)
@@ -104,7 +109,13 @@ def capture(
     if specs is not None:
         program.graph_module.meta[DIM_NAMES] = _dim_names(program, specs)
     sizes = None if specs is None else size_guard(program)
-    return Capture(program=program, sizes=sizes, assigned=tuple(view.assigned))
+    return Capture(
+        program=program,
+        sizes=sizes,
+        assigned=tuple(view.assigned),
+        held=adopt(program, module),
+        values_read=view.values_read,
+    )
 
 
 def _refuse_complex(arguments: Arguments) -> None:

@@ -20,7 +20,8 @@ from torch import nn
 from daceml.config import config
 from daceml.frontend.arguments import Arguments
 from daceml.frontend.capture import Capture, capture
-from daceml.frontend.guards import Modes, ModuleWatch
+from daceml.frontend.guards import Modes
+from daceml.frontend.module_watch import ModuleWatch
 from daceml.frontend.program_key import program_key
 from daceml.frontend.results import result_template
 from daceml.frontend.same_graph import same_graph
@@ -95,7 +96,7 @@ def compile_variant(
         if isinstance(captured, Variant):
             return captured
         exported = captured.program
-        state = _tensors(module)
+        state = _tensors(module) | captured.held
         watch = _watch(module, captured)
         cache = Cache(config().cache_folder)
         levels = options["auto_optimize"]
@@ -182,7 +183,7 @@ def _watch(module: nn.Module, captured: Capture) -> ModuleWatch:
     for made in fresh:
         made.owner.__dict__[made.name] = None
     try:
-        return ModuleWatch(module, results)
+        return ModuleWatch(module, results, () if captured.values_read else tuple(captured.held.values()))
     finally:
         for made in fresh:
             del made.owner.__dict__[made.name]

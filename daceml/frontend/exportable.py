@@ -15,11 +15,14 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
 from daceml.frontend.arguments import Arguments
+from daceml.frontend.holdings import held_values, is_plain_object
 
 _HOOKS = (
     "_forward_hooks",
@@ -35,7 +38,15 @@ _FRAMEWORK = frozenset(nn.Module().__dict__)
 
 
 class RunsEagerlyError(Exception):
-    """The forward does something that a program cannot repeat; the message says what."""
+    """The forward does something that a program cannot repeat; the message says what.
+
+    Attributes:
+        lasting: whether that is the forward's nature, which another state of the module does not change.
+    """
+
+    def __init__(self, message: str, *, lasting: bool = True) -> None:
+        super().__init__(message)
+        self.lasting = lasting
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,10 +74,12 @@ class ExportView:
     Attributes:
         module: its forward takes the tensors of the arguments, and returns (result, values of `assigned`).
         assigned: what forward assigned while it was traced.
+        values_read: whether it turned values of tensors into Python's.
     """
 
     module: nn.Module
     assigned: list[Assignment] = field(default_factory=list[Assignment])
+    values_read: bool = False
 
 
 @contextmanager
@@ -122,20 +135,20 @@ def _autocast(dtype: torch.dtype | None) -> AbstractContextManager[object]:
 @contextmanager
 def _watched_attributes(view: ExportView, module: nn.Module) -> Generator[None]:
     """Find what the block assigns to attributes of the module and its submodules."""
-    paths = {child: path for path, child in module.named_modules()}
     before = [(child, _attributes(child)) for child in view.module.modules()]
-    contents = [
-        (child, name, value, _content(value))
-        for child, attributes in before
-        for name, value in attributes.items()
-        if isinstance(value, list | dict | set)
-    ]
-    yield
-    for child, name, value, content in contents:
-        if _content(value) != content:
-            _restore(value, content)
-            path = ".".join(filter(None, (paths.get(child, ""), name)))
-            raise RunsEagerlyError(f"forward changes the {type(value).__name__} {path!r} in place")
+    contents = [(path, *_content(value)) for path, value in held_values(module) if _changeable(value)]
+    changed: list[str] = []
+    try:
+        with _ValueReads() as reads:
+            yield
+    finally:
+        for path, container, content in contents:
+            if not _unchanged(container, content):
+                _restore(container, content)
+                changed.append(path)
+    view.values_read |= reads.any
+    if changed:
+        raise RunsEagerlyError(f"forward changes {changed[0]!r} in place")
     view.assigned = [
         Assignment(
             child, name, attributes.get(name), any(isinstance(v, torch.Tensor) for v in tree_leaves(value))
@@ -153,31 +166,59 @@ def _attributes(module: nn.Module) -> dict[str, Any]:
     return {name: value for name, value in module.__dict__.items() if name not in ignored}
 
 
-def _content(value: Any) -> Any:
-    """A copy that compares by the identity of what is inside, which may be tensors."""
-    if isinstance(value, dict):
-        return {key: _Same(entry) for key, entry in value.items()}
-    return [_Same(entry) for entry in value] if isinstance(value, list) else set(value)
+def _changeable(value: Any) -> bool:
+    return isinstance(value, dict | list | set | np.ndarray) or (
+        is_plain_object(value) and hasattr(value, "__dict__")
+    )
 
 
-def _restore(value: Any, content: Any) -> None:
-    value.clear()
-    if isinstance(value, dict):
-        value.update({key: same.entry for key, same in content.items()})
-    elif isinstance(value, list):
-        value.extend(same.entry for same in content)
+def _content(value: Any) -> tuple[Any, Any]:
+    """What holds the parts of a value, and a copy of it."""
+    container = (
+        value.__dict__ if is_plain_object(value) and not isinstance(value, dict | list | set) else value
+    )
+    return container, container.copy()
+
+
+def _unchanged(container: Any, content: Any) -> bool:
+    """Whether the parts are the same objects, since some may be tensors, or plain values that are equal."""
+    if isinstance(container, np.ndarray):
+        return container.tobytes() == content.tobytes()
+    if isinstance(container, dict):
+        entries: dict[Any, Any] = container
+        return entries.keys() == content.keys() and all(_same(content[k], v) for k, v in entries.items())
+    if isinstance(container, list):
+        return len(container) == len(content) and all(map(_same, container, content))  # pyright: ignore[reportUnknownArgumentType]
+    return container == content
+
+
+def _restore(container: Any, content: Any) -> None:
+    if isinstance(container, np.ndarray | list):
+        container[:] = content
     else:
-        value.update(content)
+        container.clear()
+        container.update(content)
 
 
-@dataclass(frozen=True, eq=False)
-class _Same:
-    entry: Any
+class _ValueReads(TorchFunctionMode):
+    """Notices where a tensor's value becomes one of Python's."""
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and _same(self.entry, other.entry)
+    any = False
 
-    __hash__ = None  # pyright: ignore[reportAssignmentType]
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        self.any |= func in _READS
+        return func(*args, **(kwargs or {}))
+
+
+_READS = frozenset(
+    getattr(torch.Tensor, name)
+    for name in (
+        "item", "tolist", "numpy", "equal", "allclose", "is_nonzero",
+        "__array__", "__bool__", "__int__", "__float__", "__complex__", "__index__", "__contains__",
+    )
+) | {torch.equal, torch.allclose, torch.is_nonzero}  # fmt: skip
 
 
 def _same(before: Any, now: Any) -> bool:
@@ -211,10 +252,10 @@ def _eager_parts(module: nn.Module) -> Generator[None]:
     for parent in list(module.modules()):
         members: dict[str, Any] = parent.__dict__["_modules"]
         for name, child in members.items():
-            session = getattr(type(child), "_session", None) and child._session
-            if session is not None:
+            # modules say that they have no attribute only after a long search
+            if hasattr(type(child), "_session") and hasattr(child, "_session"):
                 replaced.append((members, name, child))
-                members[name] = session.eager
+                members[name] = child._session.eager
     try:
         yield
     finally:
@@ -234,5 +275,6 @@ def _refuse_hooks(module: nn.Module) -> None:
             if not home.startswith("torch."):
                 name = getattr(hook, "__name__", type(hook).__name__)
                 raise RunsEagerlyError(
-                    f"the hook {name} of submodule {path!r} has to see values inside the module"
+                    f"the hook {name} of submodule {path!r} has to see values inside the module",
+                    lasting=False,
                 )

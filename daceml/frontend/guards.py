@@ -1,8 +1,7 @@
-"""What a call must agree with to reuse a compiled variant: its inputs, torch's modes, and the module itself.
+"""What a call must agree with to reuse a compiled variant: its inputs and torch's modes.
 
-Inputs and modes are compared by a key, in time proportional to the number of inputs. The module is polled:
-which tensors, submodules and training flags it holds, by identity. A replaced parameter, `functional_call` or
-a frozen batch norm therefore never meets a program that was bound to something else.
+They are compared by a key, in time proportional to the number of inputs; `module_watch.py` watches the module
+itself.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import enum
 import types
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,10 +17,6 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from daceml.errors import CallError
-from daceml.runtime.watch import WatchedDict, container_watch
-
-if TYPE_CHECKING:
-    from daceml.frontend.exportable import Assignment
 
 _PLAIN = (torch.Tensor, nn.Parameter, nn.Buffer)
 _dispatch_keys = torch._C._dispatch_keys  # pyright: ignore[reportPrivateUsage]
@@ -41,15 +36,6 @@ _CONSTANTS = (
     bool, int, str, bytes, type(None), torch.dtype, torch.device, torch.memory_format, torch.layout,
     enum.Enum, type, types.FunctionType, types.BuiltinFunctionType, np.generic, slice, range, type(Ellipsis),
 )  # fmt: skip
-
-# What nn.Module itself keeps in every module; of these only the mode reaches an exported graph.
-_FRAMEWORK = frozenset(nn.Module().__dict__) - {"training"}
-
-_MEMBERS = ("_parameters", "_buffers", "_modules")
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
-
-# Compared by value where the object is another one
-_VALUES = (bool, int, float, complex, str, bytes, tuple, torch.dtype, torch.device)
 
 
 class TensorKey(NamedTuple):
@@ -198,79 +184,3 @@ def key_difference(before: CallKey, now: CallKey, names: Sequence[str]) -> str |
         values = [key.value if isinstance(key, ConstantKey) else "a tensor" for key in (given, was)]
         return f"{name} is {values[0]} instead of {values[1]}"
     return None
-
-
-class ModuleWatch:
-    """A snapshot of a module: what an export may have built into a program.
-
-    Tensors and submodules count by identity (programs share their memory), training flags and the module's
-    own attributes too: `module.temperature = 0.7` is a constant of the exported graph, and so is what lists
-    and dicts among them hold. Tensors that are plain attributes are constants as well, and count with their
-    version.
-
-    Args:
-        module: a module as it stands.
-        assigned: attributes that forward itself assigns tensors to; what they hold is no constant.
-    """
-
-    def __init__(self, module: nn.Module, assigned: Sequence[Assignment] = ()) -> None:
-        self._entries: dict[str, Any] = {}
-        self._tensors: list[tuple[torch.Tensor, int]] = []
-        self._dicts: list[WatchedDict] = []
-        self._lists: list[list[Any]] = []
-        self._seen: set[int] = set()
-        self.ignored = assigned
-        ignored = {(id(made.owner), made.name) for made in assigned}
-        for path, child in module.named_modules():
-            own = child.__dict__
-            attributes = tuple(n for n in own if n not in _FRAMEWORK and (id(child), n) not in ignored)
-            # hooks of the module itself run at every call; those within are traced
-            kinds = _MEMBERS if child is module else (*_MEMBERS, *_HOOKS)
-            members: list[tuple[str, dict[Any, Any]]] = [(kind, own[kind]) for kind in kinds]
-            self._dicts += [(own, attributes), *((m, tuple(m)) for _, m in members)]
-            prefix = f"{path}." if path else ""
-            for name in attributes:
-                self._enter(prefix + name, own[name])
-            # a hook's number may be the name of a submodule, as in nn.Sequential
-            self._entries |= {
-                f"{prefix}{kind}.{name}" if kind in _HOOKS else f"{prefix}{name}": value
-                for kind, m in members
-                for name, value in m.items()
-            }
-        self._held = container_watch(self._dicts, self._lists)
-
-    def _enter(self, path: str, value: Any) -> None:
-        self._entries[path] = value
-        if isinstance(value, torch.Tensor):
-            self._tensors.append((value, _version(value)))
-        elif isinstance(value, dict | list) and id(value) not in self._seen:
-            self._seen.add(id(value))
-            parts: dict[Any, Any] = value if isinstance(value, dict) else dict(enumerate(value))  # pyright: ignore[reportUnknownArgumentType]
-            if isinstance(value, dict):
-                self._dicts.append((value, tuple(parts)))
-            else:
-                self._lists.append(value)  # pyright: ignore[reportUnknownArgumentType]
-            for key, part in parts.items():
-                self._enter(f"{path}[{key!r}]", part)
-
-    def unchanged(self) -> bool:
-        """Whether the module still holds the very objects of the snapshot."""
-        return self._held() and all(_version(tensor) == version for tensor, version in self._tensors)
-
-    def difference(self, now: ModuleWatch) -> str | None:
-        """The first entry that differs, or None; plain values that were replaced by equal ones do not."""
-        if self._entries.keys() != now._entries.keys():
-            return sorted(self._entries.keys() ^ now._entries.keys())[0]
-        for name, before in self._entries.items():
-            after = now._entries[name]
-            if before is not after and not (
-                type(before) is type(after) and isinstance(before, _VALUES) and before == after
-            ):
-                return name
-        changed = [t for t, version in self._tensors if _version(t) != version]
-        return next((name for name, value in self._entries.items() for t in changed if value is t), None)
-
-
-def _version(tensor: torch.Tensor) -> int:
-    """How often a tensor was changed; tensors made in inference mode do not count it."""
-    return -1 if tensor.is_inference() else tensor._version

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
@@ -55,12 +57,18 @@ class DaceModule(nn.Module):
         if "_parameters" not in self.__dict__:
             super().__init__(*args, **kwargs)
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        own: Callable[..., Any] | None = cls.__dict__.get("forward")
+        if own is not None:
+            # a subclass of a decorated class is compiled, too, and so is the forward that it overrides
+            cls.forward = _dispatching(own)
+
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Run the compiled forward; hooks have been run by nn.Module as for any module."""
-        if torch.compiler.is_dynamo_compiling() or (torch.compiler.is_compiling() and tracing_here()):
-            # part of a larger module that is being compiled: the whole is better than its parts
+        if (session := _session_in_charge(self)) is None:
             return super().forward(*args, **kwargs)
-        return self._session(args, kwargs)
+        return session(args, kwargs)
 
     @property
     def session(self) -> Session:
@@ -123,8 +131,6 @@ class DaceModule(nn.Module):
         self._session.forget()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> DaceModule:
-        import copy
-
         eager = copy.deepcopy(self._session.eager, memo)
         copied = cast(DaceModule, compile_module(eager, **self._session.options))
         copied.session.hooks = self._session.hooks.copy()
@@ -135,6 +141,26 @@ class DaceModule(nn.Module):
         return _rebuild, (self._session.eager, self._session.options)
 
 
+def _dispatching(own: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(own)
+    def forward(self: DaceModule, *args: Any, **kwargs: Any) -> Any:
+        if (session := _session_in_charge(self)) is None:
+            return own(self, *args, **kwargs)
+        return session(args, kwargs)
+
+    return forward
+
+
+def _session_in_charge(module: DaceModule) -> Session | None:
+    """What runs a module's forward; None for the session's own view of the module, which is the eager one.
+
+    None, too, within a larger module that is being compiled: the whole is better than its parts.
+    """
+    if torch.compiler.is_dynamo_compiling() or (torch.compiler.is_compiling() and tracing_here()):
+        return None
+    return getattr(module, "_session", None)
+
+
 def compile_module(module: M, **options: Any) -> M:
     """A compiled view of an instance; see `DaceModule` for the options.
 
@@ -143,7 +169,7 @@ def compile_module(module: M, **options: Any) -> M:
     Raises:
         ConfigurationError: an unknown option, or one of the wrong type.
     """
-    if isinstance(module, DaceModule):
+    if isinstance(module, DaceModule) and hasattr(module, "_session"):
         module = module.session.eager  # pyright: ignore[reportAssignmentType]
     return view_of(Session(module, **options))  # pyright: ignore[reportReturnType]
 
@@ -188,11 +214,14 @@ def dace_module(module: Any = None, /, **options: Any) -> Any:
 
 
 def _decorate(cls: type[nn.Module], options: dict[str, Any]) -> type[nn.Module]:
+    if issubclass(cls, DaceModule):
+        # it is compiled already, as a subclass of a decorated class
+        cls._daceml_options = options  # pyright: ignore[reportAttributeAccessIssue]
+        return cls
+
     def initialise(self: DaceModule, *args: Any, **kwargs: Any) -> None:
         cls.__init__(self, *args, **kwargs)
-        eager = object.__new__(cls)
-        eager.__dict__ = self.__dict__
-        _attach(self, eager, options)
+        _attach(self)
 
     # pickle finds the class under its own name, which the decorator rebinds to this subclass
     members: dict[str, Any] = {
@@ -200,7 +229,7 @@ def _decorate(cls: type[nn.Module], options: dict[str, Any]) -> type[nn.Module]:
         "__module__": cls.__module__,
         "__qualname__": cls.__qualname__,
         "__doc__": cls.__doc__,
-        "__reduce_ex__": lambda self, protocol: (_rebuild_decorated, (type(self), dict(self.__dict__))),
+        "__reduce_ex__": _reduce_decorated,
         "__deepcopy__": _deepcopy_decorated,
     }
     members["_daceml_options"] = options
@@ -208,11 +237,18 @@ def _decorate(cls: type[nn.Module], options: dict[str, Any]) -> type[nn.Module]:
     return type(cls.__name__, (DaceModule, cls), members)
 
 
-def _attach(compiled: DaceModule, eager: nn.Module, options: dict[str, Any]) -> None:
-    object.__setattr__(compiled, "_session", Session(eager, **options))
+def _attach(compiled: Any) -> None:
+    """Give an instance of a decorated class, or of a subclass of one, its session."""
+    kind = type(compiled)
+    # a subclass is its own eager class: `super()` in its methods takes no other
+    eager = object.__new__(kind.__dict__.get("_daceml_eager_class", kind))
+    eager.__dict__ = compiled.__dict__
+    object.__setattr__(compiled, "_session", Session(eager, **kind._daceml_options))
 
 
 def _derive(cls: type[nn.Module]) -> type[DaceModule]:
+    if issubclass(cls, DaceModule):
+        return cls
     if cls not in _derived:
         members = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": cls.__doc__}
         _derived[cls] = type(cls.__name__, (DaceModule, cls), members)
@@ -223,19 +259,20 @@ def _rebuild(eager: nn.Module, options: dict[str, Any]) -> nn.Module:
     return compile_module(eager, **options)
 
 
-def _rebuild_decorated(cls: Any, state: dict[str, Any]) -> nn.Module:
+def _reduce_decorated(self: Any, protocol: Any) -> tuple[Any, ...]:
+    return _rebuild_decorated, (type(self), dict(self.__dict__), not hasattr(self, "_session"))
+
+
+def _rebuild_decorated(cls: Any, state: dict[str, Any], eager: bool = False) -> nn.Module:
     module = object.__new__(cls)
     module.__dict__.update(state)
-    eager = object.__new__(cls._daceml_eager_class)
-    eager.__dict__ = module.__dict__
-    _attach(module, eager, cls._daceml_options)
+    if not eager:
+        _attach(module)
     return module
 
 
 def _deepcopy_decorated(self: Any, memo: dict[int, Any]) -> nn.Module:
-    import copy
-
-    copied = _rebuild_decorated(type(self), {})
+    copied = _rebuild_decorated(type(self), {}, eager=not hasattr(self, "_session"))
     memo[id(self)] = copied
     copied.__dict__.update(copy.deepcopy(self.__dict__, memo))
     return copied

@@ -27,6 +27,7 @@ def program_key(program: ExportedProgram, *, auto_optimize: bool = True) -> str:
 
     Values of parameters and buffers are not part of it: programs are bound to them when they are loaded.
     """
+    buffers = frozenset(program.graph_signature.buffers)
     return digest(
         # parts under autocast or no_grad are graphs of their own, which the outer one only names
         *(
@@ -36,7 +37,7 @@ def program_key(program: ExportedProgram, *, auto_optimize: bool = True) -> str:
         ),
         repr(program.graph_signature),
         *(_describe(n.name, n.meta.get("val")) for n in program.graph.nodes if n.op == "placeholder"),
-        *(_content(name, value) for name, value in sorted(program.constants.items())),
+        *(_content(n, value) for n, value in sorted(program.constants.items()) if n not in buffers),
         repr(sorted(str(item) for item in program.range_constraints.items())),
         # what torch concluded about sizes from the example's own: equal graphs may differ in it
         *(_sizes(n.meta.get("val")) for n in program.graph.nodes if program.range_constraints),

@@ -19,13 +19,13 @@ from daceml.frontend.exportable import RunsEagerlyError
 from daceml.frontend.guards import (
     CallKey,
     ConstantKey,
-    ModuleWatch,
     TensorKey,
     call_key,
     key_difference,
     named_key,
 )
 from daceml.frontend.hooks import CompilationHooks
+from daceml.frontend.module_watch import ModuleWatch
 from daceml.frontend.options import module_options
 from daceml.frontend.stance import current_stance
 from daceml.frontend.variant import EagerVariant, Variant
@@ -167,7 +167,7 @@ class Session:
     def _find(self, key: tuple[Any, ...]) -> Variant | EagerVariant | None:
         # a tuple equals the named tuple of the same content
         for variant in self._variants.get(key, ()):  # pyright: ignore[reportCallIssue, reportArgumentType]
-            if variant.watch.unchanged():
+            if variant.watch is None or variant.watch.unchanged():
                 return variant
         return None
 
@@ -176,7 +176,7 @@ class Session:
         for variant in self._variants.get(key, ()):
             if not isinstance(variant, Variant):
                 continue
-            now = ModuleWatch(self.eager, variant.watch.ignored)
+            now = ModuleWatch(self.eager, variant.watch.ignored, variant.watch.bound)
             if variant.watch.difference(now) is None:
                 variant.watch = now
                 return variant
@@ -234,7 +234,7 @@ class Session:
             variant = compile_variant(self, arguments, key.modes, self._symbolic(key))
         except RunsEagerlyError as why:
             log.warning("%s runs eagerly: %s", name, why)
-            variant = EagerVariant(ModuleWatch(self.eager))
+            variant = EagerVariant(None if why.lasting else ModuleWatch(self.eager))
         else:
             self._latest = variant
         self._remember(key, variant)
@@ -257,7 +257,8 @@ class Session:
             return "first call"
         known = [v for v in self._variants.get(key, ()) if isinstance(v, Variant)]
         if known:
-            changed = known[0].watch.difference(ModuleWatch(self.eager, known[0].watch.ignored))
+            was = known[0].watch
+            changed = was.difference(ModuleWatch(self.eager, was.ignored, was.bound))
             return f"{changed} of the module has changed"
         places = [f"argument {i}" for i in range(len(key.leaves))]
         tensors = iter(arguments.names(self.eager.forward))

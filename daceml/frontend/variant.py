@@ -11,7 +11,7 @@ import torch
 
 from daceml.errors import CallError
 from daceml.frontend.exportable import Assignment
-from daceml.frontend.guards import ModuleWatch
+from daceml.frontend.module_watch import ModuleWatch
 
 if TYPE_CHECKING:
     import onnx
@@ -103,6 +103,10 @@ class Variant:
 
 @dataclass(frozen=True)
 class EagerVariant:
-    """The user's own forward, where a program could not do the same."""
+    """The user's own forward, where a program could not do the same.
 
-    watch: ModuleWatch
+    Attributes:
+        watch: the state of the module in which it could not; None for any state.
+    """
+
+    watch: ModuleWatch | None

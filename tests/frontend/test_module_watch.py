@@ -1,0 +1,202 @@
+"""Whatever forward can reach from the module decides which program fits: objects, containers, classes."""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import dataclasses
+import logging
+import types
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from daceml.frontend.module import compile_module
+
+
+@dataclasses.dataclass
+class Config:
+    """A config with another one inside."""
+
+    scale: float = 2.0
+    inner: object = None
+
+
+@dataclasses.dataclass(slots=True)
+class Slotted:
+    """A config without a dict."""
+
+    bias: float = 1.0
+
+
+class Configured(nn.Module):
+    """Reads values of every kind that an attribute may have."""
+
+    factor = 1.0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.config = Config(inner=types.SimpleNamespace(shift=1.0))
+        self.arguments = argparse.Namespace(power=1.0)
+        self.slotted = Slotted()
+        self.flags = {"plain"}
+        self.table = np.ones(4, np.float32)
+        self.queue = collections.deque([1.0, 2.0])
+        self.nested = ([1.0], 2.0)
+
+    def extra(self, x):
+        return x
+
+    def forward(self, x):
+        y = x * self.config.scale + self.config.inner.shift + self.slotted.bias + self.arguments.power
+        y = y + torch.tensor(self.table.tolist()) + sum(self.queue) + self.nested[0][0]
+        return self.extra(-y if "negative" in self.flags else y * self.factor)
+
+
+CHANGES: dict[str, Callable[[Configured], object]] = {
+    "a field": lambda m: setattr(m.config, "scale", 3.0),
+    "a field of a field": lambda m: setattr(m.config.inner, "shift", 5.0),
+    "a slot": lambda m: setattr(m.slotted, "bias", 7.0),
+    "a namespace": lambda m: setattr(m.arguments, "power", 2.0),
+    "a set": lambda m: m.flags.add("negative"),
+    "an array": lambda m: m.table.__setitem__(0, 9.0),
+    "a queue": lambda m: m.queue.append(4.0),
+    "a list in a tuple": lambda m: m.nested[0].__setitem__(0, 8.0),
+}
+
+
+@torch.no_grad()
+def test_a_change_of_any_value_is_noticed(caplog: pytest.LogCaptureFixture):
+    eager = Configured()
+    x = torch.randn(2, 4)
+    for change, apply in CHANGES.items():
+        compiled = compile_module(eager, backward=False)
+        compiled(x)
+        assert len(compiled.session.variants) == 1, "equal values need one variant"
+        apply(eager)
+        torch.testing.assert_close(compiled(x), eager(x), msg=change)
+        assert len(compiled.session.variants) == 2, change
+    assert not caplog.records
+
+
+@torch.no_grad()
+def test_changes_of_the_class_are_noticed(monkeypatch: pytest.MonkeyPatch):
+    eager = Configured()
+    compiled = compile_module(eager, backward=False)
+    x = torch.randn(2, 4)
+    compiled(x)
+    monkeypatch.setattr(Configured, "factor", 4.0)
+    torch.testing.assert_close(compiled(x), eager(x))
+    monkeypatch.setattr(Configured, "extra", lambda self, y: y.neg())
+    torch.testing.assert_close(compiled(x), eager(x))
+
+
+class Holder(nn.Module):
+    """Holds tensors and a layer where nn.Module does not see them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = [nn.Linear(4, 4)]
+        self.config = types.SimpleNamespace(shift=torch.ones(4))
+        self.plain = torch.ones(4)
+
+    def forward(self, x):
+        return self.layers[0](x) + self.config.shift, self.plain
+
+
+@torch.no_grad()
+def test_tensors_in_attributes_are_read_where_they_are():
+    eager = Holder()
+    compiled = compile_module(eager, backward=False)
+    x = torch.randn(2, 4)
+    compiled(x)
+    eager.layers[0].weight.data.add_(1)
+    eager.layers[0].bias.mul_(2)
+    eager.config.shift.data[0] = 7
+    ours, theirs = compiled(x), eager(x)
+    torch.testing.assert_close(ours[0], theirs[0])
+    assert ours[1] is eager.plain
+    assert len(compiled.session.variants) == 1
+    eager.layers[0].weight = nn.Parameter(torch.zeros(4, 4))
+    torch.testing.assert_close(compiled(x)[0], eager(x)[0])
+
+
+class ReadsAValue(nn.Module):
+    """Makes a number of a tensor, which the trace takes for a constant."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = torch.tensor([2.0])
+
+    def forward(self, x):
+        return x * self.scale.item() + self.scale
+
+
+@torch.no_grad()
+def test_values_read_in_forward_are_noticed():
+    eager = ReadsAValue()
+    compiled = compile_module(eager, backward=False)
+    x = torch.randn(3)
+    torch.testing.assert_close(compiled(x), eager(x))
+    eager.scale.add_(1)
+    torch.testing.assert_close(compiled(x), eager(x))
+
+
+class Counts(nn.Module):
+    """Changes a tensor in an attribute that is no buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = torch.zeros(3)
+
+    def forward(self, x):
+        self.count.add_(1)
+        return x * self.count
+
+
+@torch.no_grad()
+def test_a_plain_tensor_may_be_changed_in_place():
+    eager, other = Counts(), Counts()
+    compiled = compile_module(eager, backward=False)
+    x = torch.randn(3)
+    for _ in range(3):
+        torch.testing.assert_close(compiled(x), other(x))
+    assert torch.equal(eager.count, other.count)
+    assert len(compiled.session.variants) == 1
+
+
+class Remembers(nn.Module):
+    """Changes an object of its own at every call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.statistics = types.SimpleNamespace(calls=0, table=np.zeros(2))
+
+    def forward(self, x):
+        self.statistics.calls += 1
+        self.statistics.table[1] += 2
+        return x + self.statistics.calls
+
+
+@torch.no_grad()
+def test_a_forward_that_changes_an_object_runs_eagerly(caplog: pytest.LogCaptureFixture):
+    compiled = compile_module(Remembers(), backward=False)
+    x = torch.zeros(2)
+    with caplog.at_level(logging.WARNING):
+        assert [compiled(x)[0].item() for _ in range(3)] == [1, 2, 3]
+    assert compiled.statistics.calls == 3
+    assert compiled.statistics.table.tolist() == [0, 6]
+    assert "forward changes 'statistics" in caplog.text
+
+
+@torch.no_grad()
+def test_a_huge_attribute_is_not_polled(caplog: pytest.LogCaptureFixture):
+    eager = ReadsAValue()
+    eager.vocabulary = {f"word {i}": i for i in range(30_000)}
+    compiled = compile_module(eager, backward=False)
+    with caplog.at_level(logging.WARNING):
+        compiled(torch.ones(3))
+    assert "changes behind vocabulary are not noticed" in caplog.text
