@@ -170,7 +170,7 @@ class _Bases:
     def leaf(self, node: Any, fresh: Output) -> Leaf:
         """What a returned node is: the very tensor of a base, a view of one, or the program's output."""
         origin = node
-        while origin not in self._by_node and _returns_first_argument(origin):
+        while origin not in self._by_node and (_returns_first_argument(origin) or _changes_nothing(origin)):
             origin = origin.args[0]
         if origin in self._by_node:
             return self._by_node[origin]
@@ -224,6 +224,24 @@ def _returns_first_argument(node: Any) -> bool:
         return False
     alias = schema.returns[0].alias_info
     return alias is not None and alias.is_write and hasattr(node.args[0] if node.args else None, "meta")
+
+
+_DROPOUTS = frozenset(
+    {"aten.dropout", "aten.feature_dropout", "aten.alpha_dropout", "aten.feature_alpha_dropout"}
+)
+_CONVERSIONS = frozenset({"aten.to", "aten.contiguous", "aten.type_as"})
+
+
+def _changes_nothing(node: Any) -> bool:
+    """Whether an operator gives its first argument back because there is nothing to do."""
+    operator = str(getattr(node.target, "overloadpacket", ""))
+    if operator in _DROPOUTS:
+        _, p, train = node.args
+        return p == 0 or not train
+    if operator not in _CONVERSIONS or not isinstance(given := node.args[0].meta.get("val"), torch.Tensor):
+        return False
+    value = node.meta["val"]
+    return value is given or (_storage(value) == _storage(given) and value.dtype == given.dtype)
 
 
 def _storage(value: Any) -> int | None:

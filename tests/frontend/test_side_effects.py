@@ -64,6 +64,30 @@ def test_results_alias_what_eagers_alias(dynamic: bool):
         assert (ours[6] == 7).all()
 
 
+class ReturnsWhatItIsGiven(nn.Module):
+    """Operators that give their argument back where they have nothing to do."""
+
+    def forward(self, x):
+        y = nn.functional.dropout(x, 0.5, training=False)
+        return (
+            y,
+            x.contiguous(),
+            x.to(x.dtype),
+            x.float(),
+            nn.functional.dropout(x, 0.0),
+            x.double(),
+            x.clone(),
+        )
+
+
+def test_operators_that_do_nothing_return_their_argument():
+    eager = ReturnsWhatItIsGiven()
+    x = torch.randn(3)
+    same = [y is x for y in eager(x)]
+    assert same == [True] * 5 + [False] * 2
+    assert [y is x for y in compiled_of(eager)(x)] == same
+
+
 class Stores(nn.Module):
     """Changes its input, a buffer and a parameter in place."""
 
