@@ -1,4 +1,7 @@
-"""How long compiling takes, from nothing and with a filled cache: python -m benchmarks.startup --check."""
+"""How long compiling takes, from nothing and with a filled cache: python -m benchmarks.startup --check.
+
+With --split, where the time of a cold start goes, operator by operator of the ONNX model.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,8 @@ from benchmarks.bars import Bar
 
 ENCODER_LIMIT = 1.5  # a deep encoder over one layer: equal layers share kernels
 WARM_LIMIT = 2.0  # a warm start over torch.export alone
+LOWERING_LIMIT_MS = 20.0  # for each operator, from the ONNX model to maps
+SPLIT_MODELS = ("resnet50", "bert")
 ROOT = Path(__file__).resolve().parent.parent
 
 # (how, model, cache directory) -> what benchmarks.startup_process printed
@@ -110,6 +115,29 @@ def warm_bar(row: dict[str, Any]) -> Bar:
     )
 
 
+def split_starts(start: StartFunction, models: Sequence[str]) -> list[dict[str, Any]]:
+    """Cold starts of models, each with an empty cache."""
+    rows: list[dict[str, Any]] = []
+    for model in models:
+        with tempfile.TemporaryDirectory() as cache:
+            seen = start("daceml", model, Path(cache))
+        stage_s = seen.get("stages_s", {})
+        lowering_s = stage_s.get("sdfg", 0.0) + stage_s.get("lower", 0.0)
+        each_ms = 1e3 * lowering_s / seen["operators"] if seen.get("operators") else None
+        rows.append({"case": "split", "model": model, "lowering_ms": each_ms, **seen})
+    return rows
+
+
+def lowering_bar(row: dict[str, Any]) -> Bar:
+    return Bar(
+        name=f"lowering an operator of {row['model']}",
+        figure=row["lowering_ms"],
+        limit=LOWERING_LIMIT_MS,
+        unit="ms",
+        note=f"average over {row.get('operators')} operators of the ONNX model",
+    )
+
+
 def stages(seconds: dict[str, float]) -> str:
     """Stages by name with their seconds, longest first."""
     return ", ".join(
@@ -119,7 +147,15 @@ def stages(seconds: dict[str, float]) -> str:
 
 def main(arguments: Sequence[str] | None = None, *, start: StartFunction = start_in_process) -> int:
     parser = command.parser("Measure cold compiles and warm starts, each in a new process.")
+    parser.add_argument("--split", action="store_true", help="only the stages of cold starts, by operator")
     options = parser.parse_args(arguments)
+    if options.split:
+        rows = split_starts(start, SPLIT_MODELS)
+        for row in rows:
+            print(
+                f"{row['model']} cold: {row['seconds']:.1f} s;", stages(row.get("stages_s", {})), flush=True
+            )
+        return command.finish("startup", options, rows, [lowering_bar(row) for row in rows])
     rows = cold_encoders(start, (1, 2, 6) if options.quick else (1, 2, 24))
     for row in rows:
         print(

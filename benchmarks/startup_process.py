@@ -33,6 +33,7 @@ def start_daceml(module: nn.Module, inputs: tuple[torch.Tensor, ...]) -> dict[st
         "compile_seconds": seconds - call_seconds,
         "stages_s": dict(getattr(explanation, "compile_seconds", {})),
         "kernels": explanation.counts.get("distinct_kernels"),
+        "operators": len(compiled.onnx_model.graph.node),
     }
 
 

@@ -57,6 +57,17 @@ def test_a_warm_start_is_compared_with_export_in_the_same_run():
     assert startup.warm_bar(row).met
 
 
+def test_lowering_is_counted_for_each_operator():
+    def start(how: str, model: str, cache: Path) -> dict[str, Any]:
+        return {"seconds": 9.0, "stages_s": {"sdfg": 0.5, "lower": 1.5, "kernels": 6.0}, "operators": 100}
+
+    row = startup.split_starts(start, ["resnet50"])[0]
+    assert row["lowering_ms"] == pytest.approx(20.0)
+    assert startup.lowering_bar(row).met
+    assert not startup.lowering_bar({**row, "lowering_ms": 20.1}).met
+    assert not startup.lowering_bar({**row, "lowering_ms": None}).met
+
+
 def test_torch_compile_starts_cold_and_then_warm():
     row = startup.inductor_start(fake_start, "resnet50")
     assert (row["cold_s"], row["warm_s"]) == (15.0, 1.5)
