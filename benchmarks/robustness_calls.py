@@ -49,6 +49,26 @@ class Lookup(nn.Module):
         return result if pair is None else result + pair["a"] - pair["b"]
 
 
+class Strict(nn.Module):
+    """Checks its arguments by itself, and changes the first in place."""
+
+    def forward(
+        self, x: torch.Tensor, y: torch.Tensor, levels: dict[str, float] | None = None
+    ) -> torch.Tensor:
+        if x.dim() != 2:
+            raise ValueError(f"x must have two dimensions, not {x.dim()}")
+        assert y is not None, "y is needed"
+        if levels is not None:
+            y = y * levels["high"]
+        if x.shape[0] > 5:
+            raise TooLargeError(x.shape[0])
+        return x.add_(y) * 2
+
+
+class TooLargeError(Exception):
+    """Somebody's exception."""
+
+
 class Subclass(torch.Tensor):
     """Somebody's tensor."""
 
@@ -59,15 +79,34 @@ INDICES = torch.tensor([[0, 6], [3, 1]])
 
 
 @cache
-def subject(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """The compiled form of a subject, and its peer."""
-    import daceml
+def subject(name: str, compiled: bool = True) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """The compiled form of a subject, and its peer.
 
+    Args:
+        compiled: False gives the peer for both.
+    """
     torch.manual_seed(0)
     if name == "onnx":
-        return daceml.ONNXModel(_onnx_affine()), lambda x, y: torch.relu(_as_tensor(x) + _as_tensor(y))
-    module: nn.Module = {"affine": Affine, "lookup": Lookup}[name]().eval().requires_grad_(False)
-    return daceml.compile(module, backward=False), module
+        return (_compiled_onnx() if compiled else _onnx_peer), _onnx_peer
+    kinds = {"affine": Affine, "lookup": Lookup, "strict": Strict}
+    module: nn.Module = kinds[name]().eval().requires_grad_(False)
+    return (_compiled(module) if compiled else module), module
+
+
+def _compiled(module: nn.Module) -> nn.Module:
+    import daceml
+
+    return daceml.compile(module, backward=False)
+
+
+def _compiled_onnx() -> Callable[..., Any]:
+    import daceml
+
+    return daceml.ONNXModel(_onnx_affine())
+
+
+def _onnx_peer(x: Any, y: Any) -> torch.Tensor:
+    return torch.relu(_as_tensor(x) + _as_tensor(y))
 
 
 def _as_tensor(value: Any) -> Any:
@@ -223,8 +262,7 @@ AFFINE: dict[str, Call] = {
     "y has another type": lambda f: f(X, Y.double()),
     "y broadcasts": lambda f: f(X, Y[:1]),
     "y does not fit": lambda f: f(X, torch.ones(5)),
-    "y is an int": lambda f: f(X, 3),
-    "y is x": lambda f: f(torch.ones(3, 4)[:, :4], torch.ones(3)),
+    "y has another rank": lambda f: f(torch.ones(3, 4), torch.ones(3)),
     "the same tensor twice": lambda f: f(X[:, :4], X[:, :3]),
     "autocast": _under(lambda: torch.autocast("cpu", dtype=torch.bfloat16)),
     "inference mode": _under(torch.inference_mode),
@@ -256,8 +294,7 @@ LOOKUP: dict[str, Call] = {
     "uint8": lambda f: f(INDICES.byte()),
     "bool": lambda f: f(INDICES.bool()),
     "float": lambda f: f(INDICES.float()),
-    "a number": lambda f: f(3),
-    "a list": lambda f: f([1, 2]),
+    "a list of numbers": lambda f: f([1, 2]),
     "good after bad": lambda f: (_fails(lambda: f(torch.tensor([[0, 9], [0, 0]]))), f(INDICES))[1],
     "a dict": lambda f: f(INDICES, {"a": torch.ones(4), "b": torch.zeros(2, 2, 4)}),
     "a dict in another order": lambda f: f(INDICES, {"b": torch.ones(4), "a": torch.zeros(4)}),
@@ -265,6 +302,27 @@ LOOKUP: dict[str, Call] = {
     "a dict with less": lambda f: f(INDICES, {"a": torch.ones(4)}),
     "a dict of lists": lambda f: f(INDICES, {"a": [1.0], "b": [2.0]}),
     "a dict with odd keys": lambda f: f(INDICES, {"a": torch.ones(4), "b": torch.ones(4), 3: 4, None: X}),
+}
+
+# Calls of Strict, with tensors of their own
+STRICT: dict[str, Call] = {
+    "x is a vector": lambda f: f(X[0].clone(), X[0]),
+    "x is too large": lambda f: f(torch.ones(6, 4), X[:1]),
+    "y is None": lambda f: f(X.clone(), None),
+    "no such level": lambda f: f(X.clone(), X, {"low": 1.0}),
+    "level is text": lambda f: f(X.clone(), X, {"high": "2"}),
+    "level is an object": lambda f: f(X.clone(), X, {"high": object()}),
+    "good after an exception": lambda f: (_fails(lambda: f(X[0].clone(), X[0])), f(X.clone(), X))[1],
+    "one tensor twice": lambda f: (lambda x: f(x, x))(X.clone()),
+    "overlapping": lambda f: (lambda x: f(x[:2], x[1:]))(torch.ones(3, 4)),
+    "side by side": lambda f: (lambda x: f(x[:2], x[2:]))(torch.ones(4, 4)),
+    "its transpose": lambda f: (lambda x: f(x, x.t()))(torch.arange(16.0).reshape(4, 4)),
+    "x is expanded": lambda f: f(torch.ones(1, 4).expand(2, 4), X),
+    "x is an integer": lambda f: f(torch.ones(2, 4, dtype=torch.int64), X),
+    "y is larger": lambda f: f(torch.ones(1, 4), X),
+    "x in inference mode": lambda f: f(_inference(), X),
+    "x requires grad": lambda f: f(X.clone().requires_grad_(), X),
+    "x is freed": lambda f: f(_freed(), X),
 }
 
 # Calls of the ONNX model
@@ -292,9 +350,12 @@ def _fails(call: Callable[[], Any]) -> None:
         call()
 
 
+_TABLES = {"affine": AFFINE, "lookup": LOOKUP, "strict": STRICT, "onnx": ONNX}
+
+
 def _cases() -> dict[str, tuple[str, Call]]:
     cases: dict[str, tuple[str, Call]] = {}
-    for name, table in (("affine", AFFINE), ("lookup", LOOKUP), ("onnx", ONNX)):
+    for name, table in _TABLES.items():
         cases |= {f"{name}: {title}": (name, call) for title, call in table.items()}
     for title, make in _values().items():
         cases[f"affine: x is {title}"] = "affine", lambda f, make=make: f(make(), Y)

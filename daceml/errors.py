@@ -65,6 +65,34 @@ class ExportError(DacemlError):
     code = "DML201"
 
 
+# What torch refuses while it traces, eager PyTorch mostly refuses as well: whoever catches its error
+# catches ours.
+
+
+class ExportRuntimeError(ExportError, RuntimeError):
+    """An `ExportError` in the place of a RuntimeError of torch's."""
+
+
+class ExportTypeError(ExportError, TypeError):
+    """An `ExportError` in the place of a TypeError of torch's."""
+
+
+class ExportValueError(ExportError, ValueError):
+    """An `ExportError` in the place of a ValueError of torch's."""
+
+
+class ExportIndexError(ExportError, IndexError):
+    """An `ExportError` in the place of an IndexError of torch's."""
+
+
+class ExportKeyError(ExportError, KeyError):
+    """An `ExportError` in the place of a KeyError of torch's."""
+
+
+class ExportAttributeError(ExportError, AttributeError):
+    """An `ExportError` in the place of an AttributeError of torch's."""
+
+
 class OnnxFileError(DacemlError):
     """A file that is no valid ONNX model."""
 

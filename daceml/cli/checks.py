@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from daceml.cli.supported_versions import CMAKE, PYTHON, SUPPORTED, problem
-from daceml.errors import DacemlError
+from daceml.errors import ConfigurationError, DacemlError
 
 Status = Literal["ok", "warn", "fail"]
 
@@ -37,9 +37,17 @@ Check = Callable[[], tuple[Status, str, str]]
 
 
 def examine(title: str, check: Check) -> Finding:
-    """Run a check; one that fails in an unforeseen way is a finding, too."""
+    """Run a check; one that fails in an unforeseen way is a finding, too.
+
+    Wrong options are a finding once, and what cannot be checked with them says so.
+    """
     try:
         status, found, fix = check()
+    except ConfigurationError as error:
+        if check is not check_options:
+            return Finding(title=title, status="fail", found="not checked: the options are wrong")
+        found = f"{error.what}: {error.why}"
+        return Finding(title=title, status="fail", found=found, fix=error.fix)
     except DacemlError as error:
         found = f"{error.what}: {error.why}".rstrip(": ")
         return Finding(title=title, status="fail", found=found, fix=error.fix)
@@ -72,6 +80,15 @@ def check_package(name: str) -> Check:
         return ("warn", f"{found}: {reason}", fix) if reason else ("ok", found, "")
 
     return check
+
+
+def check_options() -> tuple[Status, str, str]:
+    """The environment variables that daceml reads."""
+    from daceml.config import config
+
+    config()
+    given = sorted(name for name in os.environ if name.startswith("DACEML_"))
+    return "ok", ", ".join(given) or "none is set", ""
 
 
 def check_compiler() -> tuple[Status, str, str]:
@@ -159,6 +176,7 @@ def check_cache() -> tuple[Status, str, str]:
 CHECKS: tuple[tuple[str, Check], ...] = (
     ("Python", check_python),
     *((name, check_package(name)) for name in SUPPORTED),
+    ("options", check_options),
     ("C++ compiler", check_compiler),
     ("cmake", check_cmake),
     ("cache", check_cache),

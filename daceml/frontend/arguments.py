@@ -12,6 +12,10 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from daceml.errors import CallError
+
+_DESCRIBED = 8
+
 
 @dataclass(frozen=True)
 class Arguments:
@@ -39,6 +43,10 @@ class Arguments:
         return [tuple(map(_key, path)) for path, _ in self._flat[0]]
 
     @property
+    def _key_paths(self) -> list[tuple[Any, ...]]:
+        return [path for path, _ in self._flat[0]]
+
+    @property
     def tensors(self) -> list[torch.Tensor]:
         """The leaves that are tensors, in order."""
         return [leaf for leaf in self.leaves if isinstance(leaf, torch.Tensor)]
@@ -55,6 +63,23 @@ class Arguments:
                     name += "_"
                 names.append(name)
         return names
+
+    def spellings(self, forward: Callable[..., Any]) -> list[str]:
+        """How the user writes every tensor within forward, such as `x` or `batch['mask']`."""
+        return [
+            self.parameter(forward, path) + "".join(_access(entry) for entry in keys[2:])
+            for path, keys, leaf in zip(self.paths, self._key_paths, self.leaves, strict=True)
+            if isinstance(leaf, torch.Tensor)
+        ]
+
+    def describe(self, forward: Callable[..., Any]) -> str:
+        """The tensors in words: `x: float32 (2, 3), batch['mask']: bool (2,)`; at most a few."""
+        texts = [
+            f"{name}: {str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"
+            for name, tensor in zip(self.spellings(forward), self.tensors, strict=True)
+        ]
+        rest = len(texts) - _DESCRIBED
+        return ", ".join(texts[:_DESCRIBED]) + (f" and {rest} more" if rest > 0 else "")
 
     @staticmethod
     def parameter(forward: Callable[..., Any], path: Sequence[Any]) -> str:
@@ -77,8 +102,30 @@ class Arguments:
         return pytree.tree_unflatten(leaves, self._flat[1])
 
 
+def flatten(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], pytree.TreeSpec]:
+    """The leaves of a call, and its structure.
+
+    Raises:
+        CallError: an argument that holds itself, or is nested too deeply for Python.
+    """
+    try:
+        return pytree.tree_flatten((args, kwargs))
+    except RecursionError as error:
+        raise CallError(
+            "the arguments are nested too deeply",
+            why="a list, tuple or dict among them holds itself, or more levels than Python can follow",
+            fix="pass tensors and plain values in fewer levels",
+        ) from error
+
+
 def _key(entry: Any) -> Any:
     for name in ("idx", "key", "name"):
         if hasattr(entry, name):
             return getattr(entry, name)
     return str(entry)
+
+
+def _access(entry: Any) -> str:
+    if isinstance(entry, pytree.GetAttrKey):
+        return f".{entry.name}"
+    return f"[{_key(entry)!r}]"

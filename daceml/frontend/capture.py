@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, redirect_stderr
@@ -14,8 +13,10 @@ from daceml.errors import CallError, ConfigurationError, ExportError
 from daceml.frontend.arguments import Arguments
 from daceml.frontend.dynamic_shapes import SizeGuard, Spec, example, size_guard, tensor_specs
 from daceml.frontend.exportable import Assignment, RunsEagerlyError, exportable
+from daceml.frontend.forward_errors import note_tracing, raised_by_forward, refusal_of_torch
 from daceml.frontend.holdings import adopt, unchanged_tensors
-from daceml.frontend.provenance import source_of_trace, source_of_traceback
+from daceml.frontend.mixed_types import refuse_mixed_types
+from daceml.frontend.named_dims import broken_promise, check_named_sizes
 from daceml.frontend.traceable import traceable
 
 if TYPE_CHECKING:
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
 DIM_NAMES = "daceml.dim_names"
 """Key in a graph module's meta: the program's symbol of each dimension that the user has named."""
-
-_REASON_LINES = 6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +63,7 @@ def export_program(
     Raises:
         ExportError: torch.export cannot take the module; `where` is the user's line.
         RunsEagerlyError: forward does something that no graph can repeat.
+        Exception: what forward itself raises, see `capture`.
     """
     return capture(module, Arguments(args, kwargs or {}), dynamic_shapes=dynamic_shapes).program
 
@@ -85,7 +85,11 @@ def capture(
     Raises:
         ExportError: torch.export cannot take the module; `where` is the user's line.
         ConfigurationError: `dynamic_shapes` does not fit the arguments.
+        CallError: the sizes of named dimensions contradict their names or ranges.
         RunsEagerlyError: forward does something that no graph can repeat.
+        Exception: what forward itself raises, with a note: an exception that comes from a line outside torch
+            and daceml is the user's, as in an eager call. What torch raises is an ExportError, and a
+            RuntimeError, TypeError, ValueError, IndexError, KeyError or AttributeError where torch's is one.
     """
     import torch
 
@@ -93,6 +97,8 @@ def capture(
 
     _refuse_complex(arguments)
     specs = tensor_specs(arguments, module.forward, dynamic_shapes, everything=dynamic)
+    if specs is not None:
+        check_named_sizes(arguments, module.forward, specs)
     tensors = arguments.tensors if specs is None else example(arguments.tensors, specs)
     with traceable(module), unchanged_tensors(module), exportable(module, arguments, autocast) as view:
         try:
@@ -101,7 +107,12 @@ def capture(
         except (RunsEagerlyError, ConfigurationError, ExportError):
             raise
         except Exception as error:
-            raise _capture_error(module, error) from error
+            if raised_by_forward(error):
+                note_tracing(module, error)
+                raise
+            broken = broken_promise(error, module, arguments, specs)
+            raise broken or refusal_of_torch(module, arguments, error) from error
+    refuse_mixed_types(program, module, arguments)
     if view.assigned:
         _refuse_state(program, view.assigned)
     else:
@@ -165,53 +176,6 @@ def _drop_assigned(program: ExportedProgram) -> None:
     signature = program.module_call_graph[0].signature
     assert signature is not None
     signature.out_spec = signature.out_spec.child(0)
-
-
-_TORCH_EXPORT = ("torch._dynamo", "torch.fx", "torch._export", "torch.export")
-
-
-def _capture_error(module: nn.Module, error: Exception) -> ExportError:
-    text = str(error)
-    exported = "torch.export.export(..., strict=False)"
-    if "data-dependent" in text or "DataDependent" in type(error).__name__:
-        fix = (
-            "replace the branch on tensor values by torch.where, or compile the part of the model without it"
-        )
-    elif "dynamic_shapes" in text or "Constraints violated" in text:
-        fix = "leave the named dimensions static, or give them the range that torch asks for"
-    elif "which is not a known type" in text:
-        fix = (
-            "return tensors and plain values, in tuples, lists and dicts, or torch.export.register_dataclass"
-        )
-    elif not type(error).__module__.startswith(_TORCH_EXPORT):
-        fix = (
-            "call the module without daceml: where that fails too, mend the arguments or forward;\n"
-            f"else change forward until {exported} takes it, or compile a submodule"
-        )
-    else:
-        fix = f"change forward until {exported} takes it, or compile a submodule"
-    return ExportError(
-        f"torch.export cannot take {type(module).__name__}",
-        where=source_of_traceback(error.__traceback__) or source_of_trace(text),
-        why=f"{type(error).__name__}: {first_lines(text)}",
-        fix=fix,
-    )
-
-
-def first_lines(text: str) -> str:
-    """The reason without colours, code frames and advice for torch's own developers."""
-    kept: list[str] = []
-    lines = iter(re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines())
-    for line in lines:
-        if re.match(r'\s*File "', line):
-            next(lines, None)
-        elif re.match(
-            r"\s*(Traceback|from user code|The above exception|Set TORCH|For more information)", line
-        ):
-            break
-        elif line.strip():
-            kept.append(line.rstrip())
-    return "\n".join(kept[:_REASON_LINES])
 
 
 def _dim_names(program: ExportedProgram, specs: Sequence[Spec]) -> dict[str, str]:

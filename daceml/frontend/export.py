@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from daceml.errors import ExportError
-from daceml.frontend.capture import DIM_NAMES, export_program, first_lines
+from daceml.frontend.capture import DIM_NAMES, export_program
+from daceml.frontend.forward_errors import first_lines
 from daceml.frontend.provenance import module_of_node, source_of_node
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["export_program", "to_onnx"]
 
-_ROUNDS = 4
+_ROUNDS = 8
 """Decompositions of decompositions that are tried before an operator counts as unknown."""
 
 
@@ -58,11 +59,15 @@ def _prepare(program: ExportedProgram) -> ExportedProgram:
     from daceml.frontend.functionalize import functionalize, log
     from daceml.frontend.promotion import promote
     from daceml.frontend.simplification import simplify
+    from daceml.frontend.symbolic_numbers import numbers_as_tensors
+    from daceml.frontend.symbolic_parts import parts_as_slices
 
     registry = Registry()
     for _ in range(_ROUNDS):
         prepared = functionalize(program)
         simplify(prepared)
+        parts_as_slices(prepared)
+        numbers_as_tensors(prepared)
         promote(prepared)
         _refuse_complex(prepared)
         unknown = _unknown(prepared, registry)
@@ -91,17 +96,19 @@ def _refuse_complex(program: ExportedProgram) -> None:
 
 
 def _unknown(program: ExportedProgram, registry: Any) -> dict[Any, list[torch.fx.Node]]:
-    """Targets without translation, and the nodes that call them."""
+    """Targets without translation, or with one that cannot take a call of theirs; and the nodes."""
     import operator
+
+    from daceml.frontend.decomposed import SOMETIMES, is_decomposed
 
     found: dict[Any, list[torch.fx.Node]] = {}
     known: set[Any] = {operator.getitem}
     for node in program.graph.nodes:
         if node.op != "call_function" or node.target in known:
             continue
-        if node.target in found or not registry.is_registered(node.target):
+        if node.target in found or not registry.is_registered(node.target) or is_decomposed(node):
             found.setdefault(node.target, []).append(node)
-        else:
+        elif str(node.target) not in SOMETIMES:
             known.add(node.target)
     return found
 

@@ -98,7 +98,7 @@ class Registry:
 
     def get_decomps(self, target: Any) -> list[Any]:
         """Translations of a graph node's target, best first."""
-        ours = table().get(str(target))
+        ours = table().get(str(target)) or table().get(_target_name(target))
         if ours is not None:
             return [_Entry(onnx_function=with_fallback(ours, target))]
         with contextlib.suppress(ImportError):
@@ -152,6 +152,8 @@ def public_exporter(program: ExportedProgram) -> ir.Model:
 
     targets: dict[Any, Translation] = {}
     for overload, translation in table().items():
+        if "::" in overload:
+            continue  # a function of Python, which torch.onnx.export takes for itself
         namespace, packet, name = overload.split(".")
         target = getattr(getattr(getattr(torch.ops, namespace), packet, None), name, None)
         if target is not None:

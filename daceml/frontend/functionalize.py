@@ -13,7 +13,8 @@ import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from daceml.errors import ExportError
+from daceml.errors import CallError, ExportError
+from daceml.frontend.exportable import RunsEagerlyError
 from daceml.frontend.provenance import source_of_node
 
 if TYPE_CHECKING:
@@ -26,7 +27,15 @@ log = logging.getLogger(__name__)
 
 
 class NeedsRetraceError(Exception):
-    """The light pass cannot prove that it keeps the meaning; the message says what stands in its way."""
+    """The light pass cannot prove that it keeps the meaning; the message says what stands in its way.
+
+    Args:
+        shared: two inputs of the graph with memory in common, one of which is changed; or nothing.
+    """
+
+    def __init__(self, message: str, shared: Sequence[Node] = ()) -> None:
+        super().__init__(message)
+        self.shared = shared
 
 
 def functionalize(program: ExportedProgram) -> ExportedProgram:
@@ -35,6 +44,8 @@ def functionalize(program: ExportedProgram) -> ExportedProgram:
 
     Raises:
         ExportError: the module changes a tensor that is neither an input nor a parameter nor a buffer.
+        CallError: an input is changed and overlaps with another one, or with the module's own memory.
+        RunsEagerlyError: a buffer is changed and overlaps with another one.
     """
     try:
         return _LightPass(program).run()
@@ -43,11 +54,28 @@ def functionalize(program: ExportedProgram) -> ExportedProgram:
         try:
             return program.run_decompositions({})
         except Exception as error:
+            if reason.shared:
+                _refuse_shared_memory(program, reason.shared)
             raise ExportError(
                 "the graph cannot be brought into a form without changes in place",
                 why=f"{reason}; torch says {type(error).__name__}: {str(error).splitlines()[0]}",
                 fix="pass tensors that do not share memory, or work on copies in forward (x = x.clone())",
             ) from error
+
+
+def _refuse_shared_memory(program: ExportedProgram, nodes: Sequence[Node]) -> None:
+    """torch has no functional form for inputs that overlap; that is the call's fault, or the module's."""
+    signature = program.graph_signature
+    own = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
+    names = [own.get(node.name, node.name) for node in nodes]
+    if all(node.name in own for node in nodes):
+        raise RunsEagerlyError(f"forward changes {names[0]!r}, which shares memory with {names[1]!r}")
+    raise CallError(
+        "inputs share memory with each other or with the module, which changes it in place",
+        why=f"{names[0]} and {names[1]} have memory in common that forward changes;\n"
+        "a compiled program reads all inputs before it changes any",
+        fix="pass a copy of one of them: tensor.clone()",
+    )
 
 
 def copied(program: ExportedProgram) -> ExportedProgram:
@@ -193,7 +221,11 @@ class _LightPass:
                 # other names of this value, and what is read from it later
                 continue
             if member.op == "placeholder" or any(self.order[user] > position for user in member.users):
-                raise NeedsRetraceError(f"{at} changes {changed}, which shares memory with {member}")
+                inputs = [node for node in (changed, member) if node.op == "placeholder"]
+                raise NeedsRetraceError(
+                    f"{at} changes {changed}, which shares memory with {member}",
+                    inputs if len(inputs) == 2 else (),
+                )
         self.latest[changed] = by
         self.groups[changed] = self.groups[by] = self.groups[changed] | {by}
 

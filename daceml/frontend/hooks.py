@@ -6,7 +6,8 @@ Source: Rausch et al., DaCeML (ICS '22), listing B.1.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -64,18 +65,32 @@ class CompilationHooks:
         self.hooks[stage].insert(0 if first else len(known), (name, hook))
 
     def run_post_onnx(self, module: Any, network: Network) -> None:
-        """Call every hook with the module, whose `sdfg` is the network's meanwhile."""
+        """Call every hook with the module, whose `sdfg` is the network's meanwhile.
+
+        Raises:
+            Exception: what a hook raises, with a note that says which one it was.
+        """
         for name, hook in self.hooks["post_onnx"]:
-            log.info("post_onnx hook %s", name)
-            hook(module)
+            with _named("post_onnx", name):
+                hook(module)
         check_network(network, "post_onnx")
 
     def run_post_autodiff(self, network: Network, backward: dace.SDFG) -> None:
-        """Call every hook with the SDFGs of the forward and the backward pass."""
+        """Call every hook with the SDFGs of the forward and the backward pass; raises what they raise."""
         for name, hook in self.hooks["post_autodiff"]:
-            log.info("post_autodiff hook %s", name)
-            hook(network.sdfg, backward)
+            with _named("post_autodiff", name):
+                hook(network.sdfg, backward)
         check_network(network, "post_autodiff")
+
+
+@contextmanager
+def _named(stage: Stage, name: str) -> Generator[None]:
+    log.info("%s hook %s", stage, name)
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"raised by the {stage} hook {name!r}, while daceml compiled the module")
+        raise
 
 
 def check_network(network: Network, stage: str) -> None:

@@ -11,6 +11,7 @@ its name is kept in `outputs`, and later stages copy.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 
 import dace
@@ -27,7 +28,7 @@ from daceml.frontend.naming import Names, identifier
 from daceml.frontend.onnx_process import OnnxProcess
 from daceml.frontend.prepare import prepare
 from daceml.frontend.shape_fit import fit_dims
-from daceml.frontend.shape_probe import check_confirmed, check_initializers, check_types, probe
+from daceml.frontend.shape_probe import check_initializers, check_types, declared_alone, probe
 from daceml.frontend.shapes import Infer, complete_types, infer_here, is_complete, small_values
 from daceml.frontend.symbols import Dim, SymbolTable, free_symbol_names
 from daceml.frontend.tensor_types import TensorType, tensor_type
@@ -41,7 +42,13 @@ def import_file(path: str | Path, *, name: str, dims: Mapping[str, int] | None =
     return import_source(read_model(path), name=name, dims=dims)
 
 
-def import_source(source: ModelSource, *, name: str, dims: Mapping[str, int] | None = None) -> Network:
+def import_source(
+    source: ModelSource,
+    *,
+    name: str,
+    dims: Mapping[str, int] | None = None,
+    process: OnnxProcess | None = None,
+) -> Network:
     """Translate a model that somebody else made: nothing that it says about shapes is believed unseen.
 
     Large initializers are the network's weights, under their names; graph inputs may leave dimensions open.
@@ -50,16 +57,17 @@ def import_source(source: ModelSource, *, name: str, dims: Mapping[str, int] | N
         source: checked.
         name: name of the SDFG.
         dims: values for named dimensions.
+        process: where ONNX's own code runs; one of its own where None.
     Raises:
         ShapeError: besides what `import_model` raises it for, a declared type that the operators do not make,
-            or that nothing confirms.
+            or one that depends on data and is not declared.
         OnnxFileError, InvalidNodeError, UnknownOperatorError: see `import_model`.
     """
-    with OnnxProcess() as process:
-        model = prepare(source.model, process.convert)
+    with OnnxProcess() if process is None else nullcontext(process) as used:
+        model = prepare(source.model, used.convert)
         source.attach(model)
         weights = ModelMetadata(state=source.weight_names(), mutations={})
-        return _Import(model, identifier(name), dims or {}, weights, process.infer_shapes).run()
+        return _Import(model, identifier(name), dims or {}, weights, used.infer_shapes).run()
 
 
 def import_model(
@@ -108,6 +116,7 @@ class _Import:
         self.dims = dims
         self.operators: list[ir.Node] = []
         self.classes: dict[int, type] = {}
+        self.declared_alone: dict[str, Declared] = {}
 
     def run(self) -> Network:
         self._split_constants()
@@ -159,7 +168,7 @@ class _Import:
         return small_values(self.model, self.metadata.state) | constants
 
     def _checked(self, known: dict[str, Declared]) -> dict[str, Declared]:
-        """Complete types, none of which rests on what the model declares alone."""
+        """Complete types; what rests on the model's word alone is kept apart, to be checked at every run."""
         assert self.infer is not None
         check_initializers(self.model)
         made = {value.name for node in self.operators for value in node.outputs}
@@ -167,9 +176,14 @@ class _Import:
         for name, entry in sources.items():
             # an input of unknown type is named before anything is inferred from it
             tensor_type(entry, self.symbols, value=name, where=f"graph {self.graph.name or '(unnamed)'}")
-        probes = probe(self.model, sources, self.symbols, self._small_values(), self.infer)
-        check_types(self.model, known, probes, self.symbols)
-        check_confirmed(self.model, known, probes, self.symbols)
+        while True:
+            given = sources | self.declared_alone
+            probes = probe(self.model, given, self.symbols, self._small_values(), self.infer)
+            check_types(self.model, known, probes, self.symbols)
+            alone = declared_alone(self.model, known, probes, self.symbols)
+            if not alone:
+                break
+            self.declared_alone |= alone
         known = self._completed(known, self.infer)
         while new := fit_dims(self.model, known, probes, self.symbols):
             known = self._completed(known | new, self.infer)
@@ -241,6 +255,7 @@ class _Import:
 
     def _add_node(self, node: ir.Node) -> None:
         library_node, reads, writes = make_node(node, self.classes[id(node)])
+        library_node.shapes_declared = any(value.name in self.declared_alone for value in node.outputs)
         self.state.add_node(library_node)
         for connector, value in reads:
             self.state.add_edge(self._access(value), None, library_node, connector, self._memlet(value))

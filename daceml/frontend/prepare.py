@@ -42,7 +42,17 @@ def prepare(model: onnx.ModelProto | ir.Model, convert: Convert = convert_here) 
         ) from error
     read = _inline(read) if read.functions else read
     replace_withdrawn(read)
+    _remove_unused_constants(read)
     return read
+
+
+def _remove_unused_constants(model: ir.Model) -> None:
+    """Constants that nothing reads, as inlined functions leave them: there is no type to be checked."""
+    for node in list(model.graph):
+        if node.op_type == "Constant" and node.domain in ("", "ai.onnx"):
+            value = node.outputs[0] if node.outputs else None
+            if value is not None and not value.uses() and not value.is_graph_output():
+                model.graph.remove(node, safe=True)
 
 
 def _refuse_sparse(model: onnx.ModelProto) -> None:

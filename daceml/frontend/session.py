@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
-from torch.utils import _pytree as pytree
+from torch.autograd import forward_ad
 
 from daceml.config import config
 from daceml.errors import BackwardUnavailableError, CallError, RecompileError, StaleWeightError
-from daceml.frontend.arguments import Arguments
+from daceml.frontend.arguments import Arguments, flatten
 from daceml.frontend.exportable import RunsEagerlyError
 from daceml.frontend.guards import (
     CallKey,
@@ -144,7 +144,7 @@ class Session:
         structure: Any = None
         leaves: Sequence[Any] = args
         if kwargs or not all(isinstance(a, torch.Tensor) for a in args):
-            leaves, structure = pytree.tree_flatten((args, kwargs))
+            leaves, structure = flatten(args, kwargs)
         quick = call_key(leaves, structure)
         if self.options["backward"] and torch.is_grad_enabled():
             self._refuse_gradients(leaves)
@@ -301,8 +301,11 @@ class Session:
 
 
 def _transformed() -> bool:
-    """Whether the call is inside torch.vmap, torch.func.grad and the like, which see through PyTorch only."""
-    return torch._C._functorch.peek_interpreter_stack() is not None  # pyright: ignore
+    """Whether the call is inside torch.vmap, torch.func.grad and the like, which see through PyTorch only.
+
+    Within a dual level any tensor may carry a tangent, which a program would drop.
+    """
+    return forward_ad._current_level >= 0 or torch._C._functorch.peek_interpreter_stack() is not None  # pyright: ignore
 
 
 def _same_but_sizes(one: CallKey, other: CallKey) -> bool:

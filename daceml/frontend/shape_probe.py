@@ -140,14 +140,23 @@ def check_types(
                     )
 
 
-def check_confirmed(
+def declared_alone(
     model: ir.Model, types: Mapping[str, Declared], probes: list[Probe], symbols: SymbolTable
-) -> None:
-    """Refuse dimensions that rest on a declaration alone: no size of the inputs lets them be derived.
+) -> dict[str, Declared]:
+    """Types that rest on a declaration alone, as no size of the inputs lets them be derived.
+
+    Only of nodes whose operands are known: what follows from a declaration may be derived with it.
 
     Raises:
-        ShapeError: the first value that has one.
+        ShapeError: there is a value that cannot be derived, and none that is declared.
     """
+    open_values = {
+        name
+        for trial in probes[:1]
+        for name in trial.types
+        if not any(_confirms(t.types[name]) for t in probes)
+    }
+    found: dict[str, Declared] = {}
     for node in model.graph:
         for value in node.outputs:
             claimed = types.get(value.name or "", Declared())
@@ -157,14 +166,21 @@ def check_confirmed(
                 or any(_confirms(trial.types[value.name]) for trial in probes)
             ):
                 continue
+            if any(operand is not None and operand.name in open_values for operand in node.inputs):
+                continue
+            rejected = any(f"(op_type:{node.op_type}" in trial.complaint for trial in probes)
+            if _is_whole(claimed, symbols) and not rejected:
+                found[value.name] = claimed
+                continue
             known = [trial.types[value.name] for trial in probes]
             raise ShapeError(
                 f"the shape of {value.name!r} cannot be known before the model runs",
                 where=where(node),
-                why=f"the model {_claim(claimed, symbols)}; {_best(probes, known)}",
+                why=f"the model {_claim(claimed)}; {_best(probes, known)}",
                 fix="make what the shape is computed from a constant; where it needs special sizes, "
                 'give named dimensions a value: dims={"batch": 8}',
             )
+    return found
 
 
 def _number(dim: DeclaredDim, symbols: SymbolTable, sizes: Mapping[str, int]) -> int | None:
@@ -195,9 +211,20 @@ def _confirms(found: Declared) -> bool:
     return bool(found.refusal) or (found.shape is not None and None not in found.shape)
 
 
-def _claim(claimed: Declared, symbols: SymbolTable) -> str:
-    whole = claimed.shape is not None and all(map(symbols.is_known, claimed.shape))
-    return f"says {format_type(claimed)}, which nothing in it confirms" if whole else "does not say"
+def _claim(claimed: Declared) -> str:
+    if claimed.shape is None:
+        return "does not say"
+    if all(dim is not None for dim in claimed.shape):
+        return f"says {format_type(claimed)}"
+    return f"says no more than {format_type(claimed)}"
+
+
+def _is_whole(claimed: Declared, symbols: SymbolTable) -> bool:
+    return (
+        claimed.element is not None
+        and claimed.shape is not None
+        and all(map(symbols.is_known, claimed.shape))
+    )
 
 
 def _first_cause(complaint: str) -> str:

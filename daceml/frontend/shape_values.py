@@ -87,14 +87,17 @@ def _is_short(node: ir.Node, feeds: Mapping[str, np.ndarray]) -> bool:
 
 def _shape_of(node: ir.Node, types: Mapping[str, Declared]) -> list[np.ndarray]:
     value = node.inputs[0] if node.inputs else None
-    shape = static_shape(types.get(value.name or "")) if value is not None else None
-    if shape is None:
+    entry = types.get(value.name or "") if value is not None else None
+    if entry is None or entry.shape is None or entry.refusal:
         return []
     if node.op_type == "Size":
-        return [np.asarray(math.prod(shape), dtype=np.int64)] if math.prod(shape) < 2**63 else []
+        shape = static_shape(entry)
+        known = shape is not None and math.prod(shape) < 2**63
+        return [np.asarray(math.prod(shape), dtype=np.int64)] if shape is not None and known else []
     start = node.attributes.get_int("start", 0)
-    end = node.attributes.get_int("end", len(shape))
-    return [np.asarray(shape[start:end], dtype=np.int64)]
+    end = node.attributes.get_int("end", len(entry.shape))
+    part = static_shape(Declared(shape=entry.shape[start:end]))
+    return [] if part is None else [np.asarray(part, dtype=np.int64)]
 
 
 def _run(node: ir.Node, model: ir.Model, feeds: dict[str, np.ndarray]) -> list[np.ndarray]:

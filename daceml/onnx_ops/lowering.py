@@ -27,6 +27,11 @@ if TYPE_CHECKING:
     from daceml.sdfg.network import Network
 
 
+_ONLY_DECLARED = (
+    "the shape of the result depends on data, and the model's word for it has to be checked at every run"
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Choice:
     """The implementation of one node.
@@ -86,6 +91,9 @@ def choose(node: ONNXNode, network: Network, *, allowed: Sequence[Kind] = KINDS)
             refusals.append(
                 (implementation.title, f"{implementation.kind} implementations are not allowed here")
             )
+            continue
+        if node.shapes_declared and implementation.kind != "onnxruntime":
+            refusals.append((implementation.title, _ONLY_DECLARED))
             continue
         answer = _try(implementation, node, network)
         if isinstance(answer, str):

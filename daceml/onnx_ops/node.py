@@ -31,6 +31,8 @@ class ONNXNode(LibraryNode):
         module_path: where in the user's module the operator came from, e.g. `layer1.0.conv1`.
         source: the user's line, e.g. `model.py:41`.
         lowest_index: smallest position that may be looked up, where it is not ONNX's.
+        shapes_declared: whether the results' shapes are known from the model's word alone, as they depend on
+            data.
         attributes: ONNX attributes by name.
     Raises:
         InvalidNodeError: an attribute that the operator does not have, or of the wrong kind.
@@ -56,6 +58,12 @@ class ONNXNode(LibraryNode):
         default=None,
         category="Frontend",
         desc="Smallest position that may be looked up",
+    )
+    shapes_declared = Property(
+        dtype=bool,
+        default=False,
+        category="Frontend",
+        desc="Shapes of the results are the model's word alone",
     )
 
     def __init__(

@@ -170,10 +170,13 @@ class _Driver:
         ]
 
     def _fallback(self, index: int, call: FallbackCall) -> list[str]:
-        pointers = ", ".join(self._pointer(a) for a in (*call.inputs, *call.outputs))
+        arrays = (*call.inputs, *call.outputs)
+        pointers = ", ".join(self._pointer(a) for a in arrays)
+        extents = _sizes(tuple(s for a in arrays for s in self._shape(a)))
         return [
             f"void* const pointers[] = {{{pointers}}};",
-            f"DACEML_TRY(c, c->fallback == nullptr || c->fallback({index}, pointers, c->symbols),",
+            f"const int64_t sizes[] = {{{extents}}};",
+            f"DACEML_TRY(c, c->fallback == nullptr || c->fallback({index}, pointers, sizes),",
             f'           "{call.operator} failed in ONNX Runtime");',
         ]
 

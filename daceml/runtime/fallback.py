@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
 from typing import TYPE_CHECKING, Any
@@ -31,12 +32,10 @@ def fallback_function(stored: StoredProgram) -> Any:
         )
         for step in stored.manifest.fallbacks
     }
-    names = stored.manifest.symbols
 
-    def run(step: int, pointers: Any, symbols: Any) -> int:
+    def run(step: int, pointers: Any, sizes: Any) -> int:
         try:
-            values = {name: symbols[k] for k, name in enumerate(names)}
-            _run(sessions[step], pointers, values)
+            _run(sessions[step], pointers, sizes)
         except Exception as error:
             # nothing may be raised into C; its caller makes an error with the operator's name of the status
             log.warning("ONNX Runtime in step %d: %s", step, str(error).splitlines()[0])
@@ -46,23 +45,22 @@ def fallback_function(stored: StoredProgram) -> Any:
 
     import ctypes
 
-    def typed(step: int, pointers: Any, symbols: int | None) -> int:
-        return run(step, pointers, ctypes.cast(symbols or 0, ctypes.POINTER(ctypes.c_int64)))
+    def typed(step: int, pointers: Any, sizes: int | None) -> int:
+        return run(step, pointers, ctypes.cast(sizes or 0, ctypes.POINTER(ctypes.c_int64)))
 
     return FallbackFunction(typed)
 
 
-def _run(session: onnxruntime.InferenceSession, pointers: Any, symbols: dict[str, int]) -> None:
-    from daceml.runtime.program import evaluate_size
-
+def _run(session: onnxruntime.InferenceSession, pointers: Any, sizes: Any) -> None:
+    """Args: `sizes` has the sizes of every array's dimensions, one array after the other."""
     binding = session.io_binding()
-    at = iter(range(len(session.get_inputs()) + len(session.get_outputs())))
+    pointer_at, size_at = itertools.count(), itertools.count()
     for record, bind in [
         *((i, binding.bind_input) for i in session.get_inputs()),
         *((o, binding.bind_output) for o in session.get_outputs()),
     ]:
-        shape = [evaluate_size(n, symbols) if isinstance(n, str) else n for n in record.shape]
-        pointer = pointers[next(at)] or 0
+        shape = [sizes[next(size_at)] for _ in record.shape]
+        pointer = pointers[next(pointer_at)] or 0
         if math.prod(shape) == 0 and not pointer:
             pointer = 1  # ONNX Runtime wants an address even where nothing is read
         bind(record.name, "cpu", 0, _element_type(record.type), shape, pointer)

@@ -83,7 +83,25 @@ std::string describe(int64_t ndim, const int64_t* sizes) {
   return text + "]";
 }
 
-// Refuses a tensor that the program would misread: element type, device, rank, sizes, layout.
+// Refuses a tensor whose storage somebody has made smaller than its sizes say, as resize_ of a storage can.
+void require_memory(AtenTensorHandle tensor, int32_t dtype, int64_t ndim, const int64_t* sizes, const int64_t* strides,
+                    const std::string& name) {
+  int64_t last = 0;
+  int64_t dense = 1;  // the stride of row-major order
+  for (int64_t d = ndim - 1; d >= 0; --d) {
+    if (sizes[d] == 0) return;
+    last += (sizes[d] - 1) * (strides == nullptr ? dense : strides[d]);
+    dense *= sizes[d];
+  }
+  int64_t offset = 0;
+  int64_t bytes = 0;
+  check(aoti_torch_get_storage_offset(tensor, &offset), "reading a layout");
+  check(aoti_torch_get_storage_size(tensor, &bytes), "reading a storage");
+  require((offset + last + 1) * static_cast<int64_t>(aoti_torch_dtype_element_size(dtype)) <= bytes,
+          name + " has no memory for all of its elements: its storage was resized");
+}
+
+// Refuses a tensor that the program would misread: element type, device, rank, sizes, layout, memory.
 const int64_t* matching_sizes(AtenTensorHandle tensor, const daceml_tensor& spec, const char* role, size_t index) {
   const std::string name = std::string(role) + " " + std::to_string(index);
   int32_t dtype = 0;
@@ -104,10 +122,12 @@ const int64_t* matching_sizes(AtenTensorHandle tensor, const daceml_tensor& spec
     bool contiguous = false;
     check(aoti_torch_is_contiguous(tensor, &contiguous), "reading a layout");
     require(contiguous, name + " is not contiguous in row-major order");
+    require_memory(tensor, dtype, ndim, sizes, nullptr, name);
     return sizes;
   }
   int64_t* strides = nullptr;
   check(aoti_torch_get_strides(tensor, &strides), "reading a layout");
+  require_memory(tensor, dtype, ndim, sizes, strides, name);
   for (int64_t d = 0; d < ndim; ++d) {
     require(sizes[d] == 1 || strides[d] == spec.strides[d],
             name + " has strides " + describe(ndim, strides) + ", the program was compiled for " +

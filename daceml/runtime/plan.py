@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 from dace.data import View
 from dace.sdfg import nodes
-from dace.sdfg.utils import dfs_topological_sort, get_view_edge
+from dace.sdfg.utils import get_view_edge
 
 from daceml.errors import ShapeError, UnsupportedProgramError
 from daceml.runtime.memory import Interval, Layout, plan_offsets
+from daceml.runtime.order import program_order
 from daceml.sdfg.external import AtenCall, ExternalCall, FallbackCall
 from daceml.sdfg.network import IndexCheck
 from daceml.sdfg.outline import Kernel, KernelCall, Outliner
@@ -186,7 +187,11 @@ def _steps(network: Network, outliner: Outliner, external_call: Resolve) -> list
     sdfg, state = network.sdfg, network.state
     scopes = state.scope_dict()
     steps: list[Step] = []
-    for node in dfs_topological_sort(state):
+    calls = {
+        node: external_call(node, network) for node in state.nodes() if isinstance(node, nodes.LibraryNode)
+    }
+    draws = [n for n, c in calls.items() if isinstance(c.action, AtenCall) and c.action.draws]
+    for node in program_order(state, draws):
         if scopes[node] is not None or isinstance(node, nodes.MapExit):
             continue
         match node:
@@ -194,7 +199,7 @@ def _steps(network: Network, outliner: Outliner, external_call: Resolve) -> list
                 call = outliner.outline(sdfg, state, node)
                 steps.append(Step(action=call, reads=call.reads, writes=call.writes, label=call.label))
             case nodes.LibraryNode():
-                steps.append(_external_step(external_call(node, network)))
+                steps.append(_external_step(calls[node]))
             case nodes.AccessNode():
                 steps += _copies_into(node, sdfg, state)
             case _:
@@ -223,7 +228,7 @@ def _with_checks(steps: list[Step], network: Network, roots: dict[str, str]) -> 
 def _external_step(call: ExternalCall) -> Step:
     action = call.action
     reads, writes = (
-        (action.reads(), (action.writes,))
+        (action.reads(), (action.writes, *action.more))
         if isinstance(action, AtenCall)
         else (action.inputs, action.outputs)
     )

@@ -167,7 +167,7 @@ class Program:
 
 
 def evaluate_size(expression: str, sizes: Mapping[str, Any]) -> Any:
-    """The size that a manifest's text, or the dimension of a fallback's model, stands for."""
+    """The size that a manifest's text stands for."""
     return eval(expression, {"__builtins__": {}}, {**_FUNCTIONS, **sizes})
 
 

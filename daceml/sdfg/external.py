@@ -30,6 +30,8 @@ class AtenCall:
         writes: the array that the call fills.
         fresh: whether the function allocates the result itself and hands its buffer over.
         flops: floating-point operations of the call.
+        more: further arrays among the arguments that the call fills.
+        draws: whether the call takes numbers from torch's generator: such calls stay in their order.
     """
 
     function: str
@@ -37,11 +39,13 @@ class AtenCall:
     writes: str
     fresh: bool = False
     flops: Size = 0
+    more: tuple[str, ...] = ()
+    draws: bool = False
 
     def reads(self) -> tuple[str, ...]:
         """Arrays that the call reads."""
         arrays = (a.array for a in self.arguments if isinstance(a, TensorView))
-        return tuple(dict.fromkeys(a for a in arrays if a != self.writes))
+        return tuple(dict.fromkeys(a for a in arrays if a not in (self.writes, *self.more)))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from daceml.cli import checks, doctor
 from daceml.cli.checks import Finding, check_package, examine, openmp_runtimes
 from daceml.cli.main import app
+from daceml.config import config
 from daceml.errors import EnvironmentProblem
 
 
@@ -51,6 +52,16 @@ def test_a_check_that_breaks_is_a_finding():
         fix="install g++",
     )
     assert examine("disk", accident).found == "OSError: disk on fire"
+
+
+def test_a_wrong_option_is_told_once(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("DACEML_CASHE", "/x")
+    config.cache_clear()
+    done = CliRunner().invoke(app, ["doctor"])
+    config.cache_clear()
+    assert done.exit_code == 1 and done.stdout.count("unknown option DACEML_CASHE") == 1
+    assert "     fix: unset DACEML_CASHE; did you mean DACEML_CACHE?\n" in done.stdout
+    assert "fail cache:           not checked: the options are wrong\n" in done.stdout
 
 
 def test_a_missing_or_old_package(monkeypatch: pytest.MonkeyPatch):

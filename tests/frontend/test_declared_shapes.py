@@ -9,8 +9,9 @@ import pytest
 import torch
 from onnx import TensorProto, helper
 
-from daceml.errors import ConfigurationError, ShapeError
+from daceml.errors import ConfigurationError, ExecutionError, NoImplementationError, ShapeError
 from daceml.frontend.onnx_model import ONNXModel
+from daceml.onnx_ops.lowering import lower
 from tests.frontend.foreign import MLP, changed, imported, parse, refusal
 
 
@@ -58,19 +59,40 @@ def test_a_declaration_that_is_right_for_even_sizes_only():
     assert "for H = 7, MaxPool makes float [1, 1, 4, 2]" in text
 
 
-def test_shapes_that_only_the_caller_knows_are_refused():
-    """Whatever the model declares: another value of `shape` would give the result another shape."""
-    text = refusal(
-        "g (float[2, 6] x, int64[2] shape) => (float[3, 4] y) { y = Reshape(x, shape) }", ShapeError
+def test_shapes_that_depend_on_data_are_the_models_word():
+    """Whatever the model declares, another value of `shape` gives another result: every run compares."""
+    model = ONNXModel(
+        parse("g (float[2, 6] x, int64[2] shape) => (float[3, 4] z) { y = Reshape(x, shape)  z = Neg(y) }")
     )
+    text = refusal(model.model, ShapeError)
     assert "the shape of 'y' cannot be known before the model runs" in text
-    assert "the model says float [3, 4], which nothing in it confirms" in text
-    assert "finds int64 [2, ?]" in refusal(
-        "g (float[4, 1] x) => (int64[2, 4] y) { y = NonZero(x) }", ShapeError
+    assert "the model does not say" in text and "finds float [?, ?]" in text
+
+    model = ONNXModel(
+        parse("""g (float[2, 6] x, int64[2] shape) => (float[3, 4] z) <float[3, 4] y>
+                 { y = Reshape(x, shape)  z = Neg(y) }""")
     )
-    assert imported(
-        "g (float[2, 6] x) => (float[3, 4] y) <int64[2] s = {3, 4}> { y = Reshape(x, s) }"
-    ).outputs == ("y",)
+    x = torch.randn(2, 6)
+    assert torch.equal(model(x, torch.tensor([3, 4])), -x.reshape(3, 4))
+    for other in ([4, 3], [12, 1], [2, 6]):
+        with pytest.raises(ExecutionError, match="Reshape"):
+            model(x, torch.tensor(other))
+
+
+def test_nothing_but_onnxruntime_runs_a_node_whose_shape_is_the_models_word():
+    text = "g (float[5] x, int64[1] first, int64[1] last) => (float[2] y) { y = Slice(x, first, last) }"
+    network = imported(text)
+    lowering = lower(network)
+    assert lowering.nodes[0].chosen == "onnxruntime"
+    assert "has to be checked at every run" in lowering.nodes[0].refusals[0][1]
+    with pytest.raises(NoImplementationError, match="onnxruntime implementations are not allowed here"):
+        lower(imported(text), allowed=("alias", "aten", "native"))
+
+
+def test_a_shape_that_depends_on_data_and_is_not_declared():
+    assert "finds int64 [2, ?]" in refusal(
+        "g (float[4, 1] x) => (int64[2, K] y) { y = NonZero(x) }", ShapeError
+    )
 
 
 def test_operands_that_do_not_fit_together():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch import nn
@@ -49,6 +51,16 @@ def test_sizes_and_numbers_may_change(dynamic: bool | None):
     agree(compiled, eager, torch.randn(6, 5))
     agree(compiled, eager, torch.randn(1, 5))
     agree(compiled, eager, torch.randn(4, 5), 3)
+
+
+@torch.no_grad()
+def test_sizes_that_have_changed_may_be_numbers():
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, int]:
+        return x * x.shape[0] / math.sqrt(x.shape[-1]) + x[: x.shape[0] // 2].sum() / x.numel(), x.shape[0]
+
+    compiled = torch.compile(function, backend="daceml")
+    for shape in ((4, 4), (6, 3), (1, 4), (5, 2)):
+        agree(compiled, function, torch.randn(shape))
 
 
 @torch.no_grad()

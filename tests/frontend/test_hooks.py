@@ -104,3 +104,21 @@ def test_wrong_hooks_are_refused(x: torch.Tensor):
         module.prepend_post_onnx_hook("break", lambda m: None)
     with pytest.raises(ConfigurationError, match="a post_onnx hook removed"):
         module(x)
+
+
+def test_a_hook_that_raises_is_named(x: torch.Tensor):
+    def stray(module):
+        raise KeyError("no such map")
+
+    relu = compile_module(nn.ReLU(), backward=False)
+    relu.append_post_onnx_hook("fuse maps", stray)
+    with pytest.raises(KeyError, match="no such map") as error:
+        relu(x)
+    assert error.value.__notes__ == [
+        "raised by the post_onnx hook 'fuse maps', while daceml compiled the module"
+    ]
+    tanh = compile_module(nn.Tanh(), backward=False)
+    tanh.append_post_autodiff_hook("prune", lambda forward, backward: backward.nothing)
+    with pytest.raises(AttributeError) as wrong:
+        tanh(x)
+    assert "post_autodiff hook 'prune'" in wrong.value.__notes__[0]

@@ -97,3 +97,8 @@ def test_sizes_that_follow_no_rule_are_left_open():
     with pytest.raises(ShapeError, match="dimension 1 of 'y' is unknown") as caught:
         shapes(graph)
     assert "dims=" in caught.value.fix
+
+
+def test_a_constant_that_nothing_reads_needs_no_shape():
+    graph = "g (float[N, 2] x) => (float[N, 2] y) { dead = Constant<value_float = 5.0>() y = Relu(x) }"
+    assert shapes(graph) == {"y": "N, 2"}

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from daceml.errors import CallError, ExportError
+from daceml.errors import CallError
 from daceml.frontend.module import compile_module
 
 pytestmark = pytest.mark.usefixtures("no_gradients")
@@ -180,9 +180,8 @@ def test_errors_leave_nothing_behind():
 
     eager = Fails()
     compiled = compiled_of(eager)
-    with pytest.raises(ExportError, match="cannot take Fails") as error:
+    with pytest.raises(ValueError, match="two rows"):
         compiled(torch.randn(2, 3))
-    assert "ValueError: two rows" in str(error.value)
     assert eager.steps == 0
     assert not hasattr(eager.inner, "seen")
     x = torch.randn(4, 3)

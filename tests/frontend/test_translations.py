@@ -145,6 +145,10 @@ def test_convolution_with_same_padding_puts_the_odd_element_last():
 def test_every_row_of_the_table_names_an_operator_of_this_torch():
     unknown = []
     for overload in table():
+        if overload.startswith("_operator::"):
+            if not hasattr(operator, overload.removeprefix("_operator::")):
+                unknown.append(overload)
+            continue
         namespace, packet, name = overload.split(".")
         if not hasattr(getattr(getattr(torch.ops, namespace), packet, None), name):
             unknown.append(overload)

@@ -27,11 +27,14 @@ FAMILIES = (
     "indexing",
     "linear",
     "normalisation",
+    "ordering",
+    "placement",
     "pooling",
     "random",
     "reduction",
     "resampling",
     "shape",
+    "sizes",
 )
 
 _entries: dict[str, Translation] = {}

@@ -74,19 +74,17 @@ def relu6(self: Value) -> Value:
 
 
 @translates("aten.clamp.default")
-def clamp(self: Value, min: float | None = None, max: float | None = None) -> Value:
-    if isinstance(min, Value) or isinstance(max, Value):
-        raise UntranslatableError("symbolic bounds")
+def clamp(self: Value, min: float | Value | None = None, max: float | Value | None = None) -> Value:
     return op.Clip(self, min, max)
 
 
 @translates("aten.clamp_min.default")
-def clamp_min(self: Value, min: float) -> Value:
+def clamp_min(self: Value, min: float | Value) -> Value:
     return op.Clip(self, min, None)
 
 
 @translates("aten.clamp_max.default")
-def clamp_max(self: Value, max: float) -> Value:
+def clamp_max(self: Value, max: float | Value) -> Value:
     return op.Clip(self, None, max)
 
 

@@ -24,6 +24,7 @@ from daceml.frontend.translations.emit import (
     typed,
 )
 from daceml.frontend.translations.precision import keeps_numbers, rounds_once
+from daceml.frontend.translations.torch_kernels import kernel
 
 Operand = Value | float
 
@@ -72,14 +73,22 @@ BINARY = {
 }
 
 
+_ORDERED = frozenset({"Less", "Greater", "LessOrEqual", "GreaterOrEqual"})
+
+
 def _unary(operator: str) -> Any:
     def translate(self: Value) -> Value:
         if operator == "Not" and self.dtype != ir.DataType.BOOL:
             return op.Not(cast(self, ir.DataType.BOOL))
         if operator == "BitwiseNot" and self.dtype == ir.DataType.BOOL:
             return op.Not(self)
-        if operator in ("IsNaN", "IsInf", "Round", "Ceil", "Floor") and self.dtype not in FLOATS:
-            raise UntranslatableError(f"{operator} of {self.dtype}")
+        if self.dtype not in FLOATS and operator in ("IsNaN", "IsInf"):
+            return op.And(typed(op.Cast(self, to=ir.DataType.BOOL), self, dtype=ir.DataType.BOOL), False)
+        if self.dtype not in FLOATS and operator in ("Round", "Ceil", "Floor"):
+            return op.Identity(self)
+        if self.dtype == ir.DataType.UINT8 and operator == "Neg":
+            # 0 - x, modulo 256; ONNX negates signed numbers only
+            return op.Sub(full((), 0, self.dtype), self)
         return getattr(op, operator)(self)
 
     return translate
@@ -92,6 +101,11 @@ def _binary(operator: str, kind: str | None) -> Any:
             self, other = (cast(x, wanted) if isinstance(x, Value) else x for x in (self, other))
         elif operator == "Mul" and isinstance(self, Value) and self.dtype == ir.DataType.BOOL:
             return op.And(self, other)
+        elif operator in _ORDERED and isinstance(self, Value) and self.dtype == ir.DataType.BOOL:
+            # False < True
+            self, other = (cast(x, ir.DataType.UINT8) if isinstance(x, Value) else x for x in (self, other))
+        elif operator in ("Max", "Min") and isinstance(self, Value) and self.dtype == ir.DataType.BOOL:
+            return (op.Or if operator == "Max" else op.And)(self, other)
         elif operator == "Div" and isinstance(self, Value) and self.dtype not in FLOATS:
             raise UntranslatableError(f"true division of {self.dtype}")
         return getattr(op, operator)(self, other)
@@ -124,6 +138,26 @@ for _word in ("and", "or", "xor"):
             for _kind in ("Tensor", "Scalar")
         )
     )(_bits(_title, f"Bitwise{_title}"))
+
+
+def _shift(direction: str) -> Any:
+    def translate(self: Operand, other: Operand) -> Value:
+        first, second = _both(self, other)
+        if first.dtype != ir.DataType.UINT8:
+            # signed numbers: torch's own translation casts them back and forth
+            raise UntranslatableError(f"a shift of {first.dtype}")
+        return op.BitShift(first, second, direction=direction)
+
+    return translate
+
+
+for _side in ("left", "right"):
+    translates(
+        f"aten.bitwise_{_side}_shift.Tensor",
+        f"aten.bitwise_{_side}_shift.Tensor_Scalar",
+        f"aten.__{_side[0]}shift__.Scalar",
+        f"aten.__{_side[0]}shift__.Tensor",
+    )(_shift(_side.upper()))
 
 
 def _joined(*operands: Operand) -> list[Size] | None:
@@ -171,23 +205,41 @@ def div_mode(self: Value, other: Operand, *, rounding_mode: str | None = None) -
     return op.Mul(typed(op.Sign(quotient), quotient), magnitude)
 
 
+def _both(self: Operand, other: Operand) -> tuple[Value, Value]:
+    """Two operands, of which one may be a number."""
+    like = self if isinstance(self, Value) else other
+    assert isinstance(like, Value)
+    kind = like.dtype or ir.DataType.FLOAT
+    first, second = (x if isinstance(x, Value) else full((), x, kind) for x in (self, other))
+    return first, second
+
+
 @translates("aten.floor_divide.default", "aten.floor_divide.Scalar")
 @rounds_once
-def floor_divide(self: Value, other: Operand) -> Value:
-    if self.dtype not in FLOATS:
-        raise UntranslatableError("floor division of integers")
-    return op.Floor(typed(op.Div(self, other), dtype=self.dtype, shape=_joined(self, other)))
+def floor_divide(self: Operand, other: Operand) -> Value:
+    return kernel("FloorDivide")(*_both(self, other))
 
 
-@translates("aten.remainder.Tensor", "aten.remainder.Scalar")
+@translates("aten.remainder.Tensor", "aten.remainder.Scalar", "aten.remainder.Scalar_Tensor")
 @rounds_once
-def remainder(self: Value, other: Operand) -> Value:
+def remainder(self: Operand, other: Operand) -> Value:
     """The sign is the divisor's, as in Python; ONNX's Mod does that for integers only."""
+    first, second = _both(self, other)
+    return op.Mod(first, second) if first.dtype not in FLOATS else kernel("Remainder")(first, second)
+
+
+@translates("aten.fmod.Tensor", "aten.fmod.Scalar")
+def fmod(self: Value, other: Operand) -> Value:
+    """The sign is the dividend's, as in C."""
+    return op.Mod(*_both(self, other), fmod=1)
+
+
+@translates("aten.trunc.default")
+def trunc(self: Value) -> Value:
     if self.dtype not in FLOATS:
-        return op.Mod(self, other)
-    quotient = typed(op.Div(self, other), dtype=self.dtype, shape=_joined(self, other))
-    whole = typed(op.Floor(quotient), quotient)
-    return op.Sub(self, typed(op.Mul(whole, other), quotient))
+        return op.Identity(self)
+    magnitude = typed(op.Floor(typed(op.Abs(self), self)), self)
+    return op.Mul(typed(op.Sign(self), self), magnitude)
 
 
 @translates("aten.pow.Tensor_Scalar")
@@ -212,16 +264,14 @@ def square(self: Value) -> Value:
     return op.Mul(self, self)
 
 
-@translates("aten.log1p.default")
-@rounds_once
+@translates("aten.log1p.default", "aten.special_log1p.default")
 def log1p(self: Value) -> Value:
-    return op.Log(typed(op.Add(self, 1.0), self))
+    return kernel("Log1p")(self)
 
 
 @translates("aten.expm1.default", "aten.special_expm1.default")
-@rounds_once
 def expm1(self: Value) -> Value:
-    return op.Sub(typed(op.Exp(self), self), 1.0)
+    return kernel("Expm1")(self)
 
 
 @translates("aten.log2.default")

@@ -9,20 +9,33 @@ import numpy as np
 import onnx_ir as ir
 
 from daceml.frontend.translations import UntranslatableError, translates
-from daceml.frontend.translations.emit import Value, array, full, op, result_dtype, sizes_of, typed, vector
+from daceml.frontend.translations.emit import (
+    Value,
+    array,
+    cast,
+    full,
+    op,
+    result_dtype,
+    sizes_of,
+    typed,
+    vector,
+)
 
 Extent = int | Value
 
 
-def _kind_of(number: float) -> ir.DataType:
+def _kind_of(number: float | Value) -> ir.DataType:
+    if isinstance(number, Value):
+        return number.dtype or ir.DataType.FLOAT
     if isinstance(number, bool):
         return ir.DataType.BOOL
     return ir.DataType.INT64 if isinstance(number, int) else ir.DataType.FLOAT
 
 
-def _filled(size: Sequence[Extent], number: float, dtype: ir.DataType) -> Value:
+def _filled(size: Sequence[Extent], number: float | Value, dtype: ir.DataType) -> Value:
     if isinstance(number, Value):
-        raise UntranslatableError("a tensor filled with a symbolic number")
+        number = cast(number, dtype)
+        return op.Expand(number, vector(size)) if size else op.Identity(number)
     if not size:
         return full((), number, dtype)
     shape = [extent if isinstance(extent, int) else None for extent in size]
@@ -32,18 +45,20 @@ def _filled(size: Sequence[Extent], number: float, dtype: ir.DataType) -> Value:
     return typed(filled, dtype=dtype, shape=shape)
 
 
-def _filled_like(self: Value, number: float, dtype: ir.DataType | int | None) -> Value:
+def _filled_like(self: Value, number: float | Value, dtype: ir.DataType | int | None) -> Value:
     sizes = sizes_of(self)
     kind = result_dtype(dtype, self.dtype) or ir.DataType.FLOAT
     if all(isinstance(size, int) for size in sizes):
         return _filled(sizes, number, kind)  # pyright: ignore[reportArgumentType]
     shape = typed(op.Shape(self), dtype=ir.DataType.INT64, shape=(len(sizes),))
+    if isinstance(number, Value):
+        return op.Expand(cast(number, kind), shape)
     return op.ConstantOfShape(shape, value=ir.tensor(np.array([number]).astype(kind.numpy()), dtype=kind))
 
 
 @translates("aten.full.default")
 def full_of(
-    size: Sequence[Extent], fill_value: float, *, dtype: ir.DataType | None = None, **_: Any
+    size: Sequence[Extent], fill_value: float | Value, *, dtype: ir.DataType | None = None, **_: Any
 ) -> Value:
     return _filled(size, fill_value, result_dtype(dtype, _kind_of(fill_value)) or ir.DataType.FLOAT)
 
@@ -85,14 +100,12 @@ def empty_like(self: Value, *, dtype: ir.DataType | None = None, **_: Any) -> Va
 
 
 @translates("aten.full_like.default")
-def full_like(self: Value, fill_value: float, *, dtype: ir.DataType | None = None, **_: Any) -> Value:
-    if isinstance(fill_value, Value):
-        raise UntranslatableError("a tensor filled with a symbolic number")
+def full_like(self: Value, fill_value: float | Value, *, dtype: ir.DataType | None = None, **_: Any) -> Value:
     return _filled_like(self, fill_value, dtype)
 
 
-@translates("aten.fill.Scalar")
-def fill(self: Value, value: float) -> Value:
+@translates("aten.fill.Scalar", "aten.fill.Tensor")
+def fill(self: Value, value: float | Value) -> Value:
     return full_like(self, value)
 
 
@@ -107,9 +120,9 @@ def ones_like(self: Value, *, dtype: ir.DataType | None = None, **_: Any) -> Val
 
 
 @translates("aten.scalar_tensor.default")
-def scalar_tensor(s: float, *, dtype: ir.DataType | None = None, **_: Any) -> Value:
+def scalar_tensor(s: float | Value, *, dtype: ir.DataType | None = None, **_: Any) -> Value:
     if isinstance(s, Value):
-        raise UntranslatableError("a symbolic number")
+        return op.Cast(s, to=result_dtype(dtype, ir.DataType.FLOAT))
     return full((), s, result_dtype(dtype, ir.DataType.FLOAT) or ir.DataType.FLOAT)
 
 
@@ -121,6 +134,9 @@ def _range(start: Any, end: Any, step: Any, dtype: ir.DataType | int | None) -> 
         return array(np.arange(*numbers), kind)
     if not whole:
         raise UntranslatableError("a range of symbolic bounds and fractions")
+    if kind in (ir.DataType.FLOAT, ir.DataType.DOUBLE):
+        # exact below 2**24; the result then has the shape that torch knows
+        return op.Range(*(cast(n, kind) if isinstance(n, Value) else full((), n, kind) for n in numbers))
     bounds = [n if isinstance(n, Value) else full((), n, ir.DataType.INT64) for n in numbers]
     counted = op.Range(*bounds)
     return counted if kind == ir.DataType.INT64 else op.Cast(typed(counted, dtype=ir.DataType.INT64), to=kind)

@@ -5,29 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 
 from daceml.frontend.translations import UnsupportedError, UntranslatableError, translates
 from daceml.frontend.translations.emit import (
     FLOATS,
     Value,
+    array,
     broadcast,
-    cast,
-    full,
-    is_static,
     op,
+    rank_of,
     result_dtype,
     sizes_of,
     typed,
     vector,
 )
+from daceml.frontend.translations.torch_kernels import kernel
 
 Extent = int | Value
 Kind = ir.DataType | int | None
-
-_LEAST = 2.0**-25
-_MOST = 1 - 2.0**-24
-"""The numbers next to 0 and 1, of which a logarithm can be taken twice."""
 
 
 def _dtype(dtype: Kind, default: ir.DataType | None = ir.DataType.FLOAT) -> ir.DataType:
@@ -97,26 +94,14 @@ def normal_around(mean: Value | float, std: Value | float = 1.0, *, generator: A
 
 @translates("aten.exponential.default")
 def exponential(self: Value, lambd: float = 1.0, *, generator: Any = None) -> Value:
-    """-log(u) / lambda; u in float32 at least, because half types would round it to 0 or 1."""
-    dtype = _dtype(None, self.dtype)
-    wide = dtype if dtype == ir.DataType.DOUBLE else ir.DataType.FLOAT
-    u = _like("RandomUniform", self, wide, low=_LEAST, high=_MOST)
-    logarithm = typed(op.Log(u), u)
-    y = op.Neg(logarithm) if lambd == 1 else op.Mul(logarithm, -1 / lambd)
-    return y if wide == dtype else op.Cast(typed(y, u), to=dtype)
+    _dtype(None, self.dtype)
+    return kernel("Exponential")(self, rate=float(lambd))
 
 
-def _whole(low: Extent, high: Extent, dtype: ir.DataType, drawn: Any) -> Value:
-    """low + floor(u (high - low)): u has 24 bits in float32, 53 in float64."""
+def _whole(low: Extent, high: Extent, shape: Value, kind: ir.DataType) -> Value:
     if not isinstance(low, int) or not isinstance(high, int):
-        raise UntranslatableError("whole random numbers up to a symbolic bound")
-    span = high - low
-    if span > 2**53:
-        raise UnsupportedError(f"{span} different whole random numbers: float64 tells 2^53 apart")
-    u = drawn(ir.DataType.FLOAT if span <= 2**24 else ir.DataType.DOUBLE, low=0.0, high=float(span))
-    # rounds towards zero, which is down here
-    whole = op.Cast(u, to=dtype) if dtype not in FLOATS else op.Floor(cast(u, dtype))
-    return whole if low == 0 else op.Add(typed(whole, u, dtype=dtype), low)
+        raise UnsupportedError("whole random numbers up to a symbolic bound")
+    return kernel("RandomIntegers")(shape, low=low, high=high, dtype=int(kind))
 
 
 @translates("aten.randint.default")
@@ -126,14 +111,10 @@ def randint(high: Extent, size: Sequence[Extent], *, dtype: Kind = None, **_: An
 
 @translates("aten.randint.low")
 def randint_from(low: Extent, high: Extent, size: Sequence[Extent], *, dtype: Kind = None, **_: Any) -> Value:
-    kind = result_dtype(dtype, ir.DataType.INT64) or ir.DataType.INT64
-    shape = [extent if isinstance(extent, int) else None for extent in size]
-    return _whole(
-        low,
-        high,
-        kind,
-        lambda wide, **bounds: typed(_drawn("RandomUniform", size, wide, **bounds), shape=shape),
-    )
+    sizes = vector(size)
+    if not isinstance(sizes, Value):
+        sizes = array(np.array(sizes, dtype=np.int64), ir.DataType.INT64)
+    return _whole(low, high, sizes, result_dtype(dtype, ir.DataType.INT64) or ir.DataType.INT64)
 
 
 @translates("aten.randint_like.default")
@@ -143,8 +124,8 @@ def randint_like(self: Value, high: Extent, *, dtype: Kind = None, **_: Any) -> 
 
 @translates("aten.randint_like.low_dtype")
 def randint_like_from(self: Value, low: Extent, high: Extent, *, dtype: Kind = None, **_: Any) -> Value:
-    kind = result_dtype(dtype, self.dtype) or ir.DataType.INT64
-    return _whole(low, high, kind, lambda wide, **bounds: _like("RandomUniform", self, wide, **bounds))
+    sizes = typed(op.Shape(self), dtype=ir.DataType.INT64, shape=(rank_of(self),))
+    return _whole(low, high, sizes, result_dtype(dtype, self.dtype) or ir.DataType.INT64)
 
 
 @translates("aten.bernoulli.default")
@@ -155,14 +136,7 @@ def bernoulli(self: Value, *, generator: Any = None) -> Value:
 @translates("aten.bernoulli.p")
 def bernoulli_p(self: Value, p: float, *, generator: Any = None) -> Value:
     """Draws with one probability, in the shape of `self`, whose numbers do not matter."""
-    sizes = sizes_of(self)
-    target: Any = (
-        sizes if is_static(sizes) else typed(op.Shape(self), dtype=ir.DataType.INT64, shape=(len(sizes),))
-    )
-    # half types would round the probability
-    wide = ir.DataType.DOUBLE if self.dtype == ir.DataType.DOUBLE else ir.DataType.FLOAT
-    spread = typed(op.Expand(full((1,), p, wide), target), self, dtype=wide)
-    return op.Bernoulli(spread, dtype=None if self.dtype == wide else self.dtype)
+    return kernel("BernoulliLike")(self, p=float(p))
 
 
 @translates("aten.bernoulli.Tensor")
@@ -186,13 +160,17 @@ def rrelu(
 
 @translates("aten.multinomial.default")
 def multinomial(self: Value, num_samples: int, replacement: bool = False, *, generator: Any = None) -> Value:
-    kind = "with" if replacement else "without"
-    raise UnsupportedError(
-        f"{num_samples} draws {kind} replacement from categories: ONNX's Multinomial draws with replacement "
-        "only, and nothing here implements it"
-    )
+    return kernel("Draws")(self, count=num_samples, replacement=int(replacement))
 
 
 @translates("aten.randperm.default")
-def randperm(n: Extent, **_: Any) -> Value:
-    raise UnsupportedError("a random permutation: ONNX has no operator for it")
+def randperm(n: Extent, *, dtype: Kind = None, **_: Any) -> Value:
+    if not isinstance(n, int):
+        raise UnsupportedError("a random permutation of a symbolic size")
+    kind = result_dtype(dtype, ir.DataType.INT64)
+    drawn = kernel("Permutation")(count=n)
+    return (
+        drawn
+        if kind == ir.DataType.INT64
+        else op.Cast(typed(drawn, dtype=ir.DataType.INT64, shape=(n,)), to=kind)
+    )

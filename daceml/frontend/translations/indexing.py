@@ -10,7 +10,8 @@ import numpy as np
 import onnx_ir as ir
 
 from daceml.frontend.translations import UntranslatableError, translates
-from daceml.frontend.translations.emit import Value, array, cast, full, op, rank_of, sizes_of
+from daceml.frontend.translations.emit import Value, array, cast, full, op, rank_of, sizes_of, typed
+from daceml.frontend.translations.torch_kernels import kernel
 
 
 @translates("aten.index_select.default")
@@ -65,3 +66,19 @@ def masked_fill(self: Value, mask: Value, value: float) -> Value:
 @translates("aten.masked_fill.Tensor")
 def masked_fill_tensor(self: Value, mask: Value, value: Value) -> Value:
     return op.Where(mask, cast(value, self.dtype or ir.DataType.FLOAT), self)
+
+
+@translates("aten.index_put.default", "aten._unsafe_index_put.default")
+def index_put(self: Value, indices: Sequence[Value | None], values: Value, accumulate: bool = False) -> Value:
+    """x[mask] = y: a choice where y is one number, and a kernel of torch where it is a list of them."""
+    entry = indices[0] if len(indices) == 1 else None
+    if entry is None or entry.dtype != ir.DataType.BOOL:
+        raise UntranslatableError("positions to write to")
+    if sizes_of(values) in ([], [1]) and not accumulate:
+        spread = list(range(rank_of(entry), rank_of(self)))
+        number = op.Squeeze(values, [0]) if rank_of(values) else values
+        typed(number, values, shape=())
+        if spread:
+            entry = typed(op.Unsqueeze(entry, spread), entry, shape=[*sizes_of(entry), *(1 for _ in spread)])
+        return op.Where(entry, number, self)
+    return kernel("MaskedPut")(self, entry, values, accumulate=int(accumulate))

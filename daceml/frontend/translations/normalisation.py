@@ -2,17 +2,44 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
+from typing import Any
 
 import onnx_ir as ir
 
-from daceml.frontend.translations import UnsupportedError, translates
+from daceml.frontend.translations import Translation, UnsupportedError, translates
 from daceml.frontend.translations.emit import Value, cast, full, is_static, op, sizes_of, typed
+from daceml.frontend.translations.precision import HALVES
 
 
 def _affine(value: Value | None, number: float, shape: list[int], like: Value) -> Value:
     """A scale or bias; torch leaves out what ONNX requires."""
     return full(shape, number, like.dtype or ir.DataType.FLOAT) if value is None else value
+
+
+def _in_the_type_of_weights(translation: Translation) -> Translation:
+    """Half inputs under wider weights, as autocast leaves them: computed wide, given in the input's type."""
+    signature = inspect.signature(translation)
+
+    @functools.wraps(translation)
+    def translate(*args: Any, **kwargs: Any) -> Any:
+        given = signature.bind(*args, **kwargs).arguments
+        input = given["input"]
+        parameters = [given.get(name) for name in ("weight", "bias", "running_mean", "running_var")]
+        kinds = {value.dtype for value in parameters if value is not None}
+        if not kinds or kinds == {input.dtype} or input.dtype not in HALVES:
+            return translation(*args, **kwargs)
+        (wide, *mixed) = kinds
+        if mixed or wide is None:
+            raise UnsupportedError(f"a normalisation whose parameters are of several types: {kinds}")
+        found = translation(**{**given, "input": cast(input, wide)})
+        y, *statistics = found if isinstance(found, tuple) else (found,)
+        y = op.Cast(typed(y, input, dtype=wide), to=input.dtype)
+        return (y, *statistics) if statistics else y
+
+    return translate
 
 
 def _unbiased(variance: Value, previous: Value, input: Value, kept: float) -> Value:
@@ -22,7 +49,7 @@ def _unbiased(variance: Value, previous: Value, input: Value, kept: float) -> Va
     that is k r + kept (1 - k) old. Half types can hold neither a large n nor its k: float32 for them.
     """
     dtype = variance.dtype or ir.DataType.FLOAT
-    if dtype in (ir.DataType.FLOAT16, ir.DataType.BFLOAT16):
+    if dtype in HALVES:
         wide = _unbiased(cast(variance, ir.DataType.FLOAT), cast(previous, ir.DataType.FLOAT), input, kept)
         return op.Cast(typed(wide, variance, dtype=ir.DataType.FLOAT), to=dtype)
     batch, channels, *spatial = sizes_of(input)
@@ -135,6 +162,7 @@ def batch_norm_no_stats(
 
 
 @translates("aten.layer_norm.default")
+@_in_the_type_of_weights
 def layer_norm(
     input: Value,
     normalized_shape: list[int],
@@ -148,6 +176,7 @@ def layer_norm(
 
 
 @translates("aten.group_norm.default")
+@_in_the_type_of_weights
 def group_norm(
     input: Value,
     num_groups: int,
@@ -162,6 +191,7 @@ def group_norm(
 
 
 @translates("aten.instance_norm.default")
+@_in_the_type_of_weights
 def instance_norm(
     input: Value,
     weight: Value | None,
@@ -185,6 +215,7 @@ def instance_norm(
 
 
 @translates("aten.rms_norm.default")
+@_in_the_type_of_weights
 def rms_norm(
     input: Value, normalized_shape: list[int], weight: Value | None = None, eps: float | None = None
 ) -> Value:

@@ -15,12 +15,15 @@ from daceml.frontend.translations.emit import (
     axes_of,
     broadcast,
     cast,
+    full,
+    is_static,
     op,
     rank_of,
     result_dtype,
     sizes_of,
     typed,
 )
+from daceml.frontend.translations.sizes import sym_size
 
 Dims = int | Sequence[int] | None
 
@@ -79,30 +82,41 @@ def any_dims(self: Value, dim: Dims = None, keepdim: bool = False) -> Value:
     return _any(self, dim, keepdim)
 
 
+def _largest(operator: Any, self: Value, dim: Dims, keepdim: bool) -> Value:
+    """The extreme of numbers; of booleans, False < True, which ONNX does not order."""
+    if self.dtype != ir.DataType.BOOL or rank_of(self) == 0:
+        return _reduce(operator, self, dim, keepdim)
+    found = _reduce(operator, cast(self, ir.DataType.UINT8), dim, keepdim)
+    found.dtype = ir.DataType.UINT8
+    return op.Cast(found, to=ir.DataType.BOOL)
+
+
 @translates("aten.amax.default")
 def amax(self: Value, dim: Dims = (), keepdim: bool = False) -> Value:
-    return _reduce(op.ReduceMax, self, dim, keepdim)
+    return _largest(op.ReduceMax, self, dim, keepdim)
 
 
 @translates("aten.amin.default")
 def amin(self: Value, dim: Dims = (), keepdim: bool = False) -> Value:
-    return _reduce(op.ReduceMin, self, dim, keepdim)
+    return _largest(op.ReduceMin, self, dim, keepdim)
 
 
 @translates("aten.max.default")
 def max_all(self: Value) -> Value:
-    return _reduce(op.ReduceMax, self, None, False)
+    return _largest(op.ReduceMax, self, None, False)
 
 
 @translates("aten.min.default")
 def min_all(self: Value) -> Value:
-    return _reduce(op.ReduceMin, self, None, False)
+    return _largest(op.ReduceMin, self, None, False)
 
 
 def _extreme(reduce: Any, argument: Any, self: Value, dim: int, keepdim: bool) -> tuple[Value, Value]:
     if rank_of(self) == 0:
         raise UntranslatableError("an extreme along a dimension of a scalar")
-    return reduce(self, [dim], keepdims=int(keepdim)), argument(self, axis=dim, keepdims=int(keepdim))
+    numbers = cast(self, ir.DataType.UINT8) if self.dtype == ir.DataType.BOOL else self
+    extreme = _largest(reduce, self, dim, keepdim)
+    return extreme, argument(numbers, axis=dim, keepdims=int(keepdim))
 
 
 @translates("aten.max.dim")
@@ -144,8 +158,6 @@ def _variance(self: Value, dim: Dims, correction: float, keepdim: bool) -> Value
     sizes = sizes_of(self)
     axes = axes_of(dim, len(sizes)) or list(range(len(sizes)))
     counted = [sizes[axis] for axis in axes]
-    if not all(isinstance(size, int) for size in counted):
-        raise UntranslatableError("a variance over symbolic sizes")
     n = math.prod(size for size in counted if isinstance(size, int))
     kept = [1 if axis in axes else size for axis, size in enumerate(sizes)]
     mean = typed(op.ReduceMean(self, axes, keepdims=1), self, shape=kept)
@@ -155,8 +167,22 @@ def _variance(self: Value, dim: Dims, correction: float, keepdim: bool) -> Value
     variance = typed(op.ReduceMean(squares, axes, keepdims=int(keepdim)), self, shape=shape)
     if correction == 0:
         return variance
+    if not is_static(counted):
+        return typed(op.Div(variance, _shrunk(self, axes, correction)), variance)
     factor = n / (n - correction) if n > correction else math.nan
     return typed(op.Mul(variance, factor), variance)
+
+
+def _shrunk(self: Value, axes: Sequence[int], correction: float) -> Value:
+    """(n - correction) / n for a symbolic number of elements n; 0 where that is negative."""
+    dtype = self.dtype if self.dtype == ir.DataType.DOUBLE else ir.DataType.FLOAT
+    count = full((), 1, dtype)
+    for axis in axes:
+        size = cast(typed(sym_size(self, axis), dtype=ir.DataType.INT64, shape=()), dtype)
+        count = typed(op.Mul(count, size), count)
+    left = typed(op.Sub(count, full((), correction, dtype)), count)
+    left = typed(op.Max(left, full((), 0, dtype)), count)
+    return cast(typed(op.Div(left, count), count), self.dtype or dtype)
 
 
 @translates("aten.var.correction")

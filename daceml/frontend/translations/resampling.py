@@ -8,7 +8,7 @@ from typing import Any
 
 import onnx_ir as ir
 
-from daceml.frontend.translations import UntranslatableError, translates
+from daceml.frontend.translations import UnsupportedError, UntranslatableError, translates
 from daceml.frontend.translations.emit import Size, Value, op, rank_of, sizes_of
 
 
@@ -101,6 +101,28 @@ def cubic(
         cubic_coeff_a=-0.75,
         coordinate_transformation_mode=_coordinates(align_corners),
     )
+
+
+@translates("aten._upsample_bilinear2d_aa.default", "aten._upsample_bicubic2d_aa.default")
+def antialiased(
+    self: Value,
+    output_size: Sequence[Any],
+    align_corners: bool,
+    scales_h: float | None = None,
+    scales_w: float | None = None,
+) -> Value:
+    """torch's own table translates it, without a look at the scales, and with other corners than torch."""
+    if align_corners:
+        raise UnsupportedError("interpolation with antialias and align_corners")
+    for extent, result, scale in zip(sizes_of(self)[2:], output_size, (scales_h, scales_w), strict=True):
+        static = isinstance(extent, int) and isinstance(result, int) and result > 0
+        if scale is None or (static and 1.0 / scale == extent / result):  # pyright: ignore
+            continue
+        raise UnsupportedError(
+            f"interpolation with antialias by the factor {scale}, which is not the ratio of the sizes; "
+            "give size=..., or recompute_scale_factor=True"
+        )
+    raise UntranslatableError("interpolation with antialias")
 
 
 @translates("aten.grid_sampler.default", "aten.grid_sampler_2d.default")

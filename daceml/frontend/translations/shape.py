@@ -189,7 +189,7 @@ def split(self: Value, split_size: Extent, dim: int = 0) -> Sequence[Value]:
     if not isinstance(extent, int) or not isinstance(split_size, int):
         raise UntranslatableError("a split of a symbolic size")
     return _split(
-        self, [min(split_size, extent - start) for start in range(0, extent, split_size)] or [0], dim
+        self, [min(split_size, extent - start) for start in range(0, extent, split_size or 1)] or [0], dim
     )
 
 
@@ -198,6 +198,8 @@ def chunk(self: Value, chunks: int, dim: int = 0) -> Sequence[Value]:
     extent = sizes_of(self)[dim]
     if not isinstance(extent, int):
         raise UntranslatableError("chunks of a symbolic size")
+    if extent == 0:
+        return _split(self, [0] * chunks, dim)
     return split(self, -(-extent // chunks), dim)
 
 
@@ -227,54 +229,6 @@ def slice_tensor(
     return op.Slice(self, vector([first]), vector([last]), [dim], [step])
 
 
-def _written(self: Value, parts: Value, dim: int, start: int, end: int) -> Value:
-    """`parts` in the place of [start, end) of a dimension."""
-    sizes = sizes_of(self)
-    axis = dim % len(sizes)
-    extent = sizes[axis]
-    assert isinstance(extent, int), "checked by the caller"
-    pieces = [parts]
-    if start > 0:
-        before = typed(
-            op.Slice(self, [0], [start], [axis]), self, shape=[*sizes[:axis], start, *sizes[axis + 1 :]]
-        )
-        pieces.insert(0, before)
-    if end < extent:
-        shape = [*sizes[:axis], extent - end, *sizes[axis + 1 :]]
-        pieces.append(typed(op.Slice(self, [end], [extent], [axis]), self, shape=shape))
-    return op.Concat(*pieces, axis=axis) if len(pieces) > 1 else op.Identity(parts)
-
-
-@translates("aten.slice_scatter.default")
-def slice_scatter(
-    self: Value,
-    src: Value,
-    dim: int = 0,
-    start: Extent | None = None,
-    end: Extent | None = None,
-    step: Extent = 1,
-) -> Value:
-    extent = sizes_of(self)[dim]
-    bounds = (0 if start is None else start, END if end is None else end)
-    if step != 1 or not all(isinstance(size, int) for size in (extent, *bounds)):
-        raise UntranslatableError("a part with a stride or a symbolic place")
-    first, last, _ = slice(*bounds).indices(extent)  # pyright: ignore[reportArgumentType]
-    if first >= last:
-        return op.Identity(self)
-    return _written(self, src, dim, first, last)
-
-
-@translates("aten.select_scatter.default")
-def select_scatter(self: Value, src: Value, dim: int, index: Extent) -> Value:
-    sizes = sizes_of(self)
-    axis = dim % len(sizes)
-    extent = sizes[axis]
-    if not isinstance(extent, int) or not isinstance(index, int):
-        raise UntranslatableError("one place of a symbolic size")
-    row = typed(op.Unsqueeze(src, [axis]), src, shape=[*sizes[:axis], 1, *sizes[axis + 1 :]])
-    return _written(self, row, axis, index % extent, index % extent + 1)
-
-
 @translates("aten.narrow.default")
 def narrow(self: Value, dim: int, start: Extent, length: Extent) -> Value:
     if not isinstance(start, int) or not isinstance(length, int):
@@ -286,25 +240,6 @@ def narrow(self: Value, dim: int, start: Extent, length: Extent) -> Value:
 def flip(self: Value, dims: Sequence[int]) -> Value:
     count = len(dims)
     return op.Slice(self, [-1] * count, [-END] * count, list(dims), [-1] * count)
-
-
-@translates("aten.roll.default")
-def roll(self: Value, shifts: Sequence[int], dims: Sequence[int] = ()) -> Value:
-    """The last elements come first; dimension by dimension."""
-    if not dims or not all(isinstance(sizes_of(self)[dim], int) for dim in dims):
-        raise UntranslatableError("a roll of everything, or of a symbolic size")
-    for shift, dim in zip(shifts, dims, strict=True):
-        sizes = sizes_of(self)
-        extent = sizes[dim]
-        cut = -shift % extent  # pyright: ignore[reportOperatorIssue, reportOptionalOperand]
-        parts = [(cut, extent), (0, cut)]
-        pieces: list[Value] = []
-        for start, end in parts:
-            shape = list(sizes)
-            shape[dim] = end - start  # pyright: ignore[reportOperatorIssue, reportOptionalOperand]
-            pieces.append(typed(op.Slice(self, [start], [end], [dim]), self, shape=shape))
-        self = typed(op.Concat(*pieces, axis=dim), self)
-    return self
 
 
 @translates("aten.broadcast_tensors.default")
@@ -333,13 +268,3 @@ def pad_tensor(
 @translates("aten.constant_pad_nd.default")
 def constant_pad(self: Value, pad: Sequence[Extent], value: float = 0) -> Value:
     return pad_tensor(self, pad, "constant", value)
-
-
-@translates("aten.sym_size.int")
-def sym_size(self: Value, dim: int) -> Value:
-    axis = dim % rank_of(self)
-    length = typed(op.Shape(self, start=axis, end=axis + 1), dtype=ir.DataType.INT64, shape=(1,))
-    size = op.Squeeze(length, [0])
-    size.meta["daceml.size"] = sizes_of(self)[axis]
-    size.meta["daceml.length"] = length
-    return size

@@ -74,7 +74,8 @@ def _implementation(function: Callable[[Tensor, Axes, bool], Any]) -> Callable[.
     ) -> None:
         chosen = constant_axes(axes)
         if chosen is None and noop_with_empty_axes:
-            reduced[:] = data
+            # over an axis of one element: the square of ReduceSumSquare is still taken
+            reduced[:] = function(data.expand_dims(data.rank), (data.rank,), False)
         else:
             reduced[:] = function(data, chosen, bool(keepdims))
 

@@ -12,10 +12,12 @@ from daceml.config import config
 from daceml.frontend.compile import Optimised as Lowered
 from daceml.frontend.compile import Stages, build
 from daceml.frontend.importer import import_model
+from daceml.frontend.program_key import package_digest
 from daceml.onnx_ops.lowering import LoweringReport, lower
 from daceml.onnx_ops.registry import KINDS, Kind
 from daceml.runtime.cache import Cache, digest
 from daceml.runtime.program import Program, StoredProgram
+from daceml.runtime.toolchain import toolchain
 from daceml.transformations.hardware.cpu_schedule import schedule_maps
 from daceml.transformations.local.map_fusion import FusionReport
 
@@ -42,7 +44,7 @@ def program(text: str, allowed: tuple[Kind, ...] = KINDS) -> Program:
     def write(folder: Path) -> None:
         build(network, cache, folder, Stages())
 
-    key = digest("test", text, *allowed, config().cache_folder.as_posix())
+    key = digest("test", text, *allowed, toolchain().fingerprint, package_digest())
     return StoredProgram(cache.get("programs", key, write)).bind({})
 
 

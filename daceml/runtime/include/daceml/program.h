@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
 
-#define DACEML_ABI 2
+#define DACEML_ABI 3
 
 extern "C" {
 
@@ -14,8 +14,9 @@ struct daceml_view {
   AtenTensorHandle handle;
 };
 
-// Runs operator `step` outside generated code; returns 0, or non-zero after storing a message on the caller's side.
-typedef int32_t (*daceml_fallback)(int64_t step, void* const* pointers, const int64_t* symbols);
+// Runs operator `step` outside generated code, on arrays whose sizes stand one after the other.
+// Returns 0, or non-zero after storing a message on the caller's side.
+typedef int32_t (*daceml_fallback)(int64_t step, void* const* pointers, const int64_t* sizes);
 
 // One call. Everything that changes between two calls in flight is here, so that programs are reentrant.
 struct daceml_call {

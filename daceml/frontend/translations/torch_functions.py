@@ -1,0 +1,58 @@
+"""Local ONNX functions of the domain "daceml" that stand for one ATen operator, with a body in standard ones.
+
+Here each is a node of its own, with torch's numbers; another reader computes the body: the same function, or
+the same distribution.
+"""
+
+# onnxscript types the operators for its scripts in part only.
+# pyright: reportArgumentType=false, reportReturnType=false, reportOperatorIssue=false
+
+from __future__ import annotations
+
+from onnxscript import FLOAT, INT64, script
+from onnxscript import opset18 as op
+
+from daceml.frontend.translations.embedding_functions import DACEML
+
+
+@script(DACEML, default_opset=op)
+def RandomIntegers(shape: INT64, low: int, high: int, dtype: int) -> INT64:  # noqa: N802
+    """low + floor(u (high - low)), u in float64 from [0, 1)."""
+    u = op.RandomUniformLike(op.ConstantOfShape(shape), dtype=11)
+    least = op.Cast(op.Constant(value_int=low), to=11)
+    span = op.Sub(op.Cast(op.Constant(value_int=high), to=11), least)
+    return op.Cast(op.Add(op.Floor(op.Mul(u, span)), least), to=dtype)
+
+
+@script(DACEML, default_opset=op)
+def Exponential(like: FLOAT, rate: float) -> FLOAT:  # noqa: N802
+    """-log(u) / rate; u in float32, from the number next to 0 to the one next to 1."""
+    u = op.RandomUniformLike(like, dtype=1, low=2.9802322387695312e-08, high=0.9999999403953552)
+    return op.CastLike(op.Div(op.Neg(op.Log(u)), op.Constant(value_float=rate)), like)
+
+
+@script(DACEML, default_opset=op)
+def BernoulliLike(like: FLOAT, p: float) -> FLOAT:  # noqa: N802
+    """1 with probability p, else 0, in the shape and type of another tensor."""
+    u = op.RandomUniformLike(like, dtype=1)
+    return op.CastLike(op.Less(u, op.Constant(value_float=p)), like)
+
+
+@script(DACEML, default_opset=op)
+def Log1p(data: FLOAT) -> FLOAT:  # noqa: N802
+    """log(u) x / (u - 1) with u = 1 + x rounded: the error of u cancels; x where u is 1 or infinite."""
+    one = op.CastLike(op.Constant(value_float=1.0), data)
+    u = op.Add(data, one)
+    d = op.Sub(u, one)
+    plain = op.Or(op.Equal(d, op.Sub(one, one)), op.Equal(d, op.Add(d, one)))
+    exact = op.Div(op.Mul(op.Log(u), data), op.Where(plain, one, d))
+    return op.Where(op.Equal(d, op.Sub(one, one)), data, op.Where(plain, op.Log(u), exact))
+
+
+@script(DACEML, default_opset=op)
+def Expm1(data: FLOAT) -> FLOAT:  # noqa: N802
+    """2 sinh(x / 2) exp(x / 2): no difference of numbers that are close."""
+    half = op.Div(data, op.CastLike(op.Constant(value_float=2.0), data))
+    small = op.Mul(op.Mul(op.Sinh(half), op.Exp(half)), op.CastLike(op.Constant(value_float=2.0), data))
+    one = op.CastLike(op.Constant(value_float=1.0), data)
+    return op.Where(op.Less(op.Abs(data), one), small, op.Sub(op.Exp(data), one))

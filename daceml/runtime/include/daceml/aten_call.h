@@ -1,0 +1,99 @@
+// What calls of ATen operators share: views of plain pointers, results that torch allocates, status codes.
+#pragma once
+
+#include <daceml/program.h>
+#include <torch/csrc/inductor/aoti_torch/generated/c_shim_cpu.h>
+#include <torch/csrc/stable/c/shim.h>
+
+#define DACEML_TRY(call, expression, message) \
+  do {                                        \
+    if ((expression) != 0) {                  \
+      (call)->error = (message);              \
+      return 1;                               \
+    }                                         \
+  } while (0)
+
+namespace daceml {
+
+struct Geometry {
+  int32_t dtype;
+  int64_t ndim;
+  const int64_t* sizes;
+  const int64_t* strides;
+};
+
+// The tensor over `pointer`, reused from the frame while the pointer stays the same.
+inline int32_t view(daceml_call* call, int slot, void* pointer, const Geometry& g, AtenTensorHandle* handle) {
+  daceml_view& kept = call->views[slot];
+  if (kept.handle == nullptr || kept.pointer != pointer) {
+    if (kept.handle != nullptr) {
+      aoti_torch_delete_tensor_object(kept.handle);
+      kept.handle = nullptr;
+    }
+    DACEML_TRY(call,
+               aoti_torch_create_tensor_from_blob_v2(pointer, g.ndim, g.sizes, g.strides, 0, g.dtype,
+                                                     aoti_torch_device_type_cpu(), 0, &kept.handle,
+                                                     aoti_torch_layout_strided(), nullptr, 0),
+               "torch could not view an operand");
+    kept.pointer = pointer;
+  }
+  *handle = kept.handle;
+  return 0;
+}
+
+// A result whose buffer an operator allocated; freed after its last reader.
+class Fresh {
+ public:
+  ~Fresh() { release(); }
+  void release() {
+    if (handle_ != nullptr) aoti_torch_delete_tensor_object(handle_);
+    handle_ = nullptr;
+  }
+  // Takes the handle over; a result in another layout (channels last) is brought into row-major order.
+  int32_t take(daceml_call* call, AtenTensorHandle handle) {
+    release();
+    handle_ = handle;
+    bool contiguous = false;
+    DACEML_TRY(call, aoti_torch_is_contiguous(handle_, &contiguous), "the result's layout is unknown");
+    if (!contiguous) {
+      uint64_t stack[2] = {reinterpret_cast<uint64_t>(handle_),
+                           static_cast<uint64_t>(aoti_torch_memory_format_contiguous_format())};
+      handle_ = nullptr;  // the dispatcher takes its arguments over
+      DACEML_TRY(call, aoti_torch_call_dispatcher("aten::contiguous", "", stack), "aten::contiguous failed");
+      handle_ = reinterpret_cast<AtenTensorHandle>(stack[0]);
+    }
+    return aoti_torch_get_data_ptr(handle_, &pointer_);
+  }
+  void* pointer() const { return pointer_; }
+
+ private:
+  AtenTensorHandle handle_ = nullptr;
+  void* pointer_ = nullptr;
+};
+
+namespace aten {
+
+// A result of one tensor.
+template <typename Operator>
+inline int32_t single(daceml_call* call, Fresh& result, const char* message, Operator&& operation) {
+  AtenTensorHandle y = nullptr;
+  DACEML_TRY(call, operation(&y), message);
+  return result.take(call, y);
+}
+
+// Two results: the first is handed over, the second copied, where somebody reads it.
+template <typename Operator>
+inline int32_t pair(daceml_call* call, Fresh& result, AtenTensorHandle second, const char* message,
+                    Operator&& operation) {
+  AtenTensorHandle a = nullptr;
+  AtenTensorHandle b = nullptr;
+  DACEML_TRY(call, operation(&a, &b), message);
+  const int32_t failed = second == nullptr ? 0 : aoti_torch_copy_(second, b, 0);
+  aoti_torch_delete_tensor_object(b);
+  if (failed) aoti_torch_delete_tensor_object(a);
+  DACEML_TRY(call, failed, message);
+  return result.take(call, a);
+}
+
+}  // namespace aten
+}  // namespace daceml

@@ -1,0 +1,149 @@
+"""What comes out of a call whose forward raises: the user's own exception, or daceml's in torch's place."""
+
+from __future__ import annotations
+
+import json
+import pickle
+
+import pytest
+import torch
+from torch import nn
+
+from daceml.errors import ExportError
+from daceml.frontend.arguments import Arguments
+from daceml.frontend.capture import capture
+from daceml.frontend.module import compile_module
+
+
+class TooLongError(Exception):
+    """Somebody's own."""
+
+
+class Picky(nn.Module):
+    """Raises in many ways, each named by an argument."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+        self.calls = 0
+
+    def forward(self, x: torch.Tensor, how: str = "", batch: dict[str, torch.Tensor] | None = None):
+        self.calls += 1
+        if how == "value":
+            raise ValueError("x must be 3-D")
+        if how == "own":
+            raise TooLongError(x.shape[0])
+        if how == "library":
+            return json.loads("{")
+        if how == "python":
+            return x * {}
+        if how == "branch" and x.sum() > 0:
+            return x
+        if how == "reads":
+            return torch.from_numpy(x.numpy())
+        if how == "index":
+            return x[9]
+        if how == "data":
+            return x + x.data_ptr()
+        assert how != "assert", "as asked"
+        return self.linear(x if batch is None else batch["a"])
+
+
+@pytest.fixture
+def picky() -> nn.Module:
+    return compile_module(Picky(), backward=False)
+
+
+x = torch.ones(2, 4)
+
+
+@pytest.mark.parametrize("how", ["value", "own", "library", "python", "assert"])
+def test_what_forward_raises_comes_out_as_in_an_eager_call(how: str):
+    module = compile_module(Picky(), backward=False)
+    with pytest.raises(Exception) as eager:  # noqa: PT011
+        module.session.eager(x, how)
+    module.calls = 0
+    with pytest.raises(type(eager.value)) as error:
+        module(x, how)
+    assert type(error.value) is type(eager.value) and not isinstance(error.value, ExportError)
+    assert error.value.args == eager.value.args or how == "python"
+    (note,) = error.value.__notes__
+    assert note.startswith("raised by the forward of Picky while daceml traced it")
+    assert module.calls == 0, "what forward has done until then is undone"
+
+
+@pytest.mark.parametrize(
+    ("how", "kind"),
+    [("branch", ExportError), ("reads", RuntimeError), ("index", IndexError), ("data", RuntimeError)],
+)
+def test_what_torch_raises_is_refused_under_its_own_type_too(how: str, kind: type[Exception]):
+    with pytest.raises(kind) as error:
+        capture(Picky(), Arguments((x, how), {}))
+    assert isinstance(error.value, ExportError)
+    assert str(error.value).startswith(
+        "[DML201] torch.export cannot take Picky\n  where: test_forward_errors.py:"
+    )
+    assert "called with x: float32 (2, 4)" in error.value.why and error.value.fix
+    again = pickle.loads(pickle.dumps(error.value))
+    assert type(again) is type(error.value) and str(again) == str(error.value)
+
+
+def test_an_exception_that_is_raised_again_has_one_note(picky: nn.Module):
+    error = ValueError("one object")
+
+    class Raises(nn.Module):
+        def forward(self, x):
+            raise error
+
+    module = compile_module(Raises(), backward=False)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="one object"):
+            module(x)
+    assert len(error.__notes__) == 1
+
+
+def test_a_wrong_element_type_is_told_by_the_names_of_the_user(picky: nn.Module):
+    with pytest.raises(RuntimeError) as eager:
+        picky.session.eager(x, batch={"a": x.double()})
+    with pytest.raises(type(eager.value), match="linear cannot mix element types") as error:
+        picky(x, batch={"a": x.double()})
+    assert isinstance(error.value, ExportError)
+    assert error.value.where.startswith("linear (test_forward_errors.py:")
+    assert error.value.why == (
+        "batch['a'] is float64, linear.weight is float32, linear.bias is float32\n"
+        "called with x: float32 (2, 4), batch['a']: float64 (2, 4)"
+    )
+    assert error.value.fix == "pass tensor.to(torch.float32), or convert the module with module.to(dtype)"
+
+
+def test_a_wrong_element_type_inside_is_told_by_what_made_it():
+    module = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2).double())
+    with pytest.raises(ExportError, match="linear cannot mix element types") as error:
+        capture(module, Arguments((x,), {}))
+    assert error.value.where == "2"
+    assert error.value.why.startswith("the result of relu is float32, 2.weight is float64")
+
+
+def test_autocast_makes_one_type_of_two():
+    module = compile_module(nn.Linear(4, 3).bfloat16().requires_grad_(False), backward=False)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert module(x).dtype == module.session.eager(x).dtype
+
+
+def test_a_call_after_one_that_raised_is_right(picky: nn.Module):
+    with pytest.raises(ValueError, match="3-D"):
+        picky(x, "value")
+    with torch.no_grad():
+        torch.testing.assert_close(picky(x), picky.session.eager(x))
+        assert picky.calls == 2
+
+
+def test_names_of_nested_arguments():
+    def forward(pair, *rest, scale=None): ...
+
+    arguments = Arguments(({"a": x, 3: x.bool()}, [x.int()]), {"scale": (1.0, x[0])})
+    assert arguments.describe(forward) == (
+        "pair['a']: float32 (2, 4), pair[3]: bool (2, 4), rest_0[0]: int32 (2, 4), scale[1]: float32 (4,)"
+    )
+    many = Arguments(tuple(x for _ in range(11)), {})
+    assert many.describe(forward).endswith("rest_6: float32 (2, 4) and 3 more")
