@@ -28,7 +28,7 @@ help:
 	  'make format      let ruff format and mend what it can' \
 	  'make bench       the benchmarks with their bars; QUICK= measures in full, QUICK=--quick is the default' \
 	  'make fuzz        the large random campaigns, results under benchmarks/results (tens of minutes)' \
-  'make venv        the environment alone, in $(VENV)' \
+	  'make venv        the environment alone, in $(VENV)' \
 	  'make clean       remove the environment and the caches of the tools'
 
 .PHONY: venv
@@ -87,7 +87,7 @@ bench: $(VENV)/.installed
 
 .PHONY: fuzz
 fuzz: $(VENV)/.installed
-	@for name in robustness; do printf '\n== %s\n' "$$name"; \
+	@for name in robustness operators; do printf '\n== %s\n' "$$name"; \
 	  $(BIN)/python -m benchmarks.$$name --check --json "benchmarks/results/$$name-$$(date +%F).json" \
 	  $(call or_explain,campaign $$name found a fault,the lines above name the cases; each says how to repeat it) ; done
 

@@ -28,6 +28,10 @@ CASES = {
     },
     "axes attribute": Case(op="ReduceMean", inputs=[X], attributes={"axes": [0, -2]}, version=13),
     "no operation": Case(op="ReduceSum", inputs=[X], attributes={"noop_with_empty_axes": 1}),
+    "no reduction of absolute values": Case(
+        op="ReduceL1", inputs=[X], attributes={"noop_with_empty_axes": 1}
+    ),
+    "no reduction of squares": Case(op="ReduceSumSquare", inputs=[X], attributes={"noop_with_empty_axes": 1}),
     "symbolic": Case(op="ReduceMean", inputs=[random(7, 3), np.array([0])], constants=[1], symbolic={7: "N"}),
     "float64": Case(op="ReduceSum", inputs=[X.astype(np.float64)], attributes={"keepdims": 0}, rtol=1e-13),
     "float16": Case(

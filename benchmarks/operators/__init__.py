@@ -1,0 +1,1 @@
+"""A campaign of random uses of ONNX operators: see `__main__`."""
