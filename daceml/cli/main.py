@@ -61,6 +61,15 @@ def _unforeseen(error: Exception) -> DacemlError:
     why = f"{type(error).__name__}: {reason[0]}" if reason else type(error).__name__
     if isinstance(error, MemoryError) or "not enough memory" in str(error) or "can't allocate" in str(error):
         refusal = DacemlError("there is not enough memory", why=why, fix="use smaller inputs")
+    elif notes := getattr(error, "__notes__", None):
+        # an exception of the user's forward, or of a hook: the note says which
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        refusal = DacemlError(
+            "the model's own code raised an exception",
+            where=f"{last.filename}:{last.lineno}",
+            why="\n".join([why, *notes]),
+            fix="mend the model or its inputs; --debug prints where it was raised",
+        )
     else:
         last = traceback.extract_tb(error.__traceback__)[-1]
         refusal = DacemlError(

@@ -66,3 +66,12 @@ class Talkative(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         print("forward is traced")  # noqa: T201
         return x + 1
+
+
+class Particular(nn.Module):
+    """Raises an exception of its own."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.ndim != 2:
+            raise ValueError(f"x has {x.ndim} dimensions instead of 2")
+        return x + 1

@@ -106,6 +106,17 @@ def test_what_is_no_refusal_still_has_the_form_of_one(monkeypatch: pytest.Monkey
     assert "Traceback" in daceml("explain", f"{FILE}:Mish", "--input", "4", "--debug").stderr
 
 
+def test_what_the_models_own_code_raises_is_shown_as_such():
+    done = daceml("explain", f"{FILE}:Particular", "--input", "4")
+    assert done.exit_code == 2
+    assert done.stderr.startswith("[DML000] the model's own code raised an exception\n  where: ")
+    assert (
+        "models.py:" in done.stderr
+        and "  why:   ValueError: x has 1 dimensions instead of 2\n" in done.stderr
+    )
+    assert "raised by the forward of Particular while daceml traced it" in done.stderr
+
+
 def test_too_little_memory_is_said_in_one_form(monkeypatch: pytest.MonkeyPatch):
     import daceml as package
 

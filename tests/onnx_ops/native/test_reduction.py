@@ -51,6 +51,9 @@ CASES = {
         constants=[1],
         expected=[np.trunc(INTS.mean(1, keepdims=True)).astype(np.int32)],
     ),
+    "Max of the smallest integer": Case(
+        op="ReduceMax", inputs=[np.full((2, 3), -(2**63), np.int64), np.array([1])], constants=[1]
+    ),
     "Max with NaN": Case(op="ReduceMax", inputs=[WITH_NAN, np.array([1])], constants=[1]),
     "Min with NaN": Case(op="ReduceMin", inputs=[WITH_NAN, np.array([1])], constants=[1]),
     "Max of booleans": Case(op="ReduceMax", inputs=[INTS > 3, np.array([1])], constants=[1]),
