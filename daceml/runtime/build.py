@@ -14,7 +14,7 @@ from daceml.runtime.cache import Cache, digest
 from daceml.runtime.driver import driver_text
 from daceml.runtime.plan import Plan
 from daceml.runtime.progress import publish
-from daceml.runtime.toolchain import precompiled_header, toolchain
+from daceml.runtime.toolchain import precompiled_header, toolchain, torch_header
 from daceml.sdfg.outline import Kernel
 
 # what every generated kernel includes; the precompiled header stands for it
@@ -52,7 +52,7 @@ def build_program(plan: Plan, cache: Cache, folder: Path) -> None:
     driver = driver_text(plan, {name: signature(source) for name, source in sources.items()})
     with ThreadPoolExecutor(max_workers=config().compile_jobs) as pool:
         # the driver takes longest, so it goes first
-        compiled = pool.submit(tools.compile_driver, driver, folder)
+        compiled = pool.submit(lambda: tools.compile_driver(driver, folder, torch_header(cache)))
         objects = [pool.submit(_kernel_object, source, cache) for source in sources.values()]
         try:
             _await(objects)

@@ -19,8 +19,12 @@
 #include <unordered_map>
 #include <vector>
 
-#include <daceml/program.h>
+// torch's own headers before the declarations that were made from them: the compiler compares the two.
+#include <torch/csrc/inductor/aoti_torch/c/shim.h>
+#include <torch/csrc/inductor/aoti_torch/generated/c_shim_cpu.h>
 #include <torch/csrc/stable/c/shim.h>
+
+#include <daceml/program.h>
 
 namespace {
 

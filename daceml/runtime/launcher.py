@@ -14,7 +14,7 @@ import torch
 
 from daceml.config import config
 from daceml.runtime.cache import Cache, digest
-from daceml.runtime.toolchain import toolchain
+from daceml.runtime.toolchain import toolchain, torch_header
 
 # daceml_fallback in program.h
 FallbackFunction = ctypes.CFUNCTYPE(
@@ -32,7 +32,11 @@ def build_launcher(cache: Cache) -> Path:
     sources = [Path(__file__).with_name(name) for name in ("launcher.cpp", "watch.cpp")]
     tools = toolchain()  # whose fingerprint covers the headers
     key = digest(tools.fingerprint, *(source.read_text() for source in sources), torch.__version__)
-    return cache.get("launchers", key, lambda folder: tools.build_launcher(sources, folder)) / "launcher.so"
+
+    def build(folder: Path) -> None:
+        tools.build_launcher(sources, folder, torch_header(cache))
+
+    return cache.get("launchers", key, build) / "launcher.so"
 
 
 @lru_cache(maxsize=1)

@@ -17,6 +17,7 @@ from pathlib import Path
 from daceml.config import config
 from daceml.errors import BuildError, EnvironmentProblem
 from daceml.runtime.cache import Cache, digest
+from daceml.runtime.torch_declarations import TORCH_HEADERS, declarations
 
 # No -ffast-math: masks use -inf and users ask for isnan. Without errno and traps, loops over math calls
 # vectorise.
@@ -25,6 +26,7 @@ _OPTIMISE = ("-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math")
 _WIDE = ("-mprefer-vector-width=512",) if platform.machine() == "x86_64" else ()
 _COMMON = ("-std=c++20", "-fPIC", "-fopenmp", "-w")
 _HEADER = "daceml_kernel.h"
+_TORCH_HEADER = "daceml_torch.h"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,22 +56,31 @@ class Toolchain:
         (folder / _HEADER).write_text("#include <dace/dace.h>\n#include <daceml/scalar_math.h>\n")
         self._run([*self._includes(), "-x", "c++-header", _HEADER, "-o", f"{_HEADER}.gch"], folder)
 
-    def compile_driver(self, text: str, folder: Path) -> None:
-        """Write `driver.cpp` and `driver.o`."""
+    def declare_torch(self, folder: Path) -> None:
+        """Write the header with torch's C functions."""
+        (folder / "torch.cpp").write_text("".join(f"#include <{header}>\n" for header in TORCH_HEADERS))
+        self._run([*self._torch_includes(), "-E", "-P", "torch.cpp", "-o", "torch.i"], folder)
+        (folder / _TORCH_HEADER).write_text(declarations((folder / "torch.i").read_text()))
+        (folder / "torch.i").unlink()
+
+    def compile_driver(self, text: str, folder: Path, torch_header: Path) -> None:
+        """Write `driver.cpp` and `driver.o`; `torch_header` is the folder of torch's C functions."""
         (folder / "driver.cpp").write_text(text)
         # the driver only calls: optimising it costs compile time and gains nothing that can be measured
-        self._run([*self._torch_includes(), "-O0", "-c", "driver.cpp", "-o", "driver.o"], folder)
+        includes = [f"-I{include_folder()}", f"-I{torch_header}"]
+        self._run([*includes, "-O0", "-c", "driver.cpp", "-o", "driver.o"], folder)
 
     def link_program(self, objects: list[Path], folder: Path) -> None:
         """Write `program.so` from `driver.o`, which goes, and the kernels."""
         self._link(["driver.o", *map(str, objects)], folder / "program.so")
         (folder / "driver.o").unlink()
 
-    def build_launcher(self, sources: Sequence[Path], folder: Path) -> None:
-        """Write `launcher.so`."""
+    def build_launcher(self, sources: Sequence[Path], folder: Path, torch_header: Path) -> None:
+        """Write `launcher.so`; `torch_header` is the folder of torch's C functions."""
         objects = [f"{source.stem}.o" for source in sources]
         for source, target in zip(sources, objects, strict=True):
-            self._run([*self._torch_includes(), "-O2", "-c", str(source), "-o", target], folder)
+            includes = [*self._torch_includes(), f"-I{torch_header}"]
+            self._run([*includes, "-O2", "-c", str(source), "-o", target], folder)
         self._link(objects, folder / "launcher.so")
         for target in objects:
             (folder / target).unlink()
@@ -137,6 +148,12 @@ def precompiled_header(cache: Cache) -> Path:
     """Folder of the precompiled header; made once for each toolchain."""
     tools = toolchain()
     return cache.get("headers", tools.fingerprint, tools.compile_header)
+
+
+def torch_header(cache: Cache) -> Path:
+    """Folder of the header with torch's C functions; made once for each toolchain and torch."""
+    tools = toolchain()
+    return cache.get("headers", digest(tools.fingerprint, "torch", version("torch")), tools.declare_torch)
 
 
 def include_folder() -> Path:

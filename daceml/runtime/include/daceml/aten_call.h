@@ -2,8 +2,6 @@
 #pragma once
 
 #include <daceml/program.h>
-#include <torch/csrc/inductor/aoti_torch/generated/c_shim_cpu.h>
-#include <torch/csrc/stable/c/shim.h>
 
 #define DACEML_TRY(call, expression, message) \
   do {                                        \

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <stdint.h>
-#include <torch/csrc/inductor/aoti_torch/c/shim.h>
+#include <daceml_torch.h>  // torch's C functions: see torch_declarations.py
 
 #define DACEML_ABI 3
 
