@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 from daceml.sdfg.builder import Builder, Computation, parameters
 from daceml.sdfg.network import IndexCheck
+from daceml.sdfg.recurrence import Recurrence, emit_recurrence
 from daceml.sdfg.scalar import DType, Index, Scalar
+from daceml.sdfg.scatter import Scatter, emit_scatter
 
 if TYPE_CHECKING:
     import dace
@@ -42,7 +44,7 @@ class Trace:
         self.label, self.taken = label, taken
         self.stem = label.lower()
         self.known_sizes: frozenset[str] = frozenset(map(str, known_sizes))
-        self.computations: list[Computation] = []
+        self.computations: list[Computation | Scatter | Recurrence] = []
         self.intermediates: list[Intermediate] = []
         self.checks: list[IndexCheck] = []
         self._names: set[str] = set()
@@ -78,7 +80,13 @@ class Trace:
         for array in self.intermediates:
             sdfg.add_transient(array.name, array.shape, array.dtype)
         for computation in self.computations:
-            builder.emit(computation)
+            match computation:
+                case Scatter():
+                    emit_scatter(builder, computation)
+                case Recurrence():
+                    emit_recurrence(builder, computation)
+                case Computation():
+                    builder.emit(computation)
 
 
 _active: list[Trace] = []

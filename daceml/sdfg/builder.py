@@ -3,8 +3,9 @@
 A computation without a reduction is one map with one tasklet. One with a reduction is a map over the output's
 indices that holds: init tasklet -> accumulator (a register) -> sequential map that adds into it -> final
 tasklet. A segment's length is data: a tasklet reads it, and it enters the sequential map as a dynamic range.
-Nothing is parsed and nothing is propagated: subsets are built as objects, outer ones from the bounds of
-affine indices.
+Writes at positions that are data are scatters (`daceml.sdfg.scatter`), steps that continue from each other
+recurrences (`daceml.sdfg.recurrence`). Nothing is parsed and nothing is propagated: subsets are built as
+objects, outer ones from the bounds of affine indices.
 """
 
 from __future__ import annotations
@@ -89,13 +90,13 @@ class Builder:
             raise ValueError(
                 f"{computation.label}: {len(reductions)} reductions in one computation; materialize one"
             )
-        scope = _Scope(self, computation)
+        scope = Scope(self, computation.label, computation.target, computation.params, computation.extents)
         code = print_tasklet(value)
         final = scope.tasklet(computation.label, code)
         if reductions:
             scope.reduce_into(final, reductions[0])
         scope.read(final, code.reads)
-        scope.write(final)
+        scope.write(final, computation.index)
         return scope.entry
 
     def node_of(self, array: str) -> nodes.AccessNode:
@@ -105,20 +106,26 @@ class Builder:
         return self.access[array]
 
 
-class _Scope:
+class Scope:
     """One top-level map under construction."""
 
-    def __init__(self, builder: Builder, computation: Computation) -> None:
-        self.builder, self.computation = builder, computation
+    def __init__(
+        self,
+        builder: Builder,
+        label: str,
+        target: str,
+        params: Sequence[sympy.Basic],
+        extents: Sequence[Index],
+    ) -> None:
+        self.builder, self.label, self.target = builder, label, target
         self.state, self.arrays = builder.state, builder.sdfg.arrays
-        params, extents = computation.params, computation.extents
         if not params:
             params, extents = _PARAMETERS[:1], (1,)
         self.ranges: dict[sympy.Basic, Index] = dict(zip(params, extents, strict=True))
-        self.entry, self.exit = _new_map(computation.label, params, extents, dtypes.ScheduleType.Default)
+        self.entry, self.exit = new_map(label, params, extents, dtypes.ScheduleType.Default)
         self.state.add_node(self.entry)
         self.state.add_node(self.exit)
-        self.outer: dict[str, list[tuple[Index, Index]]] = {}
+        self.inner_ranges: dict[sympy.Basic, Index | Scalar] = {}
 
     def tasklet(self, label: str, code: TaskletCode) -> nodes.Tasklet:
         """A tasklet without edges yet."""
@@ -133,21 +140,21 @@ class _Scope:
         """Edges from arrays through the map (and the inner one) to a tasklet; an empty one if none."""
         below = inner or self.entry
         for connector, access in reads.items():
-            subset = [_span_of(i, access.shape, d) for d, i in enumerate(access.indices)]
+            subset = [span_of(i, access.shape, d) for d, i in enumerate(access.indices)]
             self._pass_through(access.array, subset, inner)
-            memlet = Memlet(data=access.array, subset=_box(subset))
+            memlet = Memlet(data=access.array, subset=box(subset))
             self.state.add_edge(below, "OUT_" + access.array, tasklet, connector, memlet)
         if not self.state.in_degree(tasklet):
             self.state.add_edge(below, None, tasklet, None, Memlet())
 
-    def write(self, tasklet: nodes.Tasklet) -> None:
+    def write(self, tasklet: nodes.Tasklet, at: Sequence[Index]) -> None:
         """Edges from a tasklet through the map's exit to the target."""
-        target, state = self.computation.target, self.state
-        index = [(i, i) for i in self.computation.index]
-        state.add_edge(tasklet, RESULT, self.exit, "IN_" + target, Memlet(data=target, subset=_box(index)))
+        target, state = self.target, self.state
+        index = [(i, i) for i in at]
+        state.add_edge(tasklet, RESULT, self.exit, "IN_" + target, Memlet(data=target, subset=box(index)))
         self.exit.add_in_connector("IN_" + target)
         self.exit.add_out_connector("OUT_" + target)
-        outer = _box(self._widen(target, index, self.ranges))
+        outer = box(self.widen(target, index, self.ranges))
         state.add_edge(
             self.exit, "OUT_" + target, self.builder.node_of(target), None, Memlet(data=target, subset=outer)
         )
@@ -155,20 +162,10 @@ class _Scope:
     def reduce_into(self, final: nodes.Tasklet, node: Scalar) -> None:
         """The accumulator of `final`, its initialisation and the sequential map that adds into it."""
         reduction: Reduction = node.data
-        state, label = self.state, self.computation.label
-        name, _ = self.builder.sdfg.add_transient(
-            self.computation.target + "_acc",
-            [1],
-            node.dtype,
-            storage=dtypes.StorageType.Register,
-            find_new_name=True,
-        )
-        before, after = add_access(state, name), add_access(state, name)
-        init = self.tasklet(label + "_init", print_tasklet(identity(reduction.operator, node.dtype)))
-        state.add_edge(self.entry, None, init, None, Memlet())
-        state.add_edge(init, RESULT, before, None, _element(name))
+        state, label = self.state, self.label
+        before, after, wcr = self.accumulator(label, node, self.entry)
         extents = [_LENGTH if isinstance(e, Scalar) else e for e in reduction.extents]
-        entry, exit_ = _new_map(label + "_reduce", reduction.params, extents, dtypes.ScheduleType.Sequential)
+        entry, exit_ = new_map(label + "_reduce", reduction.params, extents, dtypes.ScheduleType.Sequential)
         self.inner_ranges = dict(zip(reduction.params, reduction.extents, strict=True))
         state.add_edge(before, None, entry, None, Memlet())
         for extent in reduction.extents:
@@ -177,7 +174,36 @@ class _Scope:
         code = print_tasklet(cast(node.args[0], node.dtype))
         body = self.tasklet(label + "_body", code)
         self.read(body, code.reads, entry)
-        wcr = _conflict_resolution(reduction.operator, node.dtype)
+        self.accumulate(body, exit_, after, final, wcr)
+
+    def accumulator(
+        self, label: str, node: Scalar, entry: nodes.MapEntry
+    ) -> tuple[nodes.AccessNode, nodes.AccessNode, str]:
+        """A register with its start in a map: its access nodes before and after the sum, and how it adds."""
+        operator = node.data.operator
+        name, _ = self.builder.sdfg.add_transient(
+            self.target + "_acc",
+            [1],
+            node.dtype,
+            storage=dtypes.StorageType.Register,
+            find_new_name=True,
+        )
+        before, after = add_access(self.state, name), add_access(self.state, name)
+        init = self.tasklet(label + "_init", print_tasklet(identity(operator, node.dtype)))
+        self.state.add_edge(entry, None, init, None, Memlet())
+        self.state.add_edge(init, RESULT, before, None, _element(name))
+        return before, after, _conflict_resolution(operator, node.dtype)
+
+    def accumulate(
+        self,
+        body: nodes.Tasklet,
+        exit_: nodes.MapExit,
+        after: nodes.AccessNode,
+        final: nodes.Tasklet,
+        wcr: str,
+    ) -> None:
+        """Edges from the terms through the end of their map and the accumulator to where it is used."""
+        name, state = after.data, self.state
         state.add_edge(body, RESULT, exit_, "IN_" + name, _element(name, wcr))
         exit_.add_in_connector("IN_" + name)
         exit_.add_out_connector("OUT_" + name)
@@ -187,52 +213,54 @@ class _Scope:
     def _read_length(self, entry: nodes.MapEntry, length: Scalar) -> None:
         """The length of a segment as the range of a map."""
         if str(_LENGTH) in entry.in_connectors:
-            raise ValueError(f"{self.computation.label}: more than one extent of a reduction is data")
+            raise ValueError(f"{self.label}: more than one extent of a reduction is data")
         name, _ = self.builder.sdfg.add_transient(
-            self.computation.target + "_length",
+            self.target + "_length",
             [1],
             dace.int64,
             storage=dtypes.StorageType.Register,
             find_new_name=True,
         )
         code = print_tasklet(cast(length, dace.int64))
-        tasklet, held = self.tasklet(self.computation.label + "_length", code), add_access(self.state, name)
+        tasklet, held = self.tasklet(self.label + "_length", code), add_access(self.state, name)
         self.read(tasklet, code.reads)
         self.state.add_edge(tasklet, RESULT, held, None, _element(name))
         entry.add_in_connector(str(_LENGTH))
         self.state.add_edge(held, None, entry, str(_LENGTH), _element(name))
 
-    def _pass_through(self, array: str, subset: _Spans, inner: nodes.MapEntry | None) -> None:
+    def _pass_through(self, array: str, subset: Spans, inner: nodes.MapEntry | None) -> None:
         """Connectors and edges that bring an array to its reader, widened to what the scope reads."""
         if inner is not None:
-            subset = self._widen(array, subset, self.inner_ranges)
-            self._extend(self.entry, inner, array, subset)
+            subset = self.widen(array, subset, self.inner_ranges)
+            self.extend(self.entry, inner, array, subset)
         source = self.builder.node_of(array)
-        self._extend(source, self.entry, array, self._widen(array, subset, self.ranges))
+        self.extend(source, self.entry, array, self.widen(array, subset, self.ranges))
 
-    def _extend(self, source: nodes.Node, entry: nodes.MapEntry, array: str, subset: _Spans) -> None:
+    def extend(self, source: nodes.Node, entry: nodes.MapEntry, array: str, subset: Spans) -> None:
+        """Let a map have a part of an array from a source outside it."""
         connector = "IN_" + array
         if connector in entry.in_connectors:
             (edge,) = self.state.in_edges_by_connector(entry, connector)
             known = [(low, high) for low, high, _ in cast_type(Range, edge.data.subset).ranges]
             if any(str(a) != str(b) for a, b in zip(known, subset, strict=True)):
-                edge.data = Memlet(data=array, subset=_box(_union(known, subset, self.arrays[array].shape)))
+                edge.data = Memlet(data=array, subset=box(_union(known, subset, self.arrays[array].shape)))
             return
         entry.add_in_connector(connector)
         entry.add_out_connector("OUT_" + array)
         out = None if isinstance(source, nodes.AccessNode) else "OUT_" + array
-        self.state.add_edge(source, out, entry, connector, Memlet(data=array, subset=_box(subset)))
+        self.state.add_edge(source, out, entry, connector, Memlet(data=array, subset=box(subset)))
 
-    def _widen(self, array: str, subset: _Spans, ranges: Mapping[sympy.Basic, Index | Scalar]) -> _Spans:
+    def widen(self, array: str, subset: Spans, ranges: Mapping[sympy.Basic, Index | Scalar]) -> Spans:
+        """What a subset covers in all over a box; a whole dimension where that is not known."""
         shape = self.arrays[array].shape
-        widened: _Spans = []
+        widened: Spans = []
         for (low, high), extent in zip(subset, shape, strict=True):
             first, last = span(low, ranges), span(high, ranges)
             widened.append((0, extent - 1) if first is None or last is None else (first[0], last[1]))
         return widened
 
 
-_Spans = list[tuple[Index, Index]]
+Spans = list[tuple[Index, Index]]
 
 
 def span(expression: Index, ranges: Mapping[sympy.Basic, Index | Scalar]) -> tuple[Index, Index] | None:
@@ -259,12 +287,13 @@ def span(expression: Index, ranges: Mapping[sympy.Basic, Index | Scalar]) -> tup
     return low, high
 
 
-def _span_of(index: Index | None, shape: Sequence[Index], dimension: int) -> tuple[Index, Index]:
+def span_of(index: Index | None, shape: Sequence[Index], dimension: int) -> tuple[Index, Index]:
+    """One place of a dimension, or all of it."""
     return (0, shape[dimension] - 1) if index is None else (index, index)
 
 
-def _union(first: _Spans, second: _Spans, shape: Sequence[Index]) -> _Spans:
-    union: _Spans = []
+def _union(first: Spans, second: Spans, shape: Sequence[Index]) -> Spans:
+    union: Spans = []
     for (a, b), (c, d), extent in zip(first, second, shape, strict=True):
         if str((a, b)) == str((c, d)):
             union.append((a, b))
@@ -275,7 +304,8 @@ def _union(first: _Spans, second: _Spans, shape: Sequence[Index]) -> _Spans:
     return union
 
 
-def _box(spans: Sequence[tuple[Index, Index]]) -> Range:
+def box(spans: Sequence[tuple[Index, Index]]) -> Range:
+    """A subset with both ends included."""
     return Range([(low, high, 1) for low, high in spans])
 
 
@@ -283,11 +313,12 @@ def _element(array: str, wcr: str | None = None) -> Memlet:
     return Memlet(data=array, subset=Range([(0, 0, 1)]), wcr=wcr)
 
 
-def _new_map(
+def new_map(
     label: str, params: Sequence[sympy.Basic], extents: Sequence[Index], schedule: dtypes.ScheduleType
 ) -> tuple[nodes.MapEntry, nodes.MapExit]:
-    box = Range([(0, extent - 1, 1) for extent in extents])
-    body = nodes.Map(label, [str(p) for p in params], box, schedule=schedule)
+    """The two ends of a map from 0 to `extents`."""
+    ranges = Range([(0, extent - 1, 1) for extent in extents])
+    body = nodes.Map(label, [str(p) for p in params], ranges, schedule=schedule)
     return nodes.MapEntry(body), nodes.MapExit(body)
 
 

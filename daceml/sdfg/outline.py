@@ -127,7 +127,9 @@ class _Scope:
         self.reads = _unique(e.data.data for e in state.in_edges(entry) if e.data.data is not None)
         self.writes = _unique(e.data.data for e in state.out_edges(self.exit) if e.data.data is not None)
         self.arguments = _unique([*self.reads, *self.writes])
-        self.locals = _unique(n.data for n in self.nodes if isinstance(n, nodes.AccessNode))
+        # A scatter has an access node of its target inside.
+        inside = _unique(n.data for n in self.nodes if isinstance(n, nodes.AccessNode))
+        self.locals = [a for a in inside if a not in self.arguments]
         self.edges: list[MultiConnectorEdge[dace.Memlet]] = [
             e for n in self.nodes if n is not self.exit for e in state.out_edges(n)
         ]

@@ -95,6 +95,7 @@ OPERATIONS: dict[str, Operation] = {
     "bit_xor": Operation(template="{0} ^ {1}", infix=True, operands="integer"),
     "shift_left": Operation(template="shift_left({0}, {1})", operands="integer"),
     "shift_right": Operation(template="shift_right({0}, {1})", operands="integer"),
+    **{f"bits_{t}": Operation(template=f"bits_{t}({{0}})") for t in ("float32", "float64", "int32", "int64")},
     "where": Operation(template="{1} if {0} else {2}", infix=True, operands="any", result="second"),
 }
 
@@ -229,6 +230,11 @@ def cast(value: Scalar, dtype: DType) -> Scalar:
     if dtype == dace.bool_:
         return apply("ne", value, 0)
     return Scalar("cast", dtype, (value,))
+
+
+def bit_cast(value: Scalar, dtype: DType) -> Scalar:
+    """The same bits taken for a type of the same width, float32, float64, int32 or int64."""
+    return Scalar(f"bits_{dtype.to_string()}", dtype, (value,))
 
 
 def reduce_over(

@@ -33,11 +33,13 @@ class TaskletCode:
         code: Python statements.
         reads: connector -> access.
         value: connector that stands for a reduction's accumulator, None where the expression has none.
+        place: what `_out` covers, where the code writes at a position in it.
     """
 
     code: str
     reads: dict[str, Access]
     value: str | None = None
+    place: Access | None = None
 
 
 def find_reductions(root: Scalar) -> list[Scalar]:
@@ -62,6 +64,11 @@ def print_tasklet(root: Scalar) -> TaskletCode:
     return _Printer(root).result()
 
 
+def print_store(value: Scalar, place: Scalar) -> TaskletCode:
+    """Code that writes a value where `place`, a `gather` of the array that is written, would read."""
+    return _Printer(value, place).result()
+
+
 def type_name(dtype: DType) -> str:
     """The type as tasklet code spells it."""
     return "dace." + dtype.to_string()
@@ -73,28 +80,36 @@ def literal_text(value: float, dtype: DType) -> str:
         return str(bool(value))
     if isinstance(value, float) and math.isinf(value) and value < 0:
         return f"(-{type_name(dtype)}(inf))"
+    if dtype == dace.int64 and value == -(2**63):
+        # C++ has no literal for it: a minus sign is an operator on a number that is one too large
+        return f"{type_name(dtype)}({value + 1} - 1)"
     return f"{type_name(dtype)}({value!r})"
 
 
 class _Printer:
     """Numbers the values of an expression, then prints every value used more than once as a statement."""
 
-    def __init__(self, root: Scalar) -> None:
+    def __init__(self, root: Scalar, place: Scalar | None = None) -> None:
         self.numbers: dict[object, int] = {}
         self.by_identity: dict[int, int] = {}
         self.values: list[Scalar] = []
         self.operands: list[tuple[int, ...]] = []
         self.uses: list[int] = []
         self.root = self._number(root)
+        self.place, self.positions = place, tuple(self._number(p) for p in place.args) if place else ()
         self.names: dict[int, str] = {}
         self.statements: list[str] = []
         self.reads: dict[str, Access] = {}
         self.value: str | None = None
 
     def result(self) -> TaskletCode:
+        target, access = RESULT, None
+        if self.place is not None:
+            access, written = _covered(self.place)
+            target += self._brackets(self.place, self.positions, written)
         final = self._text(self.root, nested=False)
-        self.statements.append(f"{RESULT} = {final}")
-        return TaskletCode(code="\n".join(self.statements), reads=self.reads, value=self.value)
+        self.statements.append(f"{target} = {final}")
+        return TaskletCode(code="\n".join(self.statements), reads=self.reads, value=self.value, place=access)
 
     def _number(self, node: Scalar) -> int:
         known = self.by_identity.get(id(node))
@@ -158,26 +173,33 @@ class _Printer:
         return name
 
     def _gather(self, number: int) -> str:
-        array, indices, shape = self.values[number].data
-        operands = dict(
-            zip([d for d, i in enumerate(indices) if i is None], self.operands[number], strict=True)
-        )
-        # dace numbers the dimensions of a connector without those of one element.
-        written = [d for d in operands if shape[d] != 1]
-        known = indices
-        if _confuses_dace(shape, len(written)):
-            written = [d for d, extent in enumerate(shape) if extent != 1]
-            indices = tuple(None if d in written else i for d, i in enumerate(indices))
-        access = Access(array=array, indices=indices, shape=shape)
+        access, written = _covered(self.values[number])
         connector = next((c for c, a in self.reads.items() if a == access), None)
         if connector is None:
             connector = f"_a{len(self.reads)}"
             self.reads[connector] = access
+        return connector + self._brackets(self.values[number], self.operands[number], written)
+
+    def _brackets(self, gather: Scalar, numbers: Sequence[int], written: Sequence[int]) -> str:
+        """The positions of an element in what a connector covers."""
+        _, known, _ = gather.data
+        operands = dict(zip([d for d, i in enumerate(known) if i is None], numbers, strict=True))
         positions = [
             self._text(operands[d], nested=False) if d in operands else symbolic.symstr(known[d])
             for d in written
         ]
-        return f"{connector}[{', '.join(positions)}]" if positions else connector
+        return f"[{', '.join(positions)}]" if positions else ""
+
+
+def _covered(gather: Scalar) -> tuple[Access, list[int]]:
+    """What a connector covers for an element whose position is data, and the dimensions to index in it."""
+    array, indices, shape = gather.data
+    # dace numbers the dimensions of a connector without those of one element.
+    written = [d for d, i in enumerate(indices) if i is None and shape[d] != 1]
+    if _confuses_dace(shape, len(written)):
+        written = [d for d, extent in enumerate(shape) if extent != 1]
+        indices = tuple(None if d in written else i for d, i in enumerate(indices))
+    return Access(array=array, indices=indices, shape=shape), written
 
 
 def _confuses_dace(shape: Sequence[Index], written: int) -> bool:

@@ -29,9 +29,12 @@ def schedule_maps(network: Network) -> int:
         if not isinstance(node, nodes.MapEntry) or scopes[node] is not None:
             continue
         extents = [size(e) for e in node.map.range.size()]
-        if _less(product(extents) * _inner_iterations(state, node), config().parallel_threshold):
+        threshold = config().parallel_threshold
+        iterations = product(extents)
+        inner = _inner_iterations(state, node)
+        if _less(iterations * inner, threshold) or (threshold > 1 and iterations == 1):
             node.map.schedule = dace.ScheduleType.Sequential
-            refused.append(_refusal(state, node))
+            refused.append(_refusal(state, node, alone=not _less(iterations * inner, threshold)))
             continue
         node.map.schedule = dace.ScheduleType.CPU_Multicore
         node.map.collapse = _collapse(extents)
@@ -43,13 +46,16 @@ def schedule_maps(network: Network) -> int:
     return parallel
 
 
-def _refusal(state: dace.SDFGState, entry: nodes.MapEntry) -> Refusal:
+def _refusal(state: dace.SDFGState, entry: nodes.MapEntry, *, alone: bool) -> Refusal:
     written = [e.data.data for e in state.out_edges(state.exit_node(entry)) if e.data.data is not None]
     descs = [state.sdfg.arrays[array] for array in written]
+    few = (
+        f"{product(size(e) for e in entry.map.range.size())} iterations are fewer than "
+        f"{config().parallel_threshold} (DACEML_PARALLEL_THRESHOLD), so one thread runs them"
+    )
     return Refusal(
         subject=written[0] if written else entry.map.label,
-        reason=f"{product(size(e) for e in entry.map.range.size())} iterations are fewer than "
-        f"{config().parallel_threshold} (DACEML_PARALLEL_THRESHOLD), so one thread runs them",
+        reason="its steps depend on each other, so one thread runs them" if alone else few,
         size_bytes=sum((product(size(s) for s in d.shape) * d.dtype.bytes for d in descs), start=0),
     )
 
@@ -65,7 +71,7 @@ def _inner_iterations(state: dace.SDFGState, entry: nodes.MapEntry) -> Size:
     inner = [e.dst for e in state.out_edges(entry) if isinstance(e.dst, nodes.MapEntry)]
     most: Size = 1
     for nested in dict.fromkeys(inner):
-        iterations = product(size(e) for e in nested.map.range.size())
+        iterations = product(size(e) for e in nested.map.range.size()) * _inner_iterations(state, nested)
         if _less(most, iterations):
             most = iterations
     return most

@@ -124,10 +124,12 @@ class _Fusion:
         producer = self.entries[id(producer_exit.map)]
         if state.out_degree(producer_exit) != 1:
             return "its writer has other results"
+        (written,) = state.in_edges(producer_exit)
+        if not isinstance(written.src, nodes.Tasklet):
+            return "its writer comes to its elements more than once"
         if producer.map.params != consumer.map.params or producer.map.range != consumer.map.range:
             return f"its writer runs over [{producer.map.range}], its reader over [{consumer.map.range}]"
-        (written,) = state.in_edges(producer_exit)
-        if written.data.wcr is not None or not isinstance(written.src, nodes.Tasklet):
+        if written.data.wcr is not None:
             return "its writer accumulates into it"
         for read in _reads(state, consumer, readers[0].dst_conn):
             if not isinstance(read.dst, nodes.Tasklet):

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <math.h>
+#include <string.h>
 
 #include <cmath>
 #include <cstdint>
@@ -65,6 +66,31 @@ DACEML_HD T nan_min(T a, T b) {
 template <typename T, std::enable_if_t<std::is_floating_point<T>::value>* = nullptr>
 DACEML_HD T sigmoid(T x) {
     return T(1) / (T(1) + exp(-x));
+}
+
+// The same bits as another type of the same width.
+template <typename T, typename S>
+DACEML_HD T same_bits(S x) {
+    static_assert(sizeof(T) == sizeof(S), "types of one width");
+    T result;
+    memcpy(&result, &x, sizeof(T));
+    return result;
+}
+template <typename S>
+DACEML_HD float bits_float32(S x) {
+    return same_bits<float>(x);
+}
+template <typename S>
+DACEML_HD double bits_float64(S x) {
+    return same_bits<double>(x);
+}
+template <typename S>
+DACEML_HD std::int32_t bits_int32(S x) {
+    return same_bits<std::int32_t>(x);
+}
+template <typename S>
+DACEML_HD std::int64_t bits_int64(S x) {
+    return same_bits<std::int64_t>(x);
 }
 
 // Integer division towards zero. The processor traps on x / 0 and on the one quotient that does not fit: here they

@@ -1,0 +1,1 @@
+"""The ONNX backend node tests, in every form: see `__main__`."""
