@@ -111,6 +111,18 @@ class ShapeError(DacemlError):
     code = "DML204"
 
 
+class BeyondNetworksError(DacemlError):
+    """Something that no network can hold, while ONNX Runtime may run the whole model."""
+
+
+class UnheldValueError(BeyondNetworksError, ShapeError):
+    """A string, a sequence, an optional, or a tensor whose shape nobody knows before the model runs."""
+
+
+class ControlFlowError(BeyondNetworksError, InvalidNodeError):
+    """An operator with a body."""
+
+
 class RecompileError(DacemlError):
     """A call that would compile, under the stance that forbids it."""
 

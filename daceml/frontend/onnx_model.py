@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from daceml.config import config
-from daceml.errors import BackwardUnavailableError, ConfigurationError
+from daceml.errors import BackwardUnavailableError, BeyondNetworksError, ConfigurationError
 from daceml.frontend.call_inputs import collect_inputs
 from daceml.frontend.compile import Stages
+from daceml.frontend.outside import OutsideModel
 from daceml.frontend.program_key import model_key
 from daceml.runtime.cache import Cache
 from daceml.runtime.program import StoredProgram
@@ -33,7 +34,9 @@ class ONNXModel:
 
     Compiled at the first call, or loaded from the cache. Called with tensors, numpy arrays or other arrays
     with `__dlpack__`, by position in the order of the model's inputs or by name; an input of rank 0 may be a
-    number. Returns one result, or a tuple where the model has several outputs, of the kind that came in.
+    number. Returns one result, or a tuple where the model has several outputs, of the kind that came in. A
+    model that no network can hold (strings, control flow, sizes that depend on data) runs in ONNX Runtime as
+    a whole, and the log says so.
 
     Args:
         model: path of an `.onnx` file, whose data may lie in files beside it, or a model with its data. A
@@ -67,6 +70,7 @@ class ONNXModel:
         self.dims = _checked_dims(dims or {})
         self._stages = Stages()
         self._program: Program | None = None
+        self._outside: OutsideModel | None = None
         self._optimised: Optimised | None = None
         self._lock = threading.RLock()
 
@@ -77,7 +81,15 @@ class ONNXModel:
             CallError: inputs that do not fit, with the name of the input and what was expected.
             BackwardUnavailableError: an input requires a gradient and gradients are enabled.
         """
-        tensors, convert = self.prepare(args, kwargs)
+        if self._outside is not None:
+            return self._outside(args, kwargs)
+        try:
+            tensors, convert = self.prepare(args, kwargs)
+        except BeyondNetworksError as reason:
+            if config().fallback == "none":
+                raise
+            self._outside = OutsideModel(self._read(), reason)
+            return self._outside(args, kwargs)
         outputs: list[Any] = self.program(tensors)
         if convert is not None:
             outputs = [convert(tensor) for tensor in outputs]

@@ -16,7 +16,7 @@ import numpy as np
 import onnx_ir as ir
 from dace import symbolic
 
-from daceml.errors import ShapeError
+from daceml.errors import ShapeError, UnheldValueError
 from daceml.frontend.declared import Declared, DeclaredDim, declared, format_type
 from daceml.frontend.metadata import where
 from daceml.frontend.shapes import Infer, complete_types
@@ -173,7 +173,8 @@ def declared_alone(
                 found[value.name] = claimed
                 continue
             known = [trial.types[value.name] for trial in probes]
-            raise ShapeError(
+            kind = ShapeError if rejected else UnheldValueError
+            raise kind(
                 f"the shape of {value.name!r} cannot be known before the model runs",
                 where=where(node),
                 why=f"the model {_claim(claimed)}; {_best(probes, known)}",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import onnx
 
-from daceml.errors import ShapeError
+from daceml.errors import ShapeError, UnheldValueError
 from daceml.frontend.declared import Declared, format_shape
 from daceml.frontend.symbols import Dim, SymbolTable
 from daceml.onnx_ops.element_types import BY_ONNX_CODE, ElementType
@@ -36,9 +36,15 @@ def tensor_type(entry: Declared, symbols: SymbolTable, *, value: str, where: str
     problem = _refusal(entry, value) or _unknown_type(entry, value) or _unknown_dim(entry, symbols, value)
     if problem is not None:
         what, why, fix = problem
-        raise ShapeError(what, where=where, why=why, fix=fix)
+        kind = ShapeError if _is_unknown(entry) else UnheldValueError
+        raise kind(what, where=where, why=why, fix=fix)
     shape = tuple(symbols.dim(dim) for dim in entry.shape or () if dim is not None)
     return TensorType(element=BY_ONNX_CODE[entry.element or 0], shape=shape)
+
+
+def _is_unknown(entry: Declared) -> bool:
+    """Whether the model leaves open what the value is."""
+    return not entry.refusal and (entry.element is None or entry.element in BY_ONNX_CODE)
 
 
 # what, why, fix

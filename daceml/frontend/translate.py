@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from daceml.errors import InvalidNodeError, ShapeError, UnknownOperatorError
+from daceml.errors import ControlFlowError, InvalidNodeError, UnheldValueError, UnknownOperatorError
 from daceml.frontend.metadata import node_origin, where
 from daceml.onnx_ops.node import ONNXNode
 from daceml.onnx_ops.nodes import is_defined, node_class
@@ -26,7 +26,7 @@ def operator_class(node: ir.Node, model: ir.Model) -> type[ONNXNode]:
     """
     for attribute in node.attributes.values():
         if attribute.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS):
-            raise InvalidNodeError(
+            raise ControlFlowError(
                 f"{node.op_type} has a body (attribute {attribute.name!r})",
                 where=where(node),
                 why="a network is one state of dataflow and holds no control flow yet",
@@ -136,8 +136,8 @@ def constant_value(node: ir.Node) -> np.ndarray:
             raise _no_array(node, "a sparse tensor" if name.startswith("sparse") else "strings")
 
 
-def _no_array(node: ir.Node, held: str) -> ShapeError:
-    return ShapeError(
+def _no_array(node: ir.Node, held: str) -> UnheldValueError:
+    return UnheldValueError(
         f"the value of a Constant is {held}, which arrays cannot hold",
         where=where(node),
         why="a network holds dense tensors of numbers and booleans only",

@@ -30,6 +30,7 @@ def _refusal() -> str | None:
 
 
 @implements(EVERY_OPERATOR, kind="onnxruntime", name="onnxruntime", when=_refusal)
+@implements(EVERY_OPERATOR, domain="ai.onnx.ml", kind="onnxruntime", name="onnxruntime", when=_refusal)
 def fallback_call(node: ONNXNode, network: Network) -> FallbackCall:
     """The call of a node, checked by opening a session for it.
 

@@ -1,0 +1,92 @@
+"""ONNX models that no network can hold: ONNX Runtime runs them whole, and that is said."""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+import pytest
+import torch
+
+import daceml
+from daceml.config import config
+from daceml.errors import (
+    CallError,
+    ControlFlowError,
+    ExecutionError,
+    NoImplementationError,
+    UnheldValueError,
+)
+from tests.frontend.foreign import parse
+
+STRINGS = "g (string[N] x) => (string[N] y) { y = StringConcat(x, x) }"
+BRANCH = """
+    g (bool c, float[3] x) => (float[3] y) {
+        y = If (c) <then_branch = a () => (float[3] p) { p = Neg(x) },
+                    else_branch = b () => (float[3] q) { q = Abs(x) }>
+    }"""
+OPEN = "g (float[N] x) => (int64[1, K] y) { y = NonZero(x) }"
+PIECES = "g (float[4] x) => (seq(float[2]) y) <int64 n = {2}> { y = SplitToSequence(x, n) }"
+
+
+def test_strings(caplog: pytest.LogCaptureFixture):
+    model = daceml.ONNXModel(parse(STRINGS))
+    with caplog.at_level(logging.WARNING):
+        assert model(np.array(["a", "Bc"], dtype=object)).tolist() == ["aa", "BcBc"]
+        assert model(["d"]).tolist() == ["dd"]
+    assert caplog.text.count("runs in ONNX Runtime as a whole, nothing of it is compiled") == 1
+
+
+def test_branches_take_and_return_tensors():
+    model = daceml.ONNXModel(parse(BRANCH))
+    x = torch.tensor([1.0, -2.0, 3.0])
+    assert torch.equal(model(True, x), -x)
+    assert torch.equal(model(x=x, c=torch.tensor(False)), x.abs())
+    assert isinstance(model(False, x.numpy()), np.ndarray)
+
+
+def test_sizes_that_depend_on_data_and_sequences():
+    x = torch.tensor([0.0, 2, 0, 3])
+    assert daceml.ONNXModel(parse(OPEN))(x).tolist() == [[1, 3]]
+    assert [part.tolist() for part in daceml.ONNXModel(parse(PIECES))(x)] == [[0, 2], [0, 3]]
+
+
+def test_explaining_says_why_nothing_is_compiled():
+    with pytest.raises(ControlFlowError, match="If has a body"):
+        _ = daceml.ONNXModel(parse(BRANCH)).sdfg
+    with pytest.raises(UnheldValueError, match="element type string"):
+        _ = daceml.ONNXModel(parse(STRINGS)).program
+
+
+def test_calls_that_do_not_fit():
+    model = daceml.ONNXModel(parse(BRANCH))
+    x = np.ones(3, np.float32)
+    for args, kwargs in (((True,), {}), ((True, x, x), {}), ((True, x), {"z": x})):
+        with pytest.raises(CallError, match="it takes c, x"):
+            model(*args, **kwargs)
+    with pytest.raises((CallError, ExecutionError), match="failed in ONNX Runtime"):
+        model(True, np.ones(4, np.float32))
+
+
+def test_no_fallback_means_the_refusal(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("DACEML_FALLBACK", "none")
+    config.cache_clear()
+    try:
+        with pytest.raises(ControlFlowError):
+            daceml.ONNXModel(parse(BRANCH))(True, np.ones(3, np.float32))
+    finally:
+        config.cache_clear()
+
+
+def test_what_onnxruntime_cannot_run_either_has_both_reasons():
+    text = BRANCH.replace("Neg(x)", "BitCast<to = 1>(x)")
+    with pytest.raises(NoImplementationError) as caught:
+        daceml.ONNXModel(parse(text))(True, np.ones(3, np.float32))
+    assert "If has a body" in str(caught.value) and "onnxruntime: " in str(caught.value)
+
+
+def test_operators_of_machine_learning():
+    model = parse("g (float[2, 3] x) => (float[2, 3] y) { y = ai.onnx.ml.Binarizer<threshold = 0.5>(x) }")
+    model.opset_import.add(domain="ai.onnx.ml", version=3)
+    x = torch.tensor([[0.1, 0.6, 0.5], [2, -1, 0.7]])
+    assert torch.equal(daceml.ONNXModel(model)(x), (x > 0.5).float())
