@@ -10,6 +10,7 @@ import onnx.defs
 import onnx.version_converter
 
 from daceml.errors import UnknownOperatorError
+from daceml.frontend.channel_slopes import align_slopes
 from daceml.frontend.declared import SMALL_ELEMENTS
 from daceml.frontend.tensor_data import elements
 
@@ -50,7 +51,11 @@ def supported(model: onnx.ModelProto, convert: Convert = convert_here) -> onnx.M
         return model
     data = {tensor.name: tensor for tensor in model.graph.initializer if elements(tensor) > SMALL_ELEMENTS}
     try:
-        converted = convert(_without(model, data), OLDEST_OPSET)
+        bare = _without(model, data)
+        align_slopes(bare, opset)
+        converted = convert(bare, OLDEST_OPSET)
+    except UnknownOperatorError:
+        raise
     except Exception as error:  # the C++ converter raises several unrelated types
         raise _cannot_convert(model, opset, str(error).strip()) from error
     _check_complete(model, converted, opset)

@@ -10,7 +10,9 @@ import onnx
 import onnx.parser
 import onnxruntime
 import pytest
+import torch
 
+from daceml.errors import UnknownOperatorError
 from daceml.frontend.onnx_model import ONNXModel
 
 NEWEST = onnx.defs.onnx_opset_version()
@@ -179,3 +181,24 @@ def test_operators_mean_what_their_opset_says(opset: int):
         np.testing.assert_allclose(
             ours, theirs, rtol=2e-5, atol=2e-6, err_msg=f"{value.name} of opset {opset}"
         )
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (2, 3, 4), (2, 3, 3, 5)])
+def test_slopes_for_channels_before_opset_7(shape: tuple[int, ...]):
+    slope = np.array([0.25, 0.5, 2], np.float32)
+    model = onnx.parser.parse_model(
+        f"""<ir_version: 3, opset_import: ["" : 6]>
+            g (float{list(shape)} x, float[3] s) => (float{list(shape)} y) {{ y = PRelu(x, s) }}"""
+    )
+    x = np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
+    expected = torch.nn.functional.prelu(torch.from_numpy(x), torch.from_numpy(slope)).numpy()
+    np.testing.assert_allclose(ONNXModel(model)(x, slope), expected, rtol=1e-6)
+
+
+def test_slopes_before_opset_7_whose_operand_has_no_declared_rank():
+    model = onnx.parser.parse_model(
+        """<ir_version: 3, opset_import: ["" : 6]> g (float[2, 3, 3] x, float[3] s) => (float[2, 3, 3] y)
+           { z = Neg(x)  y = PRelu(z, s) }"""
+    )
+    with pytest.raises(UnknownOperatorError, match="the rank of 'z' is not known"):
+        ONNXModel(model)(np.ones((2, 3, 3), np.float32), np.ones(3, np.float32))

@@ -1,0 +1,54 @@
+"""PRelu before opset 7 has a slope for each channel; numpy's broadcasting takes it for the last dimension.
+
+ONNX's version converter changes the opset and leaves the slope as it is.
+"""
+
+from __future__ import annotations
+
+import onnx
+from onnx import helper
+
+from daceml.errors import UnknownOperatorError
+
+# Since then, slopes are broadcast as in numpy
+_BROADCAST = 7
+
+
+def align_slopes(model: onnx.ModelProto, opset: int) -> None:
+    """Give slopes for each channel the dimensions that follow the channel. Mutates the model.
+
+    Raises:
+        UnknownOperatorError: the rank of an operand is not declared.
+    """
+    graph = model.graph
+    if opset >= _BROADCAST or not any(node.op_type == "PRelu" for node in graph.node):
+        return
+    values = (*graph.input, *graph.value_info)  # what ONNX would infer takes a process of its own
+    ranks = {
+        value.name: len(value.type.tensor_type.shape.dim)
+        for value in values
+        if value.type.tensor_type.HasField("shape")
+    }
+    sizes = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
+    taken = {name for node in graph.node for name in (*node.input, *node.output)} | set(ranks) | set(sizes)
+    for node in list(graph.node):
+        if node.op_type != "PRelu" or node.domain not in ("", "ai.onnx") or len(node.input) != 2:
+            continue
+        x, slope = node.input
+        if x not in ranks:
+            raise UnknownOperatorError(
+                f"PRelu {node.name or node.output[0]!r} cannot be read as opset {opset} means it",
+                where=f"graph {graph.name or '(unnamed)'}",
+                why=f"its slope has a value for each channel, and the rank of {x!r} is not known",
+                fix="declare the shape of the input, or export the model again with a newer opset",
+            )
+        if ranks[x] <= 2 or sizes.get(slope, ()) == (1,):
+            continue
+        aligned = f"{slope}_channels"
+        while aligned in taken:
+            aligned += "_"
+        taken.add(aligned)
+        axes = list(range(1, ranks[x] - 1))
+        made = helper.make_node("Unsqueeze", [slope], [aligned], axes=axes)
+        graph.node.insert(list(graph.node).index(node), made)
+        node.input[1] = aligned
