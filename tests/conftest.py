@@ -13,3 +13,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "2")
 if "DACEML_CACHE" not in os.environ:
     os.environ["DACEML_CACHE"] = tempfile.mkdtemp(prefix="daceml-tests-")
     atexit.register(shutil.rmtree, os.environ["DACEML_CACHE"], ignore_errors=True)
+
+from hypothesis import settings  # after the environment is set
+
+# No test is timed: a busy machine is no fault.
+settings.register_profile("daceml", deadline=None)
+settings.load_profile("daceml")

@@ -177,16 +177,13 @@ def _agree(
 
 
 def _watch(module: nn.Module, captured: Capture) -> ModuleWatch:
-    """The module as it will be found after a call: attributes that forward assigns are there."""
-    results = [made for made in captured.assigned if made.holds_tensors]
-    fresh = [made for made in results if made.name not in made.owner.__dict__]
-    for made in fresh:
-        made.owner.__dict__[made.name] = None
-    try:
-        return ModuleWatch(module, results, () if captured.values_read else tuple(captured.held.values()))
-    finally:
-        for made in fresh:
-            del made.owner.__dict__[made.name]
+    """The module as this trace found it.
+
+    A tensor in the place of another one that forward assigned is no change. One in the place of None is: the
+    next call may take another way, as where a state begins.
+    """
+    results = [made for made in captured.assigned if made.holds_tensors and made.held_tensors]
+    return ModuleWatch(module, results, () if captured.values_read else tuple(captured.held.values()))
 
 
 def _writes(

@@ -57,6 +57,7 @@ def _prepare(program: ExportedProgram) -> ExportedProgram:
     """A functional graph whose every operator has a translation."""
     from daceml.frontend.exporter_internals import Registry
     from daceml.frontend.functionalize import functionalize, log
+    from daceml.frontend.memory_order import draw_in_memory_order
     from daceml.frontend.promotion import promote
     from daceml.frontend.simplification import simplify
     from daceml.frontend.symbolic_numbers import numbers_as_tensors
@@ -65,6 +66,7 @@ def _prepare(program: ExportedProgram) -> ExportedProgram:
     registry = Registry()
     for _ in range(_ROUNDS):
         prepared = functionalize(program)
+        draw_in_memory_order(prepared)  # before copies go, whose layout counts
         simplify(prepared)
         parts_as_slices(prepared)
         numbers_as_tensors(prepared)

@@ -66,6 +66,11 @@ class Assignment:
     before: Any
     holds_tensors: bool
 
+    @property
+    def held_tensors(self) -> bool:
+        """Whether tensors were there before."""
+        return any(isinstance(value, torch.Tensor) for value in tree_leaves(self.before))
+
 
 @dataclass(kw_only=True)
 class ExportView:

@@ -10,8 +10,8 @@ import onnx.defs
 import onnx.version_converter
 
 from daceml.errors import UnknownOperatorError
-from daceml.frontend.channel_slopes import align_slopes
 from daceml.frontend.declared import SMALL_ELEMENTS
+from daceml.frontend.old_semantics import align_hardmax, align_slopes
 from daceml.frontend.tensor_data import elements
 
 # Before opset 13, operators took as attributes what are inputs now, and some broadcast by other rules.
@@ -53,6 +53,7 @@ def supported(model: onnx.ModelProto, convert: Convert = convert_here) -> onnx.M
     try:
         bare = _without(model, data)
         align_slopes(bare, opset)
+        align_hardmax(bare, opset)
         converted = convert(bare, OLDEST_OPSET)
     except UnknownOperatorError:
         raise

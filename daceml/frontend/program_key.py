@@ -42,6 +42,8 @@ def program_key(program: ExportedProgram, *, auto_optimize: bool = True) -> str:
         # what torch concluded about sizes from the example's own: equal graphs may differ in it
         *(_sizes(n.meta.get("val")) for n in program.graph.nodes if program.range_constraints),
         f"auto_optimize {auto_optimize}",
+        # what tensors that forward makes are, where it does not say
+        f"{torch.get_default_dtype()}",
         *_surroundings(),
     )
 

@@ -115,6 +115,7 @@ def promote(program: ExportedProgram) -> None:
     for node in list(program.graph.nodes):
         if node.op != "call_function" or not isinstance(node.target, OpOverload):
             continue
+        _say_type(node)
         namespace, name = node.target.namespace, node.target.overloadpacket.__name__
         if namespace != "aten" or not isinstance(node.meta.get("val"), torch.Tensor):
             continue
@@ -129,6 +130,22 @@ def promote(program: ExportedProgram) -> None:
         for position in positions:
             if position < len(node.args):
                 node.update_arg(position, _cast(program.graph, node, node.args[position], wanted))
+
+
+def _say_type(node: torch.fx.Node) -> None:
+    """Give an operator that makes a tensor of nothing its type, which may be torch's default type of then."""
+    import torch
+
+    value = node.meta.get("val")
+    names = [argument.name for argument in node.target._schema.arguments]  # pyright: ignore
+    makes = not any(isinstance(operand.meta.get("val"), torch.Tensor) for operand in node.all_input_nodes)
+    if (
+        makes
+        and "dtype" in names
+        and isinstance(value, torch.Tensor)
+        and len(node.args) <= names.index("dtype")
+    ):
+        node.kwargs = {**node.kwargs, "dtype": node.kwargs.get("dtype") or value.dtype}
 
 
 def _common(operands: Any) -> torch.dtype | None:

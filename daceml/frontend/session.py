@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 from torch.autograd import forward_ad
+from torch.nn.modules.module import _has_any_global_hook  # pyright: ignore[reportPrivateUsage]
 
 from daceml.config import config
 from daceml.errors import BackwardUnavailableError, CallError, RecompileError, StaleWeightError
@@ -54,10 +55,11 @@ class Session:
         self._variants: dict[CallKey, list[Variant | EagerVariant]] = {}
         self._lock = threading.RLock()
         self._latest: Variant | None = None
+        self._said_hooked = False
         self._in_progress: Network | None = None
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if current_stance() == "force_eager" or _transformed():
+        if current_stance() == "force_eager" or _transformed() or self._globally_hooked():
             return self.eager.forward(*args, **kwargs)
         if torch.is_inference_mode_enabled():
             # what a program keeps from call to call must be of use outside, too
@@ -76,6 +78,15 @@ class Session:
             log.info("compiling %s: %s", type(self.eager).__name__, stale.why)
             self._drop(variant)
             return self(args, kwargs)
+
+    def _globally_hooked(self) -> bool:
+        """Whether hooks of all modules have to see those inside this one."""
+        if not _has_any_global_hook() or next(self.eager.children(), None) is None:
+            return False
+        if not self._said_hooked:
+            log.warning("%s runs eagerly: torch has hooks for all modules", type(self.eager).__name__)
+        self._said_hooked = True
+        return True
 
     def variant(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Variant, list[torch.Tensor]]:
         """The variant that these arguments reach, compiled if need be, and its tensor inputs.

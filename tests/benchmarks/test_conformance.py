@@ -198,7 +198,8 @@ def test_cases_are_executed_and_resumed(tmp_path: Path):
     assert verdicts["det_2d", "any"]["verdict"] == verdicts["det_2d", "onnxruntime"]["verdict"] == "passed"
     refused = verdicts["equal_string", "native"]
     assert refused["verdict"] == "refused" and "element type string" in refused["reason"]
-    assert first.returncode == 1 and "test_equal_string" in first.stdout, "onnxruntime passes it"
+    assert verdicts["equal_string", "any"]["counts"] == {"onnxruntime": 1}, "no network holds strings"
+    assert first.returncode == 0 and "5 of 5 bars met" in first.stdout
     lines = journal.read_text()
     again = subprocess.run(
         [*command, "--resume"], capture_output=True, text=True, cwd=Path(__file__).parents[2], check=False

@@ -200,3 +200,81 @@ def test_a_huge_attribute_is_not_polled(caplog: pytest.LogCaptureFixture):
     with caplog.at_level(logging.WARNING):
         compiled(torch.ones(3))
     assert "changes behind vocabulary are not noticed" in caplog.text
+
+
+class Accumulates(nn.Module):
+    """Begins with nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.total = None
+
+    def forward(self, x):
+        self.total = x if self.total is None else torch.cat([self.total, x])
+        return self.total * 1
+
+
+class Keeps(nn.Module):
+    """Keeps a tensor for whoever looks at it, and does not read it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = None
+
+    def forward(self, x):
+        self.last = x * 2
+        return x + 1
+
+
+@torch.no_grad()
+def test_state_that_begins_with_none():
+    eager, other = Accumulates(), Accumulates()
+    compiled = compile_module(eager, backward=False)
+    for x in (torch.ones(2), torch.zeros(1), torch.ones(3)):
+        torch.testing.assert_close(compiled(x), other(x))
+    kept = compile_module(Keeps(), backward=False)
+    for x in (torch.ones(2), torch.zeros(2), torch.full((2,), 3.0), torch.ones(2)):
+        assert torch.equal(kept(x), x + 1)
+        assert torch.equal(kept.last, x * 2)
+    assert len(kept.session.variants) == 2, "before the first call and after it"
+
+
+def test_hooks_of_all_modules_see_every_module(caplog: pytest.LogCaptureFixture):
+    eager = nn.Sequential(nn.Linear(3, 4), nn.ReLU())
+    compiled = compile_module(eager, backward=False)
+    x = torch.ones(2, 3)
+
+    def silence(module, inputs, output):
+        return output * 0 if isinstance(module, nn.Linear) else None
+
+    with torch.no_grad():
+        before = compiled(x)
+        handle = nn.modules.module.register_module_forward_hook(silence)
+        try:
+            with caplog.at_level(logging.WARNING):
+                assert not compiled(x).any()
+        finally:
+            handle.remove()
+        assert torch.equal(compiled(x), before)
+    assert "torch has hooks for all modules" in caplog.text
+
+
+class MakesTensors(nn.Module):
+    """Makes tensors without saying of which type."""
+
+    def forward(self, x):
+        return torch.ones(2) * 1.5, torch.arange(3.0), x * 1.0, torch.full((2,), 0.1), torch.linspace(0, 1, 4)
+
+
+@torch.no_grad()
+def test_the_default_type_decides_what_tensors_are():
+    eager = MakesTensors()
+    compiled = compile_module(eager, backward=False)
+    x = torch.arange(3)
+    for kind in (torch.float32, torch.float64, torch.float32):
+        torch.set_default_dtype(kind)
+        try:
+            for ours, theirs in zip(compiled(x), eager(x), strict=True):
+                torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
+        finally:
+            torch.set_default_dtype(torch.float32)

@@ -202,3 +202,13 @@ def test_slopes_before_opset_7_whose_operand_has_no_declared_rank():
     )
     with pytest.raises(UnknownOperatorError, match="the rank of 'z' is not known"):
         ONNXModel(model)(np.ones((2, 3, 3), np.float32), np.ones(3, np.float32))
+
+
+def test_hardmax_before_opset_13_is_another_operator():
+    text = """<ir_version: 6, opset_import: ["" : 11]> g (float[2, 3, 4] x) => (float[2, 3, 4] y)
+              { y = Hardmax%s(x) }"""
+    x = np.random.default_rng(0).standard_normal((2, 3, 4), dtype=np.float32)
+    result = ONNXModel(onnx.parser.parse_model(text % "<axis = 2>"))(x)
+    assert (result == (x == x.max(-1, keepdims=True))).all()
+    with pytest.raises(UnknownOperatorError, match="one maximum over all dimensions from axis 1 on"):
+        ONNXModel(onnx.parser.parse_model(text % ""))(x)

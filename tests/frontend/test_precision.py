@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from torch import nn
 from torch.nn import functional
 
 import daceml
@@ -40,3 +41,28 @@ def test_numbers_that_the_type_holds_need_no_cast() -> None:
     assert operators(onnx_of(Lambda(lambda x: x * 0.125), x)) == {"Mul": 1}
     assert operators(onnx_of(Lambda(lambda x: x * 0.3), x)) == {"Mul": 1, "Cast": 2}
     assert operators(onnx_of(Lambda(lambda x: x * 0.3), x.float())) == {"Mul": 1}
+
+
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
+@torch.no_grad()
+def test_whole_numbers_beside_half_tensors_are_not_rounded(kind: torch.dtype):
+    class Scaled(nn.Module):
+        def forward(self, x):
+            return x / 100000, x * 100000, x * 2049, x / 1000000
+
+    eager = Scaled()
+    x = torch.tensor([1.0, 0.1, 3.0, 60000.0, -7.0]).to(kind)
+    for ours, theirs in zip(daceml.compile(eager, backward=False)(x), eager(x), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("size", [2, 5, 16, 70])
+@torch.no_grad()
+def test_halves_are_rounded_after_every_operator_at_every_position(size: int):
+    class Chain(nn.Module):
+        def forward(self, x):
+            return (x + 2048) - 2048, (x * 1000) / 1000
+
+    x = torch.linspace(0.5, 70, size).half()
+    for ours, theirs in zip(daceml.compile(Chain(), backward=False)(x), Chain()(x), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=0)

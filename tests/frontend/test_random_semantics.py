@@ -13,6 +13,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+import daceml
 from tests.frontend.exporting import (
     Lambda,
     agrees,
@@ -297,3 +298,30 @@ def test_random_numbers_in_bfloat16():
         model = onnx_of(Lambda(lambda x, f=function: f(x * 1)), x)
         assert model.graph.outputs[0].dtype == ir.DataType.BFLOAT16
     assert ml_dtypes.bfloat16(1 - 2**-24) == 1  # why the exponential is drawn in float32
+
+
+class DrawsForLayouts(nn.Module):
+    """Draws for tensors that do not lie in memory in the order of their indices."""
+
+    def forward(self, x):
+        drop = torch.nn.functional.dropout
+        y = (x * 2).transpose(0, 2) + 1
+        return (
+            drop(x.t() if x.dim() == 2 else y, 0.5),
+            torch.rand_like(y),
+            drop(y.contiguous(), 0.5),
+            drop(x, 0.5),
+        )
+
+
+@torch.no_grad()
+def test_draws_are_in_the_order_of_memory():
+    eager = DrawsForLayouts()
+    compiled = daceml.compile(eager, backward=False)
+    image = torch.ones(2, 3, 4, 5).contiguous(memory_format=torch.channels_last)
+    for x in (torch.ones(3, 4, 5), image, torch.ones(7, 3, 6).permute(2, 0, 1)):
+        torch.manual_seed(3)
+        theirs = eager(x)
+        torch.manual_seed(3)
+        for a, b in zip(compiled(x), theirs, strict=True):
+            torch.testing.assert_close(a, b, rtol=0, atol=0)

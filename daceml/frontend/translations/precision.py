@@ -35,7 +35,8 @@ def keeps_numbers(translation: Translation) -> Translation:
     @functools.wraps(translation)
     def translate(*args: Any, **kwargs: Any) -> Value:
         kind = _half(args)
-        numbers = [a for a in (*args, *kwargs.values()) if isinstance(a, float)]
+        given = (*args, *kwargs.values())
+        numbers = [float(a) for a in given if isinstance(a, float | int) and not isinstance(a, bool)]
         if kind is None or all(_holds(kind, number) for number in numbers):
             return translation(*args, **kwargs)
         return _widened(translation, kind, args, kwargs)

@@ -176,14 +176,14 @@ def _split(self: Value, sizes: Sequence[int], axis: int) -> Sequence[Value]:
     return list(parts)
 
 
-@translates("aten.split_with_sizes.default")
+@translates("aten.split_with_sizes.default", "aten.unsafe_split_with_sizes.default")
 def split_with_sizes(self: Value, split_sizes: Sequence[Extent], dim: int = 0) -> Sequence[Value]:
     if not all(isinstance(size, int) for size in split_sizes):
         raise UntranslatableError("parts of symbolic size")
     return _split(self, list(split_sizes), dim)  # pyright: ignore[reportArgumentType]
 
 
-@translates("aten.split.Tensor")
+@translates("aten.split.Tensor", "aten.unsafe_split.Tensor")
 def split(self: Value, split_size: Extent, dim: int = 0) -> Sequence[Value]:
     extent = sizes_of(self)[dim]
     if not isinstance(extent, int) or not isinstance(split_size, int):

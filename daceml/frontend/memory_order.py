@@ -1,0 +1,61 @@
+"""Random numbers in the order of memory.
+
+torch draws numbers for a tensor in the order in which its elements lie in memory, which for a transposed or
+channels-last tensor is not that of its indices. Programs keep everything in row-major order, so they draw for
+the tensor as it lies in memory, and bring the result into the order of the indices. Mutates the program.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+    from torch.export import ExportedProgram
+
+_DRAWS = frozenset(
+    f"aten.{name}"
+    for name in (
+        "dropout.default",
+        "alpha_dropout.default",
+        "rand_like.default",
+        "bernoulli.default",
+        "bernoulli.p",
+    )
+)
+
+
+def draw_in_memory_order(program: ExportedProgram) -> None:
+    """Permute what is drawn for, and the result back."""
+    import torch
+
+    permute = torch.ops.aten.permute.default
+    for node in list(program.graph.nodes):
+        if node.op != "call_function" or str(node.target) not in _DRAWS:
+            continue
+        given = node.args[0]
+        order = _order(given.meta["val"])
+        if order == list(range(len(order))):
+            continue
+        with program.graph.inserting_before(node):
+            lying = program.graph.call_function(permute, (given, order))
+        lying.meta = dict(node.meta, val=given.meta["val"].permute(order))
+        node.update_arg(0, lying)
+        value = node.meta["val"]
+        node.meta = dict(node.meta, val=value.permute(order))
+        with program.graph.inserting_after(node):
+            back = program.graph.call_function(
+                permute, (node, sorted(range(len(order)), key=order.__getitem__))
+            )
+        back.meta = dict(node.meta, val=value)
+        node.replace_all_uses_with(back, delete_user_cb=lambda user, back=back: user is not back)
+
+
+def _order(value: torch.Tensor) -> list[int]:
+    """The dimensions of a tensor of the same layout, outermost first; those of one element stay in place."""
+    import torch
+
+    strides = torch.empty_like(value).stride()
+    long = [d for d in range(value.dim()) if value.shape[d] != 1]
+    moved = iter(sorted(long, key=lambda d: -strides[d]))
+    return [next(moved) if d in long else d for d in range(value.dim())]
