@@ -165,6 +165,15 @@ def _tie(graph: ir.Graph, program: ExportedProgram) -> dict[str, str]:
     return tied
 
 
+# What torch counts from 0 only, and ONNX from either end
+_FROM_ZERO = frozenset(
+    {"aten.embedding.default", "aten.index_select.default", "aten.gather.default"}
+    | {f"aten.scatter.{overload}" for overload in ("src", "value", "reduce", "value_reduce")}
+    | {"aten.scatter_add.default", "aten.scatter_reduce.two"}
+)
+_COUNTED = frozenset({"Gather", "GatherElements", "ScatterElements"})
+
+
 def _write_provenance(model: ir.Model) -> None:
     """Module path and user's line on every node, instead of the exporter's long texts."""
     for graph in (model.graph, *model.functions.values()):
@@ -178,7 +187,7 @@ def _write_provenance(model: ir.Model) -> None:
                 source = source_of_trace(node.metadata_props.get("pkg.torch.onnx.stack_trace", ""))
             target = str(getattr(node.meta.get("node"), "target", ""))
             node.metadata_props.clear()
-            if target == "aten.embedding.default" and node.op_type == "Gather":
+            if node.op_type in _COUNTED and target in _FROM_ZERO:
                 # ONNX counts negative positions from the end, torch refuses them
                 node.metadata_props["daceml.lowest_index"] = "0"
             if graph is model.graph and (module or source):

@@ -288,3 +288,34 @@ def test_an_embedding_has_no_negative_rows():
     for position in (-1, 5):
         with pytest.raises(ExecutionError, match="an index is outside"):
             compiled(torch.tensor([0, position]))
+
+
+class Places(nn.Module):
+    """Reads and writes at positions that torch counts from 0 only."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+
+    def forward(self, x, i):
+        match self.name:
+            case "gather":
+                return x.gather(0, i)
+            case "index_select":
+                return x.index_select(0, i)
+            case "scatter":
+                return x.scatter(0, i, 9.0)
+            case _:
+                return x.scatter_add(0, i, x[:1])
+
+
+@pytest.mark.parametrize("name", ["gather", "index_select", "scatter", "scatter_add"])
+def test_positions_count_from_zero_where_torch_says_so(name: str):
+    eager = Places(name)
+    compiled = compiled_of(eager)
+    x, last, before = torch.arange(5.0), torch.tensor([4]), torch.tensor([-1])
+    close(compiled(x, last), eager(x, last))
+    with pytest.raises((IndexError, RuntimeError)):
+        eager(x, before)
+    with pytest.raises(ExecutionError, match="an index is outside"):
+        compiled(x, before)
