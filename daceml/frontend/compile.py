@@ -246,15 +246,22 @@ def optimise(network: Network, stages: Stages, *, levels: bool = True) -> Optimi
     """
     from daceml.onnx_ops.lowering import lower
     from daceml.sdfg.network_costs import maps_cost
+    from daceml.transformations.coarse.convolution_padding import place_padding
     from daceml.transformations.hardware.cpu_schedule import schedule_maps
+    from daceml.transformations.layout.channels_last import use_channels_last
     from daceml.transformations.local.map_fusion import FusionReport, fuse_maps
 
+    if levels:
+        with stages.stage("transform"):
+            place_padding(network)
     with stages.stage("lower"):
         lowering = lower(network)
     with stages.stage("transform"):
         count, cost = maps_cost(network)
         moved = cost.at(dict.fromkeys(network.sdfg.symbols, EXAMPLE_SIZE))
         fusion = fuse_maps(network) if levels else FusionReport(fused=(), refused={})
+        if levels:
+            use_channels_last(network)
         schedule_maps(network)
     return Optimised(
         network=network, lowering=lowering, fusion=fusion, unfused={"kernels": count, **asdict(moved)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dace.sdfg import nodes
@@ -10,7 +11,8 @@ from daceml.errors import UnsupportedProgramError
 from daceml.onnx_ops.binding import bind
 from daceml.onnx_ops.node import ONNXNode
 from daceml.onnx_ops.registry import implementations_of
-from daceml.sdfg.external import AtenCall, ExternalCall, FallbackCall
+from daceml.sdfg.external import Argument, AtenCall, ExternalCall, FallbackCall, TensorView
+from daceml.sdfg.sizes import row_major, size
 
 if TYPE_CHECKING:
     from daceml.sdfg.network import Network
@@ -37,7 +39,35 @@ def external_call(node: nodes.LibraryNode, network: Network) -> ExternalCall:
         if chosen.kind == "onnxruntime"
         else bind(node, network).call(chosen.function)
     )
+    if isinstance(action, AtenCall):
+        action = _as_stored(action, network)
     how = action.function if isinstance(action, AtenCall) else "onnxruntime"
     return ExternalCall(
         action=action, label=f"{node.op_type} {how}", module_path=node.module_path, source=node.source
     )
+
+
+def _as_stored(call: AtenCall, network: Network) -> AtenCall:
+    """A call whose views have the strides of their arrays, where a pass has given them other ones.
+
+    Raises:
+        UnsupportedProgramError: the call sees such an array under another shape.
+    """
+
+    def stored(argument: Argument) -> Argument:
+        if not isinstance(argument, TensorView):
+            return argument
+        desc = network.sdfg.arrays[argument.array]
+        shape = tuple(size(s) for s in desc.shape)
+        strides = tuple(size(s) for s in desc.strides)
+        if strides == row_major(shape):
+            return argument
+        if argument.sizes != shape or argument.strides != row_major(shape):
+            raise UnsupportedProgramError(
+                f"{call.function} sees {argument.array} under another shape",
+                why=f"the array has strides {strides}",
+                fix="a pass over layouts must leave this array in row-major order",
+            )
+        return replace(argument, strides=strides)
+
+    return replace(call, arguments=tuple(stored(a) for a in call.arguments))

@@ -11,7 +11,7 @@ from daceml.runtime.plan import Copy, Location, Plan, Step, Storage, size_bytes
 from daceml.sdfg.external import AtenCall, FallbackCall, TensorView
 from daceml.sdfg.network import IndexCheck
 from daceml.sdfg.outline import Kernel, KernelCall
-from daceml.sdfg.sizes import Size, cpp, product, row_major, size
+from daceml.sdfg.sizes import Size, channels_last, cpp, product, row_major, size
 
 if TYPE_CHECKING:
     import dace
@@ -74,17 +74,26 @@ class _Driver:
         return f'extern "C" void __program_{kernel.name}({", ".join(types)});'
 
     def _run(self, body: list[str]) -> list[str]:
-        fresh = [loc.index for loc in self.plan.locations.values() if loc.storage is Storage.FRESH]
+        fresh = {loc.index: a for a, loc in self.plan.locations.items() if loc.storage is Storage.FRESH}
         return [
             "static int32_t run(daceml_call* c) {",
             "  char* const ws = c->workspace;",
             "  (void)ws;",
             *self._read_symbols(),
-            *(f"  daceml::Fresh f{k};" for k in sorted(fresh)),
+            *(f"  daceml::Fresh f{k}{self._layout(fresh[k])};" for k in sorted(fresh)),
             *body,
             "  return 0;",
             "}",
         ]
+
+    def _layout(self, array: str) -> str:
+        """What a fresh result is made with, where its array is not in row-major order."""
+        shape = self._shape(array)
+        strides = tuple(size(s) for s in self.arrays[array].strides)
+        if not shape or strides == row_major(shape):
+            return ""
+        assert strides == channels_last(shape), f"{array} has strides {strides}"
+        return "{daceml::channels_last}"
 
     def _read_symbols(self) -> list[str]:
         return [f"  const int64_t {s} = c->symbols[{k}]; (void){s};" for k, s in enumerate(self.symbols)]

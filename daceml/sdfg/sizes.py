@@ -33,6 +33,12 @@ def row_major(sizes: Iterable[Size]) -> tuple[Size, ...]:
     return tuple(product(sizes[d + 1 :]) for d in range(len(sizes)))
 
 
+def channels_last(sizes: Iterable[Size]) -> tuple[Size, ...]:
+    """Strides, in elements, of [batch, channels, height, width] with the channels innermost."""
+    _, channels, height, width = sizes
+    return (height * width * channels, 1, width * channels, channels)
+
+
 def cpp(value: Size) -> str:
     """The size as a C++ expression of type int64_t over the symbols' names."""
     return f"INT64_C({value})" if isinstance(value, int) else f"(int64_t)({symstr(value, cpp_mode=True)})"

@@ -75,7 +75,8 @@ def _normalize(X: Tensor, mean: Tensor, variance: Tensor, scale: Tensor, B: Tens
     wide = compute_type(X.dtype)
     if wide != dace.float64:
         wide = compute_type(mean.dtype)
-    factor = scale.astype(wide) / np.sqrt(variance + epsilon)
+    # In memory: with the channels innermost, a loop would take a root and a quotient for every element.
+    factor = (scale.astype(wide) / np.sqrt(variance + epsilon)).materialize()
     result = (X.astype(wide) - _along_channels(mean, X.rank)) * _along_channels(factor, X.rank)
     return result + _along_channels(B.astype(wide), X.rank)
 

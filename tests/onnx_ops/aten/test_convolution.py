@@ -33,7 +33,7 @@ def conv(x: torch.Tensor, w: torch.Tensor, y: torch.Tensor, attributes: str, bia
             {"dilation": 2, "padding": (2, 1)},
             "dilations = [2, 2], pads = [2, 1, 2, 1]",
         ),
-        ((1, 6, 8, 5), (6, 1, 3, 3), {"groups": 6, "padding": 1}, "group = 6, pads = [1, 1, 1, 1]"),
+        ((1, 6, 48, 45), (6, 1, 3, 3), {"groups": 6, "padding": 1}, "group = 6, pads = [1, 1, 1, 1]"),
         ((1, 2, 5, 6, 7), (3, 2, 2, 3, 1), {}, "group = 1"),
     ],
 )
@@ -67,3 +67,12 @@ def test_auto_pad_is_resolved_where_both_sides_are_equal():
     text = conv(x, even, y, 'auto_pad = "SAME_UPPER"')
     assert refusal(text, "aten:convolution") == "auto_pad=SAME_UPPER pads one side more than the other"
     torch.testing.assert_close(run(text, x, even), y)
+
+
+def test_a_small_depthwise_convolution_is_a_loop_of_our_own():
+    x, w = torch.randn(1, 6, 8, 5), torch.randn(6, 1, 3, 3)
+    y = functional.conv2d(x, w, groups=6)
+    text = conv(x, w, y, "group = 6")
+    reason = "depthwise, and its 972 products cost less than torch's call"
+    assert refusal(text, "aten:convolution") == reason
+    torch.testing.assert_close(run(text, x, w), y)

@@ -39,23 +39,28 @@ inline int32_t view(daceml_call* call, int slot, void* pointer, const Geometry& 
   return 0;
 }
 
-// A result whose buffer an operator allocated; freed after its last reader.
+// Dimensions of a tensor, outermost in memory first; null is their own order.
+constexpr int channels_last[] = {0, 2, 3, 1};
+
+// A result whose buffer an operator allocated, in the layout that its readers expect; freed after its last reader.
 class Fresh {
  public:
+  explicit Fresh(const int* order = nullptr) : order_(order) {}
   ~Fresh() { release(); }
   void release() {
     if (handle_ != nullptr) aoti_torch_delete_tensor_object(handle_);
     handle_ = nullptr;
   }
-  // Takes the handle over; a result in another layout (channels last) is brought into row-major order.
+  // Takes the handle over; a result in another layout is brought into this one.
   int32_t take(daceml_call* call, AtenTensorHandle handle) {
     release();
     handle_ = handle;
-    bool contiguous = false;
-    DACEML_TRY(call, aoti_torch_is_contiguous(handle_, &contiguous), "the result's layout is unknown");
-    if (!contiguous) {
-      uint64_t stack[2] = {reinterpret_cast<uint64_t>(handle_),
-                           static_cast<uint64_t>(aoti_torch_memory_format_contiguous_format())};
+    bool fits = false;
+    DACEML_TRY(call, fits_layout(&fits), "the result's layout is unknown");
+    if (!fits) {
+      const int32_t format = order_ == nullptr ? aoti_torch_memory_format_contiguous_format()
+                                               : aoti_torch_memory_format_channels_last();
+      uint64_t stack[2] = {reinterpret_cast<uint64_t>(handle_), static_cast<uint64_t>(format)};
       handle_ = nullptr;  // the dispatcher takes its arguments over
       DACEML_TRY(call, aoti_torch_call_dispatcher("aten::contiguous", "", stack), "aten::contiguous failed");
       handle_ = reinterpret_cast<AtenTensorHandle>(stack[0]);
@@ -65,8 +70,27 @@ class Fresh {
   void* pointer() const { return pointer_; }
 
  private:
+  int32_t fits_layout(bool* fits) const {
+    if (order_ == nullptr) return aoti_torch_is_contiguous(handle_, fits);
+    int64_t rank = 0;
+    int64_t *sizes = nullptr, *strides = nullptr;
+    if (aoti_torch_get_dim(handle_, &rank) || aoti_torch_get_sizes(handle_, &sizes) ||
+        aoti_torch_get_strides(handle_, &strides)) {
+      return 1;
+    }
+    int64_t dense = 1;
+    *fits = true;
+    for (int64_t i = rank - 1; i >= 0; --i) {
+      const int d = order_[i];
+      *fits = *fits && (sizes[d] == 1 || strides[d] == dense);
+      dense *= sizes[d];
+    }
+    return 0;
+  }
+
   AtenTensorHandle handle_ = nullptr;
   void* pointer_ = nullptr;
+  const int* order_;
 };
 
 namespace aten {
