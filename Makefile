@@ -87,7 +87,7 @@ bench: $(VENV)/.installed
 
 .PHONY: fuzz
 fuzz: $(VENV)/.installed
-	@for name in robustness operators; do printf '\n== %s\n' "$$name"; \
+	@for name in robustness operators gradient_checks; do printf '\n== %s\n' "$$name"; \
 	  $(BIN)/python -m benchmarks.$$name --check --json "benchmarks/results/$$name-$$(date +%F).json" \
 	  $(call or_explain,campaign $$name found a fault,the lines above name the cases; each says how to repeat it) ; done
 

@@ -1,8 +1,9 @@
 """Which kernel of a convolution or a linear layer is faster, and from which size on: python -m
 benchmarks.crossover --check.
 
-The rules of `daceml/transformations/layout/channels_last.py` and `daceml/onnx_ops/aten/convolution.py` quote
-these rows. Weights in oneDNN's own order and activations inside a kernel are measured, not used: see there.
+The rules of `channels_last.py`, `packed_weights.py`, `convolution_columns.py` (daceml/transformations) and of
+`daceml/onnx_ops/aten/convolution.py` quote these rows. Packed weights are for frozen modules; activations
+inside a kernel are measured, not used: see there.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -20,10 +21,20 @@ from benchmarks.bars import Bar
 from benchmarks.interleave import Step, Variant
 from benchmarks.rounds import Measurement
 
+if TYPE_CHECKING:
+    from daceml.onnx_ops.registry import Kind
+
 # What a rule prefers may be this much slower: less is not resolved between two runs.
 MARGIN = 1.1
-CONVOLUTIONS = ("torch", "channels_last", "packed", "fused", "native")
-LINEARS = ("torch", "packed", "fused")
+CONVOLUTIONS = ("torch", "channels_last", "packed", "fused", "program", "columns", "native", "native_columns")
+# What a program of one convolution may choose from, and whether it is a product of matrices.
+PROGRAMS: dict[str, tuple[tuple[Kind, ...], bool]] = {
+    "program": (("alias", "aten", "native"), False),
+    "columns": (("alias", "aten", "native"), True),
+    "native": (("alias", "native"), False),
+    "native_columns": (("alias", "native"), True),
+}
+LINEARS = ("torch", "mkl", "packed", "fused")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +97,23 @@ CASES: tuple[Convolution | Linear, ...] = (
     Convolution(name="four groups at 28", batch=2, channels=(64, 64), side=28, kernel=3, group=4),
     Convolution(name="small 3x3 at 32", batch=1, channels=(32, 32), side=32, kernel=3),
     Convolution(
+        name="small groups at 16",
+        batch=1,
+        channels=(16, 16),
+        side=16,
+        kernel=3,
+        group=4,
+        prefers=("program", "columns"),
+    ),
+    Convolution(
+        name="native 3x3 at 28",
+        batch=1,
+        channels=(64, 64),
+        side=28,
+        kernel=3,
+        prefers=("native_columns", "native"),
+    ),
+    Convolution(
         name="small depthwise at 8",
         batch=1,
         channels=(32, 32),
@@ -94,8 +122,12 @@ CASES: tuple[Convolution | Linear, ...] = (
         group=32,
         prefers=("native", "torch"),
     ),
-    Convolution(name="tiny 3x3 at 16", batch=1, channels=(16, 16), side=16, kernel=3, prefers=None),
-    Convolution(name="tiny 1x1 at 8", batch=1, channels=(32, 32), side=8, kernel=1, prefers=None),
+    Convolution(
+        name="tiny 3x3 at 16", batch=1, channels=(16, 16), side=16, kernel=3, prefers=("columns", "program")
+    ),
+    Convolution(
+        name="tiny 1x1 at 8", batch=1, channels=(32, 32), side=8, kernel=1, prefers=("columns", "program")
+    ),
     Convolution(
         name="tiny 3x3 at 8",
         batch=1,
@@ -103,11 +135,12 @@ CASES: tuple[Convolution | Linear, ...] = (
         side=8,
         kernel=3,
         quick=True,
-        prefers=("torch", "channels_last"),
+        prefers=("columns", "program"),
     ),
     Linear(name="bert large up", rows=128, inputs=1024, outputs=4096),
     Linear(name="bert large down", rows=128, inputs=4096, outputs=1024, quick=True),
     Linear(name="bert large own", rows=128, inputs=1024, outputs=1024),
+    Linear(name="eight rows", rows=8, inputs=1024, outputs=1024),
     Linear(name="one row", rows=1, inputs=1024, outputs=1024),
     Linear(name="tiny", rows=8, inputs=64, outputs=64),
 )
@@ -115,14 +148,14 @@ CASES: tuple[Convolution | Linear, ...] = (
 
 def convolution_step(case: Convolution, how: str) -> Step:
     """One call of a kernel: torch's on row-major operands, on channels last, with the weight in oneDNN's own
-    order, with an activation inside as well, or daceml's own loops.
+    order, with an activation inside as well; or a program of daceml's, see `PROGRAMS`.
     """
     torch.manual_seed(0)
     x = torch.randn(case.batch, case.channels[0], case.side, case.side)
     w = torch.randn(case.channels[1], case.channels[0] // case.group, case.kernel, case.kernel)
     pads, strides, ones = [case.kernel // 2] * 2, [case.stride] * 2, [1, 1]
-    if how == "native":
-        return partial(native_convolution(case), (x, w))
+    if how in PROGRAMS:
+        return partial(compiled_convolution(case, how), (x, w))
     if how != "torch":
         x = x.to(memory_format=torch.channels_last)
     if how in ("torch", "channels_last"):
@@ -133,19 +166,20 @@ def convolution_step(case: Convolution, how: str) -> Step:
     return lambda: call(x, packed, None, pads, strides, ones, case.group, activation, [], "")
 
 
-def native_convolution(case: Convolution) -> Callable[[tuple[torch.Tensor, ...]], object]:
-    """The convolution as generated loops."""
+def compiled_convolution(case: Convolution, how: str) -> Callable[[tuple[torch.Tensor, ...]], object]:
+    """A program of the convolution alone."""
     import tempfile
     from pathlib import Path
 
     import onnx.parser
 
     from daceml.config import config
-    from daceml.frontend.compile import Optimised, Stages, build
     from daceml.frontend.importer import import_model
+    from daceml.frontend.pipeline import Optimised, Stages, build
     from daceml.onnx_ops.lowering import lower
     from daceml.runtime.cache import Cache
     from daceml.runtime.program import StoredProgram
+    from daceml.transformations.coarse.convolution_columns import use_columns
     from daceml.transformations.hardware.cpu_schedule import schedule_maps
     from daceml.transformations.local.map_fusion import FusionReport
 
@@ -157,7 +191,10 @@ def native_convolution(case: Convolution) -> Callable[[tuple[torch.Tensor, ...]]
         f"pads = [{p}, {p}, {p}, {p}]> (X, W) }}"
     )
     network = import_model(onnx.parser.parse_model(text), name="network")
-    lowering = lower(network, allowed=("native",))
+    allowed, product = PROGRAMS[how]
+    if product:
+        use_columns(network, allowed=allowed, always=True)
+    lowering = lower(network, allowed=allowed)
     schedule_maps(network)
     optimised = Optimised(
         network=network, lowering=lowering, fusion=FusionReport(fused=(), refused={}), unfused={}
@@ -168,12 +205,15 @@ def native_convolution(case: Convolution) -> Callable[[tuple[torch.Tensor, ...]]
 
 
 def linear_step(case: Linear, how: str) -> Step:
-    """One call: torch's product, with the weight in oneDNN's order, with an activation inside as well."""
+    """One call: torch's product; the weight in MKL's or oneDNN's order; an activation inside as well."""
     torch.manual_seed(0)
     x, w, b = torch.randn(case.rows, case.inputs), torch.randn(case.outputs, case.inputs), torch.zeros(1)
     b = b.expand(case.outputs).contiguous()
     if how == "torch":
         return lambda: torch.addmm(b, x, w.t())
+    if how == "mkl":
+        ordered = torch.ops.mkl._mkl_reorder_linear_weight(w, case.rows)
+        return lambda: torch.ops.mkl._mkl_linear(x, ordered, w, b, case.rows)
     packed = torch.ops.mkldnn._reorder_linear_weight(w, case.rows)
     activation = "none" if how == "packed" else "gelu"
     call = torch.ops.mkldnn._linear_pointwise

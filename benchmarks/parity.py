@@ -1,7 +1,7 @@
 """Whether compiled networks give PyTorch's numbers: python -m benchmarks.parity --check.
 
 `--dynamic` also compiles each network once with an open batch size; `--mode export` checks the ONNX models
-of the networks in training mode.
+of the networks in training mode, `--mode training` a training step.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import argparse
 import gc
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -21,12 +22,15 @@ from benchmarks.models import MODELS
 from benchmarks.parity_dynamic import CompileDynamic, CountVariants, dynamic, reason_of
 from benchmarks.parity_export import ExportFunction, export
 from benchmarks.parity_static import CompileFunction, CountFunction, inference
+from benchmarks.parity_training import Programs, ProgramsFunction, training
 
 if TYPE_CHECKING:
     import onnx
     import torch
 
 SEEDS = (0, 1, 2)
+# for training steps of all networks on a small machine
+TRAINING_MINUTES = 50
 # Every column of progress starts after the longest name.
 _WIDTH = max(map(len, MODELS))
 
@@ -80,6 +84,34 @@ def export_with_daceml(
     return onnx_ir.to_proto(to_onnx(captured.program))
 
 
+def compile_for_training_with_daceml(module: nn.Module) -> Callable[..., Any]:
+    import daceml
+
+    return daceml.compile(module)
+
+
+def programs_of_daceml(compiled: Callable[..., Any], inputs: tuple[Any, ...]) -> Programs:
+    """What a call like the last one runs.
+
+    Raises:
+        CallError: the module, or its gradients, are left to PyTorch.
+    """
+    import daceml
+    from daceml.errors import CallError
+
+    assert isinstance(compiled, daceml.DaceModule)
+    if not compiled.session.variants:  # the call before has compiled it, or given up on it
+        raise CallError("the network runs eagerly", why="its log says why (DACEML_LOG=warning)", fix="")
+    variant, _ = compiled.session.variant(inputs, {})
+    if variant.backward is None:
+        raise CallError("the network has no backward program", why="nothing requires a gradient", fix="")
+    forward, backward = (
+        Counter(step.kind for step in program.manifest.steps)
+        for program in (variant.program, variant.backward.program)
+    )
+    return Programs(forward=dict(forward), backward=dict(backward))
+
+
 def main(
     arguments: Sequence[str] | None = None,
     *,
@@ -88,6 +120,8 @@ def main(
     compile_dynamic: CompileDynamic = compile_dynamic_with_daceml,
     count_variants: CountVariants = count_variants_with_daceml,
     export_module: ExportFunction = export_with_daceml,
+    compile_training: CompileFunction = compile_for_training_with_daceml,
+    programs_of: ProgramsFunction = programs_of_daceml,
 ) -> int:
     options = parse(arguments)
     seeds = SEEDS[:1] if options.quick else SEEDS
@@ -96,6 +130,9 @@ def main(
         spec = MODELS[name]
         if options.mode == "export":
             yield name, lambda: export(spec, export_module)
+            return
+        if options.mode == "training":
+            yield name, lambda: training(spec, compile_training, programs_of, seeds=seeds)
             return
         yield name, lambda: inference(spec, compile_module, count_onnxruntime, seeds=seeds)
         if options.dynamic:
@@ -109,13 +146,16 @@ def main(
             rows.append(row)
             bars.extend(found)
             gc.collect()  # a network's float64 copy may be held by a cycle, and the next one needs its memory
+    if options.mode == "training":
+        minutes = sum(row["seconds"] for row in rows) / 60
+        bars.append(Bar(name="training steps, all", figure=minutes, limit=TRAINING_MINUTES, unit="min"))
     return command.finish("parity", options, rows, bars)
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The command line, with names of networks checked."""
     parser = command.parser("Compare compiled networks with eager PyTorch in float32 and float64.")
-    parser.add_argument("--mode", choices=("inference", "export"), default="inference")
+    parser.add_argument("--mode", choices=("inference", "export", "training"), default="inference")
     parser.add_argument("--dynamic", action="store_true", help="inference with an open batch size, too")
     parser.add_argument(
         "--models", default=",".join(MODELS), help=f"some of {', '.join(MODELS)}, with commas between"

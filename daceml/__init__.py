@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from daceml.frontend.module import DaceModule, dace_module
     from daceml.frontend.onnx_model import ONNXModel
     from daceml.frontend.stance import stance
+    from daceml.frontend.whole_step import compile_step
     from daceml.report.explanation import explain
     from daceml.report.profile import profile_call
     from daceml.report.verification import verify
@@ -40,6 +41,7 @@ __all__ = [
     "DacemlError",
     "ONNXModel",
     "compile",
+    "compile_step",
     "dace_module",
     "explain",
     "profile_call",
@@ -53,6 +55,7 @@ _HOMES = {
     "DaceModule": "daceml.frontend.module",
     "DacemlError": "daceml.errors",
     "ONNXModel": "daceml.frontend.onnx_model",
+    "compile_step": "daceml.frontend.whole_step",
     "dace_module": "daceml.frontend.module",
     "explain": "daceml.report.explanation",
     "profile_call": "daceml.report.profile",
@@ -73,7 +76,9 @@ def compile(module: M, **options: Any) -> M:
         options: backward (True): whether a backward pass is wanted; without it results are detached.
             dynamic_shapes (None): as in torch.export, {"x": {0: "batch"}}: named sizes are compiled once for
             all. dynamic (False): leave every size open that the module allows to be. auto_optimize (True):
-            apply the levels of transformations.
+            apply the levels of transformations. freeze (False): parameters and buffers do not change any
+            more, so kernels may keep weights in an order of their own. recompute ("none") and
+            memory_budget_bytes (None): what a backward pass computes again, "cheap" or "budget".
     Raises:
         ConfigurationError: something that is no module, or an unknown option.
     """

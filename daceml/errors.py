@@ -130,9 +130,21 @@ class RecompileError(DacemlError):
 
 
 class BackwardUnavailableError(DacemlError):
-    """Gradients were asked for where daceml has no backward pass."""
+    """Gradients were asked for of a model that is compiled for inference only."""
 
     code = "DML301"
+
+
+class GradientError(DacemlError):
+    """A computation that cannot be differentiated, or not as it was asked for."""
+
+    code = "DML302"
+
+
+class MemoryBudgetError(GradientError):
+    """A training step that does not fit into `memory_budget_bytes`."""
+
+    code = "DML303"
 
 
 class BuildError(DacemlError):

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from benchmarks import command
 from benchmarks.bars import Bar
@@ -23,6 +24,7 @@ from benchmarks.children import run_cases
 from benchmarks.conformance.cases import KINDS, Case, load
 from benchmarks.conformance.execution import (
     IMPLEMENTATIONS,
+    NEARER,
     ORACLE,
     PEER,
     VERDICTS,
@@ -145,7 +147,7 @@ class _Progress:
         self.done += 1
         if row["implementation"] != ORACLE:
             self.counts[row["verdict"]] += 1
-            if row["verdict"] in ("wrong", "crashed"):
+            if row["verdict"] in (NEARER, "wrong", "crashed"):
                 self._clear()
                 print(f"{row['verdict']} {_name(row)}: {row['reason']}", flush=True)
         if self.live or self.done % 100 == 0:
@@ -203,7 +205,8 @@ def _details(rows: Sequence[Row]) -> list[str]:
     refused = Counter(reason_group(row["reason"]) for row in rows if row["verdict"] == "refused")
     reasons = sorted(refused.items(), key=lambda item: (-item[1], item[0]))
     lines = [f"  nodes of passed cases: {uses or 'none'}"]
-    lines += [f"  {PEER}: {r['case']}: {r['reason']}" for r in rows if r["verdict"] == PEER]
+    for verdict in (NEARER, PEER):
+        lines += [f"  {verdict}: {r['case']}: {r['reason']}" for r in rows if r["verdict"] == verdict]
     lines += [f"  {count:5} refused: {reason[:240]}" for reason, count in reasons[:_MOST_REASONS]]
     if reasons[_MOST_REASONS:]:
         rest = sum(count for _, count in reasons[_MOST_REASONS:])
@@ -268,7 +271,7 @@ def _warm() -> None:
     import dace  # noqa: F401
     import onnxruntime  # noqa: F401
 
-    from daceml.frontend import compile, importer  # noqa: F401
+    from daceml.frontend import importer, pipeline  # noqa: F401
     from daceml.frontend.program_key import package_digest
     from daceml.onnx_ops.registry import load_implementations
     from daceml.runtime.toolchain import toolchain
@@ -290,7 +293,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--journal", default="", metavar="FILE", help="where rows are kept; in the cache folder"
     )
-    parser.add_argument("--page", default=str(_PAGE), help="written when every form of every case is known")
+    parser.add_argument(
+        "--page", default="", metavar="FILE", help="written when every form of every case is known; in docs"
+    )
     return parser.parse_args(arguments)
 
 
@@ -315,9 +320,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rows = rows_of(journal, cases, implementations, modes)
     print("\n".join(summary(rows)))
     if options.kind == "node":
-        _write_page(Path(options.page), journal, everything)
+        _write_page(Path(options.page or _PAGE), journal, everything)
     met = bars_of(rows, options.kind, everything=len(cases) == len(everything))
-    return command.finish("conformance", options, rows, met)
+    return command.finish("conformance", options, for_file(rows), met)
+
+
+def for_file(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """Rows as a file of results keeps them: the names of what passed, all about the rest."""
+    forms = dict.fromkeys((row["kind"], row["implementation"], row["mode"]) for row in rows)
+    passed = [
+        {
+            "kind": kind,
+            "implementation": implementation,
+            "mode": mode,
+            "verdict": "passed",
+            "cases": [
+                row["case"]
+                for row in rows
+                if (row["kind"], row["implementation"], row["mode"]) == (kind, implementation, mode)
+                and row["verdict"] == "passed"
+            ],
+        }
+        for kind, implementation, mode in forms
+    ]
+    return [*passed, *(dict(row) for row in rows if row["verdict"] != "passed")]
 
 
 def _write_page(file: Path, journal: Journal, cases: Sequence[Case]) -> None:

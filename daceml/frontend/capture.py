@@ -5,18 +5,20 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager, redirect_stderr
+from contextlib import contextmanager, nullcontext, redirect_stderr
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from daceml.errors import CallError, ConfigurationError, ExportError
 from daceml.frontend.arguments import Arguments
+from daceml.frontend.autocast_regions import marked_in_autocast
 from daceml.frontend.dynamic_shapes import SizeGuard, Spec, example, size_guard, tensor_specs
 from daceml.frontend.exportable import Assignment, RunsEagerlyError, exportable
 from daceml.frontend.forward_errors import note_tracing, raised_by_forward, refusal_of_torch
 from daceml.frontend.holdings import adopt, unchanged_tensors
 from daceml.frontend.mixed_types import refuse_mixed_types
 from daceml.frontend.named_dims import broken_promise, check_named_sizes
+from daceml.frontend.own_gradients import refuse_gradient_hooks, without_own_gradients
 from daceml.frontend.traceable import traceable
 
 if TYPE_CHECKING:
@@ -75,6 +77,7 @@ def capture(
     dynamic_shapes: Any = None,
     dynamic: bool = False,
     autocast: torch.dtype | None = None,
+    gradients: bool = False,
 ) -> Capture:
     """Trace one call of a module as it stands.
 
@@ -82,6 +85,7 @@ def capture(
         dynamic_shapes: as in `torch.export.export`; a named size may be 0 or 1 in this call, too.
         dynamic: make every size symbolic that the module allows to be.
         autocast: the type of the autocast region that the call is in.
+        gradients: whether a backward pass will be derived from the trace.
     Raises:
         ExportError: torch.export cannot take the module; `where` is the user's line.
         ConfigurationError: `dynamic_shapes` does not fit the arguments.
@@ -100,7 +104,10 @@ def capture(
     if specs is not None:
         check_named_sizes(arguments, module.forward, specs)
     tensors = arguments.tensors if specs is None else example(arguments.tensors, specs)
-    with traceable(module), unchanged_tensors(module), exportable(module, arguments, autocast) as view:
+    if gradients:
+        refuse_gradient_hooks(module)
+    view_of_call = exportable(module, arguments, autocast, _followed if gradients else nullcontext)
+    with traceable(module), unchanged_tensors(module), view_of_call as view:
         try:
             with quiet(), _without_dumps():
                 program = torch.export.export(view.module, tuple(tensors), dynamic_shapes=specs, strict=False)
@@ -127,6 +134,13 @@ def capture(
         held=adopt(program, module),
         values_read=view.values_read,
     )
+
+
+@contextmanager
+def _followed() -> Generator[None]:
+    """Trace forward within the block for a backward pass."""
+    with without_own_gradients(), marked_in_autocast():
+        yield
 
 
 def _refuse_complex(arguments: Arguments) -> None:

@@ -5,13 +5,10 @@ ONNX and DaCe are imported only where a program is not in the cache yet.
 
 from __future__ import annotations
 
-import gc
+import functools
 import logging
-import time
 import uuid
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,18 +16,32 @@ from torch import nn
 
 from daceml.config import config
 from daceml.frontend.arguments import Arguments
+from daceml.frontend.backward import BackwardPass
 from daceml.frontend.capture import Capture, capture
+from daceml.frontend.frozen import check_frozen
+from daceml.frontend.gradient_changes import refuse_changes
+from daceml.frontend.gradient_record import GradientRecord, Wanted
+from daceml.frontend.gradient_stops import mark_gradient_stops
 from daceml.frontend.guards import Modes
 from daceml.frontend.module_watch import ModuleWatch
+from daceml.frontend.pipeline import (
+    Optimised,
+    Stages,
+    build,
+    optimised_network,
+    training_networks,
+    warming,
+    without_collection,
+)
 from daceml.frontend.program_key import program_key
+from daceml.frontend.recomputation import Recomputation
 from daceml.frontend.results import result_template
 from daceml.frontend.same_graph import same_graph
 from daceml.frontend.tracing import tracing
 from daceml.frontend.variant import Variant
+from daceml.frontend.wanted import gradients_wanted, requirements, wanted_gradients
 from daceml.runtime.cache import Cache, digest
-from daceml.runtime.manifest import EXAMPLE_SIZE
 from daceml.runtime.program import StoredProgram
-from daceml.runtime.progress import publish
 
 if TYPE_CHECKING:
     import torch
@@ -38,39 +49,9 @@ if TYPE_CHECKING:
 
     from daceml.frontend.dynamic_shapes import SizeGuard
     from daceml.frontend.session import Session
-    from daceml.onnx_ops.lowering import LoweringReport
     from daceml.runtime.program import Program
-    from daceml.sdfg.network import Network
-    from daceml.transformations.local.map_fusion import FusionReport
 
 log = logging.getLogger(__name__)
-
-
-@dataclass
-class Stages:
-    """Seconds spent in each stage of one compilation."""
-
-    seconds: dict[str, float] = field(default_factory=dict[str, float])
-
-    @contextmanager
-    def stage(self, name: str) -> Generator[None]:
-        """Add the time of the block to a stage."""
-        publish(name)
-        start = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
-
-
-@dataclass(frozen=True, kw_only=True)
-class Optimised:
-    """A network after all levels, and what happened on the way."""
-
-    network: Network
-    lowering: LoweringReport
-    fusion: FusionReport
-    unfused: dict[str, int]
 
 
 def compile_variant(
@@ -90,6 +71,9 @@ def compile_variant(
 
     stages = Stages()
     module, options = session.eager, session.options
+    freeze = options["freeze"]
+    if freeze:
+        check_frozen(module, arguments.tensors, modes, backward=options["backward"])
     with tracing(), torch.autocast("cpu", enabled=False):
         with stages.stage("export"):
             captured = _capture(session, arguments, modes, symbolic)
@@ -100,26 +84,28 @@ def compile_variant(
         watch = _watch(module, captured)
         cache = Cache(config().cache_folder)
         levels = options["auto_optimize"]
-        hooked: list[Network] = []
+        wanted = wanted_gradients(session, arguments, modes, state)
+        if wanted is not None:
+            mark_gradient_stops(exported)
+            refuse_changes(exported, wanted)
+        recomputation = Recomputation(mode=options["recompute"], budget_bytes=options["memory_budget_bytes"])
+        making = _Making(exported, stages, session, wanted, cache, levels, freeze, recomputation)
         with torch.no_grad():
             with stages.stage("key"):
-                key = program_key(exported, auto_optimize=levels)
+                how = None if wanted is None else recomputation
+                key = program_key(
+                    exported, auto_optimize=levels, freeze=freeze, wanted=wanted, recomputation=how
+                )
             if session.hooks:
                 log.info("not looked up in the cache: what hooks do is not part of its key")
                 key = digest(key, uuid.uuid4().hex)
-
-            def make(folder: Path) -> None:
-                with warming(cache), without_collection():
-                    optimised = optimised_network(
-                        exported, stages, levels=levels, hooks=session.run_hooks if session.hooks else None
-                    )
-                    build(optimised, cache, folder, stages)
-                if session.hooks:
-                    hooked.append(optimised.network)
-
-            folder = cache.get("programs", key, make)
+            folder = cache.get("programs", key, making.forward)
+            behind = (
+                None if wanted is None else cache.get("programs", digest(key, "backward"), making.backward)
+            )
             with stages.stage("bind"):
                 program = StoredProgram(folder).bind(state)
+                backward = None if behind is None or wanted is None else _backward_pass(behind, wanted, state)
     return Variant(
         program=program,
         exported=exported,
@@ -128,9 +114,78 @@ def compile_variant(
         sizes=captured.sizes,
         writes=_writes(exported, program, state),
         assigned=captured.assigned,
-        optimised=hooked[0] if hooked else None,
+        optimised=making.made[0].network if session.hooks and making.made else None,
         auto_optimize=levels,
+        freeze=freeze,
         stages_s=stages.seconds,
+        backward=backward,
+        requiring=requirements(session, modes, module),
+    )
+
+
+class _Making:
+    """Builds the programs of a variant where the cache has none; both come from one differentiation."""
+
+    def __init__(
+        self,
+        exported: ExportedProgram,
+        stages: Stages,
+        session: Session,
+        wanted: Wanted | None,
+        cache: Cache,
+        levels: bool,
+        freeze: bool,
+        recomputation: Recomputation,
+    ) -> None:
+        self.exported, self.stages, self.session = exported, stages, session
+        self.wanted, self.cache, self.levels, self.freeze = wanted, cache, levels, freeze
+        self.recomputation = recomputation
+        self.made: list[Optimised] = []
+        self.record: GradientRecord | None = None
+
+    def forward(self, folder: Path) -> None:
+        with warming(self.cache), without_collection():
+            build(self._optimised()[0], self.cache, folder, self.stages)
+
+    def backward(self, folder: Path) -> None:
+        with warming(self.cache), without_collection():
+            build(self._optimised()[1], self.cache, folder, self.stages)
+        assert self.record is not None, "networks with a backward pass have a record"
+        self.record.save(folder)
+
+    def _optimised(self) -> list[Optimised]:
+        if not self.made:
+            session = self.session
+            hooks = session.run_hooks if session.hooks else None
+            autodiff_hooks = session.run_autodiff_hooks if session.hooks else None
+            if self.wanted is None:
+                how = {"levels": self.levels, "freeze": self.freeze}
+                self.made = [
+                    optimised_network(
+                        self.exported, self.stages, hooks=hooks, autodiff_hooks=autodiff_hooks, **how
+                    )
+                ]
+            else:
+                self.made, self.record = training_networks(
+                    self.exported,
+                    self.wanted,
+                    self.stages,
+                    levels=self.levels,
+                    hooks=hooks,
+                    autodiff_hooks=autodiff_hooks,
+                    recomputation=self.recomputation,
+                )
+        return self.made
+
+
+def _backward_pass(folder: Path, wanted: Wanted, state: Mapping[str, torch.Tensor]) -> BackwardPass:
+    record = GradientRecord.load(folder)
+    return BackwardPass(
+        program=StoredProgram(folder).bind({}),
+        record=record,
+        wanted=wanted,
+        state=tuple(state[key] for key in wanted.state),
+        read={key: state[key] for _, key in record.reads if isinstance(key, str)},
     )
 
 
@@ -143,10 +198,15 @@ def _capture(
     module, options = session.eager, session.options
     wanted, everything = options["dynamic_shapes"], options["dynamic"]
     shapes = [tensor.shape for tensor in arguments.tensors]
-    with torch.set_grad_enabled(modes.grad_enabled):
+    trace = functools.partial(
+        capture, autocast=modes.autocast, gradients=gradients_wanted(session, arguments, modes)
+    )
+    # hooks around the call, such as those of a checkpoint, have no business with what tracing saves
+    unhooked = torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor)
+    with torch.set_grad_enabled(modes.grad_enabled), unhooked:
 
         def fixed() -> Capture:
-            return capture(module, arguments, autocast=modes.autocast)
+            return trace(module, arguments)
 
         for variant in symbolic:
             if variant.sizes is not None and variant.sizes.problem(shapes, ones=True) is None:
@@ -154,9 +214,7 @@ def _capture(
                 return variant if _agree(variant.exported, plain.program, variant.sizes, shapes) else plain
         if not everything and wanted is None:
             return fixed()
-        open_sizes = capture(
-            module, arguments, dynamic_shapes=wanted, dynamic=everything, autocast=modes.autocast
-        )
+        open_sizes = trace(module, arguments, dynamic_shapes=wanted, dynamic=everything)
         if open_sizes.sizes is None or open_sizes.sizes.problem(shapes) is None:
             return open_sizes
         plain = fixed()
@@ -194,140 +252,10 @@ def _writes(
     found: list[tuple[int, int | torch.Tensor]] = []
     for index, record in enumerate(program.manifest.outputs):
         target, mark, _ = record.name.partition("::next")
-        if mark:
+        # a buffer's new value may be saved for the backward pass besides; the program writes it back itself
+        if mark and target not in program.manifest.mutated:
             found.append((index, inputs.index(target) if target in inputs else state[target]))
     return tuple(found)
-
-
-def optimised_network(
-    exported: ExportedProgram,
-    stages: Stages | None = None,
-    *,
-    levels: bool = True,
-    hooks: Callable[[Network], None] | None = None,
-) -> Optimised:
-    """The network of an exported program after all levels.
-
-    Args:
-        levels: see `optimise`.
-        hooks: change the network of ONNX nodes in place before that.
-    """
-    stages = stages or Stages()
-    with stages.stage("import"):
-        from daceml.frontend.export import to_onnx
-        from daceml.frontend.importer import import_model
-        from daceml.sdfg.relayout import relayout_weights
-    with stages.stage("onnx"):
-        model = to_onnx(exported)
-    with stages.stage("sdfg"):
-        network = import_model(model, name="network")
-        relayout_weights(network, _strides(exported))
-    if hooks is not None:
-        with stages.stage("hooks"):
-            hooks(network)
-    return optimise(network, stages, levels=levels)
-
-
-def _strides(exported: ExportedProgram) -> dict[str, tuple[int, ...]]:
-    """Strides of the parameters and buffers that are not in row-major order."""
-    signature = exported.graph_signature
-    keys = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
-    tensors = {
-        keys[n.name]: n.meta["val"] for n in exported.graph.nodes if n.op == "placeholder" and n.name in keys
-    }
-    return {key: tuple(t.stride()) for key, t in tensors.items() if not t.is_contiguous()}
-
-
-def optimise(network: Network, stages: Stages, *, levels: bool = True) -> Optimised:
-    """Lower a network of ONNX nodes and apply the levels. Mutates the network.
-
-    Args:
-        levels: False lowers only: every operator stays a loop of its own.
-    """
-    from daceml.onnx_ops.lowering import lower
-    from daceml.sdfg.network_costs import maps_cost
-    from daceml.transformations.coarse.convolution_padding import place_padding
-    from daceml.transformations.hardware.cpu_schedule import schedule_maps
-    from daceml.transformations.layout.channels_last import use_channels_last
-    from daceml.transformations.local.map_fusion import FusionReport, fuse_maps
-
-    if levels:
-        with stages.stage("transform"):
-            place_padding(network)
-    with stages.stage("lower"):
-        lowering = lower(network)
-    with stages.stage("transform"):
-        count, cost = maps_cost(network)
-        moved = cost.at(dict.fromkeys(network.sdfg.symbols, EXAMPLE_SIZE))
-        fusion = fuse_maps(network) if levels else FusionReport(fused=(), refused={})
-        if levels:
-            use_channels_last(network)
-        schedule_maps(network)
-    return Optimised(
-        network=network, lowering=lowering, fusion=fusion, unfused={"kernels": count, **asdict(moved)}
-    )
-
-
-def build(optimised: Optimised, cache: Cache, folder: Path, stages: Stages) -> None:
-    """Write everything that a stored program consists of into `folder`."""
-    from daceml.frontend.record import make_manifest, save_fallbacks
-    from daceml.onnx_ops.external import external_call
-    from daceml.runtime.build import build_program
-    from daceml.runtime.constants import save_constants
-    from daceml.runtime.plan import make_plan
-
-    with stages.stage("plan"):
-        plan = make_plan(optimised.network, external_call)
-        constants = save_constants(plan, folder)
-        fallbacks = save_fallbacks(plan, folder)
-    with stages.stage("kernels"):
-        build_program(plan, cache, folder)
-    manifest = make_manifest(
-        plan,
-        optimised.lowering,
-        absorbed=optimised.fusion.absorbed,
-        constants=constants,
-        fallbacks=fallbacks,
-    )
-    replace(
-        manifest,
-        unfused=optimised.unfused,
-        stages_s=stages.seconds,
-    ).save(folder)
-
-
-@contextmanager
-def without_collection() -> Generator[None]:
-    """Hold Python's cyclic garbage collector.
-
-    A compilation makes millions of objects that live until its end, and every full collection walks them all,
-    with everything that torch and SymPy hold.
-    """
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
-@contextmanager
-def warming(cache: Cache) -> Generator[None]:
-    """Let the compiler make what every program needs, once for each machine, while Python is still busy.
-
-    What fails here fails again, and is reported, where it is needed.
-    """
-    from concurrent.futures import ThreadPoolExecutor
-
-    from daceml.runtime.launcher import build_launcher
-    from daceml.runtime.toolchain import precompiled_header
-
-    # one after the other: on two cores, Python keeps one
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        pool.submit(precompiled_header, cache)
-        pool.submit(build_launcher, cache)
-        yield
 
 
 def _tensors(module: nn.Module) -> dict[str, torch.Tensor]:

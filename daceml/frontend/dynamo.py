@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import fx, nn
 
-from daceml.errors import BackwardUnavailableError, ConfigurationError
+from daceml.errors import ConfigurationError
 from daceml.frontend.options import module_options
 from daceml.frontend.session import Session
 
@@ -21,7 +21,10 @@ def backend(
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Callable[..., Any]:
-    """Compile a graph that Dynamo has captured; for inference.
+    """Compile a graph that Dynamo has captured, and its backward pass where gradients are wanted.
+
+    The graph is differentiated here, as any module. AOTAutograd would differentiate it by torch's formulas
+    instead, whose operators (`convolution_backward` and many more) have no counterpart in ONNX.
 
     Args:
         graph: parameters and buffers are among its inputs.
@@ -31,7 +34,6 @@ def backend(
         a function of the graph's inputs.
     Raises:
         ConfigurationError: a mode, or an option that a graph cannot have.
-        BackwardUnavailableError: gradients would be wanted of the results.
     """
     given = dict(options or {})
     if mode is not None or given.keys() - {"auto_optimize"}:
@@ -40,16 +42,9 @@ def backend(
             why=f"it was given {'mode ' + repr(mode) if mode is not None else ', '.join(given)}",
             fix='write torch.compile(module, backend="daceml"), with dynamic=True where sizes change',
         )
-    tensors = [x for x in example_inputs if isinstance(x, torch.Tensor)]
-    if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
-        raise BackwardUnavailableError(
-            "torch.compile asked daceml for a graph whose results need gradients",
-            why="this backend compiles forward passes only",
-            fix="call the compiled module under torch.no_grad() or torch.inference_mode()",
-        )
     module_options(given)
     module = _Graph(graph)
-    session = Session(module, backward=False, dynamic_shapes=module.dynamic_shapes(), **given)
+    session = Session(module, dynamic_shapes=module.dynamic_shapes(), **given)
     return functools.partial(_call, module, session)
 
 

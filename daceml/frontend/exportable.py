@@ -89,7 +89,10 @@ class ExportView:
 
 @contextmanager
 def exportable(
-    module: nn.Module, arguments: Arguments, autocast: torch.dtype | None = None
+    module: nn.Module,
+    arguments: Arguments,
+    autocast: torch.dtype | None = None,
+    around: Callable[[], AbstractContextManager[object]] = nullcontext,
 ) -> Generator[ExportView]:
     """A view of `module` for the time of an export.
 
@@ -99,6 +102,7 @@ def exportable(
 
     Args:
         autocast: the type of the autocast region that the call is in.
+        around: what forward is traced in, besides.
     Raises:
         RunsEagerlyError: a submodule has a hook; or, from within the export, forward changes a list or dict
             of the module.
@@ -112,7 +116,7 @@ def exportable(
 
     def flat(*tensors: torch.Tensor) -> Any:
         args, kwargs = arguments.rebuild(tensors)
-        with _watched_attributes(view, module), _autocast(autocast):
+        with _watched_attributes(view, module), _autocast(autocast), around():
             result = forward(*args, **kwargs)
         return result, [made.owner.__dict__[made.name] for made in view.assigned]
 
@@ -206,7 +210,10 @@ def _restore(container: Any, content: Any) -> None:
 
 
 class _ValueReads(TorchFunctionMode):
-    """Notices where a tensor's value becomes one of Python's."""
+    """Notices where a tensor's value becomes one of Python's.
+
+    `.data`, which no trace shows, is traced as `detach()`.
+    """
 
     any = False
 
@@ -214,8 +221,12 @@ class _ValueReads(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         self.any |= func in _READS
+        if func == _DATA:
+            return args[0].detach()
         return func(*args, **(kwargs or {}))
 
+
+_DATA = torch.Tensor.data.__get__  # pyright: ignore[reportAttributeAccessIssue]
 
 _READS = frozenset(
     getattr(torch.Tensor, name)

@@ -16,6 +16,7 @@ from daceml.frontend.provenance import module_of_node, source_of_node, source_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir
+    import torch
     from torch.export import ExportedProgram
 
 IR_VERSION = 11
@@ -190,10 +191,25 @@ def _write_provenance(model: ir.Model) -> None:
             if node.op_type in _COUNTED and target in _FROM_ZERO:
                 # ONNX counts negative positions from the end, torch refuses them
                 node.metadata_props["daceml.lowest_index"] = "0"
+            if node.op_type == "Gather" and target == "aten.embedding.default":
+                node.metadata_props.update(_notes_on_gradient(node.meta["node"]))
             if graph is model.graph and (module or source):
                 node.metadata_props.update({"daceml.module": module, "daceml.source": source})
     for value in (*model.graph.inputs, *model.graph.initializers.values(), *model.graph.outputs):
         value.metadata_props.clear()
+
+
+def _notes_on_gradient(node: torch.fx.Node) -> dict[str, str]:
+    """What an embedding says of its gradient, which ONNX's Gather has no attribute for."""
+    given = dict(zip(("weight", "indices", "padding_idx", "scale_grad_by_freq"), node.args, strict=False))
+    given |= node.kwargs
+    notes: dict[str, str] = {}
+    padding = given.get("padding_idx", -1)
+    if isinstance(padding, int) and padding >= 0:
+        notes["daceml.padding_row"] = str(padding)
+    if given.get("scale_grad_by_freq"):
+        notes["daceml.by_frequency"] = "1"
+    return notes
 
 
 def _type_constants(graph: ir.Graph) -> None:

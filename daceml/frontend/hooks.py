@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from daceml.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    import dace
-
     from daceml.sdfg.network import Network
 
 log = logging.getLogger(__name__)
@@ -75,12 +73,20 @@ class CompilationHooks:
                 hook(module)
         check_network(network, "post_onnx")
 
-    def run_post_autodiff(self, network: Network, backward: dace.SDFG) -> None:
-        """Call every hook with the SDFGs of the forward and the backward pass; raises what they raise."""
+    def run_post_autodiff(self, network: Network, backward: Network | None) -> None:
+        """Call every hook with the SDFGs of the forward and the backward pass; raises what they raise.
+
+        Args:
+            backward: None where no gradients are wanted; hooks then see an SDFG without states.
+        """
+        import dace
+
+        behind = dace.SDFG(f"{network.sdfg.name}_backward") if backward is None else backward.sdfg
         for name, hook in self.hooks["post_autodiff"]:
             with _named("post_autodiff", name):
-                hook(network.sdfg, backward)
-        check_network(network, "post_autodiff")
+                hook(network.sdfg, behind)
+        for checked in (network, *(() if backward is None else (backward,))):
+            check_network(checked, "post_autodiff")
 
 
 @contextmanager

@@ -32,7 +32,7 @@ from daceml.frontend.shape_probe import check_initializers, check_types, declare
 from daceml.frontend.shapes import Infer, complete_types, infer_here, is_complete, small_values
 from daceml.frontend.symbols import Dim, SymbolTable, free_symbol_names
 from daceml.frontend.tensor_types import TensorType, tensor_type
-from daceml.frontend.translate import constant_value, make_node, operator_class
+from daceml.frontend.translate import constant_value, make_node, operator_class, refuse_sequences
 from daceml.sdfg.access import add_access
 from daceml.sdfg.network import Network
 
@@ -176,6 +176,8 @@ class _Import:
         for name, entry in sources.items():
             # an input of unknown type is named before anything is inferred from it
             tensor_type(entry, self.symbols, value=name, where=f"graph {self.graph.name or '(unnamed)'}")
+        for node in self.operators:
+            refuse_sequences(node, self.classes[id(node)])
         while True:
             given = sources | self.declared_alone
             probes = probe(self.model, given, self.symbols, self._small_values(), self.infer)

@@ -36,7 +36,7 @@ class DaceModule(nn.Module):
 
     Args:
         module: any nn.Module.
-        options: see `ModuleOptions`: backward, dynamic_shapes, dynamic, auto_optimize.
+        options: see `ModuleOptions`: backward, dynamic_shapes, dynamic, auto_optimize, freeze.
     """
 
     __slots__ = ("_session",)

@@ -13,8 +13,8 @@ import torch
 from daceml.config import config
 from daceml.errors import BackwardUnavailableError, BeyondNetworksError, ConfigurationError
 from daceml.frontend.call_inputs import collect_inputs
-from daceml.frontend.compile import Stages
 from daceml.frontend.outside import OutsideModel
+from daceml.frontend.pipeline import Stages
 from daceml.frontend.program_key import model_key
 from daceml.runtime.cache import Cache
 from daceml.runtime.program import StoredProgram
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     import onnx
 
     from daceml.frontend.array_kinds import Convert
-    from daceml.frontend.compile import Optimised
     from daceml.frontend.model_file import ModelSource
+    from daceml.frontend.pipeline import Optimised
     from daceml.runtime.program import Program
 
 
@@ -104,7 +104,7 @@ class ONNXModel:
             raise BackwardUnavailableError(
                 f"{self.name} was called with an input that requires a gradient",
                 why="ONNX models are compiled for inference: their results are not part of autograd's graph",
-                fix="call it under torch.no_grad(), or pass input.detach()",
+                fix="call it under torch.no_grad(), or pass input.detach(); train the nn.Module",
             )
         return tensors, convert
 
@@ -154,7 +154,7 @@ class ONNXModel:
                 return stored.bind(source.weights(stored.manifest.weights))
 
     def _optimise(self) -> Optimised:
-        from daceml.frontend.compile import optimise
+        from daceml.frontend.pipeline import optimise
 
         with self._lock:
             if self._optimised is None:
@@ -166,7 +166,7 @@ class ONNXModel:
             return self._optimised
 
     def _build(self, cache: Cache, folder: Path) -> None:
-        from daceml.frontend.compile import build
+        from daceml.frontend.pipeline import build
 
         build(self._optimise(), cache, folder, self._stages)
 

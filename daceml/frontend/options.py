@@ -6,25 +6,41 @@ import difflib
 from typing import Any, TypedDict, cast
 
 from daceml.errors import ConfigurationError
+from daceml.frontend.recomputation import Recompute, check_recomputation
 
 
 class ModuleOptions(TypedDict):
     """Options of `dace_module`, `compile` and `DaceModule`.
 
     Attributes:
-        backward: whether a backward pass is wanted. Without it results are detached, as asked.
+        backward: whether results carry gradients where something requires them. Without it they are detached.
         dynamic_shapes: as in torch.export: which dimensions are symbolic, for every argument.
         dynamic: make every dimension symbolic that the module allows to be.
         auto_optimize: apply the levels of transformations; without it operators are lowered and no more.
+        freeze: parameters and buffers do not change any more: kernels keep weights in an order of their own.
+        recompute: what the backward pass computes again instead of finding it in memory: "none"; "cheap",
+            what moves no more bytes than to store it; "budget", whatever keeps `memory_budget_bytes`.
+        memory_budget_bytes: of a training step at its peak, parameters and gradients included.
     """
 
     backward: bool
     dynamic_shapes: Any
     dynamic: bool
     auto_optimize: bool
+    freeze: bool
+    recompute: Recompute
+    memory_budget_bytes: int | None
 
 
-_DEFAULTS = ModuleOptions(backward=True, dynamic_shapes=None, dynamic=False, auto_optimize=True)
+_DEFAULTS = ModuleOptions(
+    backward=True,
+    dynamic_shapes=None,
+    dynamic=False,
+    auto_optimize=True,
+    freeze=False,
+    recompute="none",
+    memory_budget_bytes=None,
+)
 
 
 def module_options(given: dict[str, Any]) -> ModuleOptions:
@@ -53,5 +69,12 @@ def module_options(given: dict[str, Any]) -> ModuleOptions:
             "dynamic=True and dynamic_shapes were both given",
             why="one leaves every dimension open, the other names those that are",
             fix="keep dynamic_shapes if you know which dimensions change, else dynamic=True",
+        )
+    check_recomputation(options["recompute"], options["memory_budget_bytes"])
+    if options["freeze"] and not options["auto_optimize"]:
+        raise ConfigurationError(
+            "freeze=True and auto_optimize=False were both given",
+            why="weights are put into another order by the levels of transformations",
+            fix="leave auto_optimize out, or freeze",
         )
     return options

@@ -19,10 +19,20 @@ if TYPE_CHECKING:
     import onnx
     from torch.export import ExportedProgram
 
+    from daceml.frontend.gradient_record import Wanted
+    from daceml.frontend.recomputation import Recomputation
+
 _LIBRARIES = ("torch", "dace", "onnx", "onnx-ir", "onnxscript", "onnxruntime")
 
 
-def program_key(program: ExportedProgram, *, auto_optimize: bool = True) -> str:
+def program_key(
+    program: ExportedProgram,
+    *,
+    auto_optimize: bool = True,
+    freeze: bool = False,
+    wanted: Wanted | None = None,
+    recomputation: Recomputation | None = None,
+) -> str:
     """Hash of the graph, its signature, shapes, constants, the options, versions and daceml's own sources.
 
     Values of parameters and buffers are not part of it: programs are bound to them when they are loaded.
@@ -41,7 +51,8 @@ def program_key(program: ExportedProgram, *, auto_optimize: bool = True) -> str:
         repr(sorted(str(item) for item in program.range_constraints.items())),
         # what torch concluded about sizes from the example's own: equal graphs may differ in it
         *(_sizes(n.meta.get("val")) for n in program.graph.nodes if program.range_constraints),
-        f"auto_optimize {auto_optimize}",
+        f"auto_optimize {auto_optimize} freeze {freeze}",
+        f"gradients {wanted} {recomputation}",
         # what tensors that forward makes are, where it does not say
         f"{torch.get_default_dtype()}",
         *_surroundings(),

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 
 from daceml.frontend.level_records import level_records
 from daceml.runtime.element_codes import torch_code
-from daceml.runtime.manifest import EXAMPLE_SIZE, ConstantRecord, Manifest, StepRecord, TensorRecord
+from daceml.runtime.manifest import (
+    EXAMPLE_SIZE,
+    ConstantRecord,
+    Manifest,
+    PreparedRecord,
+    StepRecord,
+    TensorRecord,
+)
 from daceml.sdfg.costs import Cost
 from daceml.sdfg.external import AtenCall, FallbackCall
 from daceml.sdfg.network import IndexCheck
@@ -53,6 +60,7 @@ def make_manifest(
         workspace_bytes=Cost(unique_bytes=workspace).at(sizes).unique_bytes,  # pyright: ignore[reportArgumentType]
         kernels=len(plan.kernels),
         fallbacks=fallbacks,
+        prepared=tuple(_prepared(network, a) for a in plan.weights if a in network.prepared),
         levels=level_records(plan, lowering, sizes),
     )
 
@@ -65,6 +73,11 @@ def save_fallbacks(plan: Plan, folder: Path) -> tuple[int, ...]:
             (folder / f"fallback_{i}.onnx").write_bytes(step.action.model)
             found.append(i)
     return tuple(found)
+
+
+def _prepared(network: Network, array: str) -> PreparedRecord:
+    made = network.prepared[array]
+    return PreparedRecord(function=made.function, key=network.weights[made.source], numbers=made.numbers)
 
 
 def _tensor(array: str, network: Network) -> TensorRecord:

@@ -57,12 +57,17 @@ class Held:
 
 @dataclass(frozen=True)
 class View:
-    """A view of another leaf, in elements of its storage."""
+    """A view of another leaf, in elements of its storage.
+
+    Attributes:
+        detached: whether gradients do not flow into what it is a view of.
+    """
 
     base: Output | Input | Held
     shape: tuple[Number, ...]
     strides: tuple[Number, ...]
     offset: Number
+    detached: bool = False
 
 
 Leaf = Output | Constant | Size | Input | Held | View
@@ -117,8 +122,9 @@ class ResultTemplate:
                 return value
             case Size(expression):
                 return _number(expression, sizes)
-            case View(base, shape, strides, offset):
+            case View(base, shape, strides, offset, detached):
                 tensor: torch.Tensor = self._leaf(base, outputs, inputs, sizes)
+                tensor = tensor.detach() if detached else tensor
                 extents, steps = ([_number(n, sizes) for n in numbers] for numbers in (shape, strides))
                 return tensor.as_strided(extents, steps, tensor.storage_offset() + _number(offset, sizes))
 
@@ -186,7 +192,8 @@ class _Bases:
         offset = _expression(value.storage_offset()) - _expression(whole.storage_offset())
         shape, strides = (tuple(map(_expression, ns)) for ns in (value.shape, value.stride()))
         used = {s for n in (*shape, *strides, offset) if not isinstance(n, int) for s in n.free_symbols}
-        return View(base, shape, strides, offset) if used <= self.symbols.keys() else fresh
+        view = View(base, shape, strides, offset, _stopped(node, owner))
+        return view if used <= self.symbols.keys() else fresh
 
 
 def _bases(program: ExportedProgram, state: Mapping[str, torch.Tensor]) -> _Bases:
@@ -242,6 +249,19 @@ def _changes_nothing(node: Any) -> bool:
         return False
     value = node.meta["val"]
     return value is given or (_storage(value) == _storage(given) and value.dtype == given.dtype)
+
+
+def _stopped(node: Any, owner: Any) -> bool:
+    """Whether a gradient ends between a tensor and its view."""
+    while (
+        node is not owner
+        and node.op == "call_function"
+        and hasattr(node.args[0] if node.args else None, "op")
+    ):
+        if str(node.target) == "daceml.stop_gradient.default":
+            return True
+        node = node.args[0]
+    return False
 
 
 def _storage(value: Any) -> int | None:

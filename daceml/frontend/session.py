@@ -14,7 +14,7 @@ from torch.autograd import forward_ad
 from torch.nn.modules.module import _has_any_global_hook  # pyright: ignore[reportPrivateUsage]
 
 from daceml.config import config
-from daceml.errors import BackwardUnavailableError, CallError, RecompileError, StaleWeightError
+from daceml.errors import CallError, GradientError, MemoryBudgetError, RecompileError, StaleWeightError
 from daceml.frontend.arguments import Arguments, flatten
 from daceml.frontend.exportable import RunsEagerlyError
 from daceml.frontend.guards import (
@@ -69,7 +69,7 @@ class Session:
         if variant is None:
             return self.eager.forward(*args, **kwargs)
         try:
-            if not torch.is_grad_enabled():
+            if variant.backward is not None or not torch.is_grad_enabled():
                 return variant(tensors)
             with torch.no_grad():  # results are detached, as backward=False says
                 return variant(tensors)
@@ -137,15 +137,19 @@ class Session:
 
     def run_hooks(self, network: Network) -> None:
         """Let the user's hooks change a network of ONNX nodes in place."""
-        import dace
-
         from daceml.frontend.module import view_of
 
         self._in_progress = network
         try:
             self.hooks.run_post_onnx(view_of(self), network)
-            backward = dace.SDFG(f"{network.sdfg.name}_backward")
-            self.hooks.run_post_autodiff(network, backward)
+        finally:
+            self._in_progress = None
+
+    def run_autodiff_hooks(self, forward: Network, backward: Network | None = None) -> None:
+        """Let the user's hooks change both passes in place; without gradients there is one only."""
+        self._in_progress = forward
+        try:
+            self.hooks.run_post_autodiff(forward, backward)
         finally:
             self._in_progress = None
 
@@ -157,8 +161,6 @@ class Session:
         if kwargs or not all(isinstance(a, torch.Tensor) for a in args):
             leaves, structure = flatten(args, kwargs)
         quick = call_key(leaves, structure)
-        if self.options["backward"] and torch.is_grad_enabled():
-            self._refuse_gradients(leaves)
         variant = self._find(quick)
         if variant is None:
             key = named_key(quick)
@@ -178,7 +180,7 @@ class Session:
     def _find(self, key: tuple[Any, ...]) -> Variant | EagerVariant | None:
         # a tuple equals the named tuple of the same content
         for variant in self._variants.get(key, ()):  # pyright: ignore[reportCallIssue, reportArgumentType]
-            if variant.watch is None or variant.watch.unchanged():
+            if variant.watch is None or (variant.watch.unchanged() and variant.same_gradients()):
                 return variant
         return None
 
@@ -188,7 +190,7 @@ class Session:
             if not isinstance(variant, Variant):
                 continue
             now = ModuleWatch(self.eager, variant.watch.ignored, variant.watch.bound)
-            if variant.watch.difference(now) is None:
+            if variant.same_gradients() and variant.watch.difference(now) is None:
                 variant.watch = now
                 return variant
         return None
@@ -197,7 +199,8 @@ class Session:
         """A variant with symbolic sizes that these sizes fit; remembered for them."""
         shapes = [leaf.shape for leaf in leaves if isinstance(leaf, torch.Tensor)]
         for variant in self._symbolic(key):
-            if variant.sizes is not None and variant.sizes.problem(shapes) is None:
+            fits = variant.sizes is not None and variant.sizes.problem(shapes) is None
+            if fits and variant.same_gradients():
                 self._remember(key, variant)
                 return variant
         return None
@@ -246,6 +249,11 @@ class Session:
         except RunsEagerlyError as why:
             log.warning("%s runs eagerly: %s", name, why)
             variant = EagerVariant(None if why.lasting else ModuleWatch(self.eager))
+        except MemoryBudgetError:
+            raise  # eager would not keep the budget either
+        except GradientError as why:
+            log.warning("%s runs eagerly where gradients are wanted: %s", name, why)
+            variant = EagerVariant(None)
         else:
             self._latest = variant
         self._remember(key, variant)
@@ -270,7 +278,7 @@ class Session:
         if known:
             was = known[0].watch
             changed = was.difference(ModuleWatch(self.eager, was.ignored, was.bound))
-            return f"{changed} of the module has changed"
+            return f"{changed or 'what requires a gradient'} of the module has changed"
         places = [f"argument {i}" for i in range(len(key.leaves))]
         tensors = iter(arguments.names(self.eager.forward))
         places = [
@@ -297,18 +305,6 @@ class Session:
                 why=str(error),
                 fix=f"call it as {name}{signature}",
             ) from error
-
-    def _refuse_gradients(self, leaves: Sequence[Any]) -> None:
-        wanting = [
-            x for x in (*leaves, *self.eager.parameters()) if isinstance(x, torch.Tensor) and x.requires_grad
-        ]
-        if wanting:
-            raise BackwardUnavailableError(
-                f"{type(self.eager).__name__} was called with gradients enabled, without a backward pass",
-                why=f"{len(wanting)} of its inputs and parameters require a gradient",
-                fix="backward not available: use no_grad or backward=False\n"
-                "(torch.no_grad() around the call, or daceml.compile(module, backward=False))",
-            )
 
 
 def _transformed() -> bool:

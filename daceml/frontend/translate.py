@@ -49,6 +49,25 @@ def operator_class(node: ir.Node, model: ir.Model) -> type[ONNXNode]:
         raise UnknownOperatorError(error.what, where=where(node), why=error.why, fix=error.fix) from None
 
 
+def refuse_sequences(node: ir.Node, cls: type[ONNXNode]) -> None:
+    """Refuse a node whose results are no tensors by its schema, whatever inference makes of their sizes.
+
+    Raises:
+        UnheldValueError: the first such result.
+    """
+    formals = cls.schema.outputs
+    for position, value in enumerate(node.outputs):
+        types = formals[min(position, len(formals) - 1)].types if formals else frozenset[str]()
+        if value.name and types and not any(kind.startswith("tensor(") for kind in types):
+            kind = "an optional" if min(types).startswith("optional(") else "a sequence"
+            raise UnheldValueError(
+                f"{value.name!r} cannot be held in a network",
+                where=where(node),
+                why=f"it is {kind}, and a network holds dense tensors only",
+                fix="rewrite this part of the model with tensors",
+            )
+
+
 def make_node(node: ir.Node, cls: type[ONNXNode]) -> tuple[ONNXNode, list[Binding], list[Binding]]:
     """Library node with its attributes and connectors, and what each connector reads or writes."""
     reads = _bind(node, cls, "inputs", [None if v is None else v.name for v in node.inputs])
@@ -64,6 +83,9 @@ def make_node(node: ir.Node, cls: type[ONNXNode]) -> tuple[ONNXNode, list[Bindin
     )
     if (lowest := node.metadata_props.get("daceml.lowest_index", "")).removeprefix("-").isdecimal():
         made.lowest_index = int(lowest)
+    if (padding := node.metadata_props.get("daceml.padding_row", "")).isdecimal():
+        made.padding_row = int(padding)
+    made.divided_by_counts = node.metadata_props.get("daceml.by_frequency") == "1"
     for attribute in node.attributes.values():
         made.set_attribute(attribute.name, _python_value(attribute, node))
     return made, reads, writes

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from daceml.errors import CallError
+from daceml.frontend.backward import BackwardPass
 from daceml.frontend.exportable import Assignment
 from daceml.frontend.module_watch import ModuleWatch
 
@@ -37,6 +38,9 @@ class Variant:
         assigned: attributes that forward assigns, from values that follow the result.
         optimised: the network that was compiled, where it cannot be made again from `exported` alone.
         auto_optimize: whether the levels of transformations were applied.
+        freeze: whether weights were taken for constant.
+        backward: how gradients are computed; None where nothing requires one.
+        requiring: tensors of the module and whether they require a gradient, where that matters.
     """
 
     program: Program
@@ -48,14 +52,25 @@ class Variant:
     assigned: tuple[Assignment, ...] = ()
     optimised: Network | None = None
     auto_optimize: bool = True
+    freeze: bool = False
     stages_s: dict[str, float] = field(default_factory=dict[str, float])
+    backward: BackwardPass | None = None
+    requiring: tuple[tuple[torch.Tensor, bool], ...] = ()
+
+    def same_gradients(self) -> bool:
+        """Whether the module's tensors still require gradients where they did."""
+        return all(tensor.requires_grad is required for tensor, required in self.requiring)
 
     def __call__(self, tensors: Sequence[torch.Tensor]) -> Any:
         """What forward returns for these tensors of its arguments; it has the effects of forward, too."""
         if self.writes or self.program.mutated:
             self._refuse_shared_memory(tensors)
         contiguous = [x if x.is_contiguous() else x.contiguous() for x in tensors]
-        outputs = self.program(contiguous)
+        if self.backward is None:
+            with torch.no_grad():
+                outputs = self.program(contiguous)
+        else:
+            outputs = self.backward.run(self.program, contiguous)
         if self.writes:
             self._write(outputs, tensors)
         result = self.template.fill(outputs, tensors)
@@ -96,9 +111,11 @@ class Variant:
     @cached_property
     def network(self) -> Network:
         """The SDFG after all transformations, with its interface."""
-        from daceml.frontend.compile import optimised_network
+        from daceml.frontend.pipeline import optimised_network
 
-        return self.optimised or optimised_network(self.exported, levels=self.auto_optimize).network
+        if self.optimised is not None:
+            return self.optimised
+        return optimised_network(self.exported, levels=self.auto_optimize, freeze=self.freeze).network
 
 
 @dataclass(frozen=True)
@@ -110,3 +127,7 @@ class EagerVariant:
     """
 
     watch: ModuleWatch | None
+
+    def same_gradients(self) -> bool:
+        """It is right whatever requires a gradient."""
+        return True

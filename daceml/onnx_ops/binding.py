@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from daceml.onnx_ops.node import ONNXNode
     from daceml.sdfg.network import Network
 
-Actual = Tensor | tuple[Tensor, ...] | None
+Actual = Tensor | tuple[Tensor | None, ...] | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,12 +131,12 @@ def _parameters(function: Callable[..., Any]) -> tuple[inspect.Parameter, ...]:
 
 def _actual(name: Operand, make: Callable[[str], Tensor]) -> Actual:
     if isinstance(name, tuple):
-        return tuple(make(n) for n in name)
+        return tuple(None if n is None else make(n) for n in name)
     return None if name is None else make(name)
 
 
 def _names(name: Operand) -> tuple[str, ...]:
-    return name if isinstance(name, tuple) else () if name is None else (name,)
+    return tuple(n for n in (name if isinstance(name, tuple) else (name,)) if n is not None)
 
 
 def _constant(value: Any) -> Tensor | None:

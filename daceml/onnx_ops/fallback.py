@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import onnx
 
     from daceml.onnx_ops.node import ONNXNode
+    from daceml.onnx_ops.schema import Kind
     from daceml.sdfg.network import Network
 
 # The oldest opset that the importer lets through, and an IR version that every supported ONNX Runtime reads
@@ -61,13 +62,13 @@ def single_node_model(node: ONNXNode, network: Network) -> onnx.ModelProto:
     from onnx import helper
 
     used = operands(node, network.state, network.sdfg)
-    attributes = {k: v for k, v in node.attribute_values().items() if v is not None}
     onnx_node = helper.make_node(
-        node.op_type,
-        _actuals(used.inputs.values()),
-        _actuals(used.outputs.values()),
-        domain=node.domain,
-        **attributes,
+        node.op_type, _actuals(used.inputs.values()), _actuals(used.outputs.values()), domain=node.domain
+    )
+    onnx_node.attribute.extend(
+        _attribute(name, node.schema.attributes[name].kind, value)
+        for name, value in node.attribute_values().items()
+        if value is not None
     )
     graph = helper.make_graph(
         [onnx_node],
@@ -78,6 +79,18 @@ def single_node_model(node: ONNXNode, network: Network) -> onnx.ModelProto:
     version = node.since_version if node.domain else max(node.since_version, _LOWEST_OPSET)
     opset = helper.make_opsetid(node.domain, version)
     return helper.make_model(graph, opset_imports=[opset], ir_version=_IR_VERSION)
+
+
+def _attribute(name: str, kind: Kind, value: Any) -> onnx.AttributeProto:
+    """Of the kind that the schema says: a value may look like one of another kind, an empty list like any."""
+    from onnx import AttributeProto, helper, numpy_helper
+
+    if kind == "tensor":
+        value = numpy_helper.from_array(value)
+    elif kind == "float":
+        value = float(value)
+    code = AttributeProto.AttributeType.Value(kind.upper())
+    return helper.make_attribute(name, value, attr_type=code)
 
 
 def _actuals(sides: Any) -> list[str]:

@@ -31,6 +31,8 @@ class ONNXNode(LibraryNode):
         module_path: where in the user's module the operator came from, e.g. `layer1.0.conv1`.
         source: the user's line, e.g. `model.py:41`.
         lowest_index: smallest position that may be looked up, where it is not ONNX's.
+        padding_row: row of a table that is padding and gets no gradient.
+        divided_by_counts: whether a row's gradient is divided by how often the row was looked up.
         shapes_declared: whether the results' shapes are known from the model's word alone, as they depend on
             data.
         attributes: ONNX attributes by name.
@@ -58,6 +60,12 @@ class ONNXNode(LibraryNode):
         default=None,
         category="Frontend",
         desc="Smallest position that may be looked up",
+    )
+    padding_row = Property(
+        dtype=int, allow_none=True, default=None, category="Frontend", desc="Row that gets no gradient"
+    )
+    divided_by_counts = Property(
+        dtype=bool, default=False, category="Frontend", desc="Gradients of rows are divided by their counts"
     )
     shapes_declared = Property(
         dtype=bool,

@@ -56,7 +56,7 @@ def define_operator(schema: OperatorSchema, *, module: str) -> type[ONNXNode]:
 def is_defined(op_type: str, domain: str) -> bool:
     """Whether `define_operator` has made this operator."""
     if domain == "daceml":
-        for module in ("pairs", "segments", "torch_kernels"):
+        for module in ("columns", "custom_gradients", "pairs", "saving", "segments", "torch_kernels"):
             importlib.import_module(f"daceml.onnx_ops.{module}")
     return (domain, op_type) in _defined
 

@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     from daceml.onnx_ops.node import ONNXNode
     from daceml.onnx_ops.schema import Formal
 
-# An array name; a tuple of them for a variadic formal; None for an absent optional.
-Operand = str | tuple[str, ...] | None
+# An array name; a tuple of them for a variadic formal; None for an absent optional. Gradients of a variadic
+# formal may be wanted of some actuals only: the others are None in the tuple.
+Operand = str | tuple[str | None, ...] | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,13 +61,14 @@ def _operand(formal: Formal, edges: dict[str, Any]) -> Operand:
     if formal.option != "variadic":
         return edges[formal.connector].data.data if formal.connector in edges else None
     prefix = formal.connector + "__"
-    indices = sorted(int(name[len(prefix) :]) for name in edges if name.startswith(prefix))
-    return tuple(edges[f"{prefix}{index}"].data.data for index in indices)
+    count = max((int(name[len(prefix) :]) + 1 for name in edges if name.startswith(prefix)), default=0)
+    found = (edges.get(f"{prefix}{index}") for index in range(count))
+    return tuple(None if edge is None else edge.data.data for edge in found)
 
 
 def _flat(sides: dict[str, Operand]) -> Iterator[str]:
     for operand in sides.values():
         if isinstance(operand, tuple):
-            yield from operand
+            yield from (actual for actual in operand if actual is not None)
         elif operand is not None:
             yield operand

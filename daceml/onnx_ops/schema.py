@@ -103,9 +103,19 @@ class OperatorSchema:
         return names
 
 
+# Any number with so many decimal digits can be told again from the float32 next to it
+_FLOAT32_DIGITS = 6
+
+
 def exact_float(value: float) -> float:
-    """The shortest decimal that rounds to this float32: 1e-05, as its author wrote it, not 9.99999974e-06."""
-    return float(str(np.float32(value)))
+    """A float32 as its author wrote it: 1e-05, not 9.99999974e-06; with many digits, what it is.
+
+    A decimal of a few digits is taken for the author's. A longer one would only be a neighbour of a number
+    such as 2**-16, which was no short decimal.
+    """
+    narrow = np.float32(value)
+    decimal = f"{narrow:.{_FLOAT32_DIGITS}g}"
+    return float(decimal) if np.float32(decimal) == narrow else float(narrow)
 
 
 def attribute_value(proto: onnx.AttributeProto) -> Any:

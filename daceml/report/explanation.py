@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,6 +17,7 @@ from daceml.report.levels import Level, levels_of
 from daceml.runtime.levels import LevelRecord, load_levels
 
 if TYPE_CHECKING:
+    from daceml.frontend.gradient_record import StorageRecord
     from daceml.runtime.manifest import Manifest, StepRecord
     from daceml.runtime.program import Program
 
@@ -48,6 +49,7 @@ class Explanation:
         steps: in order of execution.
         levels: what each level of transformations applied and refused, steps and bytes before and after.
         symbols: sizes left symbolic; figures are for one example value of each.
+        storage: what is stored for the backward pass or computed again, largest first; empty without one.
     """
 
     name: str
@@ -62,6 +64,7 @@ class Explanation:
     steps: tuple[StepRecord, ...]
     levels: tuple[Level, ...]
     symbols: tuple[str, ...] = ()
+    storage: tuple[StorageRecord, ...] = ()
 
     @property
     def applied(self) -> dict[str, int]:
@@ -108,6 +111,8 @@ def explain(module: nn.Module | ONNXModel, *args: Any, **kwargs: Any) -> Explana
         ConfigurationError: something that is no module.
         DacemlError: it cannot be compiled; the message says why.
     """
+    if isinstance(module, DaceModule) and torch.is_grad_enabled():
+        return _of_compiled(module, args, kwargs)  # with the backward pass that this call would have
     with torch.no_grad():
         if isinstance(module, ONNXModel):
             if args or kwargs:
@@ -120,9 +125,14 @@ def explain(module: nn.Module | ONNXModel, *args: Any, **kwargs: Any) -> Explana
             )
         compiled = module if isinstance(module, DaceModule) else compile_module(module, backward=False)
         assert isinstance(compiled, DaceModule)
-        variant, _ = compiled.session.variant(args, kwargs)
-        name = type(compiled.session.eager).__name__
-        return explanation(name, *_facts(variant.program), variant.stages_s)
+        return _of_compiled(compiled, args, kwargs)
+
+
+def _of_compiled(module: DaceModule, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Explanation:
+    variant, _ = module.session.variant(args, kwargs)
+    name = type(module.session.eager).__name__
+    found = explanation(name, *_facts(variant.program), variant.stages_s)
+    return found if variant.backward is None else replace(found, storage=variant.backward.record.storage)
 
 
 def _facts(program: Program) -> tuple[Manifest, tuple[LevelRecord, ...]]:

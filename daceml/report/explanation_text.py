@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 
 from daceml.report.levels import TITLES, group
+from daceml.report.storage_text import storage_text
 from daceml.report.text import WIDTH, cell, in_millions, render, table
 from daceml.runtime.manifest import EXAMPLE_SIZE
 
@@ -31,7 +32,7 @@ def explanation_text(explanation: Explanation, *, every_refusal: bool = False) -
     if explanation.levels:
         parts.append(render(_levels(explanation.levels)))
     refused = _every_refusal(explanation) if every_refusal else _grouped_refusals(explanation)
-    parts += [block for block in (_outside(explanation), refused) if block]
+    parts += [block for block in (_outside(explanation), refused, storage_text(explanation.storage)) if block]
     parts.append("\n".join(_closing(explanation)))
     return "\n\n".join(parts) + "\n"
 

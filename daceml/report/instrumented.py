@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from daceml.config import config
-from daceml.frontend.compile import Stages, build, optimise
+from daceml.frontend.pipeline import Stages, build, optimise
 from daceml.runtime.cache import Cache
 from daceml.runtime.program import Program, StoredProgram
 

@@ -8,10 +8,12 @@ from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 from dace.codegen import codegen
+from dace.sdfg import nodes
 
 from daceml.config import config
 from daceml.runtime.cache import Cache, digest
 from daceml.runtime.driver import driver_text
+from daceml.runtime.loop_hints import with_independent_iterations
 from daceml.runtime.plan import Plan
 from daceml.runtime.progress import publish
 from daceml.runtime.toolchain import precompiled_header, toolchain, torch_header
@@ -27,7 +29,11 @@ _DEFINITION = re.compile(r"^DACE_EXPORTED void __program_\w+\((?P<parameters>[^)
 def kernel_source(kernel: Kernel) -> str:
     """C++ source of one kernel, by DaCe's code generator."""
     main = next(o for o in codegen.generate_code(kernel.sdfg, validate=True) if o.name == kernel.name)
-    return _GENERATED_INCLUDES.sub("", main.clean_code)
+    (state,) = kernel.sdfg.states()
+    scopes = state.scope_dict()
+    (entry,) = [n for n in state.nodes() if isinstance(n, nodes.MapEntry) and scopes[n] is None]
+    source = _GENERATED_INCLUDES.sub("", main.clean_code)
+    return with_independent_iterations(source, len(entry.map.params))
 
 
 def signature(source: str) -> tuple[str, ...]:

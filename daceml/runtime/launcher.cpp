@@ -211,7 +211,16 @@ class Bound {
   double* profile = nullptr;
 
  private:
+  bool packed(size_t i) const { return program_->weight_specs[i].ndim < 0; }
+
+  // Where a program finds a weight; the program alone holds a packed one, so nobody moves it.
+  void* address(size_t i) const { return packed(i) ? weights_[i].get() : weights_[i].pointer(); }
+
   void refresh(size_t i) {
+    if (packed(i)) {
+      pointers_[i] = weights_[i].get();
+      return;
+    }
     matching_sizes(weights_[i].get(), program_->weight_specs[i], "weight", i);
     pointers_[i] = weights_[i].pointer();
   }
@@ -272,7 +281,7 @@ class Bound {
       __builtin_prefetch(storage + 64);
     }
     std::vector<void*> now(weights_.size());
-    for (size_t i = 0; i < weights_.size(); ++i) now[i] = weights_[i].pointer();
+    for (size_t i = 0; i < weights_.size(); ++i) now[i] = address(i);
     std::lock_guard<std::mutex> lock(mutex_);
     for (size_t i = 0; i < weights_.size(); ++i) {
       if (now[i] != pointers_[i]) refresh(i);

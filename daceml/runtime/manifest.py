@@ -40,6 +40,15 @@ class ConstantRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PreparedRecord:
+    """A packed weight: a `function` of `daceml.runtime.frozen`, of a state_dict key and numbers."""
+
+    function: str
+    key: str
+    numbers: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class StepRecord:
     """One step as `explain` shows it; costs at the sizes of the example inputs.
 
@@ -67,7 +76,9 @@ class Manifest:
     """Everything about a program but its code.
 
     Attributes:
-        weights: state_dict keys in the order of `daceml::bind`; constants follow them.
+        weights: state_dict keys in the order of `daceml::bind`; constants follow them, then
+            packed weights.
+        prepared: packed weights, made when the program is bound.
         mutated: state_dict keys of the buffers that a call writes.
         symbols: names of symbolic sizes.
         workspace_bytes: at the example inputs.
@@ -88,6 +99,7 @@ class Manifest:
     workspace_bytes: int
     kernels: int
     fallbacks: tuple[int, ...] = ()
+    prepared: tuple[PreparedRecord, ...] = ()
     unfused: dict[str, int] = field(default_factory=dict[str, int])
     applied: dict[str, int] = field(default_factory=dict[str, int])
     refused: tuple[str, ...] = ()
@@ -110,6 +122,7 @@ class Manifest:
             ("inputs", TensorRecord),
             ("outputs", TensorRecord),
             ("constants", ConstantRecord),
+            ("prepared", PreparedRecord),
             ("steps", StepRecord),
         ):
             record[name] = tuple(kind(**_with_tuples(row)) for row in record[name])

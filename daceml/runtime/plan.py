@@ -12,6 +12,7 @@ from dace.sdfg import nodes
 from dace.sdfg.utils import get_view_edge
 
 from daceml.errors import ShapeError, UnsupportedProgramError
+from daceml.runtime.late_steps import late_steps
 from daceml.runtime.memory import Interval, Layout, plan_offsets
 from daceml.runtime.order import program_order
 from daceml.sdfg.external import AtenCall, ExternalCall, FallbackCall
@@ -82,7 +83,8 @@ class Plan:
         locations: of every array that has memory; views are resolved through `roots`.
         roots: array -> the array whose memory it is (itself, unless it is a view).
         layout: offsets of the workspace arrays.
-        weights: array names in the order in which the launcher passes them: weights, then constants.
+        weights: array names in the order in which the launcher passes them: weights, constants, packed
+            weights.
         releases: step index -> fresh arrays whose last reader it is.
     """
 
@@ -113,18 +115,21 @@ def make_plan(network: Network, external_call: Resolve) -> Plan:
     _check_sizes(sdfg)
     roots = _roots(sdfg, state)
     outliner = Outliner()
-    steps = _with_checks(_steps(network, outliner, external_call), network, roots)
+    steps = _late(_steps(network, outliner, external_call), network, roots)
+    steps = _with_checks(steps, network, roots)
     used = {roots[a] for s in steps for a in (*s.reads, *s.writes)}
     used |= {roots[a] for a in (*network.outputs, *network.mutations) if a in roots}
     weights = tuple(
-        a for a in (*network.weights, *network.constants) if a in used or a in network.mutations.values()
+        a
+        for a in (*network.weights, *network.constants, *network.prepared)
+        if a in used or a in network.mutations.values()
     )
     locations = _fixed_locations(network, weights)
     steps += _closing_copies(network, roots, locations)
 
     for step in steps:
-        if isinstance(step.action, AtenCall) and step.action.fresh:
-            name = roots[step.action.writes]
+        for array in step.action.handed_over() if isinstance(step.action, AtenCall) else ():
+            name = roots[array]
             if name not in locations:
                 count = sum(loc.storage is Storage.FRESH for loc in locations.values())
                 locations[name] = Location(storage=Storage.FRESH, index=count)
@@ -210,6 +215,27 @@ def _steps(network: Network, outliner: Outliner, external_call: Resolve) -> list
                     fix="wrap tasklets in a map, expand library nodes and inline nested SDFGs",
                 )
     return steps
+
+
+def _late(steps: list[Step], network: Network, roots: dict[str, str]) -> list[Step]:
+    """Steps at which less memory is in use; as they were where sizes are not known."""
+    descs = network.sdfg.arrays
+    named = (*network.inputs, *network.outputs, *network.weights, *network.constants, *network.prepared)
+    lasting = {roots[a] for a in (*named, *network.mutations) if a in roots}
+    bytes_of = {a: size_bytes(descs[a]) for a in {roots[a] for s in steps for a in (*s.reads, *s.writes)}}
+    if not all(isinstance(amount, int) for amount in bytes_of.values()):  # pyright: ignore
+        return steps
+
+    def fixed(step: Step) -> bool:
+        drawing = isinstance(step.action, AtenCall) and step.action.draws
+        return drawing or isinstance(step.action, Copy | FallbackCall)
+
+    return late_steps(
+        steps,
+        root=roots.__getitem__,
+        temporary_bytes=lambda array: 0 if array in lasting else bytes_of[array],
+        fixed=fixed,
+    )
 
 
 def _with_checks(steps: list[Step], network: Network, roots: dict[str, str]) -> list[Step]:

@@ -15,6 +15,7 @@ import torch
 
 from daceml.errors import CallError, ExecutionError, StaleWeightError
 from daceml.runtime import launcher
+from daceml.runtime.frozen import prepared_weights
 from daceml.runtime.manifest import Manifest, TensorRecord
 from daceml.runtime.torch_types import DTYPES
 
@@ -68,7 +69,7 @@ class Program:
         self.stored = stored
         self.manifest = stored.manifest
         weights = [state[key] for key in self.manifest.weights]
-        self._keep = stored.constants()
+        self._keep = [*stored.constants(), *prepared_weights(self.manifest.prepared, state)]
         self.mutated = [state[key] for key in self.manifest.mutated]
         try:
             self.number = launcher.bind(

@@ -16,7 +16,21 @@ class TensorView:
     strides: tuple[Size, ...]
 
 
-Argument = TensorView | tuple[int, ...] | float | int | bool | None
+@dataclass(frozen=True, kw_only=True)
+class FreshResult:
+    """A result among the arguments that the function allocates itself, and whose buffer it hands over."""
+
+    array: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackedWeight:
+    """A tensor in an order of torch's own, which no pointer describes: see `Preparation`."""
+
+    array: str
+
+
+Argument = PackedWeight | TensorView | FreshResult | tuple[int, ...] | float | int | bool | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,11 +40,11 @@ class AtenCall:
     Attributes:
         function: name in namespace `daceml::aten`.
         arguments: in order, after the call record (and the fresh result, where there is one); a tuple of ints
-            is passed as a pointer to them, None as a null tensor.
+            is passed as a pointer to them, None as a null tensor (or as a null pointer to a fresh result).
         writes: the array that the call fills.
         fresh: whether the function allocates the result itself and hands its buffer over.
         flops: floating-point operations of the call.
-        more: further arrays among the arguments that the call fills.
+        more: further arrays among the arguments that the call fills, fresh ones as well.
         draws: whether the call takes numbers from torch's generator: such calls stay in their order.
     """
 
@@ -44,8 +58,13 @@ class AtenCall:
 
     def reads(self) -> tuple[str, ...]:
         """Arrays that the call reads."""
-        arrays = (a.array for a in self.arguments if isinstance(a, TensorView))
+        arrays = (a.array for a in self.arguments if isinstance(a, PackedWeight | TensorView))
         return tuple(dict.fromkeys(a for a in arrays if a not in (self.writes, *self.more)))
+
+    def handed_over(self) -> tuple[str, ...]:
+        """Arrays whose memory the function allocates."""
+        named = tuple(a.array for a in self.arguments if isinstance(a, FreshResult))
+        return (self.writes, *named) if self.fresh else named
 
 
 @dataclass(frozen=True, kw_only=True)

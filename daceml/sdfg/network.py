@@ -36,6 +36,21 @@ class IndexCheck:
     where: str = ""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Preparation:
+    """How a packed weight is made of a weight, once, when a program is bound.
+
+    Attributes:
+        function: name in `daceml.runtime.frozen`.
+        source: array name of the weight.
+        numbers: further arguments of the function.
+    """
+
+    function: str
+    source: str
+    numbers: tuple[tuple[int, ...], ...] = ()
+
+
 @dataclass(kw_only=True)
 class Network:
     """An SDFG of one state, and what its non-transient arrays mean.
@@ -48,6 +63,7 @@ class Network:
         outputs: array names of the user's outputs, in return order; a name may repeat.
         weights: array name -> key in the module's state_dict (parameters and buffers).
         constants: array name -> value, for every initializer that is neither.
+        prepared: array name -> how it is made of a weight that does not change any more; the program owns it.
         mutations: array name of a new buffer value -> array name of the buffer (in `weights`) it replaces.
         scalars: names of arrays whose tensor has rank 0.
         checks: positions that are data.
@@ -60,6 +76,7 @@ class Network:
     outputs: tuple[str, ...]
     weights: dict[str, str] = field(default_factory=dict[str, str])
     constants: dict[str, np.ndarray] = field(default_factory=dict)  # pyright: ignore[reportUnknownVariableType]
+    prepared: dict[str, Preparation] = field(default_factory=dict[str, Preparation])
     mutations: dict[str, str] = field(default_factory=dict[str, str])
     scalars: frozenset[str] = frozenset()
     checks: list[IndexCheck] = field(default_factory=list[IndexCheck])

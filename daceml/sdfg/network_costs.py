@@ -9,7 +9,7 @@ import dace
 from dace.sdfg import nodes
 
 from daceml.sdfg.costs import Cost, kernel_cost
-from daceml.sdfg.external import AtenCall, FallbackCall, TensorView
+from daceml.sdfg.external import AtenCall, FallbackCall, FreshResult, PackedWeight, TensorView
 from daceml.sdfg.network import Network
 from daceml.sdfg.outline import Kernel, KernelCall, Outliner
 from daceml.sdfg.sizes import Size, product, size
@@ -35,7 +35,8 @@ def external_cost(call: AtenCall | FallbackCall, network: Network) -> Cost:
     if isinstance(call, FallbackCall):
         moved = arrays_bytes((*call.inputs, *call.outputs), network)
         return Cost(unique_bytes=moved, total_bytes=moved)
-    arrays = dict.fromkeys([a.array for a in call.arguments if isinstance(a, TensorView)] + [call.writes])
+    named = [a.array for a in call.arguments if isinstance(a, FreshResult | PackedWeight | TensorView)]
+    arrays = dict.fromkeys([*named, call.writes])
     moved = arrays_bytes(arrays, network)
     return Cost(unique_bytes=moved, total_bytes=moved, flops=call.flops)
 

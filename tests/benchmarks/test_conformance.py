@@ -11,16 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx.parser
+import onnx.printer
 import pytest
 
 from benchmarks.children import Outcome
 from benchmarks.conformance import __main__ as conformance
 from benchmarks.conformance.cases import Case, load
 from benchmarks.conformance.compare import difference
-from benchmarks.conformance.execution import outcome_fields, reason_group
+from benchmarks.conformance.execution import NEARER, outcome_fields, reason_group
 from benchmarks.conformance.journal import Journal, key_of
 from benchmarks.conformance.page import page
 from benchmarks.conformance.promotion import promoted
+from benchmarks.conformance.second_look import Results, nearer, widened
 
 
 @lru_cache(maxsize=1)
@@ -97,6 +100,38 @@ def test_results_are_judged_by_the_rules_of_the_standard():
     assert difference([large], [large], **close) == ""
 
 
+SUM = """<ir_version: 10, opset_import: ["" : 21]> g (float[3] x) => (float y, int64[1] n) {
+    t = Constant <value_floats = [0.1, 0.2, 0.3]> () c = Cast <to = 1> (x) s = Add (c, t)
+    y = ReduceSum <keepdims = 0> (s) n = Shape (x)
+}"""
+
+
+def of_sum(ours: float, stored: float, size: int = 3) -> tuple[Case, Results]:
+    """x + t are 1e8 + 0.1, 0.2 - 1e8 and 0.3: 0.6, where float32 is off by eight."""
+    case = replace(cases()["test_add"], model=onnx.parser.parse_model(SUM), rtol=1e-4, atol=1e-7)
+    inputs = [np.array([1e8, -1e8, 0], np.float32)]
+    results = [[np.array(y, np.float32), np.array([n])] for y, n in ((ours, size), (stored, 3))]
+    return case, Results(inputs=inputs, ours=results[0], expected=results[1])
+
+
+def test_a_result_may_be_nearer_to_the_exact_one_than_the_standards():
+    assert nearer(*of_sum(0.60001, 0.3))
+    assert not nearer(*of_sum(0.601, 0.3)), "not within the tolerance of the case"
+    assert not nearer(*of_sum(0.60005, 0.59998)), "within it, and the stored one is nearer"
+    assert not nearer(*of_sum(0.6, 0.3, size=4)), "another result is wrong"
+    case, results = of_sum(0.6, 0.3)
+    lacking = replace(case, model=onnx.parser.parse_model(SUM.replace("Cast", "Unknown")))
+    assert not nearer(lacking, results), "the reference cannot run it"
+    assert not nearer(case, Results(inputs=[], ours=[np.array([1])], expected=[np.array([2])]))
+
+
+def test_widening_leaves_no_float_and_the_model_as_it_was():
+    model = onnx.parser.parse_model(SUM)
+    before, text = model.SerializeToString(), onnx.printer.to_text(widened(model))
+    assert "float" not in text.replace("value: tensor = double", "") and model.SerializeToString() == before
+    assert "Cast <to: int = 11>" in text and "double[3] x" in text
+
+
 def test_random_results_are_judged_by_their_moments():
     generator = np.random.default_rng(0)
     a, b = generator.normal(size=(2, 1000))
@@ -158,9 +193,15 @@ def test_the_page_is_a_function_of_the_rows():
     text = page(rows, onnx_version="9.9")
     assert text == page(rows[::-1], onnx_version="9.9")
     assert "3 cases of `onnx` 9.9" in text
-    assert "| native, constant | 2 | 1 | 1 | 0 | 0 | 0 |" in text
-    assert "| native, constant, expanded | 1 | 1 | 0 | 0 | 0 | 0 |" in text
+    assert "| native, constant | 2 | 1 | 0 | 1 | 0 | 0 | 0 |" in text
+    assert "| native, constant, expanded | 1 | 1 | 0 | 0 | 0 | 0 | 0 |" in text
     assert "| Add | 2 | 1 | 1 | 1 | 1 | 1: no \\| way, … | **1 crashed** |" in text
+    assert "## Nearer" not in text
+    listed = page(
+        [*rows, *(row("n", i, verdict=NEARER, reason="1, not 2") for i in ("native", "any"))],
+        onnx_version="9",
+    )
+    assert "- `n` (any constant, native constant): 1, not 2" in listed
 
 
 def test_rows_of_a_case_without_promotion_stand_for_both_modes(tmp_path: Path):

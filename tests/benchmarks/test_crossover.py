@@ -38,15 +38,16 @@ def test_a_rule_is_missed_where_what_it_prefers_is_slower():
     assert rule_bar(case(prefers=None), seen(torch=10, channels_last=12)) is None
 
 
-@pytest.mark.parametrize("how", ["channels_last", "packed", "native"])
+@pytest.mark.parametrize("how", ["channels_last", "packed", "program", "columns", "native", "native_columns"])
 def test_every_way_gives_the_same_numbers(how: str):
     with torch.no_grad():
         expected, found = step(case(stride=2), "torch")(), step(case(stride=2), how)()
     torch.testing.assert_close(found[0] if isinstance(found, list | tuple) else found, expected)
 
 
-def test_a_packed_linear_layer_gives_the_same_numbers():
+@pytest.mark.parametrize("how", ["mkl", "packed"])
+def test_a_packed_linear_layer_gives_the_same_numbers(how: str):
     linear = Linear(name="l", rows=3, inputs=5, outputs=7)
     with torch.no_grad():
-        expected, found = step(linear, "torch")(), step(linear, "packed")()
+        expected, found = step(linear, "torch")(), step(linear, how)()
     torch.testing.assert_close(found, expected)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -10,7 +12,7 @@ from torch import nn
 from torch._dynamo import list_backends
 from torch._dynamo.exc import BackendCompilerFailed
 
-from daceml.errors import BackwardUnavailableError, ConfigurationError
+from daceml.errors import ConfigurationError
 
 
 class Net(nn.Module):
@@ -65,8 +67,6 @@ def test_sizes_that_have_changed_may_be_numbers():
 
 @torch.no_grad()
 def test_buffers_change_as_in_eager():
-    import copy
-
     eager = Net().train()
     module = copy.deepcopy(eager)
     compiled = torch.compile(module, backend="daceml")
@@ -88,10 +88,69 @@ def test_a_graph_break_is_two_graphs():
     torch.testing.assert_close(function(x), torch.relu(x) * 2 + x)
 
 
-def test_gradients_are_refused_with_a_reason():
-    with pytest.raises(BackendCompilerFailed, match="results need gradients") as caught:
-        torch.compile(Net(), backend="daceml")(torch.randn(3, 5))
-    assert isinstance(caught.value.inner_exception, BackwardUnavailableError)
+class Sign(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x.sign()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:  # pyright: ignore
+        return gradient * 5
+
+
+class Trained(nn.Module):
+    """Statistics, averages, constants among values, a graph break, and a layer used twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.norm, self.down = nn.Linear(5, 5), nn.BatchNorm1d(5), nn.Linear(5, 3)
+        self.register_buffer("average", torch.zeros(5))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.norm(self.up(torch.tanh(self.up(x))))
+        with torch.no_grad():
+            self.average.mul_(0.9).add_(y.mean(0), alpha=0.1)
+        torch._dynamo.graph_break()
+        return self.down((y - self.average) * y.detach().exp())
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # read by Dynamo
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_training_is_that_of_eager(dynamic: bool | None, caplog: pytest.LogCaptureFixture):
+    torch.manual_seed(0)
+    eager = Trained().double()
+    module = copy.deepcopy(eager)
+    compiled = torch.compile(module, backend="daceml", dynamic=dynamic)
+    optimizers = [torch.optim.SGD(m.parameters(), lr=0.1) for m in (module, eager)]
+    for size in (4, 4, 6):
+        x = torch.randn(size, 5, dtype=torch.float64)
+        leaves = [x.clone().requires_grad_() for _ in range(2)]
+        for call, leaf, optimizer in zip((compiled, eager), leaves, optimizers, strict=True):
+            optimizer.zero_grad()
+            call(leaf).pow(2).sum().backward()
+            optimizer.step()
+        torch.testing.assert_close(leaves[0].grad, leaves[1].grad, rtol=1e-6, atol=1e-6)
+        for ours, theirs in zip(module.state_dict().values(), eager.state_dict().values(), strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6)
+    assert "eagerly" not in caplog.text
+
+
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # by Dynamo
+def test_gradients_of_functions_and_checkpoints_are_kept():
+    from torch.utils.checkpoint import checkpoint
+
+    torch.manual_seed(0)
+    layer = nn.Linear(4, 4)
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return checkpoint(layer, Sign.apply(x - 0.5) * x, use_reentrant=False).sin()  # pyright: ignore
+
+    found = []
+    for call in (torch.compile(function, backend="daceml"), function):
+        x = torch.linspace(0, 1, 4).requires_grad_()
+        found.append(torch.autograd.grad(call(x).sum(), [x, layer.weight]))
+    for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
 
 
 @torch.no_grad()

@@ -122,3 +122,26 @@ def test_a_hook_that_raises_is_named(x: torch.Tensor):
     with pytest.raises(AttributeError) as wrong:
         tanh(x)
     assert "post_autodiff hook 'prune'" in wrong.value.__notes__[0]
+
+
+def test_hooks_see_the_backward_pass_and_may_change_it():
+    linear = torch.nn.Linear(3, 3)
+    compiled = compile_module(linear)
+    seen = []
+    compiled.append_post_autodiff_hook("see", lambda forward, backward: seen.append(backward))
+    compiled.append_post_autodiff_hook("drop", lambda forward, backward: seen.append(forward))
+    x = torch.ones(2, 3)
+    with torch.no_grad():
+        compiled(x)
+    assert not list(seen[0].states())
+    seen.clear()
+    compiled(x).sum().backward()
+    assert list(seen[0].states()) and seen[0] is not seen[1]
+    torch.testing.assert_close(linear.weight.grad, torch.full((3, 3), 2.0))
+
+    def breaks(forward, backward):
+        next(iter(backward.states())).add_access("nothing")
+
+    compiled.append_post_autodiff_hook("break", breaks)
+    with pytest.raises(ConfigurationError, match="not valid after the post_autodiff hooks"):
+        compiled(x)

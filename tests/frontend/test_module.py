@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.nn.functional import softplus
 
-from daceml.errors import BackwardUnavailableError, CallError, ConfigurationError
+from daceml.errors import CallError, ConfigurationError
 from daceml.frontend.module import DaceModule, compile_module, dace_module
 
 
@@ -297,17 +297,16 @@ def test_modules_may_be_compiled_by_several_threads():
         close(results[i], torch.nn.functional.linear(torch.ones(2, 3 + i), module.weight, module.bias))
 
 
-def test_gradients_are_refused_and_never_dropped(net: Net):
-    compiled = compile_module(net)
-    with pytest.raises(BackwardUnavailableError, match="gradients enabled") as error:
-        compiled(torch.randn(3, 5))
-    assert "use no_grad or backward=False" in str(error.value)
+def test_gradients_are_there_unless_they_are_unwanted(net: Net):
+    compiled, detached = compile_module(net), compile_module(net, backward=False)
+    x = torch.randn(3, 5)
+    assert compiled(x).requires_grad and not detached(x).requires_grad
     with torch.no_grad():
-        compiled(torch.randn(3, 5))
+        assert not compiled(x).requires_grad
     net.requires_grad_(False)
-    compiled(torch.randn(3, 5))
-    with pytest.raises(BackwardUnavailableError):
-        compiled(torch.randn(3, 5, requires_grad=True))
+    assert not compiled(x).requires_grad
+    x.requires_grad_()
+    assert compiled(x).requires_grad and not detached(x).requires_grad
 
 
 def test_what_would_go_wrong_silently_is_refused(net: Net):

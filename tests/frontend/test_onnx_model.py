@@ -123,7 +123,7 @@ def test_gradients_are_refused(model: ONNXModel):
     assert str(caught.value) == (
         "[DML301] linear was called with an input that requires a gradient\n"
         "  why:   ONNX models are compiled for inference: their results are not part of autograd's graph\n"
-        "  fix:   call it under torch.no_grad(), or pass input.detach()"
+        "  fix:   call it under torch.no_grad(), or pass input.detach(); train the nn.Module"
     )
     with torch.no_grad():
         assert not model(x)[0].requires_grad

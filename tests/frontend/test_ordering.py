@@ -7,6 +7,7 @@ import math
 import torch
 from torch.nn import functional as F  # noqa: N812
 
+import daceml
 from tests.frontend.compiled import same_as_eager
 from tests.frontend.exporting import tensor
 
@@ -28,7 +29,15 @@ def test_sorting_counts_nan_as_the_largest():
         )
 
     same_as_eager(sorts, NUMBERS)
+    same_as_eager(lambda x: x.topk(1), torch.tensor(2.0))
     same_as_eager(sorts, torch.tensor([[3, 1, 3, 2], [0, 0, 0, 0]]))
+
+
+def test_equal_elements_come_in_the_order_of_torchs_kernel():
+    """Which is not that of ONNX, lowest index first."""
+    x = torch.tensor([[2, 1, 2, 2, 1, 2, 0, 2, 2, 1]]).repeat(3, 1).float()
+    assert x.topk(3).indices.tolist() != [[0, 2, 3]] * 3
+    same_as_eager(lambda x: (x.topk(3), x.topk(5, largest=False), x.T.topk(1, 0, sorted=False)), x)
 
 
 def test_scans_extremes_and_medians():
@@ -123,3 +132,21 @@ def test_half_inputs_under_float32_weights():
 
     # one rounding to bfloat16 is 2^-8
     same_as_eager(normalised, tensor(2, 4, 6), tolerance=2**-7)
+
+
+def test_of_equal_numbers_the_first_takes_the_whole_gradient():
+    """Of a maximum both share it; fmax and fmin choose, and choose a number before a NaN."""
+
+    class Chosen(torch.nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            return torch.fmax(x, y), torch.fmin(x, y), torch.maximum(x, y)
+
+    values = torch.tensor([math.nan, 0.0, 1.0, -2.0, math.inf, -math.inf], dtype=torch.float64)
+    given = [values[:, None].clone().requires_grad_(), values[None].clone().requires_grad_()]
+    cotangents = [torch.arange(36.0, dtype=torch.float64).view(6, 6) + 100 * i for i in range(3)]
+    found = []
+    for module in (Chosen(), daceml.compile(Chosen())):
+        results = module(*given)
+        found.append([*results, *torch.autograd.grad(results, given, cotangents)])
+    for ours, eager in zip(found[1], found[0], strict=True):
+        torch.testing.assert_close(ours, eager, rtol=0, atol=0, equal_nan=True)

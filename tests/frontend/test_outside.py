@@ -51,6 +51,17 @@ def test_sizes_that_depend_on_data_and_sequences():
     assert [part.tolist() for part in daceml.ONNXModel(parse(PIECES))(x)] == [[0, 2], [0, 3]]
 
 
+def test_sequences_whose_sizes_inference_rejects():
+    """It tries some sizes of n, and the parts do not add up to any of them."""
+    text = (
+        "g (float[n] x) => (int64 y) { k = Constant <value = int64[2] {0, 0}> () s = SplitToSequence (x, k) "
+    )
+    model = daceml.ONNXModel(parse(text + "y = SequenceLength (s) }"))
+    assert model(torch.zeros(0)).item() == 2
+    with pytest.raises(UnheldValueError, match="it is a sequence, and a network"):
+        _ = model.sdfg
+
+
 def test_explaining_says_why_nothing_is_compiled():
     with pytest.raises(ControlFlowError, match="If has a body"):
         _ = daceml.ONNXModel(parse(BRANCH)).sdfg

@@ -27,7 +27,7 @@ OPERATORS: dict[str, tuple[Any, ...]] = {
         [tensor(3, 4)],
         "Mul Softplus Div Greater Where",
     ),
-    "relu6": (functional.relu6, [3 * tensor(3, 4)], "Clip"),
+    "relu6": (functional.relu6, [3 * tensor(3, 4)], "HardTanh"),
     "linear of a vector": (functional.linear, [tensor(4), tensor(5, 4)], "Reshape Gemm Reshape"),
     "linear of rank 4": (
         functional.linear,
@@ -126,7 +126,7 @@ OPERATORS: dict[str, tuple[Any, ...]] = {
         [tensor(1, 2, 4, 4)],
         "Resize",
     ),
-    "left to torch's own table": (lambda x: x.topk(2), [tensor(3, 5)], "TopK"),
+    "left to torch's own table": (lambda x: x.tril(1), [tensor(3, 5)], "Trilu"),
 }
 
 

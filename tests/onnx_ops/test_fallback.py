@@ -40,3 +40,12 @@ def test_what_is_switched_off_is_refused(monkeypatch: pytest.MonkeyPatch):
     with pytest.raises(NoImplementationError, match="no implementation of") as error:
         chosen(DETERMINANT)
     assert "onnxruntime: disabled by DACEML_FALLBACK=none" in str(error.value)
+
+
+def test_attributes_keep_their_kinds():
+    """A tensor is no list of numbers, and a float that is whole is no int."""
+    filled = "g (int64[2] S) => (float[2, 3] Y) { Y = ConstantOfShape <value: tensor = float[1] {2.5}> (S) }"
+    assert run(filled, torch.tensor([2, 3]), allowed=("onnxruntime",)).tolist() == [[2.5] * 3] * 2
+    elu = "g (float[3] X) => (float[3] Y) { Y = Elu <alpha = 2.0> (X) }"
+    x = torch.tensor([-1.0, 0.0, 3.0])
+    torch.testing.assert_close(run(elu, x, allowed=("onnxruntime",)), torch.nn.functional.elu(x, 2.0))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
 import onnx.defs
 import onnx.helper
 import pytest
@@ -86,3 +89,7 @@ def test_every_operator_of_every_version_can_be_read():
 
 def test_float_attributes_keep_the_decimal_that_was_written():
     assert exact_float(onnx.helper.make_attribute("a", 1e-5).f) == 1e-5
+    for number in (2.0**-16, 2.0**20 + 1, 3.4028234663852886e38, math.inf, -0.044715, 0.0):
+        assert exact_float(onnx.helper.make_attribute("a", number).f) == number
+    assert exact_float(onnx.helper.make_attribute("a", 1 / 3).f) == float(np.float32(1 / 3))
+    assert math.isnan(exact_float(math.nan))

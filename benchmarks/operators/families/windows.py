@@ -69,6 +69,11 @@ def pooling(c: Chance, op: str) -> Draw:
     # implementations differ about a last window that starts in the padding: see the unit tests
     if "auto_pad" not in attributes and "pads" not in attributes:
         attributes["ceil_mode"] = c.between(0, 1)
+    kernel, strides = attributes["kernel_shape"], attributes["strides"]
+    if attributes.get("auto_pad") in ("SAME_UPPER", "SAME_LOWER"):
+        # a step over more than the window asks for less than no padding: onnxruntime refuses it, the
+        # reference crops, and daceml pads by none, as onnxruntime's convolutions do
+        attributes["strides"] = [min(pair) for pair in zip(kernel, strides, strict=True)]  # pyright: ignore[reportArgumentType]
     attributes["dilations"] = dilations
     outputs = 1
     if op == "AveragePool":

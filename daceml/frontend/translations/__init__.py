@@ -22,6 +22,7 @@ FAMILIES = (
     "attention",
     "convolution",
     "creation",
+    "custom_gradients",
     "distributions",
     "embedding",
     "indexing",

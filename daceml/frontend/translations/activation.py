@@ -7,8 +7,9 @@ from typing import Any
 import onnx_ir as ir
 
 from daceml.frontend.translations import UntranslatableError, translates
-from daceml.frontend.translations.emit import Value, cast, op, result_dtype, sizes_of, typed
+from daceml.frontend.translations.emit import Value, cast, full, op, result_dtype, sizes_of, typed
 from daceml.frontend.translations.precision import rounds_once
+from daceml.frontend.translations.torch_kernels import kernel
 
 
 @translates("aten.relu.default")
@@ -65,12 +66,13 @@ def log_sigmoid(self: Value) -> Value:
 
 @translates("aten.hardtanh.default")
 def hardtanh(self: Value, min_val: float = -1.0, max_val: float = 1.0) -> Value:
-    return op.Clip(self, min_val, max_val)
+    kind = self.dtype or ir.DataType.FLOAT
+    return kernel("HardTanh")(self, full([], float(min_val), kind), full([], float(max_val), kind))
 
 
 @translates("aten.relu6.default")
 def relu6(self: Value) -> Value:
-    return op.Clip(self, 0.0, 6.0)
+    return hardtanh(self, 0.0, 6.0)
 
 
 @translates("aten.clamp.default")
@@ -129,7 +131,12 @@ def selu(self: Value) -> Value:
 
 @translates("aten.celu.default")
 def celu(self: Value, alpha: float = 1.0) -> Value:
-    return op.Celu(self, alpha=float(alpha))
+    if self.dtype == ir.DataType.FLOAT:
+        return op.Celu(self, alpha=float(alpha))
+    # ONNX has Celu for float32 alone
+    below = typed(kernel("Expm1")(typed(op.Div(self, float(alpha)), self)), self)
+    positive = typed(op.Greater(self, 0.0), self, dtype=ir.DataType.BOOL)
+    return op.Where(positive, self, typed(op.Mul(below, float(alpha)), self))
 
 
 @translates("aten.softshrink.default")

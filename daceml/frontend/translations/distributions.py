@@ -81,7 +81,7 @@ def normal(self: Value, mean: float = 0.0, std: float = 1.0, *, generator: Any =
 
 @translates("aten.normal.Tensor_float", "aten.normal.float_Tensor", "aten.normal.Tensor_Tensor")
 def normal_around(mean: Value | float, std: Value | float = 1.0, *, generator: Any = None) -> Value:
-    """mean + std z, with z standard normal in their common shape."""
+    """mean + std z, with z standard normal in their common shape; torch gives neither a gradient."""
     operands = [operand for operand in (mean, std) if isinstance(operand, Value)]
     shape = broadcast(*operands)
     if shape is None or any(sizes_of(operand) != shape for operand in operands):
@@ -89,7 +89,7 @@ def normal_around(mean: Value | float, std: Value | float = 1.0, *, generator: A
     z = _like("RandomNormal", operands[0], _dtype(None, operands[0].dtype), mean=0.0, scale=1.0)
     if isinstance(std, Value) or std != 1:
         z = typed(op.Mul(z, std), z)
-    return op.Add(mean, z)
+    return kernel("StopGradient")(typed(op.Add(mean, z), z))
 
 
 @translates("aten.exponential.default")

@@ -84,6 +84,8 @@ def vector_norm(
     reductions = {1: op.ReduceL1, 2: op.ReduceL2}
     if ord not in reductions or dtype not in (None, -1):
         raise UntranslatableError(f"a norm of order {ord}")
+    if dim is None and keepdim and sizes_of(self):
+        dim = list(range(len(sizes_of(self))))
     if dim is None:
         flat = typed(op.Reshape(self, [-1]), self, shape=(product(sizes_of(self)),))
         return reductions[int(ord)](flat, [0], keepdims=int(keepdim))

@@ -92,6 +92,15 @@ def median_dim(self: Value, dim: int, keepdim: bool = False) -> tuple[Value, Val
     return _along("MedianAlong", self, dim, keepdims=int(keepdim))
 
 
+@translates("aten.topk.default")
+def topk(
+    self: Value, k: int | Value, dim: int = -1, largest: bool = True, sorted: bool = True
+) -> tuple[Value, Value]:
+    if not isinstance(k, int):
+        raise UntranslatableError("the k largest, for a k that is not known here")
+    return _along("TopK", self, dim, k=k, largest=int(largest), sorted=int(sorted))
+
+
 @translates("aten.kthvalue.default")
 def kthvalue(self: Value, k: int | Value, dim: int = -1, keepdim: bool = False) -> tuple[Value, Value]:
     if not isinstance(k, int):
@@ -158,17 +167,23 @@ def hypot(self: Value, other: Value) -> Value:
     return kernel("Hypot")(self, other)
 
 
+@translates("daceml.stop_gradient.default")
+def stop_gradient(x: Value) -> Value:
+    return kernel("StopGradient")(x)
+
+
 def _of_numbers(larger: bool) -> object:
     def translate(self: Value, other: Value) -> Value:
         """The larger (smaller) one; of a number and NaN, the number."""
         shape = broadcast(self, other)
-        chosen = (op.Max if larger else op.Min)(self, other)
         if self.dtype not in FLOATS:
-            return chosen
-        typed(chosen, dtype=self.dtype, shape=shape)
-        second = op.Where(typed(op.IsNaN(other), other, dtype=ir.DataType.BOOL), self, chosen)
-        typed(second, dtype=self.dtype, shape=shape)
-        return op.Where(typed(op.IsNaN(self), self, dtype=ir.DataType.BOOL), other, second)
+            return (op.Max if larger else op.Min)(self, other)
+
+        # of equal numbers the first is taken, and with it the whole gradient
+        first = (op.GreaterOrEqual if larger else op.LessOrEqual)(self, other)
+        typed(first, dtype=ir.DataType.BOOL, shape=shape)
+        first = op.Or(first, typed(op.IsNaN(other), other, dtype=ir.DataType.BOOL))
+        return op.Where(typed(first, dtype=ir.DataType.BOOL, shape=shape), self, other)
 
     return translate
 

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 import onnx_ir as ir
 
-from daceml.frontend.translations import translates
+from daceml.frontend.translations import UntranslatableError, translates
 from daceml.frontend.translations.emit import (
     END,
     Size,
     Value,
     array,
+    is_static,
     op,
     product,
     sizes_of,
@@ -148,3 +149,24 @@ def _positions(count: Value, length: Sequence[Size]) -> Value:
 
 def _number(value: int) -> Value:
     return array(np.array(value), _INT64)
+
+
+@translates("aten.diagonal.default", "aten.diagonal_copy.default")
+def diagonal(self: Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Value:
+    """Every (columns + 1)-th element of the rows one after the other."""
+    sizes = sizes_of(self)
+    if not is_static(sizes):
+        raise UntranslatableError("the diagonal of a tensor with symbolic sizes")
+    first, second = dim1 % len(sizes), dim2 % len(sizes)
+    others = [d for d in range(len(sizes)) if d not in (first, second)]
+    rows, columns = sizes[first], sizes[second]
+    kept = [sizes[d] for d in others]
+    count = max(min(rows + min(offset, 0), columns - max(offset, 0)), 0)
+    order = [*others, first, second]
+    moved = self
+    if order != sorted(order):
+        moved = typed(op.Transpose(self, perm=order), self, shape=[*kept, rows, columns])
+    flat = typed(op.Reshape(moved, [*kept, rows * columns], allowzero=1), self, shape=[*kept, rows * columns])
+    start = offset if offset >= 0 else -offset * columns
+    end = start + (count - 1) * (columns + 1) + 1 if count else start
+    return op.Slice(flat, [start], [end], [len(kept)], [columns + 1])

@@ -6,6 +6,7 @@ the same distribution.
 
 # onnxscript types the operators for its scripts in part only.
 # pyright: reportArgumentType=false, reportReturnType=false, reportOperatorIssue=false
+# pyright: reportGeneralTypeIssues=false
 
 from __future__ import annotations
 
@@ -36,6 +37,26 @@ def BernoulliLike(like: FLOAT, p: float) -> FLOAT:  # noqa: N802
     """1 with probability p, else 0, in the shape and type of another tensor."""
     u = op.RandomUniformLike(like, dtype=1)
     return op.CastLike(op.Less(u, op.Constant(value_float=p)), like)
+
+
+@script(DACEML, default_opset=op)
+def TopK(data: FLOAT, k: int, axis: int, largest: int, sorted: int) -> tuple[FLOAT, INT64]:  # noqa: N802
+    """The same values; of equal ones, ONNX takes the first."""
+    count = op.Reshape(op.Constant(value_int=k), op.Constant(value_ints=[1]))
+    values, indices = op.TopK(data, count, axis=axis, largest=largest, sorted=sorted)
+    return values, indices
+
+
+@script(DACEML, default_opset=op)
+def HardTanh(data: FLOAT, low: FLOAT, high: FLOAT) -> FLOAT:  # noqa: N802
+    """Clip; its gradient is 0 at the bounds."""
+    return op.Clip(data, low, high)
+
+
+@script(DACEML, default_opset=op)
+def StopGradient(data: FLOAT) -> FLOAT:  # noqa: N802
+    """The operand; in a backward pass no gradient goes through."""
+    return op.Identity(data)
 
 
 @script(DACEML, default_opset=op)

@@ -6,19 +6,20 @@ from daceml.onnx_ops.aten.views import float_operands, no_empty_operand, view
 from daceml.onnx_ops.indexing import same
 from daceml.onnx_ops.registry import implements
 from daceml.onnx_ops.tensor import Output, Tensor
-from daceml.sdfg.external import AtenCall
+from daceml.sdfg.external import AtenCall, TensorView
 from daceml.sdfg.sizes import Size, product, row_major
 
 
-def _refusal(
+def attention_refusal(
     Q: Tensor,
     K: Tensor,
     V: Tensor,
-    Y: Output,
+    Y: Tensor,
     attn_mask: Tensor | None,
     softcap: float | None,
     is_causal: int,
 ) -> str | None:
+    """Why torch's kernel does not take these operands."""
     if (Q.rank, K.rank, V.rank) != (4, 4, 4):
         return "torch's kernel takes [batch, heads, length, features]"
     if Q.shape[1] != K.shape[1] or K.shape[1] != V.shape[1]:
@@ -56,7 +57,13 @@ def _mask_strides(mask: Tensor, scores: tuple[Size, ...]) -> tuple[Size, ...] | 
     return tuple(strides)
 
 
-@implements("Attention", kind="aten", name="flash", when=_refusal)
+def mask_view(mask: Tensor | None, Q: Tensor, K: Tensor) -> TensorView | None:
+    """A mask in the shape of the scores, without a copy."""
+    scores = _scores(Q, K)
+    return None if mask is None else view(mask, scores, _mask_strides(mask, scores))
+
+
+@implements("Attention", kind="aten", name="flash", when=attention_refusal)
 def attention(
     Q: Tensor,
     K: Tensor,
@@ -71,8 +78,7 @@ def attention(
     kv_num_heads: int | None = None,
 ) -> AtenCall:
     """Forward of `aten::_scaled_dot_product_flash_attention_for_cpu`."""
-    scores = _scores(Q, K)
-    mask = None if attn_mask is None else view(attn_mask, scores, _mask_strides(attn_mask, scores))
+    mask = mask_view(attn_mask, Q, K)
     return AtenCall(
         function="attention",
         arguments=(view(Q), view(K), view(V), mask, bool(is_causal), -1.0 if scale is None else float(scale)),

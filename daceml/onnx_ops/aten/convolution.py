@@ -18,8 +18,8 @@ Ints = tuple[int, ...] | None
 _FEWEST_DEPTHWISE_PRODUCTS = 100_000
 
 
-def _padding(
-    X: Tensor, Y: Output, kernel: tuple[Size, ...], strides: Ints, pads: Ints, dilations: Ints, auto_pad: str
+def symmetric_padding(
+    X: Tensor, Y: Tensor, kernel: tuple[Size, ...], strides: Ints, pads: Ints, dilations: Ints, auto_pad: str
 ) -> tuple[int, ...] | str:
     """Padding of each spatial dimension, the same on both sides, or why there is none."""
     rank = X.rank - 2
@@ -56,13 +56,13 @@ def _refusal(
 ) -> str | None:
     if X.rank not in (3, 4, 5):
         return f"torch convolves over one to three spatial dimensions, not {X.rank - 2}"
-    found = _padding(X, Y, W.shape[2:], strides, pads, dilations, auto_pad)
+    found = symmetric_padding(X, Y, W.shape[2:], strides, pads, dilations, auto_pad)
     if isinstance(found, str):
         return found
-    return no_empty_operand(X, W) or float_operands(X, W, Y, B) or _small_depthwise(X, W, Y)
+    return no_empty_operand(X, W) or float_operands(X, W, Y, B) or small_depthwise(X, W, Y)
 
 
-def _small_depthwise(X: Tensor, W: Tensor, Y: Output) -> str | None:
+def small_depthwise(X: Tensor, W: Tensor, Y: Tensor) -> str | None:
     """Why a loop of our own is faster."""
     products = product((*Y.shape, *W.shape[1:]))
     if X.dtype != dace.float32 or W.shape[1] != 1 or W.shape[0] != X.shape[1]:
@@ -88,7 +88,7 @@ def convolution(
 ) -> AtenCall:
     """The result's buffer is torch's own: no copy."""
     rank = X.rank - 2
-    padding = _padding(X, Y, W.shape[2:], strides, pads, dilations, auto_pad)
+    padding = symmetric_padding(X, Y, W.shape[2:], strides, pads, dilations, auto_pad)
     assert not isinstance(padding, str), "refused before"
     ones, zeros = (1,) * rank, (0,) * rank
     return AtenCall(
@@ -111,10 +111,10 @@ def convolution(
     )
 
 
-def _transposed(
+def transposed_geometry(
     X: Tensor,
     W: Tensor,
-    Y: Output,
+    Y: Tensor,
     strides: Ints,
     pads: Ints,
     dilations: Ints,
@@ -163,7 +163,7 @@ def _transposed_refusal(
 ) -> str | None:
     if X.rank not in (3, 4, 5):
         return f"torch convolves over one to three spatial dimensions, not {X.rank - 2}"
-    found = _transposed(X, W, Y, strides, pads, dilations, output_padding, auto_pad, output_shape)
+    found = transposed_geometry(X, W, Y, strides, pads, dilations, output_padding, auto_pad, output_shape)
     if isinstance(found, str):
         return found
     return no_empty_operand(X, W) or float_operands(X, W, Y, B)
@@ -186,7 +186,7 @@ def transposed_convolution(
     kernel_shape: Ints = None,
 ) -> AtenCall:
     """The same call of torch with `transposed`; the result's buffer is torch's own."""
-    found = _transposed(X, W, Y, strides, pads, dilations, output_padding, auto_pad, output_shape)
+    found = transposed_geometry(X, W, Y, strides, pads, dilations, output_padding, auto_pad, output_shape)
     assert not isinstance(found, str), "refused before"
     padding, extra = found
     rank = X.rank - 2

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dace
 import numpy as np
 
-from daceml.onnx_ops.aten.views import no_empty_operand, view
+from daceml.onnx_ops.aten.gradients import gradient_call
+from daceml.onnx_ops.aten.views import GRADIENTS, no_empty_operand, view
 from daceml.onnx_ops.indexing import axis_of
 from daceml.onnx_ops.registry import implements
 from daceml.onnx_ops.tensor import Output, Tensor
@@ -28,3 +29,16 @@ def cumulative_sum(x: Tensor, axis: Tensor, y: Output, *, exclusive: int = 0, re
     """Forward of `aten::cumsum`, which adds float32 numbers in float64."""
     along = axis_of(int(np.asarray(axis.value).reshape(-1)[0]), x.rank)
     return AtenCall(function="cumsum", arguments=(view(x), along), writes=y.name, fresh=True, flops=x.size)
+
+
+def _gradient_refusal(dy: Tensor, axis: Tensor, exclusive: int, reverse: int) -> str | None:
+    return _refusal(dy, axis, exclusive, reverse)
+
+
+@implements("CumSumGrad", domain=GRADIENTS, kind="aten", name="cumsum_backward", when=_gradient_refusal)
+def cumulative_sum_gradient(
+    axis: Tensor, dy: Tensor, dx: Output, *, exclusive: int = 0, reverse: int = 0
+) -> AtenCall:
+    """Flipped, summed and flipped back."""
+    along = axis_of(int(np.asarray(axis.value).reshape(-1)[0]), dy.rank)
+    return gradient_call("cumsum_backward", (dx,), view(dy), along, flops=dy.size)

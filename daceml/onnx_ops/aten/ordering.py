@@ -30,16 +30,14 @@ def _pair(
     )
 
 
-def _topk_refusal(X: Tensor, K: Tensor) -> str | None:
+def _first_refusal(X: Tensor, K: Tensor) -> str | None:
     if K.value is None:
         return "K is no constant"
-    if X.dtype == dace.bool_:
-        return "torch has no topk of booleans"
     return no_empty_operand(X)
 
 
-@implements("TopK", kind="aten", name="topk", when=_topk_refusal)
-def topk(
+@implements("TopK", kind="aten", name="sort", when=_first_refusal)
+def first_in_order(
     X: Tensor,
     K: Tensor,
     Values: Output,
@@ -49,8 +47,17 @@ def topk(
     largest: int = 1,
     sorted: int = 1,
 ) -> AtenCall:
+    """ONNX's: of equal elements the first comes first, which torch's topk does not promise."""
     count = int(np.asarray(K.value).reshape(-1)[0])
-    return _pair("topk", Values, Indices, X, count, axis_of(axis, X.rank), bool(largest), bool(sorted))
+    return _pair("first_in_order", Values, Indices, X, count, axis_of(axis, X.rank), bool(largest))
+
+
+@implements("TopK", domain=DOMAIN, kind="aten", name="topk")
+def topk(
+    data: Tensor, values: Output, indices: Output | None, *, k: int, axis: int, largest: int, sorted: int
+) -> AtenCall:
+    """torch's: which of equal elements comes first is what its kernel makes of them."""
+    return _pair("topk", values, indices, data, k, axis, bool(largest), bool(sorted))
 
 
 @implements("Sort", domain=DOMAIN, kind="aten", name="sort")

@@ -10,6 +10,9 @@ from daceml.onnx_ops.tensor import Output, Tensor
 from daceml.sdfg.external import TensorView
 from daceml.sdfg.sizes import Size, row_major, size
 
+# Domain of backward operators (`daceml.autodiff.vjp`)
+GRADIENTS = "daceml.grad"
+
 _FLOATS = (dace.float32, dace.float64, dace.float16, dace.bfloat16)
 
 

@@ -15,7 +15,7 @@ from daceml.onnx_ops.trace import Refused
 from daceml.sdfg.scalar import Index, Scalar, compute_type, index_value, literal
 
 
-def _with_heads(x: Tensor, heads: int | None) -> Tensor:
+def with_heads(x: Tensor, heads: int | None) -> Tensor:
     """[B, S, H*D] or [B, H, S, D] as [B, H, S, D]."""
     if x.rank == 4:
         return x
@@ -44,6 +44,7 @@ def _joined(past: Tensor | None, new: Tensor, present: Output | None) -> Tensor:
     return present
 
 
+@implements("AttentionSaving", name="maps", domain="daceml")
 @implements("Attention", name="maps")
 def attention(
     Q: Tensor,
@@ -55,6 +56,7 @@ def attention(
     Y: Output,
     present_key: Output | None,
     present_value: Output | None,
+    LogSumExp: Output | None,
     *,
     is_causal: int = 0,
     kv_num_heads: int | None = None,
@@ -64,7 +66,7 @@ def attention(
     softcap: float = 0.0,
     softmax_precision: int | None = None,
 ) -> None:
-    q, k, v = _with_heads(Q, q_num_heads), _with_heads(K, kv_num_heads), _with_heads(V, kv_num_heads)
+    q, k, v = with_heads(Q, q_num_heads), with_heads(K, kv_num_heads), with_heads(V, kv_num_heads)
     k, v = _joined(past_key, k, present_key), _joined(past_value, v, present_value)
     offset = 0 if past_key is None else past_key.shape[2]
     group = divide(q.shape[1], k.shape[1])
@@ -83,7 +85,9 @@ def attention(
         if softcap:
             value = np.tanh(value / softcap) * softcap
         if attn_mask is not None:
-            value = _masked(value, attn_mask, (b, h * group + g, i, j), (batch, q.shape[1], rows, columns))
+            value = masked_score(
+                value, attn_mask, (b, h * group + g, i, j), (batch, q.shape[1], rows, columns)
+            )
         if is_causal:
             visible = index_value(j) <= index_value(i + offset)
             value = where(visible, value, literal(-math.inf, value.dtype))
@@ -94,6 +98,10 @@ def attention(
     # A row without visible keys has probabilities 0, as in ONNX and torch, not 0/0.
     exponential = np.exp(scores - where(largest == -math.inf, 0, largest))
     total = exponential.sum(-1, keepdims=True).materialize()
+    if LogSumExp is not None:
+        # 0 for a row without visible keys, as in torch: exp(-inf - 0) is 0
+        shift = where(largest == -math.inf, 0, largest)
+        LogSumExp.split(1, (heads, group))[:] = (shift + np.log(where(total == 0, 1, total))).squeeze(-1)
     weights = (exponential / where(total == 0, 1, total)).materialize()
 
     def element(b: Index, h: Index, g: Index, i: Index, d: Index) -> Scalar:
@@ -103,7 +111,7 @@ def attention(
     target.split(1, (heads, group))[:] = compute((batch, heads, group, rows, v.shape[3]), element)
 
 
-def _masked(value: Scalar, mask: Tensor, index: tuple[Index, ...], shape: tuple[Index, ...]) -> Scalar:
+def masked_score(value: Scalar, mask: Tensor, index: tuple[Index, ...], shape: tuple[Index, ...]) -> Scalar:
     columns = shape[-1]
     if isinstance(mask.shape[-1], int) and isinstance(columns, int) and 1 < mask.shape[-1] < columns:
         raise Refused(f"a mask of {mask.shape[-1]} columns for {columns} keys")

@@ -74,7 +74,7 @@ def gemm(
 
 @implements("Einsum")
 def einsum(Inputs: tuple[Tensor, ...], Output: Output, *, equation: str) -> None:
-    terms, result = _parse(equation, [t.rank for t in Inputs])
+    terms, result = einsum_terms(equation, [t.rank for t in Inputs])
     sizes: dict[str, Index] = {}
     for term, tensor in zip(terms, Inputs, strict=True):
         for label, extent in zip(term, tensor.shape, strict=True):
@@ -101,7 +101,7 @@ def einsum(Inputs: tuple[Tensor, ...], Output: Output, *, equation: str) -> None
     Output[:] = compute([sizes[label] for label in result], element)
 
 
-def _parse(equation: str, ranks: Sequence[int]) -> tuple[list[str], str]:
+def einsum_terms(equation: str, ranks: Sequence[int]) -> tuple[list[str], str]:
     """Labels of every operand and of the result; `...` gets labels of its own, aligned from the right."""
     left, arrow, right = equation.replace(" ", "").partition("->")
     terms = left.split(",")

@@ -66,6 +66,14 @@ def gather(data: Tensor, indices: Tensor, output: Output, *, axis: int = 0) -> N
     output[:] = compute(output.shape, element)
 
 
+@implements("Embedding", domain="daceml")
+def embedding(
+    weight: Tensor, indices: Tensor, result: Output, *, padding: int = -1, by_frequency: int = 0
+) -> None:
+    """What the attributes say is for the gradient."""
+    gather(weight, indices, result)
+
+
 @implements("GatherElements")
 def gather_elements(data: Tensor, indices: Tensor, output: Output, *, axis: int = 0) -> None:
     axis = axis_of(axis, data.rank)

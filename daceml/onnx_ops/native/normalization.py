@@ -28,12 +28,28 @@ def _widened(x: Tensor, stash_type: int) -> Tensor:
     return x.astype(stash) if x.dtype != dace.float64 else x
 
 
+def _statistics(
+    x: Tensor, axes: Sequence[int], epsilon: float, Mean: Output | None, InvStdDev: Output | None
+) -> tuple[Tensor, Tensor]:
+    """Mean and inverse standard deviation with dimensions of size 1, in the outputs that want them."""
+    mean = x.mean(axes)
+    if Mean is not None:
+        Mean[:] = mean
+    mean = mean.closed().expand_dims(*axes)
+    centred = x - mean
+    inverse = 1.0 / np.sqrt((centred * centred).mean(axes) + epsilon)
+    if InvStdDev is not None:
+        InvStdDev[:] = inverse
+    return mean, inverse.closed().expand_dims(*axes)
+
+
 def _moments(x: Tensor, axes: Sequence[int]) -> tuple[Tensor, Tensor]:
     mean = x.mean(axes, keepdims=True).materialize()
     centred = x - mean
     return mean, (centred * centred).mean(axes, keepdims=True)
 
 
+@implements("LayerNormalizationSaving", domain="daceml")
 @implements("LayerNormalization")
 def layer_normalization(
     X: Tensor,
@@ -61,13 +77,23 @@ def layer_normalization(
     Y[:] = result if B is None else result + B
 
 
+@implements("RMSNormalizationSaving", domain="daceml")
 @implements("RMSNormalization")
 def rms_normalization(
-    X: Tensor, scale: Tensor, Y: Output, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
+    X: Tensor,
+    scale: Tensor,
+    Y: Output,
+    InvStdDev: Output | None,
+    *,
+    axis: int = -1,
+    epsilon: float = 1e-5,
+    stash_type: int = 1,
 ) -> None:
     axes = range(axis_of(axis, X.rank), X.rank)
     x = _widened(X, stash_type)
     inverse = 1.0 / np.sqrt((x * x).mean(axes, keepdims=True) + epsilon)
+    if InvStdDev is not None:
+        InvStdDev[:] = inverse
     Y[:] = (x * inverse).astype(compute_type(X.dtype)) * scale.astype(compute_type(X.dtype))
 
 
@@ -81,6 +107,7 @@ def _normalize(X: Tensor, mean: Tensor, variance: Tensor, scale: Tensor, B: Tens
     return result + _along_channels(B.astype(wide), X.rank)
 
 
+@implements("BatchNormalizationSaving", domain="daceml")
 @implements("BatchNormalization")
 def batch_normalization(
     X: Tensor,
@@ -93,6 +120,8 @@ def batch_normalization(
     Y: Output,
     running_mean: Output | None,
     running_var: Output | None,
+    Mean: Output | None,
+    InvStdDev: Output | None,
     *,
     epsilon: float = 1e-5,
     momentum: float = 0.9,
@@ -107,6 +136,8 @@ def batch_normalization(
     if old_mean is None or old_variance is None:
         raise Refused("the running statistics are missing")
     if not training_mode:
+        if Mean is not None or InvStdDev is not None:
+            raise Refused("in inference there are no statistics of the batch")
         Y[:] = _normalize(X, old_mean, old_variance, scale, B, epsilon)
         return
     axes = [d for d in range(X.rank) if d != 1]
@@ -114,6 +145,10 @@ def batch_normalization(
     batch_variance = batch_variance.materialize()
     batch_mean, batch_variance = batch_mean.squeeze(*axes), batch_variance.squeeze(*axes)
     Y[:] = _normalize(X, batch_mean, batch_variance, scale, B, epsilon)
+    if Mean is not None:
+        Mean[:] = batch_mean
+    if InvStdDev is not None:
+        InvStdDev[:] = 1.0 / np.sqrt(batch_variance + epsilon)
     # ONNX keeps the population variance, and momentum is the weight of the old value.
     if running_mean is not None:
         running_mean[:] = momentum * old_mean + (1 - momentum) * batch_mean.astype(
@@ -125,22 +160,32 @@ def batch_normalization(
         )
 
 
+@implements("InstanceNormalizationSaving", domain="daceml")
 @implements("InstanceNormalization")
 def instance_normalization(
-    input: Tensor, scale: Tensor, B: Tensor, output: Output, *, epsilon: float = 1e-5
+    input: Tensor,
+    scale: Tensor,
+    B: Tensor,
+    output: Output,
+    Mean: Output | None,
+    InvStdDev: Output | None,
+    *,
+    epsilon: float = 1e-5,
 ) -> None:
-    mean, variance = _moments(input, range(2, input.rank))
-    inverse = 1.0 / np.sqrt(variance + epsilon)
+    mean, inverse = _statistics(input, range(2, input.rank), epsilon, Mean, InvStdDev)
     normal = (input - mean) * inverse
     output[:] = normal * _along_channels(scale, input.rank) + _along_channels(B, input.rank)
 
 
+@implements("GroupNormalizationSaving", domain="daceml")
 @implements("GroupNormalization")
 def group_normalization(
     X: Tensor,
     scale: Tensor,
     bias: Tensor,
     Y: Output,
+    Mean: Output | None,
+    InvStdDev: Output | None,
     *,
     num_groups: int,
     epsilon: float = 1e-5,
@@ -151,8 +196,8 @@ def group_normalization(
         raise Refused(f"{X.shape[1]} channels are not {num_groups} groups")
     grouped = (num_groups, in_group)
     x = _widened(X, stash_type).reshape((X.shape[0], *grouped, *X.shape[2:]))
-    mean, variance = _moments(x, range(2, x.rank))
-    normal = (x - mean) * (1.0 / np.sqrt(variance + epsilon))
+    mean, inverse = _statistics(x, range(2, x.rank), epsilon, Mean, InvStdDev)
+    normal = (x - mean) * inverse
 
     def along_groups(values: Tensor) -> Tensor:
         values = values.reshape(grouped).astype(compute_type(X.dtype))

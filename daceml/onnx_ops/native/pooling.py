@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import dace
 import numpy as np
 
-from daceml.onnx_ops.indexing import floor_div
+from daceml.onnx_ops.functions import where
+from daceml.onnx_ops.indexing import Position, flatten_index, floor_div
 from daceml.onnx_ops.native.pad import padded
 from daceml.onnx_ops.native.windows import Windows, windows_of
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.tensor import Output, Tensor, compute, max_over, sum_over
+from daceml.onnx_ops.tensor import Output, Tensor, compute, is_float, max_over, min_over, sum_over
 from daceml.sdfg.scalar import Index, Scalar, apply, identity, index_value, literal
+from daceml.sdfg.sizes import product
 
 # Windows of so many elements are reduced one dimension after the other
 _SEPARATED = 16
@@ -35,6 +37,7 @@ def _padded(X: Tensor, windows: Windows, outputs: Sequence[Index], value: float,
 def max_pool(
     X: Tensor,
     Y: Output,
+    Indices: Output | None = None,
     *,
     kernel_shape: Sequence[int],
     auto_pad: str = "NOTSET",
@@ -50,12 +53,62 @@ def max_pool(
     x = _padded(X, windows, Y.shape[2:], identity("max", X.dtype).data, ceil_mode)
     if math.prod(windows.kernel) >= _SEPARATED:
         Y[:] = _maxima_by_dimension(x, windows, Y.shape[2:])
-        return
+    else:
+
+        def element(n: Index, c: Index, *position: Index) -> Scalar:
+            return max_over(windows.kernel, lambda *k: x[(n, c, *windows.position(position, k))])
+
+        Y[:] = compute(Y.shape, element)
+    if Indices is not None:
+        Indices[:] = _indices_of_maxima(X, x, Y, windows, storage_order)
+
+
+def _indices_of_maxima(X: Tensor, x: Tensor, Y: Output, windows: Windows, storage_order: int) -> Tensor:
+    """Where in the whole of X each maximum is: the first one of a window, and the last NaN, as in torch.
+
+    Args:
+        x: X with its padding.
+    """
+    extents = X.shape[2:]
+    plane, nowhere = product(extents), literal(2**31 - 1, dace.int32)
+
+    def flat(place: Sequence[Position]) -> Any:
+        if storage_order:
+            return flatten_index(place[::-1], extents[::-1])
+        return flatten_index(place, extents)
 
     def element(n: Index, c: Index, *position: Index) -> Scalar:
-        return max_over(windows.kernel, lambda *k: x[(n, c, *windows.position(position, k))])
+        largest = Y[(n, c, *position)]
 
-    Y[:] = compute(Y.shape, element)
+        def term(*k: Index) -> Scalar:
+            place = windows.position(position, k)
+            value = x[(n, c, *place)]
+            index = flat([p - b for p, b in zip(place, windows.before, strict=True)])
+            found = where(value == largest, index_value(index, dace.int32), nowhere)
+            # a NaN counts as -1 - index, so that the smallest is the last one
+            return where(value != value, index_value(-1 - index, dace.int32), found) if is_float(X) else found
+
+        found = min_over(windows.kernel, term)
+        found = where(found < 0, -1 - found, found) if is_float(X) else found
+        if x is not X:  # padding is no maximum, even where it equals one
+            first = flat(
+                [
+                    _first_inside(o, axis, windows, e)
+                    for axis, (o, e) in enumerate(zip(position, extents, strict=True))
+                ]
+            )
+            lowest = literal(identity("max", X.dtype).data, largest.dtype)
+            found = where(largest == lowest, first.astype(dace.int32), found)
+        return found.astype(dace.int64) + index_value((n * X.shape[1] + c) * plane)
+
+    return compute(Y.shape, element)
+
+
+def _first_inside(o: Index, axis: int, windows: Windows, extent: Index) -> Scalar:
+    """The first place of a window that lies in the input."""
+    start = index_value(o * windows.strides[axis] - windows.before[axis])
+    skipped = _ceil_div(apply("max", 0 - start, 0), windows.dilations[axis])
+    return apply("min", start + skipped * windows.dilations[axis], index_value(extent - 1))
 
 
 def _maxima_by_dimension(x: Tensor, windows: Windows, outputs: Sequence[Index]) -> Tensor:
@@ -100,14 +153,14 @@ def average_pool(
 
     def element(n: Index, c: Index, *position: Index) -> Scalar:
         total = sum_over(windows.kernel, lambda *k: x[(n, c, *windows.position(position, k))])
-        count = _count(X, Y, windows, position, bool(count_include_pad), ceil_mode)
+        count = window_count(X, Y, windows, position, bool(count_include_pad), ceil_mode)
         return total / (literal(count, total.dtype) if isinstance(count, int) else count.astype(total.dtype))
 
     Y[:] = compute(Y.shape, element)
 
 
-def _count(
-    X: Tensor, Y: Output, windows: Windows, position: Sequence[Index], include_pad: bool, ceil_mode: int
+def window_count(
+    X: Tensor, Y: Tensor, windows: Windows, position: Sequence[Index], include_pad: bool, ceil_mode: int
 ) -> int | Scalar:
     """Elements of a window that count: those inside the input, or inside input and padding.
 

@@ -42,9 +42,10 @@ class _Axis:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Taps:
+class ResizedAxis:
     """What the outputs of one dimension read: places [taps, outputs] and weights; None are all 1."""
 
+    axis: int
     count: int
     places: Tensor
     weights: Tensor | None
@@ -68,8 +69,36 @@ def resize(
     mode: str = "nearest",
     nearest_mode: str = "round_prefer_floor",
 ) -> None:
-    if coordinate_transformation_mode not in _COORDINATES:
-        raise Refused(f"coordinates {coordinate_transformation_mode!r}")
+    found = resized_axes(
+        *(X, Y, scales, axes, antialias, coordinate_transformation_mode, cubic_coeff_a, exclude_outside),
+        *(keep_aspect_ratio_policy, mode, nearest_mode),
+    )
+    if isinstance(found, list):
+        Y[:] = compute(Y.shape, _interpolated(X, found))
+        return
+    target, source = Y, X
+    for axis in sorted(found, reverse=True):
+        target = target.split(axis, (X.shape[axis], found[axis]))
+        source = source.expand_dims(axis + 1)
+    target[:] = source
+
+
+def resized_axes(
+    X: Tensor,
+    Y: Tensor,
+    scales: Tensor | None,
+    axes: Sequence[int] | None,
+    antialias: int,
+    coordinates: str,
+    cubic_coeff_a: float,
+    exclude_outside: int,
+    keep_aspect_ratio_policy: str,
+    mode: str,
+    nearest_mode: str,
+) -> list[ResizedAxis] | dict[int, int]:
+    """What the outputs of each resized dimension read, or axis -> factor where elements are repeated."""
+    if coordinates not in _COORDINATES:
+        raise Refused(f"coordinates {coordinates!r}")
     if antialias or exclude_outside:
         raise Refused("antialias=1" if antialias else "exclude_outside=1")
     if keep_aspect_ratio_policy != "stretch":
@@ -77,23 +106,23 @@ def resize(
     if mode != "nearest" and not is_float(X):
         raise Refused(f"{mode} interpolation of {X.dtype.to_string()}")
     rows = _resized(X, Y, scales, axes)
-    if mode == "nearest" and _repeat(X, Y, rows, coordinate_transformation_mode, nearest_mode):
-        return
+    if mode == "nearest" and (factors := _repeats(rows, coordinates, nearest_mode)) is not None:
+        return factors
     wide = dace.float64 if X.dtype == dace.float64 and mode != "nearest" else dace.float32
-    taps: list[_Taps] = []
+    found: list[ResizedAxis] = []
     for row in rows:
-        place = _coordinate(row, coordinate_transformation_mode, wide)
+        place = _coordinate(row, coordinates, wide)
         match mode:
             case "nearest":
-                taps.append(_nearest(row, place, nearest_mode))
+                found.append(_nearest(row, place, nearest_mode))
             case "linear":
-                taps.append(_linear(row, place))
+                found.append(_linear(row, place))
             case _:
-                taps.append(_cubic(row, place, cubic_coeff_a))
-    Y[:] = compute(Y.shape, _interpolated(X, rows, taps))
+                found.append(_cubic(row, place, cubic_coeff_a))
+    return found
 
 
-def _resized(X: Tensor, Y: Output, scales: Tensor | None, axes: Sequence[int] | None) -> list[_Axis]:
+def _resized(X: Tensor, Y: Tensor, scales: Tensor | None, axes: Sequence[int] | None) -> list[_Axis]:
     chosen = range(X.rank) if axes is None else [axis_of(a, X.rank) for a in axes]
     factors: list[float | None] = [None] * len(chosen)
     if scales is not None and not same(scales.size, 0):
@@ -110,29 +139,24 @@ def _resized(X: Tensor, Y: Output, scales: Tensor | None, axes: Sequence[int] | 
     return rows
 
 
-def _repeat(X: Tensor, Y: Output, rows: Sequence[_Axis], coordinates: str, rounding: str) -> bool:
-    """Nearest with whole factors as affine indices; False where it is none."""
+def _repeats(rows: Sequence[_Axis], coordinates: str, rounding: str) -> dict[int, int] | None:
+    """Axis -> factor of a nearest resize by whole factors, with affine indices; None where it is none."""
     if (coordinates, rounding) != ("asymmetric", "floor"):
-        return False
-    factors: list[int] = []
+        return None
+    factors: dict[int, int] = {}
     for row in rows:
         factor = divide(row.outputs, row.extent)
         if not isinstance(factor, int) or (row.scale is not None and row.scale != factor):
-            return False
+            return None
         if not isinstance(row.outputs, int) and factor & (factor - 1):
-            return False
+            return None
         if isinstance(row.outputs, int):
             # torch rounds: output 41 k, divided by 41 in float32, may be just below k.
             steps = np.arange(row.outputs, dtype=np.float32) * np.float32(1 / factor)
             if (np.floor(steps) != np.arange(row.outputs) // factor).any():
-                return False
-        factors.append(factor)
-    target, source = Y, X
-    for row, factor in sorted(zip(rows, factors, strict=True), key=lambda pair: -pair[0].axis):
-        target = target.split(row.axis, (row.extent, factor))
-        source = source.expand_dims(row.axis + 1)
-    target[:] = source
-    return True
+                return None
+        factors[row.axis] = factor
+    return factors
 
 
 def _coordinate(row: _Axis, mode: str, wide: DType) -> Callable[[Index], Scalar]:
@@ -175,7 +199,7 @@ def _inside(position: Scalar, extent: Index) -> Scalar:
     return minimum(maximum(position, 0), index_value(extent - 1))
 
 
-def _nearest(row: _Axis, place: Callable[[Index], Scalar], rounding: str) -> _Taps:
+def _nearest(row: _Axis, place: Callable[[Index], Scalar], rounding: str) -> ResizedAxis:
     def rounded(o: Index) -> Scalar:
         x = place(o)
         match rounding:
@@ -193,10 +217,12 @@ def _nearest(row: _Axis, place: Callable[[Index], Scalar], rounding: str) -> _Ta
     def element(_: Index, o: Index) -> Scalar:
         return _inside(rounded(o).astype(dace.int64), row.extent)
 
-    return _Taps(count=1, places=compute((1, row.outputs), element).materialize(), weights=None)
+    return ResizedAxis(
+        axis=row.axis, count=1, places=compute((1, row.outputs), element).materialize(), weights=None
+    )
 
 
-def _linear(row: _Axis, place: Callable[[Index], Scalar]) -> _Taps:
+def _linear(row: _Axis, place: Callable[[Index], Scalar]) -> ResizedAxis:
     def bounded(o: Index) -> tuple[Scalar, Scalar]:
         x = maximum(place(o), 0.0)
         return x, _inside(np.floor(x).astype(dace.int64), row.extent)
@@ -212,7 +238,7 @@ def _linear(row: _Axis, place: Callable[[Index], Scalar]) -> _Taps:
     return _tables(2, row, position, weight)
 
 
-def _cubic(row: _Axis, place: Callable[[Index], Scalar], a: float) -> _Taps:
+def _cubic(row: _Axis, place: Callable[[Index], Scalar], a: float) -> ResizedAxis:
     """Keys' convolution with coefficient a; taps outside repeat the border."""
 
     def position(tap: Index, o: Index) -> Scalar:
@@ -233,24 +259,25 @@ def _tables(
     row: _Axis,
     position: Callable[[Index, Index], Scalar],
     weight: Callable[[Index, Index], Scalar],
-) -> _Taps:
+) -> ResizedAxis:
     shape = (count, row.outputs)
-    return _Taps(
+    return ResizedAxis(
+        axis=row.axis,
         count=count,
         places=compute(shape, position).materialize(),
         weights=compute(shape, weight).materialize(),
     )
 
 
-def _interpolated(X: Tensor, rows: Sequence[_Axis], taps: Sequence[_Taps]) -> Callable[..., Scalar]:
+def _interpolated(X: Tensor, axes: Sequence[ResizedAxis]) -> Callable[..., Scalar]:
     def element(*index: Index) -> Scalar:
         total: Scalar | None = None
-        for chosen in product(*(range(t.count) for t in taps)):
+        for chosen in product(*(range(t.count) for t in axes)):
             source: list[Index | Scalar] = list(index)
             factor: Scalar | None = None
-            for row, table, tap in zip(rows, taps, chosen, strict=True):
-                at = (tap, index[row.axis])
-                source[row.axis] = table.places[at]
+            for table, tap in zip(axes, chosen, strict=True):
+                at = (tap, index[table.axis])
+                source[table.axis] = table.places[at]
                 if table.weights is not None:
                     weight = table.weights[at]
                     factor = weight if factor is None else factor * weight

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import dace
@@ -13,15 +13,21 @@ from daceml.onnx_ops.registry import implements
 from daceml.onnx_ops.segments import DOMAIN
 from daceml.onnx_ops.tensor import Output, Tensor, compute
 from daceml.sdfg.builder import reduced_parameters
-from daceml.sdfg.scalar import Index, Scalar, cast, compute_type, index_value, reduce_over
+from daceml.sdfg.scalar import DType, Index, Scalar, cast, compute_type, index_value, reduce_over
 
-Row = Callable[[Scalar, Index], Scalar]
+# A row's contribution: its position, the segment, the column.
+Row = Callable[[Scalar, Index, Index], Scalar]
 
 
-def _reduced(
-    operator: Literal["sum", "max"], offsets: Tensor, count: Index, result: Output, row: Row
-) -> None:
-    """`row(position, column)` reduced over each segment of positions below `count`."""
+def reduced(
+    operator: Literal["sum", "max", "min"],
+    offsets: Tensor,
+    count: Index,
+    shape: Sequence[Index],
+    row: Row,
+    dtype: DType | None = None,
+) -> Tensor:
+    """`row(position, segment, column)` reduced over each segment of positions below `count`."""
     check_positions(offsets, count + 1, lowest=0, ascending=True)
     segments = offsets.shape[0]
     (k,) = reduced_parameters(1)
@@ -32,27 +38,31 @@ def _reduced(
         # The last segment ends with the positions; there is no offset behind its own.
         following = offsets[(minimum(index_value(segment + 1), last),)].astype(dace.int64)
         end = where(index_value(segment) == last, index_value(count), following)
-        total = reduce_over(operator, [k], [end - start], row(start + index_value(k), column))
-        return cast(total, compute_type(result.dtype))
+        total = reduce_over(operator, [k], [end - start], row(start + index_value(k), segment, column))
+        return total if dtype is None else cast(total, compute_type(dtype))
 
-    result[:] = compute(result.shape, element)
+    return compute(shape, element)
 
 
 @implements("EmbeddingBagSum", domain=DOMAIN)
 def embedding_bag_sum(weight: Tensor, indices: Tensor, offsets: Tensor, result: Output) -> None:
     check_positions(indices, weight.shape[0], lowest=0)
 
-    def row(position: Scalar, column: Index) -> Scalar:
+    def row(position: Scalar, _: Index, column: Index) -> Scalar:
         return weight[(indices[(position,)].astype(dace.int64), column)]
 
-    _reduced("sum", offsets, indices.shape[0], result, row)
+    result[:] = reduced("sum", offsets, indices.shape[0], result.shape, row, result.dtype)
+
+
+def _row_of(rows: Tensor) -> Row:
+    return lambda position, _, column: rows[(position, column)]
 
 
 @implements("SegmentSum", domain=DOMAIN)
 def segment_sum(rows: Tensor, offsets: Tensor, result: Output) -> None:
-    _reduced("sum", offsets, rows.shape[0], result, lambda position, column: rows[(position, column)])
+    result[:] = reduced("sum", offsets, rows.shape[0], result.shape, _row_of(rows), result.dtype)
 
 
 @implements("SegmentMax", domain=DOMAIN)
 def segment_max(rows: Tensor, offsets: Tensor, result: Output) -> None:
-    _reduced("max", offsets, rows.shape[0], result, lambda position, column: rows[(position, column)])
+    result[:] = reduced("max", offsets, rows.shape[0], result.shape, _row_of(rows), result.dtype)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from daceml.onnx_ops.functions import where
+from daceml.onnx_ops.functions import maximum, minimum, where
 from daceml.onnx_ops.registry import implements
 from daceml.onnx_ops.tensor import Output, Tensor, elementwise, is_float
 from daceml.onnx_ops.torch_kernels import DOMAIN
@@ -18,6 +18,16 @@ def log1p(data: Tensor, result: Output) -> None:
 @implements("Expm1", domain=DOMAIN)
 def expm1(data: Tensor, result: Output) -> None:
     result[:] = elementwise("expm1", data)
+
+
+@implements("StopGradient", domain=DOMAIN)
+def stop_gradient(data: Tensor, result: Output) -> None:
+    result[:] = data
+
+
+@implements("HardTanh", domain=DOMAIN)
+def hard_tanh(data: Tensor, low: Tensor, high: Tensor, result: Output) -> None:
+    result[:] = minimum(maximum(data, low), high)
 
 
 @implements("Remainder", domain=DOMAIN)

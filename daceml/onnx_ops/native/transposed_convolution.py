@@ -22,7 +22,7 @@ from daceml.sdfg.scalar import Index, Scalar, compute_type, index_value, literal
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Axis:
+class TransposedAxis:
     """One spatial dimension.
 
     Attributes:
@@ -60,7 +60,9 @@ class _Axis:
         return [box for box in ((0, whole, self.stride), (whole, 1, rest)) if box[1] and box[2]]
 
 
-def _axis(extent: Index, outputs: Index, kernel: Index, stride: int, dilation: int, pad: int) -> _Axis:
+def transposed_axis(
+    extent: Index, outputs: Index, kernel: Index, stride: int, dilation: int, pad: int
+) -> TransposedAxis:
     if not (isinstance(extent, int) and isinstance(outputs, int) and isinstance(kernel, int)):
         raise Refused("a spatial size is symbolic")
     if stride == 1:
@@ -72,7 +74,7 @@ def _axis(extent: Index, outputs: Index, kernel: Index, stride: int, dilation: i
         taps = -(-(front + (kernel - 1) * dilation + 1) // stride)
         reach = taps - 1
     quotients = -(-outputs // stride)
-    return _Axis(
+    return TransposedAxis(
         stride=stride,
         dilation=dilation,
         kernel=kernel,
@@ -85,7 +87,7 @@ def _axis(extent: Index, outputs: Index, kernel: Index, stride: int, dilation: i
     )
 
 
-def _expanded(W: Tensor, axes: Sequence[_Axis]) -> Tensor:
+def expanded_taps(W: Tensor, axes: Sequence[TransposedAxis]) -> Tensor:
     """The weight with taps at `front + k * dilation` of a multiple of the stride, and zeros elsewhere."""
     lengths = [axis.expanded for axis in axes]
     if all(
@@ -149,16 +151,32 @@ def transposed_convolution(
         raise Refused(found)
     steps, spread = strides or (1,) * space, dilations or (1,) * space
     axes = [
-        _axis(*sizes)
+        transposed_axis(*sizes)
         for sizes in zip(X.shape[2:], Y.shape[2:], W.shape[2:], steps, spread, found[0], strict=True)
     ]
     in_group, out_group = divide(X.shape[1], group), W.shape[1]
     if in_group is None:
         raise Refused(f"{X.shape[1]} input channels are not {group} groups")
+    write_transposed(X, expanded_taps(W, axes), B, Y, axes, (group, in_group, out_group))
+
+
+def write_transposed(
+    X: Tensor,
+    taps: Tensor,
+    bias: Tensor | None,
+    Y: Output,
+    axes: Sequence[TransposedAxis],
+    channels: tuple[int, Index, Index],
+) -> None:
+    """Write all of the result.
+
+    Args:
+        taps: what `expanded_taps` makes of the weight.
+        channels: groups, input channels and output channels of a group.
+    """
     x = padded(X, (0, 0, *(a.before for a in axes)), (0, 0, *(a.after for a in axes)), 0)
-    w = _expanded(W, axes)
     for boxes in product(*(axis.boxes() for axis in axes)):
-        _write(x, w, B, Y, axes, boxes, (group, in_group, out_group))
+        _write(x, taps, bias, Y, axes, boxes, channels)
 
 
 def _write(
@@ -166,7 +184,7 @@ def _write(
     w: Tensor,
     bias: Tensor | None,
     Y: Output,
-    axes: Sequence[_Axis],
+    axes: Sequence[TransposedAxis],
     boxes: Sequence[tuple[Index, Index, Index]],
     channels: tuple[int, Index, Index],
 ) -> None:

@@ -9,7 +9,8 @@ reads one layout and writes the other, and a convolution brings its result into 
 
 Two more things that oneDNN offers are left out, for their numbers would not always be the module's:
 - A weight in oneDNN's own order (1.0 to 1.4 times faster, 1.8 for the widest windows) is right only while
-  nobody changes the weight, and `parameter.data.add_()` moves neither its address nor a version.
+  nobody changes the weight, and `parameter.data.add_()` moves neither its address nor a version. Whoever
+  promises that with `freeze=True` gets it: `packed_weights.py`.
 - An activation inside the kernel turns NaN into a number: relu and clip into their lower bound.
 """
 
@@ -40,13 +41,18 @@ _LARGEST_WEIGHT = 12
 _MEMORY_ORDER = (0, 2, 3, 1)
 
 
-def use_channels_last(network: Network) -> tuple[str, ...]:
-    """Change the layout of the arrays around convolutions; returns those changed. Mutates the network."""
-    return _ChannelsLast(network).run()
+def use_channels_last(network: Network, *, frozen: bool = False) -> tuple[str, ...]:
+    """Change the layout of the arrays around convolutions; returns those changed. Mutates the network.
+
+    Args:
+        frozen: weights are put into a kernel's order once, not at every call.
+    """
+    return _ChannelsLast(network, frozen).run()
 
 
 class _ChannelsLast:
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: Network, frozen: bool) -> None:
+        self.frozen = frozen
         self.network, self.sdfg, self.state = network, network.sdfg, network.state
         self.gaining: list[ONNXNode] = []
         self.maps = map_accesses(network.state)
@@ -115,7 +121,7 @@ class _ChannelsLast:
         weight, result = product(size(s) for s in w.shape), product(size(s) for s in y.shape)
         window = product(size(s) for s in w.shape[2:])
         known = isinstance(weight, int) and isinstance(result, int)
-        if window != 1 and known and weight > _LARGEST_WEIGHT * result:
+        if not self.frozen and window != 1 and known and weight > _LARGEST_WEIGHT * result:
             return "its weight is large beside its result, and is put into another order at every call"
         if self._is_summed_over_batch(self._array(node, "Y")):
             return "its channels are added up over the batch, one at a time: each would cost a whole pass"

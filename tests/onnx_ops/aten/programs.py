@@ -9,9 +9,9 @@ import onnx.parser
 import torch
 
 from daceml.config import config
-from daceml.frontend.compile import Optimised as Lowered
-from daceml.frontend.compile import Stages, build
 from daceml.frontend.importer import import_model
+from daceml.frontend.pipeline import Optimised as Lowered
+from daceml.frontend.pipeline import Stages, build
 from daceml.frontend.program_key import package_digest
 from daceml.onnx_ops.lowering import LoweringReport, lower
 from daceml.onnx_ops.registry import KINDS, Kind

@@ -7,12 +7,19 @@ import pytest
 import torch
 from torch.nn import functional
 
-from daceml.errors import NoImplementationError
-from tests.onnx_ops.native.single_node import Case, Outcome, lowered, random
+from tests.onnx_ops.native.single_node import Case, Outcome, random
 
 t = torch.from_numpy
 X = random(2, 3, 7, 10)
 IMAGE = random(1, 2, 5, 6)
+
+
+def by_columns(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Maxima of 2 x 2, and where each is in X with its planes transposed."""
+    y, index = functional.max_pool2d(t(x), 2, return_indices=True)
+    planes, height, width = x.shape[0] * x.shape[1], x.shape[2], x.shape[3]
+    first = torch.arange(planes).reshape(*x.shape[:2], 1, 1) * height * width
+    return y.numpy(), (first + index % width * height + index // width).numpy()
 
 
 def average(
@@ -143,6 +150,19 @@ CASES = {
         attributes={"kernel_shape": [3, 3], "pads": [1] * 4},
         symbolic={9: "N"},
     ),
+    "indices": Case(
+        op="MaxPool",
+        inputs=[X],
+        attributes={"kernel_shape": [3, 2], "strides": [2, 1], "pads": [1, 0, 1, 1]},
+        outputs=2,
+    ),
+    "indices by columns": Case(
+        op="MaxPool",
+        inputs=[X],
+        attributes={"kernel_shape": [2, 2], "strides": [2, 2], "storage_order": 1},
+        expected=list(by_columns(X)),
+        outputs=2,
+    ),
     "Lp": Case(op="LpPool", inputs=[IMAGE], attributes={"kernel_shape": [2, 2], "p": 2}),
     "GlobalAveragePool": Case(op="GlobalAveragePool", inputs=[X]),
     "GlobalMaxPool": Case(op="GlobalMaxPool", inputs=[X]),
@@ -153,9 +173,3 @@ CASES = {
 @pytest.mark.parametrize("title", CASES)
 def test_values(outcome: Outcome) -> None:
     outcome.check()
-
-
-def test_indices_are_refused() -> None:
-    case = Case(op="MaxPool", inputs=[X], attributes={"kernel_shape": [2, 2]}, outputs=2)
-    with pytest.raises(NoImplementationError, match="native:direct: it does not take output Indices"):
-        lowered(case)

@@ -4,8 +4,11 @@
 #include <time.h>
 
 #include <daceml/aten_call.h>
+#include <daceml/aten_gradients.h>
+#include <daceml/aten_normalization.h>
 #include <daceml/aten_order.h>
 #include <daceml/aten_random.h>
+#include <daceml/aten_training.h>
 
 namespace daceml {
 

@@ -19,6 +19,21 @@ inline int32_t topk(daceml_call* call, Fresh& values, AtenTensorHandle indices, 
               [&](auto* v, auto* i) { return aoti_torch_cpu_topk(x, k, dim, largest, sorted, v, i); });
 }
 
+// The first k in stable order: of equal elements those with the lowest indices.
+inline int32_t first_in_order(daceml_call* call, Fresh& values, AtenTensorHandle indices, AtenTensorHandle x,
+                              int64_t k, int64_t dim, int32_t largest) {
+  return pair(call, values, indices, "aten::sort failed", [&](auto* v, auto* i) {
+    int32_t stable = 1;
+    AtenTensorHandle all[2] = {nullptr, nullptr};
+    if (aoti_torch_cpu_sort_stable(x, &stable, dim, largest, &all[0], &all[1])) return 1;
+    int32_t failed = aoti_torch_cpu_narrow(all[0], dim, 0, k, v);
+    if (!failed && (failed = aoti_torch_cpu_narrow(all[1], dim, 0, k, i))) aoti_torch_delete_tensor_object(*v);
+    aoti_torch_delete_tensor_object(all[0]);
+    aoti_torch_delete_tensor_object(all[1]);
+    return failed;
+  });
+}
+
 inline int32_t kthvalue(daceml_call* call, Fresh& values, AtenTensorHandle indices, AtenTensorHandle x, int64_t k,
                         int64_t dim, int32_t keepdim) {
   return pair(call, values, indices, "aten::kthvalue failed",

@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <daceml_torch.h>  // torch's C functions: see torch_declarations.py
 
-#define DACEML_ABI 3
+#define DACEML_ABI 4
 
 extern "C" {
 
@@ -32,6 +32,7 @@ struct daceml_call {
 };
 
 // dtype as torch numbers it; a size of -1 is symbolic and checked by `bind_symbols`; null strides are row-major ones.
+// A weight of rank -1 is packed: in an order of torch's own, and passed as a handle instead of an address.
 struct daceml_tensor {
   int32_t dtype;
   int32_t ndim;

@@ -1,0 +1,1 @@
+"""Random uses by family; importing one fills the table."""

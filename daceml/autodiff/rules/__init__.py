@@ -1,0 +1,1 @@
+"""Derivative rules of operators, one family a file; `daceml.autodiff.vjp` registers them."""

@@ -1,0 +1,1 @@
+"""What a backward pass finds in memory, and what it computes again."""

@@ -1,0 +1,109 @@
+"""Store or recompute: which arrays of the forward pass the backward pass finds in memory.
+
+Every array that the backward pass reads is stored, or the step that writes it runs again there, from arrays
+for which the same holds. An integer program chooses. Costs are bytes of traffic, and arithmetic in bytes that
+take as long.
+
+Source: Rausch et al., DaCeML (ICS 2022), section 4.2, for the choice between forwarding and recomputing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from daceml.autodiff.storage.choices import Choices
+from daceml.autodiff.storage.cloning import recompute_in_backward
+from daceml.autodiff.storage.forward_steps import ForwardSteps, is_static
+from daceml.autodiff.storage.program import Storage, choose_storage
+from daceml.errors import MemoryBudgetError
+
+if TYPE_CHECKING:
+    from daceml.sdfg.network import Network
+
+Recompute = Literal["none", "cheap", "budget"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """What became of one array that the backward pass reads.
+
+    Attributes:
+        bytes: its size; symbols at their example size.
+        stored: whether the forward pass keeps it; else it is computed again.
+        reason: why, in words.
+    """
+
+    array: str
+    bytes: int
+    stored: bool
+    reason: str
+
+
+def plan_recomputation(
+    network: Network, mode: Recompute, *, stored_bytes: int | None = None
+) -> tuple[Decision, ...]:
+    """Choose what is stored, and let the backward half compute the rest again. Mutates the network.
+
+    Args:
+        network: with gradients, before it is cut in two.
+        mode: "none" stores everything; "cheap" runs elementwise steps again where that moves no more bytes;
+            "budget" lets what is stored, and what has been computed again, be `stored_bytes` at most, or as
+            few as possible.
+        stored_bytes: for "budget": besides inputs, weights and results; None for no limit.
+    Returns:
+        one record for each array that is stored or computed again.
+    Raises:
+        MemoryBudgetError: sizes are symbolic, so that no budget can be kept.
+    """
+    facts = ForwardSteps(network)
+    if mode == "none":
+        return tuple(
+            Decision(array=a, bytes=facts.array_bytes(a), stored=True, reason="recompute is 'none'")
+            for a in facts.needed
+            if a not in facts.returned
+        )
+    if mode == "budget" and not is_static(network, facts.producers):
+        raise MemoryBudgetError(
+            "a budget in bytes needs sizes that are known",
+            why="the program has symbolic sizes",
+            fix="compile for fixed sizes, or use recompute='cheap'",
+        )
+    choices = Choices(facts, everything=mode == "budget" and stored_bytes is not None)
+    choice = choose_storage(choices, stored_bytes if mode == "budget" else None)
+    decisions = tuple(_decisions(choices, choice))
+    recompute_in_backward(choices, choice)
+    return decisions
+
+
+def _decisions(choices: Choices, choice: Storage) -> Iterator[Decision]:
+    """One record for each array that is read, in order of size."""
+    running = [choices.facts.step(node) for node in choice.again]
+    used = {*choices.facts.needed, *(a for step in running for a in step.reads)}
+    for array in sorted(used.intersection(choices.arrays), key=lambda a: (-choices.facts.array_bytes(a), a)):
+        stored = array in choice.stored
+        yield Decision(
+            array=array,
+            bytes=choices.facts.array_bytes(array),
+            stored=stored,
+            reason=_why_stored(choices, array) if stored else _why_again(choices, choice, array),
+        )
+
+
+def _why_again(choices: Choices, choice: Storage, array: str) -> str:
+    step = choices.producer[array]
+    times = len(choice.again.get(step.node, ()))
+    often = "again" if times == 1 else f"{times} times again"
+    inside = step.elementwise and choices.facts.fusing_readers(array, choices.behind)
+    return f"{step.label} runs {often}{' inside its readers' if inside else ''}, from {', '.join(step.reads)}"
+
+
+def _why_stored(choices: Choices, array: str) -> str:
+    step = choices.producer[array]
+    if (refusal := choices.refusal(step)) is not None:
+        return refusal
+    kept, made = choices.storing_cost(array), choices.running_cost(step)
+    if kept <= made:
+        return f"storing it moves {kept / 1e6:.3g} MB, {step.label} again costs like {made / 1e6:.3g}"
+    return f"to run {step.label} again, something larger would have to be stored or computed"

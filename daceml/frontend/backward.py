@@ -1,0 +1,114 @@
+"""A compiled module in torch's autograd: one node, whose backward runs the backward program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from daceml.errors import GradientError
+from daceml.frontend.gradient_record import GradientRecord, Wanted
+from daceml.runtime.program import Program
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackwardPass:
+    """The backward half of a variant.
+
+    Attributes:
+        program: takes cotangents, what was saved, and what it reads of inputs and state.
+        state: tensors of the module that gradients flow to, in the order of the record.
+        read: state_dict key -> tensor, of what the backward program reads.
+    """
+
+    program: Program
+    record: GradientRecord
+    wanted: Wanted
+    state: tuple[torch.Tensor, ...]
+    read: dict[str, torch.Tensor]
+
+    def run(self, forward: Program, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """The user's outputs, as results of one node of autograd."""
+        given = [x for x, wants in zip(inputs, self.wanted.inputs, strict=True) if wants]
+        return list(_Differentiable.apply(self, forward, inputs, *given, *self.state))  # pyright: ignore
+
+
+class _Differentiable(torch.autograd.Function):
+    """The node; what it needs besides the tensors that gradients flow to comes in one piece."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        backward: BackwardPass,
+        program: Program,
+        inputs: Sequence[torch.Tensor],
+        *wanted: torch.Tensor,
+    ) -> tuple[torch.Tensor, ...]:
+        record = backward.record
+        changing = {id(tensor) for tensor in program.mutated}
+        read = [
+            inputs[place] if isinstance(place, int) else backward.read[place] for _, place in record.reads
+        ]
+        # of what this very call changes, the backward pass reads the value from before
+        read = [tensor.clone() if id(tensor) in changing else tensor for tensor in read]
+        outputs = program(inputs)
+        ctx.save_for_backward(*(outputs[i] for i in record.saved), *read)
+        ctx.backward_pass = backward
+        ctx.like = [(outputs[i].shape, outputs[i].dtype) for i in record.cotangents]
+        ctx.wanted = [(tensor.shape, tensor.dtype) for tensor in wanted]
+        results = tuple(outputs[: record.results])
+        fixed = [x for x, moves in zip(results, record.differentiable, strict=True) if not moves]
+        ctx.mark_non_differentiable(*fixed)
+        ctx.set_materialize_grads(False)
+        return results
+
+    @staticmethod
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, *given: torch.Tensor | None
+    ) -> tuple[torch.Tensor | None, ...]:
+        backward: BackwardPass = ctx.backward_pass
+        record = backward.record
+        cotangents: list[torch.Tensor] = []
+        for i, (shape, dtype) in zip(record.cotangents, ctx.like, strict=True):
+            cotangent = given[i]
+            if cotangent is None:
+                cotangent = torch.zeros(shape, dtype=dtype)
+            cotangents.append(cotangent.contiguous())
+        # a backward pass that needs nothing may run again, as in eager
+        saved = [x.contiguous() for x in ctx.saved_tensors] if record.saved or record.reads else []
+        with torch.no_grad():
+            outputs = backward.program([*cotangents, *saved])
+        found = {"output": outputs, "cotangent": cotangents}
+        gradients = [
+            None if g is None else torch.zeros(shape, dtype=dtype) if g[0] == "zero" else found[g[0]][g[1]]
+            for g, (shape, dtype) in zip(record.gradients, ctx.wanted, strict=True)
+        ]
+        if torch.is_grad_enabled():
+            gradients = _refusing_second(gradients)
+        return None, None, None, *gradients
+
+
+def _refusing_second(gradients: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
+    """The same gradients, which cannot be differentiated: they depend on more than autograd could see."""
+    given = [g for g in gradients if g is not None]
+    anchor = torch.zeros((), requires_grad=True)
+    once = iter(_Once.apply(anchor, *given) if given else ())  # pyright: ignore[reportArgumentType]
+    return [None if g is None else next(once) for g in gradients]
+
+
+class _Once(torch.autograd.Function):
+    """Passes gradients through; has none of its own."""
+
+    @staticmethod
+    def forward(ctx: Any, anchor: torch.Tensor, *gradients: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return tuple(g.view_as(g) for g in gradients)
+
+    @staticmethod
+    def backward(ctx: Any, *_: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        raise GradientError(
+            "the gradients of a compiled module were differentiated once more",
+            why="its backward pass is a program without a backward pass of its own",
+            fix="call the eager module where create_graph=True is used: with daceml.stance('force_eager')",
+        )

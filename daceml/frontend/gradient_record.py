@@ -1,0 +1,72 @@
+"""How the two programs of a training step fit together: what is saved, and where gradients go."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+Source = tuple[Literal["output", "cotangent", "zero"], int]
+Reader = tuple[Literal["input"], int] | tuple[Literal["state"], str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """Which tensors require a gradient.
+
+    Attributes:
+        inputs: for each tensor of the arguments whether it does.
+        state: keys of the parameters and buffers that do.
+    """
+
+    inputs: tuple[bool, ...]
+    state: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StorageRecord:
+    """What became of one array that the backward pass reads: stored, or computed again; and why."""
+
+    array: str
+    bytes: int
+    stored: bool
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradientRecord:
+    """The interface between forward and backward program.
+
+    Attributes:
+        results: outputs of the forward program that are the user's; what follows is saved only.
+        saved: outputs of the forward program that the backward program takes, in its order.
+        reads: inputs and state that it takes after them.
+        cotangents: outputs whose cotangents it takes first.
+        differentiable: for each of the user's outputs whether a gradient can flow into it.
+        gradients: for each wanted input, then each wanted state, where its gradient is; None for no gradient.
+        storage: what is stored for the backward pass besides inputs, state and results, and what is not.
+    """
+
+    results: int
+    saved: tuple[int, ...]
+    reads: tuple[Reader, ...]
+    cotangents: tuple[int, ...]
+    differentiable: tuple[bool, ...]
+    gradients: tuple[Source | None, ...]
+    storage: tuple[StorageRecord, ...] = ()
+
+    def save(self, folder: Path) -> None:
+        """Write `gradients.json`."""
+        (folder / "gradients.json").write_text(json.dumps(asdict(self)))
+
+    @classmethod
+    def load(cls, folder: Path) -> GradientRecord:
+        """Read `gradients.json`."""
+        record: dict[str, Any] = json.loads((folder / "gradients.json").read_text())
+        for name in ("saved", "cotangents", "differentiable"):
+            record[name] = tuple(record[name])
+        record["reads"] = tuple((kind, value) for kind, value in record["reads"])
+        record["gradients"] = tuple(None if g is None else (g[0], g[1]) for g in record["gradients"])
+        record["storage"] = tuple(StorageRecord(**row) for row in record["storage"])
+        return cls(**record)

@@ -1,0 +1,251 @@
+"""The stages of a compilation: ExportedProgram -> ONNX -> SDFG -> kernels in a folder.
+
+ONNX and DaCe are imported only where a stage runs: a program that is in the cache needs neither.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from daceml.frontend.gradient_record import GradientRecord, Wanted
+from daceml.frontend.recomputation import Recomputation
+from daceml.runtime.cache import Cache
+from daceml.runtime.manifest import EXAMPLE_SIZE
+from daceml.runtime.progress import publish
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+    from daceml.onnx_ops.lowering import LoweringReport
+    from daceml.sdfg.network import Network
+    from daceml.transformations.local.map_fusion import FusionReport
+
+
+@dataclass
+class Stages:
+    """Seconds spent in each stage of one compilation."""
+
+    seconds: dict[str, float] = field(default_factory=dict[str, float])
+
+    @contextmanager
+    def stage(self, name: str) -> Generator[None]:
+        """Add the time of the block to a stage."""
+        publish(name)
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+
+
+@dataclass(frozen=True, kw_only=True)
+class Optimised:
+    """A network after all levels, and what happened on the way."""
+
+    network: Network
+    lowering: LoweringReport
+    fusion: FusionReport
+    unfused: dict[str, int]
+
+
+def onnx_network(
+    exported: ExportedProgram, stages: Stages, *, hooks: Callable[[Network], None] | None = None
+) -> Network:
+    """The network of ONNX nodes of an exported program, after the user's hooks."""
+    with stages.stage("import"):
+        from daceml.frontend.export import to_onnx
+        from daceml.frontend.importer import import_model
+        from daceml.sdfg.relayout import relayout_weights
+    with stages.stage("onnx"):
+        model = to_onnx(exported)
+    with stages.stage("sdfg"):
+        network = import_model(model, name="network")
+        relayout_weights(network, _strides(exported))
+    if hooks is not None:
+        with stages.stage("hooks"):
+            hooks(network)
+    return network
+
+
+def optimised_network(
+    exported: ExportedProgram,
+    stages: Stages | None = None,
+    *,
+    levels: bool = True,
+    freeze: bool = False,
+    hooks: Callable[[Network], None] | None = None,
+    autodiff_hooks: Callable[[Network], None] | None = None,
+) -> Optimised:
+    """The network of an exported program after all levels.
+
+    Args:
+        levels, freeze: see `optimise`.
+        hooks, autodiff_hooks: change the network of ONNX nodes in place before that.
+    """
+    stages = stages or Stages()
+    network = onnx_network(exported, stages, hooks=hooks)
+    if autodiff_hooks is not None:
+        with stages.stage("hooks"):
+            autodiff_hooks(network)
+    return optimise(network, stages, levels=levels, freeze=freeze)
+
+
+def training_networks(
+    exported: ExportedProgram,
+    wanted: Wanted,
+    stages: Stages | None = None,
+    *,
+    levels: bool = True,
+    hooks: Callable[[Network], None] | None = None,
+    autodiff_hooks: Callable[[Network, Network], None] | None = None,
+    recomputation: Recomputation | None = None,
+) -> tuple[list[Optimised], GradientRecord]:
+    """Forward and backward pass of an exported program after all levels.
+
+    Args:
+        wanted: what requires a gradient.
+        levels, hooks: see `optimised_network`.
+        autodiff_hooks: change forward and backward pass in place before they are optimised.
+        recomputation: what the backward pass computes again.
+    Raises:
+        GradientError: a step that gradients flow through has no derivative, or the budget cannot be kept.
+    """
+    from daceml.frontend.memory_budget import within_budget
+    from daceml.frontend.training import differentiate
+
+    stages, how = stages or Stages(), recomputation or Recomputation()
+    network = onnx_network(exported, stages, hooks=hooks)
+
+    def made(network: Network, stored_bytes: int | None = None) -> tuple[list[Optimised], GradientRecord]:
+        with stages.stage("differentiate"):
+            parts = differentiate(
+                network, wanted, levels=levels, recompute=how.mode, stored_bytes=stored_bytes
+            )
+        both = (parts.forward, parts.backward)
+        if autodiff_hooks is not None:
+            with stages.stage("hooks"):
+                autodiff_hooks(*both)
+        return [optimise(part, stages, levels=levels, padding=False) for part in both], parts.record
+
+    if how.budget_bytes is not None:
+        return within_budget(network, how.budget_bytes, made)
+    return made(network)
+
+
+def _strides(exported: ExportedProgram) -> dict[str, tuple[int, ...]]:
+    """Strides of the parameters and buffers that are not in row-major order."""
+    signature = exported.graph_signature
+    keys = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
+    tensors = {
+        keys[n.name]: n.meta["val"] for n in exported.graph.nodes if n.op == "placeholder" and n.name in keys
+    }
+    return {key: tuple(t.stride()) for key, t in tensors.items() if not t.is_contiguous()}
+
+
+def optimise(
+    network: Network, stages: Stages, *, levels: bool = True, freeze: bool = False, padding: bool = True
+) -> Optimised:
+    """Lower a network of ONNX nodes and apply the levels. Mutates the network.
+
+    Args:
+        levels: False lowers only: every operator stays a loop of its own.
+        freeze: weights do not change any more.
+        padding: whether paddings have still to be placed.
+    """
+    from daceml.onnx_ops.lowering import lower
+    from daceml.sdfg.network_costs import maps_cost
+    from daceml.transformations.coarse.convolution_columns import use_columns
+    from daceml.transformations.coarse.convolution_padding import place_padding
+    from daceml.transformations.hardware.cpu_schedule import schedule_maps
+    from daceml.transformations.layout.channels_last import use_channels_last
+    from daceml.transformations.layout.column_sums import sum_columns
+    from daceml.transformations.layout.packed_weights import pack_weights
+    from daceml.transformations.local.map_fusion import FusionReport, fuse_maps
+
+    if levels and padding:
+        with stages.stage("transform"):
+            place_padding(network)
+            use_columns(network)
+    with stages.stage("lower"):
+        lowering = lower(network)
+    with stages.stage("transform"):
+        count, cost = maps_cost(network)
+        moved = cost.at(dict.fromkeys(network.sdfg.symbols, EXAMPLE_SIZE))
+        fusion = fuse_maps(network) if levels else FusionReport(fused=(), refused={})
+        if levels:
+            use_channels_last(network, frozen=freeze)
+            if freeze:
+                pack_weights(network)
+            sum_columns(network)
+        schedule_maps(network)
+    return Optimised(
+        network=network, lowering=lowering, fusion=fusion, unfused={"kernels": count, **asdict(moved)}
+    )
+
+
+def build(optimised: Optimised, cache: Cache, folder: Path, stages: Stages) -> None:
+    """Write everything that a stored program consists of into `folder`."""
+    from daceml.frontend.record import make_manifest, save_fallbacks
+    from daceml.onnx_ops.external import external_call
+    from daceml.runtime.build import build_program
+    from daceml.runtime.constants import save_constants
+    from daceml.runtime.plan import make_plan
+
+    with stages.stage("plan"):
+        plan = make_plan(optimised.network, external_call)
+        constants = save_constants(plan, folder)
+        fallbacks = save_fallbacks(plan, folder)
+    with stages.stage("kernels"):
+        build_program(plan, cache, folder)
+    manifest = make_manifest(
+        plan,
+        optimised.lowering,
+        absorbed=optimised.fusion.absorbed,
+        constants=constants,
+        fallbacks=fallbacks,
+    )
+    replace(
+        manifest,
+        unfused=optimised.unfused,
+        stages_s=stages.seconds,
+    ).save(folder)
+
+
+@contextmanager
+def without_collection() -> Generator[None]:
+    """Hold Python's cyclic garbage collector.
+
+    A compilation makes millions of objects that live until its end, and every full collection walks them all,
+    with everything that torch and SymPy hold.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+@contextmanager
+def warming(cache: Cache) -> Generator[None]:
+    """Let the compiler make what every program needs, once for each machine, while Python is still busy.
+
+    What fails here fails again, and is reported, where it is needed.
+    """
+    from concurrent.futures import ThreadPoolExecutor
+
+    from daceml.runtime.launcher import build_launcher
+    from daceml.runtime.toolchain import precompiled_header
+
+    # one after the other: on two cores, Python keeps one
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        pool.submit(precompiled_header, cache)
+        pool.submit(build_launcher, cache)
+        yield

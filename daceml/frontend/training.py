@@ -1,0 +1,118 @@
+"""A network and its backward pass, each optimised as a program of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from daceml.frontend.gradient_record import GradientRecord, Reader, Source, StorageRecord, Wanted
+
+if TYPE_CHECKING:
+    from daceml.autodiff.partition import Partition
+    from daceml.autodiff.storage.recompute import Decision
+    from daceml.frontend.recomputation import Recompute
+    from daceml.sdfg.network import Network
+
+NEXT = "::next"
+"""How the name of an output ends that is the new value of an input or a parameter."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingNetworks:
+    """Forward and backward pass before the levels that follow differentiation."""
+
+    forward: Network
+    backward: Network
+    record: GradientRecord
+
+
+def differentiate(
+    network: Network,
+    wanted: Wanted,
+    *,
+    levels: bool = True,
+    recompute: Recompute = "none",
+    stored_bytes: int | None = None,
+) -> TrainingNetworks:
+    """Forward and backward pass of a network of ONNX nodes. Mutates the network.
+
+    Args:
+        levels: whether transformations of operators are applied before.
+        recompute: what the backward pass computes again.
+        stored_bytes: for "budget", of everything that is stored for it.
+    Raises:
+        GradientError: a step that gradients flow through has no derivative, or the budget cannot be kept.
+    """
+    from daceml.autodiff.engine import add_gradients
+    from daceml.autodiff.partition import partition
+    from daceml.autodiff.replacements import replace_for_training
+    from daceml.autodiff.storage.recompute import plan_recomputation
+    from daceml.sdfg.scalar import FLOATS
+    from daceml.transformations.coarse.convolution_padding import place_padding
+
+    if levels:
+        place_padding(network)
+    replace_for_training(network)
+    by_key = {key: array for array, key in network.weights.items()}
+    inputs = [a for a, wants in zip(network.inputs, wanted.inputs, strict=True) if wants]
+    arrays = [*inputs, *(by_key.get(key) for key in wanted.state)]
+    outputs = [a for a in dict.fromkeys(network.outputs) if network.sdfg.arrays[a].dtype in FLOATS]
+    results = network.outputs
+    written = [a for a in results if network.signature.get(a, a).endswith(NEXT)]
+    active = _reachable(network, [a for a in arrays if a is not None])
+    # what forward writes back is no result that gradients come from
+    outputs = [a for a in outputs if a in active and a not in written]
+    gradients = add_gradients(network, outputs, [a for a in dict.fromkeys(arrays) if a is not None])
+    decisions = plan_recomputation(network, recompute, stored_bytes=stored_bytes)
+    parts = partition(network, gradients)
+    record = replace(
+        _record(parts, results, arrays, outputs, active), storage=tuple(map(_storage, decisions))
+    )
+    return TrainingNetworks(forward=parts.forward, backward=parts.backward, record=record)
+
+
+def _storage(decision: Decision) -> StorageRecord:
+    return StorageRecord(
+        array=decision.array, bytes=decision.bytes, stored=decision.stored, reason=decision.reason
+    )
+
+
+def _reachable(network: Network, inputs: list[str]) -> frozenset[str]:
+    from daceml.autodiff.activity import active_arrays
+
+    return active_arrays(network.sdfg, network.state, inputs, network.outputs)
+
+
+def _record(
+    parts: Partition,
+    results: tuple[str, ...],
+    arrays: list[str | None],
+    outputs: list[str],
+    active: frozenset[str],
+) -> GradientRecord:
+    forward, backward = parts.forward, parts.backward
+    cotangents = list(parts.cotangents)
+
+    def source(array: str | None) -> Source | None:
+        gradient = None if array is None else parts.gradients[array]
+        if gradient is None:
+            # a derivative that is zero everywhere, or a sum over nothing
+            return ("zero", 0) if array in active else None
+        if gradient in backward.outputs:
+            return "output", backward.outputs.index(gradient)
+        names = list(parts.cotangents.values())
+        return "cotangent", names.index(gradient)
+
+    def reader(array: str) -> Reader:
+        if array in forward.weights:
+            return "state", forward.weights[array]
+        return "input", forward.inputs.index(array)
+
+    return GradientRecord(
+        results=len(results),
+        saved=tuple(forward.outputs.index(a) for a in parts.saved),
+        reads=tuple(reader(a) for a in parts.read),
+        cotangents=tuple(results.index(a) for a in cotangents),
+        differentiable=tuple(a in outputs and results.index(a) == i for i, a in enumerate(results)),
+        gradients=tuple(source(a) for a in arrays),
+    )

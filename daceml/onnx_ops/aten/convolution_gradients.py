@@ -1,0 +1,121 @@
+"""Gradients of convolutions by torch's `convolution_backward`: those that are wanted, in one call."""
+
+from __future__ import annotations
+
+from daceml.onnx_ops.aten.convolution import Ints, small_depthwise, symmetric_padding, transposed_geometry
+from daceml.onnx_ops.aten.views import GRADIENTS, float_operands, no_empty_operand, view
+from daceml.onnx_ops.registry import implements
+from daceml.onnx_ops.tensor import Output, Tensor
+from daceml.sdfg.external import AtenCall, FreshResult
+from daceml.sdfg.sizes import Size, product
+
+
+def _refusal(
+    dY: Tensor, X: Tensor, W: Tensor, strides: Ints, pads: Ints, dilations: Ints, auto_pad: str
+) -> str | None:
+    found = symmetric_padding(X, dY, W.shape[2:], strides, pads, dilations, auto_pad)
+    return found if isinstance(found, str) else _operand_refusal(dY, X, W) or small_depthwise(X, W, dY)
+
+
+def _operand_refusal(dY: Tensor, X: Tensor, W: Tensor) -> str | None:
+    if X.rank not in (3, 4, 5):
+        return f"torch convolves over one to three spatial dimensions, not {X.rank - 2}"
+    return no_empty_operand(dY, X, W) or float_operands(dY, X, W)
+
+
+@implements("ConvGrad", domain=GRADIENTS, kind="aten", name="convolution", when=_refusal)
+def convolution_gradients(
+    dY: Tensor,
+    X: Tensor,
+    W: Tensor,
+    dX: Output | None,
+    dW: Output | None,
+    dB: Output | None,
+    *,
+    strides: Ints = None,
+    pads: Ints = None,
+    dilations: Ints = None,
+    group: int = 1,
+    auto_pad: str = "NOTSET",
+    kernel_shape: Ints = None,
+) -> AtenCall:
+    """The results' buffers are torch's own: no copies."""
+    rank = X.rank - 2
+    padding = symmetric_padding(X, dY, W.shape[2:], strides, pads, dilations, auto_pad)
+    assert not isinstance(padding, str), "refused before"
+    zeros = (0,) * rank
+    products = product(dY.shape) * product(W.shape[1:])
+    return _call((dX, dW, dB), (dY, X, W), strides, padding, dilations, zeros, False, group, products)
+
+
+def _transposed_refusal(
+    dY: Tensor,
+    X: Tensor,
+    W: Tensor,
+    strides: Ints,
+    pads: Ints,
+    dilations: Ints,
+    output_padding: Ints,
+    auto_pad: str,
+    output_shape: Ints,
+) -> str | None:
+    found = transposed_geometry(X, W, dY, strides, pads, dilations, output_padding, auto_pad, output_shape)
+    return found if isinstance(found, str) else _operand_refusal(dY, X, W)
+
+
+@implements("ConvTransposeGrad", domain=GRADIENTS, kind="aten", name="convolution", when=_transposed_refusal)
+def transposed_convolution_gradients(
+    dY: Tensor,
+    X: Tensor,
+    W: Tensor,
+    dX: Output | None,
+    dW: Output | None,
+    dB: Output | None,
+    *,
+    strides: Ints = None,
+    pads: Ints = None,
+    dilations: Ints = None,
+    output_padding: Ints = None,
+    output_shape: Ints = None,
+    group: int = 1,
+    auto_pad: str = "NOTSET",
+    kernel_shape: Ints = None,
+) -> AtenCall:
+    """The same call with `transposed`."""
+    found = transposed_geometry(X, W, dY, strides, pads, dilations, output_padding, auto_pad, output_shape)
+    assert not isinstance(found, str), "refused before"
+    products = product(X.shape) * product(W.shape[1:])
+    return _call((dX, dW, dB), (dY, X, W), strides, found[0], dilations, found[1], True, group, products)
+
+
+def _call(
+    results: tuple[Output | None, Output | None, Output | None],
+    operands: tuple[Tensor, Tensor, Tensor],
+    strides: Ints,
+    padding: tuple[int, ...],
+    dilations: Ints,
+    output_padding: tuple[int, ...],
+    transposed: bool,
+    group: int,
+    products: Size,
+) -> AtenCall:
+    rank = len(padding)
+    wanted = [r.name for r in results if r is not None]
+    large = sum(r is not None for r in results[:2])
+    return AtenCall(
+        function="convolution_backward",
+        arguments=(
+            *(None if r is None else FreshResult(array=r.name) for r in results),
+            *(view(o) for o in operands),
+            rank,
+            tuple(strides or (1,) * rank),
+            padding,
+            tuple(dilations or (1,) * rank),
+            transposed,
+            output_padding,
+            group,
+        ),
+        writes=wanted[0],
+        more=tuple(wanted[1:]),
+        flops=2 * large * products,
+    )

@@ -1,0 +1,80 @@
+"""Vendor kernels with a packed weight; `daceml.transformations.layout.packed_weights` chooses them by name.
+
+W and B are packed here, and their arrays stand for tensors without a pointer.
+"""
+
+from __future__ import annotations
+
+from daceml.onnx_ops.aten.convolution import convolution
+from daceml.onnx_ops.aten.views import view
+from daceml.onnx_ops.registry import implements
+from daceml.onnx_ops.tensor import Output, Tensor
+from daceml.sdfg.external import AtenCall, PackedWeight
+from daceml.sdfg.sizes import product
+
+CONVOLUTION = "packed_convolution"
+PRODUCT = "packed_product"
+# Behind every other one: nodes never come to it by themselves.
+_LAST = 1000
+Ints = tuple[int, ...] | None
+
+
+def _refusal() -> str:
+    return "only weights that do not change any more are packed (freeze=True)"
+
+
+@implements("Conv", kind="aten", name=CONVOLUTION, rank=_LAST, when=_refusal)
+def packed_convolution(
+    X: Tensor,
+    W: Tensor,
+    Y: Output,
+    B: Tensor | None = None,
+    *,
+    strides: Ints = None,
+    pads: Ints = None,
+    dilations: Ints = None,
+    group: int = 1,
+    auto_pad: str = "NOTSET",
+    kernel_shape: Ints = None,
+) -> AtenCall:
+    """`mkldnn::_convolution_pointwise`, without an activation."""
+    plain = convolution(
+        X, W, Y, B, strides=strides, pads=pads, dilations=dilations, group=group, auto_pad=auto_pad
+    )
+    x, _, bias, rank, steps, padding, spread, *_ = plain.arguments
+    assert W.array is not None
+    return AtenCall(
+        function="packed_convolution",
+        arguments=(x, PackedWeight(array=W.array), bias, rank, steps, padding, spread, group),
+        writes=plain.writes,
+        fresh=True,
+        flops=plain.flops,
+    )
+
+
+@implements("Gemm", kind="aten", name=PRODUCT, rank=_LAST, when=_refusal)
+def packed_product(
+    A: Tensor,
+    B: Tensor,
+    Y: Output,
+    C: Tensor | None = None,
+    *,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    transA: int = 0,
+    transB: int = 0,
+) -> AtenCall:
+    """`mkl::_mkl_linear`; it asks for the plain weight, too: for its sizes, and for other numbers of rows."""
+    assert B.array is not None
+    rows = A.shape[0]
+    assert isinstance(rows, int)
+    # no call has another number of rows, so any memory will do: the plain weight need not be kept
+    sizes_only = view(A, B.shape, (0, 0))
+    packed = PackedWeight(array=B.array)
+    return AtenCall(
+        function="packed_product",
+        arguments=(view(A), packed, sizes_only, None if C is None else view(C), rows),
+        writes=Y.name,
+        fresh=True,
+        flops=2 * product(Y.shape) * A.shape[1],
+    )

@@ -1,0 +1,152 @@
+"""PackedWeights: weights that do not change any more, in the order that a vendor's kernel wants.
+
+Conv(X, W)           ->  Conv(X, packed W)          oneDNN; otherwise it reorders the weight at every call
+Gemm(A, W, C)        ->  Gemm(A, packed W, C)       MKL; for a fixed number of rows
+
+Packed weights are made when a program is bound to a module, and belong to the program. What else a frozen
+weight would allow is left out:
+- Activations inside a kernel: oneDNN's relu and clip turn NaN into their lower bound and its hardsigmoid into
+  1; what keeps NaN (tanh, sigmoid, swish, hardswish) is in the same loop as the batch norm before it.
+- Batch norms folded into weights: 0.99 to 1.01 of the time, as the loop of the activation behind them stays.
+"""
+
+from __future__ import annotations
+
+import dace
+
+from daceml.onnx_ops.aten.packed import CONVOLUTION, PRODUCT
+from daceml.onnx_ops.binding import bind
+from daceml.onnx_ops.node import ONNXNode
+from daceml.onnx_ops.tensor import Output, Tensor
+from daceml.sdfg.access import add_access
+from daceml.sdfg.network import Network, Preparation
+from daceml.sdfg.passes import PassRecord, Refusal
+from daceml.sdfg.sizes import product, size
+
+_PLAIN = {"Conv": ("aten:convolution", "W"), "Gemm": ("aten:addmm", "B")}
+# Packed against plain (benchmarks/crossover.py): 0.4 to 0.5 at 8 rows, 0.8 at 128, 0.9 at 512; 1.0 with one
+# row, which reads every element once.
+_FEWEST_ROWS = 2
+_FEWEST_ELEMENTS = 16_384
+
+
+def pack_weights(network: Network) -> int:
+    """Let vendor kernels read packed weights. Mutates the network, whose layouts are final.
+
+    Returns:
+        how many nodes read a packed weight.
+    """
+    refused: list[Refusal] = []
+    counts: dict[str, int] = {}
+    for node in list(network.state.nodes()):
+        if not isinstance(node, ONNXNode) or node.domain or node.op_type not in _PLAIN:
+            continue
+        plain, connector = _PLAIN[node.op_type]
+        if node.implementation != plain:
+            continue
+        made = _preparation(node, connector, network)
+        if isinstance(made, str):
+            where = ", ".join(filter(None, (node.module_path, node.source)))
+            refused.append(
+                Refusal(subject=f"{node.op_type} {node.onnx_name}".rstrip(), reason=made, where=where)
+            )
+            continue
+        _read_packed(node, connector, made, network)
+        node.implementation = f"aten:{CONVOLUTION if node.op_type == 'Conv' else PRODUCT}"
+        counts[f"packed {node.op_type}"] = counts.get(f"packed {node.op_type}", 0) + 1
+    network.passes.append(
+        PassRecord(level="layout", name="PackedWeights", applied=counts, refused=tuple(refused))
+    )
+    return sum(counts.values())
+
+
+def _preparation(node: ONNXNode, connector: str, network: Network) -> Preparation | str:
+    """How the weight of a node is packed, or why it is not."""
+    (edge,) = network.state.in_edges_by_connector(node, connector)
+    weight = edge.src.data
+    if weight not in network.weights:
+        return "its weight is no parameter, or no row-major one"
+    if weight in network.mutations.values():
+        return "its weight is changed by the module"
+    if network.sdfg.arrays[weight].dtype != dace.float32:
+        return f"weights of {network.sdfg.arrays[weight].dtype.to_string()} are not packed"
+    return _convolution(node, weight, network) if node.op_type == "Conv" else _product(node, weight, network)
+
+
+def _convolution(node: ONNXNode, weight: str, network: Network) -> Preparation | str:
+    binding = bind(node, network)
+    x, y = binding.inputs.get("X"), binding.outputs.get("Y")
+    assert isinstance(x, Tensor)
+    assert isinstance(y, Output)
+    rank = x.rank - 2
+    if rank != 2:
+        return f"convolutions over {rank} dimensions are not packed"
+    if not _mkldnn():
+        return "this build of torch has no oneDNN"
+    if not all(isinstance(n, int) for n in x.shape):
+        return "a size of its input is symbolic, and the order depends on it"
+    (edge,) = network.state.in_edges_by_connector(node, "X")
+    strides = network.sdfg.arrays[edge.src.data].strides
+    same_memory = 1 in (x.shape[1], product(x.shape[2:]))
+    if size(strides[1]) != 1 and not same_memory:
+        return "its input is not in channels-last order, in which the kernel gives its result"
+    from daceml.onnx_ops.aten.convolution import convolution
+
+    *_, steps, pads, spread, _transposed, _extra, group = binding.call(convolution).arguments
+    sizes = tuple(int(n) for n in x.shape)  # pyright: ignore[reportArgumentType]
+    return Preparation(function="convolution", source=weight, numbers=(pads, steps, spread, (group,), sizes))
+
+
+def _product(node: ONNXNode, weight: str, network: Network) -> Preparation | str:
+    binding = bind(node, network)
+    values = binding.attributes
+    a, b, c = (binding.inputs.get(name) for name in "ABC")
+    assert isinstance(a, Tensor)
+    assert isinstance(b, Tensor)
+    plain = (values.get("alpha"), values.get("beta"), values.get("transA"), values.get("transB"))
+    if plain != (1.0, 1.0, 0, 1):
+        return "only A W^T + c has a packed form"
+    if isinstance(c, Tensor) and (c.rank != 1 or c.shape[0] != b.shape[0]):
+        return "what is added is no vector of one number for each column"
+    if not _mkl():
+        return "this build of torch has no MKL"
+    rows, elements = a.shape[0], product(b.shape)
+    if not isinstance(rows, int):
+        return "the number of its rows is symbolic, and the order depends on it"
+    if rows < _FEWEST_ROWS:
+        return "one row reads every element of the weight once, in any order"
+    if not isinstance(elements, int) or elements < _FEWEST_ELEMENTS:
+        return f"a weight of {elements} elements is in the cache anyway"
+    return Preparation(function="product", source=weight, numbers=((rows,),))
+
+
+def _read_packed(node: ONNXNode, connector: str, made: Preparation, network: Network) -> None:
+    """Let a node read a packed weight, which has the shape of the weight. Mutates the network."""
+    sdfg, state = network.sdfg, network.state
+    (edge,) = state.in_edges_by_connector(node, connector)
+    desc = sdfg.arrays[made.source]
+    name = next((a for a, known in network.prepared.items() if known == made), None)
+    if name is None:
+        name, _ = sdfg.add_array(
+            f"{made.source}_packed", desc.shape, desc.dtype, transient=False, find_new_name=True
+        )
+        network.prepared[name] = made
+        source = add_access(state, name)
+    else:
+        source = next(n for n in state.data_nodes() if n.data == name)
+    state.remove_edge(edge)
+    state.add_edge(source, None, node, connector, dace.Memlet.from_array(name, sdfg.arrays[name]))
+    if state.degree(edge.src) == 0:
+        state.remove_node(edge.src)
+
+
+def _mkldnn() -> bool:
+    import torch
+
+    return torch.backends.mkldnn.is_available()
+
+
+def _mkl() -> bool:
+    import torch
+
+    return torch.backends.mkl.is_available() and torch.backends.mkldnn.is_available()

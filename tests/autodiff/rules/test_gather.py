@@ -1,0 +1,145 @@
+"""Reads at positions that are data: gradients are added up where they were read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional
+
+from daceml.onnx_ops.registry import KINDS, Kind
+from tests.autodiff.pairings import NATIVE, Case, agree
+
+
+def numbers(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype)
+
+
+def positions(extent: int, *shape: int, lowest: int = 0, dtype: torch.dtype = torch.int64) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(1)
+    return torch.randint(lowest, extent, shape, generator=generator).to(dtype)
+
+
+def gather(data: torch.Tensor, indices: torch.Tensor, axis: int = 0, **more: Any) -> Case:
+    along = axis % data.dim()
+
+    def read(data: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
+        found = indices.long() % data.shape[along]
+        return (
+            data.index_select(along, found.reshape(-1))
+            .unflatten(along, indices.shape or (1,))
+            .reshape((*data.shape[:along], *indices.shape, *data.shape[along + 1 :]))
+        )
+
+    return Case(
+        op="Gather",
+        inputs={"data": data, "indices": indices},
+        outputs={"output": read(data, indices)},
+        result="output",
+        attributes={"axis": axis},
+        reference=read,
+        wanted=("data",),
+        **more,
+    )
+
+
+def embedding(
+    rows: int, width: int, *shape: int, padding: int = -1, by_frequency: bool = False, **more: Any
+) -> Case:
+    weight, indices = numbers(rows, width), positions(rows, *shape)
+    return Case(
+        op="Embedding",
+        domain="daceml",
+        inputs={"weight": weight, "indices": indices},
+        outputs={"result": weight[indices]},
+        result="result",
+        attributes={"padding": padding, "by_frequency": int(by_frequency)},
+        reference=lambda weight, indices: functional.embedding(
+            indices, weight, None if padding < 0 else padding, scale_grad_by_freq=by_frequency
+        ),
+        wanted=("weight",),
+        **more,
+    )
+
+
+def elements(data: torch.Tensor, indices: torch.Tensor, axis: int, **more: Any) -> Case:
+    def read(data: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
+        return data.gather(axis, indices.long() % data.shape[axis])
+
+    return Case(
+        op="GatherElements",
+        inputs={"data": data, "indices": indices},
+        outputs={"output": read(data, indices)},
+        result="output",
+        attributes={"axis": axis},
+        reference=read,
+        wanted=("data",),
+        **more,
+    )
+
+
+def nd(data: torch.Tensor, indices: torch.Tensor, batch: int = 0) -> Case:
+    def read(data: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
+        if batch == 0:
+            return data[tuple(indices.unbind(-1))]
+        return torch.stack([d[tuple(i.unbind(-1))] for d, i in zip(data, indices, strict=True)])
+
+    return Case(
+        op="GatherND",
+        inputs={"data": data, "indices": indices},
+        outputs={"output": read(data, indices)},
+        result="output",
+        attributes={"batch_dims": batch},
+        reference=read,
+        wanted=("data",),
+    )
+
+
+def topk(data: torch.Tensor, count: int, axis: int, largest: bool = True) -> Case:
+    values, indices = data.topk(count, axis, largest)
+    return Case(
+        op="TopK",
+        inputs={"X": data, "K": torch.tensor([count])},
+        outputs={"Values": values, "Indices": indices},
+        result="Values",
+        constants=("K",),
+        attributes={"axis": axis, "largest": int(largest)},
+        reference=lambda X, K: X.topk(count, axis, largest)[0],
+        wanted=("X",),
+    )
+
+
+CASES = {
+    "rows of a table": gather(numbers(9, 5), positions(9, 4, 3, lowest=-9)),
+    "rows of 32 bits, float64": gather(
+        numbers(5, 16, dtype=torch.float64), positions(5, 12, dtype=torch.int32)
+    ),
+    "rows that are matrices": gather(numbers(4, 3, 5), positions(4, 7)),
+    "one position": gather(numbers(4, 3), torch.tensor(2)),
+    "the last axis": gather(numbers(3, 5), positions(5, 2, 4), axis=-1),
+    "the middle axis": gather(numbers(3, 5, 33), positions(5, 7), axis=1),
+    "a vector": gather(numbers(5), positions(5, 11)),
+    "no reads": gather(numbers(5, 3), positions(5, 0)),
+    "bfloat16": gather(numbers(5, 3, dtype=torch.bfloat16), positions(5, 4)),
+    "symbolic": gather(numbers(5, 3), positions(5, 11), symbolic={11: "N"}),
+    "embedding": embedding(9, 65, 3, 4),
+    "embedding with padding": embedding(5, 4, 3, 7, padding=2),
+    "embedding by frequency": embedding(4, 3, 5, 3, by_frequency=True),
+    "embedding by frequency with padding": embedding(4, 3, 5, padding=1, by_frequency=True),
+    "elements": elements(numbers(5, 7), positions(5, 4, 7, lowest=-5), 0),
+    "elements of fewer lanes": elements(numbers(5, 7, 3), positions(7, 4, 9, 2), 1),
+    "elements, float16": elements(numbers(3, 33, dtype=torch.float16), positions(33, 3, 5), 1),
+    "nd": nd(numbers(4, 3, 5), torch.stack([positions(4, 6), positions(3, 6)], -1)),
+    "nd, elements": nd(numbers(4, 3), torch.stack([positions(4, 2, 5), positions(3, 2, 5)], -1)),
+    "nd, batches": nd(numbers(2, 4, 3), positions(4, 2, 5, 1), batch=1),
+    "topk": topk(numbers(5, 7), 3, -1),
+    "topk, smallest of the first": topk(numbers(7, 3, 5), 2, 0, largest=False),
+}
+
+
+@pytest.mark.parametrize("kinds", [KINDS, NATIVE])
+def test_gradients_are_those_of_torch(kinds: tuple[Kind, ...]):
+    _, chosen = agree(CASES, backward=kinds)
+    assert ("aten:embedding_backward" in chosen) == (kinds == KINDS)

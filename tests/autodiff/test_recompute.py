@@ -1,0 +1,121 @@
+"""What the backward pass finds in memory, what it computes again, and budgets that are kept or refused."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import daceml
+from daceml.autodiff.engine import add_gradients
+from daceml.autodiff.storage.recompute import plan_recomputation
+from daceml.errors import ConfigurationError, MemoryBudgetError
+from daceml.frontend.export import to_onnx
+from daceml.frontend.gradient_record import StorageRecord
+from daceml.frontend.importer import import_model
+
+
+class Masked(nn.Module):
+    """A mask that costs a comparison: to read it costs as much as what it is made of."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.where(x * 2 + 1 > y, x * y, x * 3) * (x * 2 + 1)
+
+
+class Residual(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = (nn.Conv2d(4, 4, 3, padding=1, bias=False) for _ in range(2))
+        self.norm = nn.BatchNorm2d(4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (self.second(self.norm(self.first(x)).relu()) + x).relu()
+
+
+def results(
+    module: nn.Module, call: nn.Module, *inputs: torch.Tensor, seed: int = 3
+) -> dict[str, torch.Tensor]:
+    """Output, gradients and buffers of one step."""
+    given = [x.clone().requires_grad_() for x in inputs]
+    torch.manual_seed(seed)
+    y = call(*given)
+    (y * torch.linspace(0.5, 1.5, y.numel(), dtype=y.dtype).reshape(y.shape)).sum().backward()
+    found = {"y": y.detach()} | {f"input{i}": x.grad for i, x in enumerate(given) if x.grad is not None}
+    for name, parameter in module.named_parameters():
+        assert parameter.grad is not None
+        found[name] = parameter.grad
+        parameter.grad = None
+    return found | {name: buffer.clone() for name, buffer in module.named_buffers()}
+
+
+def compare(module: nn.Module, *inputs: torch.Tensor, **options: Any) -> tuple[StorageRecord, ...]:
+    """A step of the compiled module equals eager's; what it stores."""
+    state = copy.deepcopy(module.state_dict())
+    reference = results(module, module, *inputs)
+    module.load_state_dict(state)
+    compiled = daceml.compile(module, **options)
+    ours = results(module, compiled, *inputs)
+    module.load_state_dict(state)
+    for name, tensor in reference.items():
+        torch.testing.assert_close(ours[name], tensor, rtol=1e-9, atol=1e-10, msg=name)
+    return daceml.explain(compiled, *(x.clone().requires_grad_() for x in inputs)).storage
+
+
+def test_cheap_recomputes_what_is_made_of_inputs_by_a_comparison_or_a_sum() -> None:
+    x, y = torch.randn(2, 7, 33, dtype=torch.float64)
+    everything = compare(Masked(), x, y, recompute="none")
+    cheap = compare(Masked(), x, y, recompute="cheap")
+    assert everything
+    assert all(record.stored for record in everything)
+    assert any(not record.stored for record in cheap)
+    assert sum(r.bytes for r in cheap if r.stored) < sum(r.bytes for r in everything)
+    assert all(record.reason for record in cheap)
+
+
+def test_budget_recomputes_whole_layers_and_keeps_results() -> None:
+    torch.manual_seed(0)
+    module = nn.Sequential(*(Residual() for _ in range(3))).double().train()
+    x = torch.randn(2, 4, 16, 16, dtype=torch.float64)
+    with pytest.raises(MemoryBudgetError, match=r"the least that was found possible is (\d+)") as error:
+        compare(module, x, recompute="budget", memory_budget_bytes=1000)
+    least = int(str(error.value).partition("possible is ")[2].split()[0])
+    storage = compare(module, x, recompute="budget", memory_budget_bytes=least)
+    assert any(not record.stored and "Conv" in record.reason for record in storage)
+
+
+def test_draws_never_run_again() -> None:
+    """Even where nothing should be stored, what was drawn is."""
+    module = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5), nn.Tanh(), nn.Linear(8, 8)).train()
+    network = import_model(to_onnx(torch.export.export(module, (torch.randn(4, 8),))), name="network")
+    add_gradients(network, network.outputs, [*network.inputs, *network.weights])
+    decisions = {d.array: d for d in plan_recomputation(network, "budget", stored_bytes=0)}
+    drawn = [d for name, d in decisions.items() if "dropout" in name]
+    assert drawn
+    assert all(d.stored and "draws random numbers" in d.reason for d in drawn)
+
+
+def test_explain_says_what_is_stored() -> None:
+    compiled = daceml.compile(nn.Sequential(nn.Linear(5, 7), nn.GELU(), nn.Linear(7, 3)))
+    text = str(daceml.explain(compiled, torch.randn(2, 5)))
+    assert "for the backward pass: " in text
+    assert "stored" in text
+    with torch.no_grad():
+        assert "for the backward pass" not in str(daceml.explain(compiled, torch.randn(2, 5)))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"recompute": "some"}, "'none', 'cheap' or 'budget'"),
+        ({"recompute": "budget"}, "belong together"),
+        ({"memory_budget_bytes": 5}, "belong together"),
+        ({"recompute": "budget", "memory_budget_bytes": -1}, "positive whole number"),
+        ({"recompute": "budget", "memory_budget_bytes": True}, "positive whole number"),
+    ],
+)
+def test_options_are_checked(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        daceml.compile(nn.Linear(2, 2), **options)

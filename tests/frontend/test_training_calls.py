@@ -1,0 +1,292 @@
+"""A compiled module in torch's autograd: whatever one does with its graph, gradients are those of eager."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+
+import pytest
+import torch
+from torch import nn
+
+import daceml
+from daceml.errors import GradientError
+from tests.frontend.training import WithState, compiled_backward, double, same, step, trains_like, twins
+
+
+def network() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 4)).double()
+
+
+@pytest.fixture
+def pair():
+    return twins(network())
+
+
+def both(pair, use):
+    """What `use` makes of the compiled and of the eager module is the same."""
+    ours, theirs = (use(module) for module in pair)
+    same(ours, theirs)
+    assert compiled_backward(pair[0])
+
+
+def gradients(module):
+    return [p.grad for p in module.parameters()]
+
+
+def test_gradients_by_backward_and_by_grad(pair):
+    trains_like(*pair, double(3, 4))
+    x = double(3, 4)
+
+    def some(module):
+        y = module(x)
+        return torch.autograd.grad(y.sin().sum(), [module[0].weight, module[2].bias])
+
+    both(pair, some)
+
+    def given(module):
+        leaf = x.clone().requires_grad_()
+        return torch.autograd.grad(module(leaf), leaf, grad_outputs=x.cos())
+
+    both(pair, given)
+
+    def unused(module):
+        return torch.autograd.grad(
+            module(x).sum(), [module[0].weight, x.clone().requires_grad_()], allow_unused=True
+        )
+
+    both(pair, unused)
+
+
+def test_one_module_several_times_in_one_graph(pair):
+    x, z = double(3, 4).requires_grad_(), double(3, 4)
+
+    def nested(module):
+        module.zero_grad()
+        module(module(x).exp()).sum().backward()
+        return gradients(module)
+
+    both(pair, nested)
+
+    def live(module):
+        module.zero_grad()
+        first, second = module(z), module(2 * z)
+        (second**2).sum().backward()
+        first.sin().sum().backward()  # accumulates
+        return gradients(module)
+
+    both(pair, live)
+
+
+def test_inputs_of_any_layout_and_size():
+    torch.manual_seed(0)
+    pair = twins(WithState(lambda m, a, b: m.layer(a) * b))
+    rows = double(4, 6)
+    cases = [
+        (double(3, 4).t(), double(3).expand(4, 3)),
+        (rows[:, ::2], rows[:, 1::2]),
+        (double(0, 3), double(0, 3)),
+        (double(1, 3), double(1, 3)),
+    ]
+    for inputs in cases:
+
+        def use(module, inputs=inputs):
+            module.zero_grad()
+            leaves = [x.detach().requires_grad_() for x in inputs]
+            module(*leaves).sin().sum().backward()
+            return [x.grad for x in leaves], gradients(module)
+
+        both(pair, use)
+
+    x = double(2, 3).requires_grad_()
+    both(pair, lambda module: torch.autograd.grad(module(x, x).sum(), x))
+    both(pair, lambda module: torch.autograd.grad(module(x, x.detach()).sum(), x))
+
+
+def test_memory_order_of_convolutions():
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Conv2d(4, 2, 2)).double()
+    pair = twins(module.to(memory_format=torch.channels_last))
+    trains_like(*pair, double(2, 3, 5, 5).to(memory_format=torch.channels_last))
+    for ours, theirs in zip(*(gradients(m) for m in pair), strict=True):
+        assert ours.stride() == theirs.stride()
+
+
+def test_retained_graphs_and_second_passes(pair):
+    def twice(module):
+        module.zero_grad()
+        loss = module(double(3, 4) * 0 + 1).pow(2).sum()
+        loss.backward(retain_graph=True)
+        loss.backward()
+        with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+            loss.backward()
+        return gradients(module)
+
+    both(pair, twice)
+
+
+def test_without_gradients(pair):
+    compiled, eager = pair
+    x = double(3, 4)
+    with torch.no_grad():
+        same(compiled(x), eager(x))
+    with torch.inference_mode():
+        same(compiled(x), eager(x))
+    with torch.set_grad_enabled(False):
+        same(compiled(x.clone().requires_grad_()), eager(x))
+    with torch.set_grad_enabled(True):
+        same(compiled(x), eager(x))
+    assert compiled(x).requires_grad
+
+
+def test_a_weight_that_changes_before_the_backward_pass_is_an_error(pair):
+    compiled, _ = pair
+    y = compiled(double(3, 4))
+    with torch.no_grad():
+        compiled[2].weight.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+    x = double(3, 4)
+    y = compiled(x)
+    x.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
+def test_a_second_derivative_is_refused_even_where_autograd_could_not_see_it(pair):
+    compiled, _ = pair
+    x = double(3, 4).requires_grad_()
+    # the gradient depends on the weights, which the cotangent of a sum does not show
+    loss = compiled(x).sum()
+    (slope,) = torch.autograd.grad(loss, x, create_graph=True)
+    with pytest.raises(GradientError, match="differentiated once more") as caught:
+        (loss + slope.pow(2).sum()).backward()
+    assert "force_eager" in caught.value.fix
+    with daceml.stance("force_eager"):
+        (slope,) = torch.autograd.grad(compiled(x).sum(), x, create_graph=True)
+        slope.pow(2).sum().backward()
+
+
+def test_hooks_of_tensors_and_of_the_module(pair):
+    x = double(3, 4)
+
+    def hooked(module):
+        module.zero_grad()
+        seen = []
+        leaf = x.clone().requires_grad_()
+        handles = [
+            leaf.register_hook(lambda g: g * 2),
+            module[0].weight.register_hook(lambda g: g + 1),
+            module[2].bias.register_post_accumulate_grad_hook(lambda p: seen.append(p.grad.clone())),
+            module.register_full_backward_pre_hook(lambda m, out: (out[0] * 3,)),
+            module.register_full_backward_hook(lambda m, given, out: (given[0] + out[0].sum(),)),
+        ]
+        y = module(leaf)
+        y.register_hook(lambda g: g.sin())
+        y.retain_grad()
+        y.pow(2).sum().backward()
+        for handle in handles:
+            handle.remove()
+        return leaf.grad, y.grad, gradients(module), seen
+
+    both(pair, hooked)
+
+
+def test_anomaly_mode_and_hooks_of_saved_tensors(pair):
+    packed = []
+
+    def pack(tensor):
+        packed.append(tensor)
+        return tensor.clone()
+
+    def use(module):
+        with (
+            torch.autograd.detect_anomaly(check_nan=True),
+            torch.autograd.graph.save_on_cpu(),
+        ):
+            y = module(double(3, 4) * 0 + 1)
+        y.sum().backward()
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+            module(double(3, 4) * 0 + 2).sum().backward()
+        return gradients(module)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that anomaly mode is slow
+        both(pair, use)
+        assert packed
+        compiled, _ = pair
+        with torch.autograd.detect_anomaly():
+            y = compiled(double(3, 4) * torch.inf)
+            with pytest.raises(RuntimeError, match="returned nan values"):
+                y.sum().backward()
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_checkpoints_around_a_module(pair, reentrant: bool):
+    from torch.utils.checkpoint import checkpoint
+
+    def use(module):
+        module.zero_grad()
+        x = (double(3, 4) * 0 + 1).requires_grad_()
+        y = checkpoint(module, x, use_reentrant=reentrant)
+        checkpoint(module, y, use_reentrant=reentrant).sin().sum().backward()
+        return x.grad, gradients(module)
+
+    both(pair, use)
+
+
+def test_threads_have_graphs_of_their_own(pair):
+    compiled, eager = pair
+    inputs = [double(3, 4) * i for i in range(4)]
+    found: dict[int, list[torch.Tensor | None]] = {}
+
+    def work(i: int) -> None:
+        for _ in range(20):
+            leaf = inputs[i].clone().requires_grad_()
+            found[i] = [*torch.autograd.grad(compiled(leaf).pow(2).sum(), [leaf, *compiled.parameters()])]
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for i, x in enumerate(inputs):
+        leaf = x.clone().requires_grad_()
+        same(found[i], [*torch.autograd.grad(eager(leaf).pow(2).sum(), [leaf, *eager.parameters()])])
+
+
+def test_a_module_is_traced_while_another_thread_uses_gradients_of_its_own():
+    class Sign(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.sign()
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient
+
+    problems: list[BaseException] = []
+    stop = threading.Event()
+
+    def work() -> None:
+        try:
+            while not stop.is_set():
+                x = double(3).requires_grad_()
+                y = Sign.apply(x)
+                y.register_hook(lambda g: g)
+                with torch.inference_mode():
+                    x.clone()
+                y.sum().backward()
+        except BaseException as error:
+            problems.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        compiled, eager = twins(nn.Sequential(nn.Linear(4, 2), nn.Sigmoid()).double())
+        same(step(compiled, [double(2, 4) * 0 + 1]), step(eager, [double(2, 4) * 0 + 1]))
+    finally:
+        stop.set()
+        thread.join()
+    assert not problems

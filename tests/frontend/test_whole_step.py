@@ -1,0 +1,125 @@
+"""compile_step: forward, loss, backward and update as one program, against the steps of eager PyTorch."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+import daceml
+from daceml.errors import CallError, ConfigurationError, GradientError
+
+Make = Callable[[nn.Module], torch.optim.Optimizer]
+
+
+def network() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(36, 5)
+    ).double()
+
+
+def batches(count: int):
+    generator = torch.Generator().manual_seed(3)
+    for _ in range(count):
+        x = torch.randn(6, 3, 3, 3, dtype=torch.float64, generator=generator)
+        yield x, torch.randint(0, 5, (6,), generator=generator)
+
+
+def compare(module: nn.Module, make: Make, steps: int = 4) -> torch.optim.Optimizer:
+    """Step by step: loss, parameters, buffers and the optimizer's state are eager's."""
+    eager = copy.deepcopy(module)
+    optimizer, reference = make(module), make(eager)
+    step = daceml.compile_step(module, functional.cross_entropy, optimizer)
+    for x, y in batches(steps):
+        loss = step(x, y)
+        reference.zero_grad()
+        expected = functional.cross_entropy(eager(x), y)
+        expected.backward()
+        reference.step()
+        for both in (optimizer, reference):  # a scheduler at work
+            both.param_groups[0]["lr"] *= 0.9
+        # Adam divides a gradient of rounding errors (the convolution's bias) by about 1e-8
+        torch.testing.assert_close(loss, expected.detach(), rtol=0, atol=1e-8)
+        torch.testing.assert_close(module.state_dict(), eager.state_dict(), rtol=0, atol=1e-8)
+    ours, theirs = optimizer.state_dict()["state"], reference.state_dict()["state"]
+    for number, state in theirs.items():
+        for name, value in state.items():
+            torch.testing.assert_close(ours[number][name], value, rtol=1e-6, atol=1e-9)
+    return optimizer
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda m: torch.optim.SGD(m.parameters(), lr=0.1, weight_decay=0.01),
+        lambda m: torch.optim.SGD(m.parameters(), lr=0.1, momentum=0.9, weight_decay=0.01, dampening=0.1),
+        lambda m: torch.optim.SGD(m.parameters(), lr=0.1, momentum=0.9, nesterov=True, maximize=True),
+        lambda m: torch.optim.Adam(m.parameters(), lr=0.01, weight_decay=0.01),
+        lambda m: torch.optim.AdamW(
+            [{"params": m[0].parameters(), "lr": 0.02}, {"params": m[4].parameters()}], lr=0.01
+        ),
+    ],
+    ids=["sgd", "momentum", "nesterov", "adam", "adamw in groups"],
+)
+def test_steps_are_those_of_the_optimizer(make: Make) -> None:
+    compare(network(), make)
+
+
+def test_frozen_parameters_stay_and_thawed_ones_move() -> None:
+    module = network()
+    module[0].requires_grad_(False)
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+    step = daceml.compile_step(module, functional.cross_entropy, optimizer)
+    before = module[0].weight.clone()
+    ((x, y),) = batches(1)
+    step(x, y)
+    assert torch.equal(module[0].weight, before)
+    module[0].requires_grad_(True)
+    step(x, y)
+    assert not torch.equal(module[0].weight, before)
+
+
+def test_a_loaded_state_is_continued() -> None:
+    module = network()
+    optimizer = torch.optim.Adam(module.parameters(), lr=0.01)
+    step = daceml.compile_step(module, functional.cross_entropy, optimizer)
+    data = list(batches(3))
+    step(*data[0])
+    twin = copy.deepcopy(module)
+    resumed = torch.optim.Adam(twin.parameters(), lr=0.01)
+    resumed.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    again = daceml.compile_step(twin, functional.cross_entropy, resumed)
+    for x, y in data[1:]:
+        assert torch.equal(step(x, y), again(x, y))
+    assert resumed.state_dict()["state"][0]["step"] == 3
+
+
+def test_versions_of_parameters_are_counted() -> None:
+    module = network()
+    step = daceml.compile_step(module, functional.cross_entropy, torch.optim.SGD(module.parameters(), lr=0.1))
+    before = module[0].weight._version
+    step(*next(iter(batches(1))))
+    assert module[0].weight._version > before
+
+
+def test_what_cannot_be_a_step_is_refused() -> None:
+    module = network()
+    ((x, y),) = batches(1)
+    with pytest.raises(ConfigurationError, match="RMSprop cannot be part of a compiled step"):
+        daceml.compile_step(module, functional.cross_entropy, torch.optim.RMSprop(module.parameters()))
+    with pytest.raises(ConfigurationError, match="amsgrad"):
+        daceml.compile_step(
+            module, functional.cross_entropy, torch.optim.Adam(module.parameters(), amsgrad=True)
+        )
+    with pytest.raises(ConfigurationError, match="parameters that the model does not have"):
+        daceml.compile_step(module, functional.cross_entropy, torch.optim.SGD(network().parameters(), lr=0.1))
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+    with pytest.raises(CallError, match="must be a scalar"):
+        daceml.compile_step(module, lambda out, y: out, optimizer)(x, y)
+    with pytest.raises(GradientError, match="nothing to update"):
+        daceml.compile_step(module, lambda out, y: out.detach().sum(), optimizer)(x, y)

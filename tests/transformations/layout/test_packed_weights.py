@@ -1,0 +1,109 @@
+"""PackedWeights: which nodes read one, torch's numbers with NaN and infinities, and why others do not."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+import torch
+from torch.nn import functional
+
+from daceml.config import config
+from daceml.frontend.importer import import_model
+from daceml.onnx_ops.lowering import lower
+from daceml.runtime.cache import digest
+from daceml.sdfg.network import Network
+from daceml.transformations.hardware.cpu_schedule import schedule_maps
+from daceml.transformations.layout.channels_last import use_channels_last
+from daceml.transformations.layout.packed_weights import pack_weights
+from daceml.transformations.local.map_fusion import fuse_maps
+from tests.onnx_ops.aten.programs import parse
+from tests.runtime.programs import build
+
+WEIGHTS = {"W", "V", "B", "C"}
+CONV = (
+    "g (float[2, 16, 40, 36] X, float[32, 16, 3, 3] W, float[32] B, float[32, 1, 3, 3] V) "
+    "=> (float[n, c, h, w] Y) { A = Relu (X) "
+    "D = Conv <pads = [1, 1, 1, 1], strides = [2, 1]> (A, W, B) E = Relu (D) "
+    "F = Conv <group = 32, dilations = [2, 1]> (E, V) Y = Relu (F) }"
+)
+
+
+def packed(text: str) -> Network:
+    """A network after all passes, whose weights are the inputs W, V, B and C."""
+    network = import_model(parse(text), name="network")
+    network.weights |= {name: name.lower() for name in network.inputs if name in WEIGHTS}
+    network.inputs = tuple(name for name in network.inputs if name not in WEIGHTS)
+    lower(network)
+    fuse_maps(network)
+    use_channels_last(network, frozen=True)
+    pack_weights(network)
+    schedule_maps(network)
+    network.sdfg.validate()
+    return network
+
+
+def run(network: Network, weights: dict[str, torch.Tensor], *inputs: torch.Tensor) -> torch.Tensor:
+    program = build(network, config().cache_folder, weights, key=digest("test", uuid.uuid4().hex))
+    (first,), (second,) = program(inputs), program(inputs)
+    assert torch.equal(first, second) or not first.isfinite().all()
+    return first
+
+
+def test_convolutions_with_bias_groups_strides_and_dilations():
+    network = packed(CONV)
+    assert network.passes[-2].applied == {"packed Conv": 2}
+    w, b, v = torch.randn(32, 16, 3, 3), torch.randn(32), torch.randn(32, 1, 3, 3)
+    x = torch.randn(2, 16, 40, 36)
+    x[0, 3, 7, 8], x[1, 5, 2, 2] = float("nan"), float("inf")
+    y = run(network, {"w": w, "b": b, "v": v}, x)
+    hidden = functional.relu(functional.conv2d(functional.relu(x), w, b, stride=(2, 1), padding=1))
+    expected = functional.relu(functional.conv2d(hidden, v, groups=32, dilation=(2, 1)))
+    torch.testing.assert_close(y, expected, equal_nan=True, rtol=1e-4, atol=1e-4)
+
+
+def test_a_product_with_and_without_a_bias():
+    text = (
+        "g (float[5, 200] X, float[160, 200] W, float[160] B, float[130, 160] V) => (float[m, n] Y) "
+        "{ A = Gemm <transB = 1> (X, W, B) D = Tanh (A) Y = Gemm <transB = 1> (D, V) }"
+    )
+    network = packed(text)
+    assert network.passes[-2].applied == {"packed Gemm": 2}
+    w, b, v = torch.randn(160, 200) / 14, torch.randn(160), torch.randn(130, 160) / 12
+    x = torch.randn(5, 200)
+    x[1, 3], x[2, 7] = float("nan"), float("inf")
+    y = run(network, {"w": w, "b": b, "v": v}, x)
+    expected = functional.linear(torch.tanh(functional.linear(x, w, b)), v)
+    torch.testing.assert_close(y, expected, equal_nan=True)
+
+
+def gemm(rows: str, outputs: int = 160, attributes: str = "transB = 1", kind: str = "float") -> str:
+    return (
+        f"g ({kind}[{rows}, 200] X, {kind}[{outputs}, 200] W, {kind}[{outputs}] B) => ({kind}[m, n] Y) "
+        f"{{ Y = Gemm <{attributes}> (X, W, B) }}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (gemm("1"), "one row reads every element of the weight once, in any order"),
+        (gemm("m"), "the number of its rows is symbolic, and the order depends on it"),
+        (gemm("5", 8), "a weight of 1600 elements is in the cache anyway"),
+        (gemm("5", attributes="transB = 1, alpha = 2.0"), "only A W^T + c has a packed form"),
+        (gemm("5", kind="double"), "weights of float64 are not packed"),
+        (gemm("5").replace("W", "Q"), "its weight is no parameter, or no row-major one"),
+        (
+            "g (float[1, 4, 9, 9] X, float[4, 4, 3, 3] W) => (float[n, c, h, w] Y) { Y = Conv (X, W) }",
+            "its input is not in channels-last order, in which the kernel gives its result",
+        ),
+        (
+            "g (float[1, 4, 900] X, float[4, 4, 3] W) => (float[n, c, h] Y) { Y = Conv (X, W) }",
+            "convolutions over 1 dimensions are not packed",
+        ),
+    ],
+)
+def test_a_weight_that_stays(text: str, reason: str):
+    network = packed(text)
+    assert not network.prepared
+    assert [refusal.reason for refusal in network.passes[-2].refused] == [reason]
