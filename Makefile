@@ -53,7 +53,9 @@ demo: $(VENV)/.installed
 	  $(call or_explain,the demonstration failed,read the error above; $(BIN)/daceml doctor checks compiler and versions)
 
 .PHONY: test
-test: $(addprefix test-,$(TEST_PARTS))
+test: $(VENV)/.installed
+	@# two parts side by side: most of a test is a compiler on one core
+	@$(MAKE) --no-print-directory --jobs=2 --keep-going --output-sync=target $(addprefix test-,$(TEST_PARTS))
 
 .PHONY: $(addprefix test-,$(TEST_PARTS))
 $(addprefix test-,$(TEST_PARTS)): test-%: $(VENV)/.installed

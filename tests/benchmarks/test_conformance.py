@@ -232,8 +232,11 @@ def test_cases_are_executed_and_resumed(tmp_path: Path):
     first = subprocess.run(
         command, capture_output=True, text=True, cwd=Path(__file__).parents[2], check=False
     )
-    record = json.loads(file.read_text())
-    verdicts = {(r["case"].removeprefix("test_"), r["implementation"]): r for r in record["rows"]}
+    rows = [json.loads(line) for line in journal.read_text().splitlines()]
+    verdicts = {(r["case"].removeprefix("test_"), r["implementation"]): r for r in rows}
+    kept = json.loads(file.read_text())["rows"]
+    (passed,) = (r for r in kept if r["verdict"] == "passed" and r["implementation"] == "native")
+    assert passed["cases"] == ["test_add_uint8", "test_det_2d"], "of what passed, a file has the names"
     assert verdicts["add_uint8", "native"]["verdict"] == "passed", first.stdout + first.stderr
     assert verdicts["add_uint8", "any"]["counts"] == {"native": 1}
     assert verdicts["det_2d", "any"]["verdict"] == verdicts["det_2d", "onnxruntime"]["verdict"] == "passed"
