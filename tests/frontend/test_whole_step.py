@@ -30,8 +30,8 @@ def batches(count: int):
         yield x, torch.randint(0, 5, (6,), generator=generator)
 
 
-def compare(module: nn.Module, make: Make, steps: int = 4) -> torch.optim.Optimizer:
-    """Step by step: loss, parameters, buffers and the optimizer's state are eager's."""
+def compare(module: nn.Module, make: Make, bound: float, steps: int = 4) -> torch.optim.Optimizer:
+    """Step by step: loss, parameters, buffers and the optimizer's state are eager's within a bound."""
     eager = copy.deepcopy(module)
     optimizer, reference = make(module), make(eager)
     step = daceml.compile_step(module, functional.cross_entropy, optimizer)
@@ -43,13 +43,12 @@ def compare(module: nn.Module, make: Make, steps: int = 4) -> torch.optim.Optimi
         reference.step()
         for both in (optimizer, reference):  # a scheduler at work
             both.param_groups[0]["lr"] *= 0.9
-        # Adam divides a gradient of rounding errors (the convolution's bias) by about 1e-8
-        torch.testing.assert_close(loss, expected.detach(), rtol=0, atol=1e-8)
-        torch.testing.assert_close(module.state_dict(), eager.state_dict(), rtol=0, atol=1e-8)
+        torch.testing.assert_close(loss, expected.detach(), rtol=0, atol=bound)
+        torch.testing.assert_close(module.state_dict(), eager.state_dict(), rtol=0, atol=bound)
     ours, theirs = optimizer.state_dict()["state"], reference.state_dict()["state"]
     for number, state in theirs.items():
         for name, value in state.items():
-            torch.testing.assert_close(ours[number][name], value, rtol=1e-6, atol=1e-9)
+            torch.testing.assert_close(ours[number][name], value, rtol=0, atol=bound)
     return optimizer
 
 
@@ -67,7 +66,9 @@ def compare(module: nn.Module, make: Make, steps: int = 4) -> torch.optim.Optimi
     ids=["sgd", "momentum", "nesterov", "adam", "adamw in groups"],
 )
 def test_steps_are_those_of_the_optimizer(make: Make) -> None:
-    compare(network(), make)
+    # float64 numbers around 1; Adam divides the rounding errors that a convolution's bias before a batch norm
+    # has for its gradient by about 1e-8
+    compare(network(), make, 1e-8 if "Adam" in type(make(network())).__name__ else 1e-13)
 
 
 def test_frozen_parameters_stay_and_thawed_ones_move() -> None:

@@ -12,10 +12,8 @@ from daceml.autodiff.vjp import vjp
 from daceml.onnx_ops.functions import where
 from daceml.onnx_ops.indexing import broadcast_index, same
 from daceml.onnx_ops.native.contraction import einsum_terms
-from daceml.onnx_ops.scatter import scatter
-from daceml.onnx_ops.tensor import Output, Tensor, compute, full, sum_over
-from daceml.onnx_ops.trace import Trace
-from daceml.sdfg.scalar import Index, Scalar, accumulator_type, compute_type, index_value, literal
+from daceml.onnx_ops.tensor import Output, Tensor, compute, sum_over
+from daceml.sdfg.scalar import Index, Scalar, index_value, literal
 
 
 @vjp("MatMul", wrt="A")
@@ -121,10 +119,6 @@ def gemm_vjp_c(
     """dC = beta dY, summed over what C was repeated along."""
     shape = (1,) * (2 - dC.rank) + dC.shape
     repeated = [d for d in range(2) if same(shape[d], 1) and not same(dY.shape[d], 1)]
-    if repeated == [0]:
-        total = column_sums(dY, dC.trace)
-        dC[:] = compute(dC.shape, lambda *i: _scaled(total[i[-1]], beta))
-        return
 
     def element(*index: Index) -> Scalar:
         place = [*(0,) * (2 - dC.rank), *index]
@@ -137,15 +131,6 @@ def gemm_vjp_c(
         return _scaled(sum_over([dY.shape[d] for d in repeated], term), beta)
 
     dC[:] = compute(dC.shape, element)
-
-
-def column_sums(matrix: Tensor, trace: Trace) -> Tensor:
-    """The sum of the rows: rows are added in turn to runs of columns, so that memory is read in its order."""
-    dtype = accumulator_type(compute_type(matrix.dtype))
-    array = trace.intermediate("sums", matrix.shape[1:], dtype)
-    sums = Output(matrix.shape[1:], dtype, array.name, trace)
-    scatter(sums, full(sums.shape, 0, dtype), matrix.astype(dtype), (1,), "add")
-    return sums.astype(compute_type(matrix.dtype))
 
 
 def _scaled(value: Scalar, factor: float) -> Scalar:
