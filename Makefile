@@ -54,8 +54,11 @@ demo: $(VENV)/.installed
 
 .PHONY: test
 test: $(VENV)/.installed
-	@# two parts side by side: most of a test is a compiler on one core
-	@$(MAKE) --no-print-directory --jobs=2 --keep-going --output-sync=target $(addprefix test-,$(TEST_PARTS))
+	@# two parts side by side: most of a test is a compiler on one core; and one cache for all parts
+	@if [[ -z "$${DACEML_CACHE:-}" ]]; then \
+	    DACEML_CACHE=$$(mktemp -d); export DACEML_CACHE; trap 'rm -rf "$$DACEML_CACHE"' EXIT; \
+	  fi; \
+	  $(MAKE) --no-print-directory --jobs=2 --keep-going --output-sync=target $(addprefix test-,$(TEST_PARTS))
 
 .PHONY: $(addprefix test-,$(TEST_PARTS))
 $(addprefix test-,$(TEST_PARTS)): test-%: $(VENV)/.installed

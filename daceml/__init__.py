@@ -79,6 +79,7 @@ def compile(module: M, **options: Any) -> M:
             apply the levels of transformations. freeze (False): parameters and buffers do not change any
             more, so kernels may keep weights in an order of their own. recompute ("none") and
             memory_budget_bytes (None): what a backward pass computes again, "cheap" or "budget".
+            prefer_native (False): derive every gradient from the operators' lowered form, rules or not.
     Raises:
         ConfigurationError: something that is no module, or an unknown option.
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 import dace
 from dace.sdfg import nodes
@@ -100,3 +100,18 @@ def active_arrays(
         if not stops(step) and not backward.isdisjoint(writes(state, step)):
             backward |= set(_sources(sdfg, state, step))
     return frozenset(a for a in forward & backward if sdfg.arrays[a].dtype in FLOATS)
+
+
+def outputs_reached(
+    sdfg: dace.SDFG, state: dace.SDFGState, inputs: Collection[str], outputs: Sequence[str]
+) -> dict[str, frozenset[str]]:
+    """For each input the outputs that it has a way of gradients to: one of float arrays all along."""
+    reached: dict[str, set[str]] = {output: {output} for output in outputs}
+    for step in reversed(steps(state)):
+        if stops(step):
+            continue
+        found = set[str]().union(*(reached.get(a, ()) for a in writes(state, step)))
+        for source in _sources(sdfg, state, step) if found else ():
+            if sdfg.arrays[source].dtype in FLOATS:
+                reached.setdefault(source, set()).update(found)
+    return {i: frozenset(reached.get(i, ())) for i in inputs}

@@ -28,7 +28,15 @@ from daceml.sdfg.scalar import (
     read,
     reduce_over,
 )
-from daceml.sdfg.scalar_rewrite import contains, free_names, nodes_of, rename, replace_parts, substitute
+from daceml.sdfg.scalar_rewrite import (
+    as_index,
+    contains,
+    free_names,
+    nodes_of,
+    rename,
+    replace_parts,
+    substitute,
+)
 from daceml.sdfg.scatter import Loop, Scatter
 from daceml.sdfg.tasklet_code import find_reductions
 
@@ -141,7 +149,7 @@ class _Adjoint:
         """What flows into the body of a reduction."""
         how: Reduction = reduction.data
         body = reduction.args[0]
-        if any(isinstance(e, Scalar) for e in how.extents):
+        if how.operator != "sum" and any(isinstance(e, Scalar) for e in how.extents):
             raise self._refusal("its length is data")
         if how.operator == "sum":
             seed = up
@@ -152,15 +160,51 @@ class _Adjoint:
             seed = self._of_extremum(reduction, up, cast(total, body.dtype))
         box = dict(self.box)
         seed = cast(seed, compute_type(body.dtype))
+        conditions: list[Scalar] = []
         for parameter, extent in zip(how.params, how.extents, strict=True):
-            box[str(parameter)] = extent
-            if free_names(extent) & self.box.keys():
-                # a triangle becomes a rectangle with a condition
+            # a triangle, or a length that is data, becomes a rectangle with a condition
+            if isinstance(extent, Scalar):
+                body, box[str(parameter)] = self._kept_inside(body, parameter)
+                conditions.append(apply("lt", index_value(parameter), extent))
+            elif free_names(extent) & self.box.keys():
                 box[str(parameter)] = self._largest(extent)
-                inside = apply("lt", index_value(parameter), index_value(extent))
-                seed = apply("where", inside, seed, literal(0.0, seed.dtype))
+                conditions.append(apply("lt", index_value(parameter), index_value(extent)))
                 self._stays_inside(body, parameter, box)
-        self._flow(derivative(body, seed, self.forward.matters), box)
+            else:
+                box[str(parameter)] = extent
+        found = derivative(body, seed, self.forward.matters)
+        for inside in conditions:
+            # what flows back, not the seed: a factor outside the condition may be no number
+            found = [LeafCotangent(leaf=f.leaf, cotangent=_where(inside, f.cotangent)) for f in found]
+        self._flow(found, box)
+
+    def _kept_inside(self, body: Scalar, parameter: Index) -> tuple[Scalar, Index]:
+        """The body of a reduction whose length is data, with positions that stay in their arrays, and the
+        most elements that it can have: as many as the shortest array that it goes along."""
+        name, lengths = str(parameter), dict[str, Index]()
+        known: dict[int, Scalar] = {}
+
+        def walk(node: Scalar) -> Scalar:
+            if id(node) in known:
+                return known[id(node)]
+            args = [walk(a) for a in node.args]
+            if node.op == "read" and any(name in free_names(i) for i in node.data[1]):
+                raise self._refusal(f"its length is data, and {node.data[0]} is read from a fixed place")
+            if node.op == "gather":
+                dynamic = [d for d, i in enumerate(node.data[1]) if i is None]
+                for n, d in enumerate(dynamic):
+                    if _goes_along(node.args[n], name):
+                        length = as_index(node.data[2][d])
+                        lengths[str(length)] = length
+                        args[n] = apply("min", args[n], index_value(as_index(length - 1), args[n].dtype))
+            known[id(node)] = Scalar(node.op, node.dtype, tuple(args), node.data)
+            return known[id(node)]
+
+        moved = walk(body)
+        whole = [length for length in lengths.values() if isinstance(length, int)]
+        if not lengths:
+            raise self._refusal("its length is data, and no array says how long it may be")
+        return moved, min(whole) if whole else next(iter(lengths.values()))
 
     def _largest(self, extent: Index) -> Index:
         params = zip(self.statement.params, self.statement.extents, strict=True)
@@ -234,6 +278,24 @@ class _Adjoint:
                     self.flows.append(Flow(array=array, value=value))
                     continue
             self.flows.append(Flow(array=array, scatter=_Scattered(leaf, term, box, self.forward).into))
+
+
+def _where(condition: Scalar, value: Scalar) -> Scalar:
+    return apply("where", condition, value, literal(0.0, value.dtype))
+
+
+def _goes_along(position: Scalar, name: str) -> bool:
+    """Whether a position is a parameter and a start, which needs no lookup."""
+    match position.op:
+        case "cast":
+            return _goes_along(position.args[0], name)
+        case "add":
+            return any(_goes_along(a, name) for a in position.args)
+        case "index":
+            rest = [s for s in position.data.free_symbols if str(s) == name]
+            return bool(rest) and name not in free_names(as_index(position.data - rest[0]))
+        case _:
+            return False
 
 
 def _has(found: Sequence[LeafCotangent], leaf: Scalar) -> bool:

@@ -1,4 +1,4 @@
-"""Which rules give the gradients of a node."""
+"""Which rules give the gradients of a node, and what to do where none does."""
 
 from __future__ import annotations
 
@@ -11,8 +11,14 @@ from daceml.onnx_ops.operands import Operand, operands
 from daceml.sdfg.network import Network
 
 
-def applicable_rules(node: ONNXNode, network: Network, active: Collection[str]) -> dict[str, Rule] | str:
-    """Formal input -> its rule, for each one that gradients flow to; else why rules do not cover the node."""
+def applicable_rules(
+    node: ONNXNode, network: Network, active: Collection[str], *, prefer_native: bool = False
+) -> dict[str, Rule] | str:
+    """Formal input -> its rule, for each one that gradients flow to; else why rules do not cover the node.
+
+    Args:
+        prefer_native: only rules that give what the lowered form does not say.
+    """
     found = operands(node, network.state, network.sdfg)
     targets = [formal for formal, held in found.inputs.items() if _touches(held, active)]
     given = [formal for formal, held in found.outputs.items() if _touches(held, active)]
@@ -29,6 +35,8 @@ def applicable_rules(node: ONNXNode, network: Network, active: Collection[str]) 
             reasons.append(f"{rule.node.__name__}: {reason}")
     if missing := [t for t in targets if t not in chosen]:
         return "\n".join(reasons) or f"no rule gives the gradient of {', '.join(missing)}"
+    if prefer_native and not any(rule.by_definition for rule in chosen.values()):
+        return "its lowered form is preferred"
     return chosen
 
 
@@ -43,3 +51,13 @@ def _refusal(rule: Rule, node: ONNXNode, network: Network, given: Collection[str
 
 def _touches(held: Operand, active: Collection[str]) -> bool:
     return any(a in active for a in held) if isinstance(held, tuple) else held in active
+
+
+def advice_without_rule(title: str) -> str:
+    """What to do where an operator has no derivative; its title is as in "ONNX Gemm-13"."""
+    name = title.rpartition(" ")[2].partition("-")[0]
+    return (
+        "none is needed for right results: daceml.compile(module) runs eagerly where gradients are wanted;\n"
+        f"to have the rest compiled, detach what {name} reads, or compile the modules around it;\n"
+        f'or give it a rule, @vjp("{name}") of daceml.autodiff.vjp, as those under daceml/autodiff/rules/'
+    )

@@ -18,7 +18,7 @@ from dace.subsets import Range
 
 from daceml.autodiff.activity import active_arrays, drawn_at_random, reads, steps, stops, viewed, writes
 from daceml.autodiff.adjoint import Flow, Forward, adjoint
-from daceml.autodiff.choice import applicable_rules
+from daceml.autodiff.choice import advice_without_rule, applicable_rules
 from daceml.autodiff.custom import (
     RESULT,
     awaits_cotangent,
@@ -50,18 +50,17 @@ class Gradients:
     Attributes:
         cotangents: output -> array that takes its cotangent.
         arrays: wanted array -> array with its gradient; None where no output depends on it.
+        by_rule, lowered: operators that gradients flow through, by a rule or from their lowered form.
     """
 
     cotangents: dict[str, str]
     arrays: dict[str, str | None]
+    by_rule: tuple[str, ...] = ()
+    lowered: tuple[str, ...] = ()
 
 
 def add_gradients(
-    network: Network,
-    outputs: Sequence[str],
-    inputs: Sequence[str],
-    *,
-    prefer_native: bool = False,
+    network: Network, outputs: Sequence[str], inputs: Sequence[str], *, prefer_native: bool = False
 ) -> Gradients:
     """Add the backward pass to a network of ONNX nodes. Mutates it.
 
@@ -69,7 +68,8 @@ def add_gradients(
         network: one state; nodes that have no rule are lowered.
         outputs: arrays whose cotangents are given.
         inputs: arrays whose gradients are wanted.
-        prefer_native: differentiate everything from its lowered form, rules or not.
+        prefer_native: differentiate everything from its lowered form, rules or not; but keep rules that are
+            no derivative, and those of operators without such a form.
     Raises:
         GradientError: a step on the way has no derivative; the message names it.
     """
@@ -126,17 +126,19 @@ def _lower_without_rule(
         if not through or active.isdisjoint(writes(network.state, node)):
             continue
         title, where = node.schema.title, node.where()
-        found = {} if prefer_native else applicable_rules(node, network, active)
+        found = applicable_rules(node, network, active, prefer_native=prefer_native)
         if isinstance(found, dict) and found:
             continue
         try:
             chosen = choose(node, network, allowed=("alias", "native"))
         except NoImplementationError as error:
+            if isinstance(applicable_rules(node, network, active), dict):
+                continue  # no lowered form to prefer
             raise GradientError(
                 f"{title} cannot be differentiated",
                 where=where,
                 why=f"{found or 'it has no @vjp rule'}\n{error.why}",
-                fix="detach it from the path of gradients, or add a rule under daceml/autodiff/rules/",
+                fix=advice_without_rule(title),
             ) from error
         report = apply(chosen, node, network, builder)
         origins |= dict.fromkeys(report.writes, f"{title}, {where}")
@@ -161,6 +163,7 @@ class _Reverse:
         self.builder = Builder(self.sdfg, self.state)
         self.parts: dict[str, _Parts] = {array: _Parts() for array in (*self.active, *inputs)}
         self.gradients: dict[str, str | None] = {}
+        self.by_rule: list[str] = []
         self.forward = Forward(arrays=self.sdfg.arrays, wanted=self.active, hold=self._hold)
 
     def run(self) -> Gradients:
@@ -191,7 +194,10 @@ class _Reverse:
                         fix="expand it first",
                     )
         found = {i: self._gradient(i) or (self._zeros(i) if i in self.active else None) for i in self.inputs}
-        return Gradients(cotangents=cotangents, arrays=found)
+        return Gradients(
+            cotangents=cotangents, arrays=found, by_rule=tuple(self.by_rule),
+            lowered=tuple(dict.fromkeys(self.origins.values())),
+        )  # fmt: skip
 
     # ------------------------------------------------------------------ steps
 
@@ -204,7 +210,7 @@ class _Reverse:
                 f"{self.origins.get(target, entry.map.label)} cannot be differentiated",
                 where=f"map {entry.map.label}, which writes {target}",
                 why=str(reason),
-                fix="give the operator a @vjp rule under daceml/autodiff/rules/",
+                fix=advice_without_rule(self.origins.get(target, entry.map.label).partition(",")[0]),
             ) from reason
         for statement in reversed(statements):
             if statement.target not in self.active:
@@ -227,6 +233,7 @@ class _Reverse:
         }
         if all(c is None for c in cotangents.values()):
             return
+        self.by_rule.append(f"{node.schema.title}, {node.where()}")
         unique: dict[int, Rule] = {id(rule): rule for rule in rules.values()}
         for rule in unique.values():
             self._backward_node(node, rule, [f for f, r in rules.items() if r is rule], cotangents)

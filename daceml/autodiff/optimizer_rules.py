@@ -22,11 +22,14 @@ class OptimizerRule:
 
 
 _ADAM = ("mean_share", "beta2", "square_share", "square_correction", "eps", "step_size")
+_MOMENTS = ("exp_avg", "exp_avg_sq")
 _MOMENTUM = OptimizerRule(state=("momentum_buffer",), numbers=("lr", "weight_decay", "momentum", "share"))
 RULES: dict[str, OptimizerRule] = {
     "SGD": OptimizerRule(state=(), numbers=("lr", "weight_decay")),
     "SGD momentum": _MOMENTUM,
     "SGD nesterov": _MOMENTUM,
-    "Adam": OptimizerRule(state=("exp_avg", "exp_avg_sq"), numbers=("weight_decay", *_ADAM)),
-    "AdamW": OptimizerRule(state=("exp_avg", "exp_avg_sq"), numbers=("kept", *_ADAM)),
+    "Adam": OptimizerRule(state=_MOMENTS, numbers=("weight_decay", *_ADAM)),
+    "AdamW": OptimizerRule(state=_MOMENTS, numbers=("kept", *_ADAM)),
+    "Adam amsgrad": OptimizerRule(state=(*_MOMENTS, "max_exp_avg_sq"), numbers=("weight_decay", *_ADAM)),
+    "AdamW amsgrad": OptimizerRule(state=(*_MOMENTS, "max_exp_avg_sq"), numbers=("kept", *_ADAM)),
 }

@@ -105,6 +105,14 @@ def _attention(
     return None
 
 
+def _recurrent(since_version: int) -> str | None:
+    return "before opset 7 it has other attributes" if since_version < 7 else None
+
+
+for _op_type in ("RNN", "GRU", "LSTM"):
+    _becomes_saving(_op_type)(_recurrent)
+
+
 def _embedding(data: Tensor, axis: int) -> str | None:
     return "rows are not along the first dimension" if axis not in (0, -data.rank) else None
 

@@ -103,6 +103,13 @@ def _quotient(args: Operands, y: Scalar, g: Scalar) -> tuple[Scalar, Scalar]:
     return up, -(up * y)
 
 
+def _angle(args: Operands, y: Scalar, g: Scalar) -> tuple[Scalar, Scalar]:
+    a, b = args
+    squares = a * a + b * b
+    share = apply("where", apply("eq", squares, 0.0), _zero(g), 1.0 / squares)
+    return g * b * share, -g * a * share
+
+
 _PARTIALS: dict[str, Partials] = {
     **{op: _smooth(op) for op in _DEFINITIONS},
     "sigmoid": lambda args, y, g: (g * ((1.0 - y) * y),),
@@ -113,6 +120,7 @@ _PARTIALS: dict[str, Partials] = {
     "mul": lambda args, y, g: (g * args[1], g * args[0]),
     "div": _quotient,
     "pow": _pow,
+    "atan2": _angle,
     "nan_max": _extremum("lt"),
     "nan_min": _extremum("gt"),
     "max": _extremum("lt"),

@@ -44,6 +44,7 @@ class Rule:
         node: class of the backward operator.
         when: takes forward operands and attributes by name; None where the rule holds, else the reason.
         extra: optional forward outputs that the rule needs -> their shape and element type.
+        by_definition: whether it gives what users ask for, which is no derivative of the forward pass.
     """
 
     op_type: str
@@ -54,6 +55,7 @@ class Rule:
     node: type[ONNXNode]
     when: Callable[..., str | None] | None = None
     extra: Mapping[str, ExtraOutput] = field(default_factory=dict[str, ExtraOutput])
+    by_definition: bool = False
 
 
 _rules: dict[tuple[str, str], list[Rule]] = {}
@@ -67,8 +69,11 @@ def vjp(
     domain: str = "",
     when: Callable[..., str | None] | None = None,
     extra: Mapping[str, ExtraOutput] | None = None,
+    by_definition: bool = False,
 ) -> Callable[[Function], Function]:
     """Register a derivative rule; of several rules of an operator that hold, the first gives a gradient.
+
+    Rules of users come before ours, so one of daceml's can be replaced.
 
     The function is traced like a native implementation. Its positional parameters are
 
@@ -87,6 +92,8 @@ def vjp(
         when: None where the rule holds for operands and attributes taken by name, else a sentence.
         extra: optional outputs of the forward node to be asked for: formal name -> function that takes
             forward operands by name and answers (shape, element type).
+        by_definition: the gradient is no derivative, such as one that leaves out a row of padding: the
+            lowered form does not have it.
     Raises:
         ValueError: a parameter that is none of the above.
     """
@@ -123,7 +130,10 @@ def vjp(
         # dace looks the class of a stored node up in the module that defines it
         vars(importlib.import_module(function.__module__))[title] = node
         implements(title, domain=DOMAIN, name="rule")(_assigning(function, targets, assigned))
-        _rules.setdefault((domain, op_type), []).append(
+        known_rules = _rules.setdefault((domain, op_type), [])
+        # a user's rule comes before ours
+        known_rules.insert(
+            len(known_rules) if function.__module__.startswith("daceml.") else 0,
             Rule(
                 op_type=op_type,
                 domain=domain,
@@ -133,7 +143,8 @@ def vjp(
                 node=node,
                 when=when,
                 extra=extra or {},
-            )
+                by_definition=by_definition,
+            ),
         )
         return function
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from daceml.errors import GradientError
-from daceml.frontend.gradient_record import GradientRecord, Wanted
+from daceml.frontend.gradient_record import GradientRecord, Source, Wanted
 from daceml.runtime.program import Program
 
 
@@ -70,6 +70,9 @@ class _Differentiable(torch.autograd.Function):
     ) -> tuple[torch.Tensor | None, ...]:
         backward: BackwardPass = ctx.backward_pass
         record = backward.record
+        flows = [any(given[i] is not None for i in reached) for reached in record.reached]
+        if not any(flows):
+            return (None,) * (3 + len(flows))
         cotangents: list[torch.Tensor] = []
         for i, (shape, dtype) in zip(record.cotangents, ctx.like, strict=True):
             cotangent = given[i]
@@ -78,16 +81,27 @@ class _Differentiable(torch.autograd.Function):
             cotangents.append(cotangent.contiguous())
         # a backward pass that needs nothing may run again, as in eager
         saved = [x.contiguous() for x in ctx.saved_tensors] if record.saved or record.reads else []
+        ctx.maybe_clear_saved_tensors()  # unless the graph is retained
         with torch.no_grad():
-            outputs = backward.program([*cotangents, *saved])
+            outputs = backward.program(cotangents, saved)
         found = {"output": outputs, "cotangent": cotangents}
         gradients = [
-            None if g is None else torch.zeros(shape, dtype=dtype) if g[0] == "zero" else found[g[0]][g[1]]
-            for g, (shape, dtype) in zip(record.gradients, ctx.wanted, strict=True)
+            _gradient(source if flowing else None, found, like)
+            for source, flowing, like in zip(record.gradients, flows, ctx.wanted, strict=True)
         ]
         if torch.is_grad_enabled():
             gradients = _refusing_second(gradients)
         return None, None, None, *gradients
+
+
+def _gradient(
+    source: Source | None, found: Mapping[str, Sequence[torch.Tensor]], like: tuple[torch.Size, torch.dtype]
+) -> torch.Tensor | None:
+    """One gradient of a backward pass that has run; None where there is none, as in eager."""
+    if source is None:
+        return None
+    kind, place = source
+    return torch.zeros(like[0], dtype=like[1]) if kind == "zero" else found[kind][place]
 
 
 def _refusing_second(gradients: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:

@@ -18,6 +18,7 @@ from daceml.config import config
 from daceml.frontend.arguments import Arguments
 from daceml.frontend.backward import BackwardPass
 from daceml.frontend.capture import Capture, capture
+from daceml.frontend.chosen_extremes import read_chosen_extremes
 from daceml.frontend.frozen import check_frozen
 from daceml.frontend.gradient_changes import refuse_changes
 from daceml.frontend.gradient_record import GradientRecord, Wanted
@@ -87,15 +88,18 @@ def compile_variant(
         wanted = wanted_gradients(session, arguments, modes, state)
         if wanted is not None:
             mark_gradient_stops(exported)
+            read_chosen_extremes(exported)
             refuse_changes(exported, wanted)
         recomputation = Recomputation(mode=options["recompute"], budget_bytes=options["memory_budget_bytes"])
-        making = _Making(exported, stages, session, wanted, cache, levels, freeze, recomputation)
+        native = options["prefer_native"]
+        making = _Making(exported, stages, session, wanted, cache, levels, freeze, recomputation, native)
         with torch.no_grad():
             with stages.stage("key"):
                 how = None if wanted is None else recomputation
                 key = program_key(
-                    exported, auto_optimize=levels, freeze=freeze, wanted=wanted, recomputation=how
-                )
+                    exported, auto_optimize=levels, freeze=freeze, wanted=wanted, recomputation=how,
+                    prefer_native=native,
+                )  # fmt: skip
             if session.hooks:
                 log.info("not looked up in the cache: what hooks do is not part of its key")
                 key = digest(key, uuid.uuid4().hex)
@@ -136,21 +140,25 @@ class _Making:
         levels: bool,
         freeze: bool,
         recomputation: Recomputation,
+        prefer_native: bool,
     ) -> None:
         self.exported, self.stages, self.session = exported, stages, session
         self.wanted, self.cache, self.levels, self.freeze = wanted, cache, levels, freeze
-        self.recomputation = recomputation
+        self.recomputation, self.prefer_native = recomputation, prefer_native
         self.made: list[Optimised] = []
         self.record: GradientRecord | None = None
 
     def forward(self, folder: Path) -> None:
         with warming(self.cache), without_collection():
-            build(self._optimised()[0], self.cache, folder, self.stages)
+            given = None if self.wanted is None else ()
+            build(self._optimised()[0], self.cache, folder, self.stages, given=given)
 
     def backward(self, folder: Path) -> None:
         with warming(self.cache), without_collection():
-            build(self._optimised()[1], self.cache, folder, self.stages)
-        assert self.record is not None, "networks with a backward pass have a record"
+            optimised = self._optimised()[1]
+            assert self.record is not None, "networks with a backward pass have a record"
+            given = self.record.saved_of(optimised.network.inputs)
+            build(optimised, self.cache, folder, self.stages, given=given)
         self.record.save(folder)
 
     def _optimised(self) -> list[Optimised]:
@@ -174,6 +182,7 @@ class _Making:
                     hooks=hooks,
                     autodiff_hooks=autodiff_hooks,
                     recomputation=self.recomputation,
+                    prefer_native=self.prefer_native,
                 )
         return self.made
 

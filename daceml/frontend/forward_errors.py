@@ -84,7 +84,8 @@ def refusal_of_torch(module: nn.Module, arguments: Arguments, error: Exception) 
     text = str(error)
     if "data-dependent" in text or "DataDependent" in type(error).__name__:
         fix = (
-            "replace the branch on tensor values by torch.where, or compile the part of the model without it"
+            "replace the branch on tensor values by torch.where, and numbers that are read from tensors\n"
+            "(.item(), int()) by the tensors; or compile the part of the model without it"
         )
     elif "dynamic_shapes" in text or "Constraints violated" in text:
         fix = "leave the named dimensions static, or give them the range that torch asks for"

@@ -1,13 +1,14 @@
 """Changes in place that autograd would follow: a program writes values back, and no gradient goes that way.
 
 Running statistics and averages under `no_grad` are written back. A state that gradients flow through from one
-call to the next, or a parameter that forward overwrites, is left to torch.
+call to the next, or a parameter that forward overwrites, is left to torch. So are gradients that are to be
+sparse tensors, which no program gives.
 """
 
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
     from torch.fx import GraphModule, Node
 
+_SPARSE = frozenset({"sparse", "sparse_grad"})
+"""Arguments of ATen's embeddings and of its gather."""
+
 
 def refuse_changes(program: ExportedProgram, wanted: Wanted) -> None:
     """Refuse what autograd would make part of its graph beyond the results of the call.
@@ -27,7 +31,7 @@ def refuse_changes(program: ExportedProgram, wanted: Wanted) -> None:
         program: with its gradient stops marked.
     Raises:
         RunsEagerlyError: forward changes a tensor that requires a gradient, or gives one of the caller's or
-            the module's tensors a value that does.
+            the module's tensors a value that does; or it asks for a sparse gradient.
     """
     signature = program.graph_signature
     keys = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
@@ -81,6 +85,8 @@ class _Walk:
             operands = [a for a in node.args if isinstance(a, torch.fx.Node) and a.op != "get_attr"]
             return _Walk(region, [self._flows(a) for a in operands]).run()
         flows = any(self._flows(operand) for operand in node.all_input_nodes)
+        if flows and (asked := _sparse_gradient(node)):
+            raise RunsEagerlyError(f"forward asks for a sparse gradient: {asked}")
         for target in changed_by(node):
             owner = self.memory.get(storage(target) or 0, target)
             if owner.op != "placeholder":
@@ -103,3 +109,15 @@ class _Walk:
         for operand in node.all_input_nodes:
             if self._flows(operand) and storage(operand) in written:
                 raise RunsEagerlyError(f"forward changes {operand.name} in place under no_grad")
+
+
+def _sparse_gradient(node: Node) -> str | None:
+    """Which argument of a call says that a gradient shall be a sparse tensor."""
+    schema: Any = getattr(node.target, "_schema", None)
+    if schema is None:
+        return None
+    for place, argument in enumerate(schema.arguments):
+        given = node.args[place] if place < len(node.args) else node.kwargs.get(argument.name)
+        if argument.name in _SPARSE and given is True:
+            return f"{schema.name.removeprefix('aten::')} with {argument.name}=True"
+    return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -45,7 +46,10 @@ class GradientRecord:
         cotangents: outputs whose cotangents it takes first.
         differentiable: for each of the user's outputs whether a gradient can flow into it.
         gradients: for each wanted input, then each wanted state, where its gradient is; None for no gradient.
+        reached: for each of them the user's outputs that it has a way of gradients to: without a cotangent
+            for one of these it has no gradient, which is something else than one of zeros.
         storage: what is stored for the backward pass besides inputs, state and results, and what is not.
+        by_rule, lowered: operators whose gradients come from a rule, and from their lowered form.
     """
 
     results: int
@@ -54,7 +58,15 @@ class GradientRecord:
     cotangents: tuple[int, ...]
     differentiable: tuple[bool, ...]
     gradients: tuple[Source | None, ...]
+    reached: tuple[tuple[int, ...], ...]
     storage: tuple[StorageRecord, ...] = ()
+    by_rule: tuple[str, ...] = ()
+    lowered: tuple[str, ...] = ()
+
+    def saved_of(self, inputs: Sequence[str]) -> tuple[str, ...]:
+        """Those of the backward program's inputs that were saved and are no results of the user's."""
+        first = len(self.cotangents)
+        return tuple(inputs[first + i] for i, place in enumerate(self.saved) if place >= self.results)
 
     def save(self, folder: Path) -> None:
         """Write `gradients.json`."""
@@ -64,9 +76,10 @@ class GradientRecord:
     def load(cls, folder: Path) -> GradientRecord:
         """Read `gradients.json`."""
         record: dict[str, Any] = json.loads((folder / "gradients.json").read_text())
-        for name in ("saved", "cotangents", "differentiable"):
+        for name in ("saved", "cotangents", "differentiable", "by_rule", "lowered"):
             record[name] = tuple(record[name])
         record["reads"] = tuple((kind, value) for kind, value in record["reads"])
         record["gradients"] = tuple(None if g is None else (g[0], g[1]) for g in record["gradients"])
+        record["reached"] = tuple(map(tuple, record["reached"]))
         record["storage"] = tuple(StorageRecord(**row) for row in record["storage"])
         return cls(**record)

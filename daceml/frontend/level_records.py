@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from daceml.runtime.levels import LEVELS, LevelRecord, RefusalRecord
-from daceml.runtime.plan import Plan, Storage, size_bytes
+from daceml.runtime.plan import Plan, size_bytes
+from daceml.runtime.steps import Storage
 from daceml.sdfg.costs import Cost
 
 if TYPE_CHECKING:

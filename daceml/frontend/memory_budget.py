@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     Made = tuple[list[Optimised], GradientRecord]
 
-_ATTEMPTS = 5
+_ATTEMPTS = 6
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +29,8 @@ def within_budget(network: Network, budget_bytes: int, make: Callable[[Network, 
 
     Args:
         network: of ONNX nodes; not changed.
-        make: differentiates and lowers a network; the number is the bytes to store and compute again.
+        make: differentiates and lowers a network; the number is the bytes that what is stored and what the
+            backward pass makes may take.
     Raises:
         MemoryBudgetError: the least that was found is more than the budget.
     """
@@ -41,11 +42,13 @@ def within_budget(network: Network, budget_bytes: int, make: Callable[[Network, 
         log.info("a training step takes %d bytes at its peak; the budget is %d", peaks[-1], budget_bytes)
         if peaks[-1] <= budget_bytes:
             return made
-        if allowed == 0 or (len(peaks) > 2 and peaks[-1] > peaks[-2]):
+        if allowed == 0:
             break
         if allowed is None:
-            allowed = sum(r.bytes for r in made[1].storage if r.stored)
-        allowed = max(allowed - (peaks[-1] - budget_bytes), 0)
+            allowed = budget_bytes - held_bytes(*made)
+        else:
+            allowed -= peaks[-1] - budget_bytes
+        allowed = max(allowed, 0)
     raise _refusal(budget_bytes, min(peaks))
 
 
@@ -58,21 +61,29 @@ def _refusal(budget_bytes: int, least: int) -> MemoryBudgetError:
 
 
 def peak_bytes(made: list[Optimised], record: GradientRecord) -> int:
-    """An upper bound of the bytes of a training step at its peak.
+    """Bytes of a training step at its peak, with those of parameters, inputs, results and their cotangents.
 
-    Parameters, inputs, results and what is stored live throughout; gradients and both workspaces, which
-    programs keep from call to call, are counted whole. What vendor kernels allocate inside is theirs.
+    What vendor kernels allocate inside is theirs.
     """
     from daceml.onnx_ops.external import external_call
-    from daceml.runtime.plan import make_plan, size_bytes
-    from daceml.runtime.temporary import fresh_bytes, workspace_bytes
+    from daceml.runtime.plan import make_plan
+    from daceml.runtime.temporary import array_bytes, live_bytes
 
     forward, backward = (one.network for one in made)
-    plans = [make_plan(network, external_call) for network in (forward, backward)]
-    arrays = forward.sdfg.arrays
-    held = sum(size_bytes(arrays[a]) for a in dict.fromkeys((*forward.inputs, *forward.weights)))
-    results = sum(size_bytes(arrays[a]) for a in dict.fromkeys(forward.outputs))
-    made_behind = dict.fromkeys((*backward.inputs[: len(record.cotangents)], *backward.outputs))
-    behind = sum(size_bytes(backward.sdfg.arrays[a]) for a in made_behind)
-    at_first = held + results + workspace_bytes(plans[0])
-    return at_first + max(fresh_bytes(plans[0]), workspace_bytes(plans[1]) + behind + fresh_bytes(plans[1]))
+    given = record.saved_of(backward.inputs)
+    ahead = make_plan(forward, external_call, given=())
+    behind = make_plan(backward, external_call, given=given)
+    held = array_bytes(forward, (*forward.inputs, *forward.weights))
+    return max(
+        held + max(live_bytes(ahead), default=0),
+        held_bytes(made, record) + max(live_bytes(behind, given), default=0),
+    )
+
+
+def held_bytes(made: list[Optimised], record: GradientRecord) -> int:
+    """Bytes of what the caller holds during the backward pass."""
+    from daceml.runtime.temporary import array_bytes
+
+    forward, backward = (one.network for one in made)
+    ahead = array_bytes(forward, (*forward.inputs, *forward.weights, *forward.outputs[: record.results]))
+    return ahead + array_bytes(backward, backward.inputs[: len(record.cotangents)])

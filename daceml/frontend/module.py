@@ -36,7 +36,8 @@ class DaceModule(nn.Module):
 
     Args:
         module: any nn.Module.
-        options: see `ModuleOptions`: backward, dynamic_shapes, dynamic, auto_optimize, freeze.
+        options: see `ModuleOptions`: backward, dynamic_shapes, dynamic, auto_optimize, freeze, recompute,
+            memory_budget_bytes, prefer_native.
     """
 
     __slots__ = ("_session",)
@@ -97,7 +98,7 @@ class DaceModule(nn.Module):
         """Call `hook(module)` after others, when `module.sdfg` has one library node for each ONNX operator.
 
         The hook may change `module.sdfg` in place, for example by DaCe transformations; `expand_onnx_nodes`
-        of `daceml.onnx_ops.lowering` turns the ONNX nodes into maps. What was compiled is forgotten.
+        of `daceml.onnx_ops.expansion` turns the ONNX nodes into maps. What was compiled is forgotten.
 
         Raises:
             ConfigurationError: the name is taken, or `hook` cannot be called.

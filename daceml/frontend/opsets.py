@@ -38,7 +38,7 @@ def supported(model: onnx.ModelProto, convert: Convert = convert_here) -> onnx.M
     Raises:
         UnknownOperatorError: an opset that is newer than the installed onnx, or older and not convertible.
     """
-    opset = _opset(model)
+    opset = opset_of(model)
     newest = onnx.defs.onnx_opset_version()
     if opset is not None and not 1 <= opset <= newest:
         raise UnknownOperatorError(
@@ -66,7 +66,8 @@ def supported(model: onnx.ModelProto, convert: Convert = convert_here) -> onnx.M
     return converted
 
 
-def _opset(model: onnx.ModelProto) -> int | None:
+def opset_of(model: onnx.ModelProto) -> int | None:
+    """The version of the standard domain that a model imports."""
     return next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), None)
 
 
@@ -102,7 +103,7 @@ def _copy(target: onnx.ModelProto | onnx.GraphProto, name: str, value: object) -
 def _check_complete(model: onnx.ModelProto, converted: onnx.ModelProto, opset: int) -> None:
     """The converter has been seen to drop outputs of graphs that it does not understand."""
     before, after = ([value.name for value in m.graph.output] for m in (model, converted))
-    if before != after or _opset(converted) != OLDEST_OPSET:
+    if before != after or opset_of(converted) != OLDEST_OPSET:
         raise _cannot_convert(model, opset, f"its result returns {', '.join(after) or 'nothing'}")
     if len(converted.functions) < len(model.functions):
         raise _cannot_convert(model, opset, "it drops the model's local functions")

@@ -21,6 +21,7 @@ class ModuleOptions(TypedDict):
         recompute: what the backward pass computes again instead of finding it in memory: "none"; "cheap",
             what moves no more bytes than to store it; "budget", whatever keeps `memory_budget_bytes`.
         memory_budget_bytes: of a training step at its peak, parameters and gradients included.
+        prefer_native: derive every gradient from the operators' lowered form, rules or not.
     """
 
     backward: bool
@@ -30,6 +31,7 @@ class ModuleOptions(TypedDict):
     freeze: bool
     recompute: Recompute
     memory_budget_bytes: int | None
+    prefer_native: bool
 
 
 _DEFAULTS = ModuleOptions(
@@ -40,6 +42,7 @@ _DEFAULTS = ModuleOptions(
     freeze=False,
     recompute="none",
     memory_budget_bytes=None,
+    prefer_native=False,
 )
 
 

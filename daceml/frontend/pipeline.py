@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from daceml.errors import ExportError, ShapeError
 from daceml.frontend.gradient_record import GradientRecord, Wanted
 from daceml.frontend.recomputation import Recomputation
 from daceml.runtime.cache import Cache
@@ -59,13 +60,21 @@ def onnx_network(
 ) -> Network:
     """The network of ONNX nodes of an exported program, after the user's hooks."""
     with stages.stage("import"):
+        from daceml.frontend.data_dependence import decided_by_data
         from daceml.frontend.export import to_onnx
         from daceml.frontend.importer import import_model
         from daceml.sdfg.relayout import relayout_weights
-    with stages.stage("onnx"):
-        model = to_onnx(exported)
+    try:
+        with stages.stage("onnx"):
+            model = to_onnx(exported)
+        with stages.stage("sdfg"):
+            network = import_model(model, name="network")
+    except (ExportError, ShapeError) as error:
+        reason = decided_by_data(exported, error)
+        if reason is error:
+            raise
+        raise reason from error
     with stages.stage("sdfg"):
-        network = import_model(model, name="network")
         relayout_weights(network, _strides(exported))
     if hooks is not None:
         with stages.stage("hooks"):
@@ -105,6 +114,7 @@ def training_networks(
     hooks: Callable[[Network], None] | None = None,
     autodiff_hooks: Callable[[Network, Network], None] | None = None,
     recomputation: Recomputation | None = None,
+    prefer_native: bool = False,
 ) -> tuple[list[Optimised], GradientRecord]:
     """Forward and backward pass of an exported program after all levels.
 
@@ -113,6 +123,7 @@ def training_networks(
         levels, hooks: see `optimised_network`.
         autodiff_hooks: change forward and backward pass in place before they are optimised.
         recomputation: what the backward pass computes again.
+        prefer_native: derive every gradient from the lowered form.
     Raises:
         GradientError: a step that gradients flow through has no derivative, or the budget cannot be kept.
     """
@@ -122,11 +133,12 @@ def training_networks(
     stages, how = stages or Stages(), recomputation or Recomputation()
     network = onnx_network(exported, stages, hooks=hooks)
 
-    def made(network: Network, stored_bytes: int | None = None) -> tuple[list[Optimised], GradientRecord]:
+    def made(network: Network, limit_bytes: int | None = None) -> tuple[list[Optimised], GradientRecord]:
         with stages.stage("differentiate"):
             parts = differentiate(
-                network, wanted, levels=levels, recompute=how.mode, stored_bytes=stored_bytes
-            )
+                network, wanted, levels=levels, recompute=how.mode, limit_bytes=limit_bytes,
+                prefer_native=prefer_native,
+            )  # fmt: skip
         both = (parts.forward, parts.backward)
         if autodiff_hooks is not None:
             with stages.stage("hooks"):
@@ -189,8 +201,19 @@ def optimise(
     )
 
 
-def build(optimised: Optimised, cache: Cache, folder: Path, stages: Stages) -> None:
-    """Write everything that a stored program consists of into `folder`."""
+def build(
+    optimised: Optimised,
+    cache: Cache,
+    folder: Path,
+    stages: Stages,
+    *,
+    given: Collection[str] | None = None,
+) -> None:
+    """Write everything that a stored program consists of into `folder`.
+
+    Args:
+        given: see `make_plan`.
+    """
     from daceml.frontend.record import make_manifest, save_fallbacks
     from daceml.onnx_ops.external import external_call
     from daceml.runtime.build import build_program
@@ -198,7 +221,7 @@ def build(optimised: Optimised, cache: Cache, folder: Path, stages: Stages) -> N
     from daceml.runtime.plan import make_plan
 
     with stages.stage("plan"):
-        plan = make_plan(optimised.network, external_call)
+        plan = make_plan(optimised.network, external_call, given=given)
         constants = save_constants(plan, folder)
         fallbacks = save_fallbacks(plan, folder)
     with stages.stage("kernels"):

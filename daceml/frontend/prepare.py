@@ -1,4 +1,6 @@
-"""Bring any model to the form that the importer reads: onnx_ir, opset 13 or newer, functions inlined."""
+"""Bring any model to the form that the importer reads: onnx_ir, opset 13 or newer, functions inlined, and
+control flow whose way is known.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,8 @@ import onnx_ir as ir
 import onnx_ir.passes.common as passes
 
 from daceml.errors import OnnxFileError, ShapeError, UnknownOperatorError
-from daceml.frontend.opsets import OLDEST_OPSET, Convert, convert_here, supported
+from daceml.frontend.control_flow import inline_control_flow
+from daceml.frontend.opsets import OLDEST_OPSET, Convert, convert_here, opset_of, supported
 from daceml.frontend.withdrawn import replace_withdrawn
 from daceml.onnx_ops.nodes import is_defined
 
@@ -29,8 +32,10 @@ def prepare(model: onnx.ModelProto | ir.Model, convert: Convert = convert_here) 
         if opset is None or opset >= OLDEST_OPSET:
             return _inline(model.clone()) if model.functions else model
         model = ir.to_proto(model)
+    made_for = opset_of(model)
     model = supported(model, convert)
     _refuse_sparse(model)
+    model = inline_control_flow(model, opset=made_for)
     try:
         read = ir.from_proto(model)
     except Exception as error:  # onnx_ir raises whatever the malformed part trips over

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping
+import inspect
+import sys
+from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
@@ -32,6 +34,7 @@ def program_key(
     freeze: bool = False,
     wanted: Wanted | None = None,
     recomputation: Recomputation | None = None,
+    prefer_native: bool = False,
 ) -> str:
     """Hash of the graph, its signature, shapes, constants, the options, versions and daceml's own sources.
 
@@ -52,7 +55,8 @@ def program_key(
         # what torch concluded about sizes from the example's own: equal graphs may differ in it
         *(_sizes(n.meta.get("val")) for n in program.graph.nodes if program.range_constraints),
         f"auto_optimize {auto_optimize} freeze {freeze}",
-        f"gradients {wanted} {recomputation}",
+        # how gradients come about matters to what has some only
+        f"gradients {wanted} {recomputation} native {prefer_native and wanted is not None}",
         # what tensors that forward makes are, where it does not say
         f"{torch.get_default_dtype()}",
         *_surroundings(),
@@ -89,7 +93,28 @@ def _surroundings() -> tuple[str, ...]:
         toolchain().fingerprint,
         *_versions(),
         package_digest(),
+        *_registered_by_users(),
     )
+
+
+def _registered_by_users() -> tuple[str, ...]:
+    """Implementations and rules that are not daceml's; who has any has loaded the registry."""
+    registry = sys.modules.get("daceml.onnx_ops.registry")
+    if registry is None:
+        return ()
+    return tuple(
+        f"{row.domain} {row.op_type} {row.title} {row.rank} {_source(row.function)}"
+        for row in registry.foreign_implementations()
+    )
+
+
+def _source(function: Callable[..., object]) -> str:
+    """The text of a function; where there is none, its instructions."""
+    try:
+        return inspect.getsource(inspect.unwrap(function))
+    except (OSError, TypeError):
+        code = getattr(inspect.unwrap(function), "__code__", None)
+        return repr(function) if code is None else f"{code.co_code.hex()} {code.co_consts}"
 
 
 @lru_cache(maxsize=1)

@@ -19,13 +19,15 @@ from daceml.runtime.manifest import (
 from daceml.sdfg.costs import Cost
 from daceml.sdfg.external import AtenCall, FallbackCall
 from daceml.sdfg.network import IndexCheck
-from daceml.sdfg.network_costs import arrays_bytes, call_cost, external_cost
+from daceml.sdfg.network_costs import arrays_bytes, call_cost, external_cost, list_cost
 from daceml.sdfg.outline import KernelCall
 from daceml.sdfg.sizes import size
+from daceml.sdfg.tensor_lists import ListCall
 
 if TYPE_CHECKING:
     from daceml.onnx_ops.lowering import LoweringReport, NodeReport
-    from daceml.runtime.plan import Plan, Step
+    from daceml.runtime.plan import Plan
+    from daceml.runtime.steps import Step
     from daceml.sdfg.network import Network
 
 
@@ -99,6 +101,8 @@ def _step(
     match action:
         case KernelCall():
             kind, cost = "kernel", call_cost(action)
+        case ListCall():
+            kind, cost = "kernel", list_cost(action)
         case AtenCall():
             kind, cost = "aten", external_cost(action, network)
         case FallbackCall():
@@ -113,7 +117,7 @@ def _step(
     return StepRecord(
         kind=kind,
         label=step.label,
-        kernel=action.kernel.name if isinstance(action, KernelCall) else "",
+        kernel=action.kernel.name if isinstance(action, KernelCall | ListCall) else "",
         module_path=step.module_path or _joined(origin.module_path for origin in origins),
         source=step.source or _joined(origin.source for origin in origins),
         implementation=_joined(origin.chosen for origin in origins),

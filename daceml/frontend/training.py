@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -32,17 +33,20 @@ def differentiate(
     *,
     levels: bool = True,
     recompute: Recompute = "none",
-    stored_bytes: int | None = None,
+    limit_bytes: int | None = None,
+    prefer_native: bool = False,
 ) -> TrainingNetworks:
     """Forward and backward pass of a network of ONNX nodes. Mutates the network.
 
     Args:
         levels: whether transformations of operators are applied before.
         recompute: what the backward pass computes again.
-        stored_bytes: for "budget", of everything that is stored for it.
+        limit_bytes: for "budget", of everything that is stored for it.
+        prefer_native: derive every gradient from the lowered form.
     Raises:
         GradientError: a step that gradients flow through has no derivative, or the budget cannot be kept.
     """
+    from daceml.autodiff.activity import outputs_reached
     from daceml.autodiff.engine import add_gradients
     from daceml.autodiff.partition import partition
     from daceml.autodiff.replacements import replace_for_training
@@ -62,11 +66,17 @@ def differentiate(
     active = _reachable(network, [a for a in arrays if a is not None])
     # what forward writes back is no result that gradients come from
     outputs = [a for a in outputs if a in active and a not in written]
-    gradients = add_gradients(network, outputs, [a for a in dict.fromkeys(arrays) if a is not None])
-    decisions = plan_recomputation(network, recompute, stored_bytes=stored_bytes)
+    reached = outputs_reached(network.sdfg, network.state, [a for a in arrays if a is not None], outputs)
+    gradients = add_gradients(
+        network, outputs, [a for a in dict.fromkeys(arrays) if a is not None], prefer_native=prefer_native
+    )
+    decisions = plan_recomputation(network, recompute, limit_bytes=limit_bytes)
     parts = partition(network, gradients)
     record = replace(
-        _record(parts, results, arrays, outputs, active), storage=tuple(map(_storage, decisions))
+        _record(parts, results, arrays, outputs, reached),
+        storage=tuple(map(_storage, decisions)),
+        by_rule=gradients.by_rule,
+        lowered=gradients.lowered,
     )
     return TrainingNetworks(forward=parts.forward, backward=parts.backward, record=record)
 
@@ -88,7 +98,7 @@ def _record(
     results: tuple[str, ...],
     arrays: list[str | None],
     outputs: list[str],
-    active: frozenset[str],
+    reached: Mapping[str, Collection[str]],
 ) -> GradientRecord:
     forward, backward = parts.forward, parts.backward
     cotangents = list(parts.cotangents)
@@ -97,7 +107,7 @@ def _record(
         gradient = None if array is None else parts.gradients[array]
         if gradient is None:
             # a derivative that is zero everywhere, or a sum over nothing
-            return ("zero", 0) if array in active else None
+            return ("zero", 0) if array is not None and reached[array] else None
         if gradient in backward.outputs:
             return "output", backward.outputs.index(gradient)
         names = list(parts.cotangents.values())
@@ -115,4 +125,8 @@ def _record(
         cotangents=tuple(results.index(a) for a in cotangents),
         differentiable=tuple(a in outputs and results.index(a) == i for i, a in enumerate(results)),
         gradients=tuple(source(a) for a in arrays),
+        reached=tuple(
+            tuple(i for i, result in enumerate(results) if a is not None and result in reached[a])
+            for a in arrays
+        ),
     )

@@ -1,41 +1,42 @@
 """A whole training step as one program: forward, loss, backward, and the optimizer's update.
 
 Nothing between the parts is kept for torch: no gradient is a tensor of its own, and no graph of autograd is
-built. `parameter.grad` is left as it is.
+built. `parameter.grad` is left as it is. Parameters and the optimizer's state are written in place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import is_
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
-from daceml.autodiff.optimizer_rules import RULES
 from daceml.config import config
-from daceml.errors import CallError, ConfigurationError, GradientError
+from daceml.errors import CallError
 from daceml.frontend.arguments import Arguments
 from daceml.frontend.capture import capture
+from daceml.frontend.chosen_extremes import read_chosen_extremes
+from daceml.frontend.exportable import RunsEagerlyError
+from daceml.frontend.gradient_changes import refuse_changes
 from daceml.frontend.gradient_record import Wanted
 from daceml.frontend.gradient_stops import mark_gradient_stops
 from daceml.frontend.guards import input_key
 from daceml.frontend.module_watch import ModuleWatch
-from daceml.frontend.optimizers import numbers_of, prepare_state, rule_of
-from daceml.frontend.pipeline import Stages, build, onnx_network, optimise, warming, without_collection
+from daceml.frontend.optimizer_rows import Row, UpdatedRows, layouts, rows_of
+from daceml.frontend.optimizers import refuse_hooks, rule_of
+from daceml.frontend.pipeline import Stages, build, warming, without_collection
 from daceml.frontend.program_key import program_key
+from daceml.frontend.step_network import STATE, step_network
 from daceml.frontend.tracing import tracing
 from daceml.runtime.cache import Cache, digest
 from daceml.runtime.program import Program, StoredProgram
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
-
-    from daceml.sdfg.network import Network
-
-_STATE = "optimizer::"
-"""How the keys of the optimizer's tensors begin, beside those of the module's state_dict."""
 
 
 class _Loss(nn.Module):
@@ -48,6 +49,41 @@ class _Loss(nn.Module):
 
     def forward(self, inputs: tuple[Any, ...], targets: tuple[Any, ...]) -> torch.Tensor:
         return self.loss(self.model(*inputs), *targets)
+
+
+@dataclass(kw_only=True)
+class _Compiled:
+    """A program, and what it is bound to.
+
+    Attributes:
+        tensors: of the module, by key.
+        layouts: strides of the optimizer's tensors for which it was compiled.
+        bound: the optimizer's tensors, in the order of `rows.held`.
+    """
+
+    stored: StoredProgram
+    watch: ModuleWatch
+    rows: UpdatedRows
+    tensors: Mapping[str, torch.Tensor]
+    layouts: Mapping[str, Mapping[str, tuple[int, ...]]]
+    program: Program | None = None
+    bound: Sequence[torch.Tensor | None] = ()
+
+    def fits(self) -> bool:
+        """Whether it is bound to what the optimizer holds now."""
+        tensors = self.rows.tensors()
+        same = len(tensors) == len(self.bound) and all(map(is_, tensors, self.bound))
+        return self.program is not None and same
+
+    def bind(self) -> Program:
+        """The program, bound to the module's tensors and the optimizer's."""
+        if self.program is None or not self.fits():
+            tensors = self.rows.tensors()
+            held: dict[str, Any] = {
+                STATE + key: tensor for (key, _, _), tensor in zip(self.rows.held, tensors, strict=True)
+            }
+            self.program, self.bound = self.stored.bind({**self.tensors, **held}), tensors
+        return self.program
 
 
 class CompiledStep:
@@ -67,93 +103,90 @@ class CompiledStep:
     ) -> None:
         self.module = _Loss(model, loss)
         self.optimizer = optimizer
-        known = {id(p) for p in model.parameters()}
-        for group in optimizer.param_groups:
-            rule_of(optimizer, group)
-            if any(id(p) not in known for p in group["params"]):
-                raise ConfigurationError(
-                    "the optimizer has parameters that the model does not have",
-                    why="a compiled step updates what it computes gradients of",
-                    fix="make the optimizer with model.parameters()",
-                )
-        self._programs: dict[Any, tuple[Program, ModuleWatch, list[torch.Tensor]]] = {}
-        self._beginning: set[int] = set()
+        refuse_hooks(optimizer)
+        rows_of(optimizer, self._keys())
+        self._programs: dict[Any, _Compiled] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy has: its own model and optimizer; programs are bound to the tensors of one."""
+        return {**self.__dict__, "_programs": {}}
 
     def __call__(self, inputs: Any, targets: Any = ()) -> torch.Tensor:
-        """One step.
+        """One step; where it raises, parameters and the optimizer's state are what they were.
 
         Args:
             inputs: the model's tensor, or a tuple of its arguments.
             targets: what the loss takes besides the output, a tensor or a tuple.
         """
+        if torch.is_autocast_enabled("cpu"):
+            raise CallError(
+                "a compiled step was called under autocast",
+                why="it would run in the types of the parameters",
+                fix="enter autocast inside the model's forward, or compile the module alone (daceml.compile)",
+            )
         both = tuple(x if isinstance(x, tuple) else (x,) for x in (inputs, targets))
         arguments = Arguments(both, {})
-        program = self._program(arguments)
-        with torch.no_grad():
-            tensors = [x.detach().contiguous() for x in arguments.tensors]
-            (loss, *_) = program([*tensors, self._numbers()])
+        compiled = self._compiled(arguments)
+        made = [] if compiled.fits() else compiled.rows.prepare()
+        try:
+            program = compiled.bind()
+            with torch.no_grad():
+                tensors = [x.detach().contiguous() for x in arguments.tensors]
+                (loss, *_) = program([*tensors, compiled.rows.numbers()])
+                compiled.rows.count()
+        except BaseException:
+            for parameter, name in made:
+                del self.optimizer.state[parameter][name]
+                if not self.optimizer.state[parameter]:
+                    del self.optimizer.state[parameter]
+            compiled.rows.forget()
+            raise
+        # what schedulers of learning rates look at
+        self.optimizer._opt_called = True  # pyright: ignore[reportAttributeAccessIssue]
         return loss
 
-    def _numbers(self) -> torch.Tensor:
-        """This step's numbers, and the count of steps in the optimizer's state."""
-        rows: list[list[float]] = []
-        for group in self.optimizer.param_groups:
-            states = [self.optimizer.state[p] for p in group["params"] if p.requires_grad]
-            steps = [s["step"] for s in states if "step" in s]
-            for taken in steps:
-                taken += 1  # the tensor in the state of the optimizer itself
-            step = int(steps[0].item()) if steps else 1
-            rows.append(numbers_of(group, rule_of(self.optimizer, group), step, self._begins(group)))
-        width = max(map(len, rows))
-        return torch.tensor([row + [0.0] * (width - len(row)) for row in rows], dtype=torch.float64)
+    def _keys(self) -> dict[int, str]:
+        return {id(p): key for key, p in self.module.named_parameters()}
 
-    def _begins(self, group: dict[str, Any]) -> bool:
-        """Whether the momentum of a group begins with this step's gradient, which is not damped then."""
-        ids = {id(p) for p in group["params"] if p.requires_grad}
-        fresh = ids & self._beginning
-        self._beginning -= ids
-        if fresh and fresh != ids and group["dampening"]:
-            raise CallError(
-                "some parameters of a group begin with their momentum, and others have one",
-                why="the first gradient is not damped, and a group has one number for all of it",
-                fix="put them into groups of their own, or use dampening=0",
-            )
-        return bool(fresh)
-
-    def _program(self, arguments: Arguments) -> Program:
+    def _compiled(self, arguments: Arguments) -> _Compiled:
+        """The program for these arguments and the optimizer as it is, its state included."""
         rules = tuple(
-            (rule_of(self.optimizer, g), bool(g.get("maximize")), tuple(p.requires_grad for p in g["params"]))
+            (
+                rule_of(self.optimizer, g),
+                bool(g.get("maximize")),
+                tuple((id(p), p.requires_grad) for p in g["params"]),
+            )
             for g in self.optimizer.param_groups
         )
         key = (input_key(arguments.leaves), rules)
         known = self._programs.get(key)
-        state = self._state()
-        tensors = list(state.values())
-        if known is not None:
-            program, watch, bound = known
-            same = len(bound) == len(tensors) and all(a is b for a, b in zip(bound, tensors, strict=True))
-            if watch.unchanged() and same:
-                return program
-        program, watch = self._compile(arguments, state)
-        self._programs[key] = program, watch, tensors
-        return program
-
-    def _state(self) -> dict[str, torch.Tensor]:
-        """The optimizer's tensors by key."""
-        names = {id(p): key for key, p in self.module.named_parameters()}
-        found: dict[str, torch.Tensor] = {}
-        for group in self.optimizer.param_groups:
-            rule = rule_of(self.optimizer, group)
-            for parameter in group["params"]:
-                if parameter.requires_grad:
-                    if "momentum" in rule and self.optimizer.state[parameter].get("momentum_buffer") is None:
-                        self._beginning.add(id(parameter))
-                    for name, tensor in prepare_state(self.optimizer, parameter, rule).items():
-                        found[f"{_STATE}{names[id(parameter)]}.{name}"] = tensor
+        if known is not None and known.watch.unchanged():
+            fits = known.fits()
+            if not fits:
+                known.rows.forget()
+            if known.rows.even() and (fits or self._layouts(known.rows.rows) == known.layouts):
+                return known
+        refuse_hooks(self.optimizer)
+        found = self._programs[key] = self._compile(arguments)
+        found.rows.even()
         return found
 
-    def _compile(self, arguments: Arguments, state: dict[str, torch.Tensor]) -> tuple[Program, ModuleWatch]:
+    def _layouts(self, rows: tuple[Row, ...]) -> dict[str, dict[str, tuple[int, ...]]]:
+        return layouts(self.optimizer, rows, dict(self.module.named_parameters()))
+
+    def _compile(self, arguments: Arguments) -> _Compiled:
+        try:
+            return self._compiled_for(arguments)
+        except RunsEagerlyError as reason:
+            raise CallError(
+                "this training step cannot be one program",
+                why=str(reason),
+                fix="compile the module alone (daceml.compile): it runs eagerly where it must",
+            ) from reason
+
+    def _compiled_for(self, arguments: Arguments) -> _Compiled:
         cache = Cache(config().cache_folder)
+        rows = rows_of(self.optimizer, self._keys())
         with tracing(), torch.autocast("cpu", enabled=False):
             with torch.enable_grad():
                 captured = capture(self.module, arguments, gradients=True)
@@ -165,85 +198,44 @@ class CompiledStep:
                     fix="compile the module alone (daceml.compile)",
                 )
             mark_gradient_stops(exported)
-            parameters = dict(self.module.named_parameters())
-            wanted = Wanted(
-                inputs=(False,) * len(arguments.tensors),
-                state=tuple(k for k, p in parameters.items() if p.requires_grad and id(p) in self._places()),
-            )
+            read_chosen_extremes(exported)
+            refuse_changes(exported, _wanted(rows, arguments))
+            order = self._layouts(rows)
             with torch.no_grad():
-                key = digest(program_key(exported, wanted=wanted), "step", *map(repr, self._plan(parameters)))
-
-                def make(folder: Path) -> None:
-                    with warming(cache), without_collection():
-                        stages = Stages()
-                        network = self._network(exported, wanted, stages)
-                        build(optimise(network, stages, padding=False), cache, folder, stages)
-
-                folder = cache.get("programs", key, make)
-                tensors = parameters | dict(self.module.named_buffers()) | captured.held | state
-                return StoredProgram(folder).bind(tensors), ModuleWatch(self.module)
-
-    def _places(self) -> dict[int, int]:
-        """Parameter -> the group that it is in."""
-        groups = self.optimizer.param_groups
-        return {id(p): row for row, group in enumerate(groups) for p in group["params"]}
-
-    def _plan(self, parameters: dict[str, nn.Parameter]) -> Sequence[tuple[str, int, str, bool]]:
-        """Key, group, rule and direction of every parameter that the optimizer has."""
-        places, groups = self._places(), self.optimizer.param_groups
-        return [
-            (key, row, rule_of(self.optimizer, groups[row]), bool(groups[row].get("maximize")))
-            for key, p in parameters.items()
-            if (row := places.get(id(p))) is not None and p.requires_grad
-        ]
-
-    def _network(self, exported: ExportedProgram, wanted: Wanted, stages: Stages) -> Network:
-        from daceml.autodiff.engine import add_gradients
-        from daceml.autodiff.optimizer_updates import Updated, add_updates
-        from daceml.autodiff.replacements import replace_for_training
-        from daceml.sdfg.builder import Builder, Computation, parameters
-        from daceml.sdfg.scalar import compute_type, literal
-        from daceml.transformations.coarse.convolution_padding import place_padding
-
-        network = onnx_network(exported, stages)
-        place_padding(network)
-        replace_for_training(network)
-        loss = network.outputs[0]
-        if loss not in network.scalars:
-            raise CallError(
-                "the loss of a compiled step must be a scalar",
-                why=f"it has shape {list(network.sdfg.arrays[loss].shape)}",
-                fix="give it a reduction: loss.mean() or loss.sum()",
+                stored = self._stored(cache, exported, rows, order, _wanted(rows, arguments))
+            parameters = dict(self.module.named_parameters())
+            updated = UpdatedRows(self.optimizer, rows, parameters, frozenset(stored.manifest.mutated))
+            tensors = parameters | dict(self.module.named_buffers()) | captured.held
+            return _Compiled(
+                stored=stored,
+                watch=ModuleWatch(self.module),
+                rows=updated,
+                tensors=tensors,
+                layouts=order,
             )
-        arrays = {key: array for array, key in network.weights.items()}
-        reached = [arrays[key] for key in wanted.state if key in arrays]
-        gradients = add_gradients(network, [loss], reached)
-        seed = gradients.cotangents[loss]
-        network.sdfg.arrays[seed].transient = True
-        (place,) = parameters(1)
-        one = literal(1.0, compute_type(network.sdfg.arrays[seed].dtype))
-        Builder(network.sdfg, network.state).emit(
-            Computation(label="seed", target=seed, index=(place,), params=(place,), extents=(1,), value=one)
-        )
-        updated: list[Updated] = []
-        for key, row, rule, maximize in self._plan(dict(self.module.named_parameters())):
-            gradient = gradients.arrays.get(arrays.get(key, ""))
-            if gradient is None:
-                continue
-            state = {name: f"{_STATE}{key}.{name}" for name in RULES[rule].state}
-            updated.append(
-                Updated(
-                    array=arrays[key], gradient=gradient, rule=rule, row=row, state=state, maximize=maximize
-                )
-            )
-        if not updated:
-            raise GradientError(
-                "a compiled step has nothing to update",
-                why="the loss depends on no parameter that the optimizer has and that requires a gradient",
-                fix="check requires_grad and the optimizer's parameters",
-            )
-        add_updates(network, updated, len(self.optimizer.param_groups))
-        return network
+
+    def _stored(
+        self,
+        cache: Cache,
+        exported: ExportedProgram,
+        rows: tuple[Row, ...],
+        order: dict[str, dict[str, tuple[int, ...]]],
+        wanted: Wanted,
+    ) -> StoredProgram:
+        key = digest(program_key(exported, wanted=wanted), "step", repr(rows), repr(order))
+
+        def make(folder: Path) -> None:
+            with warming(cache), without_collection():
+                stages = Stages()
+                network = step_network(exported, rows, order, stages)
+                build(network, cache, folder, stages)
+
+        return StoredProgram(cache.get("programs", key, make))
+
+
+def _wanted(rows: tuple[Row, ...], arguments: Arguments) -> Wanted:
+    members = tuple(key for row in rows for key in row.members)
+    return Wanted(inputs=(False,) * len(arguments.tensors), state=members)
 
 
 def compile_step(

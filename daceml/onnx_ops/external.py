@@ -13,6 +13,7 @@ from daceml.onnx_ops.node import ONNXNode
 from daceml.onnx_ops.registry import implementations_of
 from daceml.sdfg.external import Argument, AtenCall, ExternalCall, FallbackCall, TensorView
 from daceml.sdfg.sizes import row_major, size
+from daceml.sdfg.tensor_lists import TensorLists
 
 if TYPE_CHECKING:
     from daceml.sdfg.network import Network
@@ -25,6 +26,8 @@ def external_call(node: nodes.LibraryNode, network: Network) -> ExternalCall:
         UnsupportedProgramError: the node has not been lowered, or is no ONNX node.
         NoImplementationError: ONNX Runtime cannot run it.
     """
+    if isinstance(node, TensorLists):
+        return ExternalCall(action=node.call, label=node.label)
     if not isinstance(node, ONNXNode) or not node.implementation:
         raise UnsupportedProgramError(
             f"{type(node).__name__} has not been lowered",

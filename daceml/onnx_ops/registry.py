@@ -128,6 +128,12 @@ def implemented_operators(kind: Kind, domain: str = "") -> tuple[str, ...]:
     )
 
 
+def foreign_implementations() -> tuple[Implementation, ...]:
+    """Implementations that are none of daceml's own."""
+    found = (row for rows in _registered.values() for row in rows)
+    return tuple(row for row in found if not row.function.__module__.startswith("daceml."))
+
+
 @functools.cache
 def load_implementations() -> None:
     """Import every module that registers implementations."""

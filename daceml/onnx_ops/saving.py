@@ -21,7 +21,15 @@ SAVED: dict[str, tuple[str, ...]] = {
     "InstanceNormalization": ("Mean", "InvStdDev"),
     "RMSNormalization": ("InvStdDev",),
     "Attention": ("LogSumExp",),
+    # [directions, steps + 1, batch, parts * hidden], in float32 for half types
+    "RNN": ("State",),
+    "GRU": ("State",),
+    "LSTM": ("State",),
 }
+
+# Recurrent operator -> parts of its state: h, for LSTM c, the gates before their functions, for GRU what its
+# last gate is given of h.
+STATE_PARTS = {"RNN": 2, "GRU": 5, "LSTM": 6}
 
 # Inputs and outputs of ONNX's operator that the one here has not.
 _LEFT_OUT = frozenset(

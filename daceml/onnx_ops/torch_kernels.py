@@ -68,6 +68,7 @@ ROWS: dict[str, Row] = {
     "StopGradient": Row(inputs=("data",), outputs=("result",)),
     "HardTanh": Row(inputs=("data", "low", "high"), outputs=("result",)),
     "Hypot": Row(inputs=("first", "second"), outputs=("result",)),
+    "Atan2": Row(inputs=("first", "second"), outputs=("result",)),
     "FloorDivide": Row(inputs=("first", "second"), outputs=("result",)),
     "Remainder": Row(inputs=("first", "second"), outputs=("result",)),
 }

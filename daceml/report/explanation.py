@@ -50,6 +50,7 @@ class Explanation:
         levels: what each level of transformations applied and refused, steps and bytes before and after.
         symbols: sizes left symbolic; figures are for one example value of each.
         storage: what is stored for the backward pass or computed again, largest first; empty without one.
+        by_rule, lowered: operators whose gradients come from a rule, and from their lowered form.
     """
 
     name: str
@@ -65,6 +66,8 @@ class Explanation:
     levels: tuple[Level, ...]
     symbols: tuple[str, ...] = ()
     storage: tuple[StorageRecord, ...] = ()
+    by_rule: tuple[str, ...] = ()
+    lowered: tuple[str, ...] = ()
 
     @property
     def applied(self) -> dict[str, int]:
@@ -132,7 +135,10 @@ def _of_compiled(module: DaceModule, args: tuple[Any, ...], kwargs: dict[str, An
     variant, _ = module.session.variant(args, kwargs)
     name = type(module.session.eager).__name__
     found = explanation(name, *_facts(variant.program), variant.stages_s)
-    return found if variant.backward is None else replace(found, storage=variant.backward.record.storage)
+    if variant.backward is None:
+        return found
+    record = variant.backward.record
+    return replace(found, storage=record.storage, by_rule=record.by_rule, lowered=record.lowered)
 
 
 def _facts(program: Program) -> tuple[Manifest, tuple[LevelRecord, ...]]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
+from daceml.report.gradients_text import gradients_text
 from daceml.report.levels import TITLES, group
 from daceml.report.storage_text import storage_text
 from daceml.report.text import WIDTH, cell, in_millions, render, table
@@ -32,7 +33,9 @@ def explanation_text(explanation: Explanation, *, every_refusal: bool = False) -
     if explanation.levels:
         parts.append(render(_levels(explanation.levels)))
     refused = _every_refusal(explanation) if every_refusal else _grouped_refusals(explanation)
-    parts += [block for block in (_outside(explanation), refused, storage_text(explanation.storage)) if block]
+    gradients = gradients_text(explanation.by_rule, explanation.lowered)
+    blocks = (_outside(explanation), refused, gradients, storage_text(explanation.storage))
+    parts += [block for block in blocks if block]
     parts.append("\n".join(_closing(explanation)))
     return "\n\n".join(parts) + "\n"
 

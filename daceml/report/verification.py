@@ -90,7 +90,7 @@ class Verification:
         for tensor in self.tensors:
             figures = (f"{x:.2e}" for x in (tensor.error, tensor.eager_error, tensor.limit))
             verdict = "pass" if tensor.passed else tensor.reason or "FAIL"
-            rows.add_row(cell(tensor.name), *figures, f"{tensor.over_eager:.2f}", cell(verdict))
+            rows.add_row(cell(tensor.name), *figures, _ratio(tensor), cell(verdict))
         passed = sum(tensor.passed for tensor in self.tensors)
         runs = "1 set of inputs" if self.seeds == 1 else f"{self.seeds} sets of inputs"
         closing = f"{passed} of {len(self.tensors)} tensors within max(3 x eager's, 8 eps sqrt({self.depth}))"
@@ -99,6 +99,11 @@ class Verification:
         if self.diagnosis is not None:
             lines += ["", self.diagnosis.text(every_value=self.every_value)]
         return "\n".join(lines) + "\n"
+
+
+def _ratio(tensor: TensorError) -> str:
+    """error / eager's; eager may be exact, and then there is none."""
+    return "-" if tensor.error > tensor.eager_error == 0.0 else f"{tensor.over_eager:.2f}"
 
 
 def verify(

@@ -45,7 +45,7 @@ def late_steps(
         made = sum(map(temporary_bytes, written))
         if fixed(step) or made == 0:
             continue
-        until = next((i for i in range(at + 1, len(order)) if _meets(order[i], written, read, root)), None)
+        until = next((i for i in range(at + 1, len(order)) if meets(order[i], written, read, root)), None)
         if until is None or until == at + 1:
             continue
         later = {root(a) for other in order[until:] for a in (*other.reads, *other.writes)}
@@ -55,7 +55,7 @@ def late_steps(
     return order
 
 
-def _meets(other: Ordered, written: set[str], read: set[str], root: Callable[[str], str]) -> bool:
+def meets(other: Ordered, written: set[str], read: set[str], root: Callable[[str], str]) -> bool:
     """Whether a step reads or writes what another one writes, or writes what it reads."""
     theirs = {root(a) for a in other.writes}
     return not written.isdisjoint({*theirs, *map(root, other.reads)}) or not read.isdisjoint(theirs)

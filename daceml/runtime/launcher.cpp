@@ -1,7 +1,10 @@
-// The one native library of daceml: loads compiled programs and calls them from torch through four operators.
+// The one native library of daceml: loads compiled programs and calls them from torch through operators.
 //
 //   daceml::bind(Tensor[] weights, str library) -> int          a program with its weights; the tensors are shared
 //   daceml::call(Tensor[] inputs, int program) -> Tensor[]      for programs that write no buffer of the module
+//   daceml::hold(Tensor[] tensors) -> int                       inputs that nobody else reads, for one call
+//   daceml::call_held(Tensor[] inputs, int held, int program) -> Tensor[]
+//                                                               releases each of them after its last reader
 //   daceml::call_into(Tensor[] inputs, Tensor(a!)[] written, int program) -> ()
 //                                                               `written` holds the outputs, then the buffers written
 //   daceml::release(int program) -> ()
@@ -11,6 +14,7 @@
 #include <dlfcn.h>
 
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
@@ -184,18 +188,14 @@ class Bound {
     for (size_t i = 0; i < weights_.size(); ++i) refresh(i);
   }
 
-  std::vector<Tensor> call(const std::vector<Tensor>& inputs) {
-    std::vector<Tensor> outputs;
-    run(inputs, [&](const std::vector<int64_t>& sizes) {
-      outputs = allocate_outputs(sizes);
-      return pointers_of(outputs, outputs.size());
-    });
-    return outputs;
+  // The inputs from `borrowed` on belong to the call, which releases each after its last reader.
+  std::vector<Tensor> call(std::vector<Tensor> inputs, size_t borrowed) {
+    return run(inputs, borrowed, [](const std::vector<int64_t>&) {});
   }
 
-  void call_into(const std::vector<Tensor>& inputs, const std::vector<Tensor>& written) {
+  void call_into(std::vector<Tensor> inputs, const std::vector<Tensor>& written) {
     require(written.size() >= static_cast<size_t>(program_->outputs), "too few tensors to write to");
-    run(inputs, [&](const std::vector<int64_t>& sizes) {
+    const std::vector<Tensor> outputs = run(inputs, inputs.size(), [&](const std::vector<int64_t>& sizes) {
       const int64_t* of = sizes.data();
       for (int32_t i = 0; i < program_->outputs; ++i) {
         daceml_tensor spec = program_->output_specs[i];
@@ -203,8 +203,10 @@ class Bound {
         matching_sizes(written[i].get(), spec, "output", i);
         of += spec.ndim;
       }
-      return pointers_of(written, program_->outputs);
     });
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      check(aoti_torch_copy_(written[i].get(), outputs[i].get(), 0), "writing an output");
+    }
   }
 
   daceml_fallback fallback = nullptr;
@@ -231,9 +233,9 @@ class Bound {
     return pointers;
   }
 
-  // `outputs` takes the sizes of all outputs, one after another, and gives their addresses.
-  template <typename Outputs>
-  void run(const std::vector<Tensor>& inputs, Outputs outputs) {
+  // `check_sizes` sees the sizes of all outputs, one after another, before anything runs.
+  template <typename Check>
+  std::vector<Tensor> run(std::vector<Tensor>& inputs, size_t borrowed, Check check_sizes) {
     const daceml_program& p = *program_;
     require(inputs.size() == static_cast<size_t>(p.inputs),
             "the program takes " + std::to_string(p.inputs) + " tensors, got " + std::to_string(inputs.size()));
@@ -250,18 +252,32 @@ class Bound {
     for (int32_t i = 0; i < p.outputs; ++i) dimensions += p.output_specs[i].ndim;
     std::vector<int64_t> output_sizes(dimensions);
     p.output_sizes(symbols.data(), output_sizes.data());
-    const std::vector<void*> output_pointers = outputs(output_sizes);
+    check_sizes(output_sizes);
+    std::vector<Tensor> outputs(p.outputs);
+    std::vector<AtenTensorHandle> held(inputs.size(), nullptr);
 
     uint32_t threads = 0;
     torch_get_num_threads(&threads);  // makes this thread's OpenMP obey torch.set_num_threads
 
     std::unique_ptr<Frame> frame = take_frame();
     frame->fit(symbols, p.workspace_bytes(symbols.data()));
-    daceml_call call{input_pointers.data(), weight_pointers.data(), output_pointers.data(), symbols.data(), frame->base,
-                     frame->views.data(), profile, fallback, nullptr};
+    for (size_t i = borrowed; i < inputs.size(); ++i) held[i] = inputs[i].release();
+    static_assert(sizeof(Tensor) == sizeof(AtenTensorHandle), "a tensor is nothing but its handle");
+    daceml_call call{input_pointers.data(),
+                     weight_pointers.data(),
+                     reinterpret_cast<AtenTensorHandle*>(outputs.data()),
+                     held.data(),
+                     symbols.data(),
+                     frame->base,
+                     frame->views.data(),
+                     profile,
+                     fallback,
+                     nullptr};
     const int32_t status = p.run(&call);
+    for (size_t i = borrowed; i < inputs.size(); ++i) inputs[i] = Tensor(held[i]);
     give_frame(std::move(frame));
     require(status == 0, call.error == nullptr ? "the program failed" : call.error);
+    return outputs;
   }
 
   // Addresses are read at every call: `parameter.data = x` moves them without telling anyone. After a large network
@@ -287,24 +303,6 @@ class Bound {
       if (now[i] != pointers_[i]) refresh(i);
     }
     return now;
-  }
-
-  std::vector<Tensor> allocate_outputs(const std::vector<int64_t>& sizes) const {
-    const daceml_program& p = *program_;
-    std::vector<Tensor> outputs;
-    const int64_t* of = sizes.data();
-    std::vector<int64_t> strides;
-    for (int32_t i = 0; i < p.outputs; ++i) {
-      const daceml_tensor& spec = p.output_specs[i];
-      strides.assign(spec.ndim, 1);
-      for (int32_t d = spec.ndim - 2; d >= 0; --d) strides[d] = strides[d + 1] * (of[d + 1] > 0 ? of[d + 1] : 1);
-      AtenTensorHandle handle = nullptr;
-      check(aoti_torch_empty_strided(spec.ndim, of, strides.data(), spec.dtype, aoti_torch_device_type_cpu(), 0, &handle),
-            "allocating an output");
-      outputs.emplace_back(handle);
-      of += spec.ndim;
-    }
-    return outputs;
   }
 
   std::unique_ptr<Frame> take_frame() {
@@ -368,19 +366,61 @@ void boxed_bind(StableIValue* stack, uint64_t, uint64_t) {
   stack[0] = static_cast<StableIValue>(registry().add(std::make_shared<Bound>(library, std::move(weights))));
 }
 
-void boxed_call(StableIValue* stack, uint64_t, uint64_t) {
-  const std::vector<Tensor> inputs = tensors_of(stack[0]);
-  std::vector<Tensor> outputs = registry().find(static_cast<int64_t>(stack[1]))->call(inputs);
+StableIValue list_of(std::vector<Tensor> tensors) {
   StableListHandle list = nullptr;
-  check(torch_new_list_reserve_size(outputs.size(), &list), "making the list of outputs");
-  for (auto& output : outputs) torch_list_push_back(list, reinterpret_cast<StableIValue>(output.release()));
-  stack[0] = reinterpret_cast<StableIValue>(list);
+  check(torch_new_list_reserve_size(tensors.size(), &list), "making the list of outputs");
+  for (auto& tensor : tensors) torch_list_push_back(list, reinterpret_cast<StableIValue>(tensor.release()));
+  return reinterpret_cast<StableIValue>(list);
+}
+
+void boxed_call(StableIValue* stack, uint64_t, uint64_t) {
+  std::vector<Tensor> inputs = tensors_of(stack[0]);
+  const size_t all = inputs.size();
+  stack[0] = list_of(registry().find(static_cast<int64_t>(stack[1]))->call(std::move(inputs), all));
+}
+
+// Tensors between `hold` and the call that takes them.
+class Holdings {
+ public:
+  int64_t add(std::vector<Tensor> tensors) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    held_.emplace(++last_, std::move(tensors));
+    return last_;
+  }
+  std::vector<Tensor> take(int64_t number) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    auto node = held_.extract(number);
+    require(!node.empty(), "no tensors are held under " + std::to_string(number));
+    return std::move(node.mapped());
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unordered_map<int64_t, std::vector<Tensor>> held_;
+  int64_t last_ = 0;
+};
+
+Holdings& holdings() {
+  static Holdings* instance = new Holdings;
+  return *instance;
+}
+
+void boxed_hold(StableIValue* stack, uint64_t, uint64_t) {
+  stack[0] = static_cast<StableIValue>(holdings().add(tensors_of(stack[0])));
+}
+
+void boxed_call_held(StableIValue* stack, uint64_t, uint64_t) {
+  std::vector<Tensor> inputs = tensors_of(stack[0]);
+  std::vector<Tensor> held = holdings().take(static_cast<int64_t>(stack[1]));
+  const size_t borrowed = inputs.size();
+  inputs.insert(inputs.end(), std::make_move_iterator(held.begin()), std::make_move_iterator(held.end()));
+  stack[0] = list_of(registry().find(static_cast<int64_t>(stack[2]))->call(std::move(inputs), borrowed));
 }
 
 void boxed_call_into(StableIValue* stack, uint64_t, uint64_t) {
-  const std::vector<Tensor> inputs = tensors_of(stack[0]);
+  std::vector<Tensor> inputs = tensors_of(stack[0]);
   const std::vector<Tensor> written = tensors_of(stack[1]);
-  registry().find(static_cast<int64_t>(stack[2]))->call_into(inputs, written);
+  registry().find(static_cast<int64_t>(stack[2]))->call_into(std::move(inputs), written);
 }
 
 void boxed_release(StableIValue* stack, uint64_t, uint64_t) { registry().remove(static_cast<int64_t>(stack[0])); }
@@ -392,6 +432,9 @@ void register_operators() {
   check(aoti_torch_library_def(definitions, "call(Tensor[] inputs, int program) -> Tensor[]"), "registering call");
   check(aoti_torch_library_def(definitions, "call_into(Tensor[] inputs, Tensor(a!)[] written, int program) -> ()"),
         "registering call_into");
+  check(aoti_torch_library_def(definitions, "hold(Tensor[] tensors) -> int"), "registering hold");
+  check(aoti_torch_library_def(definitions, "call_held(Tensor[] inputs, int held, int program) -> Tensor[]"),
+        "registering call_held");
   check(aoti_torch_library_def(definitions, "release(int program) -> ()"), "registering release");
   TorchLibraryHandle kernels = nullptr;
   check(aoti_torch_library_init_impl("daceml", "CompositeExplicitAutograd", __FILE__, __LINE__, &kernels),
@@ -399,6 +442,8 @@ void register_operators() {
   check(aoti_torch_library_impl(kernels, "bind", &boxed_bind), "registering bind");
   check(aoti_torch_library_impl(kernels, "call", &boxed_call), "registering call");
   check(aoti_torch_library_impl(kernels, "call_into", &boxed_call_into), "registering call_into");
+  check(aoti_torch_library_impl(kernels, "hold", &boxed_hold), "registering hold");
+  check(aoti_torch_library_impl(kernels, "call_held", &boxed_call_held), "registering call_held");
   check(aoti_torch_library_impl(kernels, "release", &boxed_release), "registering release");
 }
 

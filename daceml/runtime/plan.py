@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from enum import Enum
 from typing import TYPE_CHECKING
 
 from dace.data import View
@@ -12,65 +11,32 @@ from dace.sdfg import nodes
 from dace.sdfg.utils import get_view_edge
 
 from daceml.errors import ShapeError, UnsupportedProgramError
+from daceml.runtime.exchange import exchange_steps
 from daceml.runtime.late_steps import late_steps
+from daceml.runtime.lifetimes import lives, makes, releases
+from daceml.runtime.manifest import EXAMPLE_SIZE
 from daceml.runtime.memory import Interval, Layout, plan_offsets
 from daceml.runtime.order import program_order
+from daceml.runtime.steps import Copy, Location, Step, Storage, handed_over
 from daceml.sdfg.external import AtenCall, ExternalCall, FallbackCall
-from daceml.sdfg.network import IndexCheck
-from daceml.sdfg.outline import Kernel, KernelCall, Outliner
+from daceml.sdfg.outline import Kernel, Outliner
 from daceml.sdfg.sizes import product, size
+from daceml.sdfg.tensor_lists import ListCall
 
 if TYPE_CHECKING:
     import dace
 
     from daceml.sdfg.network import Network
+    from daceml.sdfg.sizes import Size
 
 
+# Making and releasing an array takes 0.3 us, less than the call of a kernel; below, it is not worth the while
+_LARGE_BYTES = 2**10
 # DaCe declares map parameters as int
 _MOST_ELEMENTS = 2**31 - 1
 
 
-class Storage(Enum):
-    """Who owns an array's memory."""
-
-    INPUT = "input"
-    WEIGHT = "weight"
-    OUTPUT = "output"
-    WORKSPACE = "workspace"
-    FRESH = "fresh"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Location:
-    """`index` counts inputs, weights, outputs or fresh results; workspace arrays have an offset in the
-    layout."""
-
-    storage: Storage
-    index: int = 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Copy:
-    """A contiguous copy between two arrays, or of an array to an output position or a buffer."""
-
-    source: str
-    target: Location | str
-
-
-Action = KernelCall | AtenCall | FallbackCall | Copy | IndexCheck
 Resolve = Callable[[nodes.LibraryNode, "Network"], ExternalCall]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Step:
-    """One action, with the node it comes from where that is known."""
-
-    action: Action
-    reads: tuple[str, ...]
-    writes: tuple[str, ...]
-    label: str
-    module_path: str = ""
-    source: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +51,9 @@ class Plan:
         layout: offsets of the workspace arrays.
         weights: array names in the order in which the launcher passes them: weights, constants, packed
             weights.
-        releases: step index -> fresh arrays whose last reader it is.
+        makes: step index -> fresh arrays and outputs to be made before it; what no step writes comes at the
+            end. A kernel that hands its buffer over makes its result itself.
+        releases: step index -> fresh arrays, and inputs that the call may release, whose last reader it is.
     """
 
     network: Network
@@ -94,6 +62,7 @@ class Plan:
     roots: dict[str, str]
     layout: Layout
     weights: tuple[str, ...]
+    makes: dict[int, tuple[str, ...]]
     releases: dict[int, tuple[str, ...]]
     kernels: tuple[Kernel, ...]
 
@@ -102,12 +71,15 @@ class Plan:
         return self.locations[self.roots[array]]
 
 
-def make_plan(network: Network, external_call: Resolve) -> Plan:
+def make_plan(network: Network, external_call: Resolve, *, given: Collection[str] | None = None) -> Plan:
     """Order the steps of a lowered network and give every array a place. Does not change the network.
 
     Args:
         network: lowered: top-level maps, external calls, views and copies only.
         external_call: the call behind a library node.
+        given: not None for a program of a training step, where memory counts first: arrays exist from their
+            first writer to their last reader only, and not in a workspace that stays from call to call. It
+            names the inputs that only the call holds, so that they are released as early.
     Raises:
         UnsupportedProgramError: a node that is none of these.
     """
@@ -115,7 +87,7 @@ def make_plan(network: Network, external_call: Resolve) -> Plan:
     _check_sizes(sdfg)
     roots = _roots(sdfg, state)
     outliner = Outliner()
-    steps = _late(_steps(network, outliner, external_call), network, roots)
+    steps = _late(_steps(network, outliner, external_call), network, roots, given)
     steps = _with_checks(steps, network, roots)
     used = {roots[a] for s in steps for a in (*s.reads, *s.writes)}
     used |= {roots[a] for a in (*network.outputs, *network.mutations) if a in roots}
@@ -127,24 +99,20 @@ def make_plan(network: Network, external_call: Resolve) -> Plan:
     locations = _fixed_locations(network, weights)
     steps += _closing_copies(network, roots, locations)
 
-    for step in steps:
-        for array in step.action.handed_over() if isinstance(step.action, AtenCall) else ():
-            name = roots[array]
-            if name not in locations:
-                count = sum(loc.storage is Storage.FRESH for loc in locations.values())
-                locations[name] = Location(storage=Storage.FRESH, index=count)
-    lives = _lives(steps, roots)
-    scratch = [a for a in lives if a not in locations]
+    lived = lives(steps, roots)
+    fresh = dict.fromkeys(roots[a] for s in steps for a in handed_over(s))
+    if given is not None:
+        fresh |= dict.fromkeys(a for a in lived if _is_large(sdfg.arrays[a]))
+    for name in fresh:
+        if name not in locations:
+            count = sum(loc.storage is Storage.FRESH for loc in locations.values())
+            locations[name] = Location(storage=Storage.FRESH, index=count)
+    scratch = [a for a in lived if a not in locations]
     intervals = [
-        Interval(name=a, size_bytes=size_bytes(sdfg.arrays[a]), first=lives[a][0], last=lives[a][1])
+        Interval(name=a, size_bytes=size_bytes(sdfg.arrays[a]), first=lived[a][0], last=lived[a][1])
         for a in scratch
     ]
     locations |= {a: Location(storage=Storage.WORKSPACE) for a in scratch}
-    releases: dict[int, tuple[str, ...]] = {}
-    for name, location in locations.items():
-        if location.storage is Storage.FRESH:
-            last = lives[name][1]
-            releases[last] = (*releases.get(last, ()), name)
     return Plan(
         network=network,
         steps=tuple(steps),
@@ -152,14 +120,15 @@ def make_plan(network: Network, external_call: Resolve) -> Plan:
         roots=roots,
         layout=plan_offsets(intervals),
         weights=weights,
-        releases=releases,
+        makes=makes(steps, roots, locations, lived),
+        releases=releases(locations, lived, inputs=given is not None),
         kernels=tuple(outliner.kernels.values()),
     )
 
 
-def size_bytes(desc: dace.data.Data) -> int:
+def size_bytes(desc: dace.data.Data) -> Size:
     """Bytes of a contiguous array; symbolic where its shape is."""
-    return product(size(s) for s in desc.shape) * desc.dtype.bytes  # pyright: ignore[reportReturnType]
+    return product(size(s) for s in desc.shape) * desc.dtype.bytes
 
 
 def _check_sizes(sdfg: dace.SDFG) -> None:
@@ -205,6 +174,8 @@ def _steps(network: Network, outliner: Outliner, external_call: Resolve) -> list
                 steps.append(Step(action=call, reads=call.reads, writes=call.writes, label=call.label))
             case nodes.LibraryNode():
                 steps.append(_external_step(calls[node]))
+                if isinstance(called := calls[node].action, ListCall):
+                    outliner.kernels.setdefault(called.kernel.text, called.kernel)
             case nodes.AccessNode():
                 steps += _copies_into(node, sdfg, state)
             case _:
@@ -217,23 +188,34 @@ def _steps(network: Network, outliner: Outliner, external_call: Resolve) -> list
     return steps
 
 
-def _late(steps: list[Step], network: Network, roots: dict[str, str]) -> list[Step]:
+def _late(
+    steps: list[Step], network: Network, roots: dict[str, str], given: Collection[str] | None
+) -> list[Step]:
     """Steps at which less memory is in use; as they were where sizes are not known."""
     descs = network.sdfg.arrays
     named = (*network.inputs, *network.outputs, *network.weights, *network.constants, *network.prepared)
     lasting = {roots[a] for a in (*named, *network.mutations) if a in roots}
-    bytes_of = {a: size_bytes(descs[a]) for a in {roots[a] for s in steps for a in (*s.reads, *s.writes)}}
-    if not all(isinstance(amount, int) for amount in bytes_of.values()):  # pyright: ignore
+    touched = {roots[a] for s in steps for a in (*s.reads, *s.writes)}
+    bytes_of = {a: amount for a in touched if isinstance(amount := size_bytes(descs[a]), int)}
+    if len(bytes_of) < len(touched):
         return steps
 
     def fixed(step: Step) -> bool:
         drawing = isinstance(step.action, AtenCall) and step.action.draws
         return drawing or isinstance(step.action, Copy | FallbackCall)
 
-    return late_steps(
-        steps,
+    def temporary_bytes(array: str) -> int:
+        return 0 if array in lasting else bytes_of[array]
+
+    late = late_steps(steps, root=roots.__getitem__, temporary_bytes=temporary_bytes, fixed=fixed)
+    if given is None:
+        return late
+    outputs = frozenset(network.outputs)
+    return exchange_steps(
+        late,
         root=roots.__getitem__,
-        temporary_bytes=lambda array: 0 if array in lasting else bytes_of[array],
+        made_bytes=lambda array: bytes_of[array] if array in outputs else temporary_bytes(array),
+        freed_bytes=lambda array: bytes_of[array] if array in given else temporary_bytes(array),
         fixed=fixed,
     )
 
@@ -253,11 +235,13 @@ def _with_checks(steps: list[Step], network: Network, roots: dict[str, str]) -> 
 
 def _external_step(call: ExternalCall) -> Step:
     action = call.action
-    reads, writes = (
-        (action.reads(), (action.writes, *action.more))
-        if isinstance(action, AtenCall)
-        else (action.inputs, action.outputs)
-    )
+    match action:
+        case AtenCall():
+            reads, writes = action.reads(), (action.writes, *action.more)
+        case ListCall():
+            reads, writes = action.reads, action.writes
+        case FallbackCall():
+            reads, writes = action.inputs, action.outputs
     return Step(
         action=action,
         reads=reads,
@@ -310,7 +294,8 @@ def _closing_copies(network: Network, roots: dict[str, str], locations: dict[str
                     label=f"copy {array} to output {i}",
                 )
             )
-    for array, buffer in network.mutations.items():
+    elsewhere = {a: b for a, b in network.mutations.items() if a != b}  # others are written in place
+    for array, buffer in elsewhere.items():
         copies.append(
             Step(
                 action=Copy(source=array, target=locations[buffer]),
@@ -322,10 +307,8 @@ def _closing_copies(network: Network, roots: dict[str, str], locations: dict[str
     return copies
 
 
-def _lives(steps: list[Step], roots: dict[str, str]) -> dict[str, tuple[int, int]]:
-    lives: dict[str, tuple[int, int]] = {}
-    for i, step in enumerate(steps):
-        for name in (*step.reads, *step.writes):
-            first, _ = lives.get(roots[name], (i, i))
-            lives[roots[name]] = (first, i)
-    return lives
+def _is_large(desc: dace.data.Data) -> bool:
+    amount = size_bytes(desc)
+    if not isinstance(amount, int):
+        amount = int(amount.subs(dict.fromkeys(amount.free_symbols, EXAMPLE_SIZE)))  # pyright: ignore
+    return amount >= _LARGE_BYTES

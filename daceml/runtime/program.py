@@ -86,12 +86,18 @@ class Program:
         self._finalizer = weakref.finalize(self, launcher.release, self.number)
         self._call = torch.ops.daceml.call.default
         self._call_into = torch.ops.daceml.call_into.default
+        self._hold = torch.ops.daceml.hold.default
+        self._call_held = torch.ops.daceml.call_held.default
 
-    def __call__(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    def __call__(
+        self, inputs: Sequence[torch.Tensor], last_use: list[torch.Tensor] | None = None
+    ) -> list[torch.Tensor]:
         """Run once.
 
         Args:
             inputs: contiguous CPU tensors, of the shapes and types in `manifest.inputs`.
+            last_use: the inputs that follow. The list is emptied, so that a tensor that nobody else holds is
+                released after its last reader and not at the end of the call.
         Returns:
             fresh tensors; buffers in `manifest.mutated` have been updated.
         Raises:
@@ -99,7 +105,7 @@ class Program:
             ExecutionError: an input that does not fit, or an operator that failed.
         """
         try:
-            return self._run(inputs)
+            return self._run(inputs, [] if last_use is None else last_use)
         except RuntimeError as error:
             if not str(error).startswith("daceml: "):
                 raise
@@ -112,7 +118,21 @@ class Program:
                 fix="mend the tensor that is named: shape, type and layout must be those of the compilation",
             ) from error
 
-    def _run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    def _run(self, inputs: Sequence[torch.Tensor], last_use: list[torch.Tensor]) -> list[torch.Tensor]:
+        if torch._C._len_torch_dispatch_stack():  # pyright: ignore
+            return self._traced([*inputs, *last_use])
+        if last_use:
+            held: int = self._hold(last_use)
+            last_use.clear()
+            outputs: list[torch.Tensor] = self._call_held(inputs, held, self.number)
+        else:
+            outputs = self._call(inputs, self.number)
+        if self.mutated:
+            torch.autograd.graph.increment_version(self.mutated)
+        return outputs
+
+    def _traced(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """The call in a form whose effects whoever traces it can see."""
         if not self.mutated:
             return self._call(inputs, self.number)
         outputs = self._empty_outputs(inputs)

@@ -1,44 +1,54 @@
-"""How much memory a program takes besides its inputs, weights and outputs."""
+"""How much memory is alive while a program runs, step by step."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
-from daceml.runtime.plan import Plan, Storage, size_bytes
-from daceml.sdfg.external import AtenCall
+from daceml.runtime.plan import Plan, size_bytes
+from daceml.runtime.steps import Storage, handed_over
 
 if TYPE_CHECKING:
+    from daceml.sdfg.network import Network
     from daceml.sdfg.sizes import Size
 
 
-def workspace_bytes(plan: Plan) -> int:
-    """Bytes of the workspace, which a program keeps from call to call.
+def live_bytes(plan: Plan, given: Collection[str] = ()) -> list[int]:
+    """Bytes alive during each step: workspace, fresh arrays, outputs, and inputs that only the call holds.
+
+    What vendor kernels allocate inside is theirs.
 
     Args:
         plan: of a network whose sizes are known.
+        given: inputs that only the call holds.
     """
-    return _known(plan.layout.size_bytes)
+    arrays = plan.network.sdfg.arrays
 
+    def amount(name: str) -> int:
+        return _known(size_bytes(arrays[name]))
 
-def fresh_bytes(plan: Plan) -> int:
-    """Bytes that vendor kernels hand over, at the step where most are alive."""
-    alive = most = 0
-    live: dict[str, int] = {}
+    alive = _known(plan.layout.size_bytes) + sum(map(amount, given))
+    found: list[int] = []
     for index, step in enumerate(plan.steps):
-        action = step.action
-        passing = 0
-        for array in action.handed_over() if isinstance(action, AtenCall) else ():
-            name = plan.roots[array]
-            amount = _known(size_bytes(plan.network.sdfg.arrays[name]))
-            if plan.locations[name].storage is Storage.FRESH:
-                live[name] = amount
-                alive += amount
-            else:
-                passing += amount  # copied to where it belongs
-        most = max(most, alive + passing)
+        over = [a for a in handed_over(step) if _makes_itself(plan, plan.roots[a])]
+        made = {*plan.makes.get(index, ()), *(plan.roots[a] for a in over)}
+        passing = sum(amount(a) for a in handed_over(step) if a not in over)  # copied to where it belongs
+        copied = getattr(getattr(step.action, "target", None), "storage", None) is Storage.OUTPUT
+        alive += sum(map(amount, made)) + (amount(plan.roots[step.reads[0]]) if copied else 0)
+        found.append(alive + passing)
         for name in plan.releases.get(index, ()):
-            alive -= live.pop(name, 0)
-    return most
+            if plan.locations[name].storage is Storage.FRESH or name in given:
+                alive -= amount(name)
+    return found
+
+
+def array_bytes(network: Network, arrays: Iterable[str]) -> int:
+    """Bytes of arrays whose sizes are known, each counted once."""
+    return sum(_known(size_bytes(network.sdfg.arrays[a])) for a in dict.fromkeys(arrays))
+
+
+def _makes_itself(plan: Plan, name: str) -> bool:
+    return plan.locations[name].storage in (Storage.FRESH, Storage.OUTPUT)
 
 
 def _known(amount: Size) -> int:

@@ -30,6 +30,8 @@ _RIGHT = ("-fdisable-tree-cunrolli",)
 _WIDE = ("-mprefer-vector-width=512",) if platform.machine() == "x86_64" else ()
 # gcc keeps more digits of native halves in its vectors than in what is left over (x + 2048 - 2048)
 _COMMON = ("-std=c++20", "-DDACE_HALF_NO_NATIVE", "-fPIC", "-fopenmp", "-w")
+# Headers of calls with loops of their own
+_WITH_LOOPS = ("daceml/aten_recurrent.h",)
 _HEADER = "daceml_kernel.h"
 _TORCH_HEADER = "daceml_torch.h"
 
@@ -71,9 +73,10 @@ class Toolchain:
     def compile_driver(self, text: str, folder: Path, torch_header: Path) -> None:
         """Write `driver.cpp` and `driver.o`; `torch_header` is the folder of torch's C functions."""
         (folder / "driver.cpp").write_text(text)
-        # the driver only calls: optimising it costs compile time and gains nothing that can be measured
+        # a driver only calls: optimising it costs compile time and gains nothing that can be measured
+        level = () if any(header in text for header in _WITH_LOOPS) else ("-O0",)
         includes = [f"-I{include_folder()}", f"-I{torch_header}"]
-        self._run([*includes, "-O0", "-c", "driver.cpp", "-o", "driver.o"], folder)
+        self._run([*includes, *level, "-c", "driver.cpp", "-o", "driver.o"], folder)
 
     def link_program(self, objects: list[Path], folder: Path) -> None:
         """Write `program.so` from `driver.o`, which goes, and the kernels."""

@@ -130,7 +130,9 @@ class Scope:
     def tasklet(self, label: str, code: TaskletCode) -> nodes.Tasklet:
         """A tasklet without edges yet."""
         inputs: dict[str, None] = dict.fromkeys([*code.reads, *([code.value] if code.value else [])])
-        tasklet = nodes.Tasklet(label, inputs, {RESULT: None}, code.code)
+        # TaskletFusion of DaCe 2.0.0b1 fails where neither of two tasklets has a place in some source
+        place = dtypes.DebugInfo(0)
+        tasklet = nodes.Tasklet(label, inputs, {RESULT: None}, code.code, debuginfo=place)
         self.state.add_node(tasklet)
         return tasklet
 

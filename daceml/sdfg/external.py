@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from daceml.sdfg.sizes import Size
+from daceml.sdfg.tensor_lists import ListCall
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +87,7 @@ class FallbackCall:
 class ExternalCall:
     """An external call with its origin."""
 
-    action: AtenCall | FallbackCall
+    action: AtenCall | FallbackCall | ListCall
     label: str
     module_path: str = ""
     source: str = ""

@@ -229,6 +229,9 @@ class _Lift:
                     raise NotLiftable(f"the copy into {node.data} does not say what it reads")
                 value = self._element(edge, level)(())
                 self.registers[node.data] = cast(value, self.sdfg.arrays[node.data].dtype)
+            elif isinstance(edge.src, nodes.AccessNode) and not edge.data.is_empty():
+                value = self.registers[edge.src.data]
+                self.registers[node.data] = cast(value, self.sdfg.arrays[node.data].dtype)
 
     def _is_register(self, array: str | None) -> bool:
         if array is None:

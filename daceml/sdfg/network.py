@@ -64,7 +64,8 @@ class Network:
         weights: array name -> key in the module's state_dict (parameters and buffers).
         constants: array name -> value, for every initializer that is neither.
         prepared: array name -> how it is made of a weight that does not change any more; the program owns it.
-        mutations: array name of a new buffer value -> array name of the buffer (in `weights`) it replaces.
+        mutations: array name of a new buffer value -> array name of the buffer (in `weights`) it replaces;
+            the same name where the network writes the buffer in place.
         scalars: names of arrays whose tensor has rank 0.
         checks: positions that are data.
         signature: names as the user knows them, array name -> ONNX value name.

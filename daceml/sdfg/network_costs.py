@@ -13,6 +13,7 @@ from daceml.sdfg.external import AtenCall, FallbackCall, FreshResult, PackedWeig
 from daceml.sdfg.network import Network
 from daceml.sdfg.outline import Kernel, KernelCall, Outliner
 from daceml.sdfg.sizes import Size, product, size
+from daceml.sdfg.tensor_lists import ListCall
 
 
 def call_cost(call: KernelCall) -> Cost:
@@ -28,6 +29,18 @@ def call_cost(call: KernelCall) -> Cost:
         return size(amount.subs({s: names[str(s)] for s in amount.free_symbols}))
 
     return cost.mapped(renamed)
+
+
+def list_cost(call: ListCall) -> Cost:
+    """Cost of a kernel over all its rows."""
+    elements = call.elements
+    return _cost_of_kernel(call.kernel).mapped(lambda amount: _of(amount, elements))
+
+
+def _of(amount: Size, elements: int) -> Size:
+    return (
+        amount if isinstance(amount, int) else int(amount.subs(dict.fromkeys(amount.free_symbols, elements)))
+    )
 
 
 def external_cost(call: AtenCall | FallbackCall, network: Network) -> Cost:

@@ -77,6 +77,7 @@ OPERATIONS: dict[str, Operation] = {
     "floor_mod": Operation(template="floor_mod({0}, {1})"),
     "trunc_mod": Operation(template="trunc_mod({0}, {1})"),
     "pow": Operation(template="pow({0}, {1})"),
+    "atan2": Operation(template="atan2({0}, {1})", operands="float"),
     "int_pow": Operation(template="int_pow({0}, {1})", operands="integer"),
     "max": Operation(template="max({0}, {1})", operands="any"),
     "min": Operation(template="min({0}, {1})", operands="any"),
@@ -147,6 +148,7 @@ UFUNCS: dict[str, str] = {
     "less_equal": "le", "greater": "gt", "greater_equal": "ge", "logical_and": "and", "logical_or": "or",
     "logical_xor": "ne", "logical_not": "not", "bitwise_and": "bit_and", "bitwise_or": "bit_or",
     "bitwise_xor": "bit_xor", "invert": "invert", "left_shift": "shift_left", "right_shift": "shift_right",
+    "arctan2": "atan2",
 }  # fmt: skip
 
 

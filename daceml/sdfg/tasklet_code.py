@@ -69,6 +69,11 @@ def print_store(value: Scalar, place: Scalar) -> TaskletCode:
     return _Printer(value, place).result()
 
 
+def print_results(values: Sequence[Scalar]) -> tuple[TaskletCode, tuple[str, ...]]:
+    """Code that assigns several values without reductions, and the connector of each."""
+    return _Printer(values[0]).results(values[1:])
+
+
 def type_name(dtype: DType) -> str:
     """The type as tasklet code spells it."""
     return "dace." + dtype.to_string()
@@ -110,6 +115,13 @@ class _Printer:
         final = self._text(self.root, nested=False)
         self.statements.append(f"{target} = {final}")
         return TaskletCode(code="\n".join(self.statements), reads=self.reads, value=self.value, place=access)
+
+    def results(self, further: Sequence[Scalar]) -> tuple[TaskletCode, tuple[str, ...]]:
+        numbers = [self.root, *(self._number(value) for value in further)]
+        texts = [self._text(number, nested=False) for number in numbers]
+        connectors = tuple(f"{RESULT}{k}" for k in range(len(texts)))
+        assigned = [f"{name} = {text}" for name, text in zip(connectors, texts, strict=True)]
+        return TaskletCode(code="\n".join([*self.statements, *assigned]), reads=self.reads), connectors
 
     def _number(self, node: Scalar) -> int:
         known = self.by_identity.get(id(node))

@@ -53,6 +53,7 @@ _CALLS: dict[str, str] = {
     "fmod": "trunc_mod",
     "round": "rint",
     "power": "pow",
+    "arctan2": "atan2",
 }
 _BINARY: dict[type[ast.operator], str] = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.Pow: "pow",

@@ -190,3 +190,7 @@ def test_an_operator_without_gradient_is_named() -> None:
         add_gradients(network, network.outputs, network.inputs)
     assert "cannot be differentiated" in str(caught.value)
     assert "test_engine.py" in str(caught.value)
+    assert (
+        caught.value.fix.startswith("none is needed for right results")
+        and '@vjp("CumProd")' in caught.value.fix
+    )

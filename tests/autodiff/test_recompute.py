@@ -102,7 +102,7 @@ def test_draws_never_run_again() -> None:
     """Even where nothing should be stored, what was drawn is; what is made of it runs again."""
     network = import_model(to_onnx(torch.export.export(Drawn(), (torch.randn(4, 8),))), name="network")
     add_gradients(network, network.outputs, [*network.inputs, *network.weights])
-    decisions = {d.array: d for d in plan_recomputation(network, "budget", stored_bytes=0)}
+    decisions = {d.array: d for d in plan_recomputation(network, "budget", limit_bytes=0)}
     drawn = [d for name, d in decisions.items() if "dropout" in name]
     assert drawn
     assert all(d.stored and "draws random numbers" in d.reason for d in drawn)

@@ -33,6 +33,7 @@ FUNCTIONS = {
     "rint": round,
     "sign": lambda a: (a > 0) - (a < 0),
     "sigmoid": lambda a: 1 / (1 + math.exp(-a)),
+    "atan2": math.atan2,
     "nan_max": max,
     "nan_min": min,
     "floor_mod": operator.mod,
@@ -90,7 +91,7 @@ def test_acosh_above_one() -> None:
 
 
 @pytest.mark.parametrize(
-    "op", ["add", "sub", "mul", "div", "pow", "nan_max", "nan_min", "floor_mod", "trunc_mod"]
+    "op", ["add", "sub", "mul", "div", "pow", "atan2", "nan_max", "nan_min", "floor_mod", "trunc_mod"]
 )
 def test_a_function_of_two_operands(op: str) -> None:
     value = Scalar(op, dace.float64, (X, Y))

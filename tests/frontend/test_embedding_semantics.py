@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from daceml.errors import ExportError
+import daceml
+from daceml.errors import CallError, ExportError
 from tests.frontend.exporting import (
     agrees,
     follows,
@@ -67,3 +68,18 @@ def test_an_embedding_that_rescales_its_weight_is_refused(layer: type[nn.Module]
 def test_sparse_gradients_and_padding_leave_the_forward_pass_as_it_is():
     model = agrees(nn.Embedding(6, 4, sparse=True, padding_idx=1, scale_grad_by_freq=True), whole(2, 3))
     assert operators(model) == {"Gather": 1}
+
+
+@pytest.mark.parametrize("layer", [nn.Embedding, nn.EmbeddingBag])
+def test_sparse_gradients_are_left_to_torch(layer: type[nn.Module], caplog: pytest.LogCaptureFixture):
+    module = daceml.compile(layer(6, 4, sparse=True))
+    module(whole(2, 3)).sum().backward()
+    assert module.weight.grad.layout == torch.sparse_coo
+    assert "runs eagerly: forward asks for a sparse gradient: embedding" in caplog.text
+    step = daceml.compile_step(module, lambda y: y.sum(), torch.optim.SGD(module.parameters(), lr=0.1))
+    with pytest.raises(CallError, match="cannot be one program") as refusal:
+        step(whole(2, 3))
+    assert "sparse gradient" in refusal.value.why
+    caplog.clear()
+    module.weight.requires_grad_(False)
+    assert module(whole(2, 3)).shape and not caplog.text

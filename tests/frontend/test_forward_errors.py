@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from daceml.errors import ExportError
+from daceml.errors import ExportError, ShapeError
 from daceml.frontend.arguments import Arguments
 from daceml.frontend.capture import capture
 from daceml.frontend.module import compile_module
@@ -147,3 +147,34 @@ def test_names_of_nested_arguments():
     )
     many = Arguments(tuple(x for _ in range(11)), {})
     assert many.describe(forward).endswith("rest_6: float32 (2, 4) and 3 more")
+
+
+class ReadsData(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+
+    def forward(self, x: torch.Tensor, how: str):
+        y = self.linear(x)
+        if how == "item":
+            return y * x.max().item()
+        if how == "int":
+            return y * int(x.max())
+        return y[y > 0].sum() if how == "mask" else torch.unique(y)
+
+
+@pytest.mark.parametrize(
+    ("how", "what", "fix"),
+    [
+        ("item", "forward reads a number from a tensor", "without .item()"),
+        ("int", "torch.export cannot take ReadsData", "numbers that are read from tensors"),
+        ("mask", "the size of a result depends on data", "torch.where(mask, x, 0)"),
+        ("unique", "the size of a result depends on data", "compile the parts of the model around it"),
+    ],
+)
+def test_what_data_decides_is_told_in_terms_of_the_module(how: str, what: str, fix: str):
+    with pytest.raises((ExportError, ShapeError)) as refusal:
+        compile_module(ReadsData())(x, how)
+    error = refusal.value
+    assert error.what == what and fix in error.fix and "import_model" not in str(error)
+    assert "test_forward_errors.py" in error.where

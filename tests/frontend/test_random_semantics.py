@@ -325,3 +325,30 @@ def test_draws_are_in_the_order_of_memory():
         torch.manual_seed(3)
         for a, b in zip(compiled(x), theirs, strict=True):
             torch.testing.assert_close(a, b, rtol=0, atol=0)
+
+
+class DrawsDoubles(nn.Module):
+    """Bounds, means and rates that float32 does not hold."""
+
+    def forward(self, x):
+        like = torch.empty_like(x)
+        return (
+            torch.normal(0.0, 1.0, (x.shape[0],), dtype=x.dtype),
+            torch.normal(0.1, 0.3, (40,), dtype=x.dtype),
+            like.uniform_(0.1, 0.7),
+            like.clone().normal_(0.1, 0.3),
+            like.clone().exponential_(0.3),
+            torch.normal(0.1, 0.3, (5,)),
+        )
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("size", [6, 32])
+def test_doubles_are_drawn_as_doubles(size: int):
+    x = torch.linspace(-1, 1, size, dtype=torch.float64)
+    compiled = daceml.compile(DrawsDoubles(), backward=False)
+    torch.manual_seed(3)
+    theirs = DrawsDoubles()(x)
+    torch.manual_seed(3)
+    for a, b in zip(compiled(x), theirs, strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-15 if b.dtype == torch.float64 else 1e-7)

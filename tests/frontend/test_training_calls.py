@@ -59,6 +59,52 @@ def test_gradients_by_backward_and_by_grad(pair):
     both(pair, unused)
 
 
+class TwoHeads(nn.Module):
+    """Its results depend on different parameters; the last one has gradients of zero."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.head = nn.Linear(4, 5), nn.Linear(5, 2)
+
+    def forward(self, x):
+        y = self.body(x)
+        return y, self.head(y), self.body.weight.floor(), x.sum().long().double()
+
+
+def test_what_no_used_result_depends_on_has_no_gradient():
+    torch.manual_seed(0)
+    pair = twins(TwoHeads().double())
+    x = double(3, 4)
+
+    def found(module, *used):
+        module.zero_grad()
+        leaf = x.clone().requires_grad_()
+        results = module(leaf)
+        sum(results[i].sum() for i in used).backward()
+        return [result.requires_grad for result in results], leaf.grad, gradients(module)
+
+    for used in ((0,), (1,), (2,), (0, 1)):
+        both(pair, lambda module, used=used: found(module, *used))
+    assert found(pair[0], 0)[2][2:] == [None, None]
+
+    class Swallow(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, y):
+            return y.clone()
+
+        @staticmethod
+        def backward(ctx, *_):
+            return None
+
+    def swallowed(module):
+        module.zero_grad()
+        Swallow.apply(module(x)[0]).sum().backward()
+        return gradients(module)
+
+    both(pair, swallowed)
+    assert swallowed(pair[0]) == [None] * 4
+
+
 def test_one_module_several_times_in_one_graph(pair):
     x, z = double(3, 4).requires_grad_(), double(3, 4)
 

@@ -114,3 +114,9 @@ def test_what_cannot_be_verified_is_refused():
         verify(3)  # pyright: ignore[reportArgumentType]
     with pytest.raises(ConfigurationError, match="verify cannot run 0 seeds"):
         verify(Scale(), X, seeds=0)
+
+
+def test_where_eager_is_exact_there_is_no_ratio():
+    report = verify(nn.Sequential(nn.Linear(6, 8), nn.Tanh()).double(), torch.randn(4, 6).double())
+    text = str(report)
+    assert report.passed and "inf" not in text and "1 of 1 tensors" in text

@@ -44,7 +44,7 @@ def gather_vjp(indices: Tensor, doutput: Tensor, ddata: Output, *, axis: int = 0
     _rows(doutput, indices, ddata, axis)
 
 
-@vjp("Embedding", wrt="weight", name="EmbeddingGrad", domain="daceml")
+@vjp("Embedding", wrt="weight", name="EmbeddingGrad", domain="daceml", by_definition=True)
 def embedding_vjp(
     indices: Tensor, dresult: Tensor, dweight: Output, *, padding: int = -1, by_frequency: int = 0
 ) -> None:

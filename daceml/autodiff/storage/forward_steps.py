@@ -51,6 +51,7 @@ class ForwardStep:
         computing: cost of its arithmetic, in bytes of traffic that take as long.
         moving: bytes that it moves where it runs on its own.
         refusal: why it must not run a second time; None where it may.
+        views: whether it computes nothing: its result is its operand in another shape.
     """
 
     node: nodes.Node
@@ -61,6 +62,7 @@ class ForwardStep:
     computing: float
     moving: float
     refusal: str | None = None
+    views: bool = False
 
 
 class ForwardSteps:
@@ -169,6 +171,7 @@ class ForwardSteps:
             computing=computing,
             moving=sum(map(self.array_bytes, (*found, *written))),
             refusal=refusal,
+            views=refusal is None and getattr(node, "op_type", "") in _VIEWING,
         )
 
     def _again(self, node: nodes.Node) -> tuple[str | None, float, bool]:
@@ -235,6 +238,8 @@ _DRAWING = frozenset(
         "RandomUniformLike",
     }
 )
+# Lowered to views: see `daceml.onnx_ops.native.shape_ops`
+_VIEWING = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
 _WITHOUT_SPECIAL = frozenset(
     {"Relu", "LeakyRelu", "Cast", "Clip", "Abs", "Neg", "Where", "Transpose", "Slice"}
 )

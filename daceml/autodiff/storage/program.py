@@ -20,6 +20,7 @@ _TIME_LIMIT_S = 5.0
 _RELAXED_TIME_LIMIT_S = 60.0
 _GAP = 0.03
 _MOST_COLUMNS = 1500  # above, an integer program takes minutes: its relaxation is rounded
+_THRESHOLDS = (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.999)
 _UNIT_BYTES = 1e6  # numbers that a solver likes
 
 
@@ -40,7 +41,7 @@ def choose_storage(choices: Choices, limit: int | None) -> Storage:
     """The choice that costs least; where none keeps the limit, the one that is nearest to it.
 
     Args:
-        limit: bytes of what is stored and, in each stage, of what has been computed again; None for no limit.
+        limit: bytes, in each stage, of what is stored and of what the backward pass has made; None for none.
     """
     if not choices.arrays:
         return Storage(stored=frozenset(), again={})
@@ -72,12 +73,13 @@ class _Program:
             for s in choices.steps
             for cost in [choices.running_cost(s)]
             for t in stages
+            if t <= max(choices.last_stage[a] for a in s.writes if a in choices.last_stage)
         }
         self.held = {
             (a, t): self._column(0.0, whole=False)
             for a in choices.arrays
             for t in stages[1:]
-            if (choices.producer[a].node, 0) in self.runs
+            if (choices.producer[a].node, t) in self.runs
         }
         for array in choices.arrays:
             for stage in choices.needed_in(array):
@@ -88,7 +90,8 @@ class _Program:
         for step in choices.steps:
             for array in step.reads:
                 for stage in stages if array in self.stored else ():
-                    self._row({**self._available(array, stage), self.runs[step.node, stage]: -1.0}, lower=0)
+                    if (run := self.runs.get((step.node, stage))) is not None:
+                        self._row({**self._available(array, stage), run: -1.0}, lower=0)
 
     def _column(self, cost: float, *, whole: bool = True) -> int:
         self.costs.append(cost)
@@ -112,21 +115,27 @@ class _Program:
         return {column: 1.0 for column in found if column is not None}
 
     def limit_stages(self) -> None:
-        """A column for the most bytes that are in use at once, and a row a stage that says so."""
+        """A column for the most bytes that are in use at once, and a row a stage that says so.
+
+        An array is stored until the last stage that may read it.
+        """
         size_of = self.choices.facts.array_bytes
         self.most = self._column(0.0, whole=False)
         for stage in range(self.choices.stage_count):
-            row = {column: size_of(array) / _UNIT_BYTES for array, column in self.stored.items()}
+            row = {
+                column: size_of(array) / _UNIT_BYTES
+                for array, column in self.stored.items()
+                if self.choices.last_stage[array] >= stage
+            }
             for array in self.choices.arrays:
                 if (column := self.held.get((array, stage))) is not None:
                     row[column] = size_of(array) / _UNIT_BYTES
             for step in self.choices.steps:
                 # all results are written where a step runs; what fusion takes in is not
                 inside = step.elementwise and self.choices.fuses(step)
-                row[self.runs[step.node, stage]] = (
-                    0.0 if inside else sum(map(size_of, step.writes)) / _UNIT_BYTES
-                )
-            self._row({**row, self.most: -1.0}, upper=0)
+                if not inside and (run := self.runs.get((step.node, stage))) is not None:
+                    row[run] = sum(map(size_of, step.writes)) / _UNIT_BYTES
+            self._row({**row, self.most: -1.0}, upper=-self.choices.own_bytes[stage] / _UNIT_BYTES)
 
     def best(self, limit: int | None = None) -> Storage | None:
         """The choice that costs least within a limit."""
@@ -144,35 +153,71 @@ class _Program:
         values = None if large else self._values(costs, limit)
         if values is None:
             relaxed = self._values(costs, limit, whole=False)
-            return None if relaxed is None else self._rounded(relaxed)
+            return None if relaxed is None else self._rounded(relaxed, limit or 0)
         again: dict[nodes.Node, tuple[int, ...]] = {}
         for (node, stage), column in self.runs.items():
             if values[column] > 0.5:
                 again[node] = (*again.get(node, ()), stage)
         return Storage(stored=frozenset(a for a, c in self.stored.items() if values[c] > 0.5), again=again)
 
-    def _rounded(self, values: np.ndarray) -> Storage:
-        """What a relaxed solution mostly stores and holds, completed by the runs that this needs.
+    def _rounded(self, values: np.ndarray, limit: int) -> Storage:
+        """A relaxed solution made whole: of several thresholds, the one that exceeds the limit least, and
+        costs least."""
+        found: list[tuple[int, float, int, Storage]] = []
+        for number, threshold in enumerate(_THRESHOLDS):
+            storage, most = self._completed(values, threshold)
+            found.append((max(most - limit, 0), self._cost(storage), number, storage))
+        return min(found, key=lambda f: f[:3])[-1]
 
-        It may take more than the limit: the caller counts, and asks for less.
+    def _completed(self, values: np.ndarray, threshold: float) -> tuple[Storage, int]:
+        """What a relaxed solution stores and holds to this part at least, with the runs that this needs.
+
+        Returns:
+            it, and the most bytes in use at once.
         """
-        stored = {a for a, column in self.stored.items() if values[column] >= 0.5}
+        stored = {a for a, column in self.stored.items() if values[column] >= threshold}
         again: dict[nodes.Node, tuple[int, ...]] = {}
+        until: dict[tuple[nodes.Node, int], dict[str, int]] = {}  # run -> array -> last stage that reads it
         for stage in range(self.choices.stage_count):
             waiting = [a for a in self.choices.arrays if stage in self.choices.needed_in(a)]
             while waiting:
                 array = waiting.pop()
                 step = self.choices.producer[array]
+                if array in stored:
+                    continue
                 runs = again.get(step.node, ())
                 held = self.held.get((array, stage))
-                if array in stored or stage in runs or (runs and held is not None and values[held] >= 0.5):
-                    continue
-                if (step.node, stage) not in self.runs:
-                    stored.add(array)
-                    continue
-                again[step.node] = (*runs, stage)
-                waiting += [a for a in step.reads if a in self.stored]
-        return Storage(stored=frozenset(stored), again=again)
+                if stage not in runs and not (
+                    runs and held is not None and values[held] >= min(threshold, 0.5)
+                ):
+                    if (step.node, stage) not in self.runs:
+                        stored.add(array)
+                        continue
+                    again[step.node] = runs = (*runs, stage)
+                    waiting += [a for a in step.reads if a in self.stored]
+                until.setdefault((step.node, runs[-1]), {})[array] = stage
+        storage = Storage(stored=frozenset(stored), again=again)
+        return storage, self._most(storage, until)
+
+    def _most(self, storage: Storage, until: dict[tuple[nodes.Node, int], dict[str, int]]) -> int:
+        """Bytes that are in use in the stage where these are most."""
+        size_of = self.choices.facts.array_bytes
+        in_use = list(self.choices.own_bytes)
+        for array in storage.stored:
+            for stage in range(self.choices.last_stage[array] + 1):
+                in_use[stage] += size_of(array)
+        for (node, first), arrays in until.items():
+            step = self.choices.facts.step(node)
+            if not (step.elementwise and self.choices.fuses(step)):
+                in_use[first] += sum(size_of(a) for a in step.writes if a not in arrays)
+                for array, last in arrays.items():
+                    for stage in range(first, last + 1):
+                        in_use[stage] += size_of(array)
+        return max(in_use)
+
+    def _cost(self, storage: Storage) -> float:
+        kept = sum(self.costs[self.stored[a]] for a in storage.stored)
+        return kept + sum(self.costs[self.runs[n, t]] for n, stages in storage.again.items() for t in stages)
 
     def _values(self, costs: list[float], limit: int | None, *, whole: bool = True) -> np.ndarray | None:
         import numpy as np

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from daceml.autodiff.storage.choices import Choices
+from daceml.autodiff.storage.choices import Choices, Extent
 from daceml.autodiff.storage.cloning import recompute_in_backward
 from daceml.autodiff.storage.forward_steps import ForwardSteps, is_static
 from daceml.autodiff.storage.program import Storage, choose_storage
@@ -42,39 +42,44 @@ class Decision:
 
 
 def plan_recomputation(
-    network: Network, mode: Recompute, *, stored_bytes: int | None = None
+    network: Network, mode: Recompute, *, limit_bytes: int | None = None
 ) -> tuple[Decision, ...]:
     """Choose what is stored, and let the backward half compute the rest again. Mutates the network.
 
     Args:
         network: with gradients, before it is cut in two.
-        mode: "none" stores everything; "cheap" runs elementwise steps again where that moves no more bytes;
-            "budget" lets what is stored, and what has been computed again, be `stored_bytes` at most, or as
-            few as possible.
-        stored_bytes: for "budget": besides inputs, weights and results; None for no limit.
+        mode: "none" stores everything, an array once for all its shapes; "cheap" runs elementwise steps again
+            where that moves no more bytes; "budget" keeps `limit_bytes`, or comes as near as it can.
+        limit_bytes: for "budget": of what is stored and of what the backward pass has made, at any time;
+            None for no limit.
     Returns:
         one record for each array that is stored or computed again.
     Raises:
         MemoryBudgetError: sizes are symbolic, so that no budget can be kept.
     """
     facts = ForwardSteps(network)
-    if mode == "none":
-        return tuple(
-            Decision(array=a, bytes=facts.array_bytes(a), stored=True, reason="recompute is 'none'")
-            for a in facts.needed
-            if a not in facts.returned
-        )
     if mode == "budget" and not is_static(network, facts.producers):
         raise MemoryBudgetError(
             "a budget in bytes needs sizes that are known",
             why="the program has symbolic sizes",
             fix="compile for fixed sizes, or use recompute='cheap'",
         )
-    choices = Choices(facts, everything=mode == "budget" and stored_bytes is not None)
-    choice = choose_storage(choices, stored_bytes if mode == "budget" else None)
+    choices = Choices(facts, extent=_extent(mode, limit_bytes))
+    if mode == "none":
+        again = {step.node: (0,) for step in choices.steps}
+        made = {a for step in choices.steps for a in step.writes}
+        choice = Storage(stored=frozenset(choices.arrays) - made, again=again)
+    else:
+        choice = choose_storage(choices, limit_bytes if mode == "budget" else None)
     decisions = tuple(_decisions(choices, choice))
     recompute_in_backward(choices, choice)
     return decisions
+
+
+def _extent(mode: Recompute, limit_bytes: int | None) -> Extent:
+    if mode == "none":
+        return "views"
+    return "all" if mode == "budget" and limit_bytes is not None else "elementwise"
 
 
 def _decisions(choices: Choices, choice: Storage) -> Iterator[Decision]:
@@ -82,6 +87,8 @@ def _decisions(choices: Choices, choice: Storage) -> Iterator[Decision]:
     running = [choices.facts.step(node) for node in choice.again]
     used = {*choices.facts.needed, *(a for step in running for a in step.reads)}
     for array in sorted(used.intersection(choices.arrays), key=lambda a: (-choices.facts.array_bytes(a), a)):
+        if choices.producer[array].views:
+            continue  # the same memory as what it is made of
         stored = array in choice.stored
         yield Decision(
             array=array,

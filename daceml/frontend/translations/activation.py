@@ -7,7 +7,17 @@ from typing import Any
 import onnx_ir as ir
 
 from daceml.frontend.translations import UntranslatableError, translates
-from daceml.frontend.translations.emit import Value, cast, full, op, result_dtype, sizes_of, typed
+from daceml.frontend.translations.emit import (
+    FLOATS,
+    Value,
+    broadcast,
+    cast,
+    full,
+    op,
+    result_dtype,
+    sizes_of,
+    typed,
+)
 from daceml.frontend.translations.precision import rounds_once
 from daceml.frontend.translations.torch_kernels import kernel
 
@@ -88,6 +98,53 @@ def clamp_min(self: Value, min: float | Value) -> Value:
 @translates("aten.clamp_max.default")
 def clamp_max(self: Value, max: float | Value) -> Value:
     return op.Clip(self, None, max)
+
+
+@translates("aten.clamp.Tensor")
+def clamp_between(self: Value, min: Value | None = None, max: Value | None = None) -> Value:
+    """Bounds that are tensors, which have gradients of their own: at a bound it is the input that has it."""
+    shape = broadcast(*(value for value in (self, min, max) if value is not None))
+
+    def result(value: Value, dtype: ir.DataType | None = self.dtype) -> Value:
+        return typed(value, dtype=dtype, shape=shape)
+
+    def true(value: Value) -> Value:
+        return result(value, ir.DataType.BOOL)
+
+    clamped = self
+    if min is not None:
+        clamped = result(op.Max(clamped, min))
+    if max is not None:
+        clamped = result(op.Min(clamped, max))
+    if self.dtype not in FLOATS:
+        return op.Identity(clamped)
+    # NaN, and bounds that are equal: torch gives none of the three a gradient
+    chosen = result(kernel("StopGradient")(clamped))
+    inside: list[Value] = []
+    if max is not None:
+        over = true(op.Greater(self, max))
+        if min is not None:
+            over = true(op.Or(over, true(op.Less(max, min))))
+            over = true(op.And(over, true(op.Equal(clamped, max))))  # not where min is NaN
+        chosen = result(op.Where(over, max, chosen))
+        inside.append(true(op.LessOrEqual(self, max)))
+    if min is not None:
+        under = true(op.Less(self, min))
+        under = under if max is None else true(op.And(under, true(op.Less(min, max))))
+        chosen = result(op.Where(under, min, chosen))
+        inside.append(true(op.GreaterOrEqual(self, min)))
+    within = inside[0] if len(inside) == 1 else true(op.And(*inside))
+    return op.Where(within, self, chosen)
+
+
+@translates("aten.clamp_min.Tensor")
+def clamp_above(self: Value, min: Value) -> Value:
+    return clamp_between(self, min, None)
+
+
+@translates("aten.clamp_max.Tensor")
+def clamp_below(self: Value, max: Value) -> Value:
+    return clamp_between(self, None, max)
 
 
 @translates("aten.hardswish.default")

@@ -34,6 +34,18 @@ def _dtype(dtype: Kind, default: ir.DataType | None = ir.DataType.FLOAT) -> ir.D
     return kind
 
 
+def _moved(drawn: Value, factor: float, start: float) -> Value:
+    """start + factor x numbers; a node's attributes would round both to float32."""
+    if factor != 1:
+        drawn = typed(op.Mul(drawn, float(factor)), drawn)
+    return typed(op.Add(drawn, float(start)), drawn) if start else drawn
+
+
+def _exact(dtype: ir.DataType, *numbers: float) -> bool:
+    """Whether attributes, which are float32, are as good as the numbers for results of a type."""
+    return dtype != ir.DataType.DOUBLE or all(float(np.float32(number)) == number for number in numbers)
+
+
 def _drawn(operator: str, size: Sequence[Extent], dtype: ir.DataType, **attributes: float) -> Value:
     if all(isinstance(extent, int) for extent in size):
         return typed(getattr(op, operator)(shape=list(size), dtype=dtype, **attributes), dtype=dtype)
@@ -71,12 +83,32 @@ def randn_like(self: Value, *, dtype: Kind = None, **_: Any) -> Value:
 
 @translates("aten.uniform.default")
 def uniform(self: Value, from_: float = 0.0, to: float = 1.0, *, generator: Any = None) -> Value:
-    return _like("RandomUniform", self, _dtype(None, self.dtype), low=float(from_), high=float(to))
+    return _uniform_like(self, float(from_), float(to))
+
+
+def _uniform_like(self: Value, low: float, high: float) -> Value:
+    kind = _dtype(None, self.dtype)
+    if _exact(kind, low, high):
+        return _like("RandomUniform", self, kind, low=low, high=high)
+    return _moved(_like("RandomUniform", self, kind, low=0.0, high=1.0), high - low, low)
 
 
 @translates("aten.normal_functional.default")
 def normal(self: Value, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> Value:
-    return _like("RandomNormal", self, _dtype(None, self.dtype), mean=float(mean), scale=float(std))
+    kind = _dtype(None, self.dtype)
+    if _exact(kind, mean, std):
+        return _like("RandomNormal", self, kind, mean=float(mean), scale=float(std))
+    return _moved(_like("RandomNormal", self, kind, mean=0.0, scale=1.0), std, mean)
+
+
+@translates("aten.normal.float_float")
+def normal_of(
+    mean: float, std: float, size: Sequence[Extent], *, generator: Any = None, dtype: Kind = None, **_: Any
+) -> Value:
+    kind = _dtype(dtype)
+    if _exact(kind, mean, std):
+        return _drawn("RandomNormal", size, kind, mean=float(mean), scale=float(std))
+    return _moved(_drawn("RandomNormal", size, kind, mean=0.0, scale=1.0), std, mean)
 
 
 @translates("aten.normal.Tensor_float", "aten.normal.float_Tensor", "aten.normal.Tensor_Tensor")
@@ -94,8 +126,9 @@ def normal_around(mean: Value | float, std: Value | float = 1.0, *, generator: A
 
 @translates("aten.exponential.default")
 def exponential(self: Value, lambd: float = 1.0, *, generator: Any = None) -> Value:
-    _dtype(None, self.dtype)
-    return kernel("Exponential")(self, rate=float(lambd))
+    if _exact(_dtype(None, self.dtype), lambd):
+        return kernel("Exponential")(self, rate=float(lambd))
+    return _moved(typed(kernel("Exponential")(self, rate=1.0), self), 1 / lambd, 0.0)
 
 
 def _whole(low: Extent, high: Extent, shape: Value, kind: ir.DataType) -> Value:
@@ -153,7 +186,7 @@ def rrelu(
     """x above zero; below, x times a number from [lower, upper], its own in training, their middle else."""
     if not training:
         return op.LeakyRelu(self, alpha=(lower + upper) / 2)
-    slopes = _like("RandomUniform", self, _dtype(None, self.dtype), low=float(lower), high=float(upper))
+    slopes = _uniform_like(self, float(lower), float(upper))
     positive = typed(op.Greater(self, 0.0), self, dtype=ir.DataType.BOOL)
     return op.Where(positive, self, typed(op.Mul(self, slopes), self))
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import onnx_ir as ir
 
 from daceml.frontend.translations import translates
-from daceml.frontend.translations.emit import Value, op, product, rank_of, sizes_of, typed
+from daceml.frontend.translations.emit import FLOATS, Value, cast, full, op, product, rank_of, sizes_of, typed
+
+_WIDE = frozenset({ir.DataType.FLOAT, ir.DataType.DOUBLE})
 
 
 @translates("aten.linear.default")
@@ -81,12 +86,32 @@ def vector_norm(
 ) -> Value:
     from daceml.frontend.translations import UntranslatableError
 
-    reductions = {1: op.ReduceL1, 2: op.ReduceL2}
-    if ord not in reductions or dtype not in (None, -1):
+    if (ord <= 0 and ord != -math.inf) or dtype not in (None, -1) or self.dtype not in FLOATS:
         raise UntranslatableError(f"a norm of order {ord}")
     if dim is None and keepdim and sizes_of(self):
         dim = list(range(len(sizes_of(self))))
     if dim is None:
-        flat = typed(op.Reshape(self, [-1]), self, shape=(product(sizes_of(self)),))
-        return reductions[int(ord)](flat, [0], keepdims=int(keepdim))
-    return reductions[int(ord)](self, [dim] if isinstance(dim, int) else list(dim), keepdims=int(keepdim))
+        self, dim = typed(op.Reshape(self, [-1]), self, shape=(product(sizes_of(self)),)), [0]
+    axes = [dim] if isinstance(dim, int) else list(dim)
+    if ord in (1, 2):
+        return (op.ReduceL1 if ord == 1 else op.ReduceL2)(self, axes, keepdims=int(keepdim))
+    magnitudes = typed(op.Abs(self), self)
+    if math.isinf(ord):
+        return (op.ReduceMax if ord > 0 else op.ReduceMin)(magnitudes, axes, keepdims=int(keepdim))
+    return _norm(magnitudes, float(ord), axes, keepdim)
+
+
+def _norm(magnitudes: Value, order: float, axes: Sequence[int], keepdim: bool) -> Value:
+    """(sum |x|^p)^(1/p); what is zero is kept from the powers, whose slope at zero may be infinite."""
+
+    def power(value: Value, exponent: float) -> Value:
+        zero = typed(op.Equal(value, 0.0), value, dtype=ir.DataType.BOOL)
+        safe = typed(op.Where(zero, 1.0, value), value)
+        exponents = full((), exponent, value.dtype or ir.DataType.FLOAT)  # a number would be float32
+        return op.Where(zero, 0.0, typed(op.Pow(safe, exponents), value))
+
+    wide = magnitudes if magnitudes.dtype in _WIDE else cast(magnitudes, ir.DataType.FLOAT)
+    powers = typed(power(wide, order), wide)
+    total = typed(op.ReduceSum(powers, axes, keepdims=int(keepdim)), dtype=wide.dtype)
+    norm = typed(power(total, 1 / order), total)
+    return op.Identity(norm) if wide is magnitudes else op.Cast(norm, to=magnitudes.dtype)

@@ -162,6 +162,11 @@ def cdist(x1: Value, x2: Value, p: float = 2.0, compute_mode: int | None = None)
     return kernel("Distances")(x1, x2, p=float(p))
 
 
+@translates("aten.atan2.default")
+def atan2(self: Value, other: Value) -> Value:
+    return kernel("Atan2")(self, other)
+
+
 @translates("aten.hypot.default")
 def hypot(self: Value, other: Value) -> Value:
     return kernel("Hypot")(self, other)

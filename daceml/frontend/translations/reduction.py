@@ -1,8 +1,7 @@
-"""Sums, means, extremes and variances."""
+"""Sums, means and extremes."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,15 +14,11 @@ from daceml.frontend.translations.emit import (
     axes_of,
     broadcast,
     cast,
-    full,
-    is_static,
     op,
     rank_of,
     result_dtype,
-    sizes_of,
     typed,
 )
-from daceml.frontend.translations.sizes import sym_size
 
 Dims = int | Sequence[int] | None
 
@@ -151,69 +146,6 @@ def logsumexp(self: Value, dim: Dims, keepdim: bool = False) -> Value:
 @translates("aten.cumsum.default")
 def cumsum(self: Value, dim: int, *, dtype: ir.DataType | None = None) -> Value:
     return op.CumSum(_whole(dtype, self), op.Constant(value=ir.tensor(dim, dtype=ir.DataType.INT64)))
-
-
-def _variance(self: Value, dim: Dims, correction: float, keepdim: bool) -> Value:
-    """mean((x - mean x)^2) n / (n - correction)."""
-    sizes = sizes_of(self)
-    axes = axes_of(dim, len(sizes)) or list(range(len(sizes)))
-    counted = [sizes[axis] for axis in axes]
-    n = math.prod(size for size in counted if isinstance(size, int))
-    kept = [1 if axis in axes else size for axis, size in enumerate(sizes)]
-    mean = typed(op.ReduceMean(self, axes, keepdims=1), self, shape=kept)
-    centred = typed(op.Sub(self, mean), self)
-    squares = typed(op.Mul(centred, centred), self)
-    shape = kept if keepdim else [size for axis, size in enumerate(sizes) if axis not in axes]
-    variance = typed(op.ReduceMean(squares, axes, keepdims=int(keepdim)), self, shape=shape)
-    if correction == 0:
-        return variance
-    if not is_static(counted):
-        return typed(op.Div(variance, _shrunk(self, axes, correction)), variance)
-    factor = n / (n - correction) if n > correction else math.nan
-    return typed(op.Mul(variance, factor), variance)
-
-
-def _shrunk(self: Value, axes: Sequence[int], correction: float) -> Value:
-    """(n - correction) / n for a symbolic number of elements n; 0 where that is negative."""
-    dtype = self.dtype if self.dtype == ir.DataType.DOUBLE else ir.DataType.FLOAT
-    count = full((), 1, dtype)
-    for axis in axes:
-        size = cast(typed(sym_size(self, axis), dtype=ir.DataType.INT64, shape=()), dtype)
-        count = typed(op.Mul(count, size), count)
-    left = typed(op.Sub(count, full((), correction, dtype)), count)
-    left = typed(op.Max(left, full((), 0, dtype)), count)
-    return cast(typed(op.Div(left, count), count), self.dtype or dtype)
-
-
-@translates("aten.var.correction")
-def var(self: Value, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False) -> Value:
-    return _variance(self, dim, 1 if correction is None else correction, keepdim)
-
-
-@translates("aten.std.correction")
-def std(self: Value, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False) -> Value:
-    variance = _variance(self, dim, 1 if correction is None else correction, keepdim)
-    return op.Sqrt(variance)
-
-
-@translates("aten.var.dim")
-def var_dim(self: Value, dim: Dims, unbiased: bool = True, keepdim: bool = False) -> Value:
-    return _variance(self, dim, int(unbiased), keepdim)
-
-
-@translates("aten.std.dim")
-def std_dim(self: Value, dim: Dims, unbiased: bool = True, keepdim: bool = False) -> Value:
-    return op.Sqrt(typed(_variance(self, dim, int(unbiased), keepdim), dtype=self.dtype))
-
-
-@translates("aten.var.default")
-def var_all(self: Value, unbiased: bool = True) -> Value:
-    return _variance(self, None, int(unbiased), False)
-
-
-@translates("aten.std.default")
-def std_all(self: Value, unbiased: bool = True) -> Value:
-    return op.Sqrt(typed(_variance(self, None, int(unbiased), False), dtype=self.dtype))
 
 
 def _loss(self: Value, reduction: int) -> Value:

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from daceml.onnx_ops.functions import erf, maximum, minimum, sigmoid, where
+from daceml.onnx_ops.functions import erf, maximum, sigmoid, where
 from daceml.onnx_ops.registry import implements
 from daceml.onnx_ops.tensor import Output, Tensor
 
@@ -18,17 +18,18 @@ def softplus_of(x: Tensor) -> Tensor:
 
 @implements("Relu")
 def relu(X: Tensor, Y: Output) -> None:
-    Y[:] = maximum(X, 0)
+    # not a maximum, whose derivative at 0 is another one; NaN stays NaN
+    Y[:] = where(X <= 0, 0, X)
 
 
 @implements("LeakyRelu")
 def leaky_relu(X: Tensor, Y: Output, *, alpha: float = 0.01) -> None:
-    Y[:] = where(X < 0, alpha * X, X)
+    Y[:] = where(X > 0, X, alpha * X)
 
 
 @implements("PRelu")
 def prelu(X: Tensor, slope: Tensor, Y: Output) -> None:
-    Y[:] = where(X < 0, slope * X, X)
+    Y[:] = where(X > 0, X, slope * X)
 
 
 @implements("ThresholdedRelu")
@@ -64,12 +65,17 @@ def logistic(X: Tensor, Y: Output) -> None:
 
 @implements("HardSigmoid")
 def hard_sigmoid(X: Tensor, Y: Output, *, alpha: float = 0.2, beta: float = 0.5) -> None:
-    Y[:] = minimum(maximum(alpha * X + beta, 0), 1)
+    Y[:] = _between_0_and_1(alpha * X + beta)
+
+
+def _between_0_and_1(x: Tensor) -> Tensor:
+    """Flat at both ends, where torch has no slope either; NaN stays NaN."""
+    return where(x <= 0, 0, where(x >= 1, 1, x))
 
 
 @implements("HardSwish")
 def hard_swish(X: Tensor, Y: Output) -> None:
-    Y[:] = X * minimum(maximum(X / 6.0 + 0.5, 0), 1)
+    Y[:] = X * _between_0_and_1(X / 6.0 + 0.5)
 
 
 @implements("Softplus")

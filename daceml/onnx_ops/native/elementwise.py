@@ -144,10 +144,17 @@ def clip(input: Tensor, min: Tensor | None, max: Tensor | None, output: Output) 
     # Bounds are rank-0 tensors, or attributes before opset 11; NaN stays NaN.
     result = input
     if min is not None:
-        result = maximum(result, min.astype(compute_type(input.dtype)).reshape(()))
+        low = min.astype(compute_type(input.dtype)).reshape(())
+        result = where(result < low, low, result) if _is_number(min) else maximum(result, low)
     if max is not None:
-        result = minimum(result, max.astype(compute_type(input.dtype)).reshape(()))
+        high = max.astype(compute_type(input.dtype)).reshape(())
+        result = where(result > high, high, result) if _is_number(max) else minimum(result, high)
     output[:] = result
+
+
+def _is_number(bound: Tensor) -> bool:
+    """Whether a bound is known, and bounds anything: its derivative is then torch's, 1 for x at the bound."""
+    return bound.value is not None and not bool(np.isnan(bound.value).any())
 
 
 @implements("IsInf")

@@ -1,6 +1,6 @@
 """One direction of a recurrent operator: its activations, its state, and the loops of a step.
 
-The state of a sequence keeps every step: `[batch, steps + 1, parts * hidden]`, the hidden values first. Steps
+The state of a sequence keeps every step: `[steps + 1, batch, parts * hidden]`, the hidden values first. Steps
 beyond the length of a sequence carry the state on.
 """
 
@@ -24,7 +24,8 @@ Activation = Callable[[Scalar], Scalar]
 
 # name -> function of (x, alpha, beta), and the defaults of alpha and beta
 _ACTIVATIONS: dict[str, tuple[Callable[[Scalar, float, float], Scalar], float, float]] = {
-    "relu": (lambda x, a, b: maximum(x, 0), 0, 0),
+    # NaN stays, and the derivative at 0 is 0
+    "relu": (lambda x, a, b: where(x <= 0, literal(0, x.dtype), x), 0, 0),
     "tanh": (lambda x, a, b: np.tanh(x), 0, 0),
     "sigmoid": (lambda x, a, b: sigmoid(x), 0, 0),
     "affine": (lambda x, a, b: x * a + b, 1, 0),
@@ -79,6 +80,8 @@ class Layer:
         lengths: [batch]; None: every sequence is whole.
         backward: from the last step to the first.
         parts: what the state holds for each hidden unit.
+        states: of every direction, [directions, steps + 1, batch, parts * hidden].
+        direction: which of them is this one's.
     """
 
     x: Tensor
@@ -90,14 +93,12 @@ class Layer:
     hidden: int
     gates: int
     parts: int
+    states: Tensor
+    direction: int
 
     def __post_init__(self) -> None:
         self.steps, self.batch = self.x.shape[:2]
         self.dtype = compute_type(self.x.dtype)
-        trace = self.x.trace
-        shape = (self.batch, self.steps + 1, self.parts * self.hidden)
-        self.array = trace.intermediate("state", shape, self.dtype).name
-        self.state = Output(shape, self.dtype, self.array, trace)
         self.lane, self.step, self.unit = parameters(1)[0], *reduced_parameters(2)
         self.k = reduced_parameters(3)[2]
 
@@ -110,6 +111,12 @@ class Layer:
         length = self.lengths[(n,)].astype(dace.int64)
         inside = index_value(step) < length
         return where(inside, length - 1 - index_value(step), index_value(step))
+
+    def inside(self, n: Index, step: Index) -> Scalar | None:
+        """Whether a sequence reaches a step; None where every one does."""
+        if self.lengths is None:
+            return None
+        return index_value(step) < self.lengths[(n,)].astype(dace.int64)
 
     def projected(self, input_bias: Callable[[Index], Scalar | None]) -> Tensor:
         """The share of the input in each gate of each step: [steps, batch, gates * hidden]."""
@@ -130,13 +137,15 @@ class Layer:
 
     def now(self, part: int, unit: Index | None = None) -> Scalar:
         """What this step has written of a part of the state."""
-        return self.state[
-            (self.lane, self.step + 1, part * self.hidden + (self.unit if unit is None else unit))
-        ]
+        return self._held(self.step + 1, part, unit)
 
     def before(self, part: int, unit: Index | None = None) -> Scalar:
         """A part of the state after the step before."""
-        return self.state[(self.lane, self.step, part * self.hidden + (self.unit if unit is None else unit))]
+        return self._held(self.step, part, unit)
+
+    def _held(self, step: Index, part: int, unit: Index | None) -> Scalar:
+        place = part * self.hidden + (self.unit if unit is None else unit)
+        return self.states[(self.direction, step, self.lane, place)]
 
     def through(self, row: Index, values: Callable[[Index], Scalar]) -> Scalar:
         """A row of the state's weights times a vector."""
@@ -148,38 +157,31 @@ class Layer:
 
     def carried(self, value: Scalar, part: int) -> Scalar:
         """The new value, or beyond the end of a sequence the one before."""
-        if self.lengths is None:
-            return value
-        inside = index_value(self.step) < self.lengths[(self.lane,)].astype(dace.int64)
-        return where(inside, value, self.before(part))
+        inside = self.inside(self.lane, self.step)
+        return value if inside is None else where(inside, value, self.before(part))
 
     def write(self, part: int, value: Scalar, rows: int | None = None) -> Loop:
         """A loop over the units, or more rows, of a part."""
         return Loop(
             params=(self.unit,),
             extents=(self.hidden if rows is None else rows,),
-            index=(self.lane, self.step + 1, part * self.hidden + self.unit),
+            index=(self.direction, self.step + 1, self.lane, part * self.hidden + self.unit),
             value=value,
         )
 
     def run(self, initial: Sequence[Tensor | None], loops: Sequence[Loop]) -> None:
         """Record the recurrence; `initial` are the first parts of the state, [batch, hidden] each."""
-        shape = (self.batch, len(initial) * self.hidden)
-        trace = self.x.trace
-        start = Output(shape, self.dtype, trace.intermediate("initial", shape, self.dtype).name, trace)
-        for n, part in enumerate(initial):
-            given = full((self.batch, self.hidden), 0, self.dtype) if part is None else part
-            start[:, n * self.hidden : (n + 1) * self.hidden] = given
+        trace, start = self.x.trace, self.stacked(initial, "initial")
         trace.computations.append(
             Recurrence(
                 label=trace.label,
-                target=self.array,
+                target=str(self.states.array),
                 params=(self.lane,),
                 extents=(self.batch,),
                 start=Loop(
                     params=(self.step,),
-                    extents=(shape[1],),
-                    index=(self.lane, 0, self.step),
+                    extents=(len(initial) * self.hidden,),
+                    index=(self.direction, 0, self.lane, self.step),
                     value=start[(self.lane, self.step)],
                 ),
                 step=self.step,
@@ -188,18 +190,26 @@ class Layer:
             )
         )
 
+    def stacked(self, parts: Sequence[Tensor | None], what: str) -> Tensor:
+        """Parts [batch, hidden] beside each other in one array, None as zeros."""
+        shape = (self.batch, len(parts) * self.hidden)
+        trace = self.x.trace
+        held = Output(shape, self.dtype, trace.intermediate(what, shape, self.dtype).name, trace)
+        for n, part in enumerate(parts):
+            given = full((self.batch, self.hidden), 0, self.dtype) if part is None else part
+            held[:, n * self.hidden : (n + 1) * self.hidden] = given
+        return held
+
     def all_steps(self) -> Tensor:
         """[steps, batch, hidden], in the order of the input; zeros beyond the end of a sequence."""
 
         def element(step: Index, n: Index, unit: Index) -> Scalar:
-            value = self.state[(n, self.place(n, step) + 1, unit)]
-            if self.lengths is None:
-                return value
-            inside = index_value(step) < self.lengths[(n,)].astype(dace.int64)
-            return where(inside, value, literal(0, self.dtype))
+            value = self.states[(self.direction, self.place(n, step) + 1, n, unit)]
+            inside = self.inside(n, step)
+            return value if inside is None else where(inside, value, literal(0, self.dtype))
 
         return compute((self.steps, self.batch, self.hidden), element)
 
     def last(self, part: int) -> Tensor:
         """A part of the state after the last step: [batch, hidden]."""
-        return self.state[:, self.steps, part * self.hidden : (part + 1) * self.hidden]
+        return self.states[self.direction, self.steps, :, part * self.hidden : (part + 1) * self.hidden]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from daceml.onnx_ops.functions import maximum, minimum, where
+from daceml.onnx_ops.functions import where
 from daceml.onnx_ops.registry import implements
 from daceml.onnx_ops.tensor import Output, Tensor, elementwise, is_float
 from daceml.onnx_ops.torch_kernels import DOMAIN
@@ -27,7 +27,8 @@ def stop_gradient(data: Tensor, result: Output) -> None:
 
 @implements("HardTanh", domain=DOMAIN)
 def hard_tanh(data: Tensor, low: Tensor, high: Tensor, result: Output) -> None:
-    result[:] = minimum(maximum(data, low), high)
+    # flat at both bounds, as torch has it; NaN stays NaN
+    result[:] = where(data <= low, low, where(data >= high, high, data))
 
 
 @implements("Remainder", domain=DOMAIN)
@@ -50,6 +51,12 @@ def floor_divide(first: Tensor, second: Tensor, result: Output) -> None:
     # a quotient of zero has the sign that the division would give it
     whole = where(quotient != 0, nearest, first / second * 0)
     result[:] = where(second == 0, first / second, whole)
+
+
+@implements("Atan2", domain=DOMAIN)
+def atan2(first: Tensor, second: Tensor, result: Output) -> None:
+    """The angle of (second, first), in all four quadrants."""
+    result[:] = elementwise("atan2", first, second)
 
 
 @implements("Hypot", domain=DOMAIN)

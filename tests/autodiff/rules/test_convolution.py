@@ -14,7 +14,8 @@ from daceml.onnx_ops.external import external_call
 from daceml.onnx_ops.lowering import lower
 from daceml.onnx_ops.nodes import node_class
 from daceml.runtime.driver import driver_text
-from daceml.runtime.plan import Storage, make_plan
+from daceml.runtime.plan import make_plan
+from daceml.runtime.steps import Storage
 from tests.autodiff.cases import Case, check_gradients, check_results, random
 from tests.autodiff.nodes import compiled, network_of
 

@@ -13,6 +13,20 @@
 
 namespace daceml {
 
+struct Shape {
+  int32_t dtype;
+  int64_t rank;
+  const int64_t* sizes;
+
+  void row_major(int64_t* strides) const {
+    int64_t dense = 1;
+    for (int64_t d = rank - 1; d >= 0; --d) {
+      strides[d] = dense;
+      dense *= sizes[d] > 0 ? sizes[d] : 1;
+    }
+  }
+};
+
 struct Geometry {
   int32_t dtype;
   int64_t ndim;
@@ -42,7 +56,15 @@ inline int32_t view(daceml_call* call, int slot, void* pointer, const Geometry& 
 // Dimensions of a tensor, outermost in memory first; null is their own order.
 constexpr int channels_last[] = {0, 2, 3, 1};
 
-// A result whose buffer an operator allocated, in the layout that its readers expect; freed after its last reader.
+// Lets go of an input, if the call alone holds it.
+inline void release(daceml_call* call, int input) {
+  if (call->held == nullptr || call->held[input] == nullptr) return;
+  aoti_torch_delete_tensor_object(call->held[input]);
+  call->held[input] = nullptr;
+}
+
+// An array in memory of its own: made here, or by an operator that hands its buffer over, in the layout that its
+// readers expect. Freed after its last reader, or given to the caller.
 class Fresh {
  public:
   explicit Fresh(const int* order = nullptr) : order_(order) {}
@@ -50,6 +72,37 @@ class Fresh {
   void release() {
     if (handle_ != nullptr) aoti_torch_delete_tensor_object(handle_);
     handle_ = nullptr;
+  }
+  int32_t make(daceml_call* call, const Shape& shape) {
+    release();
+    int64_t strides[64];  // torch's limit
+    shape.row_major(strides);
+    DACEML_TRY(call,
+               aoti_torch_empty_strided(shape.rank, shape.sizes, strides, shape.dtype, aoti_torch_device_type_cpu(), 0,
+                                        &handle_),
+               "there is no memory for a result");
+    return aoti_torch_get_data_ptr(handle_, &pointer_);
+  }
+  // For arrays whose layout only generated code knows.
+  int32_t make(daceml_call* call, int64_t bytes) { return make(call, {aoti_torch_dtype_uint8(), 1, &bytes}); }
+  // Makes it the call's output, which an operator may have made in another shape of as many elements.
+  int32_t give(daceml_call* call, int output, const Shape& shape) {
+    bool same = false;
+    DACEML_TRY(call, has(shape, &same), "the shape of a result is unknown");
+    if (!same) {
+      int64_t strides[64], offset = 0;
+      shape.row_major(strides);
+      AtenTensorHandle shaped = nullptr;
+      DACEML_TRY(call,
+                 aoti_torch_get_storage_offset(handle_, &offset) ||
+                     aoti_torch__reinterpret_tensor(handle_, shape.rank, shape.sizes, strides, offset, &shaped),
+                 "torch could not give a result its shape");
+      release();
+      handle_ = shaped;
+    }
+    call->outputs[output] = handle_;
+    handle_ = nullptr;
+    return 0;
   }
   // Takes the handle over; a result in another layout is brought into this one.
   int32_t take(daceml_call* call, AtenTensorHandle handle) {
@@ -70,6 +123,14 @@ class Fresh {
   void* pointer() const { return pointer_; }
 
  private:
+  int32_t has(const Shape& shape, bool* same) const {
+    int64_t rank = 0;
+    int64_t* sizes = nullptr;
+    if (aoti_torch_get_dim(handle_, &rank) || aoti_torch_get_sizes(handle_, &sizes)) return 1;
+    *same = rank == shape.rank;
+    for (int64_t d = 0; *same && d < rank; ++d) *same = sizes[d] == shape.sizes[d];
+    return 0;
+  }
   int32_t fits_layout(bool* fits) const {
     if (order_ == nullptr) return aoti_torch_is_contiguous(handle_, fits);
     int64_t rank = 0;

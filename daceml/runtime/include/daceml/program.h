@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <daceml_torch.h>  // torch's C functions: see torch_declarations.py
 
-#define DACEML_ABI 4
+#define DACEML_ABI 5
 
 extern "C" {
 
@@ -22,7 +22,8 @@ typedef int32_t (*daceml_fallback)(int64_t step, void* const* pointers, const in
 struct daceml_call {
   void* const* inputs;
   void* const* weights;
-  void* const* outputs;
+  AtenTensorHandle* outputs;  // null before the call; the program makes and hands over each
+  AtenTensorHandle* held;     // null, or inputs that only the call holds: released after their last reader
   const int64_t* symbols;
   char* workspace;
   daceml_view* views;
