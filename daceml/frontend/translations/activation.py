@@ -154,7 +154,18 @@ def hardswish(self: Value) -> Value:
 
 @translates("aten.hardsigmoid.default")
 def hardsigmoid(self: Value) -> Value:
-    return op.HardSigmoid(self, alpha=1 / 6, beta=0.5)
+    if self.dtype != ir.DataType.DOUBLE:
+        return op.HardSigmoid(self, alpha=1 / 6, beta=0.5)
+
+    # an attribute holds 24 binary digits of a sixth
+    def where(condition: Value, yes: Value, no: Value) -> Value:
+        return typed(op.Where(typed(condition, self, dtype=ir.DataType.BOOL), yes, no), self)
+
+    between = typed(op.Div(typed(op.Add(self, 3.0), self), 6.0), self)
+    undefined = typed(op.Mul(self, 0.0), self)  # NaN, whose gradient is zero
+    below = where(op.LessOrEqual(self, -3.0), full((), 0.0, self.dtype), undefined)
+    outside = where(op.GreaterOrEqual(self, 3.0), full((), 1.0, self.dtype), below)
+    return where(op.Less(typed(op.Abs(self), self), 3.0), between, outside)
 
 
 @translates("aten.leaky_relu.default")
@@ -183,7 +194,12 @@ def elu(self: Value, alpha: float = 1.0, scale: float = 1.0, input_scale: float 
 
 @translates("aten.selu.default")
 def selu(self: Value) -> Value:
-    return op.Selu(self)
+    if self.dtype != ir.DataType.DOUBLE:
+        return op.Selu(self)
+    # attributes hold 24 binary digits of torch's constants
+    below = typed(op.Mul(typed(kernel("Expm1")(self), self), 1.6732632423543772848170429916717), self)
+    negative = typed(op.LessOrEqual(self, 0.0), self, dtype=ir.DataType.BOOL)
+    return op.Mul(typed(op.Where(negative, below, self), self), 1.0507009873554804934193349852946)
 
 
 @translates("aten.celu.default")

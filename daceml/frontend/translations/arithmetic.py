@@ -337,3 +337,13 @@ def to_copy(self: Value, *positional: Any, dtype: ir.DataType | None = None, **_
 @translates("aten.type_as.default", "aten.to.other")
 def type_as(self: Value, other: Value, *_: Any, **__: Any) -> Value:
     return op.Identity(self) if self.dtype == other.dtype else op.Cast(self, to=other.dtype)
+
+
+@translates("aten.sinc.default")
+def sinc(self: Value) -> Value:
+    """sin(pi x) / (pi x), and 1 at 0, where its slope is 0."""
+    angle = typed(op.Mul(self, math.pi), self)
+    zero = typed(op.Equal(self, 0.0), self, dtype=ir.DataType.BOOL)
+    one = full((), 1.0, self.dtype)
+    quotient = op.Div(typed(op.Sin(angle), self), typed(op.Where(zero, one, angle), self))
+    return op.Where(zero, one, typed(quotient, self))
