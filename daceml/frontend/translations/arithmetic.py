@@ -344,6 +344,6 @@ def sinc(self: Value) -> Value:
     """sin(pi x) / (pi x), and 1 at 0, where its slope is 0."""
     angle = typed(op.Mul(self, math.pi), self)
     zero = typed(op.Equal(self, 0.0), self, dtype=ir.DataType.BOOL)
-    one = full((), 1.0, self.dtype)
+    one = full((), 1.0, self.dtype or ir.DataType.FLOAT)
     quotient = op.Div(typed(op.Sin(angle), self), typed(op.Where(zero, one, angle), self))
     return op.Where(zero, one, typed(quotient, self))
