@@ -87,7 +87,7 @@ def verdicts_of(numbers: Sequence[int]) -> list[list[str]]:
     import daceml
 
     uses = [draw(number) for number in numbers]
-    module = module_of(uses)
+    module = module_of([use.as_formula() for use in uses])
     compiled: Any = daceml.compile(module_of(uses))
     with warnings.catch_warnings(), _Said() as said:
         warnings.simplefilter("ignore")  # torch's own, of sizes that it broadcasts or of empty results

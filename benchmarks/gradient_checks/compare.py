@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import torch
 
-# torch's gradient of hardsigmoid has a sixth with 24 binary digits for float64, too.
-_DOUBLE = 1e-8
+# Of the largest number of a float64 gradient: sums of up to a few hundred terms in another order.
+_DOUBLE = 1e-11
 # Units in the last place of the largest number of a gradient; in float32 sums have up to a few hundred terms.
 _UNITS = {torch.float32: 256, torch.float16: 16, torch.bfloat16: 16}
 # As in the parity of networks: another order of the same roundings.

@@ -28,6 +28,7 @@ class Draw:
 
     Attributes:
         call: takes the tensors, then the attributes by name.
+        formula: what eager runs instead, where torch's own gradient of the function is not exact.
         tensors: floats are float64 here and become `dtype`.
         fixed: positions of float tensors without a gradient.
         smooth: whether finite differences give the gradient: no ties, no kinks nearby.
@@ -36,6 +37,7 @@ class Draw:
     """
 
     call: Callable[..., Any]
+    formula: Callable[..., Any] | None = None
     tensors: Sequence[Array]
     attributes: Mapping[str, Any] = field(default_factory=dict[str, Any])
     fixed: frozenset[int] = frozenset()
@@ -49,6 +51,10 @@ class Draw:
         given = [f"{a.dtype if a.dtype.kind != 'f' else self.dtype}{list(a.shape)}" for a in self.tensors]
         attributes = ", ".join(f"{name}={value!r}" for name, value in self.attributes.items())
         return f"{self.function}({', '.join(given)}; {attributes})"
+
+    def as_formula(self) -> Draw:
+        """The use as eager is to run it."""
+        return self if self.formula is None else replace(self, call=self.formula)
 
     def torch_dtype(self) -> torch.dtype:
         """What its floats become."""

@@ -41,13 +41,25 @@ def poles(c: Chance, name: str) -> Draw:
     return Draw(call=getattr(torch, name.split()[0]), tensors=[np.abs(tied(c, c.shape()))], smooth=False)
 
 
-_PLAIN = ("relu", "relu6", "hardswish", "hardsigmoid", "selu", "silu", "mish", "softsign", "tanhshrink")
+_PLAIN = ("relu", "relu6", "hardswish", "selu", "silu", "mish", "softsign", "tanhshrink")
 
 
 @uses(*_PLAIN, "logsigmoid")
 def activation(c: Chance, name: str) -> Draw:
     x, away = kinked(c, c.shape())
     return Draw(call=getattr(functional, name), tensors=[x], smooth=away)
+
+
+@uses("hardsigmoid")
+def hardsigmoid(c: Chance, _: str) -> Draw:
+    """torch's gradient of it multiplies by a sixth of 24 binary digits, for float64 too."""
+    x, away = kinked(c, c.shape())
+    return Draw(
+        call=functional.hardsigmoid,
+        formula=lambda x: functional.relu6(x + 3) / 6,
+        tensors=[x],
+        smooth=away,
+    )
 
 
 _PARAMETERS: dict[str, Callable[[Chance], dict[str, Any]]] = {
