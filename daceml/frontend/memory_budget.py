@@ -63,7 +63,7 @@ def _refusal(budget_bytes: int, least: int) -> MemoryBudgetError:
 def peak_bytes(made: list[Optimised], record: GradientRecord) -> int:
     """Bytes of a training step at its peak, with those of parameters, inputs, results and their cotangents.
 
-    What vendor kernels allocate inside is theirs.
+    Vendor kernels' own temporaries count as their calls state them.
     """
     from daceml.onnx_ops.external import external_call
     from daceml.runtime.plan import make_plan

@@ -67,7 +67,7 @@ def build_program(plan: Plan, cache: Cache, folder: Path) -> None:
             # a refusal or Ctrl-C: what has not been started yet is not worth waiting for
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-    tools.link_program([made.result() for made in objects], folder)
+    tools.link_program([made.result() for made in objects], folder, torch_header(cache))
 
 
 def _await(objects: list[Future[Path]]) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from daceml.runtime.plan import Plan, size_bytes
 from daceml.runtime.steps import Storage, handed_over
+from daceml.sdfg.external import AtenCall
 
 if TYPE_CHECKING:
     from daceml.sdfg.network import Network
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 def live_bytes(plan: Plan, given: Collection[str] = ()) -> list[int]:
     """Bytes alive during each step: workspace, fresh arrays, outputs, and inputs that only the call holds.
 
-    What vendor kernels allocate inside is theirs.
+    Vendor kernels' own temporaries count as their calls state them.
 
     Args:
         plan: of a network whose sizes are known.
@@ -35,7 +36,8 @@ def live_bytes(plan: Plan, given: Collection[str] = ()) -> list[int]:
         passing = sum(amount(a) for a in handed_over(step) if a not in over)  # copied to where it belongs
         copied = getattr(getattr(step.action, "target", None), "storage", None) is Storage.OUTPUT
         alive += sum(map(amount, made)) + (amount(plan.roots[step.reads[0]]) if copied else 0)
-        found.append(alive + passing)
+        inside = _known(step.action.temporary_bytes) if isinstance(step.action, AtenCall) else 0
+        found.append(alive + passing + inside)
         for name in plan.releases.get(index, ()):
             if plan.locations[name].storage is Storage.FRESH or name in given:
                 alive -= amount(name)

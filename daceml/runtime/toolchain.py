@@ -34,6 +34,7 @@ _COMMON = ("-std=c++20", "-DDACE_HALF_NO_NATIVE", "-fPIC", "-fopenmp", "-w")
 _WITH_LOOPS = ("daceml/aten_recurrent.h",)
 _HEADER = "daceml_kernel.h"
 _TORCH_HEADER = "daceml_torch.h"
+_TORCH_LIBRARIES = ("libtorch_cpu.so", "libc10.so")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,15 +61,21 @@ class Toolchain:
 
     def compile_header(self, folder: Path) -> None:
         """Write the header that all kernels include, and its precompiled form."""
-        (folder / _HEADER).write_text("#include <dace/dace.h>\n#include <daceml/scalar_math.h>\n")
+        (folder / _HEADER).write_text("#include <daceml/kernel.h>\n")
         self._run([*self._includes(), "-x", "c++-header", _HEADER, "-o", f"{_HEADER}.gch"], folder)
 
     def declare_torch(self, folder: Path) -> None:
-        """Write the header with torch's C functions."""
+        """Write the header with torch's C functions, and libraries that stand for torch's when linking.
+
+        They have torch's names and nothing in them: reading the symbols of the real ones takes longer than
+        everything else in a link, and the loader looks symbols up again anyway.
+        """
         (folder / "torch.cpp").write_text("".join(f"#include <{header}>\n" for header in TORCH_HEADERS))
         self._run([*self._torch_includes(), "-E", "-P", "torch.cpp", "-o", "torch.i"], folder)
         (folder / _TORCH_HEADER).write_text(declarations((folder / "torch.i").read_text()))
         (folder / "torch.i").unlink()
+        for library in _TORCH_LIBRARIES:
+            self._run(["-shared", "-nostdlib", f"-Wl,-soname,{library}", "-o", library], folder)
 
     def compile_driver(self, text: str, folder: Path, torch_header: Path) -> None:
         """Write `driver.cpp` and `driver.o`; `torch_header` is the folder of torch's C functions."""
@@ -78,9 +85,9 @@ class Toolchain:
         includes = [f"-I{include_folder()}", f"-I{torch_header}"]
         self._run([*includes, *level, "-c", "driver.cpp", "-o", "driver.o"], folder)
 
-    def link_program(self, objects: list[Path], folder: Path) -> None:
+    def link_program(self, objects: list[Path], folder: Path, torch_header: Path) -> None:
         """Write `program.so` from `driver.o`, which goes, and the kernels."""
-        self._link(["driver.o", *map(str, objects)], folder / "program.so")
+        self._link(["driver.o", *map(str, objects)], folder / "program.so", torch_header)
         (folder / "driver.o").unlink()
 
     def build_launcher(self, sources: Sequence[Path], folder: Path, torch_header: Path) -> None:
@@ -89,14 +96,13 @@ class Toolchain:
         for source, target in zip(sources, objects, strict=True):
             includes = [*self._torch_includes(), f"-I{torch_header}"]
             self._run([*includes, "-O2", "-c", str(source), "-o", target], folder)
-        self._link(objects, folder / "launcher.so")
+        self._link(objects, folder / "launcher.so", torch_header)
         for target in objects:
             (folder / target).unlink()
 
-    def _link(self, objects: list[str], library: Path) -> None:
-        torch_lib = torch_folder() / "lib"
-        libraries = ("-lmvec", "-lm", f"-L{torch_lib}", "-ltorch_cpu", "-lc10")
-        self._run(["-shared", *objects, *libraries, "-o", library.name], library.parent)
+    def _link(self, objects: list[str], library: Path, torch_header: Path) -> None:
+        torch = (f"-L{torch_header}", "-Wl,--no-as-needed", *(f"-l:{name}" for name in _TORCH_LIBRARIES))
+        self._run(["-shared", *objects, "-lmvec", "-lm", *torch, "-o", library.name], library.parent)
 
     def _includes(self) -> list[str]:
         return [f"-I{include_folder()}", f"-I{_dace_include()}"]

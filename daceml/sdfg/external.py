@@ -46,6 +46,7 @@ class AtenCall:
         fresh: whether the function allocates the result itself and hands its buffer over.
         flops: floating-point operations of the call.
         more: further arrays among the arguments that the call fills, fresh ones as well.
+        temporary_bytes: what the function allocates and frees itself besides its results, where that is much.
         draws: whether the call takes numbers from torch's generator: such calls stay in their order.
     """
 
@@ -55,6 +56,7 @@ class AtenCall:
     fresh: bool = False
     flops: Size = 0
     more: tuple[str, ...] = ()
+    temporary_bytes: Size = 0
     draws: bool = False
 
     def reads(self) -> tuple[str, ...]:

@@ -48,7 +48,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
         f'extern "C" {t} {name}_2({t} a, {t} b) {{ return {name.removesuffix("_i")}(a, b); }}'
         for name, t in pairs.items()
     ]
-    source = "#include <dace/dace.h>\n#include <daceml/scalar_math.h>\n" + "\n".join(loops)
+    source = "#include <daceml/kernel.h>\n" + "\n".join(loops)
     (folder / "m.cpp").write_text(source)
     command = ["g++", *_FLAGS, f"-I{_DACE}", f"-I{_DACEML}", "m.cpp", "-o", "m.so", "-lmvec", "-lm"]
     subprocess.run(command, cwd=folder, check=True)

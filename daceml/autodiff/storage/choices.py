@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from bisect import bisect, insort
+from collections.abc import Callable, Collection
 from functools import cached_property
 from typing import Literal
 
@@ -14,7 +15,10 @@ from daceml.autodiff.storage.forward_steps import ForwardStep, ForwardSteps
 Extent = Literal["views", "elementwise", "all"]
 """Which steps may run again: those that compute nothing, those that fusion can take in as well, or any."""
 
-_STAGES = 16
+MOST_CHOICES = 1500
+"""Of an integer program; with more it takes minutes."""
+_MOST_STAGES = 32
+_FEWEST_STAGES = 8
 # Bytes of traffic that a stored byte is worth: what may as well run again does so.
 _MEMORY_WEIGHT = 1e-3
 
@@ -40,9 +44,35 @@ class Choices:
         self.producer: dict[str, ForwardStep] = {}
         self.behind = [n for n in facts.order if n not in facts.ahead]
         self.forward = [n for n in facts.order if n in facts.ahead]
-        self.stage_count = min(_STAGES, len(self.behind)) if extent == "all" else 1
-        self.stages = {n: i * self.stage_count // len(self.behind) for i, n in enumerate(self.behind)}
+        cuts = self._cuts() if extent == "all" else []
+        self.stage_count = len(cuts) + 1
+        self.stages = {n: bisect(cuts, i) for i, n in enumerate(self.behind)}
         self._explore()
+
+    def _cuts(self) -> list[int]:
+        """Where stages begin: where few arrays are alive, as between the layers of a network."""
+        alive = [len(arrays) for arrays in self._waiting]
+        apart = max(len(self.behind) // _MOST_STAGES, 1)
+        cuts: list[int] = []
+        for count in sorted(set(alive)):
+            for i in (i + 1 for i, n in enumerate(alive[:-1]) if n == count):
+                if all(abs(i - cut) >= apart for cut in cuts):
+                    insort(cuts, i)
+            if len(cuts) + 1 >= _FEWEST_STAGES:
+                break
+        return cuts
+
+    @cached_property
+    def _waiting(self) -> list[set[str]]:
+        """After each step of the backward pass: what it has made and still reads."""
+        last = {a: i for i, node in enumerate(self.behind) for a in self.facts.read_by(node)}
+        found: list[set[str]] = []
+        alive = set[str]()
+        for i, node in enumerate(self.behind):
+            alive |= {self.facts.roots[a] for a in writes(self.facts.state, node)}
+            alive = {a for a in alive if last.get(a, -1) > i}
+            found.append(alive)
+        return found
 
     def _explore(self) -> None:
         waiting = [a for a in self.facts.needed if not self.at_hand(a)]
@@ -85,27 +115,56 @@ class Choices:
         return sorted({self.stages[n] for n in self.readers(array, self.behind)})
 
     @cached_property
+    def run_stages(self) -> dict[nodes.Node, frozenset[int]]:
+        """Step -> the stages in which it may run again: any up to the last that may want it; where that is
+        too much to choose from, those in which it is wanted for the backward pass itself, directly or by the
+        next such steps."""
+        last = self._last_stage(lambda step, last: max(last[a] for a in step.writes if a in last))
+        everywhere = {
+            s.node: frozenset(range(max(last[a] for a in s.writes if a in last) + 1)) for s in self.steps
+        }
+        if len(self.arrays) + sum(map(len, everywhere.values())) <= MOST_CHOICES:
+            return everywhere
+        wanted: dict[nodes.Node, frozenset[int]] = {}
+        near: dict[nodes.Node, frozenset[int]] = {}
+        for step in self._steps_backward():
+            own = frozenset(t for a in step.writes if a in self.producer for t in self.needed_in(a))
+            after = (wanted[n] for a in step.writes for n in self.readers(a, wanted))
+            near[step.node] = own.union(*after)
+            wanted[step.node] = own or near[step.node]
+        return near
+
+    @cached_property
     def last_stage(self) -> dict[str, int]:
         """Array -> the last stage that may read it: the pass itself, or a step that runs again for it."""
+        return self._last_stage(lambda step, _: max(self.run_stages[step.node], default=0))
+
+    def _last_stage(self, runs_until: Callable[[ForwardStep, dict[str, int]], int]) -> dict[str, int]:
         last = {a: max(self.needed_in(a), default=0) for a in self.arrays}
-        for step in sorted(self.steps, key=lambda s: -self.forward.index(s.node)):
-            latest = max(last[a] for a in step.writes if a in last)
+        for step in self._steps_backward():
+            latest = runs_until(step, last)
             for array in step.reads:
                 if array in last:
                     last[array] = max(last[array], latest)
         return last
 
+    def _steps_backward(self) -> list[ForwardStep]:
+        """Steps that may run again, the last one of the forward pass first."""
+        place = {node: i for i, node in enumerate(self.forward)}
+        return sorted(self.steps, key=lambda s: -place[s.node])
+
     @cached_property
     def own_bytes(self) -> list[int]:
-        """Stage -> the most bytes of the backward pass's own arrays that are alive at once in it."""
+        """Stage -> the most bytes that the backward pass's own arrays and calls take at once in it."""
         facts = self.facts
-        last = {a: i for i, node in enumerate(self.behind) for a in facts.read_by(node)}
-        most, alive = [0] * self.stage_count, set[str]()
+        most, results, before = [0] * self.stage_count, set[str](), set[str]()
         for i, node in enumerate(self.behind):
-            alive |= {facts.roots[a] for a in writes(facts.state, node)}
+            written = {facts.roots[a] for a in writes(facts.state, node)}
+            arrays = sum(map(facts.array_bytes, before | written | results))
             stage = self.stages[node]
-            most[stage] = max(most[stage], sum(map(facts.array_bytes, alive)))
-            alive = {a for a in alive if last.get(a, len(self.behind)) > i}  # gradients have no reader
+            most[stage] = max(most[stage], arrays + facts.temporary_bytes(node))
+            before = self._waiting[i]
+            results |= {a for a in written if a not in before}  # gradients have no reader
         return most
 
     def storing_cost(self, array: str) -> float:

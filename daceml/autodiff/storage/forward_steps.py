@@ -121,6 +121,13 @@ class ForwardSteps:
         desc = self.network.sdfg.arrays[array]
         return at_example(product(size(s) for s in desc.shape)) * desc.dtype.bytes
 
+    def temporary_bytes(self, node: nodes.Node) -> int:
+        """What the vendor's function behind an operator of either half takes besides its results."""
+        if not isinstance(node, ONNXNode) or is_custom(node) or stops(node):
+            return 0
+        call = self._aten_call(node)
+        return 0 if call is None else at_example(call.temporary_bytes)
+
     def step(self, node: nodes.Node) -> ForwardStep:
         """The facts about a step of the forward half."""
         if node not in self._steps:
@@ -185,8 +192,8 @@ class ForwardSteps:
             case "onnxruntime":
                 return "ONNX Runtime executes it", 0.0, False
             case "aten":
-                call = bind(node, self.network).call(choice.implementation.function)
-                assert isinstance(call, AtenCall)
+                call = self._aten_call(node)
+                assert call is not None
                 if call.draws or node.op_type in _DRAWING:
                     return "it draws random numbers", 0.0, False
                 return None, _computing(at_example(call.flops), 0), False
@@ -204,6 +211,14 @@ class ForwardSteps:
             except NoImplementationError as error:
                 self._choices[node] = str(error.why)
         return self._choices[node]
+
+    def _aten_call(self, node: ONNXNode) -> AtenCall | None:
+        choice = self._choice(node)
+        if isinstance(choice, str) or choice.implementation.kind != "aten":
+            return None
+        call = bind(node, self.network).call(choice.implementation.function)
+        assert isinstance(call, AtenCall)
+        return call
 
     def _single(self, choice: Choice) -> bool:
         """Whether a choice is one loop over elements."""

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from dace.sdfg import nodes
 
+from daceml.autodiff.storage.choices import MOST_CHOICES
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
 _TIME_LIMIT_S = 5.0
 _RELAXED_TIME_LIMIT_S = 60.0
 _GAP = 0.03
-_MOST_COLUMNS = 1500  # above, an integer program takes minutes: its relaxation is rounded
 _THRESHOLDS = (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.999)
 _UNIT_BYTES = 1e6  # numbers that a solver likes
 
@@ -72,8 +73,7 @@ class _Program:
             (s.node, t): self._column(cost)
             for s in choices.steps
             for cost in [choices.running_cost(s)]
-            for t in stages
-            if t <= max(choices.last_stage[a] for a in s.writes if a in choices.last_stage)
+            for t in sorted(choices.run_stages[s.node])
         }
         self.held = {
             (a, t): self._column(0.0, whole=False)
@@ -92,6 +92,11 @@ class _Program:
                 for stage in stages if array in self.stored else ():
                     if (run := self.runs.get((step.node, stage))) is not None:
                         self._row({**self._available(array, stage), run: -1.0}, lower=0)
+
+    @property
+    def large(self) -> bool:
+        """Whether the relaxation has to do."""
+        return sum(self.whole) > MOST_CHOICES
 
     def _column(self, cost: float, *, whole: bool = True) -> int:
         self.costs.append(cost)
@@ -149,8 +154,7 @@ class _Program:
         return self._solved(costs, None)
 
     def _solved(self, costs: list[float], limit: int | None) -> Storage | None:
-        large = len(costs) > _MOST_COLUMNS
-        values = None if large else self._values(costs, limit)
+        values = None if self.large else self._values(costs, limit)
         if values is None:
             relaxed = self._values(costs, limit, whole=False)
             return None if relaxed is None else self._rounded(relaxed, limit or 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dace
 
-from daceml.onnx_ops.aten.views import float_operands, no_empty_operand, view
+from daceml.onnx_ops.aten.views import bytes_of, float_operands, no_empty_operand, view
 from daceml.onnx_ops.native.windows import transposed_padding
 from daceml.onnx_ops.registry import implements
 from daceml.onnx_ops.tensor import Output, Tensor
@@ -72,6 +72,20 @@ def small_depthwise(X: Tensor, W: Tensor, Y: Tensor) -> str | None:
     return f"depthwise, and its {products} products cost less than torch's call"
 
 
+def temporary_bytes(X: Tensor, W: Tensor, Y: Tensor | Output) -> Size:
+    """What a convolution or its gradient takes besides its results, as seen in torch 2.13 on x86.
+
+    oneDNN copies operands into blocked layouts and takes scratch of a weight's size; in half types it
+    accumulates in float32. For float64 torch writes the windows of one group as columns.
+    """
+    copies = bytes_of(X, W, Y, W)
+    if X.dtype != dace.float64:
+        return copies if X.dtype == dace.float32 else 2 * copies
+    if all(k == 1 for k in W.shape[2:]):
+        return copies
+    return copies + product((Y.shape[0], *Y.shape[2:], *W.shape[1:])) * X.dtype.bytes
+
+
 @implements("Conv", kind="aten", name="convolution", when=_refusal)
 def convolution(
     X: Tensor,
@@ -108,6 +122,7 @@ def convolution(
         writes=Y.name,
         fresh=True,
         flops=2 * product(Y.shape) * product(W.shape[1:]),
+        temporary_bytes=temporary_bytes(X, W, Y),
     )
 
 
@@ -207,4 +222,5 @@ def transposed_convolution(
         writes=Y.name,
         fresh=True,
         flops=2 * product(X.shape) * product(W.shape[1:]),
+        temporary_bytes=temporary_bytes(X, W, Y),
     )

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from daceml.onnx_ops.aten.convolution import Ints, small_depthwise, symmetric_padding, transposed_geometry
+from daceml.onnx_ops.aten.convolution import (
+    Ints,
+    small_depthwise,
+    symmetric_padding,
+    temporary_bytes,
+    transposed_geometry,
+)
 from daceml.onnx_ops.aten.views import GRADIENTS, float_operands, no_empty_operand, view
 from daceml.onnx_ops.registry import implements
 from daceml.onnx_ops.tensor import Output, Tensor
@@ -100,6 +106,7 @@ def _call(
     products: Size,
 ) -> AtenCall:
     rank = len(padding)
+    dY, X, W = operands
     wanted = [r.name for r in results if r is not None]
     large = sum(r is not None for r in results[:2])
     return AtenCall(
@@ -118,4 +125,5 @@ def _call(
         writes=wanted[0],
         more=tuple(wanted[1:]),
         flops=2 * large * products,
+        temporary_bytes=temporary_bytes(X, W, dY),
     )

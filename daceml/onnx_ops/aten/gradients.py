@@ -15,7 +15,11 @@ def handed(result: Output | None) -> FreshResult | None:
 
 
 def gradient_call(
-    function: str, gradients: Sequence[Output | None], *arguments: Argument, flops: Size = 0
+    function: str,
+    gradients: Sequence[Output | None],
+    *arguments: Argument,
+    flops: Size = 0,
+    temporary_bytes: Size = 0,
 ) -> AtenCall:
     """A call that takes a place for each gradient, null for those that nobody wants, and the arguments."""
     wanted = [g.name for g in gradients if g is not None]
@@ -25,4 +29,5 @@ def gradient_call(
         writes=wanted[0],
         more=tuple(wanted[1:]),
         flops=flops,
+        temporary_bytes=temporary_bytes,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dace
 
 from daceml.onnx_ops.aten.gradients import gradient_call, handed
-from daceml.onnx_ops.aten.views import GRADIENTS, float_operands, no_empty_operand, view
+from daceml.onnx_ops.aten.views import GRADIENTS, bytes_of, float_operands, no_empty_operand, view
 from daceml.onnx_ops.indexing import axis_of, same
 from daceml.onnx_ops.registry import implements
 from daceml.onnx_ops.tensor import Output, Tensor
@@ -106,6 +106,7 @@ def batch_normalization_gradient(
         *(view(t) for t in (dY, X, Mean, InvStdDev, scale)),
         float(epsilon),
         flops=8 * X.size,
+        temporary_bytes=bytes_of(X),  # torch makes a second gradient of X and drops it
     )
 
 

@@ -49,6 +49,7 @@ def packed_convolution(
         writes=plain.writes,
         fresh=True,
         flops=plain.flops,
+        temporary_bytes=plain.temporary_bytes,
     )
 
 

@@ -8,7 +8,7 @@ import dace
 
 from daceml.onnx_ops.tensor import Output, Tensor
 from daceml.sdfg.external import TensorView
-from daceml.sdfg.sizes import Size, row_major, size
+from daceml.sdfg.sizes import Size, product, row_major, size
 
 # Domain of backward operators (`daceml.autodiff.vjp`)
 GRADIENTS = "daceml.grad"
@@ -26,6 +26,11 @@ def view(
     return TensorView(
         array=name, sizes=chosen, strides=tuple(strides) if strides is not None else row_major(chosen)
     )
+
+
+def bytes_of(*tensors: Tensor | Output) -> Size:
+    """Bytes of whole operands."""
+    return sum((product(size(s) for s in t.shape) * t.dtype.bytes for t in tensors), start=0)
 
 
 def float_operands(*tensors: Tensor | Output | None) -> str | None:

@@ -164,7 +164,7 @@ class Library:
 def compile_header(folder: Path) -> Path:
     """The header every case includes, precompiled."""
     header = folder / "cases.h"
-    header.write_text("#include <dace/dace.h>\n#include <daceml/scalar_math.h>\n")
+    header.write_text("#include <daceml/kernel.h>\n")
     flags = [f for f in FLAGS if f != "-shared"]
     command = [
         "g++",

@@ -1,9 +1,9 @@
 // Functions that tasklets call by plain names, for float, double and integers; half types are widened before.
 //
-// Include it after <dace/dace.h>. exp, log, tanh, erf, pow, ... are the overloads that <math.h> brings into the
-// global namespace. On x86-64 Linux they are declared here once more with glibc's vector variants (libmvec, at most
-// 4 ulp, right for infinities, NaN and denormals), so that gcc vectorises loops that call them without -ffast-math.
-// Link with -lmvec -lm.
+// Part of <daceml/kernel.h>, after DaCe's headers. exp, log, tanh, erf, pow, ... are the overloads that <math.h>
+// brings into the global namespace. On x86-64 Linux they are declared here once more with glibc's vector variants
+// (libmvec, at most 4 ulp, right for infinities, NaN and denormals), so that gcc vectorises loops that call them
+// without -ffast-math. Link with -lmvec -lm.
 #pragma once
 
 #include <math.h>
