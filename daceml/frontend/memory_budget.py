@@ -32,24 +32,26 @@ def within_budget(network: Network, budget_bytes: int, make: Callable[[Network, 
         make: differentiates and lowers a network; the number is the bytes that what is stored and what the
             backward pass makes may take.
     Raises:
-        MemoryBudgetError: the least that was found is more than the budget.
+        MemoryBudgetError: a step that stores as little as possible takes more than the budget.
     """
     allowed: int | None = None
-    peaks: list[int] = []
-    for _ in range(_ATTEMPTS):
+    without_limit = 0
+    for attempt in range(_ATTEMPTS):
+        if attempt == _ATTEMPTS - 1:
+            allowed = 0
         made = make(copy.deepcopy(network), allowed)
-        peaks.append(peak_bytes(*made))
-        log.info("a training step takes %d bytes at its peak; the budget is %d", peaks[-1], budget_bytes)
-        if peaks[-1] <= budget_bytes:
+        peak = peak_bytes(*made)
+        log.info("a training step takes %d bytes at its peak; the budget is %d", peak, budget_bytes)
+        if peak <= budget_bytes:
             return made
         if allowed == 0:
-            break
+            raise _refusal(budget_bytes, min(without_limit, peak))
         if allowed is None:
-            allowed = budget_bytes - held_bytes(*made)
+            allowed, without_limit = budget_bytes - held_bytes(*made), peak
         else:
-            allowed -= peaks[-1] - budget_bytes
+            allowed -= peak - budget_bytes
         allowed = max(allowed, 0)
-    raise _refusal(budget_bytes, min(peaks))
+    raise AssertionError("the last attempt allows nothing")
 
 
 def _refusal(budget_bytes: int, least: int) -> MemoryBudgetError:

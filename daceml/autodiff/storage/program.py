@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from daceml.autodiff.storage.choices import Choices
 
-_TIME_LIMIT_S = 5.0
-_RELAXED_TIME_LIMIT_S = 60.0
+_MOST_NODES = 1000  # of the branch-and-bound tree: the same choice on every machine, busy or not
+_TIME_LIMIT_S = 120.0
 _GAP = 0.03
 _THRESHOLDS = (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.999)
 _UNIT_BYTES = 1e6  # numbers that a solver likes
@@ -239,6 +239,6 @@ class _Program:
             constraints=LinearConstraint(matrix.tocsr(), self.lower, self.upper),  # pyright: ignore
             integrality=np.array(self.whole, dtype=int) * whole,
             bounds=Bounds(0, highest),  # pyright: ignore[reportArgumentType]
-            options={"time_limit": _TIME_LIMIT_S if whole else _RELAXED_TIME_LIMIT_S, "mip_rel_gap": _GAP},
+            options={"node_limit": _MOST_NODES, "time_limit": _TIME_LIMIT_S, "mip_rel_gap": _GAP},
         )
         return answer.x
