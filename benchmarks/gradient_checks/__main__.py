@@ -109,12 +109,14 @@ def verdicts_of(numbers: Sequence[int]) -> list[list[str]]:
 
 
 def _alone(number: int) -> list[str]:
-    from daceml.errors import DacemlError
+    from daceml.errors import BuildError, DacemlError
 
     try:
         return verdicts_of([number])[0]
     except _RunsEagerlyError as error:
         return ["eager", str(error)]
+    except BuildError as error:  # no refusal: generated code that does not compile
+        return ["foreign exception", f"{error.code}: {error.what}; {error.why}"[:300]]
     except DacemlError as error:
         return ["refused", f"{error.code}: {error.what}; {error.why}".partition("\n")[0]]
     except Exception as error:

@@ -85,10 +85,12 @@ def with_strides(array: Array, chance: Chance) -> Array:
 
 
 def _alone(use: Draw, wanted: list[list[Array]], number: int) -> list[str]:
-    from daceml.errors import DacemlError
+    from daceml.errors import BuildError, DacemlError
 
     try:
         results = run_uses([use], wanted[:1], number)[0]
+    except BuildError as error:  # no refusal: generated code that does not compile
+        return ["foreign exception", f"{error.code}: {error.what}; {error.why}"[:300]]
     except DacemlError as error:
         return ["refused", f"{error.code}: {error.what}; {error.why}".partition("\n")[0]]
     except Exception as error:

@@ -26,6 +26,7 @@ _OPTIMISE = ("-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math")
 # conditional loads for all: relu(x) <= 0 ? 0 : a * b, in rows of 3, 5 or 6, gave wrong numbers. It unrolls
 # once more afterwards, which is right.
 _RIGHT = ("-fdisable-tree-cunrolli",)
+_NO_ERROR = "note: disable pass"  # gcc says so of that flag, each time
 # gcc stops at 256 bits by default; vector math gains from 512 where the processor has them (Mish: 2.4 times)
 _WIDE = ("-mprefer-vector-width=512",) if platform.machine() == "x86_64" else ()
 # gcc keeps more digits of native halves in its vectors than in what is left over (x + 2048 - 2048)
@@ -119,10 +120,11 @@ class Toolchain:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             kept = Path(os.path.realpath(folder))
+            said = [line for line in done.stderr.strip().splitlines() if _NO_ERROR not in line]
             raise BuildError(
                 f"the C++ compiler failed with status {done.returncode}",
                 where=str(kept / arguments[-3] if "-c" in arguments else kept),
-                why="\n".join(done.stderr.strip().splitlines()[:12]) or "it printed nothing",
+                why="\n".join(said[:12]) or "it printed nothing",
                 fix="run `daceml doctor`; if the compiler is fine, report this message",
             )
 

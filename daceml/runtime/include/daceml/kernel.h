@@ -1,6 +1,6 @@
 // What generated kernels use of DaCe's runtime, and the functions that tasklets call.
 //
-// <dace/dace.h> is this with streams, timers, files and interpreters, which a kernel does not have: as a precompiled
+// <dace/dace.h> is this with streams, timers and files, which a kernel does not have: as a precompiled
 // header it is twice as large, and loading it is most of the time in which a small kernel compiles.
 #pragma once
 
@@ -18,6 +18,7 @@
 #include <dace/intset.h>
 #include <dace/math.h>
 #include <dace/complex.h>
+#include <dace/pyinterop.h>
 #include <dace/reduction.h>
 #include <dace/copy.h>
 #include <dace/alloc.h>
