@@ -40,7 +40,14 @@ _TOLERANCE = 2e-4
 _SIZE = 3
 _LARGEST = 1e18
 # A reason names its file; the folder is another one in every run.
-_TEMPORARY = re.compile(rf"{re.escape(tempfile.gettempdir())}/\w+/")
+_FOLDERS = re.compile(rf"{re.escape(tempfile.gettempdir())}/\w+/")
+
+
+def portable(reason: str) -> str:
+    """A reason without the folders of this run: its temporary ones and the cache."""
+    from daceml.config import config
+
+    return _FOLDERS.sub("", reason.replace(f"{config().cache_folder}/", ""))
 
 
 def verdict(outcome: Outcome) -> tuple[str, str]:
@@ -252,7 +259,7 @@ def rows_of(outcomes: Sequence[Outcome], kind: str) -> list[dict[str, Any]]:
                 "case": outcome.case,
                 "done": outcome.told.get("done", ""),
                 "verdict": what,
-                "reason": _TEMPORARY.sub("", reason),
+                "reason": portable(reason),
                 "duration_s": round(outcome.duration_s, 2),
             }
         )

@@ -19,9 +19,8 @@ from dace.sdfg.utils import get_view_edge
 
 from daceml.autodiff.optimizer_rules import RULES
 from daceml.autodiff.optimizer_updates import update_kernel
-from daceml.sdfg.builder import Builder, Computation, parameters
+from daceml.sdfg.builder import Builder
 from daceml.sdfg.network import Network
-from daceml.sdfg.scalar import read
 from daceml.sdfg.sizes import product, row_major, size
 from daceml.sdfg.tensor_lists import ListCall, Row, add_list_call
 
@@ -140,19 +139,7 @@ class _Step:
         return ordered
 
     def _copy(self, builder: Builder, source: str, target: str) -> None:
-        desc = self.sdfg.arrays[target]
-        shape = tuple(desc.shape)
-        params = parameters(len(shape))
-        entry = builder.emit(
-            Computation(
-                label=f"reorder_{source}",
-                target=target,
-                index=params,
-                params=params,
-                extents=shape,
-                value=read(source, desc.dtype, params, shape),
-            )
-        )
+        entry = builder.emit_copy(f"reorder_{source}", source, target)
         if entry is not None:
             entry.map.schedule = dace.ScheduleType.Sequential
 

@@ -22,7 +22,7 @@ from dace.sdfg import nodes
 from dace.subsets import Range
 
 from daceml.sdfg.access import add_access
-from daceml.sdfg.scalar import FLOATS, DType, Index, Reduction, Scalar, cast, identity
+from daceml.sdfg.scalar import FLOATS, DType, Index, Reduction, Scalar, cast, identity, read
 from daceml.sdfg.tasklet_code import RESULT, Access, TaskletCode, find_reductions, print_tasklet
 
 _PARAMETERS = tuple(symbolic.symbol(f"i{d}") for d in range(16))
@@ -98,6 +98,16 @@ class Builder:
         scope.read(final, code.reads)
         scope.write(final, computation.index)
         return scope.entry
+
+    def emit_copy(self, label: str, source: str, target: str) -> nodes.MapEntry | None:
+        """Write one array into another one of its shape, whatever their strides."""
+        desc = self.sdfg.arrays[target]
+        shape = tuple(desc.shape)
+        params = parameters(len(shape))
+        value = read(source, desc.dtype, params, shape)
+        return self.emit(
+            Computation(label=label, target=target, index=params, params=params, extents=shape, value=value)
+        )
 
     def node_of(self, array: str) -> nodes.AccessNode:
         """The access node of an array, added where there is none."""

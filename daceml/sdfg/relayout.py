@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from daceml.errors import UnsupportedProgramError
-from daceml.sdfg.builder import Builder, Computation, parameters
+from daceml.sdfg.builder import Builder
 from daceml.sdfg.network import Network
-from daceml.sdfg.scalar import read
 from daceml.sdfg.sizes import row_major
 
 
@@ -41,17 +40,7 @@ def relayout_weights(network: Network, strides: Mapping[str, tuple[int, ...]]) -
         desc.transient = True
         del network.weights[array]
         network.weights[given] = key
-        params = parameters(len(shape))
-        builder.emit(
-            Computation(
-                label=f"relayout_{array}",
-                target=array,
-                index=params,
-                params=params,
-                extents=shape,
-                value=read(given, desc.dtype, params, shape),
-            )
-        )
+        builder.emit_copy(f"relayout_{array}", given, array)
 
 
 def _equivalent(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
