@@ -123,6 +123,11 @@ OPERATORS: dict[str, tuple[Any, ...]] = {
         [tensor(2, 3)],
         "Mul Reshape Add Reshape",
     ),
+    "windows as columns": (
+        lambda x: functional.unfold(x, (2, 1), dilation=(2, 1), padding=(1, 0), stride=(1, 2)),
+        [tensor(2, 3, 6, 5)],
+        "Pad Slice Unsqueeze Slice Unsqueeze Concat Reshape",
+    ),
     "interpolation": (
         lambda x: functional.interpolate(x, size=(8, 6), mode="bilinear"),
         [tensor(1, 2, 4, 4)],

@@ -1,10 +1,19 @@
-"""Cumulative sums: the gradient is the sum in the other direction."""
+"""Cumulative sums and products: what comes later flows back to what came before."""
 
 from __future__ import annotations
 
+import numpy as np
+
 from daceml.autodiff.vjp import vjp
-from daceml.onnx_ops.native.cumulative import cumulative_sum
-from daceml.onnx_ops.tensor import Output, Tensor
+from daceml.onnx_ops.functions import where
+from daceml.onnx_ops.indexing import axis_of
+from daceml.onnx_ops.native.cumulative import LONGEST, cumulative_sum
+from daceml.onnx_ops.tensor import Output, Tensor, compute, sum_over
+from daceml.onnx_ops.torch_kernels import DOMAIN
+from daceml.sdfg.builder import parameters, reduced_parameters
+from daceml.sdfg.recurrence import Recurrence
+from daceml.sdfg.scalar import Index, Scalar, compute_type, literal
+from daceml.sdfg.scatter import Loop
 
 
 def _known(axis: Tensor) -> str | None:
@@ -15,3 +24,74 @@ def _known(axis: Tensor) -> str | None:
 def cumulative_sum_vjp(axis: Tensor, dy: Tensor, dx: Output, *, exclusive: int = 0, reverse: int = 0) -> None:
     """dx[i] = sum of dy from i on; up to i where the forward sum is reversed."""
     cumulative_sum(dy, axis, dx, exclusive=exclusive, reverse=1 - reverse)
+
+
+def _short(data: Tensor, axis: int) -> str | None:
+    extent = data.shape[axis_of(axis, data.rank)]
+    if isinstance(extent, int) and extent > LONGEST:
+        return f"{extent} sums of up to {extent} terms each"
+    return None
+
+
+@vjp("LogCumSumExp", domain=DOMAIN, wrt="data", name="LogCumSumExpGrad", when=_short)
+def log_cumulative_sum_vjp(
+    data: Tensor, values: Tensor, dvalues: Tensor, ddata: Output, *, axis: int
+) -> None:
+    """dx[i] = sum of dy[k] exp(x[i] - y[k]) from i on, whose exponents are at most 0."""
+    along = axis_of(axis, data.rank)
+
+    def element(*index: Index) -> Scalar:
+        place = index[along]
+
+        def term(k: Index) -> Scalar:
+            later = (*index[:along], place + k, *index[along + 1 :])
+            return dvalues[later] * np.exp(data[index] - values[later])
+
+        return sum_over((data.shape[along] - place,), term)
+
+    ddata[:] = compute(data.shape, element)
+
+
+@vjp("CumProd", domain=DOMAIN, wrt="data", name="CumProdGrad")
+def cumulative_product_vjp(data: Tensor, dvalues: Tensor, ddata: Output, *, axis: int) -> None:
+    """dx[i] = x[0] … x[i-1] (dy[i] + x[i+1] (dy[i+1] + x[i+2] (…))): no division, so zeros are no exception.
+
+    Both factors are recurrences over the steps: forward the product of what came before, backward the sum.
+    """
+    along = axis_of(axis, data.rank)
+    steps, dtype, trace = data.shape[along], compute_type(data.dtype), ddata.trace
+    lanes = (*data.shape[:along], *data.shape[along + 1 :]) or (1,)
+    lane = parameters(len(lanes))
+    step, part = reduced_parameters(2)
+    shape = (*lanes, steps + 1, 2)
+    array = trace.intermediate("state", shape, dtype).name
+    state = Output(shape, dtype, array, trace)
+
+    def place(at: Index) -> tuple[Index, ...]:
+        return (*lane[:along], at, *lane[along : data.rank - 1])
+
+    last = steps - 1 - step
+    product = state[(*lane, step, 0)] * data[place(step)]
+    total = data[place(last)] * (dvalues[place(last)] + state[(*lane, step, 1)])
+    start = where(part < 1, literal(1, dtype), literal(0, dtype))
+    trace.computations.append(
+        Recurrence(
+            label=trace.label,
+            target=array,
+            params=lane,
+            extents=lanes,
+            start=Loop(params=(part,), extents=(2,), index=(*lane, 0, part), value=start),
+            step=step,
+            steps=steps,
+            loops=(
+                Loop(params=(part,), extents=(1,), index=(*lane, step + 1, 0), value=product),
+                Loop(params=(part,), extents=(1,), index=(*lane, step + 1, 1), value=total),
+            ),
+        )
+    )
+
+    def element(*index: Index) -> Scalar:
+        others, at = (*index[:along], *index[along + 1 :]) or (0,), index[along]
+        return state[(*others, at, 0)] * (dvalues[index] + state[(*others, steps - 1 - at, 1)])
+
+    ddata[:] = compute(data.shape, element)

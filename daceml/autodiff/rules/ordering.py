@@ -1,16 +1,18 @@
-"""Operators that choose elements, none of them twice: a value's gradient goes to where it was."""
+"""Operators that choose elements: a value's gradient goes to where it was."""
 
 from __future__ import annotations
 
 import dace
 
-from daceml.autodiff.rules.gather import zeros
+from daceml.autodiff.rules.gather import gather_elements_vjp, zeros
 from daceml.autodiff.vjp import vjp
+from daceml.onnx_ops.functions import where
 from daceml.onnx_ops.indexing import axis_of
 from daceml.onnx_ops.native.gather import check_positions, position
 from daceml.onnx_ops.scatter import Place, scatter
-from daceml.onnx_ops.tensor import Output, Tensor
+from daceml.onnx_ops.tensor import Output, Tensor, compute, sum_over
 from daceml.onnx_ops.torch_kernels import DOMAIN
+from daceml.sdfg.scalar import Index, Scalar, compute_type, literal
 
 
 def _put_back(gradient: Output, indices: Tensor, values: Tensor, axis: int) -> None:
@@ -64,3 +66,30 @@ def median_vjp(indices: Tensor, dvalues: Tensor, ddata: Output, *, axis: int, ke
 def kth_value_vjp(indices: Tensor, dvalues: Tensor, ddata: Output, *, axis: int, keepdims: int) -> None:
     """The element that is the k-th."""
     _chosen(indices, dvalues, ddata, axis, keepdims)
+
+
+@vjp("Median", domain=DOMAIN, wrt="data", name="MedianGrad")
+def whole_median_vjp(data: Tensor, values: Tensor, dvalues: Tensor, ddata: Output) -> None:
+    """Equal shares for all elements that are the median, as torch has it; NaN is one where there is one."""
+    dtype = compute_type(data.dtype)
+    one, zero = literal(1, dtype), literal(0, dtype)
+
+    def chosen(*index: Index) -> Scalar:
+        value, element = values[()], data[index]
+        both_nan = where(value != value, where(element != element, one, zero), zero)
+        return where(element == value, one, both_nan)
+
+    share = (dvalues / compute((), lambda: sum_over(data.shape, chosen))).materialize()
+    ddata[:] = compute(data.shape, lambda *index: chosen(*index) * share[()])
+
+
+@vjp("CumMax", domain=DOMAIN, wrt="data", name="CumMaxGrad", extra=_POSITIONS)
+def cumulative_maximum_vjp(indices: Tensor, dvalues: Tensor, ddata: Output, *, axis: int) -> None:
+    """An element is the largest for a while: it gets the sum."""
+    gather_elements_vjp(indices, dvalues, ddata, axis=axis)
+
+
+@vjp("CumMin", domain=DOMAIN, wrt="data", name="CumMinGrad", extra=_POSITIONS)
+def cumulative_minimum_vjp(indices: Tensor, dvalues: Tensor, ddata: Output, *, axis: int) -> None:
+    """An element is the smallest for a while: it gets the sum."""
+    gather_elements_vjp(indices, dvalues, ddata, axis=axis)

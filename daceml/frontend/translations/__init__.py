@@ -38,6 +38,7 @@ FAMILIES = (
     "resampling",
     "shape",
     "sizes",
+    "windows",
 )
 
 _entries: dict[str, Translation] = {}

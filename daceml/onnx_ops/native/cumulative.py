@@ -13,8 +13,8 @@ from daceml.onnx_ops.tensor import Output, Tensor, compute, sum_over
 from daceml.onnx_ops.trace import Refused
 from daceml.sdfg.scalar import Index, Scalar
 
-# 16 times the work of a scan that has this many steps to wait for
-_LONGEST = 4096
+LONGEST = 4096
+"""16 times the work of a scan that has this many steps to wait for."""
 
 
 @implements("CumSum", name="triangle")
@@ -23,7 +23,7 @@ def cumulative_sum(x: Tensor, axis: Tensor, y: Output, *, exclusive: int = 0, re
         raise Refused("axis is no constant")
     along = axis_of(int(np.asarray(axis.value).reshape(-1)[0]), x.rank)
     extent = x.shape[along]
-    if isinstance(extent, int) and extent > _LONGEST:
+    if isinstance(extent, int) and extent > LONGEST:
         raise Refused(f"{extent} sums of up to {extent} terms each")
 
     def element(*index: Index) -> Scalar:
