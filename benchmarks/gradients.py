@@ -32,7 +32,8 @@ def count(spec: ModelSpec) -> tuple[GradientReport, GradientReport]:
     module, inputs = spec.module().train(), spec.example()
     tensors = [x for x in pytree.tree_leaves(inputs) if isinstance(x, torch.Tensor)]
     with spec.casting():
-        program = capture(module, Arguments(inputs, {}), gradients=True).program
+        autocast = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None
+        program = capture(module, Arguments(inputs, {}), autocast=autocast, gradients=True).program
     state = tuple(name for name, p in module.named_parameters() if p.requires_grad)
     wanted = Wanted(inputs=tuple(x.is_floating_point() for x in tensors), state=state)
     (forward, backward), _ = training_networks(program, wanted, levels=False)
