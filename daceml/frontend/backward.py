@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -14,6 +15,19 @@ from daceml.runtime.program import Program
 
 
 @dataclass(frozen=True, kw_only=True)
+class Narrowed:
+    """A backward program that takes fewer cotangents.
+
+    Attributes:
+        takes: places, among what the whole backward program takes after the cotangents, of what it takes.
+    """
+
+    program: Program
+    record: GradientRecord
+    takes: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class BackwardPass:
     """The backward half of a variant.
 
@@ -21,6 +35,7 @@ class BackwardPass:
         program: takes cotangents, what was saved, and what it reads of inputs and state.
         state: tensors of the module that gradients flow to, in the order of the record.
         read: state_dict key -> tensor, of what the backward program reads.
+        narrow: makes the half that is right where only the results at some places have a cotangent.
     """
 
     program: Program
@@ -28,6 +43,21 @@ class BackwardPass:
     wanted: Wanted
     state: tuple[torch.Tensor, ...]
     read: dict[str, torch.Tensor]
+    narrow: Callable[[tuple[int, ...]], Narrowed | None] = lambda _: None
+    _narrowed: dict[tuple[int, ...], Narrowed | None] = field(default_factory=dict)  # pyright: ignore
+    _narrowing: threading.Lock = field(default_factory=threading.Lock)
+
+    def narrowed(self, places: tuple[int, ...]) -> Narrowed | None:
+        """The half for cotangents of the results at these places; None where zeros have to do for the others.
+
+        Zeros are not the same: what a derivative of infinity makes of them is NaN.
+        """
+        if places == self.record.cotangents:
+            return None
+        with self._narrowing:
+            if places not in self._narrowed:
+                self._narrowed[places] = self.narrow(places)
+            return self._narrowed[places]
 
     def run(self, forward: Program, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """The user's outputs, as results of one node of autograd."""
@@ -73,25 +103,30 @@ class _Differentiable(torch.autograd.Function):
         flows = [any(given[i] is not None for i in reached) for reached in record.reached]
         if not any(flows):
             return (None,) * (3 + len(flows))
-        cotangents: list[torch.Tensor] = []
-        for i, (shape, dtype) in zip(record.cotangents, ctx.like, strict=True):
-            cotangent = given[i]
-            if cotangent is None:
-                cotangent = torch.zeros(shape, dtype=dtype)
-            cotangents.append(cotangent.contiguous())
+        narrowed = backward.narrowed(tuple(i for i in record.cotangents if given[i] is not None))
+        program = backward.program if narrowed is None else narrowed.program
+        taken = narrowed.record.cotangents if narrowed is not None else record.cotangents
+        like = dict(zip(record.cotangents, ctx.like, strict=True))
+        cotangents = [_cotangent(given[i], like[i]) for i in taken]
         # a backward pass that needs nothing may run again, as in eager
-        saved = [x.contiguous() for x in ctx.saved_tensors] if record.saved or record.reads else []
+        saved = list(ctx.saved_tensors) if record.saved or record.reads else []
+        saved = [x.contiguous() for x in (saved if narrowed is None else [saved[i] for i in narrowed.takes])]
         ctx.maybe_clear_saved_tensors()  # unless the graph is retained
         with torch.no_grad():
-            outputs = backward.program(cotangents, saved)
+            outputs = program(cotangents, saved)
         found = {"output": outputs, "cotangent": cotangents}
+        sources = (record if narrowed is None else narrowed.record).gradients
         gradients = [
             _gradient(source if flowing else None, found, like)
-            for source, flowing, like in zip(record.gradients, flows, ctx.wanted, strict=True)
+            for source, flowing, like in zip(sources, flows, ctx.wanted, strict=True)
         ]
         if torch.is_grad_enabled():
             gradients = _refusing_second(gradients)
         return None, None, None, *gradients
+
+
+def _cotangent(given: torch.Tensor | None, like: tuple[torch.Size, torch.dtype]) -> torch.Tensor:
+    return torch.zeros(like[0], dtype=like[1]) if given is None else given.contiguous()
 
 
 def _gradient(

@@ -8,7 +8,8 @@ from __future__ import annotations
 import functools
 import logging
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from torch import nn
 
 from daceml.config import config
 from daceml.frontend.arguments import Arguments
-from daceml.frontend.backward import BackwardPass
+from daceml.frontend.backward import BackwardPass, Narrowed
 from daceml.frontend.capture import Capture, capture
 from daceml.frontend.chosen_extremes import read_chosen_extremes
 from daceml.frontend.frozen import check_frozen
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from daceml.frontend.dynamic_shapes import SizeGuard
     from daceml.frontend.session import Session
     from daceml.runtime.program import Program
+    from daceml.sdfg.network import Network
 
 log = logging.getLogger(__name__)
 
@@ -92,7 +94,18 @@ def compile_variant(
             refuse_changes(exported, wanted)
         recomputation = Recomputation(mode=options["recompute"], budget_bytes=options["memory_budget_bytes"])
         native = options["prefer_native"]
-        making = _Making(exported, stages, session, wanted, cache, levels, freeze, recomputation, native)
+        making = _Making(
+            exported=exported,
+            stages=stages,
+            hooks=session.run_hooks if session.hooks else None,
+            autodiff_hooks=session.run_autodiff_hooks if session.hooks else None,
+            wanted=wanted,
+            cache=cache,
+            levels=levels,
+            freeze=freeze,
+            recomputation=recomputation,
+            prefer_native=native,
+        )
         with torch.no_grad():
             with stages.stage("key"):
                 how = None if wanted is None else recomputation
@@ -109,7 +122,7 @@ def compile_variant(
             )
             with stages.stage("bind"):
                 program = StoredProgram(folder).bind(state)
-                backward = None if behind is None or wanted is None else _backward_pass(behind, wanted, state)
+                backward = None if behind is None else _backward_pass(behind, making, key, state)
     return Variant(
         program=program,
         exported=exported,
@@ -127,26 +140,22 @@ def compile_variant(
     )
 
 
+@dataclass(kw_only=True)
 class _Making:
     """Builds the programs of a variant where the cache has none; both come from one differentiation."""
 
-    def __init__(
-        self,
-        exported: ExportedProgram,
-        stages: Stages,
-        session: Session,
-        wanted: Wanted | None,
-        cache: Cache,
-        levels: bool,
-        freeze: bool,
-        recomputation: Recomputation,
-        prefer_native: bool,
-    ) -> None:
-        self.exported, self.stages, self.session = exported, stages, session
-        self.wanted, self.cache, self.levels, self.freeze = wanted, cache, levels, freeze
-        self.recomputation, self.prefer_native = recomputation, prefer_native
-        self.made: list[Optimised] = []
-        self.record: GradientRecord | None = None
+    exported: ExportedProgram
+    stages: Stages
+    hooks: Callable[[Network], None] | None
+    autodiff_hooks: Callable[..., None] | None
+    wanted: Wanted | None
+    cache: Cache
+    levels: bool
+    freeze: bool
+    recomputation: Recomputation
+    prefer_native: bool
+    made: list[Optimised] = field(default_factory=list[Optimised])
+    record: GradientRecord | None = None
 
     def forward(self, folder: Path) -> None:
         with warming(self.cache), without_collection():
@@ -163,9 +172,7 @@ class _Making:
 
     def _optimised(self) -> list[Optimised]:
         if not self.made:
-            session = self.session
-            hooks = session.run_hooks if session.hooks else None
-            autodiff_hooks = session.run_autodiff_hooks if session.hooks else None
+            hooks, autodiff_hooks = self.hooks, self.autodiff_hooks
             if self.wanted is None:
                 how = {"levels": self.levels, "freeze": self.freeze}
                 self.made = [
@@ -187,15 +194,38 @@ class _Making:
         return self.made
 
 
-def _backward_pass(folder: Path, wanted: Wanted, state: Mapping[str, torch.Tensor]) -> BackwardPass:
-    record = GradientRecord.load(folder)
+def _backward_pass(
+    folder: Path, making: _Making, key: str, state: Mapping[str, torch.Tensor]
+) -> BackwardPass:
+    record, wanted = GradientRecord.load(folder), making.wanted
+    assert wanted is not None, "what is differentiated is wanted"
+    # the second half of a budget's plan goes with its first, and a hook sees each pass once
+    alone = making.recomputation.mode != "budget" and making.hooks is None
+    kept = replace(making, made=[], record=None)  # what was built goes
     return BackwardPass(
         program=StoredProgram(folder).bind({}),
         record=record,
         wanted=wanted,
         state=tuple(state[key] for key in wanted.state),
         read={key: state[key] for _, key in record.reads if isinstance(key, str)},
+        narrow=functools.partial(_narrowed, kept, key, record) if alone else lambda _: None,
     )
+
+
+def _narrowed(making: _Making, key: str, whole: GradientRecord, places: tuple[int, ...]) -> Narrowed | None:
+    """The backward program for cotangents of fewer results; None where it would read what is not kept."""
+    import torch
+
+    assert making.wanted is not None, "what is differentiated is wanted"
+    fewer = replace(making, wanted=replace(making.wanted, outputs=places), stages=Stages())
+    with tracing(), torch.autocast("cpu", enabled=False), torch.no_grad():
+        folder = making.cache.get("programs", digest(key, "backward", repr(places)), fewer.backward)
+        record = GradientRecord.load(folder)
+        takes = record.places_in(whole)
+        if takes is None:
+            return None
+        log.info("a backward pass for the results at %s alone", list(places))
+        return Narrowed(program=StoredProgram(folder).bind({}), record=record, takes=takes)
 
 
 def _capture(

@@ -19,10 +19,12 @@ class Wanted:
     Attributes:
         inputs: for each tensor of the arguments whether it does.
         state: keys of the parameters and buffers that do.
+        outputs: places of the results that have a cotangent; None for all that gradients can flow into.
     """
 
     inputs: tuple[bool, ...]
     state: tuple[str, ...]
+    outputs: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +44,7 @@ class GradientRecord:
     Attributes:
         results: outputs of the forward program that are the user's; what follows is saved only.
         saved: outputs of the forward program that the backward program takes, in its order.
+        saved_arrays: their names in the network.
         reads: inputs and state that it takes after them.
         cotangents: outputs whose cotangents it takes first.
         differentiable: for each of the user's outputs whether a gradient can flow into it.
@@ -54,6 +57,7 @@ class GradientRecord:
 
     results: int
     saved: tuple[int, ...]
+    saved_arrays: tuple[str, ...]
     reads: tuple[Reader, ...]
     cotangents: tuple[int, ...]
     differentiable: tuple[bool, ...]
@@ -68,6 +72,12 @@ class GradientRecord:
         first = len(self.cotangents)
         return tuple(inputs[first + i] for i, place in enumerate(self.saved) if place >= self.results)
 
+    def places_in(self, other: GradientRecord) -> tuple[int, ...] | None:
+        """Where what this backward program takes is among what another one does; None where it is not all."""
+        there = (*other.saved_arrays, *other.reads)
+        wanted = (*self.saved_arrays, *self.reads)
+        return tuple(map(there.index, wanted)) if set(wanted) <= set(there) else None
+
     def save(self, folder: Path) -> None:
         """Write `gradients.json`."""
         (folder / "gradients.json").write_text(json.dumps(asdict(self)))
@@ -76,7 +86,7 @@ class GradientRecord:
     def load(cls, folder: Path) -> GradientRecord:
         """Read `gradients.json`."""
         record: dict[str, Any] = json.loads((folder / "gradients.json").read_text())
-        for name in ("saved", "cotangents", "differentiable", "by_rule", "lowered"):
+        for name in ("saved", "saved_arrays", "cotangents", "differentiable", "by_rule", "lowered"):
             record[name] = tuple(record[name])
         record["reads"] = tuple((kind, value) for kind, value in record["reads"])
         record["gradients"] = tuple(None if g is None else (g[0], g[1]) for g in record["gradients"])

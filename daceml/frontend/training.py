@@ -66,6 +66,8 @@ def differentiate(
     active = _reachable(network, [a for a in arrays if a is not None])
     # what forward writes back is no result that gradients come from
     outputs = [a for a in outputs if a in active and a not in written]
+    if wanted.outputs is not None:
+        outputs = [a for a in outputs if results.index(a) in wanted.outputs]
     reached = outputs_reached(network.sdfg, network.state, [a for a in arrays if a is not None], outputs)
     gradients = add_gradients(
         network, outputs, [a for a in dict.fromkeys(arrays) if a is not None], prefer_native=prefer_native
@@ -121,6 +123,7 @@ def _record(
     return GradientRecord(
         results=len(results),
         saved=tuple(forward.outputs.index(a) for a in parts.saved),
+        saved_arrays=tuple(parts.saved),
         reads=tuple(reader(a) for a in parts.read),
         cotangents=tuple(results.index(a) for a in cotangents),
         differentiable=tuple(a in outputs and results.index(a) == i for i, a in enumerate(results)),
