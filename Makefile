@@ -16,8 +16,11 @@ PYTHON ?= $(shell for candidate in python3 python3.13 python3.12 python3.11; do 
 # What follows a command: $(call or_explain,what failed,how to mend it). No commas inside the sentences.
 or_explain = || { printf '\nmake: %s\n  fix: %s\n' "$(1)" "$(2)" >&2; exit 1; }
 
-# One run of pytest for each folder of tests, and for each file directly under tests/.
-TEST_PARTS := $(patsubst tests/%,%,$(basename $(shell find tests -name 'test_*.py' 2>/dev/null | cut -d/ -f1-2 | sort -u)))
+# One run of pytest for each folder of tests, and for each file directly under tests/. The longest come first, so that
+# none of them is left over for one core at the end.
+LONG_PARTS := frontend autodiff benchmarks
+FOUND_PARTS := $(patsubst tests/%,%,$(basename $(shell find tests -name 'test_*.py' 2>/dev/null | cut -d/ -f1-2 | sort -u)))
+TEST_PARTS := $(filter $(FOUND_PARTS),$(LONG_PARTS)) $(filter-out $(LONG_PARTS),$(FOUND_PARTS))
 
 .PHONY: help
 help:
