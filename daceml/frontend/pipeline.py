@@ -143,7 +143,7 @@ def training_networks(
         if autodiff_hooks is not None:
             with stages.stage("hooks"):
                 autodiff_hooks(*both)
-        return [optimise(part, stages, levels=levels, padding=False) for part in both], parts.record
+        return [optimise(part, stages, levels=levels, training=True) for part in both], parts.record
 
     if how.budget_bytes is not None:
         return within_budget(network, how.budget_bytes, made)
@@ -161,14 +161,14 @@ def _strides(exported: ExportedProgram) -> dict[str, tuple[int, ...]]:
 
 
 def optimise(
-    network: Network, stages: Stages, *, levels: bool = True, freeze: bool = False, padding: bool = True
+    network: Network, stages: Stages, *, levels: bool = True, freeze: bool = False, training: bool = False
 ) -> Optimised:
     """Lower a network of ONNX nodes and apply the levels. Mutates the network.
 
     Args:
         levels: False lowers only: every operator stays a loop of its own.
         freeze: weights do not change any more.
-        padding: whether paddings have still to be placed.
+        training: the network is half of a training step, whose paddings have been placed.
     """
     from daceml.onnx_ops.lowering import lower
     from daceml.sdfg.network_costs import maps_cost
@@ -180,7 +180,7 @@ def optimise(
     from daceml.transformations.layout.packed_weights import pack_weights
     from daceml.transformations.local.map_fusion import FusionReport, fuse_maps
 
-    if levels and padding:
+    if levels and not training:
         with stages.stage("transform"):
             place_padding(network)
             use_columns(network)
@@ -191,7 +191,10 @@ def optimise(
         moved = cost.at(dict.fromkeys(network.sdfg.symbols, EXAMPLE_SIZE))
         fusion = fuse_maps(network) if levels else FusionReport(fused=(), refused={})
         if levels:
-            use_channels_last(network, frozen=freeze)
+            if not training:
+                # torch's kernels for channels last round up to 6 times as much (sums of 4,608 products). What
+                # that takes to the other side of a relu or a maximum is a whole element of a gradient.
+                use_channels_last(network, frozen=freeze)
             if freeze:
                 pack_weights(network)
             sum_columns(network)

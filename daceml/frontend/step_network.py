@@ -50,7 +50,7 @@ def step_network(
     # nothing reads the gradients yet, and everything keeps what a network returns
     results = network.outputs
     network.outputs = (*results, *(change.gradient for change in updated))
-    optimised = optimise(network, stages, padding=False)
+    optimised = optimise(network, stages, training=True)
     network.outputs = results
     add_updates(network, updated, rows=len(rows), width=table_width(rows))
     return optimised
