@@ -62,23 +62,34 @@ def single_node_model(node: ONNXNode, network: Network) -> onnx.ModelProto:
     from onnx import helper
 
     used = operands(node, network.state, network.sdfg)
-    onnx_node = helper.make_node(
-        node.op_type, _actuals(used.inputs.values()), _actuals(used.outputs.values()), domain=node.domain
-    )
-    onnx_node.attribute.extend(
-        _attribute(name, node.schema.attributes[name].kind, value)
-        for name, value in node.attribute_values().items()
-        if value is not None
-    )
     graph = helper.make_graph(
-        [onnx_node],
+        [node_proto(node, _actuals(used.inputs.values()), _actuals(used.outputs.values()))],
         node.op_type,
         [_value(a, network) for a in dict.fromkeys(used.read_arrays())],
         [_value(a, network) for a in used.written_arrays()],
     )
+    return helper.make_model(graph, opset_imports=[single_node_opset(node)], ir_version=_IR_VERSION)
+
+
+def node_proto(node: ONNXNode, inputs: Sequence[str], outputs: Sequence[str]) -> onnx.NodeProto:
+    """A node in ONNX's form, with these names of values."""
+    from onnx import helper
+
+    made = helper.make_node(node.op_type, inputs, outputs, domain=node.domain)
+    made.attribute.extend(
+        _attribute(name, node.schema.attributes[name].kind, value)
+        for name, value in node.attribute_values().items()
+        if value is not None
+    )
+    return made
+
+
+def single_node_opset(node: ONNXNode) -> onnx.OperatorSetIdProto:
+    """The opset of a model that has only this node."""
+    from onnx import helper
+
     version = node.since_version if node.domain else max(node.since_version, _LOWEST_OPSET)
-    opset = helper.make_opsetid(node.domain, version)
-    return helper.make_model(graph, opset_imports=[opset], ir_version=_IR_VERSION)
+    return helper.make_opsetid(node.domain, version)
 
 
 def _attribute(name: str, kind: Kind, value: Any) -> onnx.AttributeProto:

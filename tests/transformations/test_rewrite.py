@@ -1,0 +1,250 @@
+"""Rewrites apply where their pattern stands, keep values, and say why they leave a place alone."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from daceml.config import config
+from daceml.errors import UnsupportedProgramError
+from daceml.frontend.importer import import_model
+from daceml.onnx_ops.lowering import lower
+from daceml.onnx_ops.node import ONNXNode
+from daceml.runtime.cache import digest
+from daceml.sdfg.network import Network
+from daceml.transformations.rewrite import Rewrite
+from tests.onnx_ops.aten.programs import parse
+from tests.runtime.programs import build
+
+
+def imported(text: str) -> Network:
+    return import_model(parse(text), name="network")
+
+
+def operators(network: Network) -> list[str]:
+    return sorted(n.op_type for n in network.state.nodes() if isinstance(n, ONNXNode))
+
+
+def values(network: Network, *inputs: torch.Tensor) -> list[torch.Tensor]:
+    lower(network)
+    return build(network, config().cache_folder, key=digest("test", uuid.uuid4().hex))(list(inputs))
+
+
+def same_values(text: str, rewrite: Rewrite, *inputs: torch.Tensor) -> Network:
+    """A network after a rewrite gives what it gave before."""
+    network = imported(text)
+    rewrite(network)
+    network.sdfg.validate()
+    found = operators(network)
+    for ours, theirs in zip(values(network, *inputs), values(imported(text), *inputs), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6)
+    again = imported(text)
+    rewrite(again)
+    assert operators(again) == found
+    return again
+
+
+class TransposeIntoGemm(Rewrite):
+    """Gemm(Transpose(a), b) -> Gemm(a, b, transA)"""
+
+    def pattern(self, op: Any, a: Any, b: Any) -> Any:
+        return op.Gemm(op.Transpose(a, name="transpose"), b, name="gemm")
+
+    def check(self, a: Any, b: Any) -> str | None:
+        return None if a.shape[0] != 5 else "five rows are left alone"
+
+    def rewrite(self, op: Any, a: Any, b: Any, gemm: Any) -> Any:
+        return op.Gemm(a, b, transA=1 - gemm.transA, transB=gemm.transB, alpha=gemm.alpha)
+
+
+GEMM = (
+    "g (float[{n}, 3] A, float[{n}, 4] B) => (float[3, 4] Y) "
+    "{{ T = Transpose (A) Y = Gemm <alpha = 0.5> (T, B) }}"
+)
+
+
+def test_a_rewrite_applies_where_its_pattern_stands():
+    network = same_values(GEMM.format(n=7), TransposeIntoGemm(), torch.randn(7, 3), torch.randn(7, 4))
+    assert operators(network) == ["Gemm"]
+    (record,) = network.passes
+    assert (record.name, record.applied, record.refused) == (
+        "TransposeIntoGemm",
+        {"TransposeIntoGemm": 1},
+        (),
+    )
+
+
+def test_a_refusal_has_its_reason_and_its_size():
+    network = imported(GEMM.format(n=5))
+    record = TransposeIntoGemm()(network)
+    assert operators(network) == ["Gemm", "Transpose"]
+    (refusal,) = record.refused
+    assert refusal.reason == "five rows are left alone"
+    assert refusal.size_bytes == 3 * 4 * 4
+
+
+def test_what_others_read_is_not_taken_away():
+    text = (
+        "g (float[7, 3] A, float[7, 4] B) => (float[3, 4] Y, float[3, 7] Z) "
+        "{ T = Transpose (A) Y = Gemm (T, B) Z = Neg (T) }"
+    )
+    record = TransposeIntoGemm()(imported(text))
+    assert [r.reason for r in record.refused] == ["what Transpose gives is read elsewhere, too"]
+    text = (
+        "g (float[7, 3] A, float[7, 4] B) => (float[3, 4] Y, float[3, 7] T) "
+        "{ T = Transpose (A) Y = Gemm (T, B) }"
+    )
+    record = TransposeIntoGemm()(imported(text))
+    assert [r.reason for r in record.refused] == ["what Transpose gives is a result of the network"]
+
+    class Shared(TransposeIntoGemm):
+        shared_inside = True
+
+    network = same_values(text, Shared(), torch.randn(7, 3), torch.randn(7, 4))
+    assert operators(network) == ["Gemm", "Transpose"]
+
+
+class Mish(Rewrite):
+    """x tanh(log(1 + exp x)) -> Mish(x), in any order of its operands"""
+
+    def pattern(self, op: Any, x: Any) -> Any:
+        return op.Mul(x, op.Tanh(op.Log(op.Add(op.Exp(x), 1.0))))
+
+    def rewrite(self, op: Any, x: Any) -> Any:
+        return op.Mish(x)
+
+
+@pytest.mark.parametrize("product", ["X, T", "T, X"])
+@pytest.mark.parametrize("sum", ["E, one", "one, E"])
+def test_commutative_operators_match_in_either_order(product: str, sum: str):
+    text = (
+        "g (float[3, 4] X) => (float[3, 4] Y) <float one = {1}> "
+        f"{{ E = Exp (X) S = Add ({sum}) L = Log (S) T = Tanh (L) Y = Mul ({product}) }}"
+    )
+    network = same_values(text, Mish(), torch.randn(3, 4))
+    assert operators(network) == ["Mish"]
+    assert not network.constants, "nobody reads the one any more"
+
+
+def test_a_variable_is_the_same_array_everywhere_and_a_number_that_number():
+    other = (
+        "g (float[3] X, float[3] Z) => (float[3] Y) <float one = {{{one}}}> "
+        "{{ E = Exp ({e}) S = Add (E, one) L = Log (S) T = Tanh (L) Y = Mul (X, T) }}"
+    )
+    for one, e in ((1.0, "Z"), (2.0, "X")):
+        record = Mish()(imported(other.format(one=one, e=e)))
+        assert record.applied == {} and record.refused == ()
+
+
+class Once(Rewrite):
+    """Relu(Relu(x)) -> Relu(x)"""
+
+    def pattern(self, op: Any, x: Any) -> Any:
+        return op.Relu(op.Relu(x))
+
+    def rewrite(self, op: Any, x: Any) -> Any:
+        return op.Relu(x)
+
+
+def test_what_was_rewritten_is_looked_at_again():
+    chain = " ".join(f"R{i + 1} = Relu (R{i})" for i in range(9))
+    text = f"g (float[4] R0) => (float[4] R9) {{ {chain} }}"
+    network = same_values(text, Once(), torch.randn(4))
+    assert operators(network) == ["Relu"]
+    assert network.passes[0].applied == {"Once": 8}
+
+
+class NoIdentity(Rewrite):
+    """Add(x, 0) -> x"""
+
+    def pattern(self, op: Any, x: Any) -> Any:
+        return op.Add(x, 0, name="sum")
+
+    def check(self, x: Any, sum: Any) -> str | None:
+        (result,) = sum.results
+        return None if x.shape == result.shape else "the sum has another shape"
+
+    def rewrite(self, op: Any, x: Any) -> Any:
+        return x
+
+
+def test_a_value_that_exists_takes_the_place_of_a_result():
+    text = (
+        "g (float[4] X) => (float[4] Y) <float[1] zero = {0}> "
+        "{ S = Add (X, zero) T = Neg (S) Y = Add (T, zero) }"
+    )
+    network = same_values(text, NoIdentity(), torch.randn(4))
+    assert operators(network) == ["Neg"]
+    text = "g (float[4] X) => (float[4] Y) <float[1] zero = {0}> { Y = Add (X, zero) }"
+    assert operators(same_values(text, NoIdentity(), torch.randn(4))) == ["Identity"]
+
+
+class Halves(Rewrite):
+    """Split in two and joined the other way -> two slices; several results, constants and inference"""
+
+    def pattern(self, op: Any, x: Any, sizes: Any) -> Any:
+        return op.Split(x, sizes, results=2, axis=0)
+
+    def rewrite(self, op: Any, x: Any, sizes: Any) -> Any:
+        first = int(sizes.constant[0])
+        return op.Slice(x, [0], [first], [0]), op.Slice(op.Mul(x, 1.0), [first], [int(x.shape[0])], [0])
+
+
+def test_several_results_and_constants_of_its_own():
+    text = (
+        "g (float[5, 2] X) => (float[5, 2] Y) <int64[2] sizes = {2, 3}> "
+        "{ A, B = Split <axis = 0> (X, sizes) Y = Concat <axis = 0> (B, A) }"
+    )
+    network = same_values(text, Halves(), torch.randn(5, 2))
+    assert operators(network) == ["Concat", "Mul", "Slice", "Slice"]
+
+
+class Wrong(Rewrite):
+    """A replacement of another shape"""
+
+    def pattern(self, op: Any, x: Any) -> Any:
+        return op.Neg(x)
+
+    def rewrite(self, op: Any, x: Any) -> Any:
+        return op.ReduceSum(x, np.array([0]), keepdims=0)
+
+
+class Endless(Rewrite):
+    """x -> -(-(-x)), and again"""
+
+    def pattern(self, op: Any, x: Any) -> Any:
+        return op.Neg(x)
+
+    def rewrite(self, op: Any, x: Any) -> Any:
+        return op.Neg(op.Abs(op.Neg(x)))
+
+
+@pytest.mark.parametrize(
+    ("rewrite", "message"),
+    [(Wrong(), "rewrite Wrong changes a tensor"), (Endless(), "rewrite Endless does not come to an end")],
+)
+def test_a_rewrite_that_is_wrong_is_named(rewrite: Rewrite, message: str):
+    with pytest.raises(UnsupportedProgramError, match=message):
+        rewrite(imported("g (float[4, 3] X) => (float[4, 3] Y) { Y = Neg (X) }"))
+
+
+def test_names_that_the_pattern_lacks_are_a_mistake():
+    class Asking(Once):
+        def check(self, relu: Any) -> str | None:  # pyright: ignore[reportIncompatibleMethodOverride]
+            return None
+
+    with pytest.raises(TypeError, match=r"Asking.check asks for \['relu'\]; the pattern has \['x'\]"):
+        Asking()(imported("g (float[4] X) => (float[4] Y) { A = Relu (X) Y = Relu (A) }"))
+
+
+def test_symbolic_sizes_and_rank_0():
+    text = (
+        "g (float[N, 3] X, float S) => (float[N, 3] Y) <float one = {1}> "
+        "{ A = Mul (X, S) E = Exp (A) P = Add (E, one) L = Log (P) T = Tanh (L) Y = Mul (A, T) }"
+    )
+    network = same_values(text, Mish(), torch.randn(6, 3), torch.tensor(0.5))
+    assert operators(network) == ["Mish", "Mul"]
