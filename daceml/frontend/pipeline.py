@@ -172,33 +172,19 @@ def optimise(
     """
     from daceml.onnx_ops.lowering import lower
     from daceml.sdfg.network_costs import maps_cost
-    from daceml.transformations.coarse.convolution_columns import use_columns
-    from daceml.transformations.coarse.convolution_padding import place_padding
-    from daceml.transformations.hardware.cpu_schedule import schedule_maps
-    from daceml.transformations.layout.channels_last import use_channels_last
-    from daceml.transformations.layout.column_sums import sum_columns
-    from daceml.transformations.layout.packed_weights import pack_weights
-    from daceml.transformations.local.map_fusion import FusionReport, fuse_maps
+    from daceml.transformations.local.map_fusion import FusionReport
+    from daceml.transformations.standard import loop_recipe, operator_recipe, unoptimised_recipe
 
-    if levels and not training:
+    if levels:
         with stages.stage("transform"):
-            place_padding(network)
-            use_columns(network)
+            operator_recipe(training=training)(network)
     with stages.stage("lower"):
         lowering = lower(network)
     with stages.stage("transform"):
         count, cost = maps_cost(network)
         moved = cost.at(dict.fromkeys(network.sdfg.symbols, EXAMPLE_SIZE))
-        fusion = fuse_maps(network) if levels else FusionReport(fused=(), refused={})
-        if levels:
-            if not training:
-                # torch's kernels for channels last round up to 6 times as much (sums of 4,608 products). What
-                # that takes to the other side of a relu or a maximum is a whole element of a gradient.
-                use_channels_last(network, frozen=freeze)
-            if freeze:
-                pack_weights(network)
-            sum_columns(network)
-        schedule_maps(network)
+        recipe = loop_recipe(training=training, frozen=freeze) if levels else unoptimised_recipe()
+        fusion = recipe(network).get("fuse_maps", FusionReport(fused=(), refused={}))
     return Optimised(
         network=network, lowering=lowering, fusion=fusion, unfused={"kernels": count, **asdict(moved)}
     )

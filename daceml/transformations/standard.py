@@ -1,0 +1,39 @@
+"""The standard recipes: what `auto_optimize` applies, in this order."""
+
+from __future__ import annotations
+
+from daceml.transformations.coarse.convolution_columns import use_columns
+from daceml.transformations.coarse.convolution_padding import place_padding
+from daceml.transformations.hardware.cpu_schedule import schedule_maps
+from daceml.transformations.layout.channels_last import use_channels_last
+from daceml.transformations.layout.column_sums import sum_columns
+from daceml.transformations.layout.packed_weights import pack_weights
+from daceml.transformations.local.map_fusion import fuse_maps
+from daceml.transformations.recipe import Recipe, Step
+
+
+def operator_recipe(*, training: bool = False) -> Recipe:
+    """Passes over ONNX nodes.
+
+    Args:
+        training: the network has been differentiated, and its padding been placed before that.
+    """
+    return Recipe() if training else Recipe(place_padding, use_columns)
+
+
+def loop_recipe(*, training: bool = False, frozen: bool = False) -> Recipe:
+    """Passes over lowered networks.
+
+    Args:
+        training: torch's kernels for channels last round up to 6 times as much (sums of 4,608 products). What
+            that takes to the other side of a relu or a maximum is a whole element of a gradient.
+        frozen: weights do not change any more.
+    """
+    layouts = [] if training else [Step(use_channels_last, {"frozen": frozen})]
+    packing = [pack_weights] if frozen else []
+    return Recipe(fuse_maps, *layouts, *packing, sum_columns, schedule_maps)
+
+
+def unoptimised_recipe() -> Recipe:
+    """What every lowered network needs: every operator stays a loop of its own."""
+    return Recipe(schedule_maps)

@@ -1,0 +1,127 @@
+"""Recipes are data: they can be printed, stored, cut and joined, and a wrong pass is found in them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from daceml import transformations
+from daceml.errors import ConfigurationError
+from daceml.onnx_ops.node import ONNXNode
+from daceml.sdfg.network import Network
+from daceml.sdfg.passes import PassRecord
+from daceml.transformations.recipe import Recipe, Step, first_wrong
+from daceml.transformations.rewrite import Rewrite
+from daceml.transformations.standard import loop_recipe, operator_recipe
+from tests.transformations.test_rewrite import imported, operators
+
+CHAIN = "g (float[4] X) => (float[4] Y) { A = Neg (X) B = Relu (A) C = Relu (B) Y = Neg (C) }"
+
+
+class OneRelu(Rewrite):
+    """Relu(Relu(x)) -> Relu(x)"""
+
+    def __init__(self, most: int = 10) -> None:
+        self.most = most
+
+    def pattern(self, op: Any, x: Any) -> Any:
+        return op.Relu(op.Relu(x))
+
+    def check(self, x: Any) -> str | None:
+        return None if x.shape[0] <= self.most else f"more than {self.most} elements"
+
+    def rewrite(self, op: Any, x: Any) -> Any:
+        return op.Relu(x)
+
+
+def count_operators(network: Network, kind: str = "") -> int:
+    """How many there are."""
+    return sum(kind in ("", n.op_type) for n in network.state.nodes() if isinstance(n, ONNXNode))
+
+
+def spoil(network: Network) -> None:
+    """Marks a network as wrong."""
+    network.passes.append(PassRecord(level="coarse", name="spoiled"))
+
+
+def test_passes_run_in_order_and_can_be_watched():
+    network = imported(CHAIN)
+    seen: list[tuple[str, list[str]]] = []
+    recipe = Recipe(count_operators, OneRelu(), Step(count_operators, {"kind": "Relu"}))
+    found = recipe(network, lambda step, n: seen.append((step.name, operators(n))))
+    assert [name for name, _ in seen] == ["count_operators", "OneRelu", "count_operators"]
+    assert seen[0][1] == ["Neg", "Neg", "Relu", "Relu"]
+    assert seen[1][1] == seen[2][1] == ["Neg", "Neg", "Relu"]
+    assert found["count_operators"] == 1
+    assert found["OneRelu"].applied == {"OneRelu": 1}
+
+
+def test_recipes_are_cut_and_joined():
+    recipe = Recipe(count_operators, OneRelu())
+    assert [s.name for s in recipe.before("OneRelu", spoil)] == ["count_operators", "spoil", "OneRelu"]
+    assert [s.name for s in recipe.after("OneRelu", spoil)] == ["count_operators", "OneRelu", "spoil"]
+    assert [s.name for s in recipe.without("OneRelu") + recipe[1:]] == ["count_operators", "OneRelu"]
+    assert len(recipe) == 2, "the first one stays as it was"
+    network = imported(CHAIN)
+    recipe[:1](network)
+    recipe[1:](network)
+    assert operators(network) == ["Neg", "Neg", "Relu"]
+    with pytest.raises(ConfigurationError, match="the recipe has no pass 'spoil'"):
+        recipe.without("spoil")
+
+
+def test_recipes_are_stored_and_read():
+    recipe = Recipe(OneRelu(most=3), Step(count_operators, {"kind": "Relu"}))
+    again = Recipe.from_json(recipe.to_json())
+    assert again == recipe
+    assert again != Recipe(OneRelu(most=4), Step(count_operators, {"kind": "Relu"}))
+    network = imported(CHAIN)
+    assert again(network)["OneRelu"].refused[0].reason == "more than 3 elements"
+
+    def local(network: Network) -> None: ...
+
+    with pytest.raises(ConfigurationError, match="pass local cannot be stored"):
+        Recipe(local).to_json()
+    with pytest.raises(ConfigurationError, match="there is no pass nowhere:missing"):
+        Recipe.from_json('[{"pass": "nowhere:missing", "options": {}}]')
+
+
+def test_the_standard_recipes_are_printed_and_stored():
+    for recipe in (operator_recipe(), loop_recipe(), loop_recipe(training=True), loop_recipe(frozen=True)):
+        assert Recipe.from_json(recipe.to_json()) == recipe
+        assert all(step.summary for step in recipe)
+    assert (
+        str(operator_recipe()).splitlines()[0].startswith(" 1  place_padding  Move padding into convolutions")
+    )
+    assert "use_channels_last" in str(loop_recipe()) and "use_channels_last" not in str(
+        loop_recipe(training=True)
+    )
+
+
+@pytest.mark.parametrize("place", range(7))
+def test_a_wrong_pass_is_found(place: int):
+    runs: list[int] = []
+
+    def agrees(network: Network) -> bool:
+        runs.append(1)
+        return all(record.name != "spoiled" for record in network.passes)
+
+    passes = [Step(count_operators, {"kind": str(i)}) for i in range(6)]
+    recipe = Recipe(*passes[:place], spoil, *passes[place:])
+    wrong = first_wrong(recipe, lambda: imported(CHAIN), agrees)
+    assert wrong is not None and wrong.name == "spoil"
+    assert len(runs) <= 5
+    assert first_wrong(recipe.without("spoil"), lambda: imported(CHAIN), agrees) is None
+
+
+def test_a_network_that_is_wrong_from_the_start_is_told():
+    with pytest.raises(ConfigurationError, match="wrong before any pass"):
+        first_wrong(Recipe(count_operators), lambda: imported(CHAIN), lambda _: False)
+
+
+def test_users_find_both_classes_in_the_package():
+    assert transformations.Rewrite is Rewrite
+    assert transformations.Recipe is Recipe
+    with pytest.raises(AttributeError, match="has no attribute 'Recipy'"):
+        _ = transformations.Recipy  # pyright: ignore[reportAttributeAccessIssue]
