@@ -31,6 +31,7 @@ class Draw:
         formula: what eager runs instead, where torch's own gradient of the function is not exact.
         tensors: floats are float64 here and become `dtype`.
         fixed: positions of float tensors without a gradient.
+        contiguous: positions of tensors that have no strides of their own, for eager reads them wrongly.
         smooth: whether finite differences give the gradient: no ties, no kinks nearby.
         double_only: whether other element types draw other random numbers.
         function: the row that drew it.
@@ -41,6 +42,7 @@ class Draw:
     tensors: Sequence[Array]
     attributes: Mapping[str, Any] = field(default_factory=dict[str, Any])
     fixed: frozenset[int] = frozenset()
+    contiguous: frozenset[int] = frozenset()
     smooth: bool = True
     double_only: bool = False
     dtype: str = "float64"

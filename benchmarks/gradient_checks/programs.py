@@ -45,7 +45,7 @@ def tensors_of(draw: Draw, number: int, dtype: torch.dtype | None = None) -> lis
         tensor = torch.from_numpy(np.array(array))
         if tensor.is_floating_point():
             tensor = tensor.to(draw.torch_dtype()).to(dtype or draw.torch_dtype())
-        tensor = _with_strides(tensor, chance)
+        tensor = tensor if i in draw.contiguous else _with_strides(tensor, chance)
         found.append(tensor.requires_grad_(tensor.is_floating_point() and i not in draw.fixed))
     return found
 

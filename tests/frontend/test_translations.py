@@ -128,6 +128,7 @@ OPERATORS: dict[str, tuple[Any, ...]] = {
         [tensor(2, 3, 6, 5)],
         "Pad Slice Unsqueeze Slice Unsqueeze Concat Reshape",
     ),
+    "degrees": (lambda x: torch.deg2rad(x) + torch.rad2deg(x), [tensor(3)], "Mul Mul Add"),
     "interpolation": (
         lambda x: functional.interpolate(x, size=(8, 6), mode="bilinear"),
         [tensor(1, 2, 4, 4)],

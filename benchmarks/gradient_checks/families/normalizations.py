@@ -25,10 +25,12 @@ def batch_norm(c: Chance, name: str) -> Draw:
     if name == "batch_norm in training":
         call = lambda x, *wb, eps: functional.batch_norm(x, None, None, *wb, training=True, eps=eps)  # noqa: E731
         return Draw(call=call, tensors=[real(c, shape), *affine], attributes=attributes)
-    statistics = [real(c, (channels,)), c.positive((channels,), "float64")]
+    moments = [real(c, (channels,)), c.positive((channels,), "float64")]
     call = lambda x, m, v, *wb, eps: functional.batch_norm(x, m, v, *wb, training=False, eps=eps)  # noqa: E731
-    tensors = [real(c, shape), *statistics, *affine]
-    return Draw(call=call, tensors=tensors, attributes=attributes, fixed=frozenset({1, 2}))
+    tensors = [real(c, shape), *moments, *affine]
+    # torch 2.13's backward takes the variances for contiguous ones: it reads what lies between them
+    statistics = frozenset({1, 2})
+    return Draw(call=call, tensors=tensors, attributes=attributes, fixed=statistics, contiguous=statistics)
 
 
 @uses("layer_norm", "rms_norm")

@@ -280,6 +280,18 @@ def log2(self: Value) -> Value:
     return op.Mul(typed(op.Log(self), self), 1 / math.log(2))
 
 
+@translates("aten.deg2rad.default")
+@rounds_once
+def deg2rad(self: Value) -> Value:
+    return op.Mul(self if self.dtype in FLOATS else cast(self, ir.DataType.FLOAT), math.pi / 180)
+
+
+@translates("aten.rad2deg.default")
+@rounds_once
+def rad2deg(self: Value) -> Value:
+    return op.Mul(self if self.dtype in FLOATS else cast(self, ir.DataType.FLOAT), 180 / math.pi)
+
+
 @translates("aten.log10.default")
 @rounds_once
 def log10(self: Value) -> Value:
@@ -340,6 +352,7 @@ def type_as(self: Value, other: Value, *_: Any, **__: Any) -> Value:
 
 
 @translates("aten.sinc.default")
+@rounds_once
 def sinc(self: Value) -> Value:
     """sin(pi x) / (pi x), and 1 at 0, where its slope is 0."""
     angle = typed(op.Mul(self, math.pi), self)
