@@ -58,6 +58,7 @@ def partition(network: Network, gradients: Gradients) -> Partition:
     read = tuple(a for a in (*network.inputs, *network.weights) if a in held)
 
     forward = _part(network, ahead, ())
+    forward.passes = list(network.passes)  # what was done to operators before differentiation
     forward.outputs = (*network.outputs, *(a for a in saved if a not in network.outputs))
     _open(forward, saved)
     backward = _part(network, {*behind, *border}, gradients.cotangents.values())

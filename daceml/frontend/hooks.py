@@ -65,12 +65,14 @@ class CompilationHooks:
     def run_post_onnx(self, module: Any, network: Network) -> None:
         """Call every hook with the module, whose `sdfg` is the network's meanwhile.
 
+        A rewrite or a recipe takes the network itself.
+
         Raises:
             Exception: what a hook raises, with a note that says which one it was.
         """
         for name, hook in self.hooks["post_onnx"]:
             with _named("post_onnx", name):
-                hook(module)
+                hook(network if getattr(hook, "takes_network", False) else module)
         check_network(network, "post_onnx")
 
     def run_post_autodiff(self, network: Network, backward: Network | None) -> None:

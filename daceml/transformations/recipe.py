@@ -91,6 +91,8 @@ class Recipe:
     `recipe[2:]` goes on from a point, `one + other` joins, `recipe(network)` runs.
     """
 
+    takes_network = True  # as a hook
+
     def __init__(self, *passes: Callable[..., Any] | Step) -> None:
         self.steps = tuple(p if isinstance(p, Step) else Step(p) for p in passes)
 

@@ -62,6 +62,7 @@ class Rewrite(ABC):
     """
 
     level: ClassVar[Level] = "coarse"
+    takes_network: ClassVar[bool] = True  # as a hook
     shared_inside: ClassVar[bool] = False
 
     @abstractmethod

@@ -10,11 +10,12 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from daceml import dace_module
+from daceml import dace_module, explain
 from daceml.errors import ConfigurationError
 from daceml.frontend.module import compile_module
 from daceml.onnx_ops.expansion import expand_onnx_nodes
 from daceml.onnx_ops.node import ONNXNode
+from daceml.transformations import Recipe, Rewrite
 
 
 @dace_module(backward=False, auto_optimize=False)
@@ -145,3 +146,31 @@ def test_hooks_see_the_backward_pass_and_may_change_it():
     compiled.append_post_autodiff_hook("break", breaks)
     with pytest.raises(ConfigurationError, match="not valid after the post_autodiff hooks"):
         compiled(x)
+
+
+class OneMish(Rewrite):
+    """x tanh(softplus(x)) -> Mish(x)"""
+
+    def pattern(self, op, x):
+        return op.Mul(x, op.Tanh(op.Softplus(x)))
+
+    def rewrite(self, op, x):
+        return op.Mish(x)
+
+
+class PlainMish(nn.Module):
+    def forward(self, x):
+        return x * torch.tanh(functional.softplus(x))
+
+
+@pytest.mark.parametrize("hook", [OneMish(), Recipe(OneMish())])
+def test_a_rewrite_or_a_recipe_is_a_hook(hook, x: torch.Tensor):
+    module = compile_module(PlainMish())
+    module.append_post_onnx_hook("one operator", hook)
+    x = x.double().requires_grad_()
+    y = module(x)
+    torch.testing.assert_close(y, PlainMish()(x), rtol=1e-12, atol=1e-12)
+    (found,) = torch.autograd.grad(y.sum(), x)
+    (wanted,) = torch.autograd.grad(PlainMish()(x).sum(), x)
+    torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-12)
+    assert "OneMish" in str(explain(module, x))
