@@ -290,12 +290,16 @@ class _Reverse:
             self.state.add_edge(backward, connector, self.builder.node_of(array), None, self._whole(array))
 
     def _extra_output(self, node: ONNXNode, rule: Rule, formal: str) -> str:
-        """Ask the forward node for an optional output."""
+        """Ask the forward node for an optional output.
+
+        It is named after the node's own result: the same whatever else is differentiated.
+        """
         from daceml.onnx_ops.binding import bind
 
         shape, dtype = bind(node, self.network).call_by_name(rule.extra[formal])
+        own = operands(node, self.state, self.sdfg).written_arrays()[0]
         array, _ = self.sdfg.add_transient(
-            f"{node.op_type.lower()}_{formal.lower()}", shape or (1,), dtype, find_new_name=True
+            f"{own}_{formal.lower()}", shape or (1,), dtype, find_new_name=True
         )
         node.add_out_connector(formal)
         self.state.add_edge(node, formal, self.builder.node_of(array), None, self._whole(array))

@@ -54,10 +54,11 @@ class BackwardPass:
         """
         if places == self.record.cotangents:
             return None
-        with self._narrowing:
-            if places not in self._narrowed:
-                self._narrowed[places] = self.narrow(places)
-            return self._narrowed[places]
+        if places not in self._narrowed:
+            with self._narrowing:
+                if places not in self._narrowed:
+                    self._narrowed[places] = self.narrow(places)
+        return self._narrowed[places]
 
     def run(self, forward: Program, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """The user's outputs, as results of one node of autograd."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from torch import nn
 
 from daceml.config import config
+from daceml.errors import RecompileError
 from daceml.frontend.arguments import Arguments
 from daceml.frontend.backward import BackwardPass, Narrowed
 from daceml.frontend.capture import Capture, capture
@@ -39,6 +40,7 @@ from daceml.frontend.program_key import program_key
 from daceml.frontend.recomputation import Recomputation
 from daceml.frontend.results import result_template
 from daceml.frontend.same_graph import same_graph
+from daceml.frontend.stance import current_stance
 from daceml.frontend.tracing import tracing
 from daceml.frontend.variant import Variant
 from daceml.frontend.wanted import gradients_wanted, requirements, wanted_gradients
@@ -217,6 +219,12 @@ def _narrowed(making: _Making, key: str, whole: GradientRecord, places: tuple[in
     import torch
 
     assert making.wanted is not None, "what is differentiated is wanted"
+    if current_stance() == "fail_on_recompile":
+        raise RecompileError(
+            "a backward pass would have to be compiled",
+            why=f"only the results at {list(places)} have cotangents, and the stance is fail_on_recompile",
+            fix="run one such step before, or let the loss use every result",
+        )
     fewer = replace(making, wanted=replace(making.wanted, outputs=places), stages=Stages())
     with tracing(), torch.autocast("cpu", enabled=False), torch.no_grad():
         folder = making.cache.get("programs", digest(key, "backward", repr(places)), fewer.backward)

@@ -44,7 +44,7 @@ class GradientRecord:
     Attributes:
         results: outputs of the forward program that are the user's; what follows is saved only.
         saved: outputs of the forward program that the backward program takes, in its order.
-        saved_arrays: their names in the network.
+        saved_arrays: what each of them is: its name, shape and type, and the step that writes it from what.
         reads: inputs and state that it takes after them.
         cotangents: outputs whose cotangents it takes first.
         differentiable: for each of the user's outputs whether a gradient can flow into it.
@@ -76,7 +76,9 @@ class GradientRecord:
         """Where what this backward program takes is among what another one does; None where it is not all."""
         there = (*other.saved_arrays, *other.reads)
         wanted = (*self.saved_arrays, *self.reads)
-        return tuple(map(there.index, wanted)) if set(wanted) <= set(there) else None
+        if not set(wanted) <= set(there) or len(set(there)) < len(there):
+            return None
+        return tuple(map(there.index, wanted))
 
     def save(self, folder: Path) -> None:
         """Write `gradients.json`."""

@@ -95,6 +95,26 @@ def _reachable(network: Network, inputs: list[str]) -> frozenset[str]:
     return active_arrays(network.sdfg, network.state, inputs, network.outputs)
 
 
+def _identity(network: Network, array: str) -> str:
+    """What an array is, apart from its name, which another differentiation may give to another one."""
+    from dace.sdfg import nodes
+
+    from daceml.autodiff.activity import reads
+
+    state, desc = network.state, network.sdfg.arrays[array]
+    (access, *_) = [n for n in state.data_nodes() if n.data == array and state.in_degree(n)]
+    (edge, *_) = state.in_edges(access)
+    writer: nodes.Node = edge.src
+    if isinstance(writer, nodes.MapExit):
+        entry = state.entry_node(writer)
+        assert entry is not None, "a map has both ends"
+        writer = entry
+    name = getattr(writer, "onnx_name", "") or str(getattr(writer, "label", writer))
+    sources = sorted(reads(state, writer)) if not isinstance(writer, nodes.AccessNode) else [writer.data]
+    kind = f"{desc.dtype.to_string()}{list(map(str, desc.shape))}"
+    return f"{array}: {kind}, {edge.src_conn} of {name} from {sources}"
+
+
 def _record(
     parts: Partition,
     results: tuple[str, ...],
@@ -123,7 +143,7 @@ def _record(
     return GradientRecord(
         results=len(results),
         saved=tuple(forward.outputs.index(a) for a in parts.saved),
-        saved_arrays=tuple(parts.saved),
+        saved_arrays=tuple(_identity(forward, a) for a in parts.saved),
         reads=tuple(reader(a) for a in parts.read),
         cotangents=tuple(results.index(a) for a in cotangents),
         differentiable=tuple(a in outputs and results.index(a) == i for i, a in enumerate(results)),

@@ -202,11 +202,16 @@ def _operand(term: Term, array: str | None, graph: OperatorGraph, match: Match) 
                 yield from _at(operator, node, graph, match)
         case number:
             constant = graph.network.constants.get(array)
-            if constant is not None and constant.size == 1:
-                # the number in the constant's type: 0.1 is a float32, too
-                same = np.asarray(number).astype(constant.dtype) == constant.reshape(())
-                if bool(same):
-                    yield match
+            if constant is not None and constant.size == 1 and _is_number(constant.reshape(()), number):
+                yield match
+
+
+def _is_number(constant: np.ndarray, number: float) -> bool:
+    """Whether a constant is a number; 0.1 is one of float32, too."""
+    if constant.dtype == np.bool_ or isinstance(number, bool):
+        return constant.dtype == np.bool_ and isinstance(number, bool) and bool(constant) == number
+    whole = np.issubdtype(constant.dtype, np.integer)
+    return bool(constant == number) if whole else bool(constant == np.asarray(number).astype(constant.dtype))
 
 
 def _plain(value: Any) -> Any:

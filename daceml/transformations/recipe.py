@@ -7,6 +7,7 @@ it did and refused it adds to `Network.passes` itself.
 from __future__ import annotations
 
 import importlib
+import inspect
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from daceml.sdfg.network import Network
 from daceml.transformations.rewrite import Rewrite
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Step:
     """One pass of a recipe.
 
@@ -52,14 +53,38 @@ class Step:
         """
         made = self.run if hasattr(self.run, "__qualname__") else type(self.run)
         path = f"{made.__module__}:{made.__qualname__}"
-        if "<" in path:
+        options = dict(self.options if made is self.run else vars(self.run))
+        if (reason := self._not_storable(made, path, options)) is not None:
             raise ConfigurationError(
                 f"pass {self.name} cannot be stored",
-                why=f"{path} is defined inside a function",
-                fix="define it at the top level of a module",
+                why=reason,
+                fix="define a function, or a rewrite with its arguments as attributes, at the top of a module",
             )
-        options = self.options if made is self.run else vars(self.run)
-        return {"pass": path, "options": dict(options)}
+        return {"pass": path, "options": options}
+
+    def _not_storable(self, made: Any, path: str, options: Mapping[str, Any]) -> str | None:
+        if "<" in path:
+            return f"{path} is defined inside a function"
+        if made is self.run:
+            plain = inspect.isfunction(self.run)
+            return None if plain else f"a {type(self.run).__name__} is neither a function nor a rewrite"
+        if not isinstance(self.run, Rewrite):
+            return f"a {made.__name__} is neither a function nor a rewrite"
+        taken = set(inspect.signature(made).parameters)
+        return (
+            None
+            if set(options) == taken
+            else f"it has {sorted(options)}, and its __init__ takes {sorted(taken)}"
+        )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Step) or dict(self.options) != dict(other.options):
+            return False
+        if isinstance(self.run, Rewrite) and isinstance(other.run, Rewrite):
+            return type(self.run) is type(other.run) and vars(self.run) == vars(other.run)
+        return self.run == other.run
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType]
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Step:
@@ -130,7 +155,7 @@ class Recipe:
         return Recipe(*self.steps, *other.steps)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Recipe) and self.to_data() == other.to_data()
+        return isinstance(other, Recipe) and self.steps == other.steps
 
     __hash__ = None  # pyright: ignore[reportAssignmentType]
 

@@ -117,6 +117,17 @@ class ReplacementOps:
             dtype: dace.typeclass | None = None,
             **attributes: Any,
         ) -> Value | tuple[Value, ...]:
+            # where the operator has an attribute of that name, it is meant
+            known = node_class(op_type, domain=domain).schema.attributes
+            named = {"shape": shape, "dtype": dtype}
+            attributes |= {
+                name: value for name, value in named.items() if name in known and value is not None
+            }
+            shape, dtype = (None if name in known else value for name, value in named.items())  # pyright: ignore
+            if dtype is not None and shape is None:
+                raise UnsupportedProgramError(
+                    f"op.{op_type} got an element type without a shape", where=f"rewrite {self.name}"
+                )
             given = (
                 None if shape is None else ResultType(shape=tuple(shape), dtype=dtype or self._type(operands))
             )
@@ -263,9 +274,14 @@ def take_place(graph: OperatorGraph, old: str, new: str) -> None:
         state.remove_edge(edge)
 
 
-def remove_unread(graph: OperatorGraph, candidates: Sequence[ONNXNode]) -> None:
-    """Remove those operators that nobody reads any more, with their arrays and constants of their own."""
+def remove_unread(graph: OperatorGraph, candidates: Sequence[ONNXNode], arrays: Sequence[str] = ()) -> None:
+    """Remove those operators that nobody reads any more, with their arrays and constants of their own.
+
+    Args:
+        arrays: further ones that may not be read any more.
+    """
     waiting = list(candidates)
+    given = list(arrays)
     while waiting:
         node = waiting.pop()
         if not graph.holds(node):
@@ -279,11 +295,17 @@ def remove_unread(graph: OperatorGraph, candidates: Sequence[ONNXNode]) -> None:
         for array in written:
             if array in graph.access and not graph.network.state.degree(graph.access[array]):
                 _drop(graph, graph.access[array])
-        for array in dict.fromkeys(read):
-            if array in graph.network.constants and not graph.readers(array):
-                _drop(graph, graph.access[array])
-            elif (above := graph.writer.get(array)) is not None:
-                waiting.append(above)
+        given += read
+        waiting += [above for a in read if (above := graph.writer.get(a)) is not None]
+    for array in dict.fromkeys(given):
+        access = graph.access.get(array)
+        if access is None or graph.network.state.degree(access):
+            continue
+        if array in graph.network.constants:
+            _drop(graph, access)
+        else:  # an input or a weight: it stays the caller's
+            graph.network.state.remove_node(access)
+            del graph.access[array]
 
 
 def _drop(graph: OperatorGraph, access: nodes.AccessNode) -> None:

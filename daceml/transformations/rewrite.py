@@ -98,6 +98,10 @@ class _Application:
         found = rewrite.pattern(PatternOps(), *map(Anything, names))
         self.terms: tuple[ResultOf, ...] = found if isinstance(found, tuple) else (found,)
         self.root = self.terms[0].operator
+        if any(term.operator is not self.root for term in self.terms):
+            raise TypeError(
+                f"{rewrite.name}.pattern gives results of several operators; it may give one's only"
+            )
         self.variables = frozenset(names)
 
     def run(self) -> PassRecord:
@@ -109,7 +113,7 @@ class _Application:
         while waiting:
             node = waiting.popleft()
             match = matches(self.root, node, self.graph) if self.graph.holds(node) else None
-            if match is None:
+            if match is None or not self._has_results(node):
                 continue
             bound = self._bound(match)
             reason = self._shared(match) or _call(self.by.check, bound)
@@ -135,12 +139,22 @@ class _Application:
             refused=tuple(refused[node] for node in refused if self.graph.holds(node)),
         )
 
+    def _has_results(self, node: ONNXNode) -> bool:
+        found = self.graph.results(node)
+        return all(term.place < len(found) and found[term.place] is not None for term in self.terms)
+
     def _bound(self, match: Match) -> dict[str, Any]:
         values = {name: Value(array, self.graph) for name, array in match.arrays.items()}
         return values | {name: Operator(node, self.graph) for name, node in match.named().items()}
 
     def _shared(self, match: Match) -> str | None:
-        """Why an operator inside the pattern has to stay."""
+        """Why an operator of the pattern has to stay."""
+        root = match.operators[self.root]
+        taken = {term.place for term in self.terms}
+        for place, array in enumerate(self.graph.results(root)):
+            wanted = array is not None and (self.graph.is_result(array) or self.graph.readers(array))
+            if wanted and place not in taken:
+                return f"another result of {root.op_type} is wanted, too"
         if self.by.shared_inside:
             return None
         inside = {node for pattern, node in match.operators.items() if pattern is not self.root}
@@ -163,13 +177,47 @@ class _Application:
         values: tuple[Value, ...] = given if isinstance(given, tuple) else (given,)
         if len(values) != len(self.terms) or not all(isinstance(v, Value) for v in values):
             raise TypeError(f"{self.by.name}.rewrite gives {given!r} for {len(self.terms)} results")
+        self._check_made(op, node, [a for a in olds if a is not None])
+        if len({v.array for v in values}) < len(values):
+            raise UnsupportedProgramError(
+                f"rewrite {self.by.name} gives one value for two results",
+                where=node.where(),
+                fix="let it give op.Identity(value) for one of them",
+            )
+        touched: list[str] = []
         for term, value in zip(self.terms, values, strict=True):
             old = olds[term.place]
             assert old is not None, "the pattern has this result"
             self._check_type(Value(old, graph), value, node, untyped=value.array in op.untyped)
+            op.untyped.discard(value.array)
             take_place(graph, old, value.array)
-        remove_unread(graph, [node, *match.operators.values(), *op.made])
-        return [n for n in op.made if graph.holds(n)]
+            touched += [old, value.array]
+        remove_unread(
+            graph, [node, *match.operators.values(), *op.made], [*match.arrays.values(), *op.constants]
+        )
+        made = [n for n in op.made if graph.holds(n)]
+        if unknown := [a for n in made for a in graph.results(n) if a in op.untyped]:
+            raise UnsupportedProgramError(
+                f"rewrite {self.by.name} makes a tensor of unknown shape",
+                where=node.where(),
+                why=f"ONNX's shape inference does not tell that of {unknown[0]}",
+                fix="give it to the call: op.Name(…, shape=…, dtype=…)",
+            )
+        readers = [
+            r for a in touched if a in graph.access for r in graph.readers(a) if isinstance(r, ONNXNode)
+        ]
+        return [*made, *readers]
+
+    def _check_made(self, op: ReplacementOps, node: ONNXNode, olds: list[str]) -> None:
+        """A replacement that reads what it replaces would be a cycle."""
+        for made in op.made:
+            if any(a in olds for a in self.graph.operands(made)):
+                raise UnsupportedProgramError(
+                    f"rewrite {self.by.name} reads what it replaces",
+                    where=node.where(),
+                    why=f"its {made.op_type} reads a result of the matched {node.op_type}",
+                    fix="compute it anew from the operands",
+                )
 
     def _check_type(self, old: Value, new: Value, node: ONNXNode, *, untyped: bool) -> None:
         if not untyped and (old.shape != new.shape or old.dtype != new.dtype):

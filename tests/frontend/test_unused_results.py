@@ -7,8 +7,11 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional
 
-from daceml.frontend.compile import Narrowed
+import daceml
+from daceml.errors import RecompileError
+from daceml.frontend.backward import Narrowed
 from tests.frontend.training import compiled_backward, twins
 
 
@@ -73,3 +76,51 @@ def test_with_a_budget_zeros_stand_for_what_is_not_used() -> None:
         assert (a is None) == (b is None)
         if b is not None:
             torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
+
+
+class Heads(nn.Module):
+    """Two heads of the same kinds of operators, whose rules keep something of the forward pass."""
+
+    def __init__(self, second: int) -> None:
+        super().__init__()
+        self.one = nn.Sequential(nn.Linear(5, 7), nn.BatchNorm1d(7), nn.Linear(7, 2))
+        self.two = nn.Sequential(
+            nn.Linear(5, second), nn.ReLU(), nn.BatchNorm1d(second), nn.Linear(second, 2)
+        )
+        self.norm = nn.LayerNorm(5)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        images = x.reshape(1, 1, *x.shape)
+        pools = [functional.max_pool2d(i, 2) for i in (images, images.flip(3))]
+        norms = [functional.layer_norm(i, (5,)) for i in (x * 2, x * x - 1)]
+        return self.one(x), self.two(x), *pools, *norms, self.norm(x)
+
+
+@pytest.mark.parametrize("second", [7, 3])
+def test_what_was_saved_for_one_result_is_not_taken_for_another(second: int) -> None:
+    torch.manual_seed(0)
+    compiled, eager = twins(Heads(second).double().train())
+    x = torch.randn(4, 5, dtype=torch.float64)
+    for used in range(7):
+        found = []
+        for module in (compiled, eager):
+            leaves = [x.clone().requires_grad_(), *module.parameters()]
+            loss = (module(leaves[0])[used] ** 3).sum()
+            found.append(torch.autograd.grad(loss, leaves, allow_unused=True))  # pyright: ignore
+        for ours, theirs in zip(*found, strict=True):
+            assert (ours is None) == (theirs is None)
+            if theirs is not None:
+                torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-9)
+    (variant,) = compiled.session.variants
+    assert all(isinstance(n, Narrowed) for n in variant.backward._narrowed.values())
+    assert len(variant.backward._narrowed) == 7
+
+
+def test_a_stance_holds_for_backward_passes_too() -> None:
+    compiled, _ = twins(Results())
+    results = compiled(torch.ones(2, 3, dtype=torch.float64, requires_grad=True))
+    with (
+        daceml.stance("fail_on_recompile"),
+        pytest.raises(RecompileError, match="a backward pass would have"),
+    ):
+        results["own"].sum().backward()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import pytest
@@ -33,6 +34,13 @@ class OneRelu(Rewrite):
 
     def rewrite(self, op: Any, x: Any) -> Any:
         return op.Relu(x)
+
+
+class Renaming(OneRelu):
+    """Keeps its argument under another name"""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
 
 
 def count_operators(network: Network, kind: str = "") -> int:
@@ -83,6 +91,10 @@ def test_recipes_are_stored_and_read():
 
     with pytest.raises(ConfigurationError, match="pass local cannot be stored"):
         Recipe(local).to_json()
+    assert Recipe(local) == Recipe(local) != Recipe(spoil)
+    for unstorable in (functools.partial(count_operators, kind="Relu"), Renaming(3)):
+        with pytest.raises(ConfigurationError, match="cannot be stored"):
+            Recipe(unstorable).to_json()
     with pytest.raises(ConfigurationError, match="there is no pass nowhere:missing"):
         Recipe.from_json('[{"pass": "nowhere:missing", "options": {}}]')
 

@@ -248,3 +248,117 @@ def test_symbolic_sizes_and_rank_0():
     )
     network = same_values(text, Mish(), torch.randn(6, 3), torch.tensor(0.5))
     assert operators(network) == ["Mish", "Mul"]
+
+
+def rewrite_of(pattern: Any, rewrite: Any, **attributes: Any) -> Rewrite:
+    """A rewrite made of two functions."""
+    return type("Made", (Rewrite,), {"pattern": pattern, "rewrite": rewrite, **attributes})()
+
+
+ROOT = rewrite_of(lambda self, op, x: op.Pow(x, 0.5), lambda self, op, x: op.Sqrt(x))
+
+
+@pytest.mark.parametrize(("kind", "value", "count"), [("int64", 0, 0), ("float", 0.5, 1), ("double", 0.5, 1)])
+def test_a_number_matches_a_constant_of_that_value_only(kind: str, value: float, count: int):
+    text = f"g (float[2, 3] A) => (float[2, 3] Y) <{kind} k = {{{value}}}> {{ Y = Pow (A, k) }}"
+    record = ROOT(imported(text))
+    assert sum(record.applied.values()) == count
+
+
+def test_results_of_several_operators_are_no_pattern():
+    both = rewrite_of(lambda self, op, x: (op.Exp(x), op.Log(x)), lambda self, op, x: (x, x))
+    with pytest.raises(TypeError, match="results of several operators"):
+        both(imported("g (float[2] A) => (float[2] Y) { Y = Exp (A) }"))
+
+
+FIRST = rewrite_of(lambda self, op, a, b: op.Mul(a, b), lambda self, op, a, b: a)
+
+
+def test_an_input_that_nobody_reads_any_more_stays_the_callers():
+    text = "g (float[4] A, float[4] B) => (float[4] Y) { R = Relu (A) P = Mul (R, B) Y = Neg (P) }"
+    network = imported(text)
+    FIRST(network)
+    network.sdfg.validate()
+    assert operators(network) == ["Neg", "Relu"]
+    a, b = torch.randn(4), torch.randn(4)
+    torch.testing.assert_close(values(network, a, b)[0], -a.relu())
+
+
+def test_constants_that_a_rewrite_did_not_use_go():
+    spare = rewrite_of(
+        lambda self, op, a: op.Neg(a),
+        lambda self, op, a: (op.constant(np.ones(3, np.float32)), op.Relu(a))[1],
+    )
+    network = imported("g (float[3] A) => (float[3] Y) { Y = Neg (A) }")
+    spare(network)
+    network.sdfg.validate()
+    assert not network.constants
+
+
+SPLIT = (
+    "g (float[4, 3] A) => (float[2, 3] Y, float[2, 3] Z) <int64[2] s = {2, 2}> "
+    "{ P, Q = Split <axis = 0> (A, s) Y = Relu (P) Z = Exp (Q) }"
+)
+
+
+def test_one_value_for_two_results_is_refused():
+    def twice(self: Any, op: Any, x: Any, k: Any) -> Any:
+        half = op.Slice(x, [0], [2], [0])
+        return half, half
+
+    one = rewrite_of(lambda self, op, x, k: op.Split(x, k, axis=0, results=2), twice)
+    with pytest.raises(UnsupportedProgramError, match="gives one value for two results"):
+        one(imported(SPLIT))
+
+
+def test_a_result_that_the_pattern_leaves_out_keeps_the_operator():
+    first = rewrite_of(
+        lambda self, op, x, k: op.Split(x, k, axis=0), lambda self, op, x, k: op.Slice(x, [0], [2], [0])
+    )
+    record = first(imported(SPLIT))
+    assert [r.reason for r in record.refused] == ["another result of Split is wanted, too"]
+
+
+def test_an_absent_result_is_no_match():
+    both = rewrite_of(
+        lambda self, op, x: op.MaxPool(x, results=2),
+        lambda self, op, x: op.MaxPool(x, kernel_shape=[2, 2], results=2),
+    )
+    text = "g (float[1, 1, 4, 4] A) => (float[1, 1, 3, 3] Y) { Y = MaxPool <kernel_shape = [2, 2]> (A) }"
+    assert both(imported(text)).applied == {}
+
+
+def test_a_replacement_does_not_read_what_it_replaces():
+    again = rewrite_of(lambda self, op, a: op.Exp(a, name="e"), lambda self, op, a, e: op.Abs(e.results[0]))
+    with pytest.raises(UnsupportedProgramError, match="reads what it replaces"):
+        again(imported("g (float[2] A) => (float[2] Y) { Z = Exp (A) Y = Neg (Z) }"))
+
+
+def test_a_tensor_of_unknown_shape_has_to_be_given_one():
+    unknown = rewrite_of(
+        lambda self, op, a: op.Neg(a), lambda self, op, a: op.ReduceSum(op.Cast(op.NonZero(a), to=1))
+    )
+    with pytest.raises(UnsupportedProgramError, match="unknown shape"):
+        unknown(imported("g (float[2] A) => (float[1] Y) { B = ReduceSum (A) Y = Neg (B) }"))
+
+
+def test_places_that_a_rewrite_makes_are_found_in_the_same_pass():
+    text = "g (float[3] A) => (float[3] Y) { B = Exp (A) C = Log (B) D = Exp (C) Y = Log (D) }"
+    inverse = rewrite_of(lambda self, op, a: op.Log(op.Exp(a)), lambda self, op, a: a)
+    assert inverse(imported(text)).applied == {"Made": 2}
+    other = "g (float[3] A) => (float[3] Y) { B = Log (A) C = Exp (B) D = Log (C) E = Exp (D) Y = Neg (E) }"
+    inside = rewrite_of(lambda self, op, a: op.Exp(op.Log(a)), lambda self, op, a: a)
+    network = imported(other)
+    assert inside(network).applied == {"Made": 2}
+    assert operators(network) == ["Neg"]
+
+
+def test_attributes_that_are_called_shape_or_dtype():
+    ones = rewrite_of(
+        lambda self, op, a: op.Neg(a), lambda self, op, a: op.Cast(op.EyeLike(a, dtype=7), to=1)
+    )
+    network = imported("g (float[3, 3] A) => (float[3, 3] Y) { Y = Neg (A) }")
+    ones(network)
+    (eye,) = [n for n in network.state.nodes() if isinstance(n, ONNXNode) and n.op_type == "EyeLike"]
+    assert eye.attribute_values()["dtype"] == 7
+    torch.testing.assert_close(values(network, torch.randn(3, 3))[0], torch.eye(3))

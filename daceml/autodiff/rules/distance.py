@@ -52,12 +52,14 @@ def _slope(p: float, dtype: DType) -> Callable[[Scalar, Scalar], Scalar]:
     if p == 0:
         return lambda apart, distance: zero
     if p == 1:
-        return lambda apart, distance: np.sign(apart)
+        return lambda apart, distance: where(apart != apart, apart, np.sign(apart))
     if p == 2:
         return lambda apart, distance: where(distance == zero, zero, apart / distance)
 
     def general(apart: Scalar, distance: Scalar) -> Scalar:
         value = np.sign(apart) * np.abs(apart / distance) ** (p - 1)
-        return where(apart == zero, zero, value)  # as it is wherever the distance is 0
+        if p < 1:
+            value = where(apart == zero, zero, value)
+        return where(distance == zero, zero, value)
 
     return general
