@@ -58,7 +58,7 @@ class Step:
             raise ConfigurationError(
                 f"pass {self.name} cannot be stored",
                 why=reason,
-                fix="define a function, or a rewrite with its arguments as attributes, at the top of a module",
+                fix="define a function, or a rewrite whose arguments are its attributes, in a module",
             )
         return {"pass": path, "options": options}
 
