@@ -128,6 +128,16 @@ OPERATORS: dict[str, tuple[Any, ...]] = {
         [tensor(2, 3, 6, 5)],
         "Pad Slice Unsqueeze Slice Unsqueeze Concat Reshape",
     ),
+    "scattered means": (
+        lambda x, s: torch.scatter_reduce(x, 0, torch.tensor([0, 2, 0, 0]), s, "mean"),
+        [tensor(3), tensor(4)],
+        "ScatterElements ScatterElements Div",
+    ),
+    "scattered means of what is scattered": (
+        lambda x, s: torch.scatter_reduce(x, 0, torch.tensor([2, 2]), s, "mean", include_self=False),
+        [tensor(3), tensor(4)],
+        "Slice ScatterElements ScatterElements Equal Max Div Where",
+    ),
     "degrees": (lambda x: torch.deg2rad(x) + torch.rad2deg(x), [tensor(3)], "Mul Mul Add"),
     "interpolation": (
         lambda x: functional.interpolate(x, size=(8, 6), mode="bilinear"),

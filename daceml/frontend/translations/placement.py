@@ -7,12 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 import onnx_ir as ir
 
-from daceml.frontend.translations import UntranslatableError, translates
+from daceml.frontend.translations import UnsupportedError, UntranslatableError, translates
 from daceml.frontend.translations.emit import (
     END,
+    FLOATS,
     Size,
     Value,
     array,
+    full,
     is_static,
     op,
     product,
@@ -56,6 +58,37 @@ def select_scatter(self: Value, src: Value, dim: int, index: Extent) -> Value:
         return _placed(self, row, axis, index, 1)
     first = index % extent if isinstance(extent, int) else index
     return _written(self, row, axis, first, first + 1 or END)
+
+
+@translates("aten.scatter_reduce.two")
+def scatter_reduce(
+    self: Value, dim: int, index: Value, src: Value, reduce: str, *, include_self: bool = True
+) -> Value:
+    """Only means, which ONNX's ScatterElements has not: sums divided by counts. torch's own table leaves the
+    last update in their place."""
+    if reduce != "mean":
+        raise UntranslatableError("torch's own table has it")
+    sizes, places = sizes_of(self), sizes_of(index)
+    if not (is_static(sizes) and is_static(places)):
+        raise UnsupportedError("a scattered mean of symbolic sizes")
+    kind = self.dtype
+    if kind is None or kind not in FLOATS or not sizes:
+        raise UnsupportedError("a scattered mean of whole numbers, or into a single number")
+    if sizes_of(src) != places:
+        axes = list(range(len(places)))
+        src = typed(op.Slice(src, [0] * len(axes), list(places), axes), src, shape=places)
+    axis = dim % len(sizes)
+
+    def added(start: Value, updates: Value) -> Value:
+        return typed(op.ScatterElements(start, index, updates, axis=axis, reduction="add"), self)
+
+    counts = added(full(sizes, float(include_self), kind), full(places, 1.0, kind))
+    if include_self:
+        return op.Div(added(self, src), counts)
+    sums = added(full(sizes, 0.0, kind), src)
+    one = full((), 1.0, kind)
+    untouched = typed(op.Equal(counts, full((), 0.0, kind)), self, dtype=ir.DataType.BOOL)
+    return op.Where(untouched, self, typed(op.Div(sums, typed(op.Max(counts, one), self)), self))
 
 
 def _written(self: Value, parts: Value, axis: int, start: int, end: int) -> Value:
