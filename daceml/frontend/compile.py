@@ -231,6 +231,7 @@ def _narrowed(making: _Making, key: str, whole: GradientRecord, places: tuple[in
         record = GradientRecord.load(folder)
         takes = record.places_in(whole)
         if takes is None:
+            log.warning("zeros stand for the cotangents of unused results: what is stored is for all of them")
             return None
         log.info("a backward pass for the results at %s alone", list(places))
         return Narrowed(program=StoredProgram(folder).bind({}), record=record, takes=takes)

@@ -3,6 +3,7 @@ it."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -201,7 +202,7 @@ class _Driver:
                 case bool():
                     values.append(str(int(argument)))
                 case _:
-                    values.append(repr(argument))
+                    values.append("__builtin_inf()" if argument == math.inf else repr(argument))
         lines.append(f"if (daceml::aten::{call.function}({', '.join(values)})) return 1;")
         return [*lines, *copies]
 

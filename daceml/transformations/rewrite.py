@@ -102,7 +102,6 @@ class _Application:
             raise TypeError(
                 f"{rewrite.name}.pattern gives results of several operators; it may give one's only"
             )
-        self.variables = frozenset(names)
 
     def run(self) -> PassRecord:
         """Every place."""

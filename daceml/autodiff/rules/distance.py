@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -53,6 +54,10 @@ def _slope(p: float, dtype: DType) -> Callable[[Scalar, Scalar], Scalar]:
         return lambda apart, distance: zero
     if p == 1:
         return lambda apart, distance: where(apart != apart, apart, np.sign(apart))
+    if p == math.inf:  # NaN where the distance is; of equally large differences, each gets all of it
+        return lambda apart, distance: where(
+            distance != distance, distance, where(np.abs(apart) == distance, np.sign(apart), zero)
+        )
     if p == 2:
         return lambda apart, distance: where(distance == zero, zero, apart / distance)
 

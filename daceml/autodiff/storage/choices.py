@@ -52,7 +52,7 @@ class Choices:
     def _cuts(self) -> list[int]:
         """Where stages begin: where few arrays are alive, as between the layers of a network."""
         alive = [len(arrays) for arrays in self._waiting]
-        apart = max(len(self.behind) // _MOST_STAGES, 1)
+        apart = -(-len(self.behind) // _MOST_STAGES)
         cuts: list[int] = []
         for count in sorted(set(alive)):
             for i in (i + 1 for i, n in enumerate(alive[:-1]) if n == count):

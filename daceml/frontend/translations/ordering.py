@@ -142,8 +142,6 @@ def adaptive_max_pool2d(self: Value, output_size: list[int]) -> tuple[Value, Val
 
 @translates("aten._cdist_forward.default")
 def cdist_forward(x1: Value, x2: Value, p: float, compute_mode: int | None) -> Value:
-    if not math.isfinite(p):
-        raise UnsupportedError("the largest difference as the distance; write (a - b).abs().amax(-1)")
     return kernel("Distances")(x1, x2, p=float(p))
 
 
@@ -152,7 +150,7 @@ def cdist(x1: Value, x2: Value, p: float = 2.0, compute_mode: int | None = None)
     """By differences, also where torch multiplies matrices: that is as exact or more so."""
     *leading, rows, width = sizes_of(x1)
     *others, columns, _ = sizes_of(x2)
-    if not math.isfinite(p):
+    if not math.isfinite(p) and (leading != others or not is_static(leading)):
         first = typed(op.Unsqueeze(x1, [-2]), x1, shape=(*leading, rows, 1, width))
         second = typed(op.Unsqueeze(x2, [-3]), x2, shape=(*others, 1, columns, width))
         apart = typed(op.Sub(first, second), dtype=x1.dtype, shape=broadcast(first, second))

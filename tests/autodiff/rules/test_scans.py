@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -66,6 +68,13 @@ def distances(p: float, *batch: int) -> Case:
     )
 
 
+def largest_differences() -> Case:
+    """Rows of halves: ties, zeros, and rows that are equal."""
+    case = distances(float("inf"))
+    halves = {name: (2 * x).round() / 2 for name, x in case.inputs.items() if isinstance(x, torch.Tensor)}
+    return replace(case, inputs=halves)
+
+
 CASES = {
     "product": scan("CumProd", numbers(3, 7), 1),
     "product, first axis": scan("CumProd", numbers(4, 2, 3), 0),
@@ -79,7 +88,8 @@ CASES = {
     "median": median(numbers(3, 5)),
     "median of equals": median(numbers(4, 6, ties=True)),
     "median of one": median(numbers()),
-    **{f"distances, p={p}": distances(p) for p in (0.5, 1.0, 1.5, 2.0, 3.0)},
+    **{f"distances, p={p}": distances(p) for p in (0.5, 1.0, 1.5, 2.0, 3.0, float("inf"))},
+    "largest differences that are equal": largest_differences(),
     "distances of batches": distances(2.0, 2),
 }
 
