@@ -76,7 +76,7 @@ lint-style: $(VENV)/.installed
 	@$(BIN)/ruff format --check . $(call or_explain,some files are not formatted,run: make format)
 
 lint-types: $(VENV)/.installed
-	@$(BIN)/pyright --pythonpath $(BIN)/python $(call or_explain,pyright found faults in daceml,the lines above name file and rule; types go into every signature)
+	@$(BIN)/pyright --pythonpath $(BIN)/python $(call or_explain,pyright found faults in daceml or benchmarks,the lines above name file and rule; types go into every signature)
 
 lint-imports: $(VENV)/.installed
 	@$(BIN)/lint-imports $(call or_explain,an import crosses the layers,the lines above name it; CONTRIBUTING.md says which folder may import which)
@@ -89,13 +89,13 @@ QUICK ?= --quick
 .PHONY: bench
 bench: $(VENV)/.installed
 	@mkdir -p build/bench
-	@for name in parity overhead startup; do printf '\n== %s\n' "$$name"; \
+	@for name in parity overhead startup blocks; do printf '\n== %s\n' "$$name"; \
 	  $(BIN)/python -m benchmarks.$$name $(QUICK) --check --json "build/bench/$$name.json" \
 	  $(call or_explain,benchmark $$name missed a bar or could not run,the bars above say which; close other programs and repeat: $(BIN)/python -m benchmarks.$$name --check) ; done
 
 .PHONY: fuzz
 fuzz: $(VENV)/.installed
-	@for name in robustness operators gradient_checks; do printf '\n== %s\n' "$$name"; \
+	@for name in robustness operators gradient_checks random_graphs; do printf '\n== %s\n' "$$name"; \
 	  $(BIN)/python -m benchmarks.$$name --check --json "benchmarks/results/$$name-$$(date +%F).json" \
 	  $(call or_explain,campaign $$name found a fault,the lines above name the cases; each says how to repeat it) ; done
 

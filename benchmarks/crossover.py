@@ -181,7 +181,6 @@ def compiled_convolution(case: Convolution, how: str) -> Callable[[tuple[torch.T
     from daceml.runtime.program import StoredProgram
     from daceml.transformations.coarse.convolution_columns import use_columns
     from daceml.transformations.hardware.cpu_schedule import schedule_maps
-    from daceml.transformations.local.map_fusion import FusionReport
 
     (ci, co), k, g, p = case.channels, case.kernel, case.group, case.kernel // 2
     text = (
@@ -196,9 +195,7 @@ def compiled_convolution(case: Convolution, how: str) -> Callable[[tuple[torch.T
         use_columns(network, allowed=allowed, always=True)
     lowering = lower(network, allowed=allowed)
     schedule_maps(network)
-    optimised = Optimised(
-        network=network, lowering=lowering, fusion=FusionReport(fused=(), refused={}), unfused={}
-    )
+    optimised = Optimised(network=network, lowering=lowering, unfused={})
     folder = Path(tempfile.mkdtemp(prefix="daceml-crossover-"))
     build(optimised, Cache(config().cache_folder), folder, Stages())
     return StoredProgram(folder).bind({})

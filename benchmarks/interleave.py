@@ -21,7 +21,7 @@ from benchmarks import quiet
 from benchmarks.rounds import FOREIGN_LIMIT, Measurement, Slice, order_of_round
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
     from multiprocessing.connection import Connection
 
 Step = Callable[[], object]
@@ -101,7 +101,7 @@ def calls_per_batch(step: Step, *, at_least_us: float = 1000.0, most: int = 4096
 
 
 @contextmanager
-def _process(variant: Variant) -> Iterator[Callable[[float], Slice]]:
+def _process(variant: Variant) -> Generator[Callable[[float], Slice]]:
     """A process that built the variant; yields what asks it for a slice, and ends it."""
     context = multiprocessing.get_context("spawn")  # the allocator reads its settings when a program starts
     ours, theirs = context.Pipe()
@@ -161,7 +161,7 @@ def _serve(pipe: Connection, build: Callable[[], Step]) -> None:
 
 
 @contextmanager
-def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+def _environment(variables: Mapping[str, str]) -> Generator[None]:
     """Set variables of this process, so that one started meanwhile inherits them, and restore them."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)

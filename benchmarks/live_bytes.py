@@ -7,6 +7,7 @@ generated programs, their workspaces. Bytes that are alive before it starts are 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
 from torch.profiler import ProfilerActivity, profile
@@ -33,5 +34,5 @@ def changes(recorded: profile) -> list[int]:
     inner = recorded.profiler
     assert inner is not None, "the profiler has run"
     assert inner.kineto_results is not None, "the profiler has run"
-    events = [e for e in inner.kineto_results.events() if e.name() == "[memory]"]
+    events: list[Any] = [e for e in inner.kineto_results.events() if e.name() == "[memory]"]
     return [e.nbytes() for e in sorted(events, key=lambda e: e.start_ns())]

@@ -15,6 +15,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -285,9 +286,8 @@ def bars_of(rows: Sequence[dict[str, Any]], kind: str) -> list[Bar]:
 
 def _warm() -> None:
     """Import what every case needs, once, without starting a thread."""
-    import dace  # noqa: F401
-    import onnxruntime  # noqa: F401
-
+    for module in ("dace", "onnxruntime"):
+        import_module(module)
     from daceml.onnx_ops.registry import load_implementations
 
     load_implementations()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import onnx
 from onnx import AttributeProto, TensorProto, helper
@@ -103,7 +103,7 @@ def tensor_sparse(model: onnx.ModelProto, rng: random.Random) -> None:
 def tensor_strings(model: onnx.ModelProto, rng: random.Random) -> None:
     tensor = some_tensor(model, rng)
     name, count = tensor.name, rng.randrange(4)
-    tensor.CopyFrom(helper.make_tensor(name, TensorProto.STRING, [count], [b"a\xff"] * count))
+    tensor.CopyFrom(helper.make_tensor(name, TensorProto.STRING, [count], cast(Any, [b"a\xff"] * count)))
 
 
 def small_integers(model: onnx.ModelProto, rng: random.Random) -> None:
@@ -140,7 +140,7 @@ def attribute_kind(model: onnx.ModelProto, rng: random.Random) -> None:
 
 
 def attribute_type(model: onnx.ModelProto, rng: random.Random) -> None:
-    _attribute(model, rng).type = rng.randrange(15)
+    _attribute(model, rng).type = cast(Any, rng.randrange(15))
 
 
 def attribute_gone(model: onnx.ModelProto, rng: random.Random) -> None:

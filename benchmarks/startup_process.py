@@ -7,7 +7,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -33,7 +33,7 @@ def start_daceml(module: nn.Module, inputs: tuple[torch.Tensor, ...]) -> dict[st
         "compile_seconds": seconds - call_seconds,
         "stages_s": dict(getattr(explanation, "compile_seconds", {})),
         "kernels": explanation.counts.get("distinct_kernels"),
-        "operators": len(compiled.onnx_model.graph.node),
+        "operators": len(cast(Any, compiled).onnx_model.graph.node),
     }
 
 

@@ -29,7 +29,8 @@ class Config:
         fallback: `onnxruntime`, or `none` to refuse operators that only ONNX Runtime can run.
         parallel_threshold: loop iterations below which a kernel stays on one thread.
         public_exporter: use only public functions of torch's ONNX exporter (slower).
-        variants: kinds of inputs for which a module keeps compiled variants; the oldest is dropped.
+        variants: kinds of inputs for which a module keeps compiled variants, at least 1; the oldest is
+            dropped.
         log: level of the `daceml` loggers: debug, info, warning or error.
     """
 
@@ -82,6 +83,13 @@ class Config:
             values[name] = _parse(variable, text, options[name].default)
         config = cls(**values)  # pyright: ignore[reportArgumentType]
         _check_choice("DACEML_FALLBACK", config.fallback, ("onnxruntime", "none"))
+        if config.variants == 0:
+            raise ConfigurationError(
+                "DACEML_VARIANTS must be at least 1",
+                where="environment",
+                why="it is 0, and a call runs the variant that is kept for it",
+                fix="set DACEML_VARIANTS=1 to keep as few as possible",
+            )
         _check_choice("DACEML_LOG", config.log, ("debug", "info", "warning", "error"))
         return config
 

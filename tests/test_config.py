@@ -67,6 +67,16 @@ def test_a_number_that_is_none_is_refused():
     )
 
 
+def test_a_module_keeps_one_variant_at_least():
+    assert Config.from_env({"DACEML_VARIANTS": "1"}).variants == 1
+    assert refusal(DACEML_VARIANTS="0") == (
+        "[DML001] DACEML_VARIANTS must be at least 1\n"
+        "  where: environment\n"
+        "  why:   it is 0, and a call runs the variant that is kept for it\n"
+        "  fix:   set DACEML_VARIANTS=1 to keep as few as possible"
+    )
+
+
 @pytest.mark.parametrize(("name", "first"), [("FALLBACK", "onnxruntime"), ("LOG", "debug")])
 def test_a_choice_that_is_none_is_refused(name: str, first: str):
     text = refusal(**{f"DACEML_{name}": "maybe"})

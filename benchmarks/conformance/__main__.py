@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -268,10 +269,8 @@ def _as_oracle(label: str, rows: Sequence[Row], found: Sequence[Row]) -> Bar:
 
 def _warm() -> None:
     """Import what every case needs, once, without starting a thread."""
-    import dace  # noqa: F401
-    import onnxruntime  # noqa: F401
-
-    from daceml.frontend import importer, pipeline  # noqa: F401
+    for module in ("dace", "onnxruntime", "daceml.frontend.importer", "daceml.frontend.pipeline"):
+        import_module(module)
     from daceml.frontend.program_key import package_digest
     from daceml.onnx_ops.registry import load_implementations
     from daceml.runtime.toolchain import toolchain

@@ -73,7 +73,8 @@ def _node_cases() -> Iterator[Case]:
         warnings.simplefilter("ignore")  # of overflows that cases are about
         tests = collect_testcases(None)
     for test in tests:
-        data = [(_arrays(inputs), _arrays(outputs)) for inputs, outputs in test.data_sets]
+        data = [(_arrays(inputs), _arrays(outputs)) for inputs, outputs in test.data_sets or ()]
+        assert test.model is not None, "a node's case is made with its model"
         yield _case("node", test.name, test.model, data, test.rtol, test.atol)
 
 
@@ -82,6 +83,7 @@ def _stored_cases(kind: str) -> Iterator[Case]:
     from onnx.backend.test.loader import load_model_tests
 
     for test in load_model_tests(kind=kind):
+        assert test.model_dir is not None, "a stored case has a folder"
         folder = Path(test.model_dir)
         model = onnx.load(folder / "model.onnx")
         data = [
@@ -97,6 +99,7 @@ def _light_cases() -> Iterator[Case]:
     from onnx.backend.test.loader import DATA_DIR, load_model_tests
 
     for test in load_model_tests(kind="real"):
+        assert test.url is not None, "a real case names its archive"
         file = Path(DATA_DIR, "light", Path(test.url).name)
         if not file.is_file():
             continue

@@ -84,8 +84,7 @@ def _compile(case: Case, implementation: str) -> tuple[Program, dict[str, int]]:
     from daceml.onnx_ops.registry import KINDS
     from daceml.runtime.cache import Cache, digest
     from daceml.runtime.program import StoredProgram
-    from daceml.transformations.hardware.cpu_schedule import schedule_maps
-    from daceml.transformations.local.map_fusion import fuse_maps
+    from daceml.transformations.standard import loop_recipe
 
     source = checked(ModelSource(model=case.model, name=case.name))
     network = import_source(source, name="case", process=_onnx_process())
@@ -95,11 +94,8 @@ def _compile(case: Case, implementation: str) -> tuple[Program, dict[str, int]]:
     cache = Cache(config().cache_folder)
 
     def make(folder: Path) -> None:
-        fusion = fuse_maps(network)
-        schedule_maps(network)
-        build(
-            Optimised(network=network, lowering=lowering, fusion=fusion, unfused={}), cache, folder, Stages()
-        )
+        loop_recipe()(network)
+        build(Optimised(network=network, lowering=lowering, unfused={}), cache, folder, Stages())
 
     # where every node is native in any case, both forms are one program
     key = digest(model_key(source.model, {}, source.weight_names()), *chosen)

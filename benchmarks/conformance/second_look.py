@@ -54,14 +54,13 @@ def nearer(case: Case, results: Results) -> bool:
 
 
 def _one_nearer(mine: Any, stored: Any, exact: Any, case: Case) -> bool:
-    within = {"rtol": case.rtol, "atol": case.atol}
     if not isinstance(stored, np.ndarray) or stored.dtype != np.float32:
-        return not difference([mine], [stored], **within)
+        return not difference([mine], [stored], rtol=case.rtol, atol=case.atol)
     mine, exact = np.asarray(mine), np.asarray(exact)
     if exact.dtype != np.float64 or mine.dtype != stored.dtype or mine.shape != stored.shape:
         return False
     mine, stored = mine.astype(np.float64), stored.astype(np.float64)
-    if difference([mine], [exact], **within):
+    if difference([mine], [exact], rtol=case.rtol, atol=case.atol):
         return False
     differ = ~np.isclose(mine, stored, case.rtol, case.atol, equal_nan=True)
     return bool((np.abs(mine - exact)[differ] <= np.abs(stored - exact)[differ]).all())

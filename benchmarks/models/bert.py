@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -19,11 +19,9 @@ def bert_layer(layer_index: int = 0, *, hidden: int = 1024, heads: int = 16) -> 
     from transformers import BertConfig
     from transformers.models.bert.modeling_bert import BertLayer
 
+    options: dict[str, Any] = {"attn_implementation": "sdpa"}  # taken by name, but not declared
     config = BertConfig(
-        hidden_size=hidden,
-        num_attention_heads=heads,
-        intermediate_size=4 * hidden,
-        attn_implementation="sdpa",
+        hidden_size=hidden, num_attention_heads=heads, intermediate_size=4 * hidden, **options
     )
     layer = BertLayer(config, layer_idx=layer_index)
     randomise_layer_norms(layer)

@@ -26,10 +26,10 @@ class StaticSamePadConv2d(nn.Conv2d):
             nn.ZeroPad2d((before, after, before, after)) if kernel > 1 else nn.Identity()
         )
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = self.static_padding(x)
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        padded = self.static_padding(input)
         return functional.conv2d(
-            x, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups
+            padded, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups
         )
 
 

@@ -50,7 +50,7 @@ def _onnxruntime(model: onnx.ModelProto, feeds: dict[str, Array]) -> list[Any]:
     session = onnxruntime.InferenceSession(
         model.SerializeToString(), options, providers=["CPUExecutionProvider"]
     )
-    return session.run(None, feeds)
+    return list(session.run(None, feeds))
 
 
 def _reference(model: onnx.ModelProto, feeds: dict[str, Array]) -> list[Any]:
@@ -58,7 +58,7 @@ def _reference(model: onnx.ModelProto, feeds: dict[str, Array]) -> list[Any]:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return ReferenceEvaluator(model).run(None, feeds)
+        return list(ReferenceEvaluator(model).run(None, feeds))
 
 
 def _short(error: Exception) -> str:

@@ -21,7 +21,7 @@ from daceml.sdfg.scalar import FLOATS, Scalar, apply, cast, compute_type, litera
 _X, _Y = sympy.Symbol("x", real=True), sympy.Symbol("y", real=True)
 
 _DEFINITIONS: dict[str, sympy.Expr] = {
-    **{name: getattr(sympy, name)(_X) for name in ("exp", "log", "erf", "sqrt", "sin", "cos", "tan")},
+    **{name: getattr(sympy, name)(_X) for name in ("exp", "log", "erf", "erfc", "sqrt", "sin", "cos", "tan")},
     **{name: getattr(sympy, name)(_X) for name in ("asin", "acos", "atan", "sinh", "cosh", "tanh")},
     **{name: getattr(sympy, name)(_X) for name in ("asinh", "acosh", "atanh")},
     "log1p": sympy.log(1 + _X),

@@ -63,11 +63,16 @@ class BackwardPass:
     def run(self, forward: Program, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """The user's outputs, as results of one node of autograd."""
         given = [x for x, wants in zip(inputs, self.wanted.inputs, strict=True) if wants]
-        return list(_Differentiable.apply(self, forward, inputs, *given, *self.state))  # pyright: ignore
+        *results, _ = _Differentiable.apply(self, forward, inputs, *given, *self.state)  # pyright: ignore
+        return results
 
 
 class _Differentiable(torch.autograd.Function):
-    """The node; what it needs besides the tensors that gradients flow to comes in one piece."""
+    """The node; what it needs besides the tensors that gradients flow to comes in one piece.
+
+    Its last result is an anchor of no elements, which leads autograd from the gradients back to all that they
+    depend on: the node's own inputs.
+    """
 
     @staticmethod
     def forward(
@@ -85,7 +90,8 @@ class _Differentiable(torch.autograd.Function):
         # of what this very call changes, the backward pass reads the value from before
         read = [tensor.clone() if id(tensor) in changing else tensor for tensor in read]
         outputs = program(inputs)
-        ctx.save_for_backward(*(outputs[i] for i in record.saved), *read)
+        anchor = torch.empty(0)
+        ctx.save_for_backward(*(outputs[i] for i in record.saved), *read, anchor)
         ctx.backward_pass = backward
         ctx.like = [(outputs[i].shape, outputs[i].dtype) for i in record.cotangents]
         ctx.wanted = [(tensor.shape, tensor.dtype) for tensor in wanted]
@@ -93,7 +99,7 @@ class _Differentiable(torch.autograd.Function):
         fixed = [x for x, moves in zip(results, record.differentiable, strict=True) if not moves]
         ctx.mark_non_differentiable(*fixed)
         ctx.set_materialize_grads(False)
-        return results
+        return *results, anchor
 
     @staticmethod
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -101,6 +107,7 @@ class _Differentiable(torch.autograd.Function):
     ) -> tuple[torch.Tensor | None, ...]:
         backward: BackwardPass = ctx.backward_pass
         record = backward.record
+        _refuse_batches(given)
         flows = [any(given[i] is not None for i in reached) for reached in record.reached]
         if not any(flows):
             return (None,) * (3 + len(flows))
@@ -110,7 +117,9 @@ class _Differentiable(torch.autograd.Function):
         like = dict(zip(record.cotangents, ctx.like, strict=True))
         cotangents = [_cotangent(given[i], like[i]) for i in taken]
         # a backward pass that needs nothing may run again, as in eager
-        saved = list(ctx.saved_tensors) if record.saved or record.reads else []
+        again = torch.is_grad_enabled()  # create_graph=True
+        saved: list[torch.Tensor] = list(ctx.saved_tensors) if record.saved or record.reads or again else []
+        anchor = [saved.pop()] if saved else []
         saved = [x.contiguous() for x in (saved if narrowed is None else [saved[i] for i in narrowed.takes])]
         ctx.maybe_clear_saved_tensors()  # unless the graph is retained
         with torch.no_grad():
@@ -121,8 +130,8 @@ class _Differentiable(torch.autograd.Function):
             _gradient(source if flowing else None, found, like)
             for source, flowing, like in zip(sources, flows, ctx.wanted, strict=True)
         ]
-        if torch.is_grad_enabled():
-            gradients = _refusing_second(gradients)
+        if again:
+            gradients = _refusing_second(gradients, [*anchor, *cotangents])
         return None, None, None, *gradients
 
 
@@ -140,20 +149,37 @@ def _gradient(
     return torch.zeros(like[0], dtype=like[1]) if kind == "zero" else found[kind][place]
 
 
-def _refusing_second(gradients: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
-    """The same gradients, which cannot be differentiated: they depend on more than autograd could see."""
+def _refuse_batches(cotangents: Sequence[torch.Tensor | None]) -> None:
+    functorch = torch._C._functorch  # pyright: ignore
+    batched = (functorch.is_legacy_batchedtensor, functorch.is_batchedtensor)
+    if any(kind(g) for g in cotangents if g is not None for kind in batched):
+        raise GradientError(
+            "a batch of gradients was asked for in one backward pass of a compiled module",
+            why="its backward pass is a program for one cotangent of each result",
+            fix="ask for one gradient at a time, without is_grads_batched=True or vectorize=True;\n"
+            "or call the eager module: with daceml.stance('force_eager')",
+        )
+
+
+def _refusing_second(
+    gradients: Sequence[torch.Tensor | None], sources: Sequence[torch.Tensor]
+) -> list[torch.Tensor | None]:
+    """The same gradients, which cannot be differentiated.
+
+    Args:
+        sources: what leads autograd to all that the gradients depend on, whether it could see that or not.
+    """
     given = [g for g in gradients if g is not None]
-    anchor = torch.zeros((), requires_grad=True)
-    once = iter(_Once.apply(anchor, *given) if given else ())  # pyright: ignore[reportArgumentType]
+    once = iter(_Once.apply(len(given), *given, *sources) if given else ())  # pyright: ignore
     return [None if g is None else next(once) for g in gradients]
 
 
 class _Once(torch.autograd.Function):
-    """Passes gradients through; has none of its own."""
+    """Passes the first tensors through; has no gradients of its own."""
 
     @staticmethod
-    def forward(ctx: Any, anchor: torch.Tensor, *gradients: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return tuple(g.view_as(g) for g in gradients)
+    def forward(ctx: Any, count: int, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return tuple(gradient.detach() for gradient in tensors[:count])
 
     @staticmethod
     def backward(ctx: Any, *_: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]

@@ -26,7 +26,7 @@ from daceml.frontend.gradient_changes import refuse_changes
 from daceml.frontend.gradient_record import GradientRecord, Wanted
 from daceml.frontend.gradient_stops import mark_gradient_stops
 from daceml.frontend.guards import Modes
-from daceml.frontend.module_watch import ModuleWatch
+from daceml.frontend.module_watch import watch_traced
 from daceml.frontend.pipeline import (
     Optimised,
     Stages,
@@ -86,7 +86,7 @@ def compile_variant(
             return captured
         exported = captured.program
         state = _tensors(module) | captured.held
-        watch = _watch(module, captured)
+        watch = watch_traced(module, captured)
         cache = Cache(config().cache_folder)
         levels = options["auto_optimize"]
         wanted = wanted_gradients(session, arguments, modes, state)
@@ -280,16 +280,6 @@ def _agree(
 ) -> bool:
     values = sizes.bind(shapes)
     return not isinstance(values, str) and same_graph(symbolic, fixed, values)
-
-
-def _watch(module: nn.Module, captured: Capture) -> ModuleWatch:
-    """The module as this trace found it.
-
-    A tensor in the place of another one that forward assigned is no change. One in the place of None is: the
-    next call may take another way, as where a state begins.
-    """
-    results = [made for made in captured.assigned if made.holds_tensors and made.held_tensors]
-    return ModuleWatch(module, results, () if captured.values_read else tuple(captured.held.values()))
 
 
 def _writes(

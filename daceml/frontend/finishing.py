@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from daceml.frontend.exporter_internals import OPSET, Changed
+from daceml.frontend.holdings import places
 from daceml.frontend.provenance import module_of_node, source_of_node, source_of_trace
 
 if TYPE_CHECKING:
@@ -151,14 +152,12 @@ def _complete_state(graph: ir.Graph, program: ExportedProgram) -> None:
 
 def _tie(graph: ir.Graph, program: ExportedProgram) -> dict[str, str]:
     """One initializer for each tensor: several names of one tensor would split its gradient."""
-    first: dict[tuple[int, tuple[int, ...], tuple[int, ...]], str] = {}
+    first: dict[object, str] = {}
     tied: dict[str, str] = {}
-    for name in (*program.graph_signature.parameters, *program.graph_signature.buffers):
-        tensor: Any = program.state_dict.get(name, program.constants.get(name))
-        if tensor is None or name not in graph.initializers or tensor.numel() == 0:
+    for name, place in places(program):
+        if name not in graph.initializers:
             continue
-        key = (tensor.data_ptr(), tuple(tensor.shape), tuple(tensor.stride()))
-        kept = first.setdefault(key, name)
+        kept = first.setdefault(place, name)
         if kept != name:
             graph.initializers[name].replace_all_uses_with(graph.initializers[kept])
             graph.initializers.pop(name)

@@ -143,6 +143,14 @@ def adopt(program: ExportedProgram, module: nn.Module) -> dict[str, torch.Tensor
     return adopted
 
 
+def places(program: ExportedProgram) -> Iterator[tuple[str, object]]:
+    """Where parameters and buffers of a program lie: two names with one place are one tensor."""
+    for name in (*program.graph_signature.parameters, *program.graph_signature.buffers):
+        tensor = program.state_dict.get(name, program.constants.get(name))
+        if isinstance(tensor, torch.Tensor) and tensor.numel():
+            yield name, _place(tensor)
+
+
 def _is_memory(value: Any) -> bool:
     dense = isinstance(value, torch.Tensor) and value.layout is torch.strided and value.numel() > 0
     return dense and value.device.type == "cpu"

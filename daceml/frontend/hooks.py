@@ -78,6 +78,8 @@ class CompilationHooks:
     def run_post_autodiff(self, network: Network, backward: Network | None) -> None:
         """Call every hook with the SDFGs of the forward and the backward pass; raises what they raise.
 
+        A rewrite or a recipe takes one network after the other.
+
         Args:
             backward: None where no gradients are wanted; hooks then see an SDFG without states.
         """
@@ -86,7 +88,11 @@ class CompilationHooks:
         behind = dace.SDFG(f"{network.sdfg.name}_backward") if backward is None else backward.sdfg
         for name, hook in self.hooks["post_autodiff"]:
             with _named("post_autodiff", name):
-                hook(network.sdfg, behind)
+                if getattr(hook, "takes_network", False):
+                    for passed in filter(None, (network, backward)):
+                        hook(passed)
+                else:
+                    hook(network.sdfg, behind)
         for checked in (network, *(() if backward is None else (backward,))):
             check_network(checked, "post_autodiff")
 

@@ -17,6 +17,7 @@ _DRAWS = frozenset(
     f"aten.{name}"
     for name in (
         "dropout.default",
+        "native_dropout.default",
         "alpha_dropout.default",
         "rand_like.default",
         "bernoulli.default",
@@ -26,7 +27,9 @@ _DRAWS = frozenset(
 
 
 def draw_in_memory_order(program: ExportedProgram) -> None:
-    """Permute what is drawn for, and the result back."""
+    """Permute what is drawn for, and each result back."""
+    import operator
+
     import torch
 
     permute = torch.ops.aten.permute.default
@@ -41,14 +44,20 @@ def draw_in_memory_order(program: ExportedProgram) -> None:
             lying = program.graph.call_function(permute, (given, order))
         lying.meta = dict(node.meta, val=given.meta["val"].permute(order))
         node.update_arg(0, lying)
-        value = node.meta["val"]
-        node.meta = dict(node.meta, val=value.permute(order))
-        with program.graph.inserting_after(node):
-            back = program.graph.call_function(
-                permute, (node, sorted(range(len(order)), key=order.__getitem__))
-            )
-        back.meta = dict(node.meta, val=value)
-        node.replace_all_uses_with(back, delete_user_cb=lambda user, back=back: user is not back)
+        results = [node]
+        if isinstance(node.meta["val"], tuple | list):
+            # the mask beside the result
+            node.meta = dict(node.meta, val=tuple(value.permute(order) for value in node.meta["val"]))
+            results = [user for user in node.users if user.target is operator.getitem]
+        for result in results:
+            value = result.meta["val"]
+            result.meta = dict(result.meta, val=value.permute(order))
+            with program.graph.inserting_after(result):
+                back = program.graph.call_function(
+                    permute, (result, sorted(range(len(order)), key=order.__getitem__))
+                )
+            back.meta = dict(result.meta, val=value)
+            result.replace_all_uses_with(back, delete_user_cb=lambda user, back=back: user is not back)
 
 
 def _order(value: torch.Tensor) -> list[int]:

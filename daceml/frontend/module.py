@@ -14,6 +14,7 @@ from daceml.errors import ConfigurationError
 from daceml.frontend.hooks import Hook, Stage
 from daceml.frontend.options import module_options
 from daceml.frontend.session import Session
+from daceml.frontend.traceable import refuse_script
 from daceml.frontend.tracing import tracing_here
 
 if TYPE_CHECKING:
@@ -169,9 +170,11 @@ def compile_module(module: M, **options: Any) -> M:
 
     Raises:
         ConfigurationError: an unknown option, or one of the wrong type.
+        ExportError: the module is TorchScript.
     """
     if isinstance(module, DaceModule) and hasattr(module, "_session"):
         module = module.session.eager  # pyright: ignore[reportAssignmentType]
+    refuse_script(module)
     return view_of(Session(module, **options))  # pyright: ignore[reportReturnType]
 
 

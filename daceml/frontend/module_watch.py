@@ -21,6 +21,7 @@ from daceml.frontend.holdings import FRAMEWORK, MEMBERS, is_plain_object, is_use
 from daceml.runtime.watch import WatchedDict, container_watch
 
 if TYPE_CHECKING:
+    from daceml.frontend.capture import Capture
     from daceml.frontend.exportable import Assignment
 
 log = logging.getLogger(__name__)
@@ -175,6 +176,22 @@ class ModuleWatch:
             self._dicts.append((members, names))
             for name in names:
                 self._attribute(f"{base.__qualname__}.{name}", members[name])
+
+
+def watch_traced(module: nn.Module, captured: Capture) -> ModuleWatch:
+    """The module as this trace found it.
+
+    A tensor in the place of another one that forward assigned is no change. One in the place of None is: the
+    next call may take another way, as where a state begins.
+    """
+    results = [made for made in captured.assigned if made.holds_tensors and made.held_tensors]
+    read = () if captured.values_read else (*registered(module), *captured.held.values())
+    return ModuleWatch(module, results, read)
+
+
+def registered(module: nn.Module) -> tuple[torch.Tensor, ...]:
+    """Parameters and buffers, which attributes may lead to besides, as those of a recurrent layer do."""
+    return (*module.parameters(), *module.buffers())
 
 
 def _version(tensor: torch.Tensor) -> int:

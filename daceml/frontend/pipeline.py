@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from daceml.onnx_ops.lowering import LoweringReport
     from daceml.sdfg.network import Network
-    from daceml.transformations.local.map_fusion import FusionReport
 
 
 @dataclass
@@ -47,12 +46,17 @@ class Stages:
 
 @dataclass(frozen=True, kw_only=True)
 class Optimised:
-    """A network after all levels, and what happened on the way."""
+    """A network after all levels, and what happened on the way.
+
+    Attributes:
+        unfused: kernels and amounts before loops were joined.
+        absorbed: array that a loop writes -> the arrays that disappeared into that loop.
+    """
 
     network: Network
     lowering: LoweringReport
-    fusion: FusionReport
     unfused: dict[str, int]
+    absorbed: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
 
 
 def onnx_network(
@@ -172,8 +176,12 @@ def optimise(
     """
     from daceml.onnx_ops.lowering import lower
     from daceml.sdfg.network_costs import maps_cost
-    from daceml.transformations.local.map_fusion import FusionReport
-    from daceml.transformations.standard import loop_recipe, operator_recipe, unoptimised_recipe
+    from daceml.transformations.standard import (
+        absorbed_arrays,
+        loop_recipe,
+        operator_recipe,
+        unoptimised_recipe,
+    )
 
     if levels:
         with stages.stage("transform"):
@@ -184,9 +192,9 @@ def optimise(
         count, cost = maps_cost(network)
         moved = cost.at(dict.fromkeys(network.sdfg.symbols, EXAMPLE_SIZE))
         recipe = loop_recipe(training=training, frozen=freeze) if levels else unoptimised_recipe()
-        fusion = recipe(network).get("fuse_maps", FusionReport(fused=(), refused={}))
+        absorbed = absorbed_arrays(recipe(network))
     return Optimised(
-        network=network, lowering=lowering, fusion=fusion, unfused={"kernels": count, **asdict(moved)}
+        network=network, lowering=lowering, unfused={"kernels": count, **asdict(moved)}, absorbed=absorbed
     )
 
 
@@ -218,7 +226,7 @@ def build(
     manifest = make_manifest(
         plan,
         optimised.lowering,
-        absorbed=optimised.fusion.absorbed,
+        absorbed=optimised.absorbed,
         constants=constants,
         fallbacks=fallbacks,
     )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from daceml.config import config
+from daceml.frontend.holdings import places
 from daceml.runtime.cache import digest
 from daceml.runtime.toolchain import toolchain
 
@@ -36,11 +37,12 @@ def program_key(
     recomputation: Recomputation | None = None,
     prefer_native: bool = False,
 ) -> str:
-    """Hash of the graph, its signature, shapes, constants, the options, versions and daceml's own sources.
+    """Hash of the graph, its signature, shapes, ties, constants, the options, versions and daceml's sources.
 
     Values of parameters and buffers are not part of it: programs are bound to them when they are loaded.
     """
     buffers = frozenset(program.graph_signature.buffers)
+    first: dict[object, str] = {}
     return digest(
         # parts under autocast or no_grad are graphs of their own, which the outer one only names
         *(
@@ -51,6 +53,8 @@ def program_key(
         repr(program.graph_signature),
         *(_describe(n.name, n.meta.get("val")) for n in program.graph.nodes if n.op == "placeholder"),
         *(_content(n, value) for n, value in sorted(program.constants.items()) if n not in buffers),
+        # several names of one tensor are one weight of the program
+        *(f"{name} {first.setdefault(place, name)}" for name, place in places(program)),
         repr(sorted(str(item) for item in program.range_constraints.items())),
         # what torch concluded about sizes from the example's own: equal graphs may differ in it
         *(_sizes(n.meta.get("val")) for n in program.graph.nodes if program.range_constraints),

@@ -60,6 +60,7 @@ TO_RESULT = frozenset(
         "log1p",
         "log2",
         "logaddexp",
+        "logaddexp2",
         "logsumexp",
         "maximum",
         "minimum",

@@ -26,7 +26,7 @@ from daceml.frontend.guards import (
     named_key,
 )
 from daceml.frontend.hooks import CompilationHooks
-from daceml.frontend.module_watch import ModuleWatch
+from daceml.frontend.module_watch import ModuleWatch, registered
 from daceml.frontend.options import module_options
 from daceml.frontend.stance import current_stance
 from daceml.frontend.variant import EagerVariant, Variant
@@ -248,7 +248,8 @@ class Session:
             variant = compile_variant(self, arguments, key.modes, self._symbolic(key))
         except RunsEagerlyError as why:
             log.warning("%s runs eagerly: %s", name, why)
-            variant = EagerVariant(None if why.lasting else ModuleWatch(self.eager))
+            watch = None if why.lasting else ModuleWatch(self.eager, (), registered(self.eager))
+            variant = EagerVariant(watch)
         except MemoryBudgetError:
             raise  # eager would not keep the budget either
         except GradientError as why:

@@ -32,7 +32,7 @@ def step_network(
         rows: the parameters that are updated if the loss depends on them.
         layouts: parameter -> name -> strides of the optimizer's tensors.
     Raises:
-        CallError: the loss is not a scalar.
+        CallError: the loss is not a scalar, or of a type without gradients.
         GradientError: the loss depends on none of the parameters, or has no derivative.
     """
     from daceml.autodiff.optimizer_steps import add_updates
@@ -61,7 +61,7 @@ def _differentiate(network: Network, keys: Sequence[str]) -> dict[str, str]:
     from daceml.autodiff.engine import add_gradients
     from daceml.autodiff.replacements import replace_for_training
     from daceml.sdfg.builder import Builder, Computation, parameters
-    from daceml.sdfg.scalar import compute_type, literal
+    from daceml.sdfg.scalar import FLOATS, compute_type, literal
     from daceml.transformations.coarse.convolution_padding import place_padding
 
     place_padding(network)
@@ -72,6 +72,12 @@ def _differentiate(network: Network, keys: Sequence[str]) -> dict[str, str]:
             "the loss of a compiled step must be a scalar",
             why=f"it has shape {list(network.sdfg.arrays[loss].shape)}",
             fix="give it a reduction: loss.mean() or loss.sum()",
+        )
+    if (kind := network.sdfg.arrays[loss].dtype) not in FLOATS:
+        raise CallError(
+            "the loss of a compiled step must be of a floating type",
+            why=f"it is of type {kind.to_string()}, from which no gradient can come",
+            fix="make it of values that have gradients: no counts, comparisons or positions",
         )
     arrays = {key: array for array, key in network.weights.items()}
     reached = {key: arrays[key] for key in keys if key in arrays}

@@ -25,11 +25,12 @@ def traceable(module: nn.Module) -> Generator[None]:
     """Trace a module within the block; its layers are put back afterwards. Changes the module meanwhile.
 
     Raises:
-        ExportError: a layer that exchanges statistics with other processes.
+        ExportError: a layer that exchanges statistics with other processes, or TorchScript.
     """
     changed: list[tuple[nn.Module, str]] = []
     try:
         for path, layer in module.named_modules():
+            refuse_script(layer, path)
             if not layer.training:
                 continue
             if isinstance(layer, nn.SyncBatchNorm):
@@ -43,6 +44,24 @@ def traceable(module: nn.Module) -> Generator[None]:
     finally:
         for layer, name in changed:
             layer.__dict__.pop(name, None)
+
+
+def refuse_script(module: nn.Module, path: str = "") -> None:
+    """Refuse what torch.jit made.
+
+    Args:
+        path: of a part of what is compiled.
+    Raises:
+        ExportError: the module is TorchScript.
+    """
+    if isinstance(module, torch.jit.ScriptModule):
+        name = f"submodule {path!r}" if path else "the module"
+        raise ExportError(
+            f"{name} is TorchScript ({type(module).__name__}), which cannot be compiled",
+            where=path,
+            why="torch.jit runs it without Python, and a trace follows Python",
+            fix="pass the module from before torch.jit.script or torch.jit.trace",
+        )
 
 
 def _methods(layer: nn.Module) -> dict[str, Callable[..., Any]]:

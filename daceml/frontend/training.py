@@ -102,8 +102,11 @@ def _identity(network: Network, array: str) -> str:
     from daceml.autodiff.activity import reads
 
     state, desc = network.state, network.sdfg.arrays[array]
-    (access, *_) = [n for n in state.data_nodes() if n.data == array and state.in_degree(n)]
-    (edge, *_) = state.in_edges(access)
+    kind = f"{desc.dtype.to_string()}{list(map(str, desc.shape))}"
+    written = [e for n in state.data_nodes() if n.data == array for e in state.in_edges(n)]
+    if not written:
+        return f"{array}: {kind}, which has no elements to write"
+    edge = written[0]
     writer: nodes.Node = edge.src
     if isinstance(writer, nodes.MapExit):
         entry = state.entry_node(writer)
@@ -111,7 +114,6 @@ def _identity(network: Network, array: str) -> str:
         writer = entry
     name = getattr(writer, "onnx_name", "") or str(getattr(writer, "label", writer))
     sources = sorted(reads(state, writer)) if not isinstance(writer, nodes.AccessNode) else [writer.data]
-    kind = f"{desc.dtype.to_string()}{list(map(str, desc.shape))}"
     return f"{array}: {kind}, {edge.src_conn} of {name} from {sources}"
 
 

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from daceml.config import config
-from daceml.errors import CallError
+from daceml.errors import CallError, ConfigurationError
 from daceml.frontend.arguments import Arguments
 from daceml.frontend.capture import capture
 from daceml.frontend.chosen_extremes import read_chosen_extremes
@@ -25,12 +25,13 @@ from daceml.frontend.gradient_changes import refuse_changes
 from daceml.frontend.gradient_record import Wanted
 from daceml.frontend.gradient_stops import mark_gradient_stops
 from daceml.frontend.guards import input_key
-from daceml.frontend.module_watch import ModuleWatch
+from daceml.frontend.module_watch import ModuleWatch, watch_traced
 from daceml.frontend.optimizer_rows import Row, UpdatedRows, layouts, rows_of
 from daceml.frontend.optimizers import refuse_hooks, rule_of
 from daceml.frontend.pipeline import Stages, build, warming, without_collection
 from daceml.frontend.program_key import program_key
 from daceml.frontend.step_network import STATE, step_network
+from daceml.frontend.traceable import refuse_script
 from daceml.frontend.tracing import tracing
 from daceml.runtime.cache import Cache, digest
 from daceml.runtime.program import Program, StoredProgram
@@ -95,12 +96,16 @@ class CompiledStep:
         optimizer: SGD, Adam or AdamW; its learning rates and other numbers are read at every step, and its
             state is kept where it keeps it.
     Raises:
-        ConfigurationError: an optimizer that has no rule, or one for parameters of another model.
+        ConfigurationError: something else than these three, an optimizer that has no rule, or one for
+            parameters of another model.
+        ExportError: the model is TorchScript.
     """
 
     def __init__(
         self, model: nn.Module, loss: Callable[..., torch.Tensor], optimizer: torch.optim.Optimizer
     ) -> None:
+        _refuse_other_kinds(model, loss, optimizer)
+        refuse_script(model)
         self.module = _Loss(model, loss)
         self.optimizer = optimizer
         refuse_hooks(optimizer)
@@ -191,6 +196,7 @@ class CompiledStep:
             with torch.enable_grad():
                 captured = capture(self.module, arguments, gradients=True)
             exported = captured.program
+            _refuse_other_results(exported)
             if captured.assigned:
                 raise CallError(
                     "the model assigns attributes in its forward pass",
@@ -208,7 +214,7 @@ class CompiledStep:
             tensors = parameters | dict(self.module.named_buffers()) | captured.held
             return _Compiled(
                 stored=stored,
-                watch=ModuleWatch(self.module),
+                watch=watch_traced(self.module, captured),
                 rows=updated,
                 tensors=tensors,
                 layouts=order,
@@ -231,6 +237,45 @@ class CompiledStep:
                 build(network, cache, folder, stages)
 
         return StoredProgram(cache.get("programs", key, make))
+
+
+def _refuse_other_kinds(model: object, loss: object, optimizer: object) -> None:
+    """Arguments in another order, and classes in the place of their instances."""
+    kinds = (
+        ("model", model, isinstance(model, nn.Module), "an nn.Module"),
+        ("loss", loss, callable(loss) and not isinstance(loss, type), "a function of output and targets"),
+        ("optimizer", optimizer, isinstance(optimizer, torch.optim.Optimizer), "one of torch.optim"),
+    )
+    for name, given, fits, kind in kinds:
+        if not fits:
+            what = (
+                f"the class {given.__name__}"
+                if isinstance(given, type)
+                else f"of type {type(given).__name__}"
+            )
+            raise ConfigurationError(
+                f"the {name} of a compiled step must be {kind}",
+                why=f"it is {'None' if given is None else what}",
+                fix="call compile_step(model, loss, optimizer), with instances where these are of classes",
+            )
+
+
+def _refuse_other_results(exported: ExportedProgram) -> None:
+    from torch.export.graph_signature import OutputKind, TensorArgument
+
+    signature = exported.module_call_graph[0].signature
+    assert signature is not None, "a trace has one"
+    structure = signature.out_spec
+    assert structure is not None, "a trace has the structure of its result"
+    results = [s.arg for s in exported.graph_signature.output_specs if s.kind is OutputKind.USER_OUTPUT]
+    if structure.is_leaf() and isinstance(results[0], TensorArgument):
+        return
+    made = f"a {structure.type.__name__}" if not structure.is_leaf() else "a plain value of Python"
+    raise CallError(
+        "the loss of a compiled step must be a tensor",
+        why=f"the loss function returns {made}",
+        fix="return the loss alone, as a tensor: without .item(), float() or anything beside it",
+    )
 
 
 def _wanted(rows: tuple[Row, ...], arguments: Arguments) -> Wanted:

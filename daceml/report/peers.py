@@ -139,6 +139,9 @@ def module_peers(module: nn.Module, call: Call) -> Peers:
     options: dict[str, Any] = dict(module.session.options) if isinstance(module, DaceModule) else {}
     compiled = compile_module(copy.deepcopy(original), **{**options, "backward": False})
     assert isinstance(compiled, DaceModule)
+    hooks = module.session.hooks.copy() if isinstance(module, DaceModule) else None
+    if hooks:
+        compiled.session.hooks = hooks
     state = copy.deepcopy(_buffers(compiled))
 
     def restored() -> DaceModule:
@@ -152,6 +155,12 @@ def module_peers(module: nn.Module, call: Call) -> Peers:
     def diagnose(call: Call, outputs_fail: bool) -> Diagnosis:
         from daceml.report.graph_values import diagnose_module
 
+        if hooks:
+            raise ConfigurationError(
+                "intermediate values are not compared",
+                why="hooks change the network, so that eager PyTorch has other ones",
+                fix="verify without hooks to see whether they make the difference",
+            )
         module = restored()
         variant, tensors = module.session.variant(call.args, dict(call.kwargs))
         known = dict(module.named_parameters(remove_duplicate=False))

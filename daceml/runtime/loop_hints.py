@@ -14,13 +14,16 @@ _NEST = re.compile(
     r"^[ \t]*#pragma omp parallel for(?P<clauses>.*)\n(?P<loops>(?:[ \t]*for \(.*\) \{\n)+)", re.MULTILINE
 )
 _COLLAPSED = re.compile(r"collapse\((\d+)\)")
+# Loops inside a map whose iterations are independent (`daceml.sdfg.nest`)
+_VECTOR = re.compile(r"^(?P<indent>[ \t]*)for \(int v\d+ = ", re.MULTILINE)
 
 
 def with_independent_iterations(source: str, dimensions: int) -> str:
-    """A kernel's source; the innermost loop of its parallel map says that its iterations are independent.
+    """A kernel's source; the innermost loop of its parallel map says that its iterations are independent, and
+    so do the loops inside over parameters `v0, v1, …`.
 
-    Nothing is said of a loop that OpenMP shares out, nor of loops inside the map, whose iterations may follow
-    each other.
+    Nothing is said of a loop that OpenMP shares out, nor of other loops inside the map, whose iterations may
+    follow each other.
 
     Args:
         source: as DaCe prints it.
@@ -37,4 +40,5 @@ def with_independent_iterations(source: str, dimensions: int) -> str:
         head = found[0][: -len("".join(loops[dimensions - 1 :]))]
         return "".join((head, indent, _INDEPENDENT, "\n", *loops[dimensions - 1 :]))
 
-    return _NEST.sub(hint, source, count=1)
+    source = _NEST.sub(hint, source, count=1)
+    return _VECTOR.sub(lambda found: f"{found['indent']}{_INDEPENDENT}\n{found[0]}", source)

@@ -204,7 +204,7 @@ class Scope:
         init = self.tasklet(label + "_init", print_tasklet(identity(operator, node.dtype)))
         self.state.add_edge(entry, None, init, None, Memlet())
         self.state.add_edge(init, RESULT, before, None, _element(name))
-        return before, after, _conflict_resolution(operator, node.dtype)
+        return before, after, conflict_resolution(operator, node.dtype)
 
     def accumulate(
         self,
@@ -334,7 +334,8 @@ def new_map(
     return nodes.MapEntry(body), nodes.MapExit(body)
 
 
-def _conflict_resolution(operator: str, dtype: DType) -> str:
+def conflict_resolution(operator: str, dtype: DType) -> str:
+    """How a memlet says that a value joins what is there."""
     if dtype == dace.bool_:
         return "lambda x, y: x or y" if operator == "max" else "lambda x, y: x and y"
     if operator in ("max", "min"):

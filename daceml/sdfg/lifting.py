@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 from typing import cast as cast_type
@@ -19,6 +19,7 @@ import sympy
 from dace import dtypes, symbolic
 from dace.sdfg import nodes
 
+from daceml.sdfg.outline import scope_nodes
 from daceml.sdfg.scalar import Index, Scalar, apply, cast, identity, read, reduce_over
 from daceml.sdfg.scalar_rewrite import Names, as_index, rename
 from daceml.sdfg.tasklet_parser import Element, UnreadableTasklet, parse_tasklet
@@ -56,13 +57,26 @@ _POINT = tuple(symbolic.symbol(f"p{d}") for d in range(32))
 _REDUCED = tuple(symbolic.symbol(f"q{d}") for d in range(32))
 
 
-def lift(sdfg: dace.SDFG, state: dace.SDFGState, entry: nodes.MapEntry) -> tuple[Statement, ...]:
+def arrays_outside(state: dace.SDFGState) -> frozenset[str]:
+    """Arrays that have an access node outside all scopes."""
+    scopes = state.scope_dict()
+    return frozenset(n.data for n in state.data_nodes() if scopes[n] is None)
+
+
+def lift(
+    sdfg: dace.SDFG,
+    state: dace.SDFGState,
+    entry: nodes.MapEntry,
+    outside: Collection[str] | None = None,
+) -> tuple[Statement, ...]:
     """The statements of a top-level scope, in an order that keeps their dependences.
 
+    Args:
+        outside: `arrays_outside` of the state, for who lifts many scopes of it; looked up where it is None.
     Raises:
         NotLiftable: the scope does something else; the message is a sentence.
     """
-    return _Lift(sdfg, state, str(entry.map.label)).scope(entry)
+    return _Lift(sdfg, state, str(entry.map.label), outside).scope(entry)
 
 
 def lift_tasklet(sdfg: dace.SDFG, state: dace.SDFGState, tasklet: nodes.Tasklet) -> tuple[Statement, ...]:
@@ -86,8 +100,14 @@ class _Level:
 
 
 class _Lift:
-    def __init__(self, sdfg: dace.SDFG, state: dace.SDFGState, label: str) -> None:
-        self.sdfg, self.state, self.label = sdfg, state, label
+    def __init__(
+        self,
+        sdfg: dace.SDFG,
+        state: dace.SDFGState,
+        label: str,
+        outside: Collection[str] | None = None,
+    ) -> None:
+        self.sdfg, self.state, self.label, self.outside = sdfg, state, label, outside
         self.registers: dict[str, Scalar] = {}
         self.results: dict[tuple[int, str], Scalar] = {}
         self.found: list[Statement] = []
@@ -95,7 +115,7 @@ class _Lift:
         self.order: dict[nodes.Node, int] = {}
 
     def scope(self, entry: nodes.MapEntry) -> tuple[Statement, ...]:
-        self.order = {node: n for n, node in enumerate(_topological(self.state, entry))}
+        self.order = {node: n for n, node in enumerate(scope_nodes(self.state, entry))}
         self._scope(entry, self._outside(entry.map.params))
         return tuple(self.found)
 
@@ -240,8 +260,9 @@ class _Lift:
         return desc.transient and desc.total_size == 1 and self._is_inside(array)
 
     def _is_inside(self, array: str) -> bool:
-        scopes = self.state.scope_dict()
-        return all(scopes[n] is not None for n in self.state.data_nodes() if n.data == array)
+        if self.outside is None:
+            self.outside = arrays_outside(self.state)
+        return array not in self.outside
 
     def _element(self, edge: Any, level: _Level) -> Element:
         """The elements that a connector brings."""
@@ -315,11 +336,3 @@ def _is_identity(value: Scalar, operator: str) -> bool:
 
 def _indices(dynamic: Mapping[str, Scalar]) -> Names:
     return {name: symbolic.symbol(name) for name in dynamic}
-
-
-def _topological(state: dace.SDFGState, entry: nodes.MapEntry) -> list[nodes.Node]:
-    """Nodes of a scope, each after what it reads."""
-    import networkx
-
-    inside = state.scope_subgraph(entry, include_entry=True, include_exit=True)
-    return list(networkx.topological_sort(networkx.DiGraph([(e.src, e.dst) for e in inside.edges()])))

@@ -178,7 +178,8 @@ class _Scope:
         match node:
             case nodes.MapEntry():
                 for param in node.map.params:
-                    params[param] = f"p{len(params)}"
+                    # loops over vector parameters are compiled in another way
+                    params[param] = f"{'v' if param.startswith('v') else 'p'}{len(params)}"
                 ranges = self._canonical(str(node.map.range), params)
                 named = ", ".join(params[p] for p in node.map.params)
                 return f"map {named} in {ranges} {node.map.schedule.name} collapse {node.map.collapse}"

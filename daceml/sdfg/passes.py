@@ -6,6 +6,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import dace
+
     from daceml.sdfg.sizes import Size
 
 Level = Literal["coarse", "operators", "local", "layout", "hardware"]
@@ -26,6 +30,22 @@ class Refusal:
     reason: str
     size_bytes: Size = 0
     where: str = ""
+
+
+def refused_arrays(sdfg: dace.SDFG, reasons: Mapping[str, str]) -> tuple[Refusal, ...]:
+    """Refusals of arrays, with their sizes.
+
+    Args:
+        reasons: array -> why it stayed.
+    """
+    from daceml.sdfg.sizes import product, size
+
+    found: list[Refusal] = []
+    for array, reason in reasons.items():
+        desc = sdfg.arrays[array]
+        size_bytes = product(size(s) for s in desc.shape) * desc.dtype.bytes
+        found.append(Refusal(subject=array, reason=reason, size_bytes=size_bytes))
+    return tuple(found)
 
 
 @dataclass(frozen=True, kw_only=True)

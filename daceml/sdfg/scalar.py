@@ -59,7 +59,8 @@ def _calls(names: str, operands: Literal["any", "float", "number"] = "float") ->
 
 # One row per operation; what each name means in C++ is in `daceml/scalar_math.h`.
 OPERATIONS: dict[str, Operation] = {
-    **_calls("exp log log1p expm1 tanh erf sqrt sin cos tan asin acos atan sinh cosh asinh acosh atanh"),
+    **_calls("exp log log1p expm1 tanh erf erfc sqrt sin cos tan asin acos atan"),
+    **_calls("sinh cosh asinh acosh atanh"),
     **_calls("floor ceil trunc rint sigmoid"),
     **_calls("sign abs", "number"),
     **{

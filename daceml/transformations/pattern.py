@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 from dace.sdfg import nodes
 
+from daceml.errors import UnsupportedProgramError
 from daceml.onnx_ops.node import ONNXNode
+from daceml.onnx_ops.nodes import node_class
 from daceml.onnx_ops.operands import operands
 from daceml.sdfg.network import Network
 
@@ -59,12 +61,20 @@ Term = Anything | ResultOf | float | int | bool | None
 
 
 class PatternOps:
-    """`op.Name(operand, …, name="…", attribute=value)` is the pattern of one operator."""
+    """`op.Name(operand, …, name="…", attribute=value)` is the pattern of one operator.
+
+    Args:
+        rewrite: whose pattern it is, for errors.
+    """
+
+    def __init__(self, rewrite: str = "") -> None:
+        self._rewrite = rewrite
 
     def __getattr__(self, op_type: str) -> Callable[..., Any]:
         def pattern(
             *operands: Term, name: str = "", results: int = 1, domain: str = "", **attributes: Any
         ) -> ResultOf | tuple[ResultOf, ...]:
+            self._check(op_type, domain, len(operands), results, attributes)
             operator = OperatorPattern(
                 op_type=op_type, domain=domain, operands=operands, attributes=attributes, name=name
             )
@@ -72,6 +82,32 @@ class PatternOps:
             return found[0] if results == 1 else found
 
         return pattern
+
+    def _check(
+        self, op_type: str, domain: str, operands: int, results: int, attributes: Mapping[str, Any]
+    ) -> None:
+        """Refuse what no operator can be: it would silently match nothing.
+
+        Raises:
+            UnknownOperatorError: there is no such operator.
+            UnsupportedProgramError: it has no such attribute, or not so many operands or results.
+        """
+        schema = node_class(op_type, domain=domain).schema
+        wrong = ""
+        if unknown := sorted(attributes.keys() - schema.attributes.keys()):
+            has = ", ".join(sorted(schema.attributes)) or "none"
+            wrong = f"it has no attribute {unknown[0]!r}; it has {has}"
+        elif operands > len(schema.inputs) and not any(i.option == "variadic" for i in schema.inputs):
+            wrong = f"it takes at most {len(schema.inputs)} operands, not {operands}"
+        elif results > len(schema.outputs) and not any(o.option == "variadic" for o in schema.outputs):
+            wrong = f"it has at most {len(schema.outputs)} results, not {results}"
+        if wrong:
+            raise UnsupportedProgramError(
+                f"the pattern of {self._rewrite or 'a rewrite'} matches nothing",
+                where=f"op.{op_type}",
+                why=wrong,
+                fix="write the pattern as the operator is called",
+            )
 
 
 class OperatorGraph:

@@ -30,6 +30,15 @@ class Step:
     run: Callable[..., Any]
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
+    def __post_init__(self) -> None:
+        if inspect.isclass(self.run) or not callable(self.run):
+            given = f"the class {self.run.__name__}" if inspect.isclass(self.run) else repr(self.run)
+            raise ConfigurationError(
+                f"{given} is no pass",
+                why="a pass takes a network: a function, or an instance of a rewrite",
+                fix="write for example Recipe(fuse_maps, MishLifting())",
+            )
+
     @property
     def name(self) -> str:
         """Of the function, or of the class of a rewrite."""
@@ -200,8 +209,23 @@ class Recipe:
 
     @classmethod
     def from_json(cls, text: str) -> Recipe:
-        """The recipe that `to_json` wrote."""
-        return cls(*map(Step.from_data, json.loads(text)))
+        """The recipe that `to_json` wrote.
+
+        Raises:
+            ConfigurationError: the text is something else, or names a pass that this process does not have.
+        """
+        fix = "give the text that Recipe.to_json wrote"
+        try:
+            rows = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise ConfigurationError("the text is no recipe", why=str(error), fix=fix) from error
+        if not isinstance(rows, list) or not all(
+            isinstance(row, dict) and {"pass", "options"} <= row.keys() for row in rows
+        ):
+            raise ConfigurationError(
+                "the text is no recipe", why="a recipe is a list of objects with pass and options", fix=fix
+            )
+        return cls(*map(Step.from_data, rows))
 
     def __str__(self) -> str:
         width = max((len(step.name) for step in self.steps), default=0)

@@ -95,8 +95,10 @@ class _Application:
     def __init__(self, rewrite: Rewrite, network: Network) -> None:
         self.by, self.graph = rewrite, OperatorGraph(network)
         names = list(inspect.signature(rewrite.pattern).parameters)[1:]
-        found = rewrite.pattern(PatternOps(), *map(Anything, names))
+        found = rewrite.pattern(PatternOps(rewrite.name), *map(Anything, names))
         self.terms: tuple[ResultOf, ...] = found if isinstance(found, tuple) else (found,)
+        if not self.terms or not all(isinstance(term, ResultOf) for term in self.terms):
+            raise TypeError(f"{rewrite.name}.pattern gives {found!r}; it has to give results of op.Name(…)")
         self.root = self.terms[0].operator
         if any(term.operator is not self.root for term in self.terms):
             raise TypeError(
@@ -115,7 +117,7 @@ class _Application:
             if match is None or not self._has_results(node):
                 continue
             bound = self._bound(match)
-            reason = self._shared(match) or _call(self.by.check, bound)
+            reason = self._shared(match) or self._checked(bound)
             if reason is not None:
                 refused[node] = self._refusal(node, reason)
                 continue
@@ -137,6 +139,15 @@ class _Application:
             applied={self.by.name: applied} if applied else {},
             refused=tuple(refused[node] for node in refused if self.graph.holds(node)),
         )
+
+    def _checked(self, bound: Mapping[str, Any]) -> str | None:
+        reason = _call(self.by.check, bound)
+        if reason is not None and not isinstance(reason, str):
+            raise TypeError(
+                f"{self.by.name}.check gives {reason!r}; it has to give None where the rewrite applies, "
+                "else a sentence that says why not"
+            )
+        return reason
 
     def _has_results(self, node: ONNXNode) -> bool:
         found = self.graph.results(node)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from daceml.transformations.coarse.convolution_columns import use_columns
 from daceml.transformations.coarse.convolution_padding import place_padding
 from daceml.transformations.hardware.cpu_schedule import schedule_maps
@@ -9,6 +12,7 @@ from daceml.transformations.layout.channels_last import use_channels_last
 from daceml.transformations.layout.column_sums import sum_columns
 from daceml.transformations.layout.packed_weights import pack_weights
 from daceml.transformations.local.map_fusion import fuse_maps
+from daceml.transformations.local.subgraph_fusion import fuse_subgraphs
 from daceml.transformations.recipe import Recipe, Step
 
 
@@ -31,7 +35,21 @@ def loop_recipe(*, training: bool = False, frozen: bool = False) -> Recipe:
     """
     layouts = [] if training else [Step(use_channels_last, {"frozen": frozen})]
     packing = [pack_weights] if frozen else []
-    return Recipe(fuse_maps, *layouts, *packing, sum_columns, schedule_maps)
+    return Recipe(fuse_maps, fuse_subgraphs, *layouts, *packing, sum_columns, schedule_maps)
+
+
+def absorbed_arrays(found: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """Array that a loop writes -> the arrays that disappeared into that loop.
+
+    Args:
+        found: what the passes of a loop recipe returned, by name.
+    """
+    maps: dict[str, tuple[str, ...]] = found["fuse_maps"].absorbed if "fuse_maps" in found else {}
+    nests: dict[str, tuple[str, ...]] = found["fuse_subgraphs"].absorbed if "fuse_subgraphs" in found else {}
+    every = dict(maps)
+    for array, arrays in nests.items():
+        every[array] = (*maps.get(array, ()), *(b for a in arrays for b in (a, *maps.get(a, ()))))
+    return every
 
 
 def unoptimised_recipe() -> Recipe:

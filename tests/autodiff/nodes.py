@@ -27,7 +27,6 @@ from daceml.runtime.toolchain import toolchain
 from daceml.runtime.torch_types import DTYPES
 from daceml.sdfg.network import Network
 from daceml.transformations.hardware.cpu_schedule import schedule_maps
-from daceml.transformations.local.map_fusion import FusionReport
 
 Value = torch.Tensor | Sequence[torch.Tensor] | None
 Values = Mapping[str, Value]
@@ -89,7 +88,6 @@ def compiled(network: Network, report: LoweringReport | None = None, *key: str) 
     optimised = Optimised(
         network=network,
         lowering=report or LoweringReport(nodes=()),
-        fusion=FusionReport(fused=(), refused={}),
         unfused={},
     )
     cache = Cache(config().cache_folder)

@@ -20,7 +20,7 @@ ONE = literal(1.0, dace.float64)
 
 
 FUNCTIONS = {
-    **{name: getattr(math, name) for name in ("exp", "log", "log1p", "expm1", "erf", "sqrt")},
+    **{name: getattr(math, name) for name in ("exp", "log", "log1p", "expm1", "erf", "erfc", "sqrt")},
     **{name: getattr(math, name) for name in ("sin", "cos", "tan", "asin", "acos", "atan")},
     **{name: getattr(math, name) for name in ("sinh", "cosh", "tanh", "asinh", "acosh", "atanh")},
     **{name: getattr(operator, name) for name in ("abs", "neg", "add", "sub", "mul", "pow")},
@@ -135,7 +135,7 @@ def test_integers_conditions_and_unwanted_leaves_stop_gradients() -> None:
 
 def test_every_formula_is_the_derivative_of_its_definition() -> None:
     x, y = sympy.Symbol("x", real=True), sympy.Symbol("y", real=True)
-    for op in ("tanh", "exp", "sqrt", "erf", "log", "asinh", "tan"):
+    for op in ("tanh", "exp", "sqrt", "erf", "erfc", "log", "asinh", "tan"):
         definition = getattr(sympy, op)(x)
         assert sympy.simplify(partial_of(op).subs(y, definition) - sympy.diff(definition, x)) == 0
 

@@ -174,3 +174,11 @@ def test_a_rewrite_or_a_recipe_is_a_hook(hook, x: torch.Tensor):
     (wanted,) = torch.autograd.grad(PlainMish()(x).sum(), x)
     torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-12)
     assert "OneMish" in str(explain(module, x))
+
+
+def test_a_recipe_behind_differentiation_sees_both_passes(x: torch.Tensor):
+    seen: list[int] = []
+    module = compile_module(PlainMish())
+    module.append_post_autodiff_hook("count", Recipe(lambda network: seen.append(len(network.outputs))))
+    module(x.double().requires_grad_()).sum().backward()
+    assert len(seen) == 2

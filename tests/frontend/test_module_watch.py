@@ -145,6 +145,33 @@ def test_values_read_in_forward_are_noticed():
     torch.testing.assert_close(compiled(x), eager(x))
 
 
+class ListsItsWeights(nn.Module):
+    """Reaches its parameters through a list."""
+
+    def __init__(self, *, reads_a_value: bool) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.tensor([2.0]))
+        self.weights = [self.weight]
+        self.reads_a_value = reads_a_value
+
+    def forward(self, x):
+        return x * (self.weights[0].item() if self.reads_a_value else self.weights[0]) + self.weight
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("reads_a_value", [False, True])
+def test_parameters_in_a_list_change_a_program_only_where_their_value_was_read(reads_a_value: bool):
+    eager = ListsItsWeights(reads_a_value=reads_a_value)
+    compiled = compile_module(eager, backward=False)
+    x = torch.randn(3)
+    for _ in range(3):
+        torch.testing.assert_close(compiled(x), eager(x))
+        eager.weight.add_(1)
+    assert len(compiled.session.variants) == (3 if reads_a_value else 1)
+    eager.weights[0] = nn.Parameter(torch.tensor([9.0]))
+    torch.testing.assert_close(compiled(x), eager(x))
+
+
 class Counts(nn.Module):
     """Changes a tensor in an attribute that is no buffer."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import torch
 from torch import nn
 from torch.autograd import forward_ad
 
-from daceml.errors import CallError, DacemlError, ExecutionError
+from daceml.errors import CallError, DacemlError, ExecutionError, ExportError
 from daceml.frontend.module import compile_module
 
 
@@ -44,6 +45,17 @@ def test_a_weight_without_memory_is_refused():
 def test_empty_tensors_need_no_memory():
     module = linear()
     assert module(torch.empty(0, 4)).shape == (0, 3)
+
+
+@pytest.mark.parametrize("make", [torch.jit.script, lambda m: torch.jit.trace(m, torch.ones(2, 4))])
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
+def test_torchscript_is_refused(make: Callable[[nn.Module], nn.Module]):
+    scripted = make(nn.Linear(4, 3))
+    with pytest.raises(ExportError, match="the module is TorchScript") as error:
+        compile_module(scripted)
+    assert error.value.fix == "pass the module from before torch.jit.script or torch.jit.trace"
+    with pytest.raises(ExportError, match="submodule '1' is TorchScript"):
+        compile_module(nn.Sequential(nn.ReLU(), scripted))(torch.ones(2, 4))
 
 
 def test_arguments_that_hold_themselves():

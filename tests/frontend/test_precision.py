@@ -84,3 +84,66 @@ def test_constants_of_functions_have_all_digits_in_float64():
         torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-15, equal_nan=True)
         found, wanted = (torch.autograd.grad(y.sum(), x, retain_graph=True)[0] for y in (ours, theirs))
         torch.testing.assert_close(found[:-3], wanted[:-3], rtol=0, atol=bounds)
+
+
+def test_parameters_of_functions_have_all_digits_in_float64():
+    third = 1 / 3
+
+    def calls(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        square = x.reshape(2, 2)
+        return (
+            functional.leaky_relu(x, third),
+            functional.elu(x, third),
+            torch.addmm(square, square, square, beta=third, alpha=third),
+            torch.addmm(torch.full_like(square, torch.nan), square, square, beta=0, alpha=third),
+            functional.scaled_dot_product_attention(square[None], square[None], square[None], scale=third),
+            x + torch.linspace(0, third, 4, dtype=x.dtype),
+        )
+
+    x = torch.tensor([-3.0, -0.2, 0.0, 1.7], dtype=torch.float64, requires_grad=True)
+    compiled = daceml.compile(Lambda(calls))
+    for ours, theirs in zip(compiled(x), calls(x), strict=True):
+        # a few roundings of numbers near 1
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=4e-15)
+        found, wanted = (torch.autograd.grad(y.sum(), x, retain_graph=True)[0] for y in (ours, theirs))
+        torch.testing.assert_close(found, wanted, rtol=0, atol=4e-15)
+
+
+def test_variances_of_halves_do_not_overflow():
+    def spreads(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (x.std(), x.std(1), x.std(0, keepdim=True), *torch.std_mean(x, 1), *torch.var_mean(x / 8, 1),
+                (x / 8).var(1), (x / 8).var())  # fmt: skip
+
+    x = torch.tensor([[600.0, -600, 200, -400], [1, 2, 3, 4]], dtype=torch.float16, requires_grad=True)
+    ours, theirs = daceml.compile(Lambda(spreads))(x), spreads(x)
+    for got, want in zip(ours, theirs, strict=True):
+        # half a unit of float16 each
+        torch.testing.assert_close(got, want, rtol=2**-10, atol=0)
+    wide = x.detach().float().requires_grad_()
+    for got, exact in zip(ours, spreads(wide), strict=True):
+        found = torch.autograd.grad(got.sum(), x, retain_graph=True)[0]
+        (wanted,) = torch.autograd.grad(exact.sum(), wide, retain_graph=True)
+        # eager's own gradients are rounded several times on their way
+        torch.testing.assert_close(found.float(), wanted, rtol=3e-3, atol=2e-4)
+
+
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
+@torch.no_grad()
+def test_numbers_beside_halves_are_rounded_where_torch_rounds_them(kind: torch.dtype):
+    third = 1 / 3
+
+    def calls(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (
+            x % third,
+            x // third,
+            torch.div(x, third, rounding_mode="trunc"),
+            functional.softshrink(x, 0.3),
+            functional.hardshrink(x, 0.3),
+            functional.threshold(x, 0.3, third),
+            torch.round(x, decimals=2),
+        )
+
+    x = torch.tensor([600.0, -600, 250, third, 0.1, 0.3, 3, 11, 2 / 3, 0.5, -0.5, 50000], dtype=kind)
+    # bit for bit
+    for ours, theirs in zip(daceml.compile(Lambda(calls), backward=False)(x), calls(x), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=0)

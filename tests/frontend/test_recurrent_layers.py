@@ -99,6 +99,30 @@ def test_dropout_between_layers_draws_as_eager_does():
         torch.testing.assert_close(ours, theirs, rtol=TOLERANCE, atol=TOLERANCE)
 
 
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+def test_steps_and_loaded_values_need_no_other_program(kind: type[nn.RNNBase]):
+    compiled, eager = twins(kind(WIDTH, 4).double())
+    x = torch.randn(5, 2, WIDTH, dtype=torch.float64)
+    for module in (compiled, eager):
+        optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+        for _ in range(3):
+            optimizer.zero_grad()
+            module(x)[0].pow(2).sum().backward()
+            optimizer.step()
+    assert len(compiled.session.variants) == 1
+    for ours, theirs in zip(compiled.parameters(), eager.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=TOLERANCE, atol=TOLERANCE)
+    with torch.no_grad():
+        for _ in range(2):
+            other = kind(WIDTH, 4).double()
+            compiled.load_state_dict(other.state_dict())
+            torch.testing.assert_close(compiled(x), other(x), rtol=TOLERANCE, atol=TOLERANCE)
+        assert len(compiled.session.variants) == 2, "one of training, one without gradients"
+        compiled.weight_hh_l0 = nn.Parameter(torch.zeros_like(other.weight_hh_l0))
+        other.weight_hh_l0.zero_()
+        torch.testing.assert_close(compiled(x), other(x), rtol=TOLERANCE, atol=TOLERANCE)
+
+
 def test_each_layer_is_one_operator_whatever_its_length():
     module = nn.LSTM(WIDTH, 4, num_layers=2, bidirectional=True)
 

@@ -8,6 +8,7 @@ import warnings
 import pytest
 import torch
 from torch import nn
+from torch.autograd import functional
 
 import daceml
 from daceml.errors import GradientError
@@ -212,6 +213,54 @@ def test_a_second_derivative_is_refused_even_where_autograd_could_not_see_it(pai
     with daceml.stance("force_eager"):
         (slope,) = torch.autograd.grad(compiled(x).sum(), x, create_graph=True)
         slope.pow(2).sum().backward()
+
+
+def test_no_second_derivative_is_silently_nothing(pair):
+    compiled, _ = pair
+
+    def loss(x):
+        return compiled(x).sum()
+
+    x = double(3, 4)
+    for second in (functional.hvp, functional.vhp, functional.jvp):
+        with pytest.raises(GradientError, match="differentiated once more"):
+            second(loss, x, x if second is not functional.jvp else x.cos())
+    with pytest.raises(GradientError, match="differentiated once more") as caught:
+        functional.hessian(loss, x)
+    assert str(caught.value).startswith("[DML302]")
+    # a penalty of gradients, of which autograd sees that they depend on nothing
+    weights = list(compiled.parameters())
+    slopes = torch.autograd.grad(loss(x), weights, create_graph=True)
+    with pytest.raises(GradientError, match="differentiated once more"):
+        torch.autograd.grad(sum(g.pow(2).sum() for g in slopes), weights, allow_unused=True)
+
+
+def test_gradients_that_could_be_differentiated_are_used_like_others(pair):
+    x = double(3, 4)
+    functional.jacobian(pair[0], x, create_graph=True)
+
+    def train(module):
+        optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+        for _ in range(2):
+            module(x).pow(2).sum().backward(create_graph=True)
+            nn.utils.clip_grad_norm_(module.parameters(), 0.1)
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=False)
+        return [p.detach() for p in module.parameters()]
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Using backward.. with create_graph=True")
+        both(pair, train)
+
+
+def test_a_batch_of_gradients_is_refused(pair):
+    compiled, _ = pair
+    y = compiled(double(3, 4))
+    with pytest.raises(GradientError, match="a batch of gradients was asked for") as caught:
+        torch.autograd.grad(y, list(compiled.parameters()), double(5, 3, 4), is_grads_batched=True)
+    assert "force_eager" in caught.value.fix
+    with pytest.raises(GradientError, match="a batch of gradients was asked for"):
+        functional.jacobian(compiled, double(3, 4), vectorize=True)
 
 
 def test_hooks_of_tensors_and_of_the_module(pair):

@@ -143,6 +143,23 @@ def test_sizes_may_change(options: dict[str, Any]):
     assert len(compiled.session.variants) == 1 and compiled_backward(compiled)
 
 
+EMPTY: dict[str, tuple[nn.Module, torch.Tensor]] = {
+    "layers": (nn.Sequential(nn.Linear(4, 3), nn.GELU(), nn.Linear(3, 2)), double(0, 4)),
+    "transformer": (nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True), double(0, 5, 8)),
+    "recurrent": (nn.LSTM(4, 3), double(5, 0, 4)),
+    "frozen statistics": (Net(0.0).eval(), double(0, 1, 3, 3)),
+}
+
+
+@pytest.mark.parametrize("name", EMPTY)
+def test_an_empty_batch_has_gradients_of_zero(name: str):
+    module, x = EMPTY[name]
+    pair = twins(module.double())
+    trains_like(*pair, x, steps=1, tolerance=0.0)
+    assert compiled_backward(pair[0])
+    assert not any(p.grad.any() for p in pair[0].parameters())
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_autocast_and_scaled_losses(dtype: torch.dtype):
     """Half types round in other places; against float64, at most three times as far off as eager."""

@@ -123,6 +123,78 @@ def test_a_copy_of_a_step_trains_a_copy_of_the_model() -> None:
     torch.testing.assert_close(module.state_dict(), theirs, rtol=0, atol=0)
 
 
+class Recurrent(nn.Module):
+    """Its layer lists its own parameters; a plain tensor stands beside it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.LSTM(3, 4)
+        self.scale = torch.ones(4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(x)[0] * self.scale
+
+
+def test_new_values_need_no_new_program() -> None:
+    module = Recurrent()
+    step = daceml.compile_step(module, functional.mse_loss, torch.optim.SGD(module.parameters(), lr=0.1))
+    x, y = torch.randn(5, 2, 3), torch.zeros(5, 2, 4)
+    step(x, y)
+    ((known),) = step._programs.values()
+    for _ in range(2):
+        module.scale.mul_(0.5)
+        with torch.no_grad():
+            expected = functional.mse_loss(module(x), y)
+        # some roundings of float32 in numbers below 1
+        torch.testing.assert_close(step(x, y), expected, rtol=1e-5, atol=1e-6)
+    assert list(step._programs.values()) == [known]
+    assert step._programs[next(iter(step._programs))].watch is known.watch
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "why"),
+    [
+        ("model", nn.Linear, "it is the class Linear"),
+        ("loss", None, "it is None"),
+        ("loss", nn.MSELoss, "it is the class MSELoss"),
+        ("loss", torch.optim.SGD([torch.zeros(1)], lr=0.1), "it is of type SGD"),
+        ("optimizer", functional.mse_loss, "it is of type function"),
+        ("optimizer", torch.optim.SGD, "it is the class SGD"),
+    ],
+)
+def test_something_else_than_model_loss_and_optimizer_is_refused(name: str, wrong: object, why: str) -> None:
+    module = network()
+    right = {
+        "model": module,
+        "loss": functional.cross_entropy,
+        "optimizer": torch.optim.SGD(module.parameters()),
+    }
+    with pytest.raises(ConfigurationError, match=f"the {name} of a compiled step must be") as caught:
+        daceml.compile_step(**(right | {name: wrong}))  # pyright: ignore
+    assert caught.value.why == why
+    assert "compile_step(model, loss, optimizer)" in caught.value.fix
+
+
+@pytest.mark.parametrize(
+    ("result", "why"),
+    [
+        (lambda loss: loss.item(), "returns a plain value of Python"),
+        (lambda loss: None, "returns a plain value of Python"),
+        (lambda loss: (loss, 1), "returns a tuple"),
+        (lambda loss: {"loss": loss}, "returns a dict"),
+    ],
+    ids=["item", "none", "tuple", "dict"],
+)
+def test_a_loss_that_is_no_tensor_is_refused(result: Callable[[torch.Tensor], object], why: str) -> None:
+    module = network()
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+    step = daceml.compile_step(module, lambda out, y: result(functional.cross_entropy(out, y)), optimizer)  # pyright: ignore
+    with pytest.raises(CallError, match="the loss of a compiled step must be a tensor") as caught:
+        step(*next(iter(batches(1))))
+    assert why in caught.value.why
+    assert ".item()" in caught.value.fix
+
+
 def test_what_cannot_be_a_step_is_refused() -> None:
     module = network()
     ((x, y),) = batches(1)
@@ -137,5 +209,7 @@ def test_what_cannot_be_a_step_is_refused() -> None:
     optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
     with pytest.raises(CallError, match="must be a scalar"):
         daceml.compile_step(module, lambda out, y: out, optimizer)(x, y)
+    with pytest.raises(CallError, match="must be of a floating type"):
+        daceml.compile_step(module, lambda out, y: (out.argmax(1) == y).sum(), optimizer)(x, y)
     with pytest.raises(GradientError, match="nothing to update"):
         daceml.compile_step(module, lambda out, y: out.detach().sum(), optimizer)(x, y)

@@ -12,6 +12,7 @@ from torch import nn
 import daceml
 from daceml.errors import CallError, ConfigurationError
 from daceml.report.verification import verify
+from daceml.transformations import Rewrite
 
 
 class Scale(nn.Module):
@@ -120,3 +121,26 @@ def test_where_eager_is_exact_there_is_no_ratio():
     report = verify(nn.Sequential(nn.Linear(6, 8), nn.Tanh()).double(), torch.randn(4, 6).double())
     text = str(report)
     assert report.passed and "inf" not in text and "1 of 1 tensors" in text
+
+
+class ReluForExp(Rewrite):
+    """A mistake: Exp(x) -> Relu(x)."""
+
+    def pattern(self, op, x):  # pyright: ignore[reportIncompatibleMethodOverride]
+        return op.Exp(x)
+
+    def rewrite(self, op, x):  # pyright: ignore[reportIncompatibleMethodOverride]
+        return op.Relu(x)
+
+
+class Exponential(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.exp() + 1
+
+
+def test_hooks_are_verified_with_the_module():
+    module = daceml.compile(Exponential())
+    module.append_post_onnx_hook("mistake", ReluForExp())  # pyright: ignore[reportAttributeAccessIssue]
+    seen = verify(module, torch.randn(4))
+    assert not seen.passed
+    assert "hooks change the network" in str(seen)

@@ -137,3 +137,15 @@ def test_users_find_both_classes_in_the_package():
     assert transformations.Recipe is Recipe
     with pytest.raises(AttributeError, match="has no attribute 'Recipy'"):
         _ = transformations.Recipy  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@pytest.mark.parametrize("given", [Rewrite, "lift", None])
+def test_what_is_no_pass_is_refused_at_once(given: Any):
+    with pytest.raises(ConfigurationError, match="is no pass"):
+        Recipe(given)
+
+
+@pytest.mark.parametrize("text", ["no json", "{}", '[{"options": {}}]', "[1]"])
+def test_a_text_that_is_no_recipe_is_refused(text: str):
+    with pytest.raises(ConfigurationError, match="the text is no recipe"):
+        Recipe.from_json(text)

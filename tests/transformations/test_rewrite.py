@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from typing import Any
 
@@ -10,12 +11,13 @@ import pytest
 import torch
 
 from daceml.config import config
-from daceml.errors import UnsupportedProgramError
+from daceml.errors import DacemlError, UnsupportedProgramError
 from daceml.frontend.importer import import_model
 from daceml.onnx_ops.lowering import lower
 from daceml.onnx_ops.node import ONNXNode
 from daceml.runtime.cache import digest
 from daceml.sdfg.network import Network
+from daceml.transformations.pattern import Anything
 from daceml.transformations.rewrite import Rewrite
 from tests.onnx_ops.aten.programs import parse
 from tests.runtime.programs import build
@@ -269,6 +271,36 @@ def test_results_of_several_operators_are_no_pattern():
     both = rewrite_of(lambda self, op, x: (op.Exp(x), op.Log(x)), lambda self, op, x: (x, x))
     with pytest.raises(TypeError, match="results of several operators"):
         both(imported("g (float[2] A) => (float[2] Y) { Y = Exp (A) }"))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "message"),
+    [
+        (lambda self, op, x: op.Mull(x, x), "no operator 'Mull'|Mull"),
+        (lambda self, op, x: op.Softmax(x, axes=1), "it has no attribute 'axes'; it has axis"),
+        (lambda self, op, x: op.Relu(x, x), "it takes at most 1 operands, not 2"),
+        (lambda self, op, x: op.Relu(x, results=2), "it has at most 1 results, not 2"),
+    ],
+)
+def test_a_pattern_that_nothing_can_match_is_a_mistake(pattern: Any, message: str):
+    never = rewrite_of(pattern, lambda self, op, x: x)
+    with pytest.raises(DacemlError) as raised:
+        never(imported("g (float[2] A) => (float[2] Y) { Y = Exp (A) }"))
+    assert re.search(message, str(raised.value))
+
+
+@pytest.mark.parametrize("given", [None, Anything("x")])
+def test_a_pattern_gives_results(given: Any):
+    nothing = rewrite_of(lambda self, op, x: given, lambda self, op, x: x)
+    with pytest.raises(TypeError, match=r"Made.pattern gives .*; it has to give results of op.Name"):
+        nothing(imported("g (float[2] A) => (float[2] Y) { Y = Exp (A) }"))
+
+
+@pytest.mark.parametrize("given", [True, False, 0, 3])
+def test_a_check_gives_a_sentence_or_none(given: Any):
+    doubtful = rewrite_of(lambda self, op, x: op.Exp(x), lambda self, op, x: x, check=lambda self, x: given)
+    with pytest.raises(TypeError, match=r"Made.check gives .*; it has to give None where"):
+        doubtful(imported("g (float[2] A) => (float[2] Y) { Y = Exp (A) }"))
 
 
 FIRST = rewrite_of(lambda self, op, a, b: op.Mul(a, b), lambda self, op, a, b: a)

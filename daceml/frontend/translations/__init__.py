@@ -38,6 +38,7 @@ FAMILIES = (
     "resampling",
     "shape",
     "sizes",
+    "special",
     "windows",
 )
 

@@ -18,7 +18,7 @@ from daceml.frontend.translations.emit import (
     sizes_of,
     typed,
 )
-from daceml.frontend.translations.precision import rounds_once
+from daceml.frontend.translations.precision import attributes_hold, rounds_once
 from daceml.frontend.translations.torch_kernels import kernel
 
 
@@ -55,8 +55,13 @@ def gelu(self: Value, *, approximate: str = "none") -> Value:
 
 
 @translates("aten.softplus.default")
+@rounds_once
 def softplus(self: Value, beta: float = 1.0, threshold: float = 20.0) -> Value:
-    """log(1 + exp(beta x)) / beta; torch returns x above the threshold, equal to 2e-9 from 20 on."""
+    """log(1 + exp(beta x)) / beta; torch returns x above the threshold.
+
+    From 20 on that is off by less than 3e-9, which only float64 holds: the exact value stays one operator, so
+    that patterns find it.
+    """
     scaled = self if beta == 1 else typed(op.Mul(self, beta), self)
     y = op.Softplus(scaled)
     if beta != 1:
@@ -170,7 +175,9 @@ def hardsigmoid(self: Value) -> Value:
 
 @translates("aten.leaky_relu.default")
 def leaky_relu(self: Value, negative_slope: float = 0.01) -> Value:
-    return op.LeakyRelu(self, alpha=float(negative_slope))
+    if attributes_hold(self, negative_slope):
+        return op.LeakyRelu(self, alpha=float(negative_slope))
+    return op.Where(_positive(self), self, typed(op.Mul(self, float(negative_slope)), self))
 
 
 @translates("aten.prelu.default")
@@ -183,13 +190,28 @@ def prelu(self: Value, weight: Value) -> Value:
     return op.PRelu(self, typed(op.Reshape(weight, shape), weight, shape=shape))
 
 
+def _positive(value: Value) -> Value:
+    return typed(op.Greater(value, 0.0), value, dtype=ir.DataType.BOOL)
+
+
+def _expm1_below_zero(value: Value, divisor: float = 1.0) -> Value:
+    """exp(x / divisor) - 1 up to 0, and 0 above, where it could overflow: its derivative would be 0 inf."""
+    low = typed(op.Where(_positive(value), 0.0, value), value)
+    low = low if divisor == 1 else typed(op.Div(low, divisor), value)
+    return typed(kernel("Expm1")(low), value)
+
+
 @translates("aten.elu.default")
 def elu(self: Value, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Value:
-    if scale == 1 and input_scale == 1:
+    if input_scale != 1:
+        raise UntranslatableError("an ELU that scales its input")
+    if not attributes_hold(self, alpha, scale):
+        below = typed(op.Mul(_expm1_below_zero(self), float(alpha)), self)
+        unscaled = op.Where(_positive(self), self, below)
+        return unscaled if scale == 1 else op.Mul(typed(unscaled, self), float(scale))
+    if scale == 1:
         return op.Elu(self, alpha=float(alpha))
-    if input_scale == 1:
-        return op.Selu(self, alpha=float(alpha), gamma=float(scale))
-    raise UntranslatableError("an ELU that scales its input")
+    return op.Selu(self, alpha=float(alpha), gamma=float(scale))
 
 
 @translates("aten.selu.default")
@@ -197,9 +219,9 @@ def selu(self: Value) -> Value:
     if self.dtype != ir.DataType.DOUBLE:
         return op.Selu(self)
     # attributes hold 24 binary digits of torch's constants
-    below = typed(op.Mul(typed(kernel("Expm1")(self), self), 1.6732632423543772848170429916717), self)
-    negative = typed(op.LessOrEqual(self, 0.0), self, dtype=ir.DataType.BOOL)
-    return op.Mul(typed(op.Where(negative, below, self), self), 1.0507009873554804934193349852946)
+    below = typed(op.Mul(_expm1_below_zero(self), 1.6732632423543772848170429916717), self)
+    whole = typed(op.Where(_positive(self), self, below), self)
+    return op.Mul(whole, 1.0507009873554804934193349852946)
 
 
 @translates("aten.celu.default")
@@ -207,19 +229,42 @@ def celu(self: Value, alpha: float = 1.0) -> Value:
     if self.dtype == ir.DataType.FLOAT:
         return op.Celu(self, alpha=float(alpha))
     # ONNX has Celu for float32 alone
-    below = typed(kernel("Expm1")(typed(op.Div(self, float(alpha)), self)), self)
-    positive = typed(op.Greater(self, 0.0), self, dtype=ir.DataType.BOOL)
-    return op.Where(positive, self, typed(op.Mul(below, float(alpha)), self))
+    below = _expm1_below_zero(self, float(alpha))
+    return op.Where(_positive(self), self, typed(op.Mul(below, float(alpha)), self))
 
 
 @translates("aten.softshrink.default")
+@rounds_once
 def softshrink(self: Value, lambd: float = 0.5) -> Value:
-    return op.Shrink(self, bias=float(lambd), lambd=float(lambd))
+    """Towards 0 by a constant; the zero between is a product, which keeps NaN."""
+
+    def where(condition: Value, yes: Value, no: Value) -> Value:
+        return op.Where(typed(condition, self, dtype=ir.DataType.BOOL), typed(yes, self), typed(no, self))
+
+    below = where(op.Less(self, -lambd), op.Add(self, lambd), op.Mul(self, 0.0))
+    return where(op.Greater(self, lambd), op.Sub(self, lambd), below)
 
 
 @translates("aten.hardshrink.default")
 def hardshrink(self: Value, lambd: float = 0.5) -> Value:
-    return op.Shrink(self, bias=0.0, lambd=float(lambd))
+    """0 near 0; NaN, of which ONNX's Shrink makes 0, is kept without a gradient."""
+
+    def where(condition: Value, yes: Value, no: Value | float) -> Value:
+        return op.Where(typed(condition, self, dtype=ir.DataType.BOOL), yes, no)
+
+    size, undefined = typed(op.Abs(self), self), typed(op.Mul(self, 0.0), self)
+    near = where(op.LessOrEqual(size, lambd), full((), 0.0, self.dtype or ir.DataType.FLOAT), undefined)
+    return where(op.Greater(size, lambd), self, typed(near, self))
+
+
+@translates("aten.threshold.default")
+@rounds_once
+def threshold(self: Value, threshold: float, value: float) -> Value:
+    """The value where x is not above the threshold; of whole numbers both are cut to whole numbers first."""
+    if self.dtype not in FLOATS:
+        threshold, value = int(threshold), int(value)
+    below = typed(op.LessOrEqual(self, threshold), self, dtype=ir.DataType.BOOL)
+    return op.Where(below, value, self)
 
 
 @translates("aten.glu.default")

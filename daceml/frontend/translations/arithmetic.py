@@ -177,6 +177,16 @@ def add(self: Operand, other: Operand, alpha: float = 1) -> Value:
     return op.Add(self, _scaled(other, alpha))
 
 
+@translates("aten.round.decimals")
+@rounds_once
+def round_decimals(self: Value, *, decimals: int = 0) -> Value:
+    if self.dtype not in FLOATS:
+        raise UntranslatableError(f"digits of {self.dtype}")
+    scale = float(10 ** abs(decimals))
+    there, back = (op.Mul, op.Div) if decimals >= 0 else (op.Div, op.Mul)
+    return back(typed(op.Round(typed(there(self, scale), self)), self), scale)
+
+
 @translates("aten.sub.Tensor", "aten.sub.Scalar")
 def sub(self: Operand, other: Operand, alpha: float = 1) -> Value:
     return op.Sub(self, _scaled(other, alpha))
@@ -193,6 +203,7 @@ def ne(self: Value, other: Operand) -> Value:
 
 
 @translates("aten.div.Tensor_mode", "aten.div.Scalar_mode")
+@rounds_once
 def div_mode(self: Value, other: Operand, *, rounding_mode: str | None = None) -> Value:
     if rounding_mode == "floor":
         return floor_divide(self, other)
@@ -221,10 +232,14 @@ def floor_divide(self: Operand, other: Operand) -> Value:
 
 
 @translates("aten.remainder.Tensor", "aten.remainder.Scalar", "aten.remainder.Scalar_Tensor")
-@rounds_once
 def remainder(self: Operand, other: Operand) -> Value:
-    """The sign is the divisor's, as in Python; ONNX's Mod does that for integers only."""
-    first, second = _both(self, other)
+    """The sign is the divisor's, as in Python; torch rounds a number to the tensor's type first."""
+    return _remainder(*_both(self, other))
+
+
+@rounds_once
+def _remainder(first: Value, second: Value) -> Value:
+    # ONNX's Mod has the divisor's sign for integers only
     return op.Mod(first, second) if first.dtype not in FLOATS else kernel("Remainder")(first, second)
 
 

@@ -11,6 +11,7 @@ import onnx_ir as ir
 
 from daceml.frontend.translations import UnsupportedError, translates
 from daceml.frontend.translations.emit import Size, Value, array, op, rank_of, sizes_of, typed
+from daceml.frontend.translations.precision import attributes_hold
 from daceml.frontend.translations.random import dropout
 
 
@@ -30,6 +31,8 @@ def attention(
     rank = rank_of(query)
     if dropout_p == 0 and rank in (3, 4) and rank_of(key) == rank_of(value) == rank:
         attributes: dict[str, Any] = {"is_causal": int(is_causal)} if is_causal else {}
+        if scale is not None and not attributes_hold(query, scale):
+            query, scale = typed(op.Mul(query, float(scale)), query), 1.0
         if scale is not None:
             attributes["scale"] = float(scale)
         if rank == 3:

@@ -10,6 +10,7 @@ import onnx_ir as ir
 
 from daceml.frontend.translations import UntranslatableError, translates
 from daceml.frontend.translations.emit import (
+    FLOATS,
     Value,
     array,
     cast,
@@ -157,3 +158,17 @@ def arange_step(
     start: Extent, end: Extent, step: Extent = 1, *, dtype: ir.DataType | None = None, **_: Any
 ) -> Value:
     return _range(start, end, step, dtype)
+
+
+@translates("aten.linspace.default")
+def linspace(
+    start: float | Value, end: float | Value, steps: Extent, *, dtype: ir.DataType | None = None, **_: Any
+) -> Value:
+    """torch's own numbers: written in operators, the bounds would pass through float32."""
+    import torch
+
+    if isinstance(start, Value) or isinstance(end, Value) or isinstance(steps, Value):
+        raise UntranslatableError("a linear space of symbolic bounds")
+    kind = result_dtype(dtype, ir.DataType.FLOAT) or ir.DataType.FLOAT
+    numbers = torch.linspace(start, end, steps, dtype=getattr(torch, kind.numpy().name))
+    return array(numbers.double().numpy() if kind in FLOATS else numbers.numpy(), kind)

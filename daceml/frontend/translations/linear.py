@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from daceml.frontend.translations import translates
 from daceml.frontend.translations.emit import FLOATS, Value, cast, full, op, product, rank_of, sizes_of, typed
+from daceml.frontend.translations.precision import attributes_hold
 
 _WIDE = frozenset({ir.DataType.FLOAT, ir.DataType.DOUBLE})
 
@@ -36,7 +37,19 @@ def linear(input: Value, weight: Value, bias: Value | None = None) -> Value:
 
 @translates("aten.addmm.default")
 def addmm(self: Value, mat1: Value, mat2: Value, *, beta: float = 1, alpha: float = 1) -> Value:
-    return op.Gemm(mat1, mat2, self, alpha=float(alpha), beta=float(beta))
+    if beta == 0:
+        # what is added may be NaN then
+        return _product(mat1, mat2, alpha)
+    if attributes_hold(mat1, alpha, beta):
+        return op.Gemm(mat1, mat2, self, alpha=float(alpha), beta=float(beta))
+    y = typed(_product(mat1, mat2, alpha), mat1, shape=(sizes_of(mat1)[0], sizes_of(mat2)[1]))
+    return op.Add(typed(op.Mul(self, float(beta)), self), y)
+
+
+def _product(first: Value, second: Value, alpha: float) -> Value:
+    if attributes_hold(first, alpha):
+        return op.Gemm(first, second, None, alpha=float(alpha))
+    return op.Gemm(typed(op.Mul(first, float(alpha)), first), second, None)
 
 
 @translates(

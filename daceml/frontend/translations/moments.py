@@ -1,4 +1,7 @@
-"""Variances and standard deviations, alone and with their means."""
+"""Variances and standard deviations, alone and with their means.
+
+Of half types in float32 until the end, as in torch: squares overflow first.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,7 @@ from daceml.frontend.translations.emit import (
     sizes_of,
     typed,
 )
+from daceml.frontend.translations.precision import rounds_once
 from daceml.frontend.translations.reduction import Dims, mean_dims
 from daceml.frontend.translations.sizes import sym_size
 
@@ -55,11 +59,13 @@ def _shrunk(self: Value, axes: Sequence[int], correction: float) -> Value:
 
 
 @translates("aten.var.correction")
+@rounds_once
 def var(self: Value, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False) -> Value:
     return _variance(self, dim, 1 if correction is None else correction, keepdim)
 
 
 @translates("aten.std.correction")
+@rounds_once
 def std(self: Value, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False) -> Value:
     variance = _variance(self, dim, 1 if correction is None else correction, keepdim)
     return _deviation(variance)
@@ -69,27 +75,31 @@ def _deviation(variance: Value) -> Value:
     """Its square root, which torch gives the gradient zero where nothing varies."""
     zero = typed(op.Equal(variance, 0.0), variance, dtype=ir.DataType.BOOL)
     root = typed(op.Sqrt(typed(op.Where(zero, 1.0, variance), variance)), variance)
-    return op.Where(zero, 0.0, root)
+    return typed(op.Where(zero, 0.0, root), variance)
 
 
 @translates("aten.var.dim")
+@rounds_once
 def var_dim(self: Value, dim: Dims, unbiased: bool = True, keepdim: bool = False) -> Value:
     return _variance(self, dim, int(unbiased), keepdim)
 
 
 @translates("aten.std.dim")
+@rounds_once
 def std_dim(self: Value, dim: Dims, unbiased: bool = True, keepdim: bool = False) -> Value:
-    return _deviation(typed(_variance(self, dim, int(unbiased), keepdim), dtype=self.dtype))
+    return _deviation(_variance(self, dim, int(unbiased), keepdim))
 
 
 @translates("aten.var.default")
+@rounds_once
 def var_all(self: Value, unbiased: bool = True) -> Value:
     return _variance(self, None, int(unbiased), False)
 
 
 @translates("aten.std.default")
+@rounds_once
 def std_all(self: Value, unbiased: bool = True) -> Value:
-    return _deviation(typed(_variance(self, None, int(unbiased), False), dtype=self.dtype))
+    return _deviation(_variance(self, None, int(unbiased), False))
 
 
 def _with_mean(
@@ -97,11 +107,12 @@ def _with_mean(
 ) -> tuple[Value, Value]:
     spread = _variance(self, dim, 1 if correction is None else correction, keepdim)
     if root:
-        spread = _deviation(typed(spread, dtype=self.dtype))
-    return spread, mean_dims(self, dim, keepdim)
+        spread = _deviation(spread)
+    return spread, typed(mean_dims(self, dim, keepdim), spread)
 
 
 @translates("aten.var_mean.correction")
+@rounds_once
 def var_mean(
     self: Value, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False
 ) -> tuple[Value, Value]:
@@ -109,6 +120,7 @@ def var_mean(
 
 
 @translates("aten.std_mean.correction")
+@rounds_once
 def std_mean(
     self: Value, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False
 ) -> tuple[Value, Value]:
@@ -116,10 +128,12 @@ def std_mean(
 
 
 @translates("aten.var_mean.dim")
+@rounds_once
 def var_mean_dim(self: Value, dim: Dims, unbiased: bool = True, keepdim: bool = False) -> tuple[Value, Value]:
     return _with_mean(self, dim, int(unbiased), keepdim, root=False)
 
 
 @translates("aten.std_mean.dim")
+@rounds_once
 def std_mean_dim(self: Value, dim: Dims, unbiased: bool = True, keepdim: bool = False) -> tuple[Value, Value]:
     return _with_mean(self, dim, int(unbiased), keepdim, root=True)

@@ -13,16 +13,19 @@ import numpy as np
 import onnx_ir as ir
 
 from daceml.frontend.translations import Translation
-from daceml.frontend.translations.emit import Value, broadcast, cast, op, typed
+from daceml.frontend.translations.emit import Value, broadcast, cast, op, sizes_of, typed
 
 HALVES = frozenset({ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
 
 
 def rounds_once(translation: Translation) -> Translation:
-    """A translation to several operators, whose half operands are widened and whose result is rounded."""
+    """A translation to several operators, whose half operands are widened and whose result is rounded.
+
+    One whose result has not the shape of the operands, or that has several, says their shapes.
+    """
 
     @functools.wraps(translation)
-    def translate(*args: Any, **kwargs: Any) -> Value:
+    def translate(*args: Any, **kwargs: Any) -> Any:
         kind = _half(args)
         return translation(*args, **kwargs) if kind is None else _widened(translation, kind, args, kwargs)
 
@@ -44,6 +47,13 @@ def keeps_numbers(translation: Translation) -> Translation:
     return translate
 
 
+def attributes_hold(like: Value, *numbers: float) -> bool:
+    """Whether attributes, which are float32, hold numbers as a tensor's type needs them."""
+    from daceml.onnx_ops.schema import exact_float
+
+    return like.dtype != ir.DataType.DOUBLE or all(exact_float(number) == number for number in numbers)
+
+
 def _half(args: tuple[Any, ...]) -> ir.DataType | None:
     """The half type that all tensors among the operands have."""
     kinds = {a.dtype for a in args if isinstance(a, Value)}
@@ -55,7 +65,10 @@ def _holds(kind: ir.DataType, number: float) -> bool:
     return float(np.float32(number)) == float(np.asarray(number).astype(kind.numpy()))
 
 
-def _widened(translation: Translation, kind: ir.DataType, args: tuple[Any, ...], kwargs: Any) -> Value:
+def _widened(translation: Translation, kind: ir.DataType, args: tuple[Any, ...], kwargs: Any) -> Any:
     tensors = [a for a in args if isinstance(a, Value)]
     wide = translation(*(cast(a, ir.DataType.FLOAT) if isinstance(a, Value) else a for a in args), **kwargs)
-    return op.Cast(typed(wide, dtype=ir.DataType.FLOAT, shape=broadcast(*tensors)), to=kind)
+    if isinstance(wide, tuple):
+        return tuple(op.Cast(part, to=kind) for part in wide)
+    shape = broadcast(*tensors) if wide.shape is None else sizes_of(wide)
+    return op.Cast(typed(wide, dtype=ir.DataType.FLOAT, shape=shape), to=kind)

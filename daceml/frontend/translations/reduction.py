@@ -63,8 +63,23 @@ def prod_all(self: Value, *, dtype: ir.DataType | None = None) -> Value:
 
 def _any(self: Value, dim: Dims, keepdim: bool) -> Value:
     # counted, because the largest of no booleans is not defined, and torch says False
-    counted = _reduce(op.ReduceSum, cast(cast(self, ir.DataType.BOOL), ir.DataType.INT64), dim, keepdim)
-    return op.Greater(counted, op.Constant(value_int=0))
+    return _counted(op.Greater, self, cast(self, ir.DataType.BOOL), dim, keepdim)
+
+
+def _all(self: Value, dim: Dims, keepdim: bool) -> Value:
+    # none is zero; of no booleans torch says True
+    zeros = typed(op.Not(cast(self, ir.DataType.BOOL)), self, dtype=ir.DataType.BOOL)
+    return _counted(op.Equal, self, zeros, dim, keepdim)
+
+
+def _counted(compare: Any, self: Value, chosen: Value, dim: Dims, keepdim: bool) -> Value:
+    """Compare the number of chosen elements with 0; bytes are torch's booleans of old, and stay bytes."""
+    count = _reduce(op.ReduceSum, cast(chosen, ir.DataType.INT64), dim, keepdim)
+    found = compare(count, op.Constant(value_int=0))
+    if self.dtype != ir.DataType.UINT8:
+        return found
+    found.dtype = ir.DataType.BOOL
+    return op.Cast(found, to=ir.DataType.UINT8)
 
 
 @translates("aten.any.default")
@@ -75,6 +90,16 @@ def any_all(self: Value) -> Value:
 @translates("aten.any.dim", "aten.any.dims")
 def any_dims(self: Value, dim: Dims = None, keepdim: bool = False) -> Value:
     return _any(self, dim, keepdim)
+
+
+@translates("aten.all.default")
+def all_all(self: Value) -> Value:
+    return _all(self, None, False)
+
+
+@translates("aten.all.dim", "aten.all.dims")
+def all_dims(self: Value, dim: Dims = None, keepdim: bool = False) -> Value:
+    return _all(self, dim, keepdim)
 
 
 def _largest(operator: Any, self: Value, dim: Dims, keepdim: bool) -> Value:

@@ -10,7 +10,7 @@ the same distribution.
 
 from __future__ import annotations
 
-from onnxscript import FLOAT, INT64, script
+from onnxscript import BOOL, FLOAT, INT64, script
 from onnxscript import opset18 as op
 
 from daceml.frontend.translations.embedding_functions import DACEML
@@ -77,3 +77,36 @@ def Expm1(data: FLOAT) -> FLOAT:  # noqa: N802
     small = op.Mul(op.Mul(op.Sinh(half), op.Exp(half)), op.CastLike(op.Constant(value_float=2.0), data))
     one = op.CastLike(op.Constant(value_float=1.0), data)
     return op.Where(op.Less(op.Abs(data), one), small, op.Sub(op.Exp(data), one))
+
+
+@script(DACEML, default_opset=op)
+def Erfc(data: FLOAT) -> FLOAT:  # noqa: N802
+    """1 - erf(x), whose absolute error alone is small: no standard operator keeps digits where erf is 1."""
+    return op.Sub(op.CastLike(op.Constant(value_float=1.0), data), op.Erf(data))
+
+
+@script(DACEML, default_opset=op)
+def SignBit(data: FLOAT) -> BOOL:  # noqa: N802
+    """Less than 0, or a zero whose inverse is; False for every NaN."""
+    zero = op.CastLike(op.Constant(value_float=0.0), data)
+    negative_zero = op.And(op.Equal(data, zero), op.Less(op.Reciprocal(data), zero))
+    return op.Or(op.Less(data, zero), negative_zero)
+
+
+@script(DACEML, default_opset=op)
+def LogAddExp(first: FLOAT, second: FLOAT) -> FLOAT:  # noqa: N802
+    """max(a, b) + log(1 + exp(-|a - b|)): no exponential overflows."""
+    one = op.CastLike(op.Constant(value_float=1.0), first)
+    more = op.Log(op.Add(op.Exp(op.Neg(op.Abs(op.Sub(first, second)))), one))
+    doubled = op.Add(first, op.CastLike(op.Constant(value_float=0.6931471805599453), first))
+    return op.Where(op.Equal(first, second), doubled, op.Add(op.Max(first, second), more))
+
+
+@script(DACEML, default_opset=op)
+def LogAddExp2(first: FLOAT, second: FLOAT) -> FLOAT:  # noqa: N802
+    """The same in base 2."""
+    ln2 = op.CastLike(op.Constant(value_float=0.6931471805599453), first)
+    one = op.CastLike(op.Constant(value_float=1.0), first)
+    distance = op.Mul(op.Abs(op.Sub(first, second)), ln2)
+    more = op.Div(op.Log(op.Add(op.Exp(op.Neg(distance)), one)), ln2)
+    return op.Where(op.Equal(first, second), op.Add(first, one), op.Add(op.Max(first, second), more))

@@ -8,10 +8,21 @@ from daceml.onnx_ops.indexing import axis_of
 from daceml.onnx_ops.registry import implements
 from daceml.onnx_ops.tensor import Output, Tensor
 from daceml.sdfg.external import AtenCall
+from daceml.sdfg.lanes import FEWEST_LANES
 
 
-def _refusal(doutput: Tensor, output: Tensor) -> str | None:
-    return no_empty_operand(output) or float_operands(doutput, output)
+def _refusal(doutput: Tensor, output: Tensor, axis: int) -> str | None:
+    return no_empty_operand(output) or float_operands(doutput, output) or _loops_are_better(output, axis)
+
+
+def _loops_are_better(output: Tensor, axis: int) -> str | None:
+    """Why generated loops, which take in what is elementwise around them, are quicker than torch's kernel, if
+    they are. Source: benchmarks.blocks, row softmax."""
+    row = output.shape[axis_of(axis, output.rank)]
+    last = axis_of(axis, output.rank) == output.rank - 1
+    if last and isinstance(row, int) and row >= FEWEST_LANES:
+        return f"rows of {row} elements: generated loops take in what is elementwise around them"
+    return None
 
 
 def _call(dy: Tensor, y: Tensor, dx: Output, axis: int, logarithm: bool) -> AtenCall:

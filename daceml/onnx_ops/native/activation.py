@@ -37,9 +37,14 @@ def thresholded_relu(X: Tensor, Y: Output, *, alpha: float = 1.0) -> None:
     Y[:] = where(alpha < X, X, 0)
 
 
+def _below_zero(x: Tensor) -> Tensor:
+    """0 where x is positive: what is selected against must not be infinite, or its derivative 0 is NaN."""
+    return where(x > 0, 0, x)
+
+
 @implements("Elu")
 def elu(X: Tensor, Y: Output, *, alpha: float = 1.0) -> None:
-    Y[:] = where(X > 0, X, alpha * np.expm1(X))
+    Y[:] = where(X > 0, X, alpha * np.expm1(_below_zero(X)))
 
 
 @implements("Selu")
@@ -50,12 +55,12 @@ def selu(
     alpha: float = 1.67326319217681884765625,
     gamma: float = 1.05070102214813232421875,
 ) -> None:
-    Y[:] = gamma * where(X > 0, X, alpha * np.expm1(X))
+    Y[:] = gamma * where(X > 0, X, alpha * np.expm1(_below_zero(X)))
 
 
 @implements("Celu")
 def celu(X: Tensor, Y: Output, *, alpha: float = 1.0) -> None:
-    Y[:] = where(X > 0, X, alpha * np.expm1(X / alpha))
+    Y[:] = where(X > 0, X, alpha * np.expm1(_below_zero(X) / alpha))
 
 
 @implements("Sigmoid")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
+import dace
 import numpy as np
 
-from daceml.onnx_ops.functions import where
+from daceml.onnx_ops.functions import maximum, where
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.tensor import Output, Tensor, elementwise, is_float
+from daceml.onnx_ops.tensor import Output, Tensor, compute, elementwise, is_float
 from daceml.onnx_ops.torch_kernels import DOMAIN
+from daceml.sdfg.scalar import Index, Scalar, bit_cast
 
 
 @implements("Log1p", domain=DOMAIN)
@@ -18,6 +22,43 @@ def log1p(data: Tensor, result: Output) -> None:
 @implements("Expm1", domain=DOMAIN)
 def expm1(data: Tensor, result: Output) -> None:
     result[:] = elementwise("expm1", data)
+
+
+@implements("Erfc", domain=DOMAIN)
+def complementary_error(data: Tensor, result: Output) -> None:
+    """Not 1 - erf, of which nothing is left where erf is 1."""
+    result[:] = elementwise("erfc", data)
+
+
+@implements("SignBit", domain=DOMAIN)
+def sign_bit(data: Tensor, result: Output) -> None:
+    """The bit itself: -0 and a negative NaN have it, and are not less than 0."""
+
+    def element(*index: Index) -> Scalar:
+        value = data.at(index)
+        wide = value.dtype == dace.float64
+        return bit_cast(value, dace.int64 if wide else dace.int32) < 0
+
+    result[:] = compute(result.shape, element)
+
+
+def _log_of_sum(a: Tensor, b: Tensor, base: float) -> Tensor:
+    """By the larger one, so that no power overflows; infinities that are equal have no difference."""
+    scale = math.log(base)
+    distance = abs(a - b) if base == math.e else abs(a - b) * scale
+    more = np.log1p(np.exp(-distance))
+    total = maximum(a, b) + (more if base == math.e else more / scale)
+    return where(np.isinf(a) & (a == b), a, total)
+
+
+@implements("LogAddExp", domain=DOMAIN)
+def log_add_exp(first: Tensor, second: Tensor, result: Output) -> None:
+    result[:] = _log_of_sum(first, second, math.e)
+
+
+@implements("LogAddExp2", domain=DOMAIN)
+def log_add_exp2(first: Tensor, second: Tensor, result: Output) -> None:
+    result[:] = _log_of_sum(first, second, 2)
 
 
 @implements("StopGradient", domain=DOMAIN)
@@ -62,9 +103,10 @@ def atan2(first: Tensor, second: Tensor, result: Output) -> None:
 @implements("Hypot", domain=DOMAIN)
 def hypot(first: Tensor, second: Tensor, result: Output) -> None:
     """sqrt(a^2 + b^2) by the larger one, so that squares do not overflow; infinite beside NaN, as in C."""
-    a, b = abs(first), abs(second)
+    infinite = np.isinf(first) | np.isinf(second)
+    # the quotient of infinities would be a NaN in the slope of the other case
+    a, b = (where(infinite, 1, abs(x)) for x in (first, second))
     large, small = where(a > b, a, b), where(a > b, b, a)
     ratio = small / large
     length = where(large == 0, large, large * np.sqrt(1 + ratio * ratio))
-    infinite = np.isinf(a) | np.isinf(b)
     result[:] = where(infinite, np.inf, where(np.isnan(a) | np.isnan(b), a + b, length))

@@ -16,8 +16,7 @@ from dace.subsets import Range
 
 from daceml.sdfg.access import add_access
 from daceml.sdfg.network import Network
-from daceml.sdfg.passes import PassRecord, Refusal
-from daceml.sdfg.sizes import product, size
+from daceml.sdfg.passes import PassRecord, refused_arrays
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,19 +51,11 @@ def fuse_maps(network: Network) -> FusionReport:
 
 
 def _record(report: FusionReport, network: Network) -> PassRecord:
-    arrays = network.sdfg.arrays
     return PassRecord(
         level="local",
         name="MapFusion",
         applied={"MapFusion": len(report.fused)} if report.fused else {},
-        refused=tuple(
-            Refusal(
-                subject=array,
-                reason=reason,
-                size_bytes=product(size(s) for s in arrays[array].shape) * arrays[array].dtype.bytes,
-            )
-            for array, reason in report.refused.items()
-        ),
+        refused=refused_arrays(network.sdfg, report.refused),
     )
 
 

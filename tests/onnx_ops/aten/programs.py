@@ -19,7 +19,6 @@ from daceml.runtime.cache import Cache, digest
 from daceml.runtime.program import Program, StoredProgram
 from daceml.runtime.toolchain import toolchain
 from daceml.transformations.hardware.cpu_schedule import schedule_maps
-from daceml.transformations.local.map_fusion import FusionReport
 
 
 def parse(text: str) -> onnx.ModelProto:
@@ -32,8 +31,7 @@ def lowered(text: str, allowed: tuple[Kind, ...] = KINDS) -> tuple[LoweringRepor
     network = import_model(parse(text), name="network")
     report = lower(network, allowed=allowed)
     schedule_maps(network)
-    fusion = FusionReport(fused=(), refused={})
-    return report, Lowered(network=network, lowering=report, fusion=fusion, unfused={})
+    return report, Lowered(network=network, lowering=report, unfused={})
 
 
 def program(text: str, allowed: tuple[Kind, ...] = KINDS) -> Program:

@@ -1,6 +1,6 @@
 // Functions that tasklets call by plain names, for float, double and integers; half types are widened before.
 //
-// Part of <daceml/kernel.h>, after DaCe's headers. exp, log, tanh, erf, pow, ... are the overloads that <math.h>
+// Part of <daceml/kernel.h>, after DaCe's headers. exp, log, tanh, erf, erfc, pow, ... are the overloads that <math.h>
 // brings into the global namespace. On x86-64 Linux they are declared here once more with glibc's vector variants
 // (libmvec, at most 4 ulp, right for infinities, NaN and denormals), so that gcc vectorises loops that call them
 // without -ffast-math. Link with -lmvec -lm.
@@ -37,6 +37,7 @@ DACEML_VECTOR_UNARY(log1p)
 DACEML_VECTOR_UNARY(expm1)
 DACEML_VECTOR_UNARY(tanh)
 DACEML_VECTOR_UNARY(erf)
+DACEML_VECTOR_UNARY(erfc)
 DACEML_VECTOR_UNARY(tan)
 DACEML_VECTOR_UNARY(asin)
 DACEML_VECTOR_UNARY(acos)

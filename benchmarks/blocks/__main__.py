@@ -1,0 +1,108 @@
+"""Blocks against their peers and the memory's speed: python -m benchmarks.blocks --mode training --check."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, get_args
+
+from benchmarks import ceilings, command, interleave
+from benchmarks.bars import Bar
+from benchmarks.blocks.definitions import BLOCKS, Block, spec_of
+from benchmarks.ceilings import Ceilings
+from benchmarks.interleave import Variant
+from benchmarks.parity import compile_for_training_with_daceml, programs_of_daceml
+from benchmarks.parity_training import training
+from benchmarks.peers import WAYS, Mode, build_step
+from benchmarks.speed import OURS, Comparison, mean_bar, slower_bar
+
+MEAN_SPEEDUP = 1.8
+FLOOR_SHARE = 0.7
+_BATCH = 4  # of the comparison with float64
+
+
+def compared(block: Block, mode: Mode, rounds: int) -> Comparison:
+    """Times of all ways to run a block."""
+    ways = [way for way, modes in WAYS.items() if mode in modes and way != "eager_channels_last"]
+    missing: dict[str, str] = {}
+    if block.train_mode and "onnxruntime" in ways:
+        ways.remove("onnxruntime")
+        missing["onnxruntime"] = "torch's exporter writes the block as it is in eval mode"
+    find = partial(spec_of, block.spec.name)
+    variants = [
+        Variant(name=way, build=partial(build_step, find, mode, way, train_mode=block.train_mode))
+        for way in ways
+    ]
+    measurement = interleave.measure(variants, rounds=rounds)
+    return Comparison(case=f"{block.spec.name}, {mode}", measurement=measurement, missing=missing)
+
+
+def floor_us(block: Block, mode: Mode, machine: Ceilings) -> float:
+    """The least time of a block on a machine."""
+    tensors = block.forward_tensors if mode == "inference" else block.step_tensors
+    special = block.forward_exponentials if mode == "inference" else block.step_exponentials
+    return machine.floor_us(4.0 * tensors * block.elements, float(special) * block.elements)
+
+
+def floor_bar(comparison: Comparison, least_us: float) -> Bar:
+    """A bar on how many times longer than its floor a block takes."""
+    taken = comparison.measurement.duration_us(OURS).value
+    return Bar(
+        name=f"{comparison.case}, time over its floor",
+        figure=taken / least_us if comparison.measurement.measured else None,
+        limit=1.0 / FLOOR_SHARE,
+        note=f"{100 * least_us / taken:.0f} % of the floor of {least_us / 1e3:.1f} ms",
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = command.parser("Compare blocks with their peers and with the memory's speed.")
+    parser.add_argument(
+        "--mode", choices=get_args(Mode), action="append", help="of both, unless one is given"
+    )
+    parser.add_argument("--block", choices=list(BLOCKS), action="append", help="these only")
+    options = parser.parse_args(arguments)
+    machine = ceilings.measure()
+    print(f"{machine.bytes_per_s / 1e9:.1f} GB/s, {machine.exponentials_per_s / 1e9:.2f} G exponentials/s")
+    rows: list[dict[str, Any]] = []
+    comparisons: list[Comparison] = []
+    bars: list[Bar] = []
+    for name in options.block or BLOCKS:
+        block = BLOCKS[name]
+        bars.append(_right(block))
+        for mode in options.mode or get_args(Mode):
+            comparison = compared(block, mode, 6 if options.quick else 12)
+            comparisons.append(comparison)
+            least_us = floor_us(block, mode, machine)
+            bars.append(floor_bar(comparison, least_us))
+            rows.append({**comparison.row(), "floor_us": least_us})
+            share = 100 * least_us / comparison.measurement.duration_us(OURS).value
+            print(f"{comparison.line()}; {share:.0f} % of the floor", flush=True)
+    bars += [
+        mean_bar("blocks", comparisons, MEAN_SPEEDUP),
+        slower_bar("blocks", comparisons, 1.0),
+    ]
+    return command.finish("blocks", options, rows, bars)
+
+
+def _right(block: Block) -> Bar:
+    """A training step against float64, in a batch that is small enough for it."""
+
+    def small(generator: Any, dtype: Any, batch: int | None = None) -> tuple[Any, ...]:
+        return block.spec.inputs(generator, dtype, _BATCH if batch is None else batch)
+
+    spec = replace(block.spec, inputs=small)
+    seen = training(spec, compile_for_training_with_daceml, programs_of_daceml, seeds=(0,))
+    worst = [bar for bar in seen.bars() if not bar.met]
+    return Bar(
+        name=f"{block.spec.name}, figures outside the limits of parity",
+        figure=len(worst),
+        limit=0,
+        note=", ".join(bar.name for bar in worst),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

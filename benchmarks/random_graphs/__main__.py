@@ -1,0 +1,134 @@
+"""Random graphs beside eager PyTorch: python -m benchmarks.random_graphs --count 500 --check."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from benchmarks import command
+from benchmarks.bars import Bar
+from benchmarks.children import Outcome, Tell, run_cases
+from benchmarks.random_graphs.graphs import Graph, GraphModule, draw
+
+BAD = ("wrong", "foreign exception", "crash", "timeout", "no oracle")
+QUICK = 40
+LIMIT_S = 240.0
+# Cancellation between functions of order one may lose some digits, not more.
+_EXACT = 1e-9
+_OVER_EAGER = 30.0
+_SHORT = 1e-5
+
+
+def observed(run: Any, graph: Graph, dtype: torch.dtype) -> list[torch.Tensor]:
+    """Results of a graph, then gradients of its inputs for fixed cotangents."""
+    leaves = [x.to(dtype).requires_grad_() for x in graph.inputs()]
+    results = run(*leaves)
+    generator = torch.Generator().manual_seed(graph.seed + 1)
+    cotangents = [torch.randn(r.shape, generator=generator).to(dtype) for r in results]
+    wanted = [(r, c) for r, c in zip(results, cotangents, strict=True) if r.requires_grad]
+    gradients = torch.autograd.grad(
+        [r for r, _ in wanted], leaves, [c for _, c in wanted], allow_unused=True, materialize_grads=True
+    )
+    return [r.detach() for r in (*results, *gradients)]
+
+
+def difference(ours: torch.Tensor, eager: torch.Tensor, exact: torch.Tensor) -> str | None:
+    """How a tensor is wrong; None if it is right."""
+    if ours.shape != eager.shape or ours.dtype != eager.dtype:
+        return f"{ours.dtype}{list(ours.shape)} instead of {eager.dtype}{list(eager.shape)}"
+    if not torch.equal(ours.isfinite(), eager.isfinite()):
+        return "values that are no numbers are in other places"
+    scale = float(exact.nan_to_num().norm()) + 1e-30
+    error, allowed = (float((x.double() - exact).nan_to_num().norm()) / scale for x in (ours, eager))
+    short = eager.dtype != torch.float64
+    limit = max(_SHORT, _OVER_EAGER * allowed) if short else _EXACT
+    if error <= limit * max(1.0, math.sqrt(ours.numel()) / scale):
+        return None
+    return f"{error:.1e} from float64, eager {allowed:.1e}"
+
+
+def verdict_of(number: int) -> list[str]:
+    """Compile and compare one graph."""
+    import daceml
+    from daceml.errors import BuildError, DacemlError
+
+    graph = draw(number)
+    module = GraphModule(graph)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            exact = observed(module, graph, torch.float64)
+            eager = exact if graph.dtype == torch.float64 else observed(module, graph, graph.dtype)
+        except Exception as error:
+            return ["no oracle", str(error).partition("\n")[0][:200]]
+        try:
+            compiled: Any = daceml.compile(GraphModule(graph), dynamic=graph.open_batch)
+            found = observed(compiled, graph, graph.dtype)
+        except BuildError as error:
+            return ["foreign exception", f"{error.code}: {error.what}; {error.why}"[:300]]
+        except DacemlError as error:
+            return ["refused", f"{error.code}: {error.what}; {error.why}".partition("\n")[0]]
+        except Exception as error:
+            return ["foreign exception", f"{type(error).__name__}: {error}"[:300]]
+    if not compiled.session.variants:
+        return ["eager", "the graph is not compiled"]
+    results = len(graph.results)
+    for place, tensors in enumerate(zip(found, eager, exact, strict=True)):
+        problem = difference(*tensors)
+        if problem is not None:
+            what = f"result {place}" if place < results else f"gradient {place - results}"
+            return ["wrong", f"{what}: {problem}"]
+    return ["equal", ""]
+
+
+def case(number: int, tell: Tell) -> None:
+    """One graph, in a process that may crash."""
+    tell({"verdict": verdict_of(number)})
+
+
+def row_of(outcome: Outcome) -> dict[str, Any]:
+    """What was seen of a graph."""
+    verdict, reason = outcome.told.get("verdict", ("", ""))
+    if not verdict:
+        verdict, reason = ("timeout" if outcome.end == "timeout" else "crash"), outcome.end
+    return {"draw": outcome.case, "use": str(draw(outcome.case)), "verdict": verdict, "reason": reason}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = command.parser("Compare compiled random graphs, and their gradients, with eager PyTorch.")
+    parser.add_argument("--count", type=int, default=500, help="how many graphs (500)")
+    parser.add_argument("--seed", type=int, default=0, metavar="FIRST", help="number of the first graph (0)")
+    parser.add_argument("--draw", type=int, metavar="NUMBER", help="only this graph, in this process")
+    parser.add_argument("--jobs", type=int, default=2, help="processes (2)")
+    options = parser.parse_args(arguments)
+    if options.draw is not None:
+        print(draw(options.draw))
+        verdict, reason = verdict_of(options.draw)
+        print(verdict, reason)
+        return int(verdict in BAD)
+    numbers = range(options.seed, options.seed + (QUICK if options.quick else options.count))
+    started = time.perf_counter()
+    rows: list[dict[str, Any]] = []
+    for outcome in run_cases(case, numbers, processes=options.jobs, limit_s=LIMIT_S):
+        rows.append(row_of(outcome))
+        if rows[-1]["verdict"] != "equal":
+            latest = rows[-1]
+            print(
+                f"{latest['verdict']}: --draw {latest['draw']}: {latest['use']}: {latest['reason']}",
+                flush=True,
+            )
+    verdicts = Counter(row["verdict"] for row in rows)
+    print(f"{len(rows)} graphs in {time.perf_counter() - started:.0f} s:", dict(verdicts))
+    bars = [Bar(name=f"random graphs: {bad}", figure=verdicts[bad], limit=0) for bad in BAD]
+    return command.finish("random_graphs", options, sorted(rows, key=lambda row: row["draw"]), bars)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,260 @@
+"""SubgraphFusion: maps that share iterations become one nest, whose parts hand values over in registers and
+small local arrays.
+
+A softmax is a maximum, exponentials, a sum and a quotient of each row: four maps over different boxes, which
+share the rows. Joined, a row is read once. Which maps join is decided greedily, the pair first that saves the
+most bytes.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from dataclasses import dataclass, field, replace
+
+import dace
+from dace.sdfg import nodes
+
+from daceml.sdfg.builder import Builder
+from daceml.sdfg.lanes import in_lanes
+from daceml.sdfg.lifting import NotLiftable, arrays_outside
+from daceml.sdfg.nest import Loop, Nest, Write, emit_nest
+from daceml.sdfg.network import Network
+from daceml.sdfg.outline import scope_nodes
+from daceml.sdfg.passes import PassRecord, refused_arrays
+from daceml.sdfg.sizes import product, size
+from daceml.transformations.local.fused_nest import nest_of
+from daceml.transformations.local.fusion_graph import Unit, UnitGraph, stands_between
+from daceml.transformations.local.fusion_groups import Group, group_of, hands_over
+from daceml.transformations.local.fusion_judge import LOCAL_BYTES, SMALL_BYTES, Joined, Judge
+from daceml.transformations.local.members import Member, members_of
+from daceml.transformations.local.shared_values import keep_shared_values
+from daceml.transformations.local.simplification import simplified
+
+# Sizes that are symbols count as this many
+_EXAMPLE_SIZE = 64
+_MOST_ROUNDS = 4
+
+
+@dataclass
+class SubgraphFusionReport:
+    """What happened.
+
+    Attributes:
+        fused: how many maps are in a nest with others.
+        absorbed: array that a nest writes -> the arrays that disappeared into that nest.
+        refused: array -> why its writer and a reader stayed apart.
+        simplified: rule -> to how many values it applied.
+    """
+
+    fused: int = 0
+    absorbed: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    refused: dict[str, str] = field(default_factory=dict[str, str])
+    simplified: Counter[str] = field(default_factory=Counter[str])
+
+
+def fuse_subgraphs(network: Network) -> SubgraphFusionReport:
+    """Join maps wherever that saves bytes, and add up in lanes. Mutates the network's SDFG."""
+    fusion = _Fusion(network)
+    fusion.join()
+    report = fusion.rewrite()
+    fused = {"SubgraphFusion": report.fused} if report.fused else {}
+    left = {array: reason for array, reason in report.refused.items() if array in network.sdfg.arrays}
+    network.passes.append(
+        PassRecord(
+            level="local",
+            name="SubgraphFusion",
+            applied={**fused, **report.simplified},
+            refused=refused_arrays(network.sdfg, left),
+        )
+    )
+    return report
+
+
+class _Fusion:
+    def __init__(self, network: Network) -> None:
+        self.network, self.sdfg, self.state = network, network.sdfg, network.state
+        self.report = SubgraphFusionReport()
+        self.outside = arrays_outside(self.state)
+        self.access = self._single_access()
+        self.kept = self._kept()
+        self.judge = Judge(self.sdfg, _EXAMPLE_SIZE)
+        self.graph = UnitGraph(self.state, self._group)
+        # looked up before anything changes, after which DaCe would look at every node again
+        self.inside = {
+            scope: scope_nodes(self.state, scope)
+            for unit in self.graph.units
+            if unit.group
+            for scope in unit.scopes
+        }
+
+    def _single_access(self) -> dict[str, nodes.AccessNode]:
+        """Arrays with one access node outside scopes; others are written in place, and left alone."""
+        found: dict[str, nodes.AccessNode] = {}
+        several: set[str] = set()
+        scopes = self.state.scope_dict()
+        for node in self.state.data_nodes():
+            if scopes[node] is None:
+                if node.data in found:
+                    several.add(node.data)
+                found[node.data] = node
+        return {array: node for array, node in found.items() if array not in several}
+
+    def _kept(self) -> set[str]:
+        """Arrays that exist whatever reads them."""
+        network = self.network
+        kept = {*network.outputs, *network.mutations, *(check.array for check in network.checks)}
+        for array, desc in self.sdfg.arrays.items():
+            node = self.access.get(array)
+            lasts = not desc.transient or isinstance(desc, dace.data.View)
+            if lasts or node is None or self.state.in_degree(node) != 1:
+                kept.add(array)
+        return kept
+
+    def _group(self, entry: nodes.MapEntry) -> Group | None:
+        state = self.state
+        arrays = [e.data.data for e in (*state.in_edges(entry), *state.out_edges(state.exit_node(entry)))]
+        if any(array is not None and array not in self.access for array in arrays):
+            return None
+        try:
+            members = members_of(self.sdfg, state, entry, self.outside)
+        except NotLiftable as reason:
+            for edge in state.out_edges(state.exit_node(entry)):
+                self.report.refused[str(edge.data.data)] = str(reason)
+            return None
+        targets = [m.target for m in members]
+        if len(set(targets)) < len(targets) or any(not _covers(m) for m in members):
+            return None
+        return group_of(members)
+
+    def join(self) -> None:
+        """Join units, the pair that saves the most bytes first, until nothing more is saved."""
+        for _ in range(_MOST_ROUNDS):
+            joined_into: dict[Unit, Unit] = {}
+            changed = False
+            for first, second in self._pairs():
+                one, other = _alive(joined_into, first), _alive(joined_into, second)
+                if one is other:
+                    continue
+                found = self._joined(one, other)
+                if isinstance(found, str):
+                    self._refuse(one, other, found)
+                    continue
+                self.graph.merge(one, other, found.group)
+                joined_into[other] = one
+                changed = True
+            if not changed:
+                return
+
+    def _pairs(self) -> list[tuple[Unit, Unit]]:
+        """Writer and reader, or two readers, of one array, the largest array first."""
+        found: list[tuple[int, int, Unit, Unit]] = []
+        for unit in self.graph.units:
+            if unit.array is None or unit.array not in self.access:
+                continue
+            amount = self.judge.bytes_of(unit.array)
+            writers = sorted((u for u in unit.before if u.group is not None), key=lambda u: u.place)
+            readers = sorted((u for u in unit.after if u.group is not None), key=lambda u: u.place)
+            pairs = [(w, r) for w in writers for r in readers]
+            if amount >= SMALL_BYTES:
+                pairs += itertools.pairwise(readers)
+            found += [(-amount, n, a, b) for n, (a, b) in enumerate(pairs)]
+        found.sort(key=lambda p: (p[0], p[2].place, p[3].place, p[1]))
+        return [(a, b) for _, _, a, b in found]
+
+    def _joined(self, first: Unit, second: Unit) -> Joined | str:
+        if first.group is None or second.group is None:
+            return "one of them is no group"
+        if stands_between(first, second) or stands_between(second, first):
+            return "another step needs the result of one and gives the other its argument"
+        if first.group.written.keys() & second.group.written.keys():
+            return "both write one array"
+        forward, backward = hands_over(first.group, second.group), hands_over(second.group, first.group)
+        if forward and backward:
+            return "each needs a result of the other"
+        return self._joined_in_order(second, first) if backward else self._joined_in_order(first, second)
+
+    def _joined_in_order(self, first: Unit, second: Unit) -> Joined | str:
+        assert first.group is not None
+        assert second.group is not None
+        vanishing: set[str] = set()
+        for array in (*first.group.written, *second.group.written):
+            if array in self.kept or array not in self.access:
+                continue
+            unit = first.array_behind(array) or second.array_behind(array)
+            if unit is not None and unit.after <= {first, second}:
+                vanishing.add(array)
+        return self.judge.joined(first.group, second.group, vanishing)
+
+    def _refuse(self, one: Unit, other: Unit, reason: str) -> None:
+        for unit in one.after & other.before:
+            if unit.array is not None:
+                self.report.refused.setdefault(unit.array, reason)
+
+    def rewrite(self) -> SubgraphFusionReport:
+        """Put the nests of the groups where their maps were."""
+        builder = Builder(self.sdfg, self.state, dict(self.access))
+        for unit in self.graph.units:
+            group = unit.group
+            if group is None:
+                continue
+            needed = {m.target for m in group.members if self._is_needed(m.target, unit)}
+            plain, simplifications = _simplified(nest_of(self.sdfg, group, needed))
+            nest = in_lanes(self.sdfg, keep_shared_values(plain, LOCAL_BYTES))
+            if len(unit.scopes) == 1 and not simplifications and len(nest.loops) == len(plain.loops):
+                continue
+            self.report.simplified.update(simplifications)
+            vanished = [m.target for m in group.members if m.target in self.access and m.target not in needed]
+            for scope in unit.scopes:
+                self._remove(scope)
+            for array in vanished:
+                self.state.remove_node(self.access[array])
+                del builder.access[array]
+                self.sdfg.remove_data(array, validate=False)
+            if needed:  # else nobody reads what the group computes
+                emit_nest(builder, nest)
+            if len(unit.scopes) > 1:
+                self.report.fused += len(unit.scopes)
+            for target in sorted(needed):
+                self.report.absorbed[target] = tuple(vanished)
+        return self.report
+
+    def _is_needed(self, target: str, unit: Unit) -> bool:
+        if target not in self.access:
+            return False
+        if target in self.kept:
+            return True
+        array = unit.array_behind(target)
+        return array is not None and bool(array.after)
+
+    def _remove(self, entry: nodes.MapEntry) -> None:
+        inside = self.inside[entry]
+        registers = {n.data for n in inside if isinstance(n, nodes.AccessNode)}
+        self.state.remove_nodes_from(inside)
+        for array in registers:
+            self.sdfg.remove_data(array, validate=False)
+
+
+def _simplified(nest: Nest) -> tuple[Nest, list[str]]:
+    """A nest with simpler values, and the rules that made them so."""
+    applied: list[str] = []
+    loops: list[Loop] = []
+    for loop in nest.loops:
+        writes: list[Write] = []
+        for write in loop.writes:
+            value, rules = simplified(write.value)
+            applied += rules
+            writes.append(replace(write, value=value))
+        loops.append(replace(loop, writes=tuple(writes)))
+    return (replace(nest, loops=tuple(loops)), applied) if applied else (nest, applied)
+
+
+def _covers(member: Member) -> bool:
+    """Whether every element of the target is written."""
+    return str(product(map(size, member.extents))) == str(product(map(size, member.shape)))
+
+
+def _alive(joined: dict[Unit, Unit], unit: Unit) -> Unit:
+    while unit in joined:
+        unit = joined[unit]
+    return unit

@@ -1,0 +1,56 @@
+"""Comparisons with peers from figures that are made up: which peer counts, and when a bar is met."""
+
+from __future__ import annotations
+
+from benchmarks import ceilings
+from benchmarks.ceilings import Ceilings
+from benchmarks.rounds import Measurement, Slice
+from benchmarks.speed import Comparison, mean_bar, slower_bar
+
+
+def comparison(case: str, rounds: int = 6, **durations_us: float) -> Comparison:
+    entry = {name: Slice(duration_us=us, foreign=0.0) for name, us in durations_us.items()}
+    measurement = Measurement(names=tuple(durations_us), rounds=(entry,) * rounds)
+    return Comparison(case=case, measurement=measurement, missing={})
+
+
+def test_the_fastest_of_the_others_is_the_peer():
+    seen = comparison("mish", eager=40.0, inductor=20.0, daceml=10.0)
+    assert seen.best_peer == "inductor"
+    assert seen.speedup.value == 2.0
+    assert "2.000 [2.000, 2.000] n=6 times inductor" in seen.line()
+
+
+def test_the_mean_is_geometric():
+    seen = [comparison("a", eager=40.0, daceml=10.0), comparison("b", eager=10.0, daceml=10.0)]
+    bar = mean_bar("blocks", seen, at_least=1.8)
+    assert bar.met
+    assert bar.figure is not None
+    assert abs(bar.figure - 0.5) < 1e-12
+    assert not mean_bar("blocks", seen, at_least=2.1).met
+
+
+def test_rows_that_are_slower_for_certain_are_counted_and_named():
+    seen = [comparison("a", eager=9.0, daceml=10.0), comparison("b", eager=11.0, daceml=10.0)]
+    bar = slower_bar("blocks", seen, below=1.0)
+    assert (bar.figure, bar.note) == (1, "a")
+    assert not bar.met
+    assert slower_bar("blocks", seen, below=0.8).met
+
+
+def test_what_was_not_measured_meets_nothing():
+    seen = [comparison("a", rounds=3, eager=40.0, daceml=10.0)]
+    assert not mean_bar("blocks", seen, at_least=1.0).met
+    assert not slower_bar("blocks", seen, below=0.5).met
+
+
+def test_a_floor_is_the_slower_of_memory_and_exponentials():
+    machine = Ceilings(bytes_per_s=1e9, exponentials_per_s=1e6)
+    assert machine.floor_us(2000, 1) == 2.0
+    assert machine.floor_us(1000, 7) == 7.0
+
+
+def test_the_machine_is_measured_in_plausible_units():
+    machine = ceilings.measure(runs=1)
+    assert 1e8 < machine.bytes_per_s < 1e13
+    assert 1e6 < machine.exponentials_per_s < 1e13

@@ -1,0 +1,92 @@
+"""Nests: what is emitted, and what it computes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import dace
+import torch
+from dace.sdfg import nodes
+
+from daceml.sdfg.builder import Builder
+from daceml.sdfg.nest import Loop, Nest, Write, emit_nest, loop_parameters, points, start
+from daceml.sdfg.network import Network
+from daceml.sdfg.scalar import apply, read
+from tests.runtime.programs import build
+
+ROWS = 5
+
+
+def arrays(columns: int) -> dace.SDFG:
+    sdfg = dace.SDFG("network")
+    sdfg.add_state()
+    sdfg.add_array("X", [ROWS, columns], dace.float32)
+    sdfg.add_array("Y", [ROWS, columns], dace.float32)
+    return sdfg
+
+
+def shares(columns: int) -> Nest:
+    """Y = exp(X) / sum of exp(X) over the row, with the largest element beside the sum."""
+    (row,) = points(1)
+    (k,), (v,) = loop_parameters(1, 1), loop_parameters(0, 1)
+    local = {"total": ((1,), dace.float64), "largest": ((1,), dace.float32)}
+
+    def exponential(column: object) -> object:
+        return apply("exp", read("X", dace.float32, (row, column), (ROWS, columns)))
+
+    terms = (
+        Write(target="total", index=(0,), value=exponential(k).astype(dace.float64), operator="sum"),  # pyright: ignore
+        Write(target="largest", index=(0,), value=exponential(k), operator="max"),  # pyright: ignore
+    )
+    total = read("total", dace.float64, (0,), (1,)).astype(dace.float32)
+    largest = read("largest", dace.float32, (0,), (1,))
+    share = apply("div", exponential(v), total)  # pyright: ignore
+    return Nest(
+        label="share",
+        params=(row,),
+        extents=(ROWS,),
+        loops=(
+            start("total", (1,), dace.float64, "sum"),
+            start("largest", (1,), dace.float32, "max"),
+            Loop(params=(k,), extents=(columns,), writes=terms, sequential=1),
+            Loop(
+                params=(v,),
+                extents=(columns,),
+                writes=(Write(target="Y", index=(row, v), value=apply("min", share, largest)),),
+            ),
+        ),
+        local=local,
+    )
+
+
+def run(nest: Nest, columns: int, folder: Path, key: str) -> tuple[torch.Tensor, torch.Tensor]:
+    sdfg = arrays(columns)
+    emit_nest(Builder(sdfg, next(iter(sdfg.states()))), nest)
+    sdfg.validate()
+    x = torch.randn(ROWS, columns, generator=torch.Generator().manual_seed(columns))
+    (y,) = build(Network(sdfg=sdfg, inputs=("X",), outputs=("Y",)), folder, key=key)([x])
+    e = x.double().exp()
+    return y, torch.minimum(e / e.sum(1, keepdim=True), e.amax(1, keepdim=True)).float()
+
+
+def test_values_go_from_loop_to_loop_in_registers(tmp_path: Path) -> None:
+    for columns in (1, 31, 70):
+        ours, expected = run(shares(columns), columns, tmp_path, f"plain{columns}")
+        torch.testing.assert_close(ours, expected)  # float32 exponentials, at most 4 ulp
+
+
+def test_loops_with_independent_iterations_are_marked() -> None:
+    sdfg = arrays(70)
+    state = next(iter(sdfg.states()))
+    entry = emit_nest(Builder(sdfg, state), shares(70))
+    assert entry is not None
+    inner = [n.map.params for n in state.nodes() if isinstance(n, nodes.MapEntry) and n is not entry]
+    assert inner == [["k0"], ["v0"]]
+
+
+def test_a_nest_without_points_is_nothing() -> None:
+    sdfg = arrays(4)
+    sdfg.arrays["X"].shape = sdfg.arrays["Y"].shape = (0, 4)
+    nest = shares(4)
+    empty = Nest(label="x", params=nest.params, extents=(0,), loops=nest.loops, local=nest.local)
+    assert emit_nest(Builder(sdfg, next(iter(sdfg.states()))), empty) is None
