@@ -30,6 +30,7 @@ help:
 	  'make lint        ruff, pyright and import-linter' \
 	  'make format      let ruff format and mend what it can' \
 	  'make bench       the benchmarks with their bars; QUICK= measures in full, QUICK=--quick is the default' \
+	  'make baseline    commit to what compiled networks consist of now: benchmarks/baseline (a minute)' \
 	  'make fuzz        the large random campaigns, results under benchmarks/results (tens of minutes)' \
 	  'make venv        the environment alone, in $(VENV)' \
 	  'make clean       remove the environment and the caches of the tools'
@@ -89,9 +90,14 @@ QUICK ?= --quick
 .PHONY: bench
 bench: $(VENV)/.installed
 	@mkdir -p build/bench
-	@for name in parity overhead startup blocks; do printf '\n== %s\n' "$$name"; \
+	@for name in parity overhead startup blocks networks; do printf '\n== %s\n' "$$name"; \
 	  $(BIN)/python -m benchmarks.$$name $(QUICK) --check --json "build/bench/$$name.json" \
 	  $(call or_explain,benchmark $$name missed a bar or could not run,the bars above say which; close other programs and repeat: $(BIN)/python -m benchmarks.$$name --check) ; done
+
+.PHONY: baseline
+baseline: $(VENV)/.installed
+	@$(BIN)/python -m benchmarks.counts --renew \
+	  $(call or_explain,the baseline was not renewed,a network cannot be compiled: read the error above; make test-benchmarks compares the counts with the old one)
 
 .PHONY: fuzz
 fuzz: $(VENV)/.installed

@@ -1,4 +1,4 @@
-"""What the machine can do at most: bytes a second from memory, and special functions a second."""
+"""What the machine can do at most in a second: bytes from memory, special functions, products of matrices."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 
 _STREAM_ELEMENTS = 40 * 2**20
 _CACHED_ELEMENTS = 2**14
+_MATRIX = 1536
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,10 +21,12 @@ class Ceilings:
         bytes_per_s: of a sum of two arrays into a third, each 160 MiB; what the processor reads before it
             writes is not counted.
         exponentials_per_s: float32, from and to the nearest cache.
+        flops_per_s: of a product of two square float32 matrices.
     """
 
     bytes_per_s: float
     exponentials_per_s: float
+    flops_per_s: float = float("inf")
 
     def floor_us(self, moved_bytes: float, exponentials: float) -> float:
         """The least time for so many bytes and exponentials, done at once."""
@@ -48,8 +51,12 @@ def measure(runs: int = 15) -> Ceilings:
         exponential_s = _best_s(exponentials, runs) / (repeats * _CACHED_ELEMENTS)
     finally:
         torch.set_num_threads(threads)
+    matrix = torch.ones(_MATRIX, _MATRIX)
+    product_s = _best_s(lambda: torch.mm(matrix, matrix), runs)
     return Ceilings(
-        bytes_per_s=3 * 4 * _STREAM_ELEMENTS / stream_s, exponentials_per_s=threads / exponential_s
+        bytes_per_s=3 * 4 * _STREAM_ELEMENTS / stream_s,
+        exponentials_per_s=threads / exponential_s,
+        flops_per_s=2 * _MATRIX**3 / product_s,
     )
 
 

@@ -10,6 +10,8 @@ from typing import Any
 
 from benchmarks import bars, machine
 
+_MOVE_NO_NUMBER = ("json", "check", "journal")
+
 
 def parser(description: str) -> argparse.ArgumentParser:
     """A parser that knows --json, --quick and --check."""
@@ -43,7 +45,7 @@ def document(
         "benchmark": name,
         "machine": machine.description(),
         "arguments": {
-            key: value for key, value in sorted(vars(arguments).items()) if key not in ("json", "check")
+            name: value for name, value in sorted(vars(arguments).items()) if name not in _MOVE_NO_NUMBER
         },
         "rows": list(rows),
         "bars": [bar.as_json() for bar in met],

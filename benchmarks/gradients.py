@@ -10,17 +10,11 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-import torch
-from torch.utils import _pytree as pytree
-
 from benchmarks import command
 from benchmarks.bars import Bar
 from benchmarks.models import MODELS, ModelSpec
+from benchmarks.programs import optimised
 from daceml.autodiff.report import GradientReport, gradient_report
-from daceml.frontend.arguments import Arguments
-from daceml.frontend.capture import capture
-from daceml.frontend.gradient_record import Wanted
-from daceml.frontend.pipeline import training_networks
 
 # (network, what is counted, at most)
 LIMITS = (("bert", "conflict_edges", 2), ("resnet50", "zero_fills", 0))
@@ -29,15 +23,8 @@ QUICK = ("bert", "resnet50")
 
 def count(spec: ModelSpec) -> tuple[GradientReport, GradientReport]:
     """What forward and backward pass of a network do where every operator stays by itself."""
-    module, inputs = spec.module().train(), spec.example()
-    tensors = [x for x in pytree.tree_leaves(inputs) if isinstance(x, torch.Tensor)]
-    with spec.casting():
-        autocast = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None
-        program = capture(module, Arguments(inputs, {}), autocast=autocast, gradients=True).program
-    state = tuple(name for name, p in module.named_parameters() if p.requires_grad)
-    wanted = Wanted(inputs=tuple(x.is_floating_point() for x in tensors), state=state)
-    (forward, backward), _ = training_networks(program, wanted, levels=False)
-    return gradient_report(forward.network.sdfg), gradient_report(backward.network.sdfg)
+    parts = optimised(spec, "training", levels=False)
+    return gradient_report(parts["forward"].network.sdfg), gradient_report(parts["backward"].network.sdfg)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

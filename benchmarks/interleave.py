@@ -43,11 +43,15 @@ class Variant:
         build: makes the step in the variant's own process; picklable (a module's function or a partial
             of one).
         environment: variables its process starts with, on top of the allocator's.
+        allocator: settings of its allocator; none are those of the machine.
+        optional: without it, where it cannot be built or run, the others are measured all the same.
     """
 
     name: str
     build: Callable[[], Step]
     environment: Mapping[str, str] = field(default_factory=dict)
+    allocator: Mapping[str, str] = field(default_factory=lambda: TUNED_ALLOCATOR)
+    optional: bool = False
 
 
 def measure(
@@ -57,9 +61,12 @@ def measure(
     slice_s: float = 0.15,
     foreign_limit: float = FOREIGN_LIMIT,
     patience: int = 3,
+    limit_s: float = float("inf"),
 ) -> Measurement:
     """Run rounds until `rounds` of them are clean, or `patience` times as many have been run.
 
+    Args:
+        limit_s: seconds after which no round begins but the first; building is not counted.
     Raises:
         RuntimeError: a variant's process failed; the message holds its traceback.
     """
@@ -67,17 +74,28 @@ def measure(
     if len(set(names)) != len(names):
         raise ValueError(f"variants share a name: {names}")
     done: list[Mapping[str, Slice]] = []
+    missing: dict[str, str] = {}
     with ExitStack() as stack:
         # Built one after the other: compiling two at once would only make both slow.
-        ask = {variant.name: stack.enter_context(_process(variant)) for variant in variants}
-        for name in names:
-            ask[name](slice_s)  # warms caches and the clock of the core
+        ask: dict[str, Callable[[float], Slice]] = {}
+        for variant in variants:
+            try:
+                asked = stack.enter_context(_process(variant))
+                asked(slice_s)  # warms caches and the clock of the core
+            except RuntimeError as error:
+                if not variant.optional:
+                    raise
+                missing[variant.name] = str(error).strip().splitlines()[-1]
+            else:
+                ask[variant.name] = asked
+        names = tuple(ask)
+        end = time.monotonic() + limit_s
         for number in range(rounds * patience):
             done.append({name: ask[name](slice_s) for name in order_of_round(names, number)})
             result = Measurement(names=names, rounds=tuple(done), foreign_limit=foreign_limit)
-            if len(result.clean) >= rounds:
+            if len(result.clean) >= rounds or time.monotonic() >= end:
                 break
-    return Measurement(names=names, rounds=tuple(done), foreign_limit=foreign_limit)
+    return Measurement(names=names, rounds=tuple(done), foreign_limit=foreign_limit, missing=missing)
 
 
 def time_slice(step: Step, slice_s: float, calls: int) -> list[float]:
@@ -107,7 +125,7 @@ def _process(variant: Variant) -> Generator[Callable[[float], Slice]]:
     ours, theirs = context.Pipe()
     child = context.Process(target=_serve, args=(theirs, variant.build), daemon=False)
     # No daemon: a compiler in it may start processes of its own. It ends by itself when its pipe closes.
-    with _environment({**TUNED_ALLOCATOR, **variant.environment}):
+    with _environment({**variant.allocator, **variant.environment}):
         child.start()
     theirs.close()
 

@@ -29,6 +29,11 @@ class Median:
         return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}] n={self.n}"
 
 
+def as_json(value: Median) -> dict[str, float]:
+    """A median as result files have it."""
+    return {"median": value.value, "low": value.low, "high": value.high, "n": value.n}
+
+
 def median_interval(samples: Sequence[float], *, confidence: float = 0.95) -> Median:
     """The median with an interval of order statistics.
 

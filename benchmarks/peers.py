@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import nn
@@ -15,7 +17,11 @@ from torch.utils import _pytree as pytree
 from benchmarks.interleave import Step
 from benchmarks.models.spec import ModelSpec
 
+if TYPE_CHECKING:
+    from daceml.transformations.recipe import Recipe
+
 Mode = Literal["inference", "training"]
+Casting = Callable[[], AbstractContextManager[Any]]
 
 # ONNX Runtime runs inference only
 WAYS: dict[str, tuple[Mode, ...]] = {
@@ -27,8 +33,50 @@ WAYS: dict[str, tuple[Mode, ...]] = {
 }
 
 
-def build_step(find: Callable[[], ModelSpec], mode: Mode, way: str, *, train_mode: bool = False) -> Step:
-    """A step of a network, with nothing left to compile.
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """A network, and a way to run it.
+
+    Attributes:
+        module: whose parameters and buffers are looked at.
+        inputs: of a call; they require gradients in training.
+        run: the module, or what it was compiled to.
+        step: a call, or a training step that leaves no gradients.
+    """
+
+    module: nn.Module
+    inputs: tuple[Any, ...]
+    run: Callable[..., Any]
+    step: Step
+
+
+def ways_of(spec: ModelSpec, mode: Mode) -> list[str]:
+    """Names of `WAYS` that a network has in this mode: channels last wants images."""
+    images = any(x.dim() == 4 for x in tensors_of(spec.example()))
+    return [way for way, modes in WAYS.items() if mode in modes and (images or way != "eager_channels_last")]
+
+
+def build_step(
+    find: Callable[[], ModelSpec],
+    mode: Mode,
+    way: str,
+    *,
+    train_mode: bool = False,
+    recipe: Recipe | None = None,
+) -> Step:
+    """A step of a network, compiled when it runs first; see `prepare`."""
+    return prepare(find, mode, way, train_mode=train_mode, recipe=recipe).step
+
+
+def prepare(
+    find: Callable[[], ModelSpec],
+    mode: Mode,
+    way: str,
+    *,
+    train_mode: bool = False,
+    recipe: Recipe | None = None,
+) -> Prepared:
+    """A network with a way to run it.
 
     Args:
         find: gives the network; a module's function, since other processes call it.
@@ -36,61 +84,74 @@ def build_step(find: Callable[[], ModelSpec], mode: Mode, way: str, *, train_mod
             cotangent; gradients start anew at each step and no optimizer runs.
         way: of `WAYS`.
         train_mode: run inference in train mode, for blocks that are something else in eval mode.
+        recipe: daceml's passes in the place of the standard ones.
     """
     torch.manual_seed(0)
     spec = find()
     module, inputs = spec.module(), spec.example()
     module.train(mode == "training" or train_mode)
     if way == "onnxruntime":
-        return _onnxruntime_step(module, inputs)
+        with spec.casting():
+            step = _onnxruntime_step(module, inputs)
+        return Prepared(module=module, inputs=inputs, run=module, step=step)
     if way == "eager_channels_last":
         module = module.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
         inputs = pytree.tree_map_only(torch.Tensor, _channels_last, inputs)
-    run = _compiled(module, way, training=mode == "training")
-    return (
-        _training_step(run, module, inputs)
-        if mode == "training"
-        else partial(_without_gradients, run, inputs)
-    )
+    run = compiled_by(way, module, training=mode == "training", recipe=recipe)
+    if mode == "training":
+        inputs = pytree.tree_map_only(torch.Tensor, _requiring, inputs)
+        step = training_step(run, module, inputs, spec.casting)
+    else:
+        step = partial(_without_gradients, run, inputs, spec.casting)
+    return Prepared(module=module, inputs=inputs, run=run, step=step)
 
 
-def _compiled(module: nn.Module, way: str, *, training: bool) -> Callable[..., Any]:
+def compiled_by(
+    way: str, module: nn.Module, *, training: bool, recipe: Recipe | None = None
+) -> Callable[..., Any]:
+    """The module as a way of `WAYS` runs it; eager ways run it as it is."""
     if way == "inductor":
         return torch.compile(module)
     if way == "daceml":
         import daceml
 
-        return daceml.compile(module, backward=training)
+        return daceml.compile(module, backward=training, recipe=recipe)
     return module
+
+
+def tensors_of(value: Any) -> list[torch.Tensor]:
+    """Every tensor in inputs or results, however they are nested."""
+    return [x for x in pytree.tree_leaves(value) if isinstance(x, torch.Tensor)]
+
+
+def training_step(
+    run: Callable[..., Any], module: nn.Module, inputs: tuple[Any, ...], casting: Casting = nullcontext
+) -> Step:
+    """Forward and backward, from cotangents that are drawn in the first step; takes the gradients off."""
+    leaves = [*tensors_of(inputs), *module.parameters()]
+    generator = torch.Generator().manual_seed(1)
+    cotangents: list[torch.Tensor] = []
+
+    def step() -> None:
+        with casting():
+            results = [y for y in tensors_of(run(*inputs)) if y.requires_grad]
+        if not cotangents:
+            cotangents.extend(torch.randn(y.shape, generator=generator).to(y.dtype) for y in results)
+        with torch.autocast("cpu", enabled=False):
+            torch.autograd.backward(results, cotangents)
+        for tensor in leaves:
+            tensor.grad = None
+
+    return step
 
 
 def _channels_last(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.contiguous(memory_format=torch.channels_last) if tensor.dim() == 4 else tensor
 
 
-def _without_gradients(run: Callable[..., Any], inputs: tuple[Any, ...]) -> Any:
-    with torch.no_grad():
+def _without_gradients(run: Callable[..., Any], inputs: tuple[Any, ...], casting: Casting) -> Any:
+    with torch.no_grad(), casting():
         return run(*inputs)
-
-
-def _training_step(run: Callable[..., Any], module: nn.Module, inputs: tuple[Any, ...]) -> Step:
-    inputs = pytree.tree_map_only(torch.Tensor, _requiring, inputs)
-    leaves = [t for t in pytree.tree_leaves(inputs) if isinstance(t, torch.Tensor)]
-    generator = torch.Generator().manual_seed(1)
-    cotangents = [torch.randn(y.shape, generator=generator).to(y.dtype) for y in _results(run(*inputs))]
-
-    def step() -> None:
-        torch.autograd.backward(_results(run(*inputs)), cotangents)
-        for tensor in (*leaves, *module.parameters()):
-            tensor.grad = None
-
-    return step
-
-
-def _results(found: Any) -> list[torch.Tensor]:
-    """Results that gradients can come back to."""
-    tensors = [t for t in pytree.tree_leaves(found) if isinstance(t, torch.Tensor)]
-    return [t for t in tensors if t.requires_grad]
 
 
 def _requiring(tensor: torch.Tensor) -> torch.Tensor:
@@ -101,7 +162,7 @@ def _onnxruntime_step(module: nn.Module, inputs: tuple[Any, ...]) -> Step:
     """ONNX Runtime on what torch's own exporter writes."""
     import onnxruntime
 
-    flat = [t for t in pytree.tree_leaves(inputs) if isinstance(t, torch.Tensor)]
+    flat = tensors_of(inputs)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
         torch.onnx.export(module, inputs, str(path), dynamo=True, verbose=False)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from benchmarks.intervals import Median, median_interval
+from benchmarks.intervals import Median, as_json, median_interval
 
 FOREIGN_LIMIT = 0.10  # of the machine: above it a round is dropped
 MINIMUM_ROUNDS = 6  # fewer clean rounds are no measurement: no 95 % interval of a median exists below 6
@@ -28,11 +28,13 @@ class Measurement:
         names: the variants, in the order they were given.
         rounds: every round that was run, in time order.
         foreign_limit: the share of the machine above which a slice spoils its round.
+        missing: variants that could not be built or run -> why.
     """
 
     names: tuple[str, ...]
     rounds: tuple[Mapping[str, Slice], ...]
     foreign_limit: float = FOREIGN_LIMIT
+    missing: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def clean(self) -> tuple[Mapping[str, Slice], ...]:
@@ -66,12 +68,31 @@ class Measurement:
             "measured": self.measured,
             "variants": {
                 name: {
-                    "duration_us": _as_json(self.duration_us(name)),
-                    f"ratio_over_{baseline}": _as_json(self.ratio(name, baseline)),
+                    "duration_us": as_json(self.duration_us(name)),
+                    f"ratio_over_{baseline}": as_json(self.ratio(name, baseline)),
                 }
                 for name in self.names
             },
         }
+
+    def to_data(self) -> dict[str, Any]:
+        """Plain values for json.dumps, of which `from_data` makes the same measurement."""
+        return {
+            "names": list(self.names),
+            "rounds": [{name: asdict(part) for name, part in entry.items()} for entry in self.rounds],
+            "foreign_limit": self.foreign_limit,
+            "missing": dict(self.missing),
+        }
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> Measurement:
+        """What `to_data` wrote."""
+        return cls(
+            names=tuple(data["names"]),
+            rounds=tuple({name: Slice(**part) for name, part in row.items()} for row in data["rounds"]),
+            foreign_limit=data["foreign_limit"],
+            missing=data["missing"],
+        )
 
     @property
     def _kept(self) -> tuple[Mapping[str, Slice], ...]:
@@ -87,7 +108,3 @@ def order_of_round(names: Sequence[str], number: int) -> tuple[str, ...]:
     turn = (number // 2) % len(names)
     turned = (*names[turn:], *names[:turn])
     return turned[::-1] if number % 2 else turned
-
-
-def _as_json(value: Median) -> dict[str, float]:
-    return {"median": value.value, "low": value.low, "high": value.high, "n": value.n}

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks.bars import Bar
-from benchmarks.intervals import Median
+from benchmarks.intervals import Median, as_json
 from benchmarks.rounds import Measurement
 
 OURS = "daceml"
+# what its name ends with runs under the machine's own allocator: no peer of what runs under the tuned one
+DEFAULT = "@default"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,12 +28,12 @@ class Comparison:
 
     case: str
     measurement: Measurement
-    missing: dict[str, str]
+    missing: dict[str, str] = field(default_factory=dict[str, str])
 
     @property
     def best_peer(self) -> str:
-        """The fastest of the others."""
-        others = [name for name in self.measurement.names if name != OURS]
+        """The fastest of the others under the same allocator."""
+        others = [n for n in self.measurement.names if n != OURS and not n.endswith(DEFAULT)]
         return min(others, key=lambda name: self.measurement.duration_us(name).value)
 
     @property
@@ -50,27 +52,58 @@ class Comparison:
         return {
             "case": self.case,
             "best_peer": self.best_peer,
-            "speedup": _as_json(self.speedup),
-            "missing": self.missing,
+            "speedup": as_json(self.speedup),
+            "missing": {**self.missing, **self.measurement.missing},
             **self.measurement.row(OURS),
         }
 
 
 def mean_bar(what: str, comparisons: Sequence[Comparison], at_least: float) -> Bar:
     """A bar on the geometric mean of the time over the best peer's."""
-    measured = all(c.measurement.measured for c in comparisons)
-    mean = math.exp(-sum(math.log(c.speedup.value) for c in comparisons) / len(comparisons))
-    return Bar(
-        name=f"{what}, geometric mean of the time over the best peer's",
-        figure=mean if measured else None,
-        limit=1.0 / at_least,
-        note=f"{1 / mean:.2f} times as fast, n={len(comparisons)}",
+    speedups = [c.speedup.value for c in comparisons if c.measurement.measured]
+    unmeasured = [c.case for c in comparisons if not c.measurement.measured]
+    return speedup_bar(
+        f"{what}, geometric mean of the time over the best peer's", speedups, at_least, unmeasured
     )
+
+
+def default_bar(what: str, comparisons: Sequence[Comparison], at_least: float) -> Bar:
+    """A bar on the geometric mean of the time over eager's, both with the machine's own allocator."""
+    pair = ("eager" + DEFAULT, OURS + DEFAULT)
+    unmeasured = [
+        c.case for c in comparisons if not c.measurement.measured or not set(pair) <= set(c.measurement.names)
+    ]
+    speedups = [c.measurement.ratio(*pair).value for c in comparisons if c.case not in unmeasured]
+    return speedup_bar(
+        f"{what}, geometric mean of the time over eager's with the default allocator",
+        speedups,
+        at_least,
+        unmeasured,
+    )
+
+
+def speedup_bar(name: str, speedups: Sequence[float], at_least: float, unmeasured: Sequence[str]) -> Bar:
+    """A bar on the inverse of the geometric mean of speedups; not met where one is unmeasured."""
+    if unmeasured or not speedups:
+        why = ", ".join(unmeasured) or "nothing"
+        return Bar(name=name, figure=None, limit=1.0 / at_least, note=f"not measured: {why}")
+    mean = geometric_mean(speedups)
+    return Bar(
+        name=name,
+        figure=1.0 / mean,
+        limit=1.0 / at_least,
+        note=f"{mean:.2f} times as fast, n={len(speedups)}",
+    )
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    """Of positive numbers, at least one."""
+    return math.exp(sum(map(math.log, values)) / len(values))
 
 
 def slower_bar(what: str, comparisons: Sequence[Comparison], below: float) -> Bar:
     """A bar on how many rows are slower for certain."""
-    slower = [c.case for c in comparisons if c.speedup.high < below]
+    slower = [c.case for c in comparisons if c.measurement.measured and c.speedup.high < below]
     unmeasured = [c.case for c in comparisons if not c.measurement.measured]
     return Bar(
         name=f"{what}, rows whose interval lies wholly below {below:g}",
@@ -78,7 +111,3 @@ def slower_bar(what: str, comparisons: Sequence[Comparison], below: float) -> Ba
         limit=0,
         note=", ".join(unmeasured or slower),
     )
-
-
-def _as_json(value: Median) -> dict[str, float]:
-    return {"median": value.value, "low": value.low, "high": value.high, "n": value.n}

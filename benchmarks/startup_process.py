@@ -7,18 +7,14 @@ import json
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, cast
 
 import torch
 from torch import nn
 
-from benchmarks.models import MODELS, ModelSpec, bert_encoder
-
-
-def spec_named(name: str) -> ModelSpec:
-    """A registered model, or `bert_encoder:LAYERS`."""
-    kind, _, layers = name.partition(":")
-    return bert_encoder(int(layers)) if kind == "bert_encoder" else MODELS[name]
+from benchmarks.models.named import spec_named
+from benchmarks.peers import compiled_by, training_step
 
 
 def start_daceml(module: nn.Module, inputs: tuple[torch.Tensor, ...]) -> dict[str, Any]:
@@ -41,6 +37,13 @@ def start_inductor(module: nn.Module, inputs: tuple[torch.Tensor, ...]) -> dict[
     return {"seconds": timed(lambda: torch.compile(module)(*inputs))}
 
 
+def start_training(way: str, module: nn.Module, inputs: tuple[torch.Tensor, ...]) -> dict[str, Any]:
+    with torch.enable_grad():
+        step = training_step(compiled_by(way, module.train(), training=True), module, inputs)
+        seconds = timed(step)
+        return {"seconds": seconds, "compile_seconds": seconds - min(timed(step) for _ in range(3))}
+
+
 def start_export(module: nn.Module, inputs: tuple[torch.Tensor, ...]) -> dict[str, Any]:
     return {"seconds": timed(lambda: torch.export.export(module, inputs))}
 
@@ -49,6 +52,8 @@ STARTS: dict[str, Callable[[nn.Module, tuple[torch.Tensor, ...]], dict[str, Any]
     "daceml": start_daceml,
     "inductor": start_inductor,
     "export": start_export,
+    "daceml_training": partial(start_training, "daceml"),
+    "inductor_training": partial(start_training, "inductor"),
 }
 
 
@@ -61,11 +66,11 @@ def timed(action: Callable[[], object]) -> float:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("how", choices=tuple(STARTS))
-    parser.add_argument("model", help="a model's name, or bert_encoder:LAYERS")
+    parser.add_argument("model", help="a model's name, reduced:NAME, resnet152 or bert_encoder:LAYERS")
     options = parser.parse_args(arguments)
     spec = spec_named(options.model)
     module, inputs = spec.module(), spec.example()
-    with torch.no_grad():
+    with torch.no_grad(), spec.casting():
         # Importing torch and building the network are the user's either way; everything that the compiler
         # itself imports is part of its start.
         print(json.dumps(STARTS[options.how](module, inputs)))

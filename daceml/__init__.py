@@ -80,6 +80,8 @@ def compile(module: M, **options: Any) -> M:
             more, so kernels may keep weights in an order of their own. recompute ("none") and
             memory_budget_bytes (None): what a backward pass computes again, "cheap" or "budget".
             prefer_native (False): derive every gradient from the operators' lowered form, rules or not.
+            recipe (None): a `daceml.transformations.Recipe` in the place of the standard one. verify (False):
+            name the pass that changes values, if one does.
     Raises:
         ConfigurationError: something that is no module, or an unknown option.
     """

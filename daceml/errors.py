@@ -171,6 +171,12 @@ class UnsupportedProgramError(DacemlError):
     code = "DML403"
 
 
+class PassError(DacemlError):
+    """A pass that leaves a network which nothing can be made of, or which gives other values."""
+
+    code = "DML405"
+
+
 class ModelReferenceError(DacemlError):
     """A MODEL argument on the command line that names nothing usable."""
 

@@ -1,14 +1,18 @@
-"""Blocks against their peers and the memory's speed: python -m benchmarks.blocks --mode training --check."""
+"""Blocks against their peers and the memory's speed: python -m benchmarks.blocks --mode training --check.
+
+--waterfall shows what each pass brings instead.
+"""
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, get_args
 
-from benchmarks import ceilings, command, interleave
+from benchmarks import ceilings, command, interleave, waterfall
 from benchmarks.bars import Bar
 from benchmarks.blocks.definitions import BLOCKS, Block, spec_of
 from benchmarks.ceilings import Ceilings
@@ -63,7 +67,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--mode", choices=get_args(Mode), action="append", help="of both, unless one is given"
     )
     parser.add_argument("--block", choices=list(BLOCKS), action="append", help="these only")
+    parser.add_argument("--waterfall", action="store_true", help="what each pass brings, and nothing else")
     options = parser.parse_args(arguments)
+    rounds = 6 if options.quick else 12
+    if options.waterfall:
+        return command.finish("blocks", options, waterfalls(options, rounds), [])
     machine = ceilings.measure()
     print(f"{machine.bytes_per_s / 1e9:.1f} GB/s, {machine.exponentials_per_s / 1e9:.2f} G exponentials/s")
     rows: list[dict[str, Any]] = []
@@ -73,7 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         block = BLOCKS[name]
         bars.append(_right(block))
         for mode in options.mode or get_args(Mode):
-            comparison = compared(block, mode, 6 if options.quick else 12)
+            comparison = compared(block, mode, rounds)
             comparisons.append(comparison)
             least_us = floor_us(block, mode, machine)
             bars.append(floor_bar(comparison, least_us))
@@ -85,6 +93,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         slower_bar("blocks", comparisons, 1.0),
     ]
     return command.finish("blocks", options, rows, bars)
+
+
+def waterfalls(options: argparse.Namespace, rounds: int) -> list[dict[str, Any]]:
+    """What each pass brings to each block."""
+    rows: list[dict[str, Any]] = []
+    for name in options.block or BLOCKS:
+        for mode in options.mode or get_args(Mode):
+            find = partial(spec_of, name)
+            passes = waterfall.measure(find, mode, rounds=rounds, train_mode=BLOCKS[name].train_mode)
+            rows.append({"case": f"{name}, {mode}", "waterfall": passes})
+            print("\n".join([rows[-1]["case"], *waterfall.lines(passes)]), flush=True)
+    return rows
 
 
 def _right(block: Block) -> Bar:

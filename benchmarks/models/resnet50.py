@@ -1,6 +1,8 @@
-"""ResNet-50 as pytorchcv defines it."""
+"""ResNet-50 as pytorchcv defines it, and ResNet-152, which has the same units more often."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from torch import nn
 
@@ -16,6 +18,13 @@ def resnet50() -> nn.Module:
     return build(pretrained=False)
 
 
+def resnet152() -> nn.Module:
+    """Random weights: nothing is downloaded."""
+    from pytorchcv.models.resnet import resnet152 as build
+
+    return build(pretrained=False)
+
+
 RESNET50 = ModelSpec(
     name="resnet50",
     build=resnet50,
@@ -23,3 +32,5 @@ RESNET50 = ModelSpec(
     depth=50 * 3 + 18,
     source="He et al., Deep Residual Learning for Image Recognition (CVPR 2016), table 1; pytorchcv",
 )
+
+RESNET152 = replace(RESNET50, name="resnet152", build=resnet152, depth=152 * 3 + 52)

@@ -52,9 +52,11 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
     from daceml.frontend.dynamic_shapes import SizeGuard
+    from daceml.frontend.pass_verification import Sample
     from daceml.frontend.session import Session
     from daceml.runtime.program import Program
     from daceml.sdfg.network import Network
+    from daceml.transformations.recipe import Recipe
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +97,7 @@ def compile_variant(
             read_chosen_extremes(exported)
             refuse_changes(exported, wanted)
         recomputation = Recomputation(mode=options["recompute"], budget_bytes=options["memory_budget_bytes"])
-        native = options["prefer_native"]
+        native, recipe, verify = options["prefer_native"], options["recipe"], options["verify"]
         making = _Making(
             exported=exported,
             stages=stages,
@@ -107,13 +109,15 @@ def compile_variant(
             freeze=freeze,
             recomputation=recomputation,
             prefer_native=native,
+            recipe=recipe,
+            sample=(lambda: _sample(arguments, state)) if verify else None,
         )
         with torch.no_grad():
             with stages.stage("key"):
                 how = None if wanted is None else recomputation
                 key = program_key(
                     exported, auto_optimize=levels, freeze=freeze, wanted=wanted, recomputation=how,
-                    prefer_native=native,
+                    prefer_native=native, recipe=recipe, verify=verify,
                 )  # fmt: skip
             if session.hooks:
                 log.info("not looked up in the cache: what hooks do is not part of its key")
@@ -136,6 +140,7 @@ def compile_variant(
         optimised=making.made[0].network if session.hooks and making.made else None,
         auto_optimize=levels,
         freeze=freeze,
+        recipe=recipe,
         stages_s=stages.seconds,
         backward=backward,
         requiring=requirements(session, modes, module),
@@ -156,6 +161,8 @@ class _Making:
     freeze: bool
     recomputation: Recomputation
     prefer_native: bool
+    recipe: Recipe | None
+    sample: Callable[[], Sample] | None
     made: list[Optimised] = field(default_factory=list[Optimised])
     record: GradientRecord | None = None
 
@@ -175,11 +182,18 @@ class _Making:
     def _optimised(self) -> list[Optimised]:
         if not self.made:
             hooks, autodiff_hooks = self.hooks, self.autodiff_hooks
+            sample = None if self.sample is None else self.sample()
             if self.wanted is None:
-                how = {"levels": self.levels, "freeze": self.freeze}
                 self.made = [
                     optimised_network(
-                        self.exported, self.stages, hooks=hooks, autodiff_hooks=autodiff_hooks, **how
+                        self.exported,
+                        self.stages,
+                        levels=self.levels,
+                        freeze=self.freeze,
+                        hooks=hooks,
+                        autodiff_hooks=autodiff_hooks,
+                        recipe=self.recipe,
+                        sample=sample,
                     )
                 ]
             else:
@@ -192,6 +206,8 @@ class _Making:
                     autodiff_hooks=autodiff_hooks,
                     recomputation=self.recomputation,
                     prefer_native=self.prefer_native,
+                    recipe=self.recipe,
+                    sample=sample,
                 )
         return self.made
 
@@ -225,7 +241,7 @@ def _narrowed(making: _Making, key: str, whole: GradientRecord, places: tuple[in
             why=f"only the results at {list(places)} have cotangents, and the stance is fail_on_recompile",
             fix="run one such step before, or let the loss use every result",
         )
-    fewer = replace(making, wanted=replace(making.wanted, outputs=places), stages=Stages())
+    fewer = replace(making, wanted=replace(making.wanted, outputs=places), stages=Stages(), sample=None)
     with tracing(), torch.autocast("cpu", enabled=False), torch.no_grad():
         folder = making.cache.get("programs", digest(key, "backward", repr(places)), fewer.backward)
         record = GradientRecord.load(folder)
@@ -294,6 +310,13 @@ def _writes(
         if mark and target not in program.manifest.mutated:
             found.append((index, inputs.index(target) if target in inputs else state[target]))
     return tuple(found)
+
+
+def _sample(arguments: Arguments, state: Mapping[str, torch.Tensor]) -> Sample:
+    """What passes are verified on: inputs drawn for the shapes of a call, and the module's own state."""
+    from daceml.frontend.pass_verification import Sample
+
+    return Sample.like(arguments.tensors, state)
 
 
 def _tensors(module: nn.Module) -> dict[str, torch.Tensor]:

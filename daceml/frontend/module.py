@@ -38,7 +38,7 @@ class DaceModule(nn.Module):
     Args:
         module: any nn.Module.
         options: see `ModuleOptions`: backward, dynamic_shapes, dynamic, auto_optimize, freeze, recompute,
-            memory_budget_bytes, prefer_native.
+            memory_budget_bytes, prefer_native, recipe, verify.
     """
 
     __slots__ = ("_session",)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import difflib
-from typing import Any, TypedDict, cast
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from daceml.errors import ConfigurationError
 from daceml.frontend.recomputation import Recompute, check_recomputation
+
+if TYPE_CHECKING:
+    from daceml.transformations.recipe import Recipe
 
 
 class ModuleOptions(TypedDict):
@@ -22,6 +25,9 @@ class ModuleOptions(TypedDict):
             what moves no more bytes than to store it; "budget", whatever keeps `memory_budget_bytes`.
         memory_budget_bytes: of a training step at its peak, parameters and gradients included.
         prefer_native: derive every gradient from the operators' lowered form, rules or not.
+        recipe: the passes that take the place of the standard ones, over forward and backward pass.
+        verify: run the network before and after the passes, in float64 too, and name a pass that changes
+            values. Once for each program, when it is compiled.
     """
 
     backward: bool
@@ -32,6 +38,8 @@ class ModuleOptions(TypedDict):
     recompute: Recompute
     memory_budget_bytes: int | None
     prefer_native: bool
+    recipe: Recipe | None
+    verify: bool
 
 
 _DEFAULTS = ModuleOptions(
@@ -43,6 +51,8 @@ _DEFAULTS = ModuleOptions(
     recompute="none",
     memory_budget_bytes=None,
     prefer_native=False,
+    recipe=None,
+    verify=False,
 )
 
 
@@ -80,4 +90,26 @@ def module_options(given: dict[str, Any]) -> ModuleOptions:
             why="weights are put into another order by the levels of transformations",
             fix="leave auto_optimize out, or freeze",
         )
+    if options["recipe"] is not None:
+        options["recipe"] = _checked_recipe(options["recipe"], levels=options["auto_optimize"])
     return options
+
+
+def _checked_recipe(given: object, *, levels: bool) -> Recipe:
+    """A recipe in the order in which it runs."""
+    from daceml.transformations.recipe import Recipe
+
+    if not isinstance(given, Recipe):
+        kind = f"the class {given.__name__}" if isinstance(given, type) else f"a {type(given).__name__}"
+        raise ConfigurationError(
+            "option 'recipe' of dace_module must be a Recipe",
+            why=f"it is {kind}",
+            fix="write recipe=standard_recipe() + Recipe(my_pass), both of daceml.transformations",
+        )
+    if not levels:
+        raise ConfigurationError(
+            "recipe and auto_optimize=False were both given",
+            why="a recipe says which transformations are applied, and auto_optimize=False that none are",
+            fix="leave auto_optimize out; Recipe() applies none, either",
+        )
+    return given.ordered()

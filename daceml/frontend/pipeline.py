@@ -23,8 +23,11 @@ from daceml.runtime.progress import publish
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
+    from daceml.frontend.pass_verification import Sample
+    from daceml.frontend.training import TrainingNetworks
     from daceml.onnx_ops.lowering import LoweringReport
     from daceml.sdfg.network import Network
+    from daceml.transformations.recipe import Recipe, Situation, Step
 
 
 @dataclass
@@ -94,19 +97,30 @@ def optimised_network(
     freeze: bool = False,
     hooks: Callable[[Network], None] | None = None,
     autodiff_hooks: Callable[[Network], None] | None = None,
+    recipe: Recipe | None = None,
+    sample: Sample | None = None,
 ) -> Optimised:
     """The network of an exported program after all levels.
 
     Args:
-        levels, freeze: see `optimise`.
+        levels, freeze, recipe: see `optimise`.
         hooks, autodiff_hooks: change the network of ONNX nodes in place before that.
+        sample: what passes are verified on.
+    Raises:
+        PassError: a pass leaves an invalid network, or one that gives other values for the sample.
     """
     stages = stages or Stages()
     network = onnx_network(exported, stages, hooks=hooks)
+    if sample is not None:
+        from daceml.frontend.pass_verification import verify_inference
+
+        with stages.stage("verify"):
+            situation = "frozen" if freeze else "inference"
+            verify_inference(network, chosen_recipe(recipe, situation, levels=levels), sample)
     if autodiff_hooks is not None:
         with stages.stage("hooks"):
             autodiff_hooks(network)
-    return optimise(network, stages, levels=levels, freeze=freeze)
+    return optimise(network, stages, levels=levels, freeze=freeze, recipe=recipe)
 
 
 def training_networks(
@@ -119,17 +133,20 @@ def training_networks(
     autodiff_hooks: Callable[[Network, Network], None] | None = None,
     recomputation: Recomputation | None = None,
     prefer_native: bool = False,
+    recipe: Recipe | None = None,
+    sample: Sample | None = None,
 ) -> tuple[list[Optimised], GradientRecord]:
     """Forward and backward pass of an exported program after all levels.
 
     Args:
         wanted: what requires a gradient.
-        levels, hooks: see `optimised_network`.
+        levels, hooks, recipe, sample: see `optimised_network`.
         autodiff_hooks: change forward and backward pass in place before they are optimised.
         recomputation: what the backward pass computes again.
         prefer_native: derive every gradient from the lowered form.
     Raises:
         GradientError: a step that gradients flow through has no derivative, or the budget cannot be kept.
+        PassError: see `optimised_network`.
     """
     from daceml.frontend.memory_budget import within_budget
     from daceml.frontend.training import differentiate
@@ -137,17 +154,27 @@ def training_networks(
     stages, how = stages or Stages(), recomputation or Recomputation()
     network = onnx_network(exported, stages, hooks=hooks)
 
+    def halves(network: Network, limit_bytes: int | None = None) -> TrainingNetworks:
+        return differentiate(
+            network, wanted, recompute=how.mode, limit_bytes=limit_bytes, prefer_native=prefer_native
+        )
+
+    if sample is not None:
+        from daceml.frontend.pass_verification import verify_training
+
+        with stages.stage("verify"):
+            verify_training(network, chosen_recipe(recipe, "training", levels=levels), sample, halves)
+    transform_operators(network, stages, levels=levels, recipe=recipe)
+
     def made(network: Network, limit_bytes: int | None = None) -> tuple[list[Optimised], GradientRecord]:
         with stages.stage("differentiate"):
-            parts = differentiate(
-                network, wanted, levels=levels, recompute=how.mode, limit_bytes=limit_bytes,
-                prefer_native=prefer_native,
-            )  # fmt: skip
+            parts = halves(network, limit_bytes)
         both = (parts.forward, parts.backward)
         if autodiff_hooks is not None:
             with stages.stage("hooks"):
                 autodiff_hooks(*both)
-        return [optimise(part, stages, levels=levels, training=True) for part in both], parts.record
+        done = [optimise(part, stages, levels=levels, training=True, recipe=recipe) for part in both]
+        return done, parts.record
 
     if how.budget_bytes is not None:
         return within_budget(network, how.budget_bytes, made)
@@ -164,35 +191,70 @@ def _strides(exported: ExportedProgram) -> dict[str, tuple[int, ...]]:
     return {key: tuple(t.stride()) for key, t in tensors.items() if not t.is_contiguous()}
 
 
+def chosen_recipe(recipe: Recipe | None, situation: Situation, *, levels: bool = True) -> Recipe:
+    """The passes of a compilation, level by level.
+
+    Args:
+        recipe: the user's, in the place of the standard one.
+        levels: see `optimise`.
+    """
+    from daceml.transformations.standard import standard_recipe, unoptimised_recipe
+
+    if not levels:
+        return unoptimised_recipe()
+    return (standard_recipe() if recipe is None else recipe).ordered().when(situation)
+
+
+def transform_operators(
+    network: Network, stages: Stages, *, levels: bool = True, recipe: Recipe | None = None
+) -> None:
+    """Apply what belongs in front of differentiation. Mutates the network; see `optimise` for the rest."""
+    with stages.stage("transform"):
+        passes = chosen_recipe(recipe, "training", levels=levels).at("coarse")
+        passes(network, _checker(recipe))
+
+
+def _checker(recipe: Recipe | None) -> Callable[[Step, Network], None] | None:
+    """What looks at a network after each pass; the standard passes are tested for that."""
+    from daceml.transformations.validation import check_pass
+
+    return None if recipe is None else check_pass
+
+
 def optimise(
-    network: Network, stages: Stages, *, levels: bool = True, freeze: bool = False, training: bool = False
+    network: Network,
+    stages: Stages,
+    *,
+    levels: bool = True,
+    freeze: bool = False,
+    training: bool = False,
+    recipe: Recipe | None = None,
 ) -> Optimised:
     """Lower a network of ONNX nodes and apply the levels. Mutates the network.
 
     Args:
         levels: False lowers only: every operator stays a loop of its own.
         freeze: weights do not change any more.
-        training: the network is half of a training step, whose paddings have been placed.
+        training: the network has gone through `transform_operators`, and been differentiated.
+        recipe: the user's, in the place of the standard one; each pass leaves a valid network, or is named.
+    Raises:
+        PassError: a pass of the user's recipe leaves a network that cannot be compiled.
     """
     from daceml.onnx_ops.lowering import lower
     from daceml.sdfg.network_costs import maps_cost
-    from daceml.transformations.standard import (
-        absorbed_arrays,
-        loop_recipe,
-        operator_recipe,
-        unoptimised_recipe,
-    )
+    from daceml.transformations.recipe import LOOPS
+    from daceml.transformations.standard import absorbed_arrays
 
-    if levels:
-        with stages.stage("transform"):
-            operator_recipe(training=training)(network)
+    situation = "training" if training else "frozen" if freeze else "inference"
+    passes, check = chosen_recipe(recipe, situation, levels=levels), _checker(recipe)
+    with stages.stage("transform"):
+        passes.at(*(() if training else ("coarse",)), "operators")(network, check)
     with stages.stage("lower"):
         lowering = lower(network)
     with stages.stage("transform"):
         count, cost = maps_cost(network)
         moved = cost.at(dict.fromkeys(network.sdfg.symbols, EXAMPLE_SIZE))
-        recipe = loop_recipe(training=training, frozen=freeze) if levels else unoptimised_recipe()
-        absorbed = absorbed_arrays(recipe(network))
+        absorbed = absorbed_arrays(passes.at(*LOOPS)(network, check))
     return Optimised(
         network=network, lowering=lowering, unfused={"kernels": count, **asdict(moved)}, absorbed=absorbed
     )

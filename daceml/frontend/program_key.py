@@ -15,6 +15,7 @@ import torch
 
 from daceml.config import config
 from daceml.frontend.holdings import places
+from daceml.frontend.recipe_key import recipe_key
 from daceml.runtime.cache import digest
 from daceml.runtime.toolchain import toolchain
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from daceml.frontend.gradient_record import Wanted
     from daceml.frontend.recomputation import Recomputation
+    from daceml.transformations.recipe import Recipe
 
 _LIBRARIES = ("torch", "dace", "onnx", "onnx-ir", "onnxscript", "onnxruntime")
 
@@ -36,8 +38,12 @@ def program_key(
     wanted: Wanted | None = None,
     recomputation: Recomputation | None = None,
     prefer_native: bool = False,
+    recipe: Recipe | None = None,
+    verify: bool = False,
 ) -> str:
     """Hash of the graph, its signature, shapes, ties, constants, the options, versions and daceml's sources.
+
+    Of a recipe it has the sources of all passes; a recipe that cannot be stored makes a key of its own.
 
     Values of parameters and buffers are not part of it: programs are bound to them when they are loaded.
     """
@@ -61,6 +67,8 @@ def program_key(
         f"auto_optimize {auto_optimize} freeze {freeze}",
         # how gradients come about matters to what has some only
         f"gradients {wanted} {recomputation} native {prefer_native and wanted is not None}",
+        # what was verified once need not be again; what was not has to be
+        f"recipe {recipe_key(recipe)} verified {verify}",
         # what tensors that forward makes are, where it does not say
         f"{torch.get_default_dtype()}",
         *_surroundings(),

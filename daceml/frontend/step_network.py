@@ -8,13 +8,22 @@ from typing import TYPE_CHECKING
 from daceml.autodiff.optimizer_rules import RULES
 from daceml.errors import CallError, GradientError
 from daceml.frontend.optimizer_rows import Row, table_width
-from daceml.frontend.pipeline import Optimised, Stages, onnx_network, optimise
+from daceml.frontend.pipeline import (
+    Optimised,
+    Stages,
+    chosen_recipe,
+    onnx_network,
+    optimise,
+    transform_operators,
+)
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
     from daceml.autodiff.optimizer_steps import Updated
+    from daceml.frontend.pass_verification import Sample
     from daceml.sdfg.network import Network
+    from daceml.transformations.recipe import Recipe
 
 STATE = "optimizer::"
 """How the keys of the optimizer's tensors begin, beside those of the module's state_dict."""
@@ -23,7 +32,13 @@ Layouts = Mapping[str, Mapping[str, tuple[int, ...]]]
 
 
 def step_network(
-    exported: ExportedProgram, rows: Sequence[Row], layouts: Layouts, stages: Stages
+    exported: ExportedProgram,
+    rows: Sequence[Row],
+    layouts: Layouts,
+    stages: Stages,
+    *,
+    recipe: Recipe | None = None,
+    sample: Sample | None = None,
 ) -> Optimised:
     """The network of a step after all levels.
 
@@ -31,6 +46,7 @@ def step_network(
         exported: gives the loss.
         rows: the parameters that are updated if the loss depends on them.
         layouts: parameter -> name -> strides of the optimizer's tensors.
+        recipe, sample: see `optimised_network`.
     Raises:
         CallError: the loss is not a scalar, or of a type without gradients.
         GradientError: the loss depends on none of the parameters, or has no derivative.
@@ -38,8 +54,15 @@ def step_network(
     from daceml.autodiff.optimizer_steps import add_updates
 
     network = onnx_network(exported, stages)
+    keys = [key for row in rows for key in row.members]
+    if sample is not None:
+        from daceml.frontend.pass_verification import verify_step
+
+        with stages.stage("verify"):
+            verify_step(network, chosen_recipe(recipe, "training"), sample, lambda n: _gradients(n, keys))
+    transform_operators(network, stages, recipe=recipe)
     with stages.stage("differentiate"):
-        gradients = _differentiate(network, [key for row in rows for key in row.members])
+        gradients = _differentiate(network, keys)
     updated = _updated(network, rows, layouts, gradients)
     if not updated:
         raise GradientError(
@@ -50,7 +73,7 @@ def step_network(
     # nothing reads the gradients yet, and everything keeps what a network returns
     results = network.outputs
     network.outputs = (*results, *(change.gradient for change in updated))
-    optimised = optimise(network, stages, training=True)
+    optimised = optimise(network, stages, training=True, recipe=recipe)
     network.outputs = results
     add_updates(network, updated, rows=len(rows), width=table_width(rows))
     return optimised
@@ -62,9 +85,7 @@ def _differentiate(network: Network, keys: Sequence[str]) -> dict[str, str]:
     from daceml.autodiff.replacements import replace_for_training
     from daceml.sdfg.builder import Builder, Computation, parameters
     from daceml.sdfg.scalar import FLOATS, compute_type, literal
-    from daceml.transformations.coarse.convolution_padding import place_padding
 
-    place_padding(network)
     replace_for_training(network)
     loss = network.outputs[0]
     if loss not in network.scalars:
@@ -91,6 +112,12 @@ def _differentiate(network: Network, keys: Sequence[str]) -> dict[str, str]:
     )
     found = {key: gradients.arrays.get(array) for key, array in reached.items()}
     return {key: array for key, array in found.items() if array is not None}
+
+
+def _gradients(network: Network, keys: Sequence[str]) -> None:
+    """Let a network of the loss give the gradients, too. Mutates it."""
+    gradients = _differentiate(network, keys)
+    network.outputs = (*network.outputs, *gradients.values())
 
 
 def _updated(

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 NEXT = "::next"
 """How the name of an output ends that is the new value of an input or a parameter."""
+GRADIENT, PARAMETER = "gradient of ", "parameter "
+"""How a backward network's signature names results: `gradient of x`, `gradient of parameter layer.weight`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +33,6 @@ def differentiate(
     network: Network,
     wanted: Wanted,
     *,
-    levels: bool = True,
     recompute: Recompute = "none",
     limit_bytes: int | None = None,
     prefer_native: bool = False,
@@ -39,7 +40,6 @@ def differentiate(
     """Forward and backward pass of a network of ONNX nodes. Mutates the network.
 
     Args:
-        levels: whether transformations of operators are applied before.
         recompute: what the backward pass computes again.
         limit_bytes: for "budget", of everything that is stored for it.
         prefer_native: derive every gradient from the lowered form.
@@ -52,10 +52,7 @@ def differentiate(
     from daceml.autodiff.replacements import replace_for_training
     from daceml.autodiff.storage.recompute import plan_recomputation
     from daceml.sdfg.scalar import FLOATS
-    from daceml.transformations.coarse.convolution_padding import place_padding
 
-    if levels:
-        place_padding(network)
     replace_for_training(network)
     by_key = {key: array for array, key in network.weights.items()}
     inputs = [a for a, wants in zip(network.inputs, wanted.inputs, strict=True) if wants]
@@ -74,6 +71,12 @@ def differentiate(
     )
     decisions = plan_recomputation(network, recompute, limit_bytes=limit_bytes)
     parts = partition(network, gradients)
+    signature, parameters = parts.backward.signature, arrays[len(inputs) :]
+    names = [signature.get(a, a) for a in inputs] + [f"{PARAMETER}{key}" for key in wanted.state]
+    for array, name in zip([*inputs, *parameters], names, strict=True):
+        gradient = None if array is None else parts.gradients[array]
+        if gradient in parts.backward.outputs:
+            signature[gradient] = GRADIENT + name
     record = replace(
         _record(parts, results, arrays, outputs, reached),
         storage=tuple(map(_storage, decisions)),

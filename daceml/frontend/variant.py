@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from daceml.frontend.results import ResultTemplate
     from daceml.runtime.program import Program
     from daceml.sdfg.network import Network
+    from daceml.transformations.recipe import Recipe
 
 
 @dataclass(eq=False, kw_only=True)
@@ -39,6 +40,7 @@ class Variant:
         optimised: the network that was compiled, where it cannot be made again from `exported` alone.
         auto_optimize: whether the levels of transformations were applied.
         freeze: whether weights were taken for constant.
+        recipe: the user's, in the place of the standard one.
         backward: how gradients are computed; None where nothing requires one.
         requiring: tensors of the module and whether they require a gradient, where that matters.
     """
@@ -53,6 +55,7 @@ class Variant:
     optimised: Network | None = None
     auto_optimize: bool = True
     freeze: bool = False
+    recipe: Recipe | None = None
     stages_s: dict[str, float] = field(default_factory=dict[str, float])
     backward: BackwardPass | None = None
     requiring: tuple[tuple[torch.Tensor, bool], ...] = ()
@@ -115,7 +118,9 @@ class Variant:
 
         if self.optimised is not None:
             return self.optimised
-        return optimised_network(self.exported, levels=self.auto_optimize, freeze=self.freeze).network
+        return optimised_network(
+            self.exported, levels=self.auto_optimize, freeze=self.freeze, recipe=self.recipe
+        ).network
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from daceml.frontend.guards import input_key
 from daceml.frontend.module_watch import ModuleWatch, watch_traced
 from daceml.frontend.optimizer_rows import Row, UpdatedRows, layouts, rows_of
 from daceml.frontend.optimizers import refuse_hooks, rule_of
+from daceml.frontend.options import module_options
 from daceml.frontend.pipeline import Stages, build, warming, without_collection
 from daceml.frontend.program_key import program_key
 from daceml.frontend.step_network import STATE, step_network
@@ -38,6 +39,8 @@ from daceml.runtime.program import Program, StoredProgram
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
+
+    from daceml.transformations.recipe import Recipe
 
 
 class _Loss(nn.Module):
@@ -95,6 +98,7 @@ class CompiledStep:
         loss: takes the model's output and the targets; gives a scalar.
         optimizer: SGD, Adam or AdamW; its learning rates and other numbers are read at every step, and its
             state is kept where it keeps it.
+        options: recipe, verify: as for `daceml.compile`.
     Raises:
         ConfigurationError: something else than these three, an optimizer that has no rule, or one for
             parameters of another model.
@@ -102,8 +106,13 @@ class CompiledStep:
     """
 
     def __init__(
-        self, model: nn.Module, loss: Callable[..., torch.Tensor], optimizer: torch.optim.Optimizer
+        self,
+        model: nn.Module,
+        loss: Callable[..., torch.Tensor],
+        optimizer: torch.optim.Optimizer,
+        **options: Any,
     ) -> None:
+        self.recipe, self.verify = _step_options(options)
         _refuse_other_kinds(model, loss, optimizer)
         refuse_script(model)
         self.module = _Loss(model, loss)
@@ -208,10 +217,10 @@ class CompiledStep:
             refuse_changes(exported, _wanted(rows, arguments))
             order = self._layouts(rows)
             with torch.no_grad():
-                stored = self._stored(cache, exported, rows, order, _wanted(rows, arguments))
-            parameters = dict(self.module.named_parameters())
+                parameters = dict(self.module.named_parameters())
+                tensors = parameters | dict(self.module.named_buffers()) | captured.held
+                stored = self._stored(cache, exported, rows, order, arguments, tensors)
             updated = UpdatedRows(self.optimizer, rows, parameters, frozenset(stored.manifest.mutated))
-            tensors = parameters | dict(self.module.named_buffers()) | captured.held
             return _Compiled(
                 stored=stored,
                 watch=watch_traced(self.module, captured),
@@ -226,17 +235,35 @@ class CompiledStep:
         exported: ExportedProgram,
         rows: tuple[Row, ...],
         order: dict[str, dict[str, tuple[int, ...]]],
-        wanted: Wanted,
+        arguments: Arguments,
+        state: Mapping[str, torch.Tensor],
     ) -> StoredProgram:
-        key = digest(program_key(exported, wanted=wanted), "step", repr(rows), repr(order))
+        wanted, recipe = _wanted(rows, arguments), self.recipe
+        program = program_key(exported, wanted=wanted, recipe=recipe, verify=self.verify)
+        key = digest(program, "step", repr(rows), repr(order))
 
         def make(folder: Path) -> None:
             with warming(cache), without_collection():
-                stages = Stages()
-                network = step_network(exported, rows, order, stages)
+                stages, sample = Stages(), None
+                if self.verify:
+                    from daceml.frontend.pass_verification import Sample
+
+                    sample = Sample.like(arguments.tensors, state)
+                network = step_network(exported, rows, order, stages, recipe=recipe, sample=sample)
                 build(network, cache, folder, stages)
 
         return StoredProgram(cache.get("programs", key, make))
+
+
+def _step_options(given: dict[str, Any]) -> tuple[Recipe | None, bool]:
+    if unknown := given.keys() - {"recipe", "verify"}:
+        raise ConfigurationError(
+            f"unknown option {min(unknown)!r} of compile_step",
+            why="options are recipe, verify",
+            fix="compile the module alone (daceml.compile) for the others",
+        )
+    options = module_options(given)
+    return options["recipe"], options["verify"]
 
 
 def _refuse_other_kinds(model: object, loss: object, optimizer: object) -> None:
@@ -284,7 +311,7 @@ def _wanted(rows: tuple[Row, ...], arguments: Arguments) -> Wanted:
 
 
 def compile_step(
-    model: nn.Module, loss: Callable[..., torch.Tensor], optimizer: torch.optim.Optimizer
+    model: nn.Module, loss: Callable[..., torch.Tensor], optimizer: torch.optim.Optimizer, **options: Any
 ) -> CompiledStep:
     """Forward, loss, backward and optimizer update of one training step as one compiled program.
 
@@ -293,6 +320,6 @@ def compile_step(
     returns the loss.
 
     Args:
-        model, loss, optimizer: see `CompiledStep`.
+        model, loss, optimizer, options: see `CompiledStep`.
     """
-    return CompiledStep(model, loss, optimizer)
+    return CompiledStep(model, loss, optimizer, **options)

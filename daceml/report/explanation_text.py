@@ -31,7 +31,7 @@ def explanation_text(explanation: Explanation, *, every_refusal: bool = False) -
     """
     parts = [_headline(explanation), render(_steps(explanation.steps)), render(_totals(explanation))]
     if explanation.levels:
-        parts.append(render(_levels(explanation.levels)))
+        parts += [render(_levels(explanation.levels)), _passes(explanation.levels)]
     refused = _every_refusal(explanation) if every_refusal else _grouped_refusals(explanation)
     gradients = gradients_text(explanation.by_rule, explanation.lowered)
     blocks = (_outside(explanation), refused, gradients, storage_text(explanation.storage))
@@ -117,6 +117,16 @@ def _levels(levels: tuple[Level, ...]) -> Table:
             _change(level, "workspace_bytes", in_millions),
         )
     return rows
+
+
+def _passes(levels: tuple[Level, ...]) -> str:
+    """What ran at each level, in order, whether or not it found something to do."""
+    lines = ["passes:"]
+    for level in levels:
+        if level.transformations:
+            names = ", ".join(level.transformations)
+            lines += _sentence(f"{TITLES[level.name].strip()}: {names}", indent=2)
+    return "\n".join(lines)
 
 
 def _change(level: Level, figure: str, form: Callable[[int], str]) -> str:

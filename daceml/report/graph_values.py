@@ -53,7 +53,8 @@ def diagnose_module(
     copies = {key: tensor.detach().clone() for key, tensor in state.items()}
     _expose(model, list(graph.origins))
     network = import_model(model, name="network")
-    with instrumented(network, lambda _: copies, levels=variant.auto_optimize) as (program, chosen):
+    levels, recipe = variant.auto_optimize, variant.recipe
+    with instrumented(network, lambda _: copies, levels=levels, recipe=recipe) as (program, chosen):
         given = [x if x.is_contiguous() else x.contiguous() for x in inputs]
         results = program(given)[-len(graph.origins) :] if graph.origins else []
     compiled = dict(zip(graph.origins, results, strict=True))

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from daceml.config import config
-from daceml.frontend.pipeline import Stages, build, optimise
-from daceml.runtime.cache import Cache
-from daceml.runtime.program import Program, StoredProgram
+from daceml.frontend.pipeline import Stages, optimise
+from daceml.frontend.scratch_program import scratch_program
+from daceml.runtime.program import Program
 
 if TYPE_CHECKING:
     import torch
 
     from daceml.sdfg.network import Network
+    from daceml.transformations.recipe import Recipe
 
 # Of the copies: nodes of their own, so that the operators around a value keep their implementations.
 SEEN = "::seen"
@@ -25,7 +22,11 @@ SEEN = "::seen"
 
 @contextmanager
 def instrumented(
-    network: Network, state: Callable[[Sequence[str]], Mapping[str, torch.Tensor]], *, levels: bool = True
+    network: Network,
+    state: Callable[[Sequence[str]], Mapping[str, torch.Tensor]],
+    *,
+    levels: bool = True,
+    recipe: Recipe | None = None,
 ) -> Generator[tuple[Program, dict[str, str]]]:
     """The program of a network of ONNX nodes, and ONNX value -> the implementation that computes it.
 
@@ -34,24 +35,15 @@ def instrumented(
     Args:
         network: of ONNX nodes; changed.
         state: tensors for the program's weights, by their keys; buffers among them change when it runs.
-        levels: as in `optimise`.
+        levels, recipe: as in `optimise`.
     """
     stages = Stages()
-    optimised = optimise(network, stages, levels=levels)
+    optimised = optimise(network, stages, levels=levels, recipe=recipe)
     chosen = {
         network.signature[array]: report.chosen
         for report in optimised.lowering.nodes
         for array in report.writes
         if array in network.signature
     }
-    cache = Cache(config().cache_folder)
-    # where the cache removes what a killed process left
-    parent = cache.root / "building"
-    parent.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix="verify-", dir=parent))
-    try:
-        build(optimised, cache, folder, stages)
-        stored = StoredProgram(folder)
-        yield stored.bind(state(stored.manifest.weights)), chosen
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with scratch_program(optimised, stages, state) as program:
+        yield program, chosen

@@ -1,8 +1,9 @@
 """Rewrites of SDFGs, in four levels that run in this order.
 
 `coarse` works on ONNX operators, `local` fuses and recomputes lowered maps, `layout` decides about layouts
-and lifetimes, `hardware` fits the result to a device. Here itself belong the two classes that users write
-with: `Rewrite` (pattern, check with a reason, replacement) and `Recipe` (an ordered list of passes).
+and lifetimes, `hardware` fits the result to a device. Here itself belongs what users write with: `Rewrite`
+(pattern, check with a reason, replacement), `Recipe` (an ordered list of passes), and `standard_recipe`, the
+recipe to go on from.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from daceml._bare_name import refuse_bare_name
 if TYPE_CHECKING:
     from daceml.transformations.recipe import Recipe, Step, first_wrong
     from daceml.transformations.rewrite import Rewrite
+    from daceml.transformations.standard import standard_recipe
 
-__all__ = ["Recipe", "Rewrite", "Step", "first_wrong"]
+__all__ = ["Recipe", "Rewrite", "Step", "first_wrong", "standard_recipe"]
 
 refuse_bare_name(__name__)
 
@@ -25,5 +27,5 @@ def __getattr__(name: str) -> Any:
     """Load what needs dace at first use."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = "rewrite" if name == "Rewrite" else "recipe"
+    module = {"Rewrite": "rewrite", "standard_recipe": "standard"}.get(name, "recipe")
     return getattr(importlib.import_module(f"{__name__}.{module}"), name)

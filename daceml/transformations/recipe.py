@@ -1,7 +1,12 @@
 """Recipes: lists of passes as data, which can be printed, stored, cut, joined and gone through step by step.
 
 A pass is anything that takes a network and mutates it: a `Rewrite`, or a function such as `fuse_maps`. What
-it did and refused it adds to `Network.passes` itself.
+it did and refused it may add to `Network.passes`; of a pass that adds nothing its name is noted, and how
+often it applied where it returns a number, as DaCe's own `apply_transformations_repeated` does.
+
+Every pass belongs to a level, and compilation runs a recipe level by level, within a level in its order:
+`coarse` sees ONNX operators before differentiation; `operators` sees them behind it, forward and backward
+pass one after the other; `local`, `layout` and `hardware` see the loops that operators have become.
 """
 
 from __future__ import annotations
@@ -9,13 +14,23 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
+import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, overload
+from typing import Any, Literal, get_args, overload
 
 from daceml.errors import ConfigurationError
 from daceml.sdfg.network import Network
+from daceml.sdfg.passes import Level, PassRecord
 from daceml.transformations.rewrite import Rewrite
+
+LEVELS: tuple[Level, ...] = get_args(Level)
+LOOPS: tuple[Level, ...] = ("local", "layout", "hardware")
+Situation = Literal["inference", "frozen", "training"]
+"""What is compiled: a network, one whose weights do not change any more, or a training step."""
+
+_LINE = 110
+_OWN = "daceml.transformations."
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,12 +40,18 @@ class Step:
     Attributes:
         run: takes the network, and the options by name.
         options: plain data, so that they can be stored.
+        at: the level; None for the attribute `level` of `run`, or the folder of daceml that it comes from.
+        only: the situations in which it runs; all where empty.
     """
 
     run: Callable[..., Any]
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    at: Level | None = None
+    only: tuple[Situation, ...] = ()
 
     def __post_init__(self) -> None:
+        self._check("at", () if self.at is None else (self.at,), LEVELS)
+        self._check("only", self.only, get_args(Situation))
         if inspect.isclass(self.run) or not callable(self.run):
             given = f"the class {self.run.__name__}" if inspect.isclass(self.run) else repr(self.run)
             raise ConfigurationError(
@@ -39,20 +60,51 @@ class Step:
                 fix="write for example Recipe(fuse_maps, MishLifting())",
             )
 
+    def _check(self, field: str, given: tuple[str, ...], known: tuple[str, ...]) -> None:
+        for word in given:
+            if word not in known:
+                raise ConfigurationError(
+                    f"{field} of a step cannot be {word!r}", why=f"it is one of {', '.join(known)}"
+                )
+
     @property
     def name(self) -> str:
         """Of the function, or of the class of a rewrite."""
         return getattr(self.run, "__name__", "") or type(self.run).__name__
 
     @property
+    def level(self) -> Level | None:
+        """Where compilation runs it; None where nobody says so."""
+        if self.at is not None:
+            return self.at
+        folder = (getattr(self.run, "__module__", "") or "").removeprefix(_OWN).partition(".")[0]
+        known = getattr(self.run, "level", folder)
+        return known if known in LEVELS else None
+
+    @property
     def summary(self) -> str:
-        """The first line of its docstring."""
+        """The first sentence of its docstring, or its first line where that is shorter."""
         text = (self.run.__doc__ or "").strip()
-        return text.splitlines()[0] if text else ""
+        return text.splitlines()[0].partition(". ")[0].removesuffix(".") if text else ""
 
     def __call__(self, network: Network) -> Any:
-        """Run the pass."""
-        return self.run(network, **self.options)
+        """Run the pass. Mutates the network.
+
+        Raises:
+            Exception: what the pass raises, with a note that names it.
+        """
+        records = len(network.passes)
+        try:
+            found = self.run(network, **self.options)
+        except Exception as error:
+            error.add_note(f"raised by pass {self.name} of a recipe")
+            raise
+        if len(network.passes) == records:
+            count = found if isinstance(found, int) and not isinstance(found, bool) else 0
+            applied = {self.name: count} if count else {}
+            record = PassRecord(level=self.level or "local", name=self.name, applied=applied)
+            network.passes.append(record)
+        return found
 
     def to_data(self) -> dict[str, Any]:
         """Where the pass is found, and its options.
@@ -69,7 +121,8 @@ class Step:
                 why=reason,
                 fix="define a function, or a rewrite whose arguments are its attributes, in a module",
             )
-        return {"pass": path, "options": options}
+        where = {} if self.at is None else {"at": self.at}
+        return {"pass": path, "options": options, **where, **({"only": list(self.only)} if self.only else {})}
 
     def _not_storable(self, made: Any, path: str, options: Mapping[str, Any]) -> str | None:
         if "<" in path:
@@ -88,6 +141,8 @@ class Step:
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Step) or dict(self.options) != dict(other.options):
+            return False
+        if (self.at, self.only) != (other.at, other.only):
             return False
         if isinstance(self.run, Rewrite) and isinstance(other.run, Rewrite):
             return type(self.run) is type(other.run) and vars(self.run) == vars(other.run)
@@ -113,10 +168,10 @@ class Step:
                 why=str(error),
                 fix="import the module that defines it, or leave the step out: recipe.without(name)",
             ) from error
-        options = dict(data["options"])
+        options, place = dict(data["options"]), (data.get("at"), tuple(data.get("only", ())))
         if isinstance(found, type) and issubclass(found, Rewrite):
-            return cls(found(**options))
-        return cls(found, options)
+            return cls(found(**options), {}, *place)
+        return cls(found, options, *place)
 
 
 class Recipe:
@@ -196,6 +251,29 @@ class Recipe:
         self.place(name)
         return Recipe(*(step for step in self.steps if step.name != name))
 
+    def at(self, *levels: Level) -> Recipe:
+        """Only the passes of these levels."""
+        return Recipe(*(step for step in self.steps if step.level in levels))
+
+    def when(self, situation: Situation) -> Recipe:
+        """Only the passes that run in a situation."""
+        return Recipe(*(step for step in self.steps if not step.only or situation in step.only))
+
+    def ordered(self) -> Recipe:
+        """Level by level, as compilation runs it; within a level the order stays.
+
+        Raises:
+            ConfigurationError: a pass does not say at which level it works.
+        """
+        homeless = next((step.name for step in self.steps if step.level is None), None)
+        if homeless is not None:
+            raise ConfigurationError(
+                f"pass {homeless} does not say at which level it works",
+                why=f"levels are {', '.join(LEVELS)}: the first two see ONNX operators, the others loops",
+                fix=f'write Step({homeless}, at="local") in the recipe, or set {homeless}.level = "local"',
+            )
+        return Recipe(*(step for level in LEVELS for step in self.at(level)))
+
     def _with(self, place: int, passes: tuple[Callable[..., Any] | Step, ...]) -> Recipe:
         return Recipe(*self.steps[:place], *passes, *self.steps[place:])
 
@@ -228,11 +306,14 @@ class Recipe:
         return cls(*map(Step.from_data, rows))
 
     def __str__(self) -> str:
-        width = max((len(step.name) for step in self.steps), default=0)
-        rows = enumerate(self.steps, 1)
-        return "\n".join(
-            f"{number:>2}  {step.name:<{width}}  {step.summary}".rstrip() for number, step in rows
-        )
+        names = [f"{step.name} ({', '.join(step.only)})" if step.only else step.name for step in self.steps]
+        width = max(map(len, names), default=0)
+        left = max(_LINE - width - 17, 20)
+        lines: list[str] = []
+        for number, (step, name) in enumerate(zip(self.steps, names, strict=True), 1):
+            summary = textwrap.shorten(step.summary, left, placeholder=" …")
+            lines.append(f"{number:>2}  {step.level or '':<9}  {name:<{width}}  {summary}".rstrip())
+        return "\n".join(lines)
 
 
 def first_wrong(
@@ -254,12 +335,22 @@ def first_wrong(
         recipe[:count](network)
         return agrees(network)
 
-    if right(len(recipe)):
+    count = fewest_wrong(len(recipe), right)
+    return None if count is None else recipe[count - 1]
+
+
+def fewest_wrong(most: int, right: Callable[[int], bool]) -> int | None:
+    """The smallest count that is wrong while one fewer is right, by bisection; None where `most` are right.
+
+    Raises:
+        ConfigurationError: none are wrong already.
+    """
+    if right(most):
         return None
     if not right(0):
         raise ConfigurationError("the network is wrong before any pass", fix="look at how it is made")
-    low, high = 0, len(recipe)  # right after `low` passes, wrong after `high`
+    low, high = 0, most
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if right(middle) else (low, middle)
-    return recipe[high - 1]
+    return high

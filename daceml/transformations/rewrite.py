@@ -88,12 +88,23 @@ class Rewrite(ABC):
         network.passes.append(record)
         return record
 
+    def first_places(self, network: Network, most: int | None = None) -> tuple[str, ...]:
+        """Rewrite no more than the first places, and say where they were. Mutates the network.
+
+        Args:
+            most: how many; all where None.
+        """
+        application = _Application(self, network, most)
+        application.run()
+        return tuple(application.places)
+
 
 class _Application:
     """One rewrite going through one network."""
 
-    def __init__(self, rewrite: Rewrite, network: Network) -> None:
-        self.by, self.graph = rewrite, OperatorGraph(network)
+    def __init__(self, rewrite: Rewrite, network: Network, most: int | None = None) -> None:
+        self.by, self.graph, self.most = rewrite, OperatorGraph(network), most
+        self.places: list[str] = []
         names = list(inspect.signature(rewrite.pattern).parameters)[1:]
         found = rewrite.pattern(PatternOps(rewrite.name), *map(Anything, names))
         self.terms: tuple[ResultOf, ...] = found if isinstance(found, tuple) else (found,)
@@ -111,7 +122,7 @@ class _Application:
         waiting = deque(self.graph.by_type.get(key, ()))
         limit = _MOST_PER_OPERATOR * (len(waiting) + 1)
         applied, refused = 0, dict[ONNXNode, Refusal]()
-        while waiting:
+        while waiting and applied != self.most:
             node = waiting.popleft()
             match = matches(self.root, node, self.graph) if self.graph.holds(node) else None
             if match is None or not self._has_results(node):
@@ -122,6 +133,7 @@ class _Application:
                 refused[node] = self._refusal(node, reason)
                 continue
             refused.pop(node, None)
+            self.places.append(node.where())
             new = self._replace(node, match, bound)
             applied += 1
             if applied > limit:

@@ -5,37 +5,73 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from daceml.transformations.coarse.common_subexpressions import merge_common_subexpressions
+from daceml.transformations.coarse.constant_folding import fold_constants
 from daceml.transformations.coarse.convolution_columns import use_columns
 from daceml.transformations.coarse.convolution_padding import place_padding
+from daceml.transformations.coarse.gelu_lifting import lift_gelu
+from daceml.transformations.coarse.layer_normalization_lifting import lift_layer_normalization
+from daceml.transformations.coarse.mish_lifting import lift_mish
+from daceml.transformations.coarse.rms_normalization_lifting import lift_rms_normalization
+from daceml.transformations.coarse.swish_lifting import lift_swish
+from daceml.transformations.coarse.trivial_operators import remove_trivial_operators
+from daceml.transformations.coarse.unread_operators import remove_unread_operators
 from daceml.transformations.hardware.cpu_schedule import schedule_maps
 from daceml.transformations.layout.channels_last import use_channels_last
 from daceml.transformations.layout.column_sums import sum_columns
 from daceml.transformations.layout.packed_weights import pack_weights
 from daceml.transformations.local.map_fusion import fuse_maps
 from daceml.transformations.local.subgraph_fusion import fuse_subgraphs
-from daceml.transformations.recipe import Recipe, Step
+from daceml.transformations.recipe import LOOPS, Recipe, Step
+
+
+def standard_recipe() -> Recipe:
+    """What `auto_optimize` applies, to forward and backward pass alike.
+
+    torch's kernels for channels last round up to 6 times as much (sums of 4,608 products). What that takes to
+    the other side of a relu or a maximum is a whole element of a gradient, so they are for inference.
+    Operators that are spelled out are one loop in inference anyway; in training, lifted ones keep less.
+    """
+    return Recipe(
+        place_padding,
+        remove_trivial_operators,
+        fold_constants,
+        merge_common_subexpressions,
+        Step(lift_layer_normalization, only=("training",)),
+        Step(lift_rms_normalization, only=("training",)),
+        Step(lift_gelu, only=("training",)),
+        Step(lift_mish, only=("training",)),
+        Step(lift_swish, only=("training",)),
+        remove_unread_operators,
+        Step(use_columns, only=("inference", "frozen")),
+        fuse_maps,
+        fuse_subgraphs,
+        Step(use_channels_last, only=("inference",)),
+        Step(use_channels_last, {"frozen": True}, only=("frozen",)),
+        Step(pack_weights, only=("frozen",)),
+        sum_columns,
+        schedule_maps,
+    )
 
 
 def operator_recipe(*, training: bool = False) -> Recipe:
-    """Passes over ONNX nodes.
+    """The standard passes over ONNX nodes.
 
     Args:
-        training: the network has been differentiated, and its padding been placed before that.
+        training: gradients follow.
     """
-    return Recipe() if training else Recipe(place_padding, use_columns)
+    return standard_recipe().when("training" if training else "inference").at("coarse", "operators")
 
 
 def loop_recipe(*, training: bool = False, frozen: bool = False) -> Recipe:
-    """Passes over lowered networks.
+    """The standard passes over lowered networks.
 
     Args:
-        training: torch's kernels for channels last round up to 6 times as much (sums of 4,608 products). What
-            that takes to the other side of a relu or a maximum is a whole element of a gradient.
+        training: the network is half of a training step.
         frozen: weights do not change any more.
     """
-    layouts = [] if training else [Step(use_channels_last, {"frozen": frozen})]
-    packing = [pack_weights] if frozen else []
-    return Recipe(fuse_maps, fuse_subgraphs, *layouts, *packing, sum_columns, schedule_maps)
+    situation = "training" if training else "frozen" if frozen else "inference"
+    return standard_recipe().when(situation).at(*LOOPS)
 
 
 def absorbed_arrays(found: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
@@ -44,8 +80,8 @@ def absorbed_arrays(found: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     Args:
         found: what the passes of a loop recipe returned, by name.
     """
-    maps: dict[str, tuple[str, ...]] = found["fuse_maps"].absorbed if "fuse_maps" in found else {}
-    nests: dict[str, tuple[str, ...]] = found["fuse_subgraphs"].absorbed if "fuse_subgraphs" in found else {}
+    maps: dict[str, tuple[str, ...]] = getattr(found.get("fuse_maps"), "absorbed", {})
+    nests: dict[str, tuple[str, ...]] = getattr(found.get("fuse_subgraphs"), "absorbed", {})
     every = dict(maps)
     for array, arrays in nests.items():
         every[array] = (*maps.get(array, ()), *(b for a in arrays for b in (a, *maps.get(a, ()))))

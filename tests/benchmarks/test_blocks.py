@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from benchmarks import peers
-from benchmarks.blocks.__main__ import floor_bar, floor_us
+from benchmarks import peers, waterfall
+from benchmarks.blocks.__main__ import floor_bar, floor_us, main
 from benchmarks.blocks.definitions import BLOCKS, spec_of
 from benchmarks.ceilings import Ceilings
 from benchmarks.models.spec import ModelSpec
@@ -57,3 +60,23 @@ def test_the_floor_is_the_memory_s_or_the_exponentials():
     bar = floor_bar(comparison("mish", eager=40.0, daceml=10.0), least_us=8.0)
     assert bar.met
     assert bar.note == "80 % of the floor of 0.0 ms"
+
+
+def test_the_waterfall_of_a_block_is_a_row_with_its_passes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+):
+    asked: list[tuple[str, bool]] = []
+
+    def measure(find: Callable[[], ModelSpec], mode: peers.Mode, **how: Any) -> list[dict[str, Any]]:
+        asked.append((find().name, how["train_mode"]))
+        duration = {"median": 1500.0, "low": 1400.0, "high": 1600.0, "n": 6}
+        amounts = {"kernels": 1, "bytes_moved": 10, "measured": True, "duration_us": duration}
+        return [{"after": waterfall.NOTHING, "idle": [], **amounts}]
+
+    monkeypatch.setattr(waterfall, "measure", measure)
+    file = tmp_path / "blocks.json"
+    assert main(["--block", "batch_norm", "--mode", "inference", "--waterfall", "--json", str(file)]) == 0
+    assert asked == [("batch_norm", True)]
+    assert "  no pass     1 kernels" in capsys.readouterr().out
+    (row,) = json.loads(file.read_text(encoding="utf-8"))["rows"]
+    assert row["waterfall"][0]["after"] == "no pass"

@@ -68,6 +68,33 @@ def test_a_variant_that_fails_says_so_with_its_traceback():
         measure([Variant(name="peer", build=build_nothing)], rounds=1)
 
 
+def test_what_may_be_missing_leaves_the_others_measured():
+    seen = measure(
+        [
+            Variant(name="ours", build=partial(build_sleep, 0.001)),
+            Variant(name="peer", build=build_nothing, optional=True),
+        ],
+        rounds=1,
+        slice_s=0.002,
+        patience=1,
+    )
+    assert seen.names == ("ours",)
+    assert seen.missing == {"peer": "LookupError: there is no such peer"}
+
+
+def test_a_variant_may_have_the_allocator_of_the_machine(monkeypatch: pytest.MonkeyPatch):
+    name = next(iter(TUNED_ALLOCATOR))
+    monkeypatch.setenv(name, "65536")
+    build = partial(build_if_environment, name, "65536")
+    seen = measure([Variant(name="own", build=build, allocator={})], rounds=1, slice_s=0.002, patience=1)
+    assert len(seen.rounds) == 1
+
+
+def test_no_round_begins_after_the_limit():
+    seen = measure([Variant(name="short", build=partial(build_sleep, 0.001))], slice_s=0.002, limit_s=0.0)
+    assert len(seen.rounds) == 1
+
+
 def test_names_have_to_differ():
     twice = Variant(name="same", build=partial(build_sleep, 0.0))
     with pytest.raises(ValueError, match="share a name"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 
 import pytest
@@ -60,3 +61,13 @@ def test_a_row_names_its_units_and_its_baseline():
         {"median": 0.5, "low": 0.5, "high": 0.5, "n": 6}
     )
     assert row["variants"]["ours"]["duration_us"]["median"] == 1.0
+
+
+def test_a_measurement_is_the_same_after_it_was_written():
+    seen = Measurement(
+        names=("ours", "peer"),
+        rounds=tuple(rounds_of((1.0, 2.0))),
+        foreign_limit=0.2,
+        missing={"ort": "no wheel"},
+    )
+    assert Measurement.from_data(json.loads(json.dumps(seen.to_data()))) == seen

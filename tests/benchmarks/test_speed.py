@@ -5,7 +5,7 @@ from __future__ import annotations
 from benchmarks import ceilings
 from benchmarks.ceilings import Ceilings
 from benchmarks.rounds import Measurement, Slice
-from benchmarks.speed import Comparison, mean_bar, slower_bar
+from benchmarks.speed import Comparison, default_bar, mean_bar, slower_bar
 
 
 def comparison(case: str, rounds: int = 6, **durations_us: float) -> Comparison:
@@ -44,6 +44,16 @@ def test_what_was_not_measured_meets_nothing():
     assert not slower_bar("blocks", seen, below=0.5).met
 
 
+def test_what_runs_under_another_allocator_is_no_peer():
+    seen = comparison("a", **{"eager": 40.0, "daceml": 10.0, "eager@default": 5.0, "daceml@default": 4.0})
+    assert seen.best_peer == "eager"
+    bar = default_bar("networks", [seen], at_least=1.4)
+    assert not bar.met
+    assert bar.note == "1.25 times as fast, n=1"
+    assert default_bar("networks", [seen], at_least=1.25).met
+    assert not default_bar("networks", [comparison("b", eager=40.0, daceml=10.0)], at_least=1.0).met
+
+
 def test_a_floor_is_the_slower_of_memory_and_exponentials():
     machine = Ceilings(bytes_per_s=1e9, exponentials_per_s=1e6)
     assert machine.floor_us(2000, 1) == 2.0
@@ -54,3 +64,4 @@ def test_the_machine_is_measured_in_plausible_units():
     machine = ceilings.measure(runs=1)
     assert 1e8 < machine.bytes_per_s < 1e13
     assert 1e6 < machine.exponentials_per_s < 1e13
+    assert 1e8 < machine.flops_per_s < 1e16

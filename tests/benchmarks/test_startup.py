@@ -95,3 +95,9 @@ def test_a_process_that_fails_is_an_error_with_what_it_said(tmp_path: Path):
 def test_models_are_named_with_their_number_of_layers():
     assert startup_process.spec_named("bert_encoder:3").name == "bert_encoder_3"
     assert startup_process.spec_named("mish").name == "mish"
+
+
+def test_a_training_start_ends_with_the_first_step():
+    spec = startup_process.spec_named("reduced:mish")
+    seen = startup_process.STARTS["daceml_training"](spec.module(), spec.example())
+    assert set(seen) == {"seconds", "compile_seconds"}

@@ -124,6 +124,12 @@ level         applied                              refused    steps      MB uniq
 3 memory      arrays in one workspace x2                 0        4           6.00   7.00 -> 3.00
 4 hardware    nothing                                    0        4           6.00
 
+passes:
+  lowering: Lowering
+  2 local: MapFusion
+  3 memory: MemoryPlan
+  4 hardware: ParallelLoops
+
 run by ONNX Runtime:
   CumSum (head, model.py:41)
     native:scan: exclusive sums only

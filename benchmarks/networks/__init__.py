@@ -1,0 +1,1 @@
+"""Whole networks beside their peers: time, memory, compile time, and what the programs consist of."""

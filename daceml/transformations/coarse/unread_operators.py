@@ -1,0 +1,49 @@
+"""UnreadOperators: what nobody reads is not computed."""
+
+from __future__ import annotations
+
+from daceml.onnx_ops.node import ONNXNode
+from daceml.sdfg.network import Network
+from daceml.sdfg.passes import PassRecord, Refusal
+from daceml.transformations.coarse.random_operators import draws
+from daceml.transformations.pattern import OperatorGraph
+from daceml.transformations.replacement import remove_unread
+
+
+def remove_unread_operators(network: Network) -> int:
+    """Remove operators without readers, and what only they read. Mutates the network, not lowered yet.
+
+    Returns:
+        how many operators went.
+    """
+    graph = OperatorGraph(network)
+    before = [n for n in network.state.nodes() if isinstance(n, ONNXNode) and not n.implementation]
+    kept = {n: _unread(n, graph) for n in before if draws(n)}
+    for node in kept:
+        graph.forget(node)  # what the graph does not know stays
+    others = [n for n in before if n not in kept]
+    remove_unread(graph, others)
+    gone = sum(not graph.holds(n) for n in others)
+    network.sdfg.reset_cfg_list()
+    network.passes.append(
+        PassRecord(
+            level="coarse",
+            name="UnreadOperators",
+            applied={"unread operators": gone} if gone else {},
+            refused=tuple(_refusal(n) for n, unread in kept.items() if unread),
+        )
+    )
+    return gone
+
+
+def _unread(node: ONNXNode, graph: OperatorGraph) -> bool:
+    results = [a for a in graph.results(node) if a is not None]
+    return not any(graph.is_result(a) or graph.readers(a) for a in results)
+
+
+def _refusal(node: ONNXNode) -> Refusal:
+    return Refusal(
+        subject=f"{node.op_type} {node.onnx_name}".rstrip(),
+        reason="it draws random numbers, and later draws follow it",
+        where=", ".join(filter(None, (node.module_path, node.source))),
+    )

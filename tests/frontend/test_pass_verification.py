@@ -1,0 +1,186 @@
+"""`verify=True` names the pass that changes values, forward and backward, over operators and over loops."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import daceml
+from daceml.errors import PassError
+from daceml.frontend.importer import import_model
+from daceml.frontend.pass_verification import Sample
+from daceml.frontend.value_difference import largest_difference, limit_of
+from daceml.frontend.widening import widened
+from daceml.sdfg.network import Network
+from daceml.transformations import Recipe, standard_recipe
+from tests.frontend.recipe_passes import (
+    LeakyTanh,
+    OneRelu,
+    WrongGradient,
+    name_loops,
+    scale_gradients,
+    scale_results,
+)
+from tests.onnx_ops.aten.programs import parse
+
+
+class Layers(nn.Module):
+    """Tanhs over 4 and 5 columns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(6, 4), nn.Linear(4, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(self.second(torch.tanh(self.first(x))))
+
+
+def fault(recipe: Recipe, *, backward: bool) -> PassError:
+    torch.manual_seed(0)
+    module = daceml.compile(Layers(), backward=backward, recipe=recipe, verify=True)
+    with pytest.raises(PassError) as error:
+        module(torch.randn(3, 6, requires_grad=backward))
+    return error.value
+
+
+def test_right_passes_pass():
+    module = daceml.compile(Layers(), recipe=standard_recipe() + Recipe(OneRelu(), name_loops), verify=True)
+    x = torch.randn(3, 6)
+    torch.testing.assert_close(module(x), module.session.eager(x))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "name", "backward", "where", "what"),
+    [
+        (LeakyTanh(), "LeakyTanh", False, r"forward pass, place 2 of 2: .*node .*", "differs by"),
+        (LeakyTanh(), "LeakyTanh", True, r"network before differentiation, place 2 of 2: .*", "differs by"),
+        (scale_results, "scale_results", False, "forward pass", r"differs by 1\.\de-06"),
+        (scale_results, "scale_results", True, "forward pass", r"differs by 1\.\de-06"),
+        (scale_gradients, "scale_gradients", True, "backward pass", r"gradient of .* differs by .*e-06"),
+    ],
+)
+def test_a_wrong_pass_is_named(wrong: Any, name: str, backward: bool, where: str, what: str):
+    error = fault(standard_recipe().before("fuse_maps", OneRelu(), wrong), backward=backward)
+    assert error.what == f"pass {name} changes values"
+    assert re.fullmatch(where, error.where), error.where
+    assert re.search(what, error.why), error.why
+    assert "1.5e-08 is allowed (float64)" in error.why
+    assert error.fix == "mend the pass, or leave it out: recipe.without(name)"
+
+
+class Products(nn.Module):
+    """A product of matrices, whose gradients are products."""
+
+    def forward(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return torch.relu(a) @ b
+
+
+def test_a_wrong_pass_over_the_operators_of_the_backward_pass_is_named():
+    inputs = torch.randn(3, 4, requires_grad=True), torch.randn(4, 5, requires_grad=True)
+    recipe = standard_recipe() + Recipe(WrongGradient())
+    module = daceml.compile(Products(), recipe=recipe, verify=True)
+    with pytest.raises(PassError, match="pass WrongGradient changes values") as error:
+        module(*inputs)
+    assert error.value.where.startswith("backward pass, place 1 of 1")
+
+
+def test_a_wrong_pass_of_a_whole_step_is_named():
+    model = Layers()
+    step = daceml.compile_step(
+        model, nn.functional.mse_loss, torch.optim.SGD(model.parameters()),
+        recipe=standard_recipe() + Recipe(scale_results), verify=True,
+    )  # fmt: skip
+    with pytest.raises(PassError, match="pass scale_results changes values") as error:
+        step(torch.randn(3, 6), torch.randn(3, 5))
+    assert error.value.where == "training step"
+
+
+def test_what_was_not_verified_is_not_taken_from_the_cache():
+    recipe = standard_recipe() + Recipe(LeakyTanh())
+    x = torch.randn(3, 6)
+    daceml.compile(Layers(), backward=False, recipe=recipe)(x)
+    with pytest.raises(PassError, match="pass LeakyTanh changes values"):
+        daceml.compile(Layers(), backward=False, recipe=recipe, verify=True)(x)
+
+
+def test_dropout_draws_the_same_in_both_runs():
+    model = nn.Sequential(nn.Linear(6, 8), nn.Dropout(0.5), nn.ReLU(), nn.Dropout(0.5))
+    daceml.compile(model, verify=True)(torch.randn(5, 6)).sum().backward()
+
+
+def network(text: str) -> Network:
+    return import_model(parse(text), name="network")
+
+
+def test_a_network_is_widened_with_its_constants_and_casts():
+    made = network(
+        "g (float[4] X, int64[4] I) => (float[4] Y) "
+        "{ C = Constant <value_float = 0.5> () F = Cast <to = 1> (I) A = Mul (X, F) Y = Mul (A, C) }"
+    )
+    wide = widened(made)
+    assert wide is not None
+    wide.sdfg.validate()
+    kinds = {desc.dtype.to_string() for desc in wide.sdfg.arrays.values()}
+    assert kinds == {"float64", "int64"}
+    assert all(value.dtype == "float64" for value in wide.constants.values())
+    assert limit_of(wide) < 1e-7 < limit_of(made)
+    assert widened(network("g (int64[4] X) => (int64[4] Y) { Y = Neg (X) }")) is None
+
+
+def test_samples_keep_shape_type_and_range():
+    inputs = (
+        torch.randn(3, 4) * 2 + 5,
+        torch.tensor([3, 1, 2]),
+        torch.tensor([0.0, -torch.inf]),
+        torch.tensor(True),
+        torch.randn(()),
+        torch.ones(50),
+    )
+    drawn = Sample.like(inputs, {}).inputs
+    assert [(a.shape, a.dtype) for a in drawn] == [(b.shape, b.dtype) for b in inputs]
+    assert drawn[1].sort().values.tolist() == [1, 2, 3]
+    assert sorted(drawn[2].tolist()) == [-torch.inf, 0.0]
+    assert sorted(drawn[0].flatten().tolist()) == sorted(inputs[0].flatten().tolist())
+    assert drawn[5].min() >= 1 and drawn[5].unique().numel() > 40
+    again = Sample.like(inputs, {}).inputs
+    assert all(map(torch.equal, drawn, again)), "seeded"
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "wrong"),
+    [
+        (torch.ones(4), torch.ones(4), False),
+        (torch.ones(4) * (1 + 1e-3), torch.ones(4), True),
+        (torch.full((4,), torch.nan), torch.full((4,), torch.nan), False),
+        (torch.full((4,), torch.nan), torch.full((4,), torch.inf), True),
+        (torch.full((4,), torch.inf), torch.full((4,), -torch.inf), True),
+        (torch.full((4,), torch.inf), torch.ones(4), True),
+        (torch.ones(4), torch.ones(4, 1), True),
+        (torch.ones(4), torch.ones(4).double(), True),
+        (torch.zeros(0), torch.zeros(0), False),
+        (torch.ones(4), torch.zeros(4), True),
+    ],
+)
+def test_differences(ours: torch.Tensor, theirs: torch.Tensor, wrong: bool):
+    found = largest_difference({"0 y": ours}, {"0 y": theirs}, 3.5e-4)
+    assert (found is not None) == wrong
+    assert found is None or found.array == "y"
+
+
+def test_what_rounding_leaves_of_zero_is_no_difference():
+    theirs = {"0 y": torch.ones(4), "1 z": torch.full((4,), 1e-9)}
+    assert largest_difference({"0 y": torch.ones(4), "1 z": torch.zeros(4)}, theirs, 3.5e-4) is None
+    worst = largest_difference({"0 y": torch.ones(4), "1 z": torch.ones(4)}, theirs, 3.5e-4)
+    assert worst is not None and worst.array == "z" and "float32" in worst.sentence
+
+
+def test_one_truth_value_may_turn_where_rounding_decides_it():
+    theirs = torch.arange(4096) % 2 == 0
+    ours = theirs.clone()
+    ours[7] = ~ours[7]
+    assert largest_difference({"0 m": ours}, {"0 m": theirs}, 3.5e-4) is None
+    assert largest_difference({"0 m": ours}, {"0 m": theirs}, 1.5e-8) is not None

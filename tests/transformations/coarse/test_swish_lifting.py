@@ -1,0 +1,43 @@
+"""Swish, of which SiLU is one, becomes one operator, with eager's numbers."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch.nn import functional
+
+from daceml.transformations.coarse.swish_lifting import NAME
+from tests.transformations.coarse.lifted import Of, equals_eager, lifted, operators, reasons
+
+
+def swishes(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return functional.silu(x), x * torch.sigmoid(1.702 * x), torch.sigmoid(x * -0.3) * x
+
+
+def test_every_form_is_found_and_has_eagers_numbers_and_gradients():
+    x = torch.randn(3, 1, 7, dtype=torch.float64)
+    assert operators(lifted(Of(swishes), x)) == {"Swish": 3}
+    equals_eager(Of(swishes), x)
+
+
+def test_edges_are_eagers():
+    edges = [0.0, -0.0, 30.0, -30.0, 90.0, -90.0, 1e30, -1e30, 1e-30, math.inf, -math.inf, math.nan]
+    # an ulp of each of both sides
+    equals_eager(Of(swishes), torch.tensor(edges), rtol=4e-7)
+
+
+def test_a_gate_is_no_swish():
+    def gate(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x * torch.sigmoid(y)
+
+    network = lifted(Of(gate), torch.randn(2, 3, 1), torch.randn(1, 3, 4))
+    assert operators(network) == {"Sigmoid": 1, "Mul": 1}
+    equals_eager(Of(gate), torch.randn(2, 3, 1).double(), torch.randn(1, 3, 4).double())
+
+
+def test_refusals():
+    half = lifted(Of(lambda x: x * torch.sigmoid(x)), torch.randn(3, dtype=torch.float16))
+    assert reasons(half, NAME) == ["each of its steps rounds to float16, and overflows where it does"]
+    learned = lifted(Of(lambda x, a: x * torch.sigmoid(x * a)), torch.randn(3), torch.randn(1))
+    assert reasons(learned, NAME) == ["tensors_1 is no constant of one element"]
