@@ -7,6 +7,7 @@ from typing import Any
 
 from daceml.transformations.coarse.convolution_columns import use_columns
 from daceml.transformations.coarse.convolution_padding import place_padding
+from daceml.transformations.coarse.split_dropout import SplitDropout
 from daceml.transformations.hardware.cpu_schedule import schedule_maps
 from daceml.transformations.layout.channels_last import use_channels_last
 from daceml.transformations.layout.column_sums import sum_columns
@@ -22,7 +23,8 @@ def operator_recipe(*, training: bool = False) -> Recipe:
     Args:
         training: the network has been differentiated, and its padding been placed before that.
     """
-    return Recipe() if training else Recipe(place_padding, use_columns)
+    split = (SplitDropout(masked=True), SplitDropout(masked=False))
+    return Recipe(*split) if training else Recipe(place_padding, use_columns, *split)
 
 
 def loop_recipe(*, training: bool = False, frozen: bool = False) -> Recipe:
