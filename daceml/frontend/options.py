@@ -40,7 +40,7 @@ _DEFAULTS = ModuleOptions(
     dynamic=False,
     auto_optimize=True,
     freeze=False,
-    recompute="none",
+    recompute="cheap",
     memory_budget_bytes=None,
     prefer_native=False,
 )
