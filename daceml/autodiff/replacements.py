@@ -174,6 +174,7 @@ def _replaced(node: ONNXNode, network: Network) -> bool:
         onnx_name=node.onnx_name,
         module_path=node.module_path,
         source=node.source,
+        position=node.position,
         **{n: v for n, v in attributes.items() if v is not None},
     )
     made.lowest_index = node.lowest_index

@@ -124,8 +124,8 @@ class _Import:
             self.classes[id(node)] = operator_class(node, self.model)
         self._resolve_types()
         self._declare_arrays()
-        for node in self.operators:
-            self._add_node(node)
+        for position, node in enumerate(self.operators):
+            self._add_node(node, position)
         return self._network()
 
     def _split_constants(self) -> None:
@@ -255,8 +255,9 @@ class _Import:
     def _dims(self) -> Iterator[Dim]:
         return (dim for tensor in self.types.values() for dim in tensor.shape)
 
-    def _add_node(self, node: ir.Node) -> None:
+    def _add_node(self, node: ir.Node, position: int) -> None:
         library_node, reads, writes = make_node(node, self.classes[id(node)])
+        library_node.position = position
         library_node.shapes_declared = any(value.name in self.declared_alone for value in node.outputs)
         self.state.add_node(library_node)
         for connector, value in reads:

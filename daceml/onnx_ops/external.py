@@ -46,8 +46,25 @@ def external_call(node: nodes.LibraryNode, network: Network) -> ExternalCall:
         action = _as_stored(action, network)
     how = action.function if isinstance(action, AtenCall) else "onnxruntime"
     return ExternalCall(
-        action=action, label=f"{node.op_type} {how}", module_path=node.module_path, source=node.source
+        action=action,
+        label=f"{node.op_type} {how}",
+        position=node.position,
+        module_path=node.module_path,
+        source=node.source,
     )
+
+
+def draws_in_order(network: Network) -> list[nodes.LibraryNode]:
+    """The nodes of a lowered network that take numbers from torch's generator, in the model's order."""
+    state = network.state
+    found = [
+        (call.position, state.node_id(node), node)
+        for node in state.nodes()
+        if isinstance(node, ONNXNode) and node.implementation and node.implementation.startswith("aten:")
+        for call in [external_call(node, network)]
+        if isinstance(call.action, AtenCall) and call.action.draws
+    ]
+    return [node for _, _, node in sorted(found, key=lambda f: f[:2])]
 
 
 def _as_stored(call: AtenCall, network: Network) -> AtenCall:

@@ -30,6 +30,8 @@ class ONNXNode(LibraryNode):
         onnx_name: name of the node in the ONNX model.
         module_path: where in the user's module the operator came from, e.g. `layer1.0.conv1`.
         source: the user's line, e.g. `model.py:41`.
+        position: place among the model's nodes; random numbers are drawn in this order. What takes a node's
+            place has its position.
         lowest_index: smallest position that may be looked up, where it is not ONNX's.
         padding_row: row of a table that is padding and gets no gradient.
         divided_by_counts: whether a row's gradient is divided by how often the row was looked up.
@@ -54,6 +56,7 @@ class ONNXNode(LibraryNode):
     module_path = Property(dtype=str, default="", category="Frontend", desc="Path in the user's module")
     source = Property(dtype=str, default="", category="Frontend", desc="The user's line, file.py:41")
 
+    position = Property(dtype=int, default=0, category="Frontend", desc="Place among the model's nodes")
     lowest_index = Property(
         dtype=int,
         allow_none=True,
@@ -83,10 +86,12 @@ class ONNXNode(LibraryNode):
         onnx_name: str = "",
         module_path: str = "",
         source: str = "",
+        position: int = 0,
         **attributes: Any,
     ) -> None:
         super().__init__(name or self.op_type, inputs=dict.fromkeys(inputs), outputs=dict.fromkeys(outputs))
         self.onnx_name, self.module_path, self.source = onnx_name, module_path, source
+        self.position = position
         for attribute, value in attributes.items():
             self.set_attribute(attribute, value)
 

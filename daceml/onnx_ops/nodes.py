@@ -19,6 +19,11 @@ from daceml.onnx_ops.node import ONNXNode
 from daceml.onnx_ops.properties import attribute_property
 from daceml.onnx_ops.schema import OperatorSchema, known_domains, operator_names, read_schema
 
+# Where operators of the domain "daceml" are defined
+_OWN_MODULES = (
+    *("columns", "custom_gradients", "dropout", "pairs"),
+    *("saving", "segments", "torch_kernels"),
+)
 _classes: dict[tuple[str, str, int], type[ONNXNode]] = {}
 _defined: dict[tuple[str, str], type[ONNXNode]] = {}
 
@@ -56,7 +61,7 @@ def define_operator(schema: OperatorSchema, *, module: str) -> type[ONNXNode]:
 def is_defined(op_type: str, domain: str) -> bool:
     """Whether `define_operator` has made this operator."""
     if domain == "daceml":
-        for module in ("columns", "custom_gradients", "pairs", "saving", "segments", "torch_kernels"):
+        for module in _OWN_MODULES:
             importlib.import_module(f"daceml.onnx_ops.{module}")
     return (domain, op_type) in _defined
 

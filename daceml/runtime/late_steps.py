@@ -29,6 +29,7 @@ def late_steps(
     root: Callable[[str], str],
     temporary_bytes: Callable[[str], int],
     fixed: Callable[[AnyStep], bool],
+    draws: Callable[[AnyStep], bool],
 ) -> list[AnyStep]:
     """The same steps, each moved to right before its first reader where no more is alive that way.
 
@@ -36,7 +37,8 @@ def late_steps(
         steps: in an order that runs.
         root: array -> the array whose memory it is.
         temporary_bytes: what an array costs while it is alive; 0 for what lives throughout.
-        fixed: steps that stay in order among each other, such as draws of random numbers.
+        fixed: steps that stay where they are.
+        draws: steps that stay in order among each other, as they draw random numbers.
     """
     order = list(steps)
     for step in reversed(steps):
@@ -45,7 +47,14 @@ def late_steps(
         made = sum(map(temporary_bytes, written))
         if fixed(step) or made == 0:
             continue
-        until = next((i for i in range(at + 1, len(order)) if meets(order[i], written, read, root)), None)
+        until = next(
+            (
+                i
+                for i in range(at + 1, len(order))
+                if meets(order[i], written, read, root) or (draws(step) and draws(order[i]))
+            ),
+            None,
+        )
         if until is None or until == at + 1:
             continue
         later = {root(a) for other in order[until:] for a in (*other.reads, *other.writes)}

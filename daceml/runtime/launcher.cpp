@@ -30,6 +30,8 @@
 
 #include <daceml/program.h>
 
+daceml_draw daceml_bernoulli();  // random_stream.cpp
+
 namespace {
 
 void require(bool condition, const std::string& message) {
@@ -272,6 +274,7 @@ class Bound {
                      frame->views.data(),
                      profile,
                      fallback,
+                     daceml_bernoulli(),
                      nullptr};
     const int32_t status = p.run(&call);
     for (size_t i = borrowed; i < inputs.size(); ++i) inputs[i] = Tensor(held[i]);

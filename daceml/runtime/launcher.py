@@ -14,6 +14,7 @@ import torch
 
 from daceml.config import config
 from daceml.runtime.cache import Cache, digest
+from daceml.runtime.random_stream import share_generator
 from daceml.runtime.toolchain import toolchain, torch_header
 
 # daceml_fallback in program.h
@@ -29,7 +30,7 @@ _shapes: dict[int, Any] = {}
 
 def build_launcher(cache: Cache) -> Path:
     """`launcher.so`, built once for each toolchain and torch version."""
-    sources = [Path(__file__).with_name(name) for name in ("launcher.cpp", "watch.cpp")]
+    sources = [Path(__file__).with_name(name) for name in ("launcher.cpp", "watch.cpp", "random_stream.cpp")]
     tools = toolchain()  # whose fingerprint covers the headers
     key = digest(tools.fingerprint, *(source.read_text() for source in sources), torch.__version__)
 
@@ -48,6 +49,7 @@ def _load() -> ctypes.CDLL:
     native = ctypes.CDLL(str(library))
     native.daceml_set_fallback.argtypes = [ctypes.c_int64, FallbackFunction]
     native.daceml_set_profile.argtypes = [ctypes.c_int64, ctypes.POINTER(ctypes.c_double)]
+    share_generator(native)
     return native
 
 

@@ -16,10 +16,10 @@ from daceml.runtime.late_steps import late_steps
 from daceml.runtime.lifetimes import lives, makes, releases
 from daceml.runtime.manifest import EXAMPLE_SIZE
 from daceml.runtime.memory import Interval, Layout, plan_offsets
-from daceml.runtime.order import program_order
 from daceml.runtime.steps import Copy, Location, Step, Storage, handed_over
 from daceml.sdfg.external import AtenCall, ExternalCall, FallbackCall
 from daceml.sdfg.outline import Kernel, Outliner
+from daceml.sdfg.program_order import program_order
 from daceml.sdfg.sizes import product, size
 from daceml.sdfg.tensor_lists import ListCall
 
@@ -164,7 +164,8 @@ def _steps(network: Network, outliner: Outliner, external_call: Resolve) -> list
     calls = {
         node: external_call(node, network) for node in state.nodes() if isinstance(node, nodes.LibraryNode)
     }
-    draws = [n for n, c in calls.items() if isinstance(c.action, AtenCall) and c.action.draws]
+    drawing = [n for n, c in calls.items() if isinstance(c.action, AtenCall) and c.action.draws]
+    draws = sorted(drawing, key=lambda n: (calls[n].position, state.node_id(n)))
     for node in program_order(state, draws):
         if scopes[node] is not None or isinstance(node, nodes.MapExit):
             continue
@@ -200,14 +201,18 @@ def _late(
     if len(bytes_of) < len(touched):
         return steps
 
+    def draws(step: Step) -> bool:
+        return isinstance(step.action, AtenCall) and step.action.draws
+
     def fixed(step: Step) -> bool:
-        drawing = isinstance(step.action, AtenCall) and step.action.draws
-        return drawing or isinstance(step.action, Copy | FallbackCall)
+        return isinstance(step.action, Copy | FallbackCall)
 
     def temporary_bytes(array: str) -> int:
         return 0 if array in lasting else bytes_of[array]
 
-    late = late_steps(steps, root=roots.__getitem__, temporary_bytes=temporary_bytes, fixed=fixed)
+    late = late_steps(
+        steps, root=roots.__getitem__, temporary_bytes=temporary_bytes, fixed=fixed, draws=draws
+    )
     if given is None:
         return late
     outputs = frozenset(network.outputs)
@@ -216,7 +221,7 @@ def _late(
         root=roots.__getitem__,
         made_bytes=lambda array: bytes_of[array] if array in outputs else temporary_bytes(array),
         freed_bytes=lambda array: bytes_of[array] if array in given else temporary_bytes(array),
-        fixed=fixed,
+        fixed=lambda step: fixed(step) or draws(step),
     )
 
 

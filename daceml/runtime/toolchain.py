@@ -99,7 +99,7 @@ class Toolchain:
         objects = [f"{source.stem}.o" for source in sources]
         for source, target in zip(sources, objects, strict=True):
             includes = [*self._torch_includes(), f"-I{torch_header}"]
-            self._run([*includes, "-O2", "-c", str(source), "-o", target], folder)
+            self._run([*includes, "-c", str(source), "-o", target], folder)
         self._link(objects, folder / "launcher.so", torch_header)
         for target in objects:
             (folder / target).unlink()

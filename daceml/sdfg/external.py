@@ -87,9 +87,14 @@ class FallbackCall:
 
 @dataclass(frozen=True, kw_only=True)
 class ExternalCall:
-    """An external call with its origin."""
+    """An external call with its origin.
+
+    Attributes:
+        position: place of its operator among the model's; draws of random numbers keep this order.
+    """
 
     action: AtenCall | FallbackCall | ListCall
     label: str
+    position: int = 0
     module_path: str = ""
     source: str = ""

@@ -160,6 +160,7 @@ class ReplacementOps:
             onnx_name=f"{self.origin.onnx_name}/{self.name}",
             module_path=self.origin.module_path,
             source=self.origin.source,
+            position=self.origin.position,
             **attributes,
         )
         types = [given] * results if given is not None else self._inferred(node, reads, results)

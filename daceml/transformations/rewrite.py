@@ -66,15 +66,15 @@ class Rewrite(ABC):
     shared_inside: ClassVar[bool] = False
 
     @abstractmethod
-    def pattern(self, op: PatternOps, *variables: Any) -> Any:
+    def pattern(self, *args: Any, **kwargs: Any) -> Any:
         """What stands there now; parameters after `op` are variables, which stand for any array."""
 
-    def check(self, *found: Any) -> str | None:
+    def check(self, *args: Any, **kwargs: Any) -> str | None:
         """Why this place stays as it is: a sentence; None where it is rewritten."""
         return None
 
     @abstractmethod
-    def rewrite(self, op: ReplacementOps, *found: Any) -> Any:
+    def rewrite(self, *args: Any, **kwargs: Any) -> Any:
         """What takes the place of the pattern's results: as many values, of the same shapes."""
 
     @property

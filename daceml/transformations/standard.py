@@ -13,6 +13,7 @@ from daceml.transformations.coarse.gelu_lifting import lift_gelu
 from daceml.transformations.coarse.layer_normalization_lifting import lift_layer_normalization
 from daceml.transformations.coarse.mish_lifting import lift_mish
 from daceml.transformations.coarse.rms_normalization_lifting import lift_rms_normalization
+from daceml.transformations.coarse.split_dropout import SplitDropout
 from daceml.transformations.coarse.swish_lifting import lift_swish
 from daceml.transformations.coarse.trivial_operators import remove_trivial_operators
 from daceml.transformations.coarse.unread_operators import remove_unread_operators
@@ -37,6 +38,8 @@ def standard_recipe() -> Recipe:
         remove_trivial_operators,
         fold_constants,
         merge_common_subexpressions,
+        SplitDropout(masked=True),
+        SplitDropout(masked=False),
         Step(lift_layer_normalization, only=("training",)),
         Step(lift_rms_normalization, only=("training",)),
         Step(lift_gelu, only=("training",)),

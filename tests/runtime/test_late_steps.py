@@ -15,12 +15,13 @@ class Step:
     writes: tuple[str, ...]
 
 
-def names(*steps: Step, fixed: str = "") -> list[str]:
+def names(*steps: Step, fixed: str = "", draws: str = "") -> list[str]:
     moved = late_steps(
         steps,
         root=lambda array: array,
         temporary_bytes=lambda array: BYTES.get(array, 0),
         fixed=lambda step: step.writes[0] == fixed,
+        draws=lambda step: step.writes[0] in draws,
     )
     return [step.writes[0] for step in moved]
 
@@ -39,3 +40,11 @@ def test_a_step_that_frees_more_than_it_makes_stays() -> None:
 def test_fixed_steps_stay() -> None:
     a = Step(("x",), ("a",))
     assert names(a, Step(("x",), ("z",)), Step(("a",), ("y",)), fixed="a") == ["a", "z", "y"]
+
+
+def test_draws_move_and_stay_in_order() -> None:
+    a, b, c = Step((), ("a",)), Step((), ("b",)), Step((), ("c",))
+    use = [Step((name,), (f"y{name}",)) for name in "abc"]
+    assert names(a, b, c, *use, draws="abc") == ["a", "ya", "b", "yb", "c", "yc"]
+    later_first = (a, b, c, use[2], use[0], use[1])
+    assert names(*later_first, draws="abc") == ["a", "b", "c", "yc", "ya", "yb"]

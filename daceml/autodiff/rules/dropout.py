@@ -6,7 +6,7 @@ import dace
 import numpy as np
 
 from daceml.autodiff.vjp import vjp
-from daceml.onnx_ops.schema import exact_float
+from daceml.onnx_ops.dropout import keeping_scale
 from daceml.onnx_ops.tensor import Tensor
 from daceml.sdfg.scalar import compute_type
 
@@ -26,11 +26,4 @@ def _in_training(ratio: Tensor | None, training_mode: Tensor | None) -> str | No
 )
 def dropout_vjp(ratio: Tensor | None, mask: Tensor, doutput: Tensor, *, seed: int | None = None) -> Tensor:
     """dX = dY mask / (1 - ratio); a product, so that what is not finite stays so where it was dropped."""
-    dropped = 0.5 if ratio is None or ratio.value is None else _number(ratio.value)
-    scale = 0.0 if dropped == 1 else 1 / (1 - dropped)
-    return doutput * (mask.astype(compute_type(doutput.dtype)) * scale)
-
-
-def _number(value: np.ndarray) -> float:
-    element = value.reshape(-1)[0]
-    return float(element) if element.dtype == np.float64 else exact_float(element)
+    return doutput * (mask.astype(compute_type(doutput.dtype)) * keeping_scale(ratio))

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from daceml.onnx_ops.aten.views import float_operands, no_empty_operand, view
+from daceml.onnx_ops.dropout import dropped_share
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.schema import exact_float
 from daceml.onnx_ops.tensor import Output, Tensor
 from daceml.onnx_ops.torch_kernels import DOMAIN
 from daceml.sdfg.external import Argument, AtenCall
@@ -22,10 +20,9 @@ def _seeded(seed: float | None) -> str | None:
     return None if seed is None else "the node has a seed of its own"
 
 
-def _number(value: Any) -> float:
-    """A constant of one element, as its author wrote it."""
-    element = value.reshape(-1)[0]
-    return float(element) if element.dtype == np.float64 else exact_float(element)
+@implements("DropoutMask", domain=DOMAIN, kind="aten", name="bernoulli")
+def dropout_mask(ratio: Tensor, mask: Output) -> AtenCall:
+    return _filled("bernoulli_of", mask, 1 - dropped_share(ratio))
 
 
 def _uniform(output: Output, low: float, high: float) -> AtenCall:
@@ -90,10 +87,9 @@ def _dropout_refusal(
 def dropout(
     data: Tensor, ratio: Tensor | None, training_mode: Tensor | None, output: Output, mask: Output | None
 ) -> AtenCall:
-    p = 0.5 if ratio is None or ratio.value is None else _number(ratio.value)
     return AtenCall(
         function="dropout",
-        arguments=(None if mask is None else view(mask), view(data), p),
+        arguments=(None if mask is None else view(mask), view(data), dropped_share(ratio)),
         writes=output.name,
         more=() if mask is None else (mask.name,),
         fresh=True,

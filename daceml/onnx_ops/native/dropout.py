@@ -1,12 +1,14 @@
-"""Dropout where nothing is dropped: in inference, and with ratio 0."""
+"""Dropout where nothing is dropped, in inference and with ratio 0, and the product with a mask."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from daceml.onnx_ops.dropout import DOMAIN, keeping_scale
 from daceml.onnx_ops.registry import implements
 from daceml.onnx_ops.tensor import Output, Tensor
 from daceml.onnx_ops.trace import Refused
+from daceml.sdfg.scalar import compute_type
 
 # Before this version a node says by `is_test` that it is no training.
 _INFERENCE = 7
@@ -42,3 +44,8 @@ def dropout(
     output[:] = data
     if mask is not None:
         mask[:] = 1
+
+
+@implements("DropoutProduct", domain=DOMAIN)
+def dropout_product(data: Tensor, mask: Tensor, ratio: Tensor, output: Output) -> None:
+    output[:] = data * (mask.astype(compute_type(data.dtype)) * keeping_scale(ratio))

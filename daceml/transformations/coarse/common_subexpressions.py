@@ -15,9 +15,9 @@ from dace.sdfg.utils import dfs_topological_sort
 
 from daceml.onnx_ops import custom_gradients
 from daceml.onnx_ops.node import ONNXNode
+from daceml.onnx_ops.random_operators import draws
 from daceml.sdfg.network import Network
 from daceml.sdfg.passes import PassRecord, Refusal
-from daceml.transformations.coarse.random_operators import draws
 from daceml.transformations.pattern import COMMUTATIVE, OperatorGraph
 from daceml.transformations.replacement import Value, remove_unread, take_place
 

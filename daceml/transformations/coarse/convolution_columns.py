@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from typing import Any
 
 import dace
 import numpy as np
@@ -202,9 +203,10 @@ class _Rewrite:
 
     # ---- nodes and arrays
 
-    def _origin(self, what: str) -> dict[str, str]:
+    def _origin(self, what: str) -> dict[str, Any]:
         node = self.node
         return {
+            "position": node.position,
             "onnx_name": f"{node.onnx_name}/{what}",
             "module_path": node.module_path,
             "source": node.source,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from daceml.onnx_ops.node import ONNXNode
+from daceml.onnx_ops.random_operators import draws
 from daceml.sdfg.network import Network
 from daceml.sdfg.passes import PassRecord, Refusal
-from daceml.transformations.coarse.random_operators import draws
 from daceml.transformations.pattern import OperatorGraph
 from daceml.transformations.replacement import remove_unread
 

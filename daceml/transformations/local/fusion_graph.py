@@ -7,13 +7,14 @@ topological order, so that paths are looked for between two places only.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import dace
 from dace.sdfg import nodes
-from dace.sdfg.utils import dfs_topological_sort
 
+from daceml.sdfg.program_order import program_order
 from daceml.transformations.local.fusion_groups import Group
 
 
@@ -46,13 +47,19 @@ class UnitGraph:
 
     Args:
         group: of a top-level map; None where fusion cannot read it.
+        draws: nodes that draw random numbers, in the order in which they have to.
     """
 
-    def __init__(self, state: dace.SDFGState, group: Callable[[nodes.MapEntry], Group | None]) -> None:
+    def __init__(
+        self,
+        state: dace.SDFGState,
+        group: Callable[[nodes.MapEntry], Group | None],
+        draws: Sequence[nodes.Node] = (),
+    ) -> None:
         scopes = state.scope_dict()
         of: dict[nodes.Node, Unit] = {}
         self.units: list[Unit] = []
-        for place, node in enumerate(dfs_topological_sort(state, state.source_nodes())):
+        for place, node in enumerate(program_order(state, draws)):
             if isinstance(node, nodes.MapExit):
                 entry = state.entry_node(node)
                 if entry in of:
@@ -64,10 +71,11 @@ class UnitGraph:
                 elif isinstance(node, nodes.AccessNode):
                     unit.array = node.data
                 self.units.append(unit)
-        for edge in state.edges():
-            if edge.src in of and edge.dst in of and of[edge.src] is not of[edge.dst]:
-                of[edge.src].after.add(of[edge.dst])
-                of[edge.dst].before.add(of[edge.src])
+        pairs = [(edge.src, edge.dst) for edge in state.edges()]
+        for first, second in (*pairs, *itertools.pairwise(draws)):
+            if first in of and second in of and of[first] is not of[second]:
+                of[first].after.add(of[second])
+                of[second].before.add(of[first])
 
     def merge(self, one: Unit, other: Unit, group: Group) -> None:
         """Put `other` into `one`; nothing may stand between them."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 import dace
 from dace.sdfg import nodes
 
+from daceml.onnx_ops.external import draws_in_order
 from daceml.sdfg.builder import Builder
 from daceml.sdfg.lanes import in_lanes
 from daceml.sdfg.lifting import NotLiftable, arrays_outside
@@ -79,7 +80,7 @@ class _Fusion:
         self.access = self._single_access()
         self.kept = self._kept()
         self.judge = Judge(self.sdfg, _EXAMPLE_SIZE)
-        self.graph = UnitGraph(self.state, self._group)
+        self.graph = UnitGraph(self.state, self._group, draws_in_order(network))
         # looked up before anything changes, after which DaCe would look at every node again
         self.inside = {
             scope: scope_nodes(self.state, scope)

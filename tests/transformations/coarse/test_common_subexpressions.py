@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from daceml.onnx_ops.node import ONNXNode
+from daceml.onnx_ops.random_operators import draws
 from daceml.transformations.coarse.common_subexpressions import merge_common_subexpressions
-from daceml.transformations.coarse.random_operators import draws
 from tests.transformations.coarse.lifted import Of, equals_eager
 from tests.transformations.test_rewrite import imported, operators, values
 

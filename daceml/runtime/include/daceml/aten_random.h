@@ -38,6 +38,21 @@ inline int32_t bernoulli(daceml_call* call, AtenTensorHandle out, AtenTensorHand
 }
 
 inline int32_t bernoulli_of(daceml_call* call, AtenTensorHandle out, double probability) {
+  // asking for the generator's state costs as much as a thousand draws
+  constexpr int64_t least = 2048;
+  int64_t count = 0, bytes = 0;
+  int32_t dtype = 0;
+  bool dense = false;
+  void* pointer = nullptr;
+  DACEML_TRY(call,
+             aoti_torch_get_numel(out, &count) || aoti_torch_is_contiguous(out, &dense) ||
+                 aoti_torch_get_dtype(out, &dtype) || aoti_torch_get_data_ptr(out, &pointer),
+             "the result of aten::bernoulli is no tensor");
+  if (dtype == aoti_torch_dtype_bool()) bytes = 1;
+  if (dtype == aoti_torch_dtype_float32()) bytes = 4;
+  if (dtype == aoti_torch_dtype_float64()) bytes = 8;
+  const bool ours = call->bernoulli != nullptr && count >= least && dense && bytes > 0;
+  if (ours && call->bernoulli(pointer, bytes, count, probability) == 0) return 0;
   DACEML_TRY(call, aoti_torch_cpu_bernoulli__float(out, probability, nullptr), "aten::bernoulli failed");
   return 0;
 }

@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <daceml_torch.h>  // torch's C functions: see torch_declarations.py
 
-#define DACEML_ABI 5
+#define DACEML_ABI 6
 
 extern "C" {
 
@@ -18,6 +18,14 @@ struct daceml_view {
 // Returns 0, or non-zero after storing a message on the caller's side.
 typedef int32_t (*daceml_fallback)(int64_t step, void* const* pointers, const int64_t* sizes);
 
+// Fills `out` with the numbers that torch's default generator draws next: 1 with `probability`, 0 else.
+// Returns non-zero where torch has to draw itself.
+typedef int32_t (*daceml_draw)(void* out, int64_t element_bytes, int64_t count, double probability);
+
+// Replaces the state of torch's default generator, if it is still `expected`; where `expected` is null, reads it.
+// Returns 0, 1 with the present state in `expected` where it is another one, or -1.
+typedef int32_t (*daceml_exchange)(void* expected, void* state);
+
 // One call. Everything that changes between two calls in flight is here, so that programs are reentrant.
 struct daceml_call {
   void* const* inputs;
@@ -29,6 +37,7 @@ struct daceml_call {
   daceml_view* views;
   double* step_us;  // null, or where the time of each step is added
   daceml_fallback fallback;
+  daceml_draw bernoulli;  // null where torch has to draw itself
   const char* error;  // why `run` returned non-zero
 };
 

@@ -15,7 +15,7 @@ _STANDARD = frozenset(
         "RandomUniformLike",
     }
 )
-_OWN = frozenset({"BernoulliLike", "Draws", "Exponential", "Permutation", "RandomIntegers"})
+_OWN = frozenset({"BernoulliLike", "Draws", "DropoutMask", "Exponential", "Permutation", "RandomIntegers"})
 
 
 def draws(node: ONNXNode) -> bool:

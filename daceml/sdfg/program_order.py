@@ -13,23 +13,25 @@ from typing import Any
 import dace
 from dace.sdfg.utils import dfs_topological_sort
 
+from daceml.errors import UnsupportedProgramError
+
 
 def program_order(state: dace.SDFGState, draws: Sequence[Any]) -> list[Any]:
     """Nodes of a state in topological order.
 
     Args:
-        draws: nodes that draw; they come in the order in which the state holds them, unless a fused map
-            stands both before and after one of them.
+        draws: nodes that draw; they come in this order.
+    Raises:
+        UnsupportedProgramError: one of them needs what comes after a later one.
     """
     order = list(dfs_topological_sort(state))
-    wanted = sorted(draws, key=state.node_id)
-    drawing = set(wanted)
-    if [node for node in order if node in drawing] == wanted:
+    drawing = set(draws)
+    if [node for node in order if node in drawing] == list(draws):
         return order
     position = {node: i for i, node in enumerate(order)}
-    following = dict(itertools.pairwise(wanted))
+    following = dict(itertools.pairwise(draws))
     waiting = {node: state.in_degree(node) for node in order}
-    for node in wanted[1:]:
+    for node in draws[1:]:
         waiting[node] += 1
     ready = [position[node] for node in order if not waiting[node]]
     heapq.heapify(ready)
@@ -42,4 +44,11 @@ def program_order(state: dace.SDFGState, draws: Sequence[Any]) -> list[Any]:
             waiting[successor] -= 1
             if not waiting[successor]:
                 heapq.heappush(ready, position[successor])
-    return sorted_nodes if len(sorted_nodes) == len(order) else order
+    if len(sorted_nodes) < len(order):
+        raise UnsupportedProgramError(
+            "random numbers would be drawn in another order than the model's",
+            where=", ".join(str(node) for node in draws if waiting[node]),
+            why="a transformation has joined what stands before and behind a draw",
+            fix="compile with auto_optimize=False, or without the transformation of yours that did so",
+        )
+    return sorted_nodes
