@@ -21,6 +21,7 @@ from daceml.transformations.hardware.cpu_schedule import schedule_maps
 from daceml.transformations.layout.channels_last import use_channels_last
 from daceml.transformations.layout.column_sums import sum_columns
 from daceml.transformations.layout.packed_weights import pack_weights
+from daceml.transformations.local.copy_elimination import eliminate_copies
 from daceml.transformations.local.map_fusion import fuse_maps
 from daceml.transformations.local.subgraph_fusion import fuse_subgraphs
 from daceml.transformations.recipe import LOOPS, Recipe, Step
@@ -47,6 +48,7 @@ def standard_recipe() -> Recipe:
         Step(lift_swish, only=("training",)),
         remove_unread_operators,
         Step(use_columns, only=("inference", "frozen")),
+        eliminate_copies,
         fuse_maps,
         fuse_subgraphs,
         Step(use_channels_last, only=("inference",)),

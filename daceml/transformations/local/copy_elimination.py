@@ -1,0 +1,107 @@
+"""Results that are copies of another array: who writes that array writes the result.
+
+Two gradients that are one number, as those of a sum's operands, are one array with a copy of it; a reader of
+the first then reads the result.
+"""
+
+from __future__ import annotations
+
+import dace
+from dace.sdfg import nodes
+
+from daceml.sdfg.lifting import NotLiftable, lift
+from daceml.sdfg.network import Network
+from daceml.sdfg.outline import scope_nodes
+from daceml.sdfg.passes import PassRecord
+from daceml.sdfg.scalar import HALF, Scalar
+
+
+def eliminate_copies(network: Network) -> int:
+    """Let results be written where a copy of them was made. Mutates the SDFG, which is lowered.
+
+    Returns:
+        how many copies disappeared.
+    """
+    state = network.state
+    scopes = state.scope_dict()
+    count = 0
+    for entry in [n for n in state.nodes() if isinstance(n, nodes.MapEntry) and scopes[n] is None]:
+        ends = _copied(network, entry)
+        if ends is not None:
+            _join(network, entry, *ends)
+            count += 1
+    applied = {"CopyElimination": count} if count else {}
+    network.passes.append(PassRecord(level="local", name="CopyElimination", applied=applied))
+    return count
+
+
+def _copied(network: Network, entry: nodes.MapEntry) -> tuple[nodes.AccessNode, nodes.AccessNode] | None:
+    """Where a map reads and where it writes, if it does nothing but copy an array of the program's own into a
+    result."""
+    state, arrays = network.state, network.sdfg.arrays
+    reads, writes = state.in_edges(entry), state.out_edges(state.exit_node(entry))
+    if len(reads) != 1 or len(writes) != 1 or len(scope_nodes(state, entry)) != 3:
+        return None
+    source, target = reads[0].src, writes[0].dst
+    if not isinstance(source, nodes.AccessNode) or not isinstance(target, nodes.AccessNode):
+        return None
+    mine, theirs = arrays[source.data], arrays[target.data]
+    kept = {*network.outputs, *network.mutations}
+    own = mine.transient and source.data not in kept and not isinstance(mine, dace.data.View)
+    if not own or target.data not in network.outputs or target.data in network.mutations:
+        return None
+    if mine.dtype != theirs.dtype or mine.shape != theirs.shape or mine.strides != theirs.strides:
+        return None
+    if any(len(_outside(network, array)) != 1 for array in (source.data, target.data)):
+        return None
+    if any(check.array == source.data for check in network.checks) or state.in_degree(target) != 1:
+        return None
+    return (source, target) if _is_copy(network, entry, source.data) else None
+
+
+def _outside(network: Network, array: str) -> list[nodes.AccessNode]:
+    scopes = network.state.scope_dict()
+    return [n for n in network.state.data_nodes() if n.data == array and scopes[n] is None]
+
+
+def _is_copy(network: Network, entry: nodes.MapEntry, source: str) -> bool:
+    sdfg = network.sdfg
+    try:
+        (statement,) = lift(sdfg, network.state, entry)
+    except (NotLiftable, ValueError):
+        return False
+    shape = sdfg.arrays[source].shape
+    value = _without_casts(statement.value, sdfg.arrays[source].dtype)
+    return (
+        statement.resolves is None
+        and value.op == "read"
+        and value.data == (source, statement.index)
+        and statement.index == statement.params
+        and [str(e) for e in statement.extents] == [str(s) for s in shape]
+    )
+
+
+def _without_casts(value: Scalar, dtype: dace.typeclass) -> Scalar:
+    """What is left without conversions that lose nothing of this type: it is computed with in a wider one."""
+    while value.op == "cast" and (value.dtype == dtype or (dtype in HALF and value.dtype == dace.float32)):
+        (value,) = value.args
+    return value
+
+
+def _join(
+    network: Network, entry: nodes.MapEntry, source: nodes.AccessNode, target: nodes.AccessNode
+) -> None:
+    state, sdfg = network.state, network.sdfg
+    state.remove_nodes_from(scope_nodes(state, entry))
+    for edge in list(state.out_edges(target)):
+        state.add_edge(source, edge.src_conn, edge.dst, edge.dst_conn, edge.data)
+    state.remove_node(target)
+    old, new = source.data, target.data
+    for node in state.data_nodes():
+        if node.data == old:
+            node.data = new
+    for edge in state.edges():
+        if edge.data.data == old:
+            edge.data.data = new
+    sdfg.remove_data(old, validate=False)
+    network.scalars -= {old}

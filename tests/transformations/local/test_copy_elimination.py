@@ -1,0 +1,100 @@
+"""CopyElimination: a result that was a copy is written where it is made; what has to be a copy stays one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import dace
+import pytest
+import torch
+
+import daceml
+from daceml.sdfg.network import Network
+from daceml.sdfg.network_costs import maps_cost
+from daceml.transformations.local.copy_elimination import eliminate_copies
+from tests.runtime.programs import build, elementwise
+
+SUM_AND_COPY = ["_out = _a + dace.float32(1)", "_out = _a"]
+
+
+def test_the_writer_writes_the_result(tmp_path: Path):
+    x = torch.randn(5, 7)
+    network = elementwise(SUM_AND_COPY, (5, 7))
+    assert eliminate_copies(network) == 1
+    network.sdfg.validate()
+    assert maps_cost(network)[0] == 1 and "x1" not in network.sdfg.arrays
+    (result,) = build(network, tmp_path, key="joined")([x])
+    assert torch.equal(result, x + 1)
+
+
+def test_other_readers_read_the_result(tmp_path: Path):
+    x = torch.randn(6, 4)
+    network = elementwise([*SUM_AND_COPY, "_out = _a * dace.float32(3)"], (6, 4))
+    network.sdfg.arrays["x2"].transient = False
+    network.outputs = ("x2", "x3")
+    assert eliminate_copies(network) == 1
+    one, other = build(network, tmp_path, key="read")([x])
+    assert torch.equal(one, x + 1) and torch.equal(other, (x + 1) * 3)
+
+
+def _of_an_input() -> Network:
+    return elementwise(["_out = _a"])
+
+
+def _of_a_result() -> Network:
+    network = elementwise(SUM_AND_COPY)
+    network.sdfg.arrays["x1"].transient = False
+    network.outputs = ("x2", "x1")
+    return network
+
+
+def _of_another_order() -> Network:
+    network = elementwise(SUM_AND_COPY, (6, 6))
+    for edge in network.state.edges():
+        if edge.data.data == "x1" and isinstance(edge.dst, dace.nodes.Tasklet):
+            i, j = edge.data.subset.ranges
+            edge.data.subset = dace.subsets.Range([j, i])
+    return network
+
+
+def _that_computes() -> Network:
+    return elementwise([SUM_AND_COPY[0], "_out = -_a"])
+
+
+def _that_is_no_result() -> Network:
+    return elementwise([*SUM_AND_COPY, "_out = _a * dace.float32(2)"])
+
+
+@pytest.mark.parametrize(
+    "made", [_of_an_input, _of_a_result, _of_another_order, _that_computes, _that_is_no_result]
+)
+def test_what_is_no_copy_of_an_own_array_stays(made: object):
+    network = made()  # pyright: ignore[reportCallIssue]
+    before = maps_cost(network)[0]
+    assert eliminate_copies(network) == 0 and maps_cost(network)[0] == before
+
+
+class Residual(torch.nn.Module):
+    """Both operands of the sum have one gradient."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = torch.nn.LayerNorm(24)
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return self.norm(x * 2 + y)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)
+def test_two_gradients_that_are_one_number(dtype: torch.dtype):
+    module = Residual().to(dtype)
+    compiled = daceml.compile(module)
+    inputs = [torch.randn(7, 24, dtype=dtype, requires_grad=True) for _ in range(2)]
+    found, expected = (
+        torch.autograd.grad(call(*inputs).square().sum(), inputs) for call in (compiled, module)
+    )
+    tolerance = {"rtol": 2e-2, "atol": 2e-1} if dtype.itemsize == 2 else {}
+    for mine, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(mine, theirs, **tolerance)
+    found[0].zero_()
+    torch.testing.assert_close(found[1], expected[1], **tolerance)
