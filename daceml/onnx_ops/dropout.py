@@ -1,7 +1,7 @@
 """The two halves of a Dropout in training, in the domain "daceml": the mask is drawn, and applied.
 
 Drawing is a call, applying it is arithmetic that becomes part of the loops around it.
-`daceml.transformations.coarse.split_dropout` puts them in the place of ONNX's operator.
+`daceml.transformations.coarse.dropout_splitting` puts them in the place of ONNX's operator.
 """
 
 from __future__ import annotations

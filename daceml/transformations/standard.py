@@ -9,11 +9,11 @@ from daceml.transformations.coarse.common_subexpressions import merge_common_sub
 from daceml.transformations.coarse.constant_folding import fold_constants
 from daceml.transformations.coarse.convolution_columns import use_columns
 from daceml.transformations.coarse.convolution_padding import place_padding
+from daceml.transformations.coarse.dropout_splitting import split_dropout
 from daceml.transformations.coarse.gelu_lifting import lift_gelu
 from daceml.transformations.coarse.layer_normalization_lifting import lift_layer_normalization
 from daceml.transformations.coarse.mish_lifting import lift_mish
 from daceml.transformations.coarse.rms_normalization_lifting import lift_rms_normalization
-from daceml.transformations.coarse.split_dropout import SplitDropout
 from daceml.transformations.coarse.swish_lifting import lift_swish
 from daceml.transformations.coarse.trivial_operators import remove_trivial_operators
 from daceml.transformations.coarse.unread_operators import remove_unread_operators
@@ -39,8 +39,7 @@ def standard_recipe() -> Recipe:
         remove_trivial_operators,
         fold_constants,
         merge_common_subexpressions,
-        SplitDropout(masked=True),
-        SplitDropout(masked=False),
+        split_dropout,
         Step(lift_layer_normalization, only=("training",)),
         Step(lift_rms_normalization, only=("training",)),
         Step(lift_gelu, only=("training",)),

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -30,18 +29,6 @@ class Form(Rewrite, ABC):
     def name(self) -> str:
         """That of the pass."""
         return self.title
-
-    @abstractmethod
-    def pattern(self, *args: Any, **kwargs: Any) -> Any:
-        """See `Rewrite`."""
-
-    def check(self, *args: Any, **kwargs: Any) -> str | None:
-        """See `Rewrite`."""
-        return None
-
-    @abstractmethod
-    def rewrite(self, *args: Any, **kwargs: Any) -> Any:
-        """See `Rewrite`."""
 
 
 def rewrite_forms(network: Network, forms: Sequence[Form], *, marks: Iterable[str]) -> int:

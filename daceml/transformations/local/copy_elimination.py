@@ -47,7 +47,9 @@ def _copied(network: Network, entry: nodes.MapEntry) -> tuple[nodes.AccessNode, 
         return None
     mine, theirs = arrays[source.data], arrays[target.data]
     kept = {*network.outputs, *network.mutations}
-    own = mine.transient and source.data not in kept and not isinstance(mine, dace.data.View)
+    if isinstance(mine, dace.data.View):
+        return None
+    own = mine.transient and source.data not in kept
     if not own or target.data not in network.outputs or target.data in network.mutations:
         return None
     if mine.dtype != theirs.dtype or mine.shape != theirs.shape or mine.strides != theirs.strides:

@@ -47,7 +47,7 @@ def test_a_loop_takes_it_in():
     module = daceml.compile(Between())
     explanation = daceml.explain(module, torch.randn(64, 32), torch.randn(32))
     assert explanation.counts["kernels"] == 1, str(explanation)
-    assert "SplitDropout" in str(explanation)
+    assert "DropoutSplitting" in str(explanation)
 
 
 def test_what_is_not_finite_stays_so_where_it_is_dropped():
@@ -74,12 +74,13 @@ def test_a_seed_of_its_own_is_refused():
     from onnx import parser
 
     from daceml.frontend.importer import import_model
-    from daceml.transformations.coarse.split_dropout import SplitDropout
+    from daceml.transformations.coarse.dropout_splitting import split_dropout
 
     model = parser.parse_model(
         '<ir_version: 10, opset_import: ["" : 21]> g (float[3] x) => (float[3] y) '
         "<float r = {0.5}, bool t = {1}> { y = Dropout <seed = 3> (x, r, t) }"
     )
-    record = SplitDropout(masked=False)(import_model(model, name="seeded"))
-    assert not record.applied
+    network = import_model(model, name="seeded")
+    assert split_dropout(network) == 0
+    (record,) = network.passes
     assert [r.reason for r in record.refused] == ["it has a seed of its own"]
