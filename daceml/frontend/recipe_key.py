@@ -6,7 +6,9 @@ import logging
 import sys
 import sysconfig
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from importlib import metadata
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -23,11 +25,9 @@ _PLAIN = (bool, int, float, str, bytes, type(None))
 # whose versions or sources are part of every key
 _KNOWN = tuple(
     Path(folder).resolve()
-    for folder in (
-        *(sysconfig.get_path(kind) for kind in ("stdlib", "platstdlib", "purelib", "platlib")),
-        Path(__file__).parents[1],
-    )
+    for folder in (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), Path(__file__).parents[1])
 )
+_INSTALLED = tuple(Path(sysconfig.get_path(kind)).resolve() for kind in ("purelib", "platlib"))
 
 
 def recipe_key(recipe: Recipe | None) -> str:
@@ -45,7 +45,7 @@ def recipe_key(recipe: Recipe | None) -> str:
         why = error.why if isinstance(error, ConfigurationError) else str(error)
         log.info("not looked up in the cache: a recipe cannot be stored (%s)", why)
         return uuid.uuid4().hex
-    return digest(text, *sources)
+    return digest(text, *(f"{step.name} {step.level}" for step in recipe), *sources)
 
 
 def _module(step: Step) -> str:
@@ -58,33 +58,64 @@ def _sources(names: Iterable[str]) -> list[str]:
     while waiting:
         name = waiting.pop(0)
         module = sys.modules.get(name)
-        if name in seen or module is None or _is_known(module):
+        if name in seen or module is None:
             continue
         seen.add(name)
+        if _is_within(module, _INSTALLED):
+            sources.append(_version(name.partition(".")[0]))
+            continue
+        if _is_within(module, _KNOWN):
+            continue
         file = getattr(module, "__file__", None)
         if file is None:
             raise OSError(f"{name} has no file")
         values = vars(module)
-        plain = sorted((key, repr(value)) for key, value in values.items() if _is_plain(key, value))
+        own = [v for v in values.values() if isinstance(v, type) and v.__module__ == name]
+        plain = [_constants(holder) for holder in (module, *own)]
         sources.append(f"{name} {Path(file).read_text(encoding='utf-8')} {plain}")
         waiting += [reached for value in values.values() if (reached := _home(value)) is not None]
     return sources
 
 
-def _is_known(module: ModuleType) -> bool:
+def _is_within(module: ModuleType, folders: Iterable[Path]) -> bool:
     file = getattr(module, "__file__", None)
     if file is None:
         return module.__name__ != "__main__"  # built into Python, or a namespace
     path = Path(file).resolve()
-    return any(path.is_relative_to(folder) for folder in _KNOWN)
+    return any(path.is_relative_to(folder) for folder in folders)
 
 
-def _is_plain(name: str, value: object) -> bool:
-    if name.startswith("__"):
-        return False
-    if isinstance(value, tuple | list | frozenset):
-        return all(isinstance(item, _PLAIN) for item in value)
+def _version(package: str) -> str:
+    """Of an installed package, for all its sources."""
+    names = _distributions().get(package)
+    if not names:
+        raise OSError(f"the version of {package} is not known")
+    return ", ".join(f"{name} {metadata.version(name)}" for name in sorted(set(names)))
+
+
+@lru_cache(maxsize=1)
+def _distributions() -> Mapping[str, list[str]]:
+    """Package -> the distributions that it came with; looking it up reads the metadata of all."""
+    return metadata.packages_distributions()
+
+
+def _constants(holder: object) -> list[tuple[str, str]]:
+    """The plain data of a module or a class, which may have changed since its source was read."""
+    values = vars(holder).items()
+    return sorted((k, _text(v)) for k, v in values if not k.startswith("__") and _is_plain(v))
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, dict):
+        return all(map(_is_plain, value)) and all(map(_is_plain, value.values()))
+    if isinstance(value, tuple | list | frozenset | set):
+        return all(map(_is_plain, value))
     return isinstance(value, _PLAIN)
+
+
+def _text(value: Any) -> str:
+    """The same for equal sets in any order."""
+    return repr(sorted(map(repr, value))) if isinstance(value, frozenset | set) else repr(value)
 
 
 def _home(value: Any) -> str | None:

@@ -39,11 +39,14 @@ def instrumented(
     """
     stages = Stages()
     optimised = optimise(network, stages, levels=levels, recipe=recipe)
-    chosen = {
-        network.signature[array]: report.chosen
+    found = [
+        (network.signature[array], report.chosen)
         for report in optimised.lowering.nodes
         for array in report.writes
         if array in network.signature
-    }
+    ]
+    # a copy that is gone left its name to what writes the value
+    chosen = {name.removesuffix(SEEN): by for name, by in found if name.endswith(SEEN)}
+    chosen |= {name: by for name, by in found if not name.endswith(SEEN)}
     with scratch_program(optimised, stages, state) as program:
         yield program, chosen

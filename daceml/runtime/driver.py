@@ -4,9 +4,11 @@ it."""
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from daceml.errors import UnsupportedProgramError
 from daceml.runtime.element_codes import torch_code
 from daceml.runtime.list_calls import INCLUDE, list_call_lines
 from daceml.runtime.plan import Plan, size_bytes
@@ -68,10 +70,24 @@ class _Driver:
             _SIZE_FUNCTIONS,
             "}  // namespace",
             *(self._declaration(kernel) for kernel in self.plan.kernels),
-            *self._run(body),
-            *self._tables(),
         ]
+        own = [*self._run(body), *self._tables()]
+        self._check_symbols(own)
+        parts += own
         return "\n".join(parts) + "\n"
+
+    def _check_symbols(self, lines: list[str]) -> None:
+        """Refuse a program that uses a size which none of its arguments has."""
+        dims = (s for array in self.network.inputs for s in self._shape(array))
+        known = {str(s) for s in dims if not isinstance(s, int) and s.is_Symbol}
+        for name in self.symbols:
+            used, declared = re.compile(rf"\b{name}\b"), f"const int64_t {name} = "
+            if name not in known and any(used.search(line) and declared not in line for line in lines):
+                raise UnsupportedProgramError(
+                    f"the size {name} is not known where it is used",
+                    why="no argument of the program is a tensor of that size, as in a gradient of a sum",
+                    fix="compile for fixed sizes, without dynamic=True and dynamic_shapes",
+                )
 
     def _calls(self, stem: str) -> bool:
         """Whether a step calls a function of that name, or one whose name begins with it."""

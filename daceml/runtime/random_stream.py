@@ -7,6 +7,7 @@ itself.
 
 from __future__ import annotations
 
+import _thread
 import ctypes
 import logging
 from typing import Any
@@ -83,7 +84,10 @@ def exchanged(expected: int | None, state: int) -> int:
 def _exchange(expected: Any, state: Any) -> int:
     try:
         return exchanged(expected, state)
+    except KeyboardInterrupt:
+        _thread.interrupt_main()  # after the call: nothing may be raised into C
+        return -1
     except Exception as error:
-        # nothing may be raised into C, whose caller lets torch draw instead
+        # its caller lets torch draw instead
         log.warning("torch's generator: %s", error)
         return -1

@@ -59,11 +59,13 @@ class Rewrite(ABC):
     Attributes:
         level: the stage of compilation that it belongs to.
         shared_inside: whether operators besides the last may have other readers; they stay for those.
+        shape_of: variable whose shape the result has to have; "" where any will do.
     """
 
     level: ClassVar[Level] = "coarse"
     takes_network: ClassVar[bool] = True  # as a hook
     shared_inside: ClassVar[bool] = False
+    shape_of: ClassVar[str] = ""
 
     @abstractmethod
     def pattern(self, *args: Any, **kwargs: Any) -> Any:
@@ -128,7 +130,7 @@ class _Application:
             if match is None or not self._has_results(node):
                 continue
             bound = self._bound(match)
-            reason = self._shared(match) or self._checked(bound)
+            reason = self._shared(match) or self._of_another_shape(node, bound) or self._checked(bound)
             if reason is not None:
                 refused[node] = self._refusal(node, reason)
                 continue
@@ -160,6 +162,14 @@ class _Application:
                 "else a sentence that says why not"
             )
         return reason
+
+    def _of_another_shape(self, node: ONNXNode, bound: Mapping[str, Any]) -> str | None:
+        """A constant of one element may have more dimensions than what it is joined with."""
+        result = self.graph.results(node)[self.terms[0].place]
+        if not self.by.shape_of or result is None:
+            return None
+        same = Value(result, self.graph).shape == bound[self.by.shape_of].shape
+        return None if same else f"its result has not the shape of {self.by.shape_of}"
 
     def _has_results(self, node: ONNXNode) -> bool:
         found = self.graph.results(node)

@@ -132,3 +132,48 @@ def test_explain_says_what_is_stored() -> None:
 def test_options_are_checked(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         daceml.compile(nn.Linear(2, 2), **options)
+
+
+def test_an_empty_batch_costs_nothing_to_store():
+    x = torch.randn(0, 3, requires_grad=True)
+    daceml.compile(nn.RMSNorm(3))(x).sum().backward()
+    assert x.grad is not None and x.grad.shape == (0, 3)
+
+
+class Gate(nn.Module):
+    """Eager saves x and the sigmoid, and has no need of the bias afterwards."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bias = nn.Parameter(torch.randn(4, dtype=torch.float64))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.sigmoid(x + self.bias) * x
+
+
+def test_what_eager_has_no_need_of_may_change_before_the_backward_pass():
+    module = Gate()
+    x = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
+    found: list[torch.Tensor] = []
+    for call in (module, daceml.compile(module)):
+        loss = call(x).sum()
+        with torch.no_grad():
+            module.bias.add_(1)
+        found += torch.autograd.grad(loss, x)
+        with torch.no_grad():
+            module.bias.sub_(1)
+    torch.testing.assert_close(found[1], found[0])
+
+
+def test_an_input_that_forward_changes_is_not_read_again():
+    class Counts(nn.Module):
+        def forward(self, x: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
+            gated = torch.sigmoid(x + c) * x
+            c.add_(1)
+            return gated
+
+    x, c = torch.randn(4, requires_grad=True), torch.randn(4)
+    expected = torch.autograd.grad(Counts()(x, c.clone()).sum(), x)[0]
+    given = c.clone()
+    torch.testing.assert_close(torch.autograd.grad(daceml.compile(Counts())(x, given).sum(), x)[0], expected)
+    torch.testing.assert_close(given, c + 1)

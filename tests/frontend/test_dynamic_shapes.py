@@ -144,3 +144,16 @@ def test_specifications_that_do_not_fit_are_refused(shapes: object, what: str):
     with pytest.raises(ConfigurationError, match="dynamic_shapes does not fit") as error:
         compiled(torch.randn(4, 3))
     assert what in str(error.value)
+
+
+def test_a_gradient_of_a_size_that_no_saved_tensor_has_is_refused():
+    """The gradient of a sum needs the size of what was summed, and nothing else of it."""
+
+    class Sum(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return (x * 2).sum(1)
+
+    compiled = compile_module(Sum(), backward=True, dynamic=True)
+    x = torch.randn(3, 4, requires_grad=True)
+    with torch.enable_grad(), pytest.raises(DacemlError, match=r"size \w+ is not known where it is used"):
+        compiled(x).sum().backward()

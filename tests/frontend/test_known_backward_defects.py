@@ -282,7 +282,8 @@ def test_what_is_computed_again_is_not_stored() -> None:
     module = Several(chain=lambda x, y: torch.tanh(torch.exp(x * y).sin() * y).sum(0))
     inputs = (draw(50, 20), draw(50, 20, seed=1))
     stored: list[int] = []
-    for options in ({}, {"recompute": "cheap"}, {"recompute": "budget", "memory_budget_bytes": 2**20}):
+    budget = {"recompute": "budget", "memory_budget_bytes": 2**20}
+    for options in ({"recompute": "none"}, {"recompute": "cheap"}, budget):
         compiled = trains(module, inputs, **options)
         (variant,) = compiled.session.variants
         record = variant.backward.record

@@ -174,10 +174,7 @@ def test_blocks_of_the_networks(name: str, caplog: pytest.LogCaptureFixture) -> 
     same(ours, step(eager, inputs))
     (variant,) = compiled.session.variants
     assert variant.backward is not None
-    # nothing derives a gradient through numbers that were drawn: the mask is kept
-    drawn = {title for title in variant.backward.record.by_rule if title.startswith("ONNX Dropout")}
-    assert set(variant.backward.record.by_rule) == drawn
-    assert bool(drawn) == (name == "fcn8s")
+    assert not variant.backward.record.by_rule
     assert variant.backward.record.lowered
     steps = {record.kind for record in variant.backward.program.manifest.steps}
     assert steps <= {"kernel", "copy", "check"}

@@ -52,7 +52,7 @@ def test_passes_run_at_both_levels_and_are_shown(x: torch.Tensor):
     assert found.applied["OneRelu"] == 1 and found.applied["name_loops"] == 2
     assert labels(found) == {"named"}
     text = str(found)
-    assert "local: name_loops, MapFusion, SubgraphFusion" in text and "OneRelu" in text
+    assert "local: CopyElimination, name_loops, MapFusion, SubgraphFusion" in text and "OneRelu" in text
     assert {n.map.label for n in module.sdfg.node(0).nodes() if hasattr(n, "map")} == {"named"}
 
 
@@ -163,3 +163,17 @@ def test_the_key_follows_the_sources_of_all_that_a_pass_reaches(
     assert recipe_key(recipe) != key
     for name in ("own_pass", "helper_of_a_pass"):
         sys.modules.pop(name)
+
+
+def test_the_key_follows_attributes_of_classes_and_levels(monkeypatch: pytest.MonkeyPatch):
+    recipe = Recipe(OneRelu())
+    key = recipe_key(recipe)
+    monkeypatch.setattr(OneRelu, "strength", {"a": {1, 2}}, raising=False)
+    other = recipe_key(recipe)
+    assert other != key
+    monkeypatch.setattr(OneRelu, "strength", {"a": {1, 3}}, raising=False)
+    assert recipe_key(recipe) not in (key, other)
+    loops = Recipe(name_loops)
+    before = recipe_key(loops)
+    monkeypatch.setattr(name_loops, "level", "hardware", raising=False)
+    assert recipe_key(loops) != before

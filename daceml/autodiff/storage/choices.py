@@ -98,7 +98,17 @@ class Choices:
             return "recompute is 'none'"
         if self.extent == "elementwise" and not (step.elementwise or step.views):
             return f"{step.label} is not elementwise: to run it again is not cheap"
+        if self.extent == "elementwise":
+            # autograd watches what is read: a change in place that eager allows would become an error
+            watched = [a for a in step.reads if a in self.facts.changeable and a not in self.read_behind]
+            if watched:
+                return f"the backward pass has no other need of {watched[0]}, which may change until then"
         return None
+
+    @cached_property
+    def read_behind(self) -> frozenset[str]:
+        """Arrays that the backward pass reads itself."""
+        return frozenset(a for n in self.behind for a in self.facts.read_by(n))
 
     def at_hand(self, array: str) -> bool:
         """Whether an array is in memory whatever is chosen: inputs, weights, constants, results."""

@@ -75,7 +75,8 @@ class ForwardSteps:
     def __init__(self, network: Network) -> None:
         self.network, self.state = network, network.state
         self.ahead = forward_nodes(network)
-        self.free = {*network.inputs, *network.weights, *network.constants}
+        self.changeable = frozenset({*network.inputs, *network.weights})
+        self.free = {*self.changeable, *network.constants}
         self.returned = {*network.outputs, *network.mutations}
         self._steps: dict[nodes.Node, ForwardStep] = {}
         self._choices: dict[nodes.Node, Choice | str] = {}

@@ -235,7 +235,7 @@ class _Program:
         if self.most is not None:
             highest[self.most] = np.inf if limit is None else limit / _UNIT_BYTES
         answer = milp(
-            np.array(costs) / max(costs),
+            np.array(costs) / (max(costs) or 1.0),  # empty arrays cost nothing
             constraints=LinearConstraint(matrix.tocsr(), self.lower, self.upper),  # pyright: ignore
             integrality=np.array(self.whole, dtype=int) * whole,
             bounds=Bounds(0, highest),  # pyright: ignore[reportArgumentType]

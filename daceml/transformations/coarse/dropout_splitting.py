@@ -30,6 +30,7 @@ def split_dropout(network: Network) -> int:
 class _Dropout(Form):
     """Dropout(data, ratio, training_mode)"""
 
+    shape_of = "data"
     masked: bool
 
     def pattern(self, op: Any, data: Any, ratio: Any, training_mode: Any) -> Any:

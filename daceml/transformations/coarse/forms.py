@@ -22,6 +22,8 @@ class Form(Rewrite, ABC):
         title: of the pass.
     """
 
+    shape_of = "x"
+
     def __init__(self, title: str) -> None:
         self.title = title
 

@@ -151,11 +151,15 @@ class _Removal:
         return first
 
     def _first(self, node: ONNXNode) -> str | None:
-        """The operand that an operator may give: the one that is no constant of a product."""
+        """The operand that an operator may give: of a product with 1, the other one."""
         operands = self.graph.operands(node)
-        if node.op_type == "Mul" and operands[0] in self.network.constants:
+        if node.op_type == "Mul" and self._is_one(operands[0]):
             return operands[1]
         return operands[0] if operands else None
+
+    def _is_one(self, array: str | None) -> bool:
+        known = self.network.constants.get(array or "")
+        return known is not None and known.size == 1 and bool(np.all(known == 1))
 
     def _replace(self, node: ONNXNode, new: str) -> None:
         """Let what reads the result of a node read another array, unless that would be a copy."""

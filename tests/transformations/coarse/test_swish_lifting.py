@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
+import pytest
 import torch
 from torch.nn import functional
 
+import daceml
 from daceml.transformations.coarse.swish_lifting import NAME
 from tests.transformations.coarse.lifted import Of, equals_eager, lifted, operators, reasons
 
@@ -41,3 +44,29 @@ def test_refusals():
     assert reasons(half, NAME) == ["each of its steps rounds to float16, and overflows where it does"]
     learned = lifted(Of(lambda x, a: x * torch.sigmoid(x * a)), torch.randn(3), torch.randn(1))
     assert reasons(learned, NAME) == ["tensors_1 is no constant of one element"]
+
+
+def _normal(x: torch.Tensor, epsilon: torch.Tensor) -> torch.Tensor:
+    centred = x - x.mean(-1, keepdim=True)
+    return centred / torch.sqrt((centred**2).mean(-1, keepdim=True) + epsilon)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        lambda x: x * torch.sigmoid(x * torch.full((1, 1, 1), 1.702, dtype=x.dtype)),
+        lambda x: x * torch.full((1, 1, 1), 0.5, dtype=x.dtype) * (1 + torch.erf(x / 2**0.5)),
+        lambda x: _normal(x, torch.full((1, 1, 1), 1e-5, dtype=x.dtype)),
+        lambda x: x / torch.sqrt((x**2).mean(-1, keepdim=True) + torch.full((1, 1, 1), 1e-5, dtype=x.dtype)),
+    ],
+    ids=["swish", "gelu", "layer norm", "RMS norm"],
+)
+def test_a_constant_of_more_dimensions_makes_another_shape(written: Callable[[torch.Tensor], torch.Tensor]):
+    """The result of none of these has the shape of x, so none of them is the operator."""
+    module = Of(written)
+    x = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
+    expected, result = module(x), daceml.compile(module)(x)
+    assert result.shape == (1, 3, 4)
+    torch.testing.assert_close(result, expected)
+    (mine,), (theirs,) = (torch.autograd.grad(y.square().sum(), x) for y in (result, expected))
+    torch.testing.assert_close(mine, theirs)

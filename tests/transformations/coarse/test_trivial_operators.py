@@ -7,6 +7,7 @@ import math
 import pytest
 import torch
 
+import daceml
 from daceml.sdfg.network import Network
 from daceml.transformations.coarse.trivial_operators import remove_trivial_operators
 from tests.transformations.coarse.lifted import Of, equals_eager
@@ -167,3 +168,13 @@ def test_gradients_are_eagers():
         return torch.nn.functional.avg_pool2d(y.to(torch.float64)[None], 1)[0] ** 2 / 1.0
 
     equals_eager(Of(function), torch.randn(2, 3, 5, dtype=torch.float64), rtol=1e-6)
+
+
+@pytest.mark.parametrize("one_first", [True, False])
+def test_a_product_of_constants_keeps_the_one_that_is_not_1(one_first: bool):
+    def scaled(x: torch.Tensor) -> torch.Tensor:
+        one, eight = torch.tensor(1.0, dtype=x.dtype), torch.tensor(8.0, dtype=x.dtype)
+        return x / (one * eight if one_first else eight * one)
+
+    x = torch.randn(5, dtype=torch.float64)
+    torch.testing.assert_close(daceml.compile(Of(scaled))(x), x / 8)
