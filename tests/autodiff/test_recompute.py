@@ -177,3 +177,14 @@ def test_an_input_that_forward_changes_is_not_read_again():
     given = c.clone()
     torch.testing.assert_close(torch.autograd.grad(daceml.compile(Counts())(x, given).sum(), x)[0], expected)
     torch.testing.assert_close(given, c + 1)
+
+
+def test_a_view_of_an_input_is_not_stored_beside_it():
+    """The backward pass reads the input in another shape, which is no array of its own."""
+    module = nn.Sequential(nn.Flatten(0, 1), nn.Linear(4, 3))
+    x = torch.randn(2, 5, 4, requires_grad=True)
+    compiled = daceml.compile(module)
+    compiled(x).sum().backward()
+    assert not [row for row in daceml.explain(compiled, x).storage if row.stored]
+    (variant,) = compiled.session.variants
+    assert len(variant.program.manifest.outputs) == 1

@@ -98,7 +98,7 @@ class Choices:
             return "recompute is 'none'"
         if self.extent == "elementwise" and not (step.elementwise or step.views):
             return f"{step.label} is not elementwise: to run it again is not cheap"
-        if self.extent == "elementwise":
+        if self.extent == "elementwise" and not step.views:
             # autograd watches what is read: a change in place that eager allows would become an error
             watched = [a for a in step.reads if a in self.facts.changeable and a not in self.read_behind]
             if watched:
@@ -107,8 +107,15 @@ class Choices:
 
     @cached_property
     def read_behind(self) -> frozenset[str]:
-        """Arrays that the backward pass reads itself."""
-        return frozenset(a for n in self.behind for a in self.facts.read_by(n))
+        """Arrays that the backward pass reads itself, in whatever shape."""
+        waiting, found = [a for n in self.behind for a in self.facts.read_by(n)], set[str]()
+        while waiting:
+            array = waiting.pop()
+            producer = self.facts.producers.get(array)
+            if array not in found and producer is not None and self.facts.step(producer).views:
+                waiting += self.facts.step(producer).reads
+            found.add(array)
+        return frozenset(found)
 
     def at_hand(self, array: str) -> bool:
         """Whether an array is in memory whatever is chosen: inputs, weights, constants, results."""
