@@ -13,11 +13,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from daceml.sdfg.network import Network
 from daceml.transformations.coarse.forms import Form, rewrite_forms, rounded_once
 from daceml.transformations.coarse.last_dimensions import first_of_last, fits_rows, ones
+from daceml.transformations.coarse.normalization_scale import NormalizationScale
 from daceml.transformations.replacement import Value
 
 NAME = "LayerNormalizationLifting"
@@ -31,7 +30,11 @@ def lift_layer_normalization(network: Network) -> int:
     """
     ways = [(power, reciprocal) for power in (False, True) for reciprocal in (False, True)]
     spelled = [made(*way) for made in (_Spelled, _ScaledBefore) for way in ways]
-    return rewrite_forms(network, (*spelled, _Scale(NAME), _Bias(NAME)), marks=("Sqrt", "LayerNormalization"))
+    return rewrite_forms(
+        network,
+        (*spelled, NormalizationScale(NAME, "LayerNormalization"), _Bias(NAME)),
+        marks=("Sqrt", "LayerNormalization"),
+    )
 
 
 class _Division(Form):
@@ -100,21 +103,6 @@ def _refusal(x: Value, axes: Value, same_axes: Value, epsilon: Value) -> str | N
 def _attributes(x: Any, axes: Any, epsilon: Any) -> dict[str, Any]:
     number = float(epsilon.constant.reshape(()))
     return {"axis": first_of_last(axes, x.rank), "epsilon": number, "shape": x.shape}
-
-
-class _Scale(Form):
-    """LayerNormalization(x, 1) * scale -> LayerNormalization(x, scale)"""
-
-    def pattern(self, op: Any, x: Any, one: Any, scale: Any) -> Any:
-        return op.Mul(op.LayerNormalization(x, one, name="normal"), scale)
-
-    def check(self, x: Any, one: Any, scale: Any, normal: Any) -> str | None:
-        if one.constant is None or not np.all(one.constant == 1):
-            return "it is scaled already"
-        return fits_rows(scale, x, normal.axis % x.rank) or rounded_once(x)
-
-    def rewrite(self, op: Any, x: Any, scale: Any, normal: Any) -> Any:
-        return op.LayerNormalization(x, scale, axis=normal.axis, epsilon=normal.epsilon, shape=x.shape)
 
 
 class _Bias(Form):

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from daceml.sdfg.network import Network
 from daceml.transformations.coarse.forms import Form, rewrite_forms, rounded_once
-from daceml.transformations.coarse.last_dimensions import first_of_last, fits_rows, ones
+from daceml.transformations.coarse.last_dimensions import first_of_last, ones
+from daceml.transformations.coarse.normalization_scale import NormalizationScale
 
 NAME = "RMSNormalizationLifting"
 
@@ -28,7 +27,9 @@ def lift_rms_normalization(network: Network) -> int:
         how many rewrites that took: up to two for each.
     """
     spelled = [_Spelled(power, reciprocal) for power in (False, True) for reciprocal in (False, True)]
-    return rewrite_forms(network, (*spelled, _Scale(NAME)), marks=("Sqrt", "RMSNormalization"))
+    return rewrite_forms(
+        network, (*spelled, NormalizationScale(NAME, "RMSNormalization")), marks=("Sqrt", "RMSNormalization")
+    )
 
 
 class _Spelled(Form):
@@ -59,18 +60,3 @@ class _Spelled(Form):
         first, number = first_of_last(axes, x.rank), float(epsilon.constant.reshape(()))
         assert isinstance(first, int), "check has refused"
         return op.RMSNormalization(x, ones(x, first), axis=first, epsilon=number, shape=x.shape)
-
-
-class _Scale(Form):
-    """RMSNormalization(x, 1) * scale -> RMSNormalization(x, scale)"""
-
-    def pattern(self, op: Any, x: Any, one: Any, scale: Any) -> Any:
-        return op.Mul(op.RMSNormalization(x, one, name="normal"), scale)
-
-    def check(self, x: Any, one: Any, scale: Any, normal: Any) -> str | None:
-        if one.constant is None or not np.all(one.constant == 1):
-            return "it is scaled already"
-        return fits_rows(scale, x, normal.axis % x.rank) or rounded_once(x)
-
-    def rewrite(self, op: Any, x: Any, scale: Any, normal: Any) -> Any:
-        return op.RMSNormalization(x, scale, axis=normal.axis, epsilon=normal.epsilon, shape=x.shape)
