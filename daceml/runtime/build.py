@@ -13,7 +13,7 @@ from dace.sdfg import nodes
 from daceml.config import config
 from daceml.runtime.cache import Cache, digest
 from daceml.runtime.driver import driver_text
-from daceml.runtime.loop_hints import with_independent_iterations
+from daceml.runtime.loop_hints import with_bools_as_bytes, with_independent_iterations
 from daceml.runtime.plan import Plan
 from daceml.runtime.progress import publish
 from daceml.runtime.toolchain import precompiled_header, toolchain, torch_header
@@ -33,7 +33,7 @@ def kernel_source(kernel: Kernel) -> str:
     scopes = state.scope_dict()
     (entry,) = [n for n in state.nodes() if isinstance(n, nodes.MapEntry) and scopes[n] is None]
     source = _GENERATED_INCLUDES.sub("", main.clean_code)
-    return with_independent_iterations(source, len(entry.map.params))
+    return with_bools_as_bytes(with_independent_iterations(source, len(entry.map.params)))
 
 
 def signature(source: str) -> tuple[str, ...]:

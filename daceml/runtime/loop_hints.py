@@ -3,6 +3,9 @@
 `__restrict__` ends where OpenMP moves a parallel loop into a function of its own, and every loop for which
 the compiler cannot compare addresses at run time stays scalar: a product of matrices takes three times as
 long. The iterations of a map are independent of each other, which may be said of its loop instead.
+
+A loop that loads a `bool` and computes with wider types stays scalar as well (gcc 12); one that loads the
+byte does not: dropout with a layer norm takes a quarter of the time.
 """
 
 from __future__ import annotations
@@ -16,6 +19,8 @@ _NEST = re.compile(
 _COLLAPSED = re.compile(r"collapse\((\d+)\)")
 # Loops inside a map whose iterations are independent (`daceml.sdfg.nest`)
 _VECTOR = re.compile(r"^(?P<indent>[ \t]*)for \(int v\d+ = ", re.MULTILINE)
+# What a tasklet reads of an array of bool
+_BOOL = re.compile(r"^(?P<indent>[ \t]*)bool (?P<name>\w+) = (?P<element>\w+\[.*\]);$", re.MULTILINE)
 
 
 def with_independent_iterations(source: str, dimensions: int) -> str:
@@ -42,3 +47,8 @@ def with_independent_iterations(source: str, dimensions: int) -> str:
 
     source = _NEST.sub(hint, source, count=1)
     return _VECTOR.sub(lambda found: f"{found['indent']}{_INDEPENDENT}\n{found[0]}", source)
+
+
+def with_bools_as_bytes(source: str) -> str:
+    """A kernel's source; tasklets read elements of type `bool` as the bytes 0 and 1 that they are."""
+    return _BOOL.sub(r"\g<indent>std::uint8_t \g<name> = byte_of(\g<element>);", source)

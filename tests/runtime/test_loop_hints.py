@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from daceml.onnx_ops.external import external_call
 from daceml.runtime.build import kernel_source
-from daceml.runtime.loop_hints import with_independent_iterations
+from daceml.runtime.loop_hints import with_bools_as_bytes, with_independent_iterations
 from daceml.runtime.plan import make_plan
 from tests.onnx_ops.aten.programs import lowered
 
@@ -44,3 +44,9 @@ def test_a_product_of_matrices_has_it_outside_its_sum():
     lines = [line.strip() for line in kernel_source(kernel).splitlines()]
     (place,) = [i for i, line in enumerate(lines) if line == HINT]
     assert lines[place + 1].startswith("for (int i1 = 0; i1 < 50")
+
+
+def test_bools_are_read_as_bytes():
+    source = "    bool _a1 = a01[((4 * i0) + v0)];\n    bool _out0;\n    float _a2 = a02[i0];\n"
+    expected = source.replace("bool _a1 = a01[((4 * i0) + v0)]", "std::uint8_t _a1 = byte_of(a01[((4 * i0) + v0)])")
+    assert with_bools_as_bytes(source) == expected

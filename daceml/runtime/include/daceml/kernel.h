@@ -24,3 +24,8 @@
 #include <dace/alloc.h>
 
 #include <daceml/scalar_math.h>
+
+// The byte that holds a bool: gcc vectorises loops that load it, and none that load a bool.
+inline std::uint8_t byte_of(const bool& element) {
+    return *reinterpret_cast<const std::uint8_t*>(&element);
+}
