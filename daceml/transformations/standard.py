@@ -14,6 +14,7 @@ from daceml.transformations.coarse.gelu_lifting import lift_gelu
 from daceml.transformations.coarse.layer_normalization_lifting import lift_layer_normalization
 from daceml.transformations.coarse.mish_lifting import lift_mish
 from daceml.transformations.coarse.rms_normalization_lifting import lift_rms_normalization
+from daceml.transformations.coarse.spatial_flattening import flatten_spatial_dimensions
 from daceml.transformations.coarse.swish_lifting import lift_swish
 from daceml.transformations.coarse.trivial_operators import remove_trivial_operators
 from daceml.transformations.coarse.unread_operators import remove_unread_operators
@@ -45,6 +46,7 @@ def standard_recipe() -> Recipe:
         Step(lift_gelu, only=("training",)),
         Step(lift_mish, only=("training",)),
         Step(lift_swish, only=("training",)),
+        Step(flatten_spatial_dimensions, only=("training",)),
         remove_unread_operators,
         Step(use_columns, only=("inference", "frozen")),
         eliminate_copies,

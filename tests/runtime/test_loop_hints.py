@@ -48,5 +48,7 @@ def test_a_product_of_matrices_has_it_outside_its_sum():
 
 def test_bools_are_read_as_bytes():
     source = "    bool _a1 = a01[((4 * i0) + v0)];\n    bool _out0;\n    float _a2 = a02[i0];\n"
-    expected = source.replace("bool _a1 = a01[((4 * i0) + v0)]", "std::uint8_t _a1 = byte_of(a01[((4 * i0) + v0)])")
+    expected = source.replace(
+        "bool _a1 = a01[((4 * i0) + v0)]", "std::uint8_t _a1 = byte_of(a01[((4 * i0) + v0)])"
+    )
     assert with_bools_as_bytes(source) == expected

@@ -23,8 +23,8 @@ from daceml.transformations.local.members import places
 # One array that a point of a group keeps for itself, and all of them: they are on the stack of a thread
 LOCAL_BYTES = 2**15
 _STACK_BYTES = 2**17
-# What a point may go through more than once: it stays in the second cache
-SLICE_BYTES = 2**20
+# What a point may go through more than once: it stays in the last cache
+SLICE_BYTES = 2**22
 # Points that the shared iterations should have, so that threads of unequal speed end together
 _POINTS = 16
 _MOST_MEMBERS = 24
@@ -95,7 +95,7 @@ class Judge:
         saved = self._saved(first, second, group, vanishing)
         if saved == 0:
             return "nothing is saved"
-        if any(group.inner_extents(m) for m in group.members) and saved * _WORTHWHILE < self._largest(group):
+        if _reorders(first, second, group) and saved * _WORTHWHILE < self._largest(group):
             return f"{saved} bytes are too few to change the order of loops for"
         return Joined(group=group, saved_bytes=saved)
 
@@ -183,3 +183,12 @@ class Judge:
                 axes = {a[0] for a in axes_of(group, member, index) if a is not None}
                 most = max(most, self.number(product(size(group.axes[a].extent) for a in axes)))
         return most
+
+
+def _reorders(first: Group, second: Group, group: Group) -> bool:
+    """Whether a member of two groups has more of its loops inside a point once they are joined."""
+    return any(
+        len(group.inner_extents(member)) > len(part.inner_extents(member))
+        for part in (first, second)
+        for member in part.members
+    )

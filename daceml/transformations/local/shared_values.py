@@ -24,7 +24,7 @@ def keep_shared_values(nest: Nest, limit_bytes: int) -> Nest:
         limit_bytes: of one local array.
     """
     loops, local = list(nest.loops), dict(nest.local)
-    numbers = _Numbers()
+    numbers = Numbers()
     place = 0
     while place < len(loops):
         loop = loops[place]
@@ -51,7 +51,7 @@ def _alike(one: Loop, other: Loop) -> bool:
     return bool(one.params) and [str(e) for e in one.extents] == [str(e) for e in other.extents]
 
 
-def _shared(loop: Loop, later: Sequence[Loop], numbers: _Numbers) -> Scalar | None:
+def _shared(loop: Loop, later: Sequence[Loop], numbers: Numbers) -> Scalar | None:
     """The largest dear value of a loop that a later one computes, too."""
     if not any(write.operator for write in loop.writes):
         return None  # what a loop writes, fusion has kept already
@@ -62,7 +62,7 @@ def _shared(loop: Loop, later: Sequence[Loop], numbers: _Numbers) -> Scalar | No
     return max((n for n in shared if params <= _names_in(n)), key=lambda n: len(nodes_of(n)), default=None)
 
 
-def _dear(loop: Loop, numbers: _Numbers) -> dict[int, int]:
+def _dear(loop: Loop, numbers: Numbers) -> dict[int, int]:
     """Numbers of the values that are dear or come from dear ones, by identity."""
     numbered, dear = numbers.of(loop), set[int]()
     for write in loop.writes:
@@ -83,7 +83,7 @@ def _names_in(value: Scalar) -> set[str]:
     return found
 
 
-class _Numbers:
+class Numbers:
     """Equal values of different loops get equal numbers; parameters count by their place."""
 
     def __init__(self) -> None:
@@ -111,7 +111,7 @@ def _data(node: Scalar, names: dict[str, Index]) -> str:
             return repr(node.data)
 
 
-def _reading(loop: Loop, name: str, number: int, numbers: _Numbers) -> Loop:
+def _reading(loop: Loop, name: str, number: int, numbers: Numbers) -> Loop:
     """A loop that reads the kept value instead of computing it."""
     numbered = numbers.of(loop)
     writes: list[Write] = []

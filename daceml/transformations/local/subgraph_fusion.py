@@ -24,6 +24,7 @@ from daceml.sdfg.network import Network
 from daceml.sdfg.outline import scope_nodes
 from daceml.sdfg.passes import PassRecord, refused_arrays
 from daceml.sdfg.sizes import product, size
+from daceml.transformations.local.equal_accumulations import merge_equal_accumulations
 from daceml.transformations.local.fused_nest import nest_of
 from daceml.transformations.local.fusion_graph import Unit, UnitGraph, stands_between
 from daceml.transformations.local.fusion_groups import Group, group_of, hands_over
@@ -201,7 +202,8 @@ class _Fusion:
                 continue
             needed = {m.target for m in group.members if self._is_needed(m.target, unit)}
             plain, simplifications = _simplified(nest_of(self.sdfg, group, needed))
-            nest = in_lanes(self.sdfg, keep_shared_values(plain, LOCAL_BYTES))
+            once = merge_equal_accumulations(keep_shared_values(plain, LOCAL_BYTES))
+            nest = in_lanes(self.sdfg, once)
             if len(unit.scopes) == 1 and not simplifications and len(nest.loops) == len(plain.loops):
                 continue
             self.report.simplified.update(simplifications)
