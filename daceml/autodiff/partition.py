@@ -45,7 +45,7 @@ class Partition:
 def partition(network: Network, gradients: Gradients) -> Partition:
     """Cut a network with gradients in two. Does not change it."""
     state = network.state
-    ahead = ancestors(state, (*network.outputs, *network.mutations, *(c.array for c in network.checks)))
+    ahead = forward_nodes(network)
     behind = [n for n in state.nodes() if n not in ahead]
     border: dict[nodes.AccessNode, None] = {}
     for node in behind:
@@ -81,6 +81,12 @@ def partition(network: Network, gradients: Gradients) -> Partition:
         gradients=gradients.arrays,
         cotangents=cotangents,
     )
+
+
+def forward_nodes(network: Network) -> set[nodes.Node]:
+    """The nodes of a network with gradients that its results depend on, and what else it saves."""
+    checked = (check.array for check in network.checks)
+    return ancestors(network.state, (*network.outputs, *network.mutations, *checked, *network.saved))
 
 
 def ancestors(state: dace.SDFGState, arrays: Iterable[str]) -> set[nodes.Node]:

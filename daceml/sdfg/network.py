@@ -67,6 +67,7 @@ class Network:
         mutations: array name of a new buffer value -> array name of the buffer (in `weights`) it replaces;
             the same name where the network writes the buffer in place.
         scalars: names of arrays whose tensor has rank 0.
+        saved: arrays that the forward pass computes for the backward pass, though no result depends on them.
         checks: positions that are data.
         signature: names as the user knows them, array name -> ONNX value name.
         passes: what every pass so far did and refused, in order.
@@ -80,6 +81,7 @@ class Network:
     prepared: dict[str, Preparation] = field(default_factory=dict[str, Preparation])
     mutations: dict[str, str] = field(default_factory=dict[str, str])
     scalars: frozenset[str] = frozenset()
+    saved: frozenset[str] = frozenset()
     checks: list[IndexCheck] = field(default_factory=list[IndexCheck])
     signature: dict[str, str] = field(default_factory=dict[str, str])
     passes: list[PassRecord] = field(default_factory=list[PassRecord])

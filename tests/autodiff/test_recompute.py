@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from dace.data import View
 from torch import nn
 
 import daceml
@@ -84,6 +85,29 @@ def test_budget_recomputes_whole_layers_and_keeps_results() -> None:
     least = int(str(error.value).partition("possible is ")[2].split()[0])
     storage = compare(module, x, recompute="budget", memory_budget_bytes=least)
     assert any(not record.stored and "Conv" in record.reason for record in storage)
+
+
+class Flattened(nn.Module):
+    """What runs again is read under another shape."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.last = nn.Linear(6, 8), nn.Linear(24, 8), nn.Linear(8, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.last(torch.sigmoid(self.second(torch.relu(self.first(x)).flatten(1))))
+
+
+def test_a_view_of_what_runs_again_waits_for_it() -> None:
+    network = import_model(to_onnx(torch.export.export(Flattened(), (torch.randn(4, 3, 6),))), name="network")
+    add_gradients(network, network.outputs, [*network.inputs, *network.weights])
+    decisions = plan_recomputation(network, "budget", limit_bytes=0)
+    assert any("relu" in d.array and not d.stored for d in decisions)
+    state, arrays = network.state, network.sdfg.arrays
+    views = [n for n in state.data_nodes() if isinstance(arrays[n.data], View)]
+    assert any("again" in view.data for view in views)
+    assert all(state.in_degree(view) == 1 for view in views)
+    assert len({view.data for view in views}) == len(views)
 
 
 class Drawn(nn.Module):

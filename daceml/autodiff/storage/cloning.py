@@ -131,7 +131,7 @@ class _Cloning:
             (viewing,) = [e for e in self.state.in_edges(node) if e.dst_conn == "views"]
             source = self._view(viewing.src, fresh)
             name = self._array(node.data)
-            made = add_access(self.state, name)
+            made = self._node(name)
             made.add_in_connector("views", force=True)
             memlet = _renamed(viewing.data, {viewed(self.state, node): source})
             self.state.add_edge(self._node(source), None, made, "views", memlet)

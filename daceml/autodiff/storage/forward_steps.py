@@ -16,7 +16,7 @@ from dace.sdfg import nodes
 
 from daceml.autodiff.activity import reads, steps, stops, writes
 from daceml.autodiff.custom import is_custom
-from daceml.autodiff.partition import ancestors, to_root
+from daceml.autodiff.partition import forward_nodes, to_root
 from daceml.errors import NoImplementationError
 from daceml.onnx_ops.binding import bind
 from daceml.onnx_ops.lowering import Choice, choose
@@ -264,12 +264,6 @@ _DEAR_ARITHMETIC = 2.0
 
 def _arithmetic(op_type: str) -> float:
     return 0.1 if op_type in _PLAIN else _ARITHMETIC.get(op_type, _DEAR_ARITHMETIC)
-
-
-def forward_nodes(network: Network) -> set[nodes.Node]:
-    """The nodes of a network with gradients that its results depend on."""
-    kept = (*network.outputs, *network.mutations, *(c.array for c in network.checks))
-    return ancestors(network.state, kept)
 
 
 def at_example(amount: Size) -> int:

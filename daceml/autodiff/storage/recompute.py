@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal
 from daceml.autodiff.storage.choices import Choices, Extent
 from daceml.autodiff.storage.cloning import recompute_in_backward
 from daceml.autodiff.storage.forward_steps import ForwardSteps, is_static
+from daceml.autodiff.storage.normalizations import lower_normalizations
 from daceml.autodiff.storage.program import Storage, choose_storage
 from daceml.errors import MemoryBudgetError
 
@@ -57,6 +58,8 @@ def plan_recomputation(
     Raises:
         MemoryBudgetError: sizes are symbolic, so that no budget can be kept.
     """
+    if mode != "none":
+        lower_normalizations(network)
     facts = ForwardSteps(network)
     if mode == "budget" and not is_static(network, facts.producers):
         raise MemoryBudgetError(

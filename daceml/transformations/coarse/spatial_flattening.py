@@ -11,6 +11,7 @@ added in the flat shape, in the same loop as what follows.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import dace
 from dace.sdfg import nodes
@@ -25,7 +26,7 @@ from daceml.transformations.replacement import ReplacementOps, Value, remove_unr
 
 NAME = "SpatialFlattening"
 # Rows of this many elements keep the vectors busy by themselves
-_LONG_ROW = 128
+_LONG_ROW = 64
 _ELEMENTWISE = frozenset(
     {
         *("Abs", "Add", "Celu", "Clip", "Div", "Elu", "Erf", "Exp", "Gelu", "HardSigmoid", "HardSwish"),
@@ -43,9 +44,11 @@ def flatten_spatial_dimensions(network: Network) -> int:
         how many operators were changed.
     """
     flattening = _Flattening(network)
-    for node in [n for n in dfs_topological_sort(network.state) if isinstance(n, ONNXNode)]:
-        flattening.visit(node)
+    flattening.explore()
+    for place in flattening.places:
+        flattening.flatten(place)
     flattening.finish()
+    network.sdfg.reset_cfg_list()
     network.passes.append(
         PassRecord(
             level="coarse",
@@ -57,42 +60,102 @@ def flatten_spatial_dimensions(network: Network) -> int:
     return flattening.count
 
 
+@dataclass(eq=False)
+class _Region:
+    """Operators that hand flat arrays over.
+
+    Attributes:
+        refusal: why all of it stays as it is.
+        into: the region that this one has become a part of.
+    """
+
+    refusal: str | None = None
+    into: _Region | None = None
+
+    def whole(self) -> _Region:
+        """The region that all of it belongs to."""
+        return self if self.into is None else self.into.whole()
+
+    def join(self, other: _Region) -> None:
+        """Make one region of two."""
+        mine, theirs = self.whole(), other.whole()
+        if mine is not theirs:
+            mine.into = theirs
+            theirs.refusal = theirs.refusal or mine.refusal
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Place:
+    """An operator of a region.
+
+    Attributes:
+        wanted: the operands to flatten.
+    """
+
+    node: ONNXNode
+    result: str
+    shape: tuple[Size, ...]
+    wanted: tuple[str, ...]
+    region: _Region
+
+
 class _Flattening:
-    """One way through a network, operands before what reads them."""
+    """Two ways through a network, operands before what reads them: what to change, and the change."""
 
     def __init__(self, network: Network) -> None:
         self.network, self.graph = network, OperatorGraph(network)
+        self.places: list[_Place] = []
+        self.regions: dict[str, _Region] = {}  # result of an operator of a region -> the region
         self.flat: dict[str, str] = {}  # result of a changed operator -> what it is a view of
         self.views: dict[str, str] = {}  # any other operand of one -> its flat view
         self.count = 0
         self.refused: list[Refusal] = []
 
-    def visit(self, node: ONNXNode) -> None:
-        """Flatten a batch norm, or an elementwise operator of something flat."""
-        if node.domain or node.implementation or node.shapes_declared:
-            return
+    def explore(self) -> None:
+        """Find batch norms, and elementwise operators of what is flat."""
+        for node in dfs_topological_sort(self.network.state):
+            if isinstance(node, ONNXNode) and not (
+                node.domain or node.implementation or node.shapes_declared
+            ):
+                self._visit(node)
+
+    def _visit(self, node: ONNXNode) -> None:
         operands = [a for a in self.graph.operands(node) if a is not None]
         starts = node.op_type == "BatchNormalization" and bool(node.attribute_values().get("training_mode"))
-        if not starts and not (node.op_type in _ELEMENTWISE and not self.flat.keys().isdisjoint(operands)):
+        before = [self.regions[a] for a in operands if a in self.regions]
+        if not starts and not (node.op_type in _ELEMENTWISE and before):
             return
         result = next(a for a in self.graph.results(node) if a is not None)
         shape = Value(result, self.graph).shape
         if len(shape) < 4 or _is_long(shape[-1]):
             return
-        wanted = operands[:1] if starts else operands
-        reason = self._refusal(result, shape, wanted)
-        if reason is not None:
+        given = operands[:1] if starts else operands
+        wanted = tuple(dict.fromkeys(a for a in given if not self._is_small(a)))
+        if (reason := self._refusal(shape, wanted)) is not None:
             self._refuse(node, result, reason)
             return
-        state = self.network.state
+        region = _Region()
+        for other in [self.regions[a] for a in wanted if a in self.regions]:
+            other.join(region)
+        if any(self._is_given(a) and Value(a, self.graph).shape == shape for a in wanted):
+            region.refusal = "an operand is the caller's, and its gradient would have to be a copy"
+        if self.graph.is_result(result):
+            region.refusal = "a result is the caller's, so a view of it would have to be a copy"
+        self.regions[result] = region
+        self.places.append(_Place(node=node, result=result, shape=shape, wanted=wanted, region=region))
+
+    def flatten(self, place: _Place) -> None:
+        """Let one operator read and write flat arrays, unless its region stays."""
+        node, state = place.node, self.network.state
+        if (reason := place.region.whole().refusal) is not None:
+            self._refuse(node, place.result, reason)
+            return
         for edge in list(state.in_edges(node)):
-            array = str(edge.data.data)
-            if array in wanted and not self._is_small(array):
-                flat = self._flattened(node, array, len(shape))
-                source = self.graph.access[flat]
+            if str(edge.data.data) in place.wanted:
+                flat = self._flattened(node, str(edge.data.data), len(place.shape))
                 state.remove_edge(edge)
-                state.add_edge(source, None, node, edge.dst_conn, self._whole(flat))
-        self._write_flat(node, result, shape)
+                state.add_edge(self.graph.access[flat], None, node, edge.dst_conn, self._whole(flat))
+        self._write_flat(node, place.result, place.shape)
         self.count += 1
 
     def finish(self) -> None:
@@ -109,11 +172,8 @@ class _Flattening:
                 source = self.graph.access[made.array]
                 self.network.state.add_edge(source, None, edge.dst, edge.dst_conn, self._whole(made.array))
             remove_unread(self.graph, [view])
-        self.network.sdfg.reset_cfg_list()
 
-    def _refusal(self, result: str, shape: Sequence[Size], operands: Sequence[str]) -> str | None:
-        if self.graph.is_result(result):
-            return "its result is the network's, so a view of it would have to be a copy"
+    def _refusal(self, shape: tuple[Size, ...], operands: Sequence[str]) -> str | None:
         if any(not isinstance(n, int) for n in shape[1:]):
             return "a size besides the batch is symbolic"
         if 0 in shape:
@@ -121,11 +181,13 @@ class _Flattening:
         spatial = len(shape) - 2
         for array in operands:
             given = Value(array, self.graph).shape
-            if given == tuple(shape) or self._is_small(array):
-                continue
-            if len(given) <= spatial or any(n != 1 for n in given[-spatial:]):
+            if given != shape and (len(given) <= spatial or any(n != 1 for n in given[-spatial:])):
                 return f"{array} of shape {list(map(str, given))} differs along spatial dimensions"
         return None
+
+    def _is_given(self, array: str) -> bool:
+        """Whether an array is an input or a weight."""
+        return array in self.network.inputs or array in self.network.weights
 
     def _is_small(self, array: str) -> bool:
         """Whether an operand is one number, which has no dimensions to flatten."""
