@@ -9,7 +9,7 @@ from typing import Literal
 
 from dace.sdfg import nodes
 
-from daceml.autodiff.activity import writes
+from daceml.autodiff.activity import reads, writes
 from daceml.autodiff.storage.forward_steps import ForwardStep, ForwardSteps
 
 Extent = Literal["views", "elementwise", "all"]
@@ -21,6 +21,8 @@ _MOST_STAGES = 32
 _FEWEST_STAGES = 8
 # Bytes of traffic that a stored byte is worth: what may as well run again does so.
 _MEMORY_WEIGHT = 1e-3
+# Of an array of the caller's, as a bias, of which a copy is stored
+_COPY_BYTES = 2**16
 
 
 class Choices:
@@ -100,10 +102,19 @@ class Choices:
             return f"{step.label} is not elementwise: to run it again is not cheap"
         if self.extent == "elementwise" and not step.views:
             # autograd watches what is read: a change in place that eager allows would become an error
-            watched = [a for a in step.reads if a in self.facts.changeable and a not in self.read_behind]
+            watched = [a for a in self.watched(step) if a not in self.copied(step)]
             if watched:
                 return f"the backward pass has no other need of {watched[0]}, which may change until then"
         return None
+
+    def watched(self, step: ForwardStep) -> list[str]:
+        """What a step reads of the caller's arrays that the backward pass has no other need of."""
+        return [a for a in step.reads if a in self.facts.changeable and a not in self.read_behind]
+
+    def copied(self, step: ForwardStep) -> list[str]:
+        """Small ones of those, of which the forward pass keeps a copy, for the step that runs again."""
+        direct = set(reads(self.facts.state, step.node))
+        return [a for a in self.watched(step) if a in direct and self.facts.array_bytes(a) <= _COPY_BYTES]
 
     @cached_property
     def read_behind(self) -> frozenset[str]:
@@ -183,6 +194,12 @@ class Choices:
             before = self._waiting[i]
             results |= {a for a in written if a not in before}  # gradients have no reader
         return most
+
+    @cached_property
+    def step_cost(self) -> float:
+        """About what a training step costs, of which the backward pass is two thirds."""
+        forward = [self.facts.step(node) for node in self.forward]
+        return 3 * sum(step.computing + step.moving for step in forward if not step.views)
 
     def storing_cost(self, array: str) -> float:
         """Bytes that move because an array is stored: its read, and its write where fusion would spare it."""

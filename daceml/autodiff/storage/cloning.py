@@ -14,6 +14,7 @@ from daceml.autodiff.activity import viewed
 from daceml.autodiff.storage.choices import Choices
 from daceml.autodiff.storage.program import Storage
 from daceml.sdfg.access import add_access
+from daceml.sdfg.builder import Builder
 from daceml.sdfg.outline import scope_nodes
 
 
@@ -34,6 +35,7 @@ class _Cloning:
         self.shared: dict[tuple[nodes.Node, int], dict[str, str]] = {}
         self.views: dict[tuple[str, str], str] = {}
         self.access: dict[str, nodes.AccessNode] = {}
+        self.copies: dict[str, str] = {}
 
     def run(self) -> None:
         for reader in (*self.choices.behind, *self.choice.again):
@@ -70,6 +72,7 @@ class _Cloning:
     def _clone(self, step: nodes.Node, stage: int) -> dict[str, str]:
         """A copy of a step; what it writes -> what the copy writes."""
         state, written = self.state, self.facts.step(step).writes
+        copied = {array: self._copy(array) for array in self.choices.copied(self.facts.step(step))}
         inside = scope_nodes(state, step) if isinstance(step, nodes.MapEntry) else [step]
         local = {n.data for n in inside if isinstance(n, nodes.AccessNode)}
         names = {array: self._array(array) for array in dict.fromkeys((*written, *local))}
@@ -85,11 +88,22 @@ class _Cloning:
                     continue  # seen from its other end
                 target: Any = copies.get(edge.dst) or self._node(names[str(edge.dst.data)])
                 source: Any = copies.get(edge.src, edge.src)
-                memlet = _renamed(edge.data, names)
+                if edge.src not in copies and edge.data.data in copied:
+                    source = self._node(copied[edge.data.data])
+                memlet = _renamed(edge.data, {**names, **copied})
                 state.add_edge(source, edge.src_conn, target, edge.dst_conn, memlet)
         made = {array: names[array] for array in written}
         self._serve(copies[step], step, stage)
         return made
+
+    def _copy(self, array: str) -> str:
+        """What the forward pass keeps of an array of the caller's."""
+        if array not in self.copies:
+            name = self.copies[array] = self._array(array)
+            Builder(self.sdfg, self.state).emit_copy(f"copy_{array}", array, name)
+            self.access[name] = next(n for n in self.state.data_nodes() if n.data == name)
+            self.network.saved |= {name}
+        return self.copies[array]
 
     def _copied(self, node: nodes.Node, names: Mapping[str, str]) -> Any:
         fresh = copy.deepcopy(node)

@@ -38,17 +38,20 @@ class Storage:
     again: dict[nodes.Node, tuple[int, ...]]
 
 
-def choose_storage(choices: Choices, limit: int | None) -> Storage:
+def choose_storage(choices: Choices, limit: int | None, *, spare: float = 0.0) -> Storage:
     """The choice that costs least; where none keeps the limit, the one that is nearest to it.
 
     Args:
         limit: bytes, in each stage, of what is stored and of what the backward pass has made; None for none.
+        spare: how much more than the least it may cost, if it stores less; without a limit.
     """
     if not choices.arrays:
         return Storage(stored=frozenset(), again={})
     program = _Program(choices)
     if limit is None:
         found = program.best()
+        if found is not None and spare:
+            found = program.storing_least(program.cost(found) + spare) or found
     else:
         program.limit_stages()
         found = program.best(limit) or program.smallest()
@@ -153,6 +156,17 @@ class _Program:
         costs[self.most] = 1.0
         return self._solved(costs, None)
 
+    def storing_least(self, most_cost: float) -> Storage | None:
+        """The choice that stores the fewest bytes for at most this cost."""
+        if self.large:
+            return None
+        self._row(dict(enumerate(self.costs)), upper=most_cost)
+        costs = [c * 1e-6 for c in self.costs]
+        for array, column in self.stored.items():
+            if not self.choices.producer[array].views:
+                costs[column] += self.choices.facts.array_bytes(array)
+        return self._solved(costs, None)
+
     def _solved(self, costs: list[float], limit: int | None) -> Storage | None:
         values = None if self.large else self._values(costs, limit)
         if values is None:
@@ -170,7 +184,7 @@ class _Program:
         found: list[tuple[int, float, int, Storage]] = []
         for number, threshold in enumerate(_THRESHOLDS):
             storage, most = self._completed(values, threshold)
-            found.append((max(most - limit, 0), self._cost(storage), number, storage))
+            found.append((max(most - limit, 0), self.cost(storage), number, storage))
         return min(found, key=lambda f: f[:3])[-1]
 
     def _completed(self, values: np.ndarray, threshold: float) -> tuple[Storage, int]:
@@ -219,7 +233,8 @@ class _Program:
                         in_use[stage] += size_of(array)
         return max(in_use)
 
-    def _cost(self, storage: Storage) -> float:
+    def cost(self, storage: Storage) -> float:
+        """What a choice costs."""
         kept = sum(self.costs[self.stored[a]] for a in storage.stored)
         return kept + sum(self.costs[self.runs[n, t]] for n, stages in storage.again.items() for t in stages)
 

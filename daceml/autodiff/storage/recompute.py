@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 Recompute = Literal["none", "cheap", "budget"]
 
+_CHEAP_SHARE = 0.03
+"""Of a training step: the time that recomputing may take beyond what it saves."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
@@ -50,7 +53,8 @@ def plan_recomputation(
     Args:
         network: with gradients, before it is cut in two.
         mode: "none" stores everything, an array once for all its shapes; "cheap" runs elementwise steps again
-            where that moves no more bytes; "budget" keeps `limit_bytes`, or comes as near as it can.
+            where that costs nothing, then those that spare the most memory for 3 % of the step; "budget"
+            keeps `limit_bytes`, or comes as near as it can.
         limit_bytes: for "budget": of what is stored and of what the backward pass has made, at any time;
             None for no limit.
     Returns:
@@ -73,7 +77,8 @@ def plan_recomputation(
         made = {a for step in choices.steps for a in step.writes}
         choice = Storage(stored=frozenset(choices.arrays) - made, again=again)
     else:
-        choice = choose_storage(choices, limit_bytes if mode == "budget" else None)
+        spare = _CHEAP_SHARE * choices.step_cost if mode == "cheap" else 0.0
+        choice = choose_storage(choices, limit_bytes if mode == "budget" else None, spare=spare)
     decisions = tuple(_decisions(choices, choice))
     recompute_in_backward(choices, choice)
     return decisions
