@@ -77,8 +77,8 @@ def compile(module: M, **options: Any) -> M:
             dynamic_shapes (None): as in torch.export, {"x": {0: "batch"}}: named sizes are compiled once for
             all. dynamic (False): leave every size open that the module allows to be. auto_optimize (True):
             apply the levels of transformations. freeze (False): parameters and buffers do not change any
-            more, so kernels may keep weights in an order of their own. recompute ("none") and
-            memory_budget_bytes (None): what a backward pass computes again, "cheap" or "budget".
+            more, so kernels may keep weights in an order of their own. recompute ("cheap") and
+            memory_budget_bytes (None): what a backward pass computes again, "none" or "budget".
             prefer_native (False): derive every gradient from the operators' lowered form, rules or not.
             recipe (None): a `daceml.transformations.Recipe` in the place of the standard one. verify (False):
             name the pass that changes values, if one does.

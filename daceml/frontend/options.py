@@ -22,8 +22,8 @@ class ModuleOptions(TypedDict):
         auto_optimize: apply the levels of transformations; without it operators are lowered and no more.
         freeze: parameters and buffers do not change any more: kernels keep weights in an order of their own.
         recompute: what the backward pass computes again instead of finding it in memory: "none"; "cheap", the
-            default: what moves no more bytes than to store it; "budget", whatever keeps
-            `memory_budget_bytes`.
+            default: what costs no more than to store it, and what spares the most memory for 3 % of the step;
+            "budget", whatever keeps `memory_budget_bytes`.
         memory_budget_bytes: of a training step at its peak, parameters and gradients included.
         prefer_native: derive every gradient from the operators' lowered form, rules or not.
         recipe: the passes that take the place of the standard ones, over forward and backward pass.
