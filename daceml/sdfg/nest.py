@@ -8,6 +8,9 @@ for each point of the nest:                     softmax of a row, for example
 
 The points are independent of each other. A local array belongs to one point; a loop is run after those whose
 locals it reads. `daceml.sdfg.builder` writes the special case of one result.
+
+Points may add up something that goes on from point to point: sums of columns beside what is done with each
+row. Then chunks of points are independent of each other, and every chunk writes its share of the sums.
 """
 
 from __future__ import annotations
@@ -23,12 +26,13 @@ from dace.sdfg import nodes
 
 from daceml.sdfg.access import add_access
 from daceml.sdfg.builder import Builder, Scope, Spans, box, conflict_resolution, new_map, span_of
-from daceml.sdfg.scalar import DType, Index, Scalar, cast, identity
+from daceml.sdfg.scalar import DType, Index, Scalar, cast, identity, read
 from daceml.sdfg.tasklet_code import Access, print_results
 
 Operator = Literal["sum", "prod", "max", "min"]
 
 _POINT = tuple(symbolic.symbol(f"i{d}") for d in range(16))
+_INNER = tuple(symbolic.symbol(f"r{d}") for d in range(16))
 # Loops over these are independent in every iteration; the compiler is told so (`daceml.runtime.loop_hints`).
 _VECTOR = tuple(symbolic.symbol(f"v{d}") for d in range(16))
 _SEQUENCE = tuple(symbolic.symbol(f"k{d}") for d in range(16))
@@ -56,7 +60,8 @@ class Loop:
 
     Attributes:
         params, extents: the box, beside the nest's; () runs once.
-        writes: all with an operator, or none; no value reads a target of the same loop.
+        writes: all with an operator, or none, beside sums over the points of a nest; no value reads a target
+            of the same loop.
         sequential: how many leading parameters may come back to an element that they have written. Iterations
             over the others are independent of each other.
     """
@@ -84,9 +89,31 @@ class Nest:
     local: Mapping[str, tuple[tuple[Index, ...], DType]]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Chunks:
+    """A nest whose points are gone through in chunks, one point after the other, and what they add up.
+
+    Attributes:
+        nest: over the parameters of chunks and of points in a chunk; its loops write into `sums`.
+        params, extents: of a point in its chunk; extents may depend on the chunk.
+        sums: shape, element type and target of every sum, by name. The shape of the target is the extents of
+            the nest and then that of the sum.
+    """
+
+    nest: Nest
+    params: tuple[sympy.Basic, ...]
+    extents: tuple[Index, ...]
+    sums: Mapping[str, tuple[tuple[Index, ...], DType, str]]
+
+
 def points(count: int) -> tuple[Index, ...]:
     """Parameters of a nest: `i0, i1, …`."""
     return _POINT[:count]
+
+
+def points_of_chunks(count: int) -> tuple[Index, ...]:
+    """Parameters of points in a chunk: `r0, r1, …`."""
+    return _INNER[:count]
 
 
 def loop_parameters(sequential: int, count: int) -> tuple[Index, ...]:
@@ -114,6 +141,26 @@ def emit_nest(builder: Builder, nest: Nest) -> nodes.MapEntry | None:
     return scope.entry
 
 
+def emit_chunks(builder: Builder, chunks: Chunks) -> nodes.MapEntry | None:
+    """Adds the scope of a nest in chunks; None where it has no points."""
+    nest = chunks.nest
+    if any(isinstance(e, int) and e <= 0 for e in nest.extents):
+        return None
+    scope = _NestScope(builder, nest)
+    for name, (shape, dtype, _) in chunks.sums.items():
+        scope.keep(name, shape, dtype)
+        scope.add(start(name, shape, dtype, "sum"))
+    scope.enter(chunks.params, chunks.extents)
+    for loop in nest.loops:
+        scope.add(loop)
+    scope.leave()
+    for name, (shape, dtype, target) in chunks.sums.items():
+        params = loop_parameters(0, len(shape))
+        written = Write(target=target, index=(*nest.params, *params), value=read(name, dtype, params, shape))
+        scope.add(Loop(params=params, extents=shape, writes=(written,)))
+    return scope.entry
+
+
 class _NestScope(Scope):
     """The top-level map of a nest under construction."""
 
@@ -121,10 +168,36 @@ class _NestScope(Scope):
         super().__init__(builder, nest.label, "", nest.params, nest.extents)
         self.names: dict[str, str] = {}
         self.held: dict[str, nodes.AccessNode] = {}
+        self.inside: tuple[nodes.MapEntry, nodes.MapExit] | None = None
+        self.inside_ranges: dict[sympy.Basic, Index | Scalar] = {}
+        self.outside: frozenset[str] = frozenset()
         for name, (shape, dtype) in nest.local.items():
-            self.names[name], _ = builder.sdfg.add_transient(
-                name, shape, dtype, storage=dtypes.StorageType.Register, find_new_name=True
-            )
+            self.keep(name, shape, dtype)
+
+    def keep(self, name: str, shape: Sequence[Index], dtype: DType) -> None:
+        """A local array under a name that is free."""
+        self.names[name], _ = self.builder.sdfg.add_transient(
+            name, shape, dtype, storage=dtypes.StorageType.Register, find_new_name=True
+        )
+
+    def enter(self, params: Sequence[sympy.Basic], extents: Sequence[Index]) -> None:
+        """Put the loops that follow into one over points, beside what is kept so far."""
+        self.inside = new_map(self.label, params, extents, dtypes.ScheduleType.Sequential)
+        self.inside_ranges = dict(zip(params, extents, strict=True))
+        self.state.add_nodes_from(self.inside)
+        self.outside = frozenset(self.held)
+
+    def leave(self) -> None:
+        """Put the loops that follow behind the one over points."""
+        assert self.inside is not None
+        if not self.state.in_degree(self.inside[0]):
+            self.state.add_edge(self.entry, None, self.inside[0], None, Memlet())
+        self.inside, self.inside_ranges = None, {}
+
+    @property
+    def around(self) -> nodes.MapEntry:
+        """The map that loops are put into."""
+        return self.inside[0] if self.inside else self.entry
 
     def add(self, loop: Loop) -> None:
         """One loop behind those that are there."""
@@ -139,7 +212,7 @@ class _NestScope(Scope):
         for writes in _tasklets(loop):
             self._add_tasklet(writes, inner, end)
         if inner is not None and not self.state.in_degree(inner):
-            self.state.add_edge(self.entry, None, inner, None, Memlet())
+            self.state.add_edge(self.around, None, inner, None, Memlet())
 
     def _add_tasklet(
         self, writes: Sequence[Write], inner: nodes.MapEntry | None, end: nodes.MapExit | None
@@ -155,7 +228,7 @@ class _NestScope(Scope):
         for write, connector in zip(writes, connectors, strict=True):
             self._take(write, tasklet, connector, inner, end)
         if not self.state.in_degree(tasklet):
-            self.state.add_edge(inner or self.entry, None, tasklet, None, Memlet())
+            self.state.add_edge(inner or self.around, None, tasklet, None, Memlet())
 
     def _typed(self, write: Write) -> Scalar:
         name = self.names.get(write.target, write.target)
@@ -169,10 +242,13 @@ class _NestScope(Scope):
         name = self.names.get(access.array, access.array)
         memlet = Memlet(data=name, subset=box(subset))
         wide = self.widen(name, subset, self.inner_ranges) if inner is not None else subset
-        source: nodes.Node = self.held[access.array] if local else self.entry
+        source: nodes.Node = self.held[access.array] if local else self.around
         if not local:
             outside = self.builder.node_of(name)
-            self.extend(outside, self.entry, name, self.widen(name, wide, self.ranges))
+            wider = self.widen(name, wide, self.inside_ranges) if self.inside else wide
+            self.extend(outside, self.entry, name, self.widen(name, wider, self.ranges))
+            if self.inside:
+                self.extend(self.entry, self.around, name, wider)
         if inner is not None:
             self.extend(source, inner, name, wide)
             self.state.add_edge(inner, "OUT_" + name, tasklet, connector, memlet)
@@ -194,20 +270,24 @@ class _NestScope(Scope):
         how = conflict_resolution(write.operator, self.arrays[name].dtype) if write.operator else None
         subset: Spans = [(i, i) for i in write.index]
         source: nodes.Node = tasklet
-        if end is not None:
-            self.state.add_edge(
-                tasklet, connector, end, "IN_" + name, Memlet(data=name, subset=box(subset), wcr=how)
-            )
-            end.add_in_connector("IN_" + name)
-            end.add_out_connector("OUT_" + name)
-            subset = self.widen(name, subset, self.inner_ranges)
-            source, connector = end, "OUT_" + name
+        first: nodes.Node = inner or tasklet
+        ends = [(end, self.inner_ranges)] if end is not None else []
+        if self.inside and (not local or write.target in self.outside):
+            first = self.inside[0]
+            ends.append((self.inside[1], self.inside_ranges))
+        for map_exit, ranges in ends:
+            memlet = Memlet(data=name, subset=box(subset), wcr=how)
+            self.state.add_edge(source, connector, map_exit, "IN_" + name, memlet)
+            map_exit.add_in_connector("IN_" + name)
+            map_exit.add_out_connector("OUT_" + name)
+            subset = self.widen(name, subset, ranges)
+            source, connector = map_exit, "OUT_" + name
         memlet = Memlet(data=name, subset=box(subset), wcr=how)
         if local:
             node = add_access(self.state, name)
             before = self.held.get(write.target)
             if before is not None:
-                self.state.add_edge(before, None, inner or tasklet, None, Memlet())
+                self.state.add_edge(before, None, first, None, Memlet())
             self.state.add_edge(source, connector, node, None, memlet)
             self.held[write.target] = node
             return

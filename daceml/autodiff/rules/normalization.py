@@ -58,6 +58,8 @@ def _summed_to(values: Tensor, shape: Shape) -> Tensor:
     repeated = [
         d for d in range(missing, values.rank) if same(shape[d - missing], 1) and not same(values.shape[d], 1)
     ]
+    if not repeated:
+        return values.sum(range(missing)) if missing else values
     total = values.sum((*range(missing), *repeated), keepdims=True)
     return total.squeeze(*range(missing)) if missing else total
 

@@ -11,6 +11,7 @@ from daceml.onnx_ops.registry import implements
 from daceml.onnx_ops.tensor import Output, Tensor
 from daceml.sdfg.external import AtenCall
 from daceml.sdfg.lanes import FEWEST_LANES
+from daceml.sdfg.sizes import product, size
 
 
 def _plain(*tensors: Tensor | Output | None) -> str | None:
@@ -156,10 +157,20 @@ def group_normalization_gradient(
     )
 
 
+# Rows that a loop goes through in chunks with the sums of their columns in the first cache. Measured with
+# float32 on one core: half the time of torch's kernel for 64 MB, as long for 16 MB; 1.5 times as long where
+# rows have 2,048 elements or more.
+_SHORTEST, _LONGEST, _FEWEST = 16, 1024, 128
+
+
 def _rows_refusal(
     X: Tensor, Scale: Tensor, dY: Tensor, Mean: Tensor, dB: Output | None, axis: int
 ) -> str | None:
     rows = X.shape[axis_of(axis, X.rank) :]
+    length, count = product(map(size, rows)), product(map(size, X.shape[: axis_of(axis, X.rank)]))
+    many = not isinstance(count, int) or count >= _FEWEST
+    if X.dtype == dace.float32 and isinstance(length, int) and _SHORTEST <= length <= _LONGEST and many:
+        return f"a loop over rows of {length} elements also adds up their columns"
     for what, operand in (("scale", Scale), ("bias", dB)):
         if operand is not None and (operand.rank != len(rows) or not all(map(same, operand.shape, rows))):
             return f"a {what} of shape {list(operand.shape)} is broadcast along rows of {list(rows)}"

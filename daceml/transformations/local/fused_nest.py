@@ -38,9 +38,11 @@ class _Part:
         params, extents: the box inside a point; what belongs to a reduction comes first.
         sequential: how many parameters belong to a reduction.
         value: over the same parameters.
+        over_points: it adds up what the points of the nest give.
     """
 
     member: Member
+    over_points: bool
     index: tuple[Index, ...]
     params: tuple[sympy.Basic, ...]
     extents: tuple[Index, ...]
@@ -51,9 +53,14 @@ class _Part:
     def target(self) -> str:
         return self.member.target
 
+    @property
+    def accumulates(self) -> bool:
+        """Whether it adds up inside a point."""
+        return self.member.operator is not None and not self.over_points
+
 
 def nest_of(sdfg: dace.SDFG, group: Group, needed: Collection[str]) -> Nest:
-    """The nest that does what a group does.
+    """The nest that does what a group does; sums over its points are targets that it has not got.
 
     Args:
         needed: targets that somebody outside the group reads.
@@ -83,6 +90,7 @@ def _parts(sdfg: dace.SDFG, group: Group) -> list[_Part]:
         parts.append(
             _Part(
                 member=member,
+                over_points=group.adds_up_points(member),
                 index=tuple(rename(i, names) for i in member.index),
                 params=tuple(fresh[str(p)] for p in own),
                 extents=tuple(extents[str(p)] for p in own),
@@ -122,7 +130,7 @@ def _with_values_computed_again(parts: list[_Part], group: Group, needed: Collec
         done[part.target] = replace(part, value=_inlined(part.value, given))
     while True:
         counts = _read_counts(done.values())
-        kept = {t: p for t, p in done.items() if t in needed or counts.get(t)}
+        kept = {t: p for t, p in done.items() if t in needed or p.over_points or counts.get(t)}
         once = {
             t: p
             for t, p in kept.items()
@@ -191,7 +199,7 @@ class _SharedLoop:
     def takes(self, part: _Part) -> bool:
         """Whether a part has the same box."""
         return (
-            self.accumulates == (part.member.operator is not None)
+            self.accumulates == part.accumulates
             and self.sequential == part.sequential
             and [str(e) for e in self.extents] == [str(e) for e in part.extents]
         )
@@ -225,7 +233,7 @@ def _loops(parts: Sequence[_Part], group: Group) -> list[_SharedLoop]:
             loops.append(
                 _SharedLoop(
                     params=part.params, extents=part.extents, sequential=part.sequential,
-                    accumulates=part.member.operator is not None,
+                    accumulates=part.accumulates,
                 )
             )  # fmt: skip
             place = len(loops) - 1
@@ -260,7 +268,7 @@ def _written(sdfg: dace.SDFG, group: Group, loops: Sequence[_SharedLoop], needed
     for loop in loops:
         for part in loop.parts:
             target, member = part.target, part.member
-            if member.operator is None and target not in read_later:
+            if part.over_points or (member.operator is None and target not in read_later):
                 continue
             names[target] = f"{target}_local" if target in sdfg.arrays else target
             dimensions[target] = local_dimensions(group, member)
@@ -292,6 +300,8 @@ def _written(sdfg: dace.SDFG, group: Group, loops: Sequence[_SharedLoop], needed
                     found.append(start(name, shape, dtype, operator))
                 at = localised(index, part.target)
                 writes.append(Write(target=name, index=at, value=value, operator=operator))
+            if part.over_points:
+                writes.append(Write(target=part.target, index=index or (0,), value=value, operator="sum"))
             if part.target in needed:
                 writes.append(Write(target=part.target, index=index, value=value))
         found.append(

@@ -26,7 +26,8 @@ class Axis:
 
     Attributes:
         extent: how many.
-        params: member -> its parameter that runs along them.
+        params: member -> its parameter that runs along them. A parameter that it adds up over makes it a sum
+            over the points of the group.
     """
 
     extent: Index
@@ -60,11 +61,22 @@ class Group:
         """Everything read or written."""
         return {a for m in self.members for a in (m.target, *m.reads)}
 
+    @property
+    def sums(self) -> tuple[Member, ...]:
+        """Members that add up over the points."""
+        return tuple(m for m in self.members if self.adds_up_points(m))
+
+    def adds_up_points(self, member: Member) -> bool:
+        """Whether what a member adds up goes on from point to point."""
+        reduced = set(map(str, member.reduced))
+        return any(axis.params[member] in reduced for axis in self.axes)
+
     def inner_extents(self, member: Member) -> tuple[Index, ...]:
         """The part of a member's box that runs inside a point."""
         shared = {axis.params[member] for axis in self.axes}
-        own = [e for p, e in zip(member.params, member.extents, strict=True) if str(p) not in shared]
-        return (*own, *member.reduced_extents)
+        box = [*zip(member.params, member.extents, strict=True)]
+        box += zip(member.reduced, member.reduced_extents, strict=True)
+        return tuple(e for p, e in box if str(p) not in shared)
 
 
 def group_of(members: tuple[Member, ...]) -> Group:
@@ -149,7 +161,8 @@ def axes_of(group: Group, member: Member, index: Iterable[Index]) -> list[Along 
     """For each dimension of an access, the shared axis that alone runs along it, and the offset."""
     by_param = {axis.params[member]: number for number, axis in enumerate(group.axes)}
     found: list[Along | None] = []
-    for place in places(tuple(index), member.params):
+    params = (*member.params, *member.reduced) if group.adds_up_points(member) else member.params
+    for place in places(tuple(index), params):
         known = place is not None and place[0] in by_param
         found.append((by_param[place[0]], str(place[1])) if known and place is not None else None)
     return found

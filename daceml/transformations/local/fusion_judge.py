@@ -74,8 +74,6 @@ class Judge:
         Args:
             vanishing: arrays that nobody outside the two reads.
         """
-        if len(first.members) + len(second.members) > _MOST_MEMBERS:
-            return f"more than {_MOST_MEMBERS} computations in one kernel keep too many values at once"
         group = join(first, second)
         if not group.axes:
             return "they share no iterations"
@@ -86,18 +84,24 @@ class Judge:
         alone = max(self.number(first.points), self.number(second.points))
         if points < min(_POINTS, alone) and self._work(group) >= config().parallel_threshold:
             return f"they share {points} iterations only, too few to run in parallel"
-        across = self._across_memory(group)
-        if across is not None:
-            return f"a point would go through {across} across its memory"
-        large = self.too_large(group)
-        if large is not None:
-            return large
+        refusal = self.refusal(group)
+        if refusal is not None:
+            return refusal
         saved = self._saved(first, second, group, vanishing)
         if saved == 0:
             return "nothing is saved"
         if _reorders(first, second, group) and saved * _WORTHWHILE < self._largest(group):
             return f"{saved} bytes are too few to change the order of loops for"
         return Joined(group=group, saved_bytes=saved)
+
+    def refusal(self, group: Group) -> str | None:
+        """Why the points of a group are not what one thread should go through; None if they are."""
+        if len(group.members) > _MOST_MEMBERS:
+            return f"more than {_MOST_MEMBERS} computations in one kernel keep too many values at once"
+        across = self._across_memory(group)
+        if across is not None:
+            return f"a point would go through {across} across its memory"
+        return self.too_large(group)
 
     def _largest(self, group: Group) -> int:
         """Bytes of the largest array of the network in a group."""
@@ -120,6 +124,7 @@ class Judge:
                     return f"each point would keep [{', '.join(map(str, shape))}] elements of {array}"
                 kept[array] = self.number(product(map(size, shape))) * writer.dtype.bytes
         amount = sum(kept.values())
+        amount += sum(self.number(product(map(size, m.extents))) * m.dtype.bytes for m in group.sums)
         return f"each point would keep {amount} bytes" if amount > _STACK_BYTES else None
 
     def _written_most(self, group: Group) -> int:

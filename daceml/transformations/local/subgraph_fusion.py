@@ -19,7 +19,7 @@ from daceml.onnx_ops.external import draws_in_order
 from daceml.sdfg.builder import Builder
 from daceml.sdfg.lanes import in_lanes
 from daceml.sdfg.lifting import NotLiftable, arrays_outside
-from daceml.sdfg.nest import Loop, Nest, Write, emit_nest
+from daceml.sdfg.nest import Loop, Nest, Write, emit_chunks, emit_nest
 from daceml.sdfg.network import Network
 from daceml.sdfg.outline import scope_nodes
 from daceml.sdfg.passes import PassRecord, refused_arrays
@@ -30,6 +30,8 @@ from daceml.transformations.local.fusion_graph import Unit, UnitGraph, stands_be
 from daceml.transformations.local.fusion_groups import Group, group_of, hands_over
 from daceml.transformations.local.fusion_judge import LOCAL_BYTES, SMALL_BYTES, Joined, Judge
 from daceml.transformations.local.members import Member, members_of
+from daceml.transformations.local.point_values import read_points_once
+from daceml.transformations.local.row_sums import ColumnSum, alone, beside, column_sum, in_chunks
 from daceml.transformations.local.shared_values import keep_shared_values
 from daceml.transformations.local.simplification import simplified
 
@@ -46,12 +48,14 @@ class SubgraphFusionReport:
         fused: how many maps are in a nest with others.
         absorbed: array that a nest writes -> the arrays that disappeared into that nest.
         refused: array -> why its writer and a reader stayed apart.
+        sums: how many sums of columns are part of a loop over rows.
         simplified: rule -> to how many values it applied.
     """
 
     fused: int = 0
     absorbed: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     refused: dict[str, str] = field(default_factory=dict[str, str])
+    sums: int = 0
     simplified: Counter[str] = field(default_factory=Counter[str])
 
 
@@ -59,8 +63,10 @@ def fuse_subgraphs(network: Network) -> SubgraphFusionReport:
     """Join maps wherever that saves bytes, and add up in lanes. Mutates the network's SDFG."""
     fusion = _Fusion(network)
     fusion.join()
+    fusion.take_sums()
     report = fusion.rewrite()
-    fused = {"SubgraphFusion": report.fused} if report.fused else {}
+    counts = {"SubgraphFusion": report.fused, "sums beside rows": report.sums}
+    fused = {what: count for what, count in counts.items() if count}
     left = {array: reason for array, reason in report.refused.items() if array in network.sdfg.arrays}
     network.passes.append(
         PassRecord(
@@ -81,6 +87,7 @@ class _Fusion:
         self.access = self._single_access()
         self.kept = self._kept()
         self.judge = Judge(self.sdfg, _EXAMPLE_SIZE)
+        self.sums: dict[Unit, list[ColumnSum]] = {}
         self.graph = UnitGraph(self.state, self._group, draws_in_order(network))
         # looked up before anything changes, after which DaCe would look at every node again
         self.inside = {
@@ -193,6 +200,46 @@ class _Fusion:
             if unit.array is not None:
                 self.report.refused.setdefault(unit.array, reason)
 
+    def take_sums(self) -> None:
+        """Put sums of columns beside what goes through the same rows, the largest array first."""
+        for unit in sorted(self.graph.units, key=lambda u: u.place):
+            found = column_sum(self.sdfg, unit.group)
+            if found is None or len(unit.scopes) > 1:
+                continue
+            reasons: list[str] = []
+            for host in self._hosts(unit, found):
+                group = self._beside(host, unit, found)
+                if not isinstance(group, str):
+                    self.graph.merge(host, unit, group)
+                    self.sums.setdefault(host, []).append(found)
+                    break
+                reasons.append(group)
+            else:
+                group = alone(self.judge, found)
+                if isinstance(group, str):
+                    self.report.refused.setdefault(found.result.target, (*reasons, group)[0])
+                else:
+                    unit.group = group
+                    self.sums[unit] = [found]
+
+    def _hosts(self, unit: Unit, found: ColumnSum) -> list[Unit]:
+        """Groups that write or read what a sum is over."""
+        arrays = [u for u in unit.before if u.array in found.terms.reads and u.array in self.access]
+        arrays.sort(key=lambda u: (-self.judge.bytes_of(str(u.array)), u.place))
+        hosts: dict[Unit, None] = {}
+        for array in arrays:
+            near = sorted((u for u in array.before | array.after if u.group), key=lambda u: u.place)
+            hosts |= dict.fromkeys(u for u in near if u is not unit)
+        return [u for u in hosts if u in self.sums or column_sum(self.sdfg, u.group) is None]
+
+    def _beside(self, host: Unit, unit: Unit, found: ColumnSum) -> Group | str:
+        assert host.group is not None
+        if stands_between(host, unit) or stands_between(unit, host):
+            return "another step needs the result of one and gives the other its argument"
+        if unit.after & host.before:
+            return "the rows need the sum"
+        return beside(self.judge, host.group, found)
+
     def rewrite(self) -> SubgraphFusionReport:
         """Put the nests of the groups where their maps were."""
         builder = Builder(self.sdfg, self.state, dict(self.access))
@@ -204,8 +251,11 @@ class _Fusion:
             plain, simplifications = _simplified(nest_of(self.sdfg, group, needed))
             once = merge_equal_accumulations(keep_shared_values(plain, LOCAL_BYTES))
             nest = in_lanes(self.sdfg, once)
-            if len(unit.scopes) == 1 and not simplifications and len(nest.loops) == len(plain.loops):
+            sums = self.sums.get(unit, [])
+            same = not simplifications and len(nest.loops) == len(plain.loops)
+            if len(unit.scopes) == 1 and same and not sums:
                 continue
+            nest = read_points_once(nest)
             self.report.simplified.update(simplifications)
             vanished = [m.target for m in group.members if m.target in self.access and m.target not in needed]
             for scope in unit.scopes:
@@ -214,11 +264,17 @@ class _Fusion:
                 self.state.remove_node(self.access[array])
                 del builder.access[array]
                 self.sdfg.remove_data(array, validate=False)
-            if needed:  # else nobody reads what the group computes
+            if sums:
+                chunks, totals = in_chunks(self.sdfg, nest, sums)
+                emit_chunks(builder, chunks)
+                for total in totals:
+                    emit_nest(builder, total)
+                self.report.sums += len(sums)
+            elif needed:  # else nobody reads what the group computes
                 emit_nest(builder, nest)
             if len(unit.scopes) > 1:
                 self.report.fused += len(unit.scopes)
-            for target in sorted(needed):
+            for target in sorted((*needed, *(found.result.target for found in sums))):
                 self.report.absorbed[target] = tuple(vanished)
         return self.report
 

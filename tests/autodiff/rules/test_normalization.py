@@ -146,6 +146,8 @@ CASES: dict[str, Case] = {
     "batch, one sample": batch(1, 3, 2, 1),
     "batch, bfloat16": batch(4, 3, 5, dtype=torch.bfloat16),
     "layer": layer(4, 3, 5),
+    "layer, many rows": layer(3, 67, 48),
+    "layer, many rows of two dims": layer(130, 5, 7, axis=-2),
     "layer, two dims": layer(3, 4, 5, axis=-2),
     "layer, float64": layer(3, 7, dtype=torch.float64),
     "layer, rows of one": layer(3, 1),
@@ -158,6 +160,7 @@ CASES: dict[str, Case] = {
     "instance, float64": instance(3, 1, 7, dtype=torch.float64),
     "instance, float16": instance(2, 3, 7, dtype=torch.float16),
     "rms": root_mean_square(4, 3, 5),
+    "rms, many rows": root_mean_square(3, 67, 48),
     "rms, two dims, float64": root_mean_square(3, 4, 5, axis=-2, dtype=torch.float64),
     "rms, bfloat16": root_mean_square(5, 17, dtype=torch.bfloat16),
     "inference": evaluated(2, 3, 4, 5),
@@ -183,6 +186,7 @@ def test_a_symbolic_batch_and_no_samples(kinds: tuple[Kind, ...]):
     cases = {
         "batch": batch(11, 3, 4, **shared),
         "layer": layer(11, 3, 5, **shared),
+        "layer, long rows": layer(11, 3, 35, **shared),
         "group": group(2, 11, 4, 5, **shared),
         "no rows": layer(0, 5),
     }
@@ -215,3 +219,23 @@ def test_only_what_is_wanted_is_computed(wanted: tuple[str, ...]):
     assert set(done.results[0]) == {f"d{w}" for w in wanted}
     for name in wanted:
         torch.testing.assert_close(done.results[0][f"d{name}"].double(), expected[name], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("shape", "chosen"),
+    [
+        ((128, 16), "native:rule"),
+        ((2, 64, 1024), "native:rule"),
+        ((127, 16), "aten:layer_norm_backward"),
+        ((128, 15), "aten:layer_norm_backward"),
+        ((128, 1025), "aten:layer_norm_backward"),
+    ],
+)
+def test_rows_that_sums_are_taken_beside_are_no_call(shape: tuple[int, ...], chosen: str):
+    case = layer(*shape)
+    forward = Node(op=case.op, inputs=case.inputs, outputs=case.outputs, attributes=case.attributes)
+    (results,) = run(forward).results
+    wanted = ("X", "Scale", "B")
+    nodes = gradient_nodes(case.op, case.inputs, results, {"Y": case.upstream()}, wanted, case.attributes)
+    done = run(*nodes)
+    assert done.chosen == [chosen]

@@ -1,0 +1,279 @@
+"""Sums of columns beside loops over rows: where they are taken, that values stay, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import dace
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+import daceml
+from daceml.frontend.export import export_program
+from daceml.frontend.pipeline import Stages, onnx_network, optimise
+from daceml.sdfg.network import Network
+
+Function = Callable[..., "torch.Tensor | tuple[torch.Tensor, ...]"]
+
+
+class Apply(nn.Module):
+    def __init__(self, function: Function) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, ...]:
+        return self.function(*inputs)
+
+
+def optimised(function: Function, *shapes: tuple[int, ...]) -> Network:
+    with torch.no_grad():
+        example = tuple(torch.ones(shape) for shape in shapes)
+        return optimise(onnx_network(export_program(Apply(function), example), Stages()), Stages()).network
+
+
+def taken(function: Function, *shapes: tuple[int, ...]) -> int:
+    """How many sums are part of a loop over rows."""
+    (record,) = (p for p in optimised(function, *shapes).passes if p.name == "SubgraphFusion")
+    return record.applied.get("sums beside rows", 0)
+
+
+def reasons(function: Function, *shapes: tuple[int, ...]) -> str:
+    (record,) = (p for p in optimised(function, *shapes).passes if p.name == "SubgraphFusion")
+    return "; ".join(refusal.reason for refusal in record.refused)
+
+
+def loops(function: Function, *shapes: tuple[int, ...]) -> int:
+    network = optimised(function, *shapes)
+    scopes = network.state.scope_dict()
+    return sum(isinstance(n, dace.nodes.MapEntry) and scopes[n] is None for n in network.state.nodes())
+
+
+def tensors(found: torch.Tensor | tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+    return found if isinstance(found, tuple) else (found,)
+
+
+def biased(x: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return functional.gelu(x + b)
+
+
+def scaled(x: torch.Tensor, s: torch.Tensor) -> torch.Tensor:
+    """Several sums of one loop: that of s, and of a bias behind it."""
+    return torch.tanh(x * s + s.sin())
+
+
+def normalised(x: torch.Tensor, s: torch.Tensor) -> torch.Tensor:
+    return functional.layer_norm(x, x.shape[-1:], s, s.cos())
+
+
+def root_mean_square(x: torch.Tensor, s: torch.Tensor) -> torch.Tensor:
+    return functional.rms_norm(x, x.shape[-1:], s) * 2
+
+
+def twice(x: torch.Tensor, s: torch.Tensor) -> torch.Tensor:
+    """What one loop over rows writes, another one reads."""
+    return functional.layer_norm(functional.gelu(x + s), x.shape[-1:], s)
+
+
+def gathered(x: torch.Tensor, s: torch.Tensor) -> torch.Tensor:
+    return torch.softmax(x + s, -1) * s
+
+
+GRADIENTS: dict[str, Function] = {
+    f.__name__: f for f in (biased, scaled, normalised, root_mean_square, twice, gathered)
+}
+# one row, fewer rows than chunks, rows that do not divide, columns that do not, several dimensions of rows
+SHAPES = [
+    (1, 64),
+    (3, 64),
+    (7, 17),
+    (1000, 17),
+    (131, 64),
+    (2048, 33),
+    (4, 33, 64),
+    (129, 2, 48),
+    (3, 5, 11, 24),
+]
+
+
+def gradients(
+    run: Callable[..., torch.Tensor | tuple[torch.Tensor, ...]], *inputs: torch.Tensor
+) -> tuple[torch.Tensor, ...]:
+    """Of the sine of every result, so that cotangents differ from element to element."""
+    leaves = [x.detach().clone().requires_grad_() for x in inputs]
+    sum((r.sin().sum() for r in tensors(run(*leaves))), torch.zeros((), dtype=inputs[0].dtype)).backward()
+    assert all(leaf.grad is not None for leaf in leaves)
+    return tuple(leaf.grad for leaf in leaves if leaf.grad is not None)
+
+
+def pulled_back(
+    run: Callable[..., torch.Tensor | tuple[torch.Tensor, ...]],
+    inputs: tuple[torch.Tensor, ...],
+    cotangent: torch.Tensor,
+) -> tuple[torch.Tensor, ...]:
+    leaves = [x.detach().clone().requires_grad_() for x in inputs]
+    result = run(*leaves)
+    assert isinstance(result, torch.Tensor)
+    return torch.autograd.grad(result, leaves, cotangent)
+
+
+def numbers(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_gradients_are_those_of_torch(shape: tuple[int, ...]) -> None:
+    x, s = numbers(*shape), numbers(shape[-1], seed=1)
+    module = Apply(lambda x, s: tuple(f(x, s) for f in GRADIENTS.values()))
+    ours = gradients(daceml.compile(module), x, s)
+    # sums of at most 2,048 float64 terms around 1, and rows divided by their deviation
+    torch.testing.assert_close(ours, gradients(module, x, s), rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_sums_of_float32_are_exact_to_a_few_places(name: str) -> None:
+    x, s = numbers(4099, 48), numbers(48, seed=1)
+    module = Apply(GRADIENTS[name])
+    found = gradients(daceml.compile(module), x.float(), s.float())
+    expected = gradients(module, x.float().double(), s.float().double())
+    for ours, exact in zip(found, expected, strict=True):
+        # terms have float32 errors that do not add up, the sum has none: it runs in float64
+        torch.testing.assert_close(ours.double(), exact, rtol=2e-5, atol=2e-5 * float(exact.abs().max()))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("name", ["biased", "normalised", "root_mean_square"])
+def test_shorter_types_are_widened(name: str, dtype: torch.dtype) -> None:
+    x, s = numbers(200, 48).to(dtype), numbers(48, seed=1).to(dtype)
+    module = Apply(GRADIENTS[name])
+    cotangent = numbers(200, 48, seed=2).to(dtype)
+    found = pulled_back(daceml.compile(module), (x, s), cotangent)
+    expected = pulled_back(module, (x.double(), s.double()), cotangent.double())
+    epsilon = torch.finfo(dtype).eps
+    for ours, exact in zip(found, expected, strict=True):
+        # a gradient is rounded where it is stored, and so is that of what is doubled; sums run in float32
+        scale = float(exact.abs().max())
+        torch.testing.assert_close(ours.double(), exact, rtol=2 * epsilon, atol=epsilon * scale)
+
+
+def test_a_batch_of_any_size_is_right() -> None:
+    module = Apply(lambda x, s: (biased(x, s), normalised(x, s), root_mean_square(x, s)))
+    compiled = daceml.compile(module, dynamic=True)
+    s = numbers(40, seed=1)
+    for rows in (64, 9, 257, 1, 31, 1000):
+        x = numbers(rows, 3, 40, seed=rows)
+        # sums of 3,000 float64 terms around 1
+        torch.testing.assert_close(gradients(compiled, x, s), gradients(module, x, s), rtol=1e-10, atol=1e-10)
+
+
+def test_no_rows_give_sums_of_nothing() -> None:
+    module = Apply(lambda x, s: (biased(x, s), normalised(x, s)))
+    s = numbers(40, seed=1)
+    for compiled, sizes in (
+        (daceml.compile(module), (0,)),
+        (daceml.compile(module, dynamic=True), (64, 9, 0)),
+    ):
+        for rows in sizes:
+            x = numbers(rows, 40)
+            found, expected = gradients(compiled, x, s), gradients(module, x, s)
+            torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+
+
+def test_cotangents_in_any_order_of_memory() -> None:
+    x, s = numbers(300, 48), numbers(48, seed=1)
+    module = Apply(normalised)
+    compiled = daceml.compile(module)
+    for cotangent in (numbers(48, 300).T, numbers(300, 96)[:, ::2], numbers(1, 48).expand(300, 48)):
+        ours, eager = (pulled_back(run, (x, s), cotangent) for run in (compiled, module))
+        # sums of 300 float64 products
+        torch.testing.assert_close(ours, eager, rtol=1e-11, atol=1e-11)
+
+
+def test_nan_stays_in_its_row_and_its_columns() -> None:
+    x, s = numbers(300, 48), numbers(48, seed=1)
+    x[7, 3], x[250, 40] = torch.nan, torch.inf
+    module = Apply(biased)
+    ours, eager = gradients(daceml.compile(module), x, s), gradients(module, x, s)
+    torch.testing.assert_close(ours, eager, rtol=1e-11, atol=1e-11, equal_nan=True)
+
+
+def test_one_thread_gives_the_bits_of_two() -> None:
+    x, s = numbers(1000, 96).float(), numbers(96, seed=1).float()
+    compiled = daceml.compile(Apply(lambda x, s: (biased(x, s), normalised(x, s))))
+    threads = torch.get_num_threads()
+    found: list[tuple[torch.Tensor, ...]] = []
+    try:
+        for count in (1, 2):
+            torch.set_num_threads(count)
+            found.append(gradients(compiled, x, s))
+    finally:
+        torch.set_num_threads(threads)
+    assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
+
+
+def beside(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    y = torch.tanh(x)
+    return y, y.sum(0), (x * y).sum(0), x.sum(0)
+
+
+def test_sums_of_what_a_loop_reads_and_writes_are_part_of_it() -> None:
+    assert taken(beside, (1024, 48)) == 3
+    assert loops(beside, (1024, 48)) == 4, "one over rows, and one for the shares of each sum"
+    x = numbers(1024, 48)
+    with torch.no_grad():
+        ours, eager = daceml.compile(Apply(beside))(x), beside(x)
+    # sums of 1,024 float64 numbers around 1
+    torch.testing.assert_close(ours, eager, rtol=1e-11, atol=1e-11)
+
+
+def test_sums_of_the_same_rows_are_one_loop_without_another_one() -> None:
+    def sums(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return x.sum(0), (x * x).sum(0)
+
+    assert taken(sums, (16384, 96)) == 2
+    assert loops(sums, (16384, 96)) == 3
+    x = numbers(16384, 96)
+    with torch.no_grad():
+        torch.testing.assert_close(daceml.compile(Apply(sums))(x), sums(x), rtol=1e-11, atol=1e-11)
+
+
+def test_several_dimensions_of_rows_and_of_columns() -> None:
+    def sums(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = x.sin()
+        return y, y.sum((0, 1)), (y * x).sum((0, 1, 2))
+
+    assert taken(sums, (9, 37, 4, 24)) == 2
+    x = numbers(9, 37, 4, 24)
+    with torch.no_grad():
+        torch.testing.assert_close(daceml.compile(Apply(sums))(x), sums(x), rtol=1e-11, atol=1e-11)
+
+
+def test_what_is_no_sum_of_columns_stays_apart() -> None:
+    assert not taken(lambda x: (x.sin(), x.sin().sum(1)), (1024, 48)), "rows, not columns"
+    assert not taken(lambda x: (x.sin(), x.sin().amax(0)), (1024, 48)), "no sum"
+    assert not taken(lambda x: (x.sin(), x.sin().sum((0, 2))), (1024, 48, 40)), "the channels of an image"
+    assert not taken(lambda x: x - x.mean(0), (1024, 48)), "the rows need the sum"
+    assert not taken(lambda x: (x.sin(), x.sin().T.exp().sum(0)), (512, 256)), "other rows"
+
+
+@pytest.mark.parametrize(
+    ("function", "shape", "reason"),
+    [
+        (beside, (64, 48), "64 rows are too few to go through in chunks"),
+        (beside, (1024, 8), "rows of [8] columns are too short"),
+        (beside, (1024, 5000), "each chunk of rows would keep [5000] sums"),
+        (lambda x: x.sum(0), (1024, 48), "its rows have 196608 bytes, which stay in a near cache"),
+    ],
+)
+def test_refusals_say_why(function: Function, shape: tuple[int, ...], reason: str) -> None:
+    assert reason in reasons(function, shape)
+
+
+def test_a_bias_of_rows_is_not_summed_over_rows() -> None:
+    """Gradients of what is broadcast along columns, and along both, are other sums."""
+    x = numbers(300, 48)
+    for bias in (numbers(300, 1), numbers(1, 1), numbers(1, 48)):
+        module = Apply(biased)
+        ours, eager = gradients(daceml.compile(module), x, bias), gradients(module, x, bias)
+        torch.testing.assert_close(ours, eager, rtol=1e-11, atol=1e-11)
