@@ -23,13 +23,14 @@ if TYPE_CHECKING:
 Mode = Literal["inference", "training"]
 Casting = Callable[[], AbstractContextManager[Any]]
 
-# ONNX Runtime runs inference only
+# ONNX Runtime runs inference only, of weights that do not change; frozen, daceml may rely on that, too
 WAYS: dict[str, tuple[Mode, ...]] = {
     "eager": ("inference", "training"),
     "eager_channels_last": ("inference", "training"),
     "inductor": ("inference", "training"),
     "onnxruntime": ("inference",),
     "daceml": ("inference", "training"),
+    "daceml_frozen": ("inference",),
 }
 
 
@@ -112,10 +113,11 @@ def compiled_by(
     """The module as a way of `WAYS` runs it; eager ways run it as it is."""
     if way == "inductor":
         return torch.compile(module)
-    if way == "daceml":
+    if way in ("daceml", "daceml_frozen"):
         import daceml
 
-        return daceml.compile(module, backward=training, recipe=recipe)
+        frozen = way == "daceml_frozen"
+        return daceml.compile(module, backward=training, recipe=recipe, freeze=frozen)
     return module
 
 

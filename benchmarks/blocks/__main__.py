@@ -20,7 +20,7 @@ from benchmarks.interleave import Variant
 from benchmarks.parity import compile_for_training_with_daceml, programs_of_daceml
 from benchmarks.parity_training import training
 from benchmarks.peers import WAYS, Mode, build_step
-from benchmarks.speed import OURS, Comparison, mean_bar, slower_bar
+from benchmarks.speed import FROZEN, OURS, Comparison, mean_bar, slower_bar
 
 MEAN_SPEEDUP = 1.8
 FLOOR_SHARE = 0.7
@@ -29,7 +29,8 @@ _BATCH = 4  # of the comparison with float64
 
 def compared(block: Block, mode: Mode, rounds: int) -> Comparison:
     """Times of all ways to run a block."""
-    ways = [way for way, modes in WAYS.items() if mode in modes and way != "eager_channels_last"]
+    left_out = ("eager_channels_last", FROZEN)
+    ways = [way for way, modes in WAYS.items() if mode in modes and way not in left_out]
     missing: dict[str, str] = {}
     if block.train_mode and "onnxruntime" in ways:
         ways.remove("onnxruntime")

@@ -21,7 +21,9 @@ from daceml.transformations.coarse.unread_operators import remove_unread_operato
 from daceml.transformations.hardware.cpu_schedule import schedule_maps
 from daceml.transformations.layout.channels_last import use_channels_last
 from daceml.transformations.layout.column_sums import sum_columns
+from daceml.transformations.layout.in_place import write_in_place
 from daceml.transformations.layout.packed_weights import pack_weights
+from daceml.transformations.layout.short_reductions import write_out_reductions
 from daceml.transformations.local.copy_elimination import eliminate_copies
 from daceml.transformations.local.map_fusion import fuse_maps
 from daceml.transformations.local.subgraph_fusion import fuse_subgraphs
@@ -51,11 +53,13 @@ def standard_recipe() -> Recipe:
         Step(use_columns, only=("inference", "frozen")),
         eliminate_copies,
         fuse_maps,
+        Step(use_channels_last, at="local", only=("inference",)),
+        Step(use_channels_last, {"frozen": True}, at="local", only=("frozen",)),
         fuse_subgraphs,
-        Step(use_channels_last, only=("inference",)),
-        Step(use_channels_last, {"frozen": True}, only=("frozen",)),
         Step(pack_weights, only=("frozen",)),
         sum_columns,
+        write_out_reductions,
+        Step(write_in_place, only=("inference", "frozen")),
         schedule_maps,
     )
 

@@ -178,6 +178,8 @@ def test_channels_last_is_a_way_for_images_only():
     assert "eager_channels_last" in ways_of(spec_named("reduced:resnet50"), "inference")
     assert "eager_channels_last" not in ways_of(spec_named("reduced:bert"), "inference")
     assert "onnxruntime" not in ways_of(spec_named("reduced:bert"), "training")
+    assert "daceml_frozen" in ways_of(spec_named("reduced:bert"), "inference")
+    assert "daceml_frozen" not in ways_of(spec_named("reduced:bert"), "training")
 
 
 def test_every_network_of_a_bar_has_a_name():

@@ -21,6 +21,13 @@ def test_the_fastest_of_the_others_is_the_peer():
     assert "2.000 [2.000, 2.000] n=6 times inductor" in seen.line()
 
 
+def test_frozen_stands_beside_and_is_no_peer():
+    seen = comparison("resnet50", onnxruntime=9.0, daceml=10.0, daceml_frozen=8.0)
+    assert seen.best_peer == "onnxruntime"
+    assert seen.speedup.value == 0.9
+    assert "daceml_frozen 0.0" in seen.line()
+
+
 def test_the_mean_is_geometric():
     seen = [comparison("a", eager=40.0, daceml=10.0), comparison("b", eager=10.0, daceml=10.0)]
     bar = mean_bar("blocks", seen, at_least=1.8)

@@ -60,7 +60,7 @@ def test_a_step_runs_in_its_situations_only():
 def test_the_standard_recipe_is_one_for_all_situations():
     recipe = standard_recipe()
     assert recipe.ordered() == recipe
-    assert [s.name for s in recipe.when("training").at("layout")] == ["sum_columns"]
+    assert [s.name for s in recipe.when("training").at("layout")] == ["sum_columns", "write_out_reductions"]
     assert "pack_weights" in [s.name for s in recipe.when("frozen")]
     assert all(len(line) <= 110 for line in str(recipe).splitlines())
 

@@ -14,6 +14,7 @@ import dace
 import sympy
 from dace.sdfg import nodes
 
+from daceml.sdfg.access import remove_scope
 from daceml.sdfg.builder import Builder, Computation, parameters, reduced_parameters
 from daceml.sdfg.lifting import NotLiftable, Statement, lift
 from daceml.sdfg.network import Network
@@ -53,7 +54,7 @@ def sum_columns(network: Network) -> int:
             continue
         found = _columns(sdfg, statements)
         if found is not None:
-            _remove(state, entry)
+            remove_scope(state, entry)
             _emit(Builder(sdfg, state), found)
             count += 1
     applied = {"ColumnSums": count} if count else {}
@@ -134,15 +135,6 @@ def _reads_rows(sdfg: dace.SDFG, body: Scalar, last: str, inner: set[str]) -> bo
         elif names - inner:
             return False
     return along
-
-
-def _remove(state: dace.SDFGState, entry: nodes.MapEntry) -> None:
-    inside = state.scope_subgraph(entry, include_entry=True, include_exit=True).nodes()
-    registers = {n.data for n in inside if isinstance(n, nodes.AccessNode)}
-    state.remove_nodes_from(inside)
-    for array in registers:
-        if not any(n.data == array for n in state.data_nodes()):
-            state.sdfg.remove_data(array, validate=False)
 
 
 def _emit(builder: Builder, columns: _Columns) -> None:

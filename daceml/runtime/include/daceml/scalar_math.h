@@ -53,14 +53,17 @@ DACEML_VECTOR_UNARY(atanh)
 #endif
 #endif
 
-// Larger and smaller of two numbers; NaN if either is one, as torch and numpy have it.
+// Larger and smaller of two numbers; NaN if either is one, as torch and numpy have it. Two choices, and no `||`, which
+// gcc does not vectorise.
 template <typename T>
 DACEML_HD T nan_max(T a, T b) {
-    return (a > b || a != a) ? a : b;
+    const T larger = a > b ? a : b;
+    return a != a ? a : larger;
 }
 template <typename T>
 DACEML_HD T nan_min(T a, T b) {
-    return (a < b || a != a) ? a : b;
+    const T smaller = a < b ? a : b;
+    return a != a ? a : smaller;
 }
 
 // 1 / (1 + exp(-x)); 0 and 1 far out, never NaN for a number.
