@@ -24,3 +24,4 @@
 #include <dace/alloc.h>
 
 #include <daceml/scalar_math.h>
+#include <daceml/vector_math.h>

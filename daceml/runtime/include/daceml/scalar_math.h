@@ -1,9 +1,9 @@
 // Functions that tasklets call by plain names, for float, double and integers; half types are widened before.
 //
 // Part of <daceml/kernel.h>, after DaCe's headers. exp, log, tanh, erf, erfc, pow, ... are the overloads that <math.h>
-// brings into the global namespace. On x86-64 Linux they are declared here once more with glibc's vector variants
-// (libmvec, at most 4 ulp, right for infinities, NaN and denormals), so that gcc vectorises loops that call them
-// without -ffast-math. Link with -lmvec -lm.
+// brings into the global namespace; those of float that loops call most stand in <daceml/vector_math.h>. On x86-64
+// Linux they are declared here once more with glibc's vector variants (libmvec, at most 4 ulp, right for infinities,
+// NaN and denormals), so that gcc vectorises loops that call them without -ffast-math. Link with -lmvec -lm.
 #pragma once
 
 #include <math.h>
@@ -53,14 +53,17 @@ DACEML_VECTOR_UNARY(atanh)
 #endif
 #endif
 
-// Larger and smaller of two numbers; NaN if either is one, as torch and numpy have it.
+// Larger and smaller of two numbers; NaN if either is one, as torch and numpy have it. In two steps, of which the
+// first is one instruction.
 template <typename T>
 DACEML_HD T nan_max(T a, T b) {
-    return (a > b || a != a) ? a : b;
+    const T larger = a > b ? a : b;
+    return a != a ? a : larger;
 }
 template <typename T>
 DACEML_HD T nan_min(T a, T b) {
-    return (a < b || a != a) ? a : b;
+    const T smaller = a < b ? a : b;
+    return a != a ? a : smaller;
 }
 
 // 1 / (1 + exp(-x)); 0 and 1 far out, never NaN for a number.
