@@ -31,7 +31,7 @@ help:
 	  'make format      let ruff format and mend what it can' \
 	  'make bench       the benchmarks with their bars; QUICK= measures in full, QUICK=--quick is the default' \
 	  'make baseline    commit to what compiled networks consist of now: benchmarks/baseline (a minute)' \
-	  'make fuzz        the large random campaigns, results under benchmarks/results (tens of minutes)' \
+	  'make fuzz        the large campaigns, random or over all floats: results under benchmarks/results (tens of minutes)' \
 	  'make venv        the environment alone, in $(VENV)' \
 	  'make clean       remove the environment and the caches of the tools'
 
@@ -101,7 +101,7 @@ baseline: $(VENV)/.installed
 
 .PHONY: fuzz
 fuzz: $(VENV)/.installed
-	@for name in robustness operators gradient_checks random_graphs; do printf '\n== %s\n' "$$name"; \
+	@for name in robustness operators gradient_checks random_graphs vector_math; do printf '\n== %s\n' "$$name"; \
 	  $(BIN)/python -m benchmarks.$$name --check --json "benchmarks/results/$$name-$$(date +%F).json" \
 	  $(call or_explain,campaign $$name found a fault,the lines above name the cases; each says how to repeat it) ; done
 

@@ -46,7 +46,10 @@ def _zero(like: Scalar) -> Scalar:
 
 
 def _smooth(op: str) -> Partials:
-    numerator, denominator = sympy.fraction(sympy.together(partial_of(op)))
+    # exact: exp(-x^2) stays above, one exponential that underflows where a quotient would overflow below
+    numerator, denominator = sympy.fraction(sympy.together(partial_of(op)), exact=True)
+    if denominator.is_number:
+        numerator, denominator = numerator / denominator, sympy.Integer(1)
 
     def partials(args: Operands, y: Scalar, g: Scalar) -> tuple[Scalar]:
         values = {"x": args[0], "y": y}
@@ -62,12 +65,14 @@ def _scalar(expression: sympy.Basic, values: dict[str, Scalar], like: Scalar) ->
         return values[expression.name]
     if expression.is_number:
         return literal(float(expression), like.dtype)  # pyright: ignore[reportArgumentType]
+    if isinstance(expression, sympy.Mul):  # one literal for all constant factors
+        constant, rest = expression.as_independent(*expression.free_symbols, as_Add=False)
+        factors = [_scalar(f, values, like) for f in (constant, *sympy.Mul.make_args(rest)) if f != 1]
+        return functools.reduce(lambda a, b: a * b, factors)
     args = [_scalar(a, values, like) for a in expression.args]
     match expression:
         case sympy.Add():
             return functools.reduce(lambda a, b: a + b, args)
-        case sympy.Mul():
-            return functools.reduce(lambda a, b: a * b, args)
         case sympy.Pow():
             return apply("pow", *args)
         case _:

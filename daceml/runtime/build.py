@@ -23,6 +23,8 @@ from daceml.sdfg.outline import Kernel
 _GENERATED_INCLUDES = re.compile(
     r'^#include ["<](dace/dace\.h|\.\./\.\./include/hash\.h)[">]\n', re.MULTILINE
 )
+# in which the plain names of special functions are those of `daceml/vector_math.h`
+_NAMESPACE = "daceml::kernel"
 _DEFINITION = re.compile(r"^DACE_EXPORTED void __program_\w+\((?P<parameters>[^)]*)\)", re.MULTILINE)
 
 
@@ -33,7 +35,8 @@ def kernel_source(kernel: Kernel) -> str:
     scopes = state.scope_dict()
     (entry,) = [n for n in state.nodes() if isinstance(n, nodes.MapEntry) and scopes[n] is None]
     source = _GENERATED_INCLUDES.sub("", main.clean_code)
-    return with_bools_as_bytes(with_independent_iterations(source, len(entry.map.params)))
+    source = with_bools_as_bytes(with_independent_iterations(source, len(entry.map.params)))
+    return f"namespace {_NAMESPACE} {{\n{source}\n}}\n"
 
 
 def signature(source: str) -> tuple[str, ...]:

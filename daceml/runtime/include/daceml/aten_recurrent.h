@@ -3,11 +3,14 @@
 #pragma once
 
 #include <daceml/aten_call.h>
-#include <daceml/scalar_math.h>
+#include <daceml/vector_math.h>
 
 namespace daceml {
 namespace aten {
 namespace recurrent {
+
+using kernel::sigmoid;
+using kernel::tanh;
 
 enum Kind : int64_t { tanh_cell, relu_cell, gru_cell, lstm_cell };
 constexpr int64_t gates_of[] = {1, 1, 3, 4};

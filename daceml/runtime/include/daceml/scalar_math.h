@@ -1,9 +1,9 @@
 // Functions that tasklets call by plain names, for float, double and integers; half types are widened before.
 //
 // Part of <daceml/kernel.h>, after DaCe's headers. exp, log, tanh, erf, erfc, pow, ... are the overloads that <math.h>
-// brings into the global namespace. On x86-64 Linux they are declared here once more with glibc's vector variants
-// (libmvec, at most 4 ulp, right for infinities, NaN and denormals), so that gcc vectorises loops that call them
-// without -ffast-math. Link with -lmvec -lm.
+// brings into the global namespace; those of float that loops call most stand in <daceml/vector_math.h>. On x86-64
+// Linux they are declared here once more with glibc's vector variants (libmvec, at most 4 ulp, right for infinities,
+// NaN and denormals), so that gcc vectorises loops that call them without -ffast-math. Link with -lmvec -lm.
 #pragma once
 
 #include <math.h>
@@ -54,7 +54,7 @@ DACEML_VECTOR_UNARY(atanh)
 #endif
 
 // Larger and smaller of two numbers; NaN if either is one, as torch and numpy have it. Two choices, and no `||`, which
-// gcc does not vectorise.
+// gcc does not vectorise; the first is one instruction.
 template <typename T>
 DACEML_HD T nan_max(T a, T b) {
     const T larger = a > b ? a : b;
