@@ -19,9 +19,9 @@ import sympy
 from dace import dtypes, symbolic
 from dace.sdfg import nodes
 
-from daceml.sdfg.outline import scope_nodes
 from daceml.sdfg.scalar import Index, Scalar, apply, cast, identity, read, reduce_over
 from daceml.sdfg.scalar_rewrite import Names, as_index, rename
+from daceml.sdfg.scopes import scope_nodes
 from daceml.sdfg.tasklet_parser import Element, UnreadableTasklet, parse_tasklet
 
 

@@ -61,35 +61,6 @@ class KernelCall:
     label: str
 
 
-def scope_nodes(state: dace.SDFGState, entry: nodes.MapEntry) -> list[nodes.Node]:
-    """Nodes from `entry` to its exit, both included, in a topological order that only the graph decides."""
-    exit_node: Any = state.exit_node(entry)
-    inside: set[nodes.Node] = {entry}
-    stack: list[nodes.Node] = [entry]
-    while stack:
-        node = stack.pop()
-        if node is exit_node:
-            continue
-        for edge in state.out_edges(node):
-            if edge.dst not in inside:
-                inside.add(edge.dst)
-                stack.append(edge.dst)
-    waiting = {n: sum(e.src in inside for e in state.in_edges(n)) for n in inside}
-    waiting[entry] = 0
-    order: list[nodes.Node] = []
-    ready: list[nodes.Node] = [entry]
-    while ready:
-        node = ready.pop(0)
-        order.append(node)
-        if node is exit_node:
-            continue
-        for edge in state.out_edges(node):
-            waiting[edge.dst] -= 1
-            if waiting[edge.dst] == 0:
-                ready.append(edge.dst)
-    return order
-
-
 class Outliner:
     """Outlines the scopes of one network; equal scopes share a kernel."""
 

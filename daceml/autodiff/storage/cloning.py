@@ -15,7 +15,7 @@ from daceml.autodiff.storage.choices import Choices
 from daceml.autodiff.storage.program import Storage
 from daceml.sdfg.access import add_access
 from daceml.sdfg.builder import Builder
-from daceml.sdfg.outline import scope_nodes
+from daceml.sdfg.scopes import scope_nodes
 
 
 def recompute_in_backward(choices: Choices, choice: Storage) -> None:

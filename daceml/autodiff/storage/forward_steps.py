@@ -26,6 +26,7 @@ from daceml.sdfg.builder import Computation
 from daceml.sdfg.external import AtenCall
 from daceml.sdfg.network_costs import call_cost
 from daceml.sdfg.outline import Outliner
+from daceml.sdfg.scopes import scope_nodes
 from daceml.sdfg.sizes import Size, product, size
 from daceml.sdfg.tasklet_code import find_reductions
 
@@ -154,7 +155,7 @@ class ForwardSteps:
         call = self._outliner.outline(self.network.sdfg, self.state, entry)
         cost = call_cost(call)
         found, written = self.read_by(entry), tuple(writes(self.state, entry))
-        inner = self.state.scope_subgraph(entry).nodes()
+        inner = scope_nodes(self.state, entry)
         plain = all(isinstance(n, nodes.Tasklet | nodes.EntryNode | nodes.ExitNode) for n in inner)
         plain = plain and len(inner) == 3 and len(written) == 1
         values = _at_example(cost)

@@ -14,7 +14,6 @@ import dace
 import sympy
 from dace.sdfg import nodes
 
-from daceml.sdfg.access import remove_scope
 from daceml.sdfg.builder import Builder, Computation, parameters, reduced_parameters
 from daceml.sdfg.lifting import NotLiftable, Statement, lift
 from daceml.sdfg.network import Network
@@ -22,6 +21,7 @@ from daceml.sdfg.passes import PassRecord
 from daceml.sdfg.scalar import Index, Reduction, Scalar, literal, read
 from daceml.sdfg.scalar_rewrite import free_names, nodes_of, replace_parts, substitute
 from daceml.sdfg.scatter import Loop, Scatter, emit_scatter
+from daceml.sdfg.scopes import remove_scope, scope_nodes
 from daceml.sdfg.sizes import product
 from daceml.sdfg.tasklet_code import find_reductions
 
@@ -64,7 +64,7 @@ def sum_columns(network: Network) -> int:
 
 def _reduces(state: dace.SDFGState, entry: nodes.MapEntry) -> bool:
     """Whether a scope holds just one further map, which may be a reduction."""
-    return sum(isinstance(n, nodes.MapEntry) for n in state.scope_subgraph(entry).nodes()) == 2
+    return sum(isinstance(n, nodes.MapEntry) for n in scope_nodes(state, entry)) == 2
 
 
 def _columns(sdfg: dace.SDFG, statements: Sequence[Statement]) -> _Columns | None:

@@ -14,13 +14,13 @@ from collections.abc import Sequence
 import dace
 from dace.sdfg import nodes
 
-from daceml.sdfg.access import remove_scope
 from daceml.sdfg.builder import Builder, Computation, parameters
 from daceml.sdfg.lifting import NotLiftable, Statement, lift
 from daceml.sdfg.network import Network
 from daceml.sdfg.passes import PassRecord, Refusal
 from daceml.sdfg.scalar import FLOATS, INTEGERS, Reduction, Scalar, apply, cast, identity
 from daceml.sdfg.scalar_rewrite import nodes_of, rename, replace_parts, substitute
+from daceml.sdfg.scopes import remove_scope, scope_nodes
 from daceml.sdfg.sizes import product
 from daceml.sdfg.tasklet_code import find_reductions
 
@@ -63,7 +63,7 @@ def write_out_reductions(network: Network) -> int:
 
 
 def _holds_one_loop(state: dace.SDFGState, entry: nodes.MapEntry) -> bool:
-    return sum(isinstance(n, nodes.MapEntry) for n in state.scope_subgraph(entry).nodes()) == 2
+    return sum(isinstance(n, nodes.MapEntry) for n in scope_nodes(state, entry)) == 2
 
 
 def _written_out(statements: Sequence[Statement]) -> Computation | str:

@@ -11,9 +11,9 @@ from dace.sdfg import nodes
 
 from daceml.sdfg.lifting import NotLiftable, lift
 from daceml.sdfg.network import Network
-from daceml.sdfg.outline import scope_nodes
 from daceml.sdfg.passes import PassRecord
 from daceml.sdfg.scalar import HALF, Scalar
+from daceml.sdfg.scopes import scope_nodes
 
 
 def eliminate_copies(network: Network) -> int:

@@ -21,8 +21,8 @@ from daceml.sdfg.lanes import in_lanes
 from daceml.sdfg.lifting import NotLiftable, arrays_outside
 from daceml.sdfg.nest import Loop, Nest, Write, emit_chunks, emit_nest
 from daceml.sdfg.network import Network
-from daceml.sdfg.outline import scope_nodes
 from daceml.sdfg.passes import PassRecord, refused_arrays
+from daceml.sdfg.scopes import scope_nodes
 from daceml.sdfg.sizes import product, size
 from daceml.transformations.local.equal_accumulations import merge_equal_accumulations
 from daceml.transformations.local.fused_nest import nest_of

@@ -1,0 +1,48 @@
+"""The nodes of one map, found from its entry: DaCe goes through the whole graph for them."""
+
+from __future__ import annotations
+
+from dace import SDFGState
+from dace.sdfg import nodes
+
+
+def scope_nodes(state: SDFGState, entry: nodes.MapEntry) -> list[nodes.Node]:
+    """Nodes from `entry` to its exit, both included, in a topological order that only the graph decides."""
+
+    def is_end(node: nodes.Node) -> bool:
+        return isinstance(node, nodes.MapExit) and node.map is entry.map
+
+    inside: set[nodes.Node] = {entry}
+    stack: list[nodes.Node] = [entry]
+    while stack:
+        node = stack.pop()
+        if is_end(node):
+            continue
+        for edge in state.out_edges(node):
+            if edge.dst not in inside:
+                inside.add(edge.dst)
+                stack.append(edge.dst)
+    waiting = {n: sum(e.src in inside for e in state.in_edges(n)) for n in inside}
+    waiting[entry] = 0
+    order: list[nodes.Node] = []
+    ready: list[nodes.Node] = [entry]
+    while ready:
+        node = ready.pop(0)
+        order.append(node)
+        if is_end(node):
+            continue
+        for edge in state.out_edges(node):
+            waiting[edge.dst] -= 1
+            if waiting[edge.dst] == 0:
+                ready.append(edge.dst)
+    return order
+
+
+def remove_scope(state: SDFGState, entry: nodes.MapEntry) -> None:
+    """Take a top-level map out, with the registers that only it has."""
+    inside = scope_nodes(state, entry)
+    registers = {n.data for n in inside if isinstance(n, nodes.AccessNode)}
+    state.remove_nodes_from(inside)
+    for array in registers:
+        if not any(n.data == array for n in state.data_nodes()):
+            state.sdfg.remove_data(array, validate=False)
