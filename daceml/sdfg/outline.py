@@ -19,6 +19,7 @@ from dace.sdfg import nodes
 
 from daceml.errors import UnsupportedProgramError
 from daceml.sdfg.access import add_access
+from daceml.sdfg.scopes import scope_nodes
 from daceml.sdfg.type_order import order_types
 
 if TYPE_CHECKING:

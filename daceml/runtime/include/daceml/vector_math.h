@@ -2,8 +2,9 @@
 // what is left over behind the last vector.
 //
 // Generated kernels stand in namespace daceml::kernel (`runtime/build.py`), so the plain names of their tasklets find
-// these functions first; double keeps the functions of <math.h>. The errors named below are of all 2^32 arguments,
-// in units in the last place of the result (of denormals too), found by `python -m benchmarks.vector_math`.
+// these functions first; double keeps the functions of <math.h>. The largest errors over all 2^32 arguments, in units
+// in the last place of the result (of denormals too; `python -m benchmarks.vector_math`): exp 1.04, expm1 1.61,
+// log 1.52, log1p 1.62, tanh 2.61, erf 1.85, sigmoid 2.41.
 // Polynomials are minimax fits whose coefficients were rounded to float one after the other, the rest fitted again.
 // Infinities, NaN, signed zeros, overflow, underflow and denormal numbers are as IEEE 754 and C have them; rounding
 // is to nearest. Device compilers have functions of their own, and keep them.
