@@ -77,10 +77,10 @@ class _Cloning:
         local = {n.data for n in inside if isinstance(n, nodes.AccessNode)}
         names = {array: self._array(array) for array in dict.fromkeys((*written, *local))}
         copies = {node: self._copied(node, names) for node in inside}
+        maps = {node.map: copies[node].map for node in inside if isinstance(node, nodes.MapEntry)}
         for node in inside:
             if isinstance(node, nodes.MapExit):
-                entry: Any = copies[step]
-                copies[node].map = entry.map
+                copies[node].map = maps[node.map]
         state.add_nodes_from(list(copies.values()))
         for node in inside:
             for edge in (*state.in_edges(node), *state.out_edges(node)):
