@@ -69,7 +69,8 @@ def differentiate(
     gradients = add_gradients(
         network, outputs, [a for a in dict.fromkeys(arrays) if a is not None], prefer_native=prefer_native
     )
-    decisions = plan_recomputation(network, recompute, limit_bytes=limit_bytes)
+    several = sum(network.sdfg.arrays[a].dtype in FLOATS and a not in written for a in set(results)) > 1
+    decisions = plan_recomputation(network, recompute, limit_bytes=limit_bytes, narrowable=several)
     parts = partition(network, gradients)
     signature, parameters = parts.backward.signature, arrays[len(inputs) :]
     names = [signature.get(a, a) for a in inputs] + [f"{PARAMETER}{key}" for key in wanted.state]

@@ -38,3 +38,6 @@ WithGradient = define_operator(
     ),
     module=__name__,
 )
+
+CUSTOM = frozenset({CotangentOf.op_type, WithGradient.op_type})
+"""Both, whose operands are known by their arrays."""

@@ -56,8 +56,8 @@ def _validity_fault(network: Network) -> str | None:
 def canonical_fault(network: Network) -> str | None:
     """How a lowered network breaks the canonical form; None where it does not.
 
-    At the top level there are maps, external calls and arrays. Every element has one writer, none is added up
-    into, and what is read has been written.
+    At the top level there are maps, external calls and arrays. Every element has one writer, or a second one
+    that reads it; none is added up into, and what is read has been written.
     """
     state = network.state
     nested = next((n for n in state.nodes() if isinstance(n, nodes.NestedSDFG)), None)
@@ -89,7 +89,9 @@ def _array_fault(network: Network, top: Iterable[nodes.AccessNode]) -> str | Non
         parts = written.setdefault(access.data, [])
         for edge in writers:
             subset: Any = edge.data.dst_subset
-            if any(intersects(subset, part) for part in parts):
+            if any(intersects(subset, part) for part in parts) and not _in_place(
+                edge.src, access.data, state
+            ):
                 return f"{access.data} is written more than once: every element has one writer"
             parts.append(subset)
     for array in read:
@@ -98,3 +100,10 @@ def _array_fault(network: Network, top: Iterable[nodes.AccessNode]) -> str | Non
         if made and array not in written:
             return f"{array} is read, and nothing writes it"
     return None
+
+
+def _in_place(writer: nodes.Node, array: str, state: dace.SDFGState) -> bool:
+    """Whether a loop writes where it reads."""
+    if not isinstance(writer, nodes.MapExit):
+        return False
+    return any(edge.data.data == array for edge in state.in_edges(state.entry_node(writer)))

@@ -46,7 +46,7 @@ class Decision:
 
 
 def plan_recomputation(
-    network: Network, mode: Recompute, *, limit_bytes: int | None = None
+    network: Network, mode: Recompute, *, limit_bytes: int | None = None, narrowable: bool = False
 ) -> tuple[Decision, ...]:
     """Choose what is stored, and let the backward half compute the rest again. Mutates the network.
 
@@ -55,6 +55,8 @@ def plan_recomputation(
         mode: "none" stores everything, an array once for all its shapes; "cheap" runs elementwise steps again
             where that costs nothing, then those that spare the most memory for 3 % of the step; "budget"
             keeps `limit_bytes`, or comes as near as it can.
+        narrowable: the backward pass of some of the results alone has to find what it needs among what is
+            stored for all of them: "cheap" chooses array by array then.
         limit_bytes: for "budget": of what is stored and of what the backward pass has made, at any time;
             None for no limit.
     Returns:
@@ -62,7 +64,8 @@ def plan_recomputation(
     Raises:
         MemoryBudgetError: sizes are symbolic, so that no budget can be kept.
     """
-    if mode != "none":
+    balanced = mode == "budget" or (mode == "cheap" and not narrowable)
+    if balanced:
         lower_normalizations(network)
     facts = ForwardSteps(network)
     if mode == "budget" and not is_static(network, facts.producers):
@@ -77,7 +80,7 @@ def plan_recomputation(
         made = {a for step in choices.steps for a in step.writes}
         choice = Storage(stored=frozenset(choices.arrays) - made, again=again)
     else:
-        spare = _CHEAP_SHARE * choices.step_cost if mode == "cheap" else 0.0
+        spare = _CHEAP_SHARE * choices.step_cost if mode == "cheap" and balanced else 0.0
         choice = choose_storage(choices, limit_bytes if mode == "budget" else None, spare=spare)
     decisions = tuple(_decisions(choices, choice))
     recompute_in_backward(choices, choice)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from dace.sdfg.utils import dfs_topological_sort
 
-from daceml.onnx_ops import custom_gradients
+from daceml.onnx_ops.custom_gradients import CUSTOM
 from daceml.onnx_ops.node import ONNXNode
 from daceml.onnx_ops.random_operators import draws
 from daceml.sdfg.network import Network
@@ -24,7 +24,6 @@ from daceml.transformations.replacement import Value, remove_unread, take_place
 # Larger constants are equal only where they are one array
 _MOST_BYTES = 65_536
 _VIEWS = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
-_CUSTOM = frozenset({custom_gradients.CotangentOf.op_type, custom_gradients.WithGradient.op_type})
 
 
 def merge_common_subexpressions(network: Network) -> int:
@@ -61,7 +60,7 @@ class _Merging:
 
     def visit(self, node: ONNXNode) -> None:
         """Merge a node with an equal one that came before."""
-        if node.implementation or (node.domain and node.op_type in _CUSTOM):
+        if node.implementation or (node.domain and node.op_type in CUSTOM):
             return
         key = self._key(node)
         same = self.first.setdefault(key, node)

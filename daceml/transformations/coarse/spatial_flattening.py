@@ -17,6 +17,7 @@ import dace
 from dace.sdfg import nodes
 from dace.sdfg.utils import dfs_topological_sort
 
+from daceml.onnx_ops.custom_gradients import CUSTOM
 from daceml.onnx_ops.node import ONNXNode
 from daceml.sdfg.network import Network
 from daceml.sdfg.passes import PassRecord, Refusal
@@ -141,6 +142,8 @@ class _Flattening:
             region.refusal = "an operand is the caller's, and its gradient would have to be a copy"
         if self.graph.is_result(result):
             region.refusal = "a result is the caller's, so a view of it would have to be a copy"
+        if any(isinstance(n, ONNXNode) and n.op_type in CUSTOM for n in self.graph.readers(result)):
+            region.refusal = "a function with a gradient of its own reads it"
         self.regions[result] = region
         self.places.append(_Place(node=node, result=result, shape=shape, wanted=wanted, region=region))
 
