@@ -78,7 +78,7 @@ def test_cheap_recomputes_what_is_made_of_inputs_by_a_comparison_or_a_sum() -> N
 
 def test_budget_recomputes_whole_layers_and_keeps_results() -> None:
     torch.manual_seed(0)
-    module = nn.Sequential(*(Residual() for _ in range(4))).double().train()
+    module = nn.Sequential(*(Residual() for _ in range(5))).double().train()
     x = torch.randn(2, 4, 16, 16, dtype=torch.float64)
     with pytest.raises(MemoryBudgetError, match=r"the least that was found possible is (\d+)") as error:
         compare(module, x, recompute="budget", memory_budget_bytes=1000)

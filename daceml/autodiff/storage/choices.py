@@ -21,6 +21,8 @@ _MOST_STAGES = 32
 _FEWEST_STAGES = 8
 # Bytes of traffic that a stored byte is worth: what may as well run again does so.
 _MEMORY_WEIGHT = 1e-3
+# Of the largest array: what is smaller, as statistics, is stored without asking
+_SMALL_SHARE = 1 / 256
 # Of an array of the caller's, as a bias, of which a copy is stored
 _COPY_BYTES = 2**16
 
@@ -78,6 +80,7 @@ class Choices:
 
     def _explore(self) -> None:
         waiting = [a for a in self.facts.needed if not self.at_hand(a)]
+        small = _SMALL_SHARE * max(map(self.facts.array_bytes, waiting), default=0)
         seen, known = set[str](), set[nodes.Node]()
         while waiting:
             array = waiting.pop()
@@ -86,7 +89,7 @@ class Choices:
             seen.add(array)
             self.arrays.append(array)
             step = self.producer[array] = self.facts.step(self.facts.producers[array])
-            if self.refusal(step) is None:
+            if self.refusal(step) is None and (step.views or self.facts.array_bytes(array) > small):
                 if step.node not in known:
                     known.add(step.node)
                     self.steps.append(step)
