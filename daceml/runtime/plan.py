@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dace.data import View
 from dace.sdfg import nodes
@@ -18,6 +18,7 @@ from daceml.runtime.manifest import EXAMPLE_SIZE
 from daceml.runtime.memory import Interval, Layout, plan_offsets
 from daceml.runtime.peak import lower_peak
 from daceml.runtime.steps import Copy, Location, Step, Storage, handed_over
+from daceml.runtime.usage import Usage
 from daceml.sdfg.external import AtenCall, ExternalCall, FallbackCall
 from daceml.sdfg.outline import Kernel, Outliner
 from daceml.sdfg.program_order import program_order
@@ -217,13 +218,14 @@ def _late(
     if given is None:
         return late
     outputs = frozenset(network.outputs)
-    amounts: Any = {
-        "root": roots.__getitem__,
-        "made_bytes": lambda array: bytes_of[array] if array in outputs else temporary_bytes(array),
-        "freed_bytes": lambda array: bytes_of[array] if array in given else temporary_bytes(array),
-        "fixed": lambda step: fixed(step) or draws(step),
-    }
-    return lower_peak(exchange_steps(late, **amounts), **amounts)
+    usage = Usage(
+        late,
+        root=roots.__getitem__,
+        made_bytes=lambda array: bytes_of[array] if array in outputs else temporary_bytes(array),
+        freed_bytes=lambda array: bytes_of[array] if array in given else temporary_bytes(array),
+        fixed=lambda step: fixed(step) or draws(step),
+    )
+    return lower_peak(exchange_steps(usage), usage)
 
 
 def _with_checks(steps: list[Step], network: Network, roots: dict[str, str]) -> list[Step]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from daceml.runtime.peak import lower_peak
+from daceml.runtime.usage import Usage
 
 BYTES = {"stored": 4, "again": 4, "one": 8, "two": 8, "kept": 6}
 OUTPUTS = {"one", "two"}
@@ -17,14 +18,14 @@ class Step:
 
 
 def names(*steps: Step, fixed: str = "") -> list[str]:
-    moved = lower_peak(
+    usage = Usage(
         steps,
         root=lambda array: array,
         made_bytes=lambda array: BYTES.get(array, 0),
         freed_bytes=lambda array: 0 if array in OUTPUTS else BYTES.get(array, 0),
         fixed=lambda step: step.writes[0] in fixed.split(),
     )
-    return [step.writes[0] for step in moved]
+    return [step.writes[0] for step in lower_peak(steps, usage)]
 
 
 ONE, AGAIN = Step(("x",), ("one",)), Step(("stored",), ("again",))

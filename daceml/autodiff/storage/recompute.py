@@ -58,7 +58,7 @@ def plan_recomputation(
         narrowable: the backward pass of some of the results alone has to find what it needs among what is
             stored for all of them: "cheap" chooses array by array then.
         limit_bytes: for "budget": of what is stored and of what the backward pass has made, at any time;
-            None for no limit.
+            None for no limit, which is what "cheap" stores.
     Returns:
         one record for each array that is stored or computed again.
     Raises:
@@ -80,7 +80,7 @@ def plan_recomputation(
         made = {a for step in choices.steps for a in step.writes}
         choice = Storage(stored=frozenset(choices.arrays) - made, again=again)
     else:
-        spare = _CHEAP_SHARE * choices.step_cost if mode == "cheap" and balanced else 0.0
+        spare = _CHEAP_SHARE * choices.step_cost if balanced and limit_bytes is None else 0.0
         choice = choose_storage(choices, limit_bytes if mode == "budget" else None, spare=spare)
     decisions = tuple(_decisions(choices, choice))
     recompute_in_backward(choices, choice)

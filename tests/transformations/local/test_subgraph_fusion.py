@@ -2,35 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional
 
 import daceml
-from daceml.frontend.export import export_program
-from daceml.frontend.pipeline import Stages, onnx_network, optimise
-from daceml.sdfg.network import Network
 from daceml.sdfg.network_costs import maps_cost
-
-Function = Callable[..., "torch.Tensor | tuple[torch.Tensor, ...]"]
-
-
-class Apply(nn.Module):
-    def __init__(self, function: Function) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *inputs: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, ...]:
-        return self.function(*inputs)
-
-
-def optimised(function: Function, *shapes: tuple[int, ...]) -> Network:
-    with torch.no_grad():
-        example = tuple(torch.ones(shape) for shape in shapes)
-        return optimise(onnx_network(export_program(Apply(function), example), Stages()), Stages()).network
+from tests.transformations.local.functions import Apply, Function, optimised
 
 
 def maps(function: Function, *shapes: tuple[int, ...]) -> int:

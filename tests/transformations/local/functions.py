@@ -1,0 +1,29 @@
+"""Functions of tensors as modules, and as networks after all levels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+from daceml.frontend.export import export_program
+from daceml.frontend.pipeline import Stages, onnx_network, optimise
+from daceml.sdfg.network import Network
+
+Function = Callable[..., "torch.Tensor | tuple[torch.Tensor, ...]"]
+
+
+class Apply(nn.Module):
+    def __init__(self, function: Function) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, ...]:
+        return self.function(*inputs)
+
+
+def optimised(function: Function, *shapes: tuple[int, ...]) -> Network:
+    with torch.no_grad():
+        example = tuple(torch.ones(shape) for shape in shapes)
+        return optimise(onnx_network(export_program(Apply(function), example), Stages()), Stages()).network
