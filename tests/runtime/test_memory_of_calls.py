@@ -16,6 +16,7 @@ from daceml.runtime.exchange import exchange_steps
 from daceml.runtime.plan import make_plan
 from daceml.runtime.steps import Copy, Step
 from daceml.runtime.temporary import live_bytes
+from daceml.runtime.usage import Usage
 from tests.runtime.programs import build, elementwise
 
 STEPS = ["_out = _a + dace.float32(1)", "_out = _a * dace.float32(3)", "_out = _a - dace.float32(2)"]
@@ -64,14 +65,14 @@ def step(label: str, reads: str = "", writes: str = "") -> Step:
 
 
 def exchanged(steps: list[Step], sizes: dict[str, int], outputs: str = "", fixed: str = "") -> str:
-    order = exchange_steps(
+    usage = Usage(
         steps,
         root=str,
         made_bytes=lambda a: sizes.get(a, 0),
         freed_bytes=lambda a: 0 if a in outputs else sizes.get(a, 0),
         fixed=lambda s: s.label in fixed,
     )
-    return "".join(s.label for s in order)
+    return "".join(s.label for s in exchange_steps(usage))
 
 
 def test_a_large_result_is_made_after_what_frees_memory():
