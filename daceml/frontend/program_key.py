@@ -101,7 +101,8 @@ def _surroundings() -> tuple[str, ...]:
     """What decides what is generated besides the program: options, compiler, versions, our own sources."""
     options = config()
     return (
-        f"{options.fallback} {options.parallel_threshold} {options.public_exporter}",
+        f"{options.fallback} {options.parallel_threshold} {options.streaming_bytes}",
+        f"{options.public_exporter}",
         toolchain().fingerprint,
         *_versions(),
         package_digest(),

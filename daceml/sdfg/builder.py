@@ -255,7 +255,7 @@ class Scope:
             (edge,) = self.state.in_edges_by_connector(entry, connector)
             known = [(low, high) for low, high, _ in cast_type(Range, edge.data.subset).ranges]
             if any(str(a) != str(b) for a, b in zip(known, subset, strict=True)):
-                edge.data = Memlet(data=array, subset=box(_union(known, subset, self.arrays[array].shape)))
+                edge.data = Memlet(data=array, subset=box(union(known, subset, self.arrays[array].shape)))
             return
         entry.add_in_connector(connector)
         entry.add_out_connector("OUT_" + array)
@@ -304,16 +304,17 @@ def span_of(index: Index | None, shape: Sequence[Index], dimension: int) -> tupl
     return (0, shape[dimension] - 1) if index is None else (index, index)
 
 
-def _union(first: Spans, second: Spans, shape: Sequence[Index]) -> Spans:
-    union: Spans = []
+def union(first: Spans, second: Spans, shape: Sequence[Index]) -> Spans:
+    """What covers two subsets of an array; a whole dimension where it is not known which ends first."""
+    both: Spans = []
     for (a, b), (c, d), extent in zip(first, second, shape, strict=True):
         if str((a, b)) == str((c, d)):
-            union.append((a, b))
+            both.append((a, b))
         elif all(isinstance(v, int) or getattr(v, "is_Integer", False) for v in (a, b, c, d)):
-            union.append((min(a, c), max(b, d)))
+            both.append((min(a, c), max(b, d)))
         else:
-            union.append((0, extent - 1))
-    return union
+            both.append((0, extent - 1))
+    return both
 
 
 def box(spans: Sequence[tuple[Index, Index]]) -> Range:

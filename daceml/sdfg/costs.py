@@ -67,7 +67,7 @@ def kernel_cost(sdfg: dace.SDFG) -> Cost:
     total: Size = 0
     flops: Size = 0
     special: Size = 0
-    iterations = _iterations(state)
+    scopes = state.scope_dict()
     for edge in state.edges():
         if edge.data.is_empty() or edge.data.data is None:
             continue
@@ -81,12 +81,17 @@ def kernel_cost(sdfg: dace.SDFG) -> Cost:
                 unique.get(name, 0) + moved, product(map(size, desc.shape)) * desc.dtype.bytes
             )
         tasklet = edge.dst if isinstance(edge.dst, nodes.Tasklet) else edge.src
-        if isinstance(tasklet, nodes.Tasklet) and not desc.transient:
+        hint = isinstance(edge.dst, nodes.Tasklet) and edge.dst.language is dace.Language.CPP
+        if isinstance(tasklet, nodes.Tasklet) and not desc.transient and not hint:
             per_run = size(edge.data.volume) if not edge.data.dynamic else 1
-            total = total + iterations[tasklet] * per_run * desc.dtype.bytes
+            total = total + _in_all(per_run, tasklet, scopes) * desc.dtype.bytes
         if edge.data.wcr is not None and isinstance(edge.src, nodes.Tasklet):
-            flops = flops + iterations[edge.src]
-    for tasklet, times in iterations.items():
+            flops = flops + _in_all(1, edge.src, scopes)
+    for tasklet in state.nodes():
+        # C++ moves what others compute
+        if not isinstance(tasklet, nodes.Tasklet) or tasklet.language is not dace.Language.Python:
+            continue
+        times = _in_all(1, tasklet, scopes)
         operations, functions = _count(tasklet.code.as_string)
         flops, special = flops + times * operations, special + times * functions
     return Cost(
@@ -94,30 +99,31 @@ def kernel_cost(sdfg: dace.SDFG) -> Cost:
     )
 
 
-def _iterations(state: dace.SDFGState) -> dict[nodes.Tasklet, Size]:
-    scopes = state.scope_dict()
-    result: dict[nodes.Tasklet, Size] = {}
-    for node in state.nodes():
-        if not isinstance(node, nodes.Tasklet):
-            continue
-        times: Size = 1
-        entry: Any = scopes[node]
-        while entry is not None:
-            times = _averaged(times, entry) * product(size(s) for s in entry.map.range.size())
-            entry = scopes[entry]
-        result[node] = times
-    return result
+def _in_all(amount: Size, tasklet: nodes.Tasklet, scopes: Mapping[Any, Any]) -> Size:
+    """An amount of one run of a tasklet, over all runs."""
+    entry = scopes[tasklet]
+    while entry is not None:
+        amount = _averaged(amount, entry) * product(size(s) for s in entry.map.range.size())
+        entry = scopes[entry]
+    return amount
 
 
-def _averaged(times: Size, entry: nodes.MapEntry) -> Size:
-    """Iterations that depend on this map's parameters, at their middle; a range that is data counts once."""
-    if isinstance(times, int):
-        return times
-    middle = {
-        p: (low + high) / 2 for p, (low, high, _) in zip(entry.map.params, entry.map.range, strict=True)
-    }
-    values = {s: middle.get(str(s), 1) for s in times.free_symbols if str(s) in middle or str(s) == "_length"}
-    return size(times.subs(list(values.items())))
+def _averaged(amount: Size, entry: nodes.MapEntry) -> Size:
+    """What depends on this map's parameters, at their middle; a range that is data counts once. The last of
+    several blocks may be a shorter one.
+    """
+    if isinstance(amount, int):
+        return amount
+    values: list[tuple[Any, Any]] = []
+    for name, (low, high, step), count in zip(
+        entry.map.params, entry.map.range, entry.map.range.size(), strict=True
+    ):
+        p: Any = dace.symbolic.symbol(name)
+        if step != 1:
+            values.append((sympy.Min(step, high + 1 - p), (high + 1 - low) / sympy.sympify(count)))
+        values.append((p, (low + high) / 2))
+    values += [(s, 1) for s in amount.free_symbols if str(s) == "_length"]
+    return size(amount.subs(values))
 
 
 def _at_most(amount: Size, limit: Size) -> Size:

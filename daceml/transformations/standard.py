@@ -19,6 +19,7 @@ from daceml.transformations.coarse.swish_lifting import lift_swish
 from daceml.transformations.coarse.trivial_operators import remove_trivial_operators
 from daceml.transformations.coarse.unread_operators import remove_unread_operators
 from daceml.transformations.hardware.cpu_schedule import schedule_maps
+from daceml.transformations.hardware.streamed_stores import stream_stores
 from daceml.transformations.layout.channels_last import use_channels_last
 from daceml.transformations.layout.column_sums import sum_columns
 from daceml.transformations.layout.in_place import write_in_place
@@ -60,6 +61,7 @@ def standard_recipe() -> Recipe:
         sum_columns,
         write_out_reductions,
         Step(write_in_place, only=("inference", "frozen")),
+        stream_stores,
         schedule_maps,
     )
 
