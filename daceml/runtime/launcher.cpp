@@ -28,6 +28,7 @@
 #include <torch/csrc/inductor/aoti_torch/generated/c_shim_cpu.h>
 #include <torch/csrc/stable/c/shim.h>
 
+#include <daceml/pages.h>
 #include <daceml/program.h>
 
 daceml_draw daceml_bernoulli();  // random_stream.cpp
@@ -174,6 +175,7 @@ struct Frame {
           "allocating the workspace");
     workspace = Tensor(handle);
     base = bytes == 0 ? nullptr : static_cast<char*>(workspace.pointer());
+    advise_large_pages(base, bytes);
     capacity = bytes;
   }
 };

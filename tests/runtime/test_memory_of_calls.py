@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import resource
 import weakref
 from pathlib import Path
 
@@ -122,3 +123,21 @@ def test_a_graph_that_is_retained_keeps_what_was_saved():
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
     with pytest.raises(RuntimeError, match="second time"):
         torch.autograd.grad(y.sum(), list(module.parameters()))
+
+
+LARGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+
+
+@pytest.mark.skipif(
+    not LARGE_PAGES.exists() or "[never]" in LARGE_PAGES.read_text(), reason="this system has no large pages"
+)
+def test_a_large_result_is_made_of_large_pages():
+    module = daceml.compile(nn.ReLU())
+    x = torch.randn(2**24)
+    with torch.no_grad():
+        module(x)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        y = module(x)
+        faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+    assert torch.equal(y, x.relu())
+    assert faults < y.nbytes // 4096 // 2

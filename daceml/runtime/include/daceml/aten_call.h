@@ -1,6 +1,7 @@
 // What calls of ATen operators share: views of plain pointers, results that torch allocates, status codes.
 #pragma once
 
+#include <daceml/pages.h>
 #include <daceml/program.h>
 
 #define DACEML_TRY(call, expression, message) \
@@ -81,7 +82,10 @@ class Fresh {
                aoti_torch_empty_strided(shape.rank, shape.sizes, strides, shape.dtype, aoti_torch_device_type_cpu(), 0,
                                         &handle_),
                "there is no memory for a result");
-    return aoti_torch_get_data_ptr(handle_, &pointer_);
+    int64_t bytes = 0;
+    if (aoti_torch_get_data_ptr(handle_, &pointer_) || aoti_torch_get_storage_size(handle_, &bytes)) return 1;
+    advise_large_pages(pointer_, bytes);
+    return 0;
   }
   // For arrays whose layout only generated code knows.
   int32_t make(daceml_call* call, int64_t bytes) { return make(call, {aoti_torch_dtype_uint8(), 1, &bytes}); }
