@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks import quiet
 from benchmarks.rounds import FOREIGN_LIMIT, Measurement, Slice, order_of_round
+from daceml.runtime.cpu_times import cpu_times, foreign_share
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -166,10 +167,10 @@ def _serve(pipe: Connection, build: Callable[[], Step]) -> None:
             slice_s = pipe.recv()
             if calls == 1:
                 step()  # others have used the caches since; short steps warm up within a batch
-            before, own = quiet.cpu_times(), time.process_time()
+            before, own = cpu_times(), time.process_time()
             samples = time_slice(step, slice_s, calls)
             own_s = time.process_time() - own
-            foreign = quiet.foreign_share(before, quiet.cpu_times(), own_s)
+            foreign = foreign_share(before, cpu_times(), own_s)
             pipe.send(("slice", Slice(duration_us=median(samples), foreign=foreign)))
     except EOFError:
         return

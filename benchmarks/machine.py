@@ -10,6 +10,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from daceml.runtime.processor import cpu_model
+
 PACKAGES = ("daceml", "torch", "dace", "onnx", "onnxruntime", "numpy")
 ALLOCATOR_VARIABLES = ("MALLOC_MMAP_MAX_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_", "LD_PRELOAD")
 ROOT = Path(__file__).resolve().parent.parent
@@ -37,18 +39,6 @@ def description() -> dict[str, Any]:
             if name not in FOLDERS
         },
     }
-
-
-def cpu_model(cpuinfo: str | None = None) -> str:
-    """The processor's name from /proc/cpuinfo, or the architecture where it has no such line."""
-    if cpuinfo is None:
-        path = Path("/proc/cpuinfo")
-        cpuinfo = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
-    for line in cpuinfo.splitlines():
-        key, _, value = line.partition(":")
-        if key.strip() == "model name":
-            return value.strip()
-    return platform.machine()
 
 
 def installed_version(package: str) -> str | None:

@@ -16,10 +16,10 @@ from torch.nn import functional
 from benchmarks import command, interleave
 from benchmarks.bars import Bar
 from benchmarks.interleave import Step, Variant
-from benchmarks.intervals import median_interval
 from benchmarks.models import MODELS
 from benchmarks.models.shapes import RESNET50_SINGLE
 from benchmarks.rounds import Measurement
+from daceml.runtime.intervals import median_interval
 
 ONE_OPERATOR_LIMIT_US = 15.0
 HOST_LIMIT_US = 100.0

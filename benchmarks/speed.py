@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks.bars import Bar
-from benchmarks.intervals import Median, as_json
 from benchmarks.rounds import Measurement
+from daceml.runtime.intervals import Median, as_json
 
 OURS = "daceml"
 # with freeze=True; beside, and nobody's peer: bars are about modules whose weights may change

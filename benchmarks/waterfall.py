@@ -10,10 +10,10 @@ from typing import Any
 from benchmarks import interleave
 from benchmarks.counts import Counts, counted
 from benchmarks.interleave import Step, Variant
-from benchmarks.intervals import as_json
 from benchmarks.models.spec import ModelSpec
 from benchmarks.peers import Mode, build_step
 from benchmarks.programs import optimised
+from daceml.runtime.intervals import as_json
 from daceml.transformations.recipe import Recipe
 from daceml.transformations.standard import standard_recipe, unoptimised_recipe
 

@@ -32,6 +32,7 @@ class Config:
         public_exporter: use only public functions of torch's ONNX exporter (slower).
         variants: kinds of inputs for which a module keeps compiled variants, at least 1; the oldest is
             dropped.
+        search_budget_s: seconds that `auto_optimize="search"` may take for one kind of inputs.
         log: level of the `daceml` loggers: debug, info, warning or error.
     """
 
@@ -44,6 +45,7 @@ class Config:
     streaming_bytes: int = 2**25
     public_exporter: bool = False
     variants: int = 32
+    search_budget_s: int = 60
     log: str = "warning"
 
     @property

@@ -13,7 +13,7 @@ from daceml.cli import options
 
 cache = typer.Typer(help="The cache of compiled programs and kernels.", no_args_is_help=True)
 
-_KINDS = ("programs", "kernels", "headers", "launchers")
+_KINDS = ("programs", "kernels", "headers", "launchers", "decisions", "machines")
 
 
 @dataclass(frozen=True, kw_only=True)

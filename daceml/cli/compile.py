@@ -15,6 +15,7 @@ from daceml.cli.inputs import make_inputs, parse_dims
 from daceml.cli.model_reference import resolve
 from daceml.cli.output_files import check_targets, written_aside
 from daceml.cli.saved_model import save_onnx, save_sdfg
+from daceml.cli.search import searching
 from daceml.cli.work import working
 from daceml.errors import ModelReferenceError
 
@@ -65,6 +66,7 @@ def compile_model(
         bool,
         typer.Option("--dynamic", help="every dimension that can be is symbolic: one program for all sizes."),
     ] = False,
+    search: options.Search = False,
     onnx_file: Annotated[
         Path | None,
         typer.Option(
@@ -86,7 +88,7 @@ def compile_model(
     targets = (("--onnx", onnx_file), ("--sdfg", sdfg_file), ("--json", None if printed else json_file))
     check_targets(targets)
     with working(quiet=quiet):
-        compiled = _compile(model, inputs, inputs_file, dims, train=train, dynamic=dynamic)
+        compiled = _compile(model, inputs, inputs_file, dims, train=train, dynamic=dynamic, search=search)
         if onnx_file is not None:
             with written_aside("--onnx", onnx_file) as path:
                 save_onnx(compiled.onnx_model, path)
@@ -109,13 +111,16 @@ def _compile(
     *,
     train: bool,
     dynamic: bool,
+    search: bool,
 ) -> _Compiled:
     import torch
 
     import daceml
     from daceml.frontend.onnx_model import ONNXModel
 
-    model = resolve(reference, train=train, dims=parse_dims(dims or ()))
+    model: Any = resolve(reference, train=train, dims=parse_dims(dims or ()))
+    if search:
+        model = searching(model)
     with torch.no_grad():
         if isinstance(model, ONNXModel):
             if dynamic or inputs or inputs_file is not None:

@@ -10,6 +10,7 @@ import typer
 from daceml.cli import options
 from daceml.cli.inputs import make_inputs
 from daceml.cli.model_reference import resolve
+from daceml.cli.search import searching
 from daceml.cli.work import working
 
 
@@ -19,6 +20,7 @@ def explain(
     inputs_file: options.InputsFile = None,
     dims: options.Dims = None,
     train: options.Train = False,
+    search: options.Search = False,
     every_refusal: Annotated[
         bool, typer.Option("--all", help="every single refusal, not only the largest groups.")
     ] = False,
@@ -32,6 +34,8 @@ def explain(
 
         module = resolve(model, train=train)
         call = make_inputs(module, inputs, dims, inputs_file)
+        if search:
+            module = searching(module)
         explanation = daceml.explain(module, *call.args, **call.kwargs)
     if as_json:
         typer.echo(json.dumps(explanation.to_json(), indent=2))

@@ -46,3 +46,11 @@ Train = Annotated[bool, typer.Option("--train", help="in training mode; eval mod
 Json = Annotated[bool, typer.Option("--json", help="print JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="no progress on the terminal.")]
 Debug = Annotated[bool, typer.Option("--debug", help="print the traceback of an error, too.")]
+Search = Annotated[
+    bool,
+    typer.Option(
+        "--search",
+        help="measure variations of the standard recipe, and take one that is faster; "
+        "DACEML_SEARCH_BUDGET_S has the seconds.",
+    ),
+]

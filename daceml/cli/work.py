@@ -17,6 +17,7 @@ _TITLES = {
     "load": "loading the model",
     "export": "exporting",
     "key": "looking into the cache",
+    "search": "searching for a recipe",
     "import": "loading the compiler",
     "onnx": "translating to ONNX",
     "sdfg": "building the SDFG",

@@ -7,45 +7,30 @@ from __future__ import annotations
 
 import functools
 import logging
-import uuid
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from torch import nn
 
 from daceml.config import config
-from daceml.errors import RecompileError
+from daceml.errors import ConfigurationError
 from daceml.frontend.arguments import Arguments
-from daceml.frontend.backward import BackwardPass, Narrowed
 from daceml.frontend.capture import Capture, capture
 from daceml.frontend.chosen_extremes import read_chosen_extremes
 from daceml.frontend.frozen import check_frozen
 from daceml.frontend.gradient_changes import refuse_changes
-from daceml.frontend.gradient_record import GradientRecord, Wanted
 from daceml.frontend.gradient_stops import mark_gradient_stops
 from daceml.frontend.guards import Modes
+from daceml.frontend.making import Making
 from daceml.frontend.module_watch import watch_traced
-from daceml.frontend.pipeline import (
-    Optimised,
-    Stages,
-    build,
-    optimised_network,
-    training_networks,
-    warming,
-    without_collection,
-)
-from daceml.frontend.program_key import program_key
+from daceml.frontend.pipeline import Stages
 from daceml.frontend.recomputation import Recomputation
 from daceml.frontend.results import result_template
 from daceml.frontend.same_graph import same_graph
-from daceml.frontend.stance import current_stance
 from daceml.frontend.tracing import tracing
 from daceml.frontend.variant import Variant
 from daceml.frontend.wanted import gradients_wanted, requirements, wanted_gradients
-from daceml.runtime.cache import Cache, digest
-from daceml.runtime.program import StoredProgram
+from daceml.runtime.cache import Cache
 
 if TYPE_CHECKING:
     import torch
@@ -53,10 +38,9 @@ if TYPE_CHECKING:
 
     from daceml.frontend.dynamic_shapes import SizeGuard
     from daceml.frontend.pass_verification import Sample
+    from daceml.frontend.search.decision import Decision
     from daceml.frontend.session import Session
     from daceml.runtime.program import Program
-    from daceml.sdfg.network import Network
-    from daceml.transformations.recipe import Recipe
 
 log = logging.getLogger(__name__)
 
@@ -89,46 +73,35 @@ def compile_variant(
         exported = captured.program
         state = _tensors(module) | captured.held
         watch = watch_traced(module, captured)
-        cache = Cache(config().cache_folder)
-        levels = options["auto_optimize"]
         wanted = wanted_gradients(session, arguments, modes, state)
         if wanted is not None:
             mark_gradient_stops(exported)
             read_chosen_extremes(exported)
             refuse_changes(exported, wanted)
-        recomputation = Recomputation(mode=options["recompute"], budget_bytes=options["memory_budget_bytes"])
-        native, recipe, verify = options["prefer_native"], options["recipe"], options["verify"]
-        making = _Making(
+        recipe = options["recipe"]
+        making = Making(
             exported=exported,
             stages=stages,
             hooks=session.run_hooks if session.hooks else None,
             autodiff_hooks=session.run_autodiff_hooks if session.hooks else None,
             wanted=wanted,
-            cache=cache,
-            levels=levels,
+            cache=Cache(config().cache_folder),
+            levels=bool(options["auto_optimize"]),
             freeze=freeze,
-            recomputation=recomputation,
-            prefer_native=native,
-            recipe=recipe,
-            sample=(lambda: _sample(arguments, state)) if verify else None,
+            recomputation=Recomputation(
+                mode=options["recompute"], budget_bytes=options["memory_budget_bytes"]
+            ),
+            prefer_native=options["prefer_native"],
+            recipe=lambda: recipe,
+            sample=(lambda: _sample(arguments, state)) if options["verify"] else None,
         )
         with torch.no_grad():
+            decision = None
+            if options["auto_optimize"] == "search":
+                making, decision = _searched(session, making, captured, arguments, state)
             with stages.stage("key"):
-                how = None if wanted is None else recomputation
-                key = program_key(
-                    exported, auto_optimize=levels, freeze=freeze, wanted=wanted, recomputation=how,
-                    prefer_native=native, recipe=recipe, verify=verify,
-                )  # fmt: skip
-            if session.hooks:
-                log.info("not looked up in the cache: what hooks do is not part of its key")
-                key = digest(key, uuid.uuid4().hex)
-            folder = cache.get("programs", key, making.forward)
-            behind = (
-                None if wanted is None else cache.get("programs", digest(key, "backward"), making.backward)
-            )
-            with stages.stage("bind"):
-                program = StoredProgram(folder).bind(state)
-                backward = None if behind is None else _backward_pass(behind, making, key, state)
+                making.key()
+            program, backward = making.bind(state)
     return Variant(
         program=program,
         exported=exported,
@@ -138,119 +111,35 @@ def compile_variant(
         writes=_writes(exported, program, state),
         assigned=captured.assigned,
         optimised=making.made[0].network if session.hooks and making.made else None,
-        auto_optimize=levels,
+        auto_optimize=making.levels,
         freeze=freeze,
-        recipe=recipe,
+        recipe=making.recipe,
+        decision=decision,
         stages_s=stages.seconds,
         backward=backward,
         requiring=requirements(session, modes, module),
     )
 
 
-@dataclass(kw_only=True)
-class _Making:
-    """Builds the programs of a variant where the cache has none; both come from one differentiation."""
+def _searched(
+    session: Session,
+    making: Making,
+    captured: Capture,
+    arguments: Arguments,
+    state: Mapping[str, torch.Tensor],
+) -> tuple[Making, Decision]:
+    """What the search for a recipe has chosen for this call, in this process or in an earlier one."""
+    from daceml.frontend.search.module_task import search_module
 
-    exported: ExportedProgram
-    stages: Stages
-    hooks: Callable[[Network], None] | None
-    autodiff_hooks: Callable[..., None] | None
-    wanted: Wanted | None
-    cache: Cache
-    levels: bool
-    freeze: bool
-    recomputation: Recomputation
-    prefer_native: bool
-    recipe: Recipe | None
-    sample: Callable[[], Sample] | None
-    made: list[Optimised] = field(default_factory=list[Optimised])
-    record: GradientRecord | None = None
-
-    def forward(self, folder: Path) -> None:
-        with warming(self.cache), without_collection():
-            given = None if self.wanted is None else ()
-            build(self._optimised()[0], self.cache, folder, self.stages, given=given)
-
-    def backward(self, folder: Path) -> None:
-        with warming(self.cache), without_collection():
-            optimised = self._optimised()[1]
-            assert self.record is not None, "networks with a backward pass have a record"
-            given = self.record.saved_of(optimised.network.inputs)
-            build(optimised, self.cache, folder, self.stages, given=given)
-        self.record.save(folder)
-
-    def _optimised(self) -> list[Optimised]:
-        if not self.made:
-            hooks, autodiff_hooks = self.hooks, self.autodiff_hooks
-            sample = None if self.sample is None else self.sample()
-            if self.wanted is None:
-                self.made = [
-                    optimised_network(
-                        self.exported,
-                        self.stages,
-                        levels=self.levels,
-                        freeze=self.freeze,
-                        hooks=hooks,
-                        autodiff_hooks=autodiff_hooks,
-                        recipe=self.recipe,
-                        sample=sample,
-                    )
-                ]
-            else:
-                self.made, self.record = training_networks(
-                    self.exported,
-                    self.wanted,
-                    self.stages,
-                    levels=self.levels,
-                    hooks=hooks,
-                    autodiff_hooks=autodiff_hooks,
-                    recomputation=self.recomputation,
-                    prefer_native=self.prefer_native,
-                    recipe=self.recipe,
-                    sample=sample,
-                )
-        return self.made
-
-
-def _backward_pass(
-    folder: Path, making: _Making, key: str, state: Mapping[str, torch.Tensor]
-) -> BackwardPass:
-    record, wanted = GradientRecord.load(folder), making.wanted
-    assert wanted is not None, "what is differentiated is wanted"
-    # the second half of a budget's plan goes with its first, and a hook sees each pass once
-    alone = making.recomputation.mode != "budget" and making.hooks is None
-    kept = replace(making, made=[], record=None)  # what was built goes
-    return BackwardPass(
-        program=StoredProgram(folder).bind({}),
-        record=record,
-        wanted=wanted,
-        state=tuple(state[key] for key in wanted.state),
-        read={key: state[key] for _, key in record.reads if isinstance(key, str)},
-        narrow=functools.partial(_narrowed, kept, key, record) if alone else lambda _: None,
-    )
-
-
-def _narrowed(making: _Making, key: str, whole: GradientRecord, places: tuple[int, ...]) -> Narrowed | None:
-    """The backward program for cotangents of fewer results; None where it would read what is not kept."""
-    import torch
-
-    assert making.wanted is not None, "what is differentiated is wanted"
-    if current_stance() == "fail_on_recompile":
-        raise RecompileError(
-            "a backward pass would have to be compiled",
-            why=f"only the results at {list(places)} have cotangents, and the stance is fail_on_recompile",
-            fix="run one such step before, or let the loss use every result",
+    if session.hooks:
+        raise ConfigurationError(
+            'hooks and auto_optimize="search" were both given',
+            why="hooks see every network once, and a search makes many",
+            fix="remove the hooks, or leave auto_optimize out",
         )
-    fewer = replace(making, wanted=replace(making.wanted, outputs=places), stages=Stages(), sample=None)
-    with tracing(), torch.autocast("cpu", enabled=False), torch.no_grad():
-        folder = making.cache.get("programs", digest(key, "backward", repr(places)), fewer.backward)
-        record = GradientRecord.load(folder)
-        takes = record.places_in(whole)
-        if takes is None:
-            log.warning("zeros stand for the cotangents of unused results: what is stored is for all of them")
-            return None
-        log.info("a backward pass for the results at %s alone", list(places))
-        return Narrowed(program=StoredProgram(folder).bind({}), record=record, takes=takes)
+    return search_module(
+        making, arguments.tensors, state, sizes=captured.sizes, budget_s=session.options["search_budget_s"]
+    )
 
 
 def _capture(

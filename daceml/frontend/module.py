@@ -37,8 +37,8 @@ class DaceModule(nn.Module):
 
     Args:
         module: any nn.Module.
-        options: see `ModuleOptions`: backward, dynamic_shapes, dynamic, auto_optimize, freeze, recompute,
-            memory_budget_bytes, prefer_native, recipe, verify.
+        options: see `ModuleOptions`: backward, dynamic_shapes, dynamic, auto_optimize, search_budget_s,
+            freeze, recompute, memory_budget_bytes, prefer_native, recipe, verify.
     """
 
     __slots__ = ("_session",)

@@ -17,6 +17,9 @@ from daceml.autodiff.optimizer_rules import RULES
 from daceml.errors import ConfigurationError
 from daceml.frontend.optimizers import numbers_of, prepare_state, rule_of, state_strides
 
+STATE = "optimizer::"
+"""How the keys of the optimizer's tensors begin, beside those of the module's state_dict."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
@@ -145,6 +148,44 @@ class UpdatedRows:
             torch._foreach_add_([step for _, step in steps], 1)  # pyright: ignore
         self._checked = [(state, step, step._version) for state, step in steps]
         self._progress = [(taken + 1, True) for taken, _ in self._progress]
+
+
+class HeldTensors:
+    """What a program may be bound to before the optimizer has made its tensors: what there is, or zeros.
+
+    Args:
+        order: parameter -> name -> strides of the optimizer's tensors.
+        state: key -> tensor of the module.
+    """
+
+    def __init__(
+        self,
+        optimizer: torch.optim.Optimizer,
+        rows: Sequence[Row],
+        order: Mapping[str, Mapping[str, tuple[int, ...]]],
+        state: Mapping[str, torch.Tensor],
+    ) -> None:
+        self.optimizer, self.rows, self.order, self.tensors = optimizer, rows, order, state
+
+    def state(self, keys: Sequence[str]) -> dict[str, torch.Tensor]:
+        """A program's tensors, by its keys."""
+        return {key: self.tensors[key] if key in self.tensors else self._held(key) for key in keys}
+
+    def numbers(self, updated: Sequence[str]) -> torch.Tensor:
+        """The table of the next step, for a program that updates some parameters."""
+        parameters = {k: p for k, p in self.tensors.items() if isinstance(p, nn.Parameter)}
+        rows = UpdatedRows(self.optimizer, self.rows, parameters, frozenset(updated))
+        rows.even()
+        return rows.numbers()
+
+    def _held(self, key: str) -> torch.Tensor:
+        owner, _, name = key.removeprefix(STATE).rpartition(".")
+        parameter = self.tensors[owner]
+        known = self.optimizer.state.get(parameter, {}).get(name)
+        if known is not None:
+            return known
+        made = parameter.detach().new_empty_strided(parameter.shape, self.order[owner][name])
+        return made.zero_()
 
 
 def _refuse_shared_memory(members: set[str], parameters: Mapping[str, nn.Parameter]) -> None:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING, Any, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
 
 from daceml.errors import ConfigurationError
 from daceml.frontend.recomputation import Recompute, check_recomputation
 
 if TYPE_CHECKING:
     from daceml.transformations.recipe import Recipe
+
+
+AutoOptimize = bool | Literal["search"]
+_AUTO_OPTIMIZE = (True, False, "recipe", "search")
 
 
 class ModuleOptions(TypedDict):
@@ -19,7 +23,11 @@ class ModuleOptions(TypedDict):
         backward: whether results carry gradients where something requires them. Without it they are detached.
         dynamic_shapes: as in torch.export: which dimensions are symbolic, for every argument.
         dynamic: make every dimension symbolic that the module allows to be.
-        auto_optimize: apply the levels of transformations; without it operators are lowered and no more.
+        auto_optimize: which transformations are applied. True, or "recipe": the standard recipe; "search": a
+            variation of it that was measured to be faster for the first call of a kind; False: operators are
+            lowered and no more.
+        search_budget_s: seconds that a search may take, checked between compilations; None for
+            `DACEML_SEARCH_BUDGET_S`.
         freeze: parameters and buffers do not change any more: kernels keep weights in an order of their own.
         recompute: what the backward pass computes again instead of finding it in memory: "none"; "cheap", the
             default: what costs no more than to store it, and what spares the most memory for 3 % of the step;
@@ -34,7 +42,8 @@ class ModuleOptions(TypedDict):
     backward: bool
     dynamic_shapes: Any
     dynamic: bool
-    auto_optimize: bool
+    auto_optimize: AutoOptimize
+    search_budget_s: float | None
     freeze: bool
     recompute: Recompute
     memory_budget_bytes: int | None
@@ -48,6 +57,7 @@ _DEFAULTS = ModuleOptions(
     dynamic_shapes=None,
     dynamic=False,
     auto_optimize=True,
+    search_budget_s=None,
     freeze=False,
     recompute="cheap",
     memory_budget_bytes=None,
@@ -71,13 +81,18 @@ def module_options(given: dict[str, Any]) -> ModuleOptions:
                 why=f"options are {', '.join(_DEFAULTS)}",
                 fix=f"did you mean {close[0]!r}?" if close else "remove it",
             )
-        if isinstance(_DEFAULTS[name], bool) and not isinstance(value, bool):
+        if name == "auto_optimize":
+            _check_auto_optimize(value)
+        elif isinstance(_DEFAULTS[name], bool) and not isinstance(value, bool):
             raise ConfigurationError(
                 f"option {name!r} of dace_module must be True or False",
                 why=f"it is {value!r}",
                 fix=f"write {name}=True or {name}=False",
             )
     options = cast(ModuleOptions, _DEFAULTS | given)
+    if cast(object, options["auto_optimize"]) == "recipe":
+        options["auto_optimize"] = True
+    _check_budget(options)
     if options["dynamic"] and options["dynamic_shapes"] is not None:
         raise ConfigurationError(
             "dynamic=True and dynamic_shapes were both given",
@@ -92,11 +107,38 @@ def module_options(given: dict[str, Any]) -> ModuleOptions:
             fix="leave auto_optimize out, or freeze",
         )
     if options["recipe"] is not None:
-        options["recipe"] = _checked_recipe(options["recipe"], levels=options["auto_optimize"])
+        options["recipe"] = _checked_recipe(options["recipe"], auto_optimize=options["auto_optimize"])
     return options
 
 
-def _checked_recipe(given: object, *, levels: bool) -> Recipe:
+def _check_auto_optimize(value: object) -> None:
+    if not any(value is known or (isinstance(value, str) and value == known) for known in _AUTO_OPTIMIZE):
+        raise ConfigurationError(
+            "option 'auto_optimize' must be True, False, 'recipe' or 'search'",
+            why=f"it is {value!r}",
+            fix="'recipe', or True, is the standard recipe; 'search' measures variations of it",
+        )
+
+
+def _check_budget(options: ModuleOptions) -> None:
+    budget_s: Any = options["search_budget_s"]
+    if budget_s is None:
+        return
+    if options["auto_optimize"] != "search":
+        raise ConfigurationError(
+            "search_budget_s was given and nothing is searched",
+            why=f"auto_optimize is {options['auto_optimize']!r}",
+            fix='write auto_optimize="search", or leave search_budget_s out',
+        )
+    if isinstance(budget_s, bool) or not isinstance(budget_s, int | float) or not budget_s >= 0:
+        raise ConfigurationError(
+            "option 'search_budget_s' must be a number of seconds, at least 0",
+            why=f"it is {budget_s!r}",
+            fix="give seconds, for example 120",
+        )
+
+
+def _checked_recipe(given: object, *, auto_optimize: AutoOptimize) -> Recipe:
     """A recipe in the order in which it runs."""
     from daceml.transformations.recipe import Recipe
 
@@ -107,7 +149,13 @@ def _checked_recipe(given: object, *, levels: bool) -> Recipe:
             why=f"it is {kind}",
             fix="write recipe=standard_recipe() + Recipe(my_pass), both of daceml.transformations",
         )
-    if not levels:
+    if auto_optimize == "search":
+        raise ConfigurationError(
+            'recipe and auto_optimize="search" were both given',
+            why="a search tries variations of the standard recipe, and a recipe of yours takes its place",
+            fix="leave one of them out",
+        )
+    if not auto_optimize:
         raise ConfigurationError(
             "recipe and auto_optimize=False were both given",
             why="a recipe says which transformations are applied, and auto_optimize=False that none are",

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from daceml.frontend.pass_verification import Sample
     from daceml.frontend.training import TrainingNetworks
-    from daceml.onnx_ops.lowering import LoweringReport
+    from daceml.onnx_ops.lowering import LoweringReport, NodeReport
     from daceml.sdfg.network import Network
     from daceml.transformations.recipe import Recipe, Situation, Step
 
@@ -218,7 +218,7 @@ def _checker(recipe: Recipe | None) -> Callable[[Step, Network], None] | None:
     """What looks at a network after each pass; the standard passes are tested for that."""
     from daceml.transformations.validation import check_pass
 
-    return None if recipe is None else check_pass
+    return None if recipe is None or not recipe.checked else check_pass
 
 
 def optimise(
@@ -248,9 +248,11 @@ def optimise(
     situation = "training" if training else "frozen" if freeze else "inference"
     passes, check = chosen_recipe(recipe, situation, levels=levels), _checker(recipe)
     with stages.stage("transform"):
-        passes.at(*(() if training else ("coarse",)), "operators")(network, check)
+        ahead = passes.at(*(() if training else ("coarse",)), "operators")(network, check)
     with stages.stage("lower"):
         lowering = lower(network)
+        chosen: tuple[NodeReport, ...] = ahead.get("prefer_implementations", ())
+        lowering = replace(lowering, nodes=(*chosen, *lowering.nodes))
     with stages.stage("transform"):
         count, cost = maps_cost(network)
         moved = cost.at(dict.fromkeys(network.sdfg.symbols, EXAMPLE_SIZE))

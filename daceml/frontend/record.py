@@ -92,27 +92,33 @@ def _tensor(array: str, network: Network) -> TensorRecord:
     )
 
 
+def step_cost(step: Step, network: Network) -> tuple[str, Cost]:
+    """Kind of a step, as in `StepRecord`, and its cost under the network's symbols."""
+    action = step.action
+    match action:
+        case KernelCall():
+            return "kernel", call_cost(action)
+        case ListCall():
+            return "kernel", list_cost(action)
+        case AtenCall():
+            return "aten", external_cost(action, network)
+        case FallbackCall():
+            return "onnxruntime", external_cost(action, network)
+        case IndexCheck():
+            moved = arrays_bytes([action.array], network)
+            return "check", Cost(unique_bytes=moved, total_bytes=moved)
+        case _:
+            moved = 2 * arrays_bytes([action.source], network)
+            return "copy", Cost(unique_bytes=moved, total_bytes=moved)
+
+
 def _step(
     step: Step, network: Network, reports: Mapping[str, Sequence[NodeReport]], sizes: dict[str, int]
 ) -> StepRecord:
     action = step.action
     origins = [report for a in step.writes for report in reports.get(a, ())]
     refusals = [f"{title}: {reason}" for origin in origins for title, reason in origin.refusals]
-    match action:
-        case KernelCall():
-            kind, cost = "kernel", call_cost(action)
-        case ListCall():
-            kind, cost = "kernel", list_cost(action)
-        case AtenCall():
-            kind, cost = "aten", external_cost(action, network)
-        case FallbackCall():
-            kind, cost = "onnxruntime", external_cost(action, network)
-        case IndexCheck():
-            moved = arrays_bytes([action.array], network)
-            kind, cost = "check", Cost(unique_bytes=moved, total_bytes=moved)
-        case _:
-            moved = 2 * arrays_bytes([action.source], network)
-            kind, cost = "copy", Cost(unique_bytes=moved, total_bytes=moved)
+    kind, cost = step_cost(step, network)
     amounts = cost.at(sizes)
     return StepRecord(
         kind=kind,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from daceml.autodiff.optimizer_rules import RULES
 from daceml.errors import CallError, GradientError
-from daceml.frontend.optimizer_rows import Row, table_width
+from daceml.frontend.optimizer_rows import STATE, Row, table_width
 from daceml.frontend.pipeline import (
     Optimised,
     Stages,
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from daceml.sdfg.network import Network
     from daceml.transformations.recipe import Recipe
 
-STATE = "optimizer::"
-"""How the keys of the optimizer's tensors begin, beside those of the module's state_dict."""
-
 Layouts = Mapping[str, Mapping[str, tuple[int, ...]]]
 
 
@@ -37,6 +34,7 @@ def step_network(
     layouts: Layouts,
     stages: Stages,
     *,
+    levels: bool = True,
     recipe: Recipe | None = None,
     sample: Sample | None = None,
 ) -> Optimised:
@@ -46,7 +44,7 @@ def step_network(
         exported: gives the loss.
         rows: the parameters that are updated if the loss depends on them.
         layouts: parameter -> name -> strides of the optimizer's tensors.
-        recipe, sample: see `optimised_network`.
+        levels, recipe, sample: see `optimised_network`.
     Raises:
         CallError: the loss is not a scalar, or of a type without gradients.
         GradientError: the loss depends on none of the parameters, or has no derivative.
@@ -59,8 +57,13 @@ def step_network(
         from daceml.frontend.pass_verification import verify_step
 
         with stages.stage("verify"):
-            verify_step(network, chosen_recipe(recipe, "training"), sample, lambda n: _gradients(n, keys))
-    transform_operators(network, stages, recipe=recipe)
+            verify_step(
+                network,
+                chosen_recipe(recipe, "training", levels=levels),
+                sample,
+                lambda n: _gradients(n, keys),
+            )
+    transform_operators(network, stages, levels=levels, recipe=recipe)
     with stages.stage("differentiate"):
         gradients = _differentiate(network, keys)
     updated = _updated(network, rows, layouts, gradients)
@@ -73,7 +76,7 @@ def step_network(
     # nothing reads the gradients yet, and everything keeps what a network returns
     results = network.outputs
     network.outputs = (*results, *(change.gradient for change in updated))
-    optimised = optimise(network, stages, training=True, recipe=recipe)
+    optimised = optimise(network, stages, levels=levels, training=True, recipe=recipe)
     network.outputs = results
     add_updates(network, updated, rows=len(rows), width=table_width(rows))
     return optimised

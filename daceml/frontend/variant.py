@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from daceml.frontend.dynamic_shapes import SizeGuard
     from daceml.frontend.results import ResultTemplate
+    from daceml.frontend.search.decision import Decision
     from daceml.runtime.program import Program
     from daceml.sdfg.network import Network
     from daceml.transformations.recipe import Recipe
@@ -40,7 +41,8 @@ class Variant:
         optimised: the network that was compiled, where it cannot be made again from `exported` alone.
         auto_optimize: whether the levels of transformations were applied.
         freeze: whether weights were taken for constant.
-        recipe: the user's, in the place of the standard one.
+        recipe: gives what took the place of the standard one: the user's recipe, or what a search has chosen.
+        decision: what a search has found.
         backward: how gradients are computed; None where nothing requires one.
         requiring: tensors of the module and whether they require a gradient, where that matters.
     """
@@ -55,7 +57,8 @@ class Variant:
     optimised: Network | None = None
     auto_optimize: bool = True
     freeze: bool = False
-    recipe: Recipe | None = None
+    recipe: Callable[[], Recipe | None] = lambda: None
+    decision: Decision | None = None
     stages_s: dict[str, float] = field(default_factory=dict[str, float])
     backward: BackwardPass | None = None
     requiring: tuple[tuple[torch.Tensor, bool], ...] = ()
@@ -119,7 +122,7 @@ class Variant:
         if self.optimised is not None:
             return self.optimised
         return optimised_network(
-            self.exported, levels=self.auto_optimize, freeze=self.freeze, recipe=self.recipe
+            self.exported, levels=self.auto_optimize, freeze=self.freeze, recipe=self.recipe()
         ).network
 
 

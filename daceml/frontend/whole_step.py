@@ -26,12 +26,12 @@ from daceml.frontend.gradient_record import Wanted
 from daceml.frontend.gradient_stops import mark_gradient_stops
 from daceml.frontend.guards import input_key
 from daceml.frontend.module_watch import ModuleWatch, watch_traced
-from daceml.frontend.optimizer_rows import Row, UpdatedRows, layouts, rows_of
+from daceml.frontend.optimizer_rows import STATE, HeldTensors, Row, UpdatedRows, layouts, rows_of
 from daceml.frontend.optimizers import refuse_hooks, rule_of
-from daceml.frontend.options import module_options
+from daceml.frontend.options import ModuleOptions, module_options
 from daceml.frontend.pipeline import Stages, build, warming, without_collection
 from daceml.frontend.program_key import program_key
-from daceml.frontend.step_network import STATE, step_network
+from daceml.frontend.step_network import step_network
 from daceml.frontend.traceable import refuse_script
 from daceml.frontend.tracing import tracing
 from daceml.runtime.cache import Cache, digest
@@ -40,6 +40,7 @@ from daceml.runtime.program import Program, StoredProgram
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
+    from daceml.frontend.search.decision import Decision
     from daceml.transformations.recipe import Recipe
 
 
@@ -98,7 +99,7 @@ class CompiledStep:
         loss: takes the model's output and the targets; gives a scalar.
         optimizer: SGD, Adam or AdamW; its learning rates and other numbers are read at every step, and its
             state is kept where it keeps it.
-        options: recipe, verify: as for `daceml.compile`.
+        options: auto_optimize, search_budget_s, recipe, verify: as for `daceml.compile`.
     Raises:
         ConfigurationError: something else than these three, an optimizer that has no rule, or one for
             parameters of another model.
@@ -112,7 +113,7 @@ class CompiledStep:
         optimizer: torch.optim.Optimizer,
         **options: Any,
     ) -> None:
-        self.recipe, self.verify = _step_options(options)
+        self.options = _step_options(options)
         _refuse_other_kinds(model, loss, optimizer)
         refuse_script(model)
         self.module = _Loss(model, loss)
@@ -120,6 +121,7 @@ class CompiledStep:
         refuse_hooks(optimizer)
         rows_of(optimizer, self._keys())
         self._programs: dict[Any, _Compiled] = {}
+        self.decision: Decision | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """What a copy has: its own model and optimizer; programs are bound to the tensors of one."""
@@ -238,32 +240,54 @@ class CompiledStep:
         arguments: Arguments,
         state: Mapping[str, torch.Tensor],
     ) -> StoredProgram:
-        wanted, recipe = _wanted(rows, arguments), self.recipe
-        program = program_key(exported, wanted=wanted, recipe=recipe, verify=self.verify)
-        key = digest(program, "step", repr(rows), repr(order))
+        wanted, levels = _wanted(rows, arguments), bool(self.options["auto_optimize"])
+
+        def key_of(recipe: Recipe | None, *, verify: bool = False) -> str:
+            program = program_key(exported, auto_optimize=levels, wanted=wanted, recipe=recipe, verify=verify)
+            return digest(program, "step", repr(rows), repr(order))
+
+        recipe = self.options["recipe"]
+        if self.options["auto_optimize"] == "search":
+            from daceml.frontend.search.step_task import StepMaking, search_step
+            from daceml.frontend.search.variation import varied_recipe
+
+            held = HeldTensors(self.optimizer, rows, order, state)
+            making = StepMaking(
+                cache=cache,
+                key=key_of,
+                network=lambda recipe: step_network(exported, rows, order, Stages(), recipe=recipe),
+                state=held.state,
+                inputs=lambda mutated: [*arguments.tensors, held.numbers(mutated)],
+            )
+            self.decision = search_step(making, self.options["search_budget_s"])
+            recipe = varied_recipe(self.decision.choices)
 
         def make(folder: Path) -> None:
             with warming(cache), without_collection():
                 stages, sample = Stages(), None
-                if self.verify:
+                if self.options["verify"]:
                     from daceml.frontend.pass_verification import Sample
 
                     sample = Sample.like(arguments.tensors, state)
-                network = step_network(exported, rows, order, stages, recipe=recipe, sample=sample)
+                network = step_network(
+                    exported, rows, order, stages, levels=levels, recipe=recipe, sample=sample
+                )
                 build(network, cache, folder, stages)
 
-        return StoredProgram(cache.get("programs", key, make))
+        return StoredProgram(cache.get("programs", key_of(recipe, verify=self.options["verify"]), make))
 
 
-def _step_options(given: dict[str, Any]) -> tuple[Recipe | None, bool]:
-    if unknown := given.keys() - {"recipe", "verify"}:
+_OPTIONS = ("auto_optimize", "recipe", "search_budget_s", "verify")
+
+
+def _step_options(given: dict[str, Any]) -> ModuleOptions:
+    if unknown := given.keys() - set(_OPTIONS):
         raise ConfigurationError(
             f"unknown option {min(unknown)!r} of compile_step",
-            why="options are recipe, verify",
+            why=f"options are {', '.join(_OPTIONS)}",
             fix="compile the module alone (daceml.compile) for the others",
         )
-    options = module_options(given)
-    return options["recipe"], options["verify"]
+    return module_options(given)
 
 
 def _refuse_other_kinds(model: object, loss: object, optimizer: object) -> None:

@@ -18,6 +18,7 @@ from daceml.runtime.levels import LevelRecord, load_levels
 
 if TYPE_CHECKING:
     from daceml.frontend.gradient_record import StorageRecord
+    from daceml.frontend.search.decision import Decision
     from daceml.runtime.manifest import Manifest, StepRecord
     from daceml.runtime.program import Program
 
@@ -51,6 +52,7 @@ class Explanation:
         symbols: sizes left symbolic; figures are for one example value of each.
         storage: what is stored for the backward pass or computed again, largest first; empty without one.
         by_rule, lowered: operators whose gradients come from a rule, and from their lowered form.
+        search: what a search for a recipe has found; None without one.
     """
 
     name: str
@@ -68,6 +70,7 @@ class Explanation:
     storage: tuple[StorageRecord, ...] = ()
     by_rule: tuple[str, ...] = ()
     lowered: tuple[str, ...] = ()
+    search: Decision | None = None
 
     @property
     def applied(self) -> dict[str, int]:
@@ -135,6 +138,7 @@ def _of_compiled(module: DaceModule, args: tuple[Any, ...], kwargs: dict[str, An
     variant, _ = module.session.variant(args, kwargs)
     name = type(module.session.eager).__name__
     found = explanation(name, *_facts(variant.program), variant.stages_s)
+    found = replace(found, search=variant.decision)
     if variant.backward is None:
         return found
     record = variant.backward.record

@@ -7,6 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from daceml.report.levels import TITLES
+from daceml.report.search_text import HEADERS, headline, row_of
 from daceml.report.text import in_millions
 
 if TYPE_CHECKING:
@@ -36,15 +37,19 @@ def explanation_html(explanation: Explanation) -> str:
         ("steps", str(eager["kernels"]), str(len(explanation.steps))),
         *((f"MB {kind}", in_millions(eager[kind]), in_millions(after[kind])) for kind in ("unique", "total")),
     ]
-    headline = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts.items())
+    counted = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts.items())
     parts = [
-        f"<p><b>{escape(explanation.name)}</b>: {escape(headline)}</p>",
+        f"<p><b>{escape(explanation.name)}</b>: {escape(counted)}</p>",
         _table(("", "one at a time", "compiled"), totals),
         f"<details><summary>{len(explanation.steps)} steps</summary>{_table(_HEADERS, steps)}</details>",
     ]
     if explanation.levels:
         parts.append(_table(("level", "applied", "refused", *_AMOUNTS), map(_level, explanation.levels)))
     parts += [_refused(level) for level in explanation.levels if level.refused]
+    if explanation.search is not None:
+        trials = [(*row_of(trial), trial.why) for trial in explanation.search.trials]
+        parts.append(f"<p>search: {escape(headline(explanation.search))}</p>")
+        parts.append(_table((*HEADERS, "why"), trials))
     return "\n".join(parts)
 
 

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from daceml.report.gradients_text import gradients_text
 from daceml.report.levels import TITLES, group
+from daceml.report.search_text import search_text
 from daceml.report.storage_text import storage_text
 from daceml.report.text import WIDTH, cell, in_millions, render, table
 from daceml.runtime.manifest import EXAMPLE_SIZE
@@ -34,7 +35,13 @@ def explanation_text(explanation: Explanation, *, every_refusal: bool = False) -
         parts += [render(_levels(explanation.levels)), _passes(explanation.levels)]
     refused = _every_refusal(explanation) if every_refusal else _grouped_refusals(explanation)
     gradients = gradients_text(explanation.by_rule, explanation.lowered)
-    blocks = (_outside(explanation), refused, gradients, storage_text(explanation.storage))
+    blocks = (
+        _outside(explanation),
+        refused,
+        gradients,
+        storage_text(explanation.storage),
+        search_text(explanation.search),
+    )
     parts += [block for block in blocks if block]
     parts.append("\n".join(_closing(explanation)))
     return "\n\n".join(parts) + "\n"

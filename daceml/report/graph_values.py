@@ -53,7 +53,7 @@ def diagnose_module(
     copies = {key: tensor.detach().clone() for key, tensor in state.items()}
     _expose(model, list(graph.origins))
     network = import_model(model, name="network")
-    levels, recipe = variant.auto_optimize, variant.recipe
+    levels, recipe = variant.auto_optimize, variant.recipe()
     with instrumented(network, lambda _: copies, levels=levels, recipe=recipe) as (program, chosen):
         given = [x if x.is_contiguous() else x.contiguous() for x in inputs]
         results = program(given)[-len(graph.origins) :] if graph.origins else []

@@ -181,6 +181,7 @@ class Recipe:
     """
 
     takes_network = True  # as a hook
+    checked = True  # whether compilation validates the network after each pass
 
     def __init__(self, *passes: Callable[..., Any] | Step) -> None:
         self.steps = tuple(p if isinstance(p, Step) else Step(p) for p in passes)

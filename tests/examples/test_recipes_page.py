@@ -138,3 +138,10 @@ def test_mish_is_one_kernel_in_each_pass(script: Any):
 def test_every_script_is_one_that_a_test_runs():
     assert len(scripts()) == 6
     assert all(len(text.splitlines()) < 60 for text in scripts())
+
+
+@pytest.mark.parametrize("script", [6], indirect=True)
+def test_a_search_is_shown(script: Any, capsys: pytest.CaptureFixture[str]):
+    expected = script.layers(script.batch).detach()
+    torch.testing.assert_close(script.searched(script.batch), expected, rtol=1e-5, atol=1e-6)
+    assert "search: " in str(daceml.explain(script.searched, script.batch))

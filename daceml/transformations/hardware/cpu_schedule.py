@@ -14,27 +14,30 @@ from daceml.sdfg.sizes import Size, product, size
 _CHUNKS = 32
 
 
-def schedule_maps(network: Network) -> int:
+def schedule_maps(network: Network, *, fewest_iterations: int | None = None) -> int:
     """Set schedule and collapse of every top-level map; returns how many run in parallel. Mutates the SDFG.
 
-    A loop nest with fewer iterations than `Config.parallel_threshold` stays on one thread: opening a parallel
-    region costs some microseconds. Otherwise the leading dimensions are collapsed until there are enough
-    chunks; the innermost one is left whole, so that it vectorises, unless everything outside it is too small.
+    Opening a parallel region costs some microseconds, so short loop nests stay on one thread. Of the others
+    the leading dimensions are collapsed until there are enough chunks; the innermost one is left whole, so
+    that it vectorises, unless everything outside it is too small.
+
+    Args:
+        fewest_iterations: of a nest that runs in parallel; None for `Config.parallel_threshold`.
     """
     state = network.state
     scopes = state.scope_dict()
     parallel = 0
     refused: list[Refusal] = []
+    threshold = config().parallel_threshold if fewest_iterations is None else fewest_iterations
     for node in state.nodes():
         if not isinstance(node, nodes.MapEntry) or scopes[node] is not None:
             continue
         extents = [size(e) for e in node.map.range.size()]
-        threshold = config().parallel_threshold
         iterations = product(extents)
         inner = _inner_iterations(state, node)
         if _less(iterations * inner, threshold) or (threshold > 1 and iterations == 1):
             node.map.schedule = dace.ScheduleType.Sequential
-            refused.append(_refusal(state, node, alone=not _less(iterations * inner, threshold)))
+            refused.append(_refusal(state, node, threshold, alone=not _less(iterations * inner, threshold)))
             continue
         node.map.schedule = dace.ScheduleType.CPU_Multicore
         node.map.collapse = _collapse(extents)
@@ -46,12 +49,12 @@ def schedule_maps(network: Network) -> int:
     return parallel
 
 
-def _refusal(state: dace.SDFGState, entry: nodes.MapEntry, *, alone: bool) -> Refusal:
+def _refusal(state: dace.SDFGState, entry: nodes.MapEntry, threshold: int, *, alone: bool) -> Refusal:
     written = [e.data.data for e in state.out_edges(state.exit_node(entry)) if e.data.data is not None]
     descs = [state.sdfg.arrays[array] for array in written]
     few = (
         f"{product(size(e) for e in entry.map.range.size())} iterations are fewer than "
-        f"{config().parallel_threshold} (DACEML_PARALLEL_THRESHOLD), so one thread runs them"
+        f"{threshold} (DACEML_PARALLEL_THRESHOLD), so one thread runs them"
     )
     return Refusal(
         subject=written[0] if written else entry.map.label,

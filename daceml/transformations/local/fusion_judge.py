@@ -27,7 +27,7 @@ _STACK_BYTES = 2**17
 SLICE_BYTES = 2**22
 # Points that the shared iterations should have, so that threads of unequal speed end together
 _POINTS = 16
-_MOST_MEMBERS = 24
+MOST_MEMBERS = 24
 # Of the largest array that a nest goes through, what has to be saved
 _WORTHWHILE = 64
 # In which order less than this is read does not matter, nor how often
@@ -52,10 +52,11 @@ class Judge:
 
     Args:
         example_size: what a symbolic size counts as.
+        most_members: computations in one group.
     """
 
-    def __init__(self, sdfg: dace.SDFG, example_size: int) -> None:
-        self.sdfg, self.example_size = sdfg, example_size
+    def __init__(self, sdfg: dace.SDFG, example_size: int, most_members: int = MOST_MEMBERS) -> None:
+        self.sdfg, self.example_size, self.most_members = sdfg, example_size, most_members
 
     def bytes_of(self, array: str) -> int:
         """Size of an array; symbolic dimensions count as examples."""
@@ -96,8 +97,8 @@ class Judge:
 
     def refusal(self, group: Group) -> str | None:
         """Why the points of a group are not what one thread should go through; None if they are."""
-        if len(group.members) > _MOST_MEMBERS:
-            return f"more than {_MOST_MEMBERS} computations in one kernel keep too many values at once"
+        if len(group.members) > self.most_members:
+            return f"more than {self.most_members} computations in one kernel keep too many values at once"
         across = self._across_memory(group)
         if across is not None:
             return f"a point would go through {across} across its memory"

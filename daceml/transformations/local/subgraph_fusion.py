@@ -28,7 +28,7 @@ from daceml.transformations.local.equal_accumulations import merge_equal_accumul
 from daceml.transformations.local.fused_nest import nest_of
 from daceml.transformations.local.fusion_graph import Unit, UnitGraph, stands_between
 from daceml.transformations.local.fusion_groups import Group, group_of, hands_over
-from daceml.transformations.local.fusion_judge import LOCAL_BYTES, SMALL_BYTES, Joined, Judge
+from daceml.transformations.local.fusion_judge import LOCAL_BYTES, MOST_MEMBERS, SMALL_BYTES, Joined, Judge
 from daceml.transformations.local.members import Member, members_of
 from daceml.transformations.local.point_values import read_points_once
 from daceml.transformations.local.row_sums import ColumnSum, alone, beside, column_sum, in_chunks
@@ -59,9 +59,13 @@ class SubgraphFusionReport:
     simplified: Counter[str] = field(default_factory=Counter[str])
 
 
-def fuse_subgraphs(network: Network) -> SubgraphFusionReport:
-    """Join maps wherever that saves bytes, and add up in lanes. Mutates the network's SDFG."""
-    fusion = _Fusion(network)
+def fuse_subgraphs(network: Network, *, most_members: int = MOST_MEMBERS) -> SubgraphFusionReport:
+    """Join maps wherever that saves bytes, and add up in lanes. Mutates the network's SDFG.
+
+    Args:
+        most_members: computations in one nest.
+    """
+    fusion = _Fusion(network, most_members)
     fusion.join()
     fusion.take_sums()
     report = fusion.rewrite()
@@ -80,13 +84,13 @@ def fuse_subgraphs(network: Network) -> SubgraphFusionReport:
 
 
 class _Fusion:
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: Network, most_members: int) -> None:
         self.network, self.sdfg, self.state = network, network.sdfg, network.state
         self.report = SubgraphFusionReport()
         self.outside = arrays_outside(self.state)
         self.access = self._single_access()
         self.kept = self._kept()
-        self.judge = Judge(self.sdfg, _EXAMPLE_SIZE)
+        self.judge = Judge(self.sdfg, _EXAMPLE_SIZE, most_members)
         self.sums: dict[Unit, list[ColumnSum]] = {}
         self.graph = UnitGraph(self.state, self._group, draws_in_order(network))
         # looked up before anything changes, after which DaCe would look at every node again

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.quiet import TICKS_PER_S, CpuTimes, cpu_times, foreign_share
+from daceml.runtime.cpu_times import TICKS_PER_S, CpuTimes, cpu_times, foreign_share
 
 #      user nice system idle iowait irq softirq steal guest guest_nice
 STAT = "cpu  100 10 20 800 50 1 2 17 5 0\ncpu0 1 2 3\n"

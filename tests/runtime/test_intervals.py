@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from benchmarks.intervals import median_interval
+from daceml.runtime.intervals import median_interval
 
 
 def test_the_interval_of_ten_samples_drops_one_at_each_end():

@@ -1,0 +1,187 @@
+"""The programs of a variant: which key they have, how they are built where the cache has none, how bound."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from daceml.errors import RecompileError
+from daceml.frontend.backward import BackwardPass, Narrowed
+from daceml.frontend.gradient_record import GradientRecord, Wanted
+from daceml.frontend.pipeline import (
+    Optimised,
+    Stages,
+    build,
+    optimised_network,
+    training_networks,
+    warming,
+    without_collection,
+)
+from daceml.frontend.program_key import program_key
+from daceml.frontend.recomputation import Recomputation
+from daceml.frontend.stance import current_stance
+from daceml.frontend.tracing import tracing
+from daceml.runtime.cache import Cache, digest
+from daceml.runtime.program import Program, StoredProgram
+
+if TYPE_CHECKING:
+    import torch
+    from torch.export import ExportedProgram
+
+    from daceml.frontend.pass_verification import Sample
+    from daceml.sdfg.network import Network
+    from daceml.transformations.recipe import Recipe
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(kw_only=True)
+class Making:
+    """Builds the programs of a variant where the cache has none; both come from one differentiation.
+
+    Attributes:
+        recipe: gives the passes in the place of the standard ones, or None; asked for where it matters.
+        known_key: of the programs, where somebody has computed it already.
+    """
+
+    exported: ExportedProgram
+    stages: Stages
+    hooks: Callable[[Network], None] | None
+    autodiff_hooks: Callable[..., None] | None
+    wanted: Wanted | None
+    cache: Cache
+    levels: bool
+    freeze: bool
+    recomputation: Recomputation
+    prefer_native: bool
+    recipe: Callable[[], Recipe | None]
+    sample: Callable[[], Sample] | None
+    made: list[Optimised] = field(default_factory=list[Optimised])
+    record: GradientRecord | None = None
+    known_key: str = ""
+
+    def key(self) -> str:
+        """Of the forward program; that of the backward program is a digest of it."""
+        if not self.known_key:
+            self.known_key = program_key(
+                self.exported,
+                auto_optimize=self.levels,
+                freeze=self.freeze,
+                wanted=self.wanted,
+                recomputation=None if self.wanted is None else self.recomputation,
+                prefer_native=self.prefer_native,
+                recipe=self.recipe(),
+                verify=self.sample is not None,
+            )
+            if self.hooks is not None:
+                log.info("not looked up in the cache: what hooks do is not part of its key")
+                self.known_key = digest(self.known_key, uuid.uuid4().hex)
+        return self.known_key
+
+    def stored(self) -> tuple[StoredProgram, Path | None]:
+        """The forward program, and the folder of the backward one, out of the cache or built."""
+        key = self.key()
+        folder = self.cache.get("programs", key, self.forward)
+        if self.wanted is None:
+            return StoredProgram(folder), None
+        return StoredProgram(folder), self.cache.get("programs", digest(key, "backward"), self.backward)
+
+    def bind(self, state: Mapping[str, torch.Tensor]) -> tuple[Program, BackwardPass | None]:
+        """Forward program and backward pass.
+
+        Args:
+            state: key -> the tensors that they share.
+        """
+        stored, behind = self.stored()
+        with self.stages.stage("bind"):
+            program = stored.bind(state)
+            return program, None if behind is None else backward_pass(behind, self, self.key(), state)
+
+    def forward(self, folder: Path) -> None:
+        with warming(self.cache), without_collection():
+            given = None if self.wanted is None else ()
+            build(self.optimised()[0], self.cache, folder, self.stages, given=given)
+
+    def backward(self, folder: Path) -> None:
+        with warming(self.cache), without_collection():
+            optimised = self.optimised()[1]
+            assert self.record is not None, "networks with a backward pass have a record"
+            given = self.record.saved_of(optimised.network.inputs)
+            build(optimised, self.cache, folder, self.stages, given=given)
+        self.record.save(folder)
+
+    def optimised(self) -> list[Optimised]:
+        if not self.made:
+            hooks, autodiff_hooks = self.hooks, self.autodiff_hooks
+            sample = None if self.sample is None else self.sample()
+            if self.wanted is None:
+                self.made = [
+                    optimised_network(
+                        self.exported,
+                        self.stages,
+                        levels=self.levels,
+                        freeze=self.freeze,
+                        hooks=hooks,
+                        autodiff_hooks=autodiff_hooks,
+                        recipe=self.recipe(),
+                        sample=sample,
+                    )
+                ]
+            else:
+                self.made, self.record = training_networks(
+                    self.exported,
+                    self.wanted,
+                    self.stages,
+                    levels=self.levels,
+                    hooks=hooks,
+                    autodiff_hooks=autodiff_hooks,
+                    recomputation=self.recomputation,
+                    prefer_native=self.prefer_native,
+                    recipe=self.recipe(),
+                    sample=sample,
+                )
+        return self.made
+
+
+def backward_pass(folder: Path, making: Making, key: str, state: Mapping[str, torch.Tensor]) -> BackwardPass:
+    record, wanted = GradientRecord.load(folder), making.wanted
+    assert wanted is not None, "what is differentiated is wanted"
+    # the second half of a budget's plan goes with its first, and a hook sees each pass once
+    alone = making.recomputation.mode != "budget" and making.hooks is None
+    kept = replace(making, made=[], record=None)  # what was built goes
+    return BackwardPass(
+        program=StoredProgram(folder).bind({}),
+        record=record,
+        wanted=wanted,
+        state=tuple(state[key] for key in wanted.state),
+        read={key: state[key] for _, key in record.reads if isinstance(key, str)},
+        narrow=functools.partial(_narrowed, kept, key, record) if alone else lambda _: None,
+    )
+
+
+def _narrowed(making: Making, key: str, whole: GradientRecord, places: tuple[int, ...]) -> Narrowed | None:
+    """The backward program for cotangents of fewer results; None where it would read what is not kept."""
+    import torch
+
+    assert making.wanted is not None, "what is differentiated is wanted"
+    if current_stance() == "fail_on_recompile":
+        raise RecompileError(
+            "a backward pass would have to be compiled",
+            why=f"only the results at {list(places)} have cotangents, and the stance is fail_on_recompile",
+            fix="run one such step before, or let the loss use every result",
+        )
+    fewer = replace(making, wanted=replace(making.wanted, outputs=places), stages=Stages(), sample=None)
+    with tracing(), torch.autocast("cpu", enabled=False), torch.no_grad():
+        folder = making.cache.get("programs", digest(key, "backward", repr(places)), fewer.backward)
+        record = GradientRecord.load(folder)
+        takes = record.places_in(whole)
+        if takes is None:
+            log.warning("zeros stand for the cotangents of unused results: what is stored is for all of them")
+            return None
+        log.info("a backward pass for the results at %s alone", list(places))
+        return Narrowed(program=StoredProgram(folder).bind({}), record=record, takes=takes)

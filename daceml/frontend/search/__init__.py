@@ -1,0 +1,1 @@
+"""`auto_optimize="search"`: variations of the standard recipe, predicted, measured, and chosen from."""

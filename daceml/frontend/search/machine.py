@@ -1,0 +1,101 @@
+"""What this machine does in a second, measured once and kept in the cache: what predictions are made of."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+
+from daceml.runtime.cache import Cache, digest
+from daceml.runtime.processor import cpu_model
+
+_STREAM_ELEMENTS = 2**23
+_CACHED_ELEMENTS = 2**14
+_MATRIX = 512
+_RUNS = 9
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """Measured speeds; those for one thread say so, the others are torch's with all of its threads.
+
+    Attributes:
+        threads: of torch.
+        memory_bytes_per_s: of a sum of two arrays of 32 MiB into a third.
+        cached_bytes_per_s: of the same with 64 KiB each, one thread.
+        exponentials_per_s: float32, from and to the nearest cache, one thread.
+        product_flops_per_s: of a product of two square float32 matrices.
+        region_us: of opening a parallel region.
+        call_us: of calling a function of torch's.
+    """
+
+    threads: int
+    memory_bytes_per_s: float
+    cached_bytes_per_s: float
+    exponentials_per_s: float
+    product_flops_per_s: float
+    region_us: float
+    call_us: float
+
+
+def fingerprint() -> str:
+    """What decides how fast programs are besides themselves: processor, cores, torch's threads."""
+    cores, threads = len(os.sched_getaffinity(0)), torch.get_num_threads()
+    return f"{cpu_model()}, {cores} cores, {threads} {'thread' if threads == 1 else 'threads'}"
+
+
+def this_machine(cache: Cache) -> Machine:
+    """The speeds of this machine, measured where the cache does not have them yet."""
+
+    def build(folder: Path) -> None:
+        (folder / "machine.json").write_text(json.dumps(asdict(measure())))
+
+    folder = cache.get("machines", digest("machine 1", fingerprint()), build)
+    return Machine(**json.loads((folder / "machine.json").read_text()))
+
+
+def measure() -> Machine:
+    """Measure; takes about half a second. The number of torch's threads is what it was afterwards."""
+    threads = torch.get_num_threads()
+    large = [torch.ones(_STREAM_ELEMENTS) for _ in range(3)]
+    small = [torch.ones(_CACHED_ELEMENTS) for _ in range(3)]
+    one = [torch.ones(1) for _ in range(3)]
+    matrix = torch.ones(_MATRIX, _MATRIX)
+    middle = [torch.ones(2**17) for _ in range(3)]  # torch shares out from 2 ** 15 elements
+    memory_s = _best_s(lambda: torch.add(large[0], large[1], out=large[2]))
+    product_s = _best_s(lambda: torch.mm(matrix, matrix), 4)
+    shared_s = _best_s(lambda: torch.add(middle[0], middle[1], out=middle[2]), 64)
+    torch.set_num_threads(1)
+    try:
+        cached_s = _best_s(lambda: torch.add(small[0], small[1], out=small[2]), 64)
+        exponentials_s = _best_s(lambda: torch.exp(small[0], out=small[1]), 64)
+        call_s = _best_s(lambda: torch.add(one[0], one[1], out=one[2]), 256)
+        alone_s = _best_s(lambda: torch.add(middle[0], middle[1], out=middle[2]), 64)
+    finally:
+        torch.set_num_threads(threads)
+    return Machine(
+        threads=threads,
+        memory_bytes_per_s=12 * _STREAM_ELEMENTS / memory_s,
+        cached_bytes_per_s=12 * _CACHED_ELEMENTS / max(cached_s - call_s, 1e-7),
+        exponentials_per_s=_CACHED_ELEMENTS / max(exponentials_s - call_s, 1e-7),
+        product_flops_per_s=2 * _MATRIX**3 / product_s,
+        region_us=max((shared_s - alone_s / threads) * 1e6, 1.0),
+        call_us=call_s * 1e6,
+    )
+
+
+def _best_s(run: Callable[[], object], calls: int = 1) -> float:
+    """Seconds of a call, the best of several runs."""
+    best = float("inf")
+    with torch.no_grad():
+        for _ in range(_RUNS):
+            start = time.perf_counter()
+            for _ in range(calls):
+                run()
+            best = min(best, (time.perf_counter() - start) / calls)
+    return best

@@ -1,0 +1,200 @@
+"""How long a program takes, from its static costs: no kernel is compiled for it.
+
+A step that the standard recipe's program has, too, takes what it took there. Of any other step its bytes,
+accesses, special functions and products are set against the speeds of the machine, and the result is scaled
+by what such steps of the standard recipe's program took against what was predicted of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import dace
+from dace.sdfg import nodes
+
+from daceml.frontend.record import step_cost
+from daceml.frontend.search.machine import Machine
+from daceml.runtime.manifest import EXAMPLE_SIZE
+from daceml.sdfg.outline import Kernel, KernelCall
+from daceml.sdfg.sizes import size
+from daceml.sdfg.tensor_lists import ListCall
+
+if TYPE_CHECKING:
+    from daceml.runtime.plan import Plan
+    from daceml.runtime.steps import Step
+    from daceml.sdfg.network import Network
+
+_WORD = re.compile(r"[A-Za-z_]\w*")
+# What fits into the caches beside the processor; a network's arrays are mostly there when they are read
+_CACHED_BYTES = 2**20
+# Calling a kernel: a function pointer and its arguments
+_KERNEL_US = 0.2
+_RUNTIME_US = 20.0  # ONNX Runtime: bindings of inputs and results
+_NARROWEST, _WIDEST = 0.25, 4.0  # of a scale
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepFacts:
+    """What a prediction looks at.
+
+    Attributes:
+        key: equal for steps that do the same to arrays of the same kinds.
+        kind: as in `StepRecord`.
+        parallel: whether threads share it.
+    """
+
+    key: str
+    kind: str
+    parallel: bool
+    unique_bytes: int
+    total_bytes: int
+    flops: int
+    special_functions: int
+
+
+def step_facts(plan: Plan, sizes: Mapping[str, int]) -> tuple[StepFacts, ...]:
+    """The facts of a plan's steps.
+
+    Args:
+        sizes: of symbolic dimensions.
+    """
+    network = plan.network
+    known = {name: sizes.get(name, EXAMPLE_SIZE) for name in network.sdfg.symbols}
+    found: list[StepFacts] = []
+    for step in plan.steps:
+        kind, cost = step_cost(step, network)
+        amounts: Any = cost.at(known)
+        found.append(
+            StepFacts(
+                key=_digest(_renamed(step, network, lambda array: _description(array, network))),
+                kind=kind,
+                parallel=_is_parallel(step),
+                unique_bytes=amounts.unique_bytes,
+                total_bytes=amounts.total_bytes,
+                flops=amounts.flops,
+                special_functions=amounts.special_functions,
+            )
+        )
+    return tuple(found)
+
+
+def identity(plans: Sequence[Plan]) -> str:
+    """Equal for programs that run the same kernels and calls in the same order over arrays used alike."""
+    texts: list[str] = []
+    for plan in plans:
+        numbers: dict[str, str] = {}
+
+        def numbered(array: str, plan: Plan = plan, numbers: dict[str, str] = numbers) -> str:
+            if array not in numbers:
+                location = plan.location(array) if plan.roots[array] in plan.locations else ""
+                numbers[array] = f"<{len(numbers)} {location} {_description(array, plan.network)}>"
+            return numbers[array]
+
+        texts += [_renamed(step, plan.network, numbered) for step in plan.steps]
+        texts += [f"{array} from {numbered(array)}" for array in plan.network.outputs if array in plan.roots]
+    return _digest(*texts)
+
+
+def symbol_values(network: Network, shapes: Sequence[Sequence[int]]) -> dict[str, int]:
+    """Symbol -> its value for inputs of these shapes."""
+    values: dict[str, int] = {}
+    for array, shape in zip(network.inputs, shapes, strict=False):
+        for declared, given in zip(network.sdfg.arrays[array].shape, shape, strict=False):
+            if str(declared) in network.sdfg.symbols:
+                values[str(declared)] = int(given)
+    return values
+
+
+class Predictor:
+    """Predicts programs for a machine, and learns from one that has run."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.known_us: dict[str, float] = {}
+        self.scales: dict[str, float] = {}
+        self.around_us = 0.0
+
+    def learn(self, steps: Sequence[StepFacts], took_us: Sequence[float], call_us: float) -> None:
+        """Take over what the steps of a program took.
+
+        Args:
+            call_us: of all of it, with what stands around the steps.
+        """
+        self.around_us = max(call_us - sum(took_us), 0.0)
+        pairs = list(zip(steps, took_us, strict=True))
+        for kind in dict.fromkeys(step.kind for step in steps):
+            ratios = [us / self.modelled_us(step) for step, us in pairs if step.kind == kind and us > 0]
+            if ratios:
+                self.scales[kind] = min(max(median(ratios), _NARROWEST), _WIDEST)
+        several: dict[str, list[float]] = {}
+        for step, us in pairs:
+            several.setdefault(step.key, []).append(us)
+        self.known_us |= {key: median(found) for key, found in several.items()}
+
+    def us(self, steps: Sequence[StepFacts]) -> float:
+        """Microseconds of a program."""
+        return self.around_us + sum(
+            self.known_us[step.key]
+            if step.key in self.known_us
+            else self.scales.get(step.kind, 1.0) * self.modelled_us(step)
+            for step in steps
+        )
+
+    def modelled_us(self, step: StepFacts) -> float:
+        """Microseconds of a step by its costs alone: the dearest of what it does, and its call."""
+        machine = self.machine
+        threads = machine.threads if step.parallel else 1
+        cached = machine.cached_bytes_per_s * threads
+        moved_s = step.unique_bytes / (
+            cached if step.unique_bytes < _CACHED_BYTES else machine.memory_bytes_per_s
+        )
+        if step.kind == "kernel":
+            special_s = step.special_functions / (machine.exponentials_per_s * threads)
+            busy_s = max(moved_s, step.total_bytes / cached, special_s)
+            return busy_s * 1e6 + (machine.region_us if step.parallel else _KERNEL_US)
+        busy_s = max(moved_s, step.flops / machine.product_flops_per_s)
+        start_us = {"aten": machine.call_us, "onnxruntime": _RUNTIME_US}.get(step.kind, _KERNEL_US)
+        return busy_s * 1e6 + start_us
+
+
+def _is_parallel(step: Step) -> bool:
+    match step.action:
+        case KernelCall():
+            return _parallel_kernel(step.action.kernel)
+        case ListCall():
+            return True
+        case _:
+            return False
+
+
+def _parallel_kernel(kernel: Kernel) -> bool:
+    entries = [n for state in kernel.sdfg.states() for n in state.nodes() if isinstance(n, nodes.MapEntry)]
+    return any(entry.map.schedule == dace.ScheduleType.CPU_Multicore for entry in entries)
+
+
+def _renamed(step: Step, network: Network, name: Any) -> str:
+    """A step's action as text, with something else in the place of arrays' names."""
+    action = step.action
+    if isinstance(action, KernelCall):
+        text = f"{action.kernel.name} {action.arguments} {action.symbols}"
+    elif isinstance(action, ListCall):
+        text = f"{action.kernel.name} {action.columns} {action.rows} {action.numbers} {action.written}"
+    else:
+        text = repr(action)
+    arrays = network.sdfg.arrays
+    return _WORD.sub(lambda word: name(word[0]) if word[0] in arrays else word[0], text)
+
+
+def _description(array: str, network: Network) -> str:
+    desc = network.sdfg.arrays[array]
+    shape, strides = [str(size(s)) for s in desc.shape], [str(size(s)) for s in desc.strides]
+    return f"{desc.dtype.to_string()}{shape}{strides}"
+
+
+def _digest(*texts: str) -> str:
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()

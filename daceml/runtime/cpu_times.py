@@ -1,0 +1,38 @@
+"""How much of the machine others used while something was measured, from /proc/stat."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CpuTimes:
+    """Seconds summed over all cores since the machine started; stolen time counts as busy."""
+
+    busy_s: float
+    total_s: float
+
+
+def cpu_times(stat: str | None = None) -> CpuTimes:
+    """Read the first line of /proc/stat.
+
+    Source: proc_stat(5): user nice system idle iowait irq softirq steal guest guest_nice, where guest is in
+    user.
+    """
+    text = Path("/proc/stat").read_text(encoding="ascii") if stat is None else stat
+    fields = [int(word) for word in text.split("\n", 1)[0].split()[1:9]]
+    user, nice, system, idle, iowait, irq, softirq, steal = fields + [0] * (8 - len(fields))
+    busy = user + nice + system + irq + softirq + steal
+    return CpuTimes(busy_s=busy / TICKS_PER_S, total_s=(busy + idle + iowait) / TICKS_PER_S)
+
+
+def foreign_share(before: CpuTimes, after: CpuTimes, own_s: float) -> float:
+    """The part of the machine (0 to 1) busy with something else, while `own_s` CPU seconds were ours."""
+    total_s = after.total_s - before.total_s
+    if total_s <= 0.0:
+        return 0.0  # shorter than one tick of the kernel's clock: nothing can be said
+    return min(1.0, max(0.0, (after.busy_s - before.busy_s - own_s) / total_s))

@@ -1,0 +1,124 @@
+"""Predictions: what is known of steps is used, identical programs are found, more work takes longer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from daceml.frontend.capture import export_program
+from daceml.frontend.pipeline import optimised_network
+from daceml.frontend.search.machine import Machine, fingerprint, measure
+from daceml.frontend.search.prediction import Predictor, StepFacts, identity, step_facts, symbol_values
+from daceml.frontend.search.variation import varied_recipe
+from daceml.onnx_ops.external import external_call
+from daceml.runtime.plan import Plan, make_plan
+
+MACHINE = Machine(
+    threads=4,
+    memory_bytes_per_s=1e10,
+    cached_bytes_per_s=1e11,
+    exponentials_per_s=1e9,
+    product_flops_per_s=1e11,
+    region_us=5.0,
+    call_us=1.0,
+)
+STEP = StepFacts(
+    key="a",
+    kind="kernel",
+    parallel=False,
+    unique_bytes=10**5,
+    total_bytes=10**5,
+    flops=0,
+    special_functions=0,
+)
+
+
+def planned(module: nn.Module, x: torch.Tensor, *choices: str) -> Plan:
+    with torch.no_grad():
+        exported = export_program(module.eval(), (x,))
+        return make_plan(optimised_network(exported, recipe=varied_recipe(choices)).network, external_call)
+
+
+@pytest.fixture
+def module() -> nn.Module:
+    return nn.Sequential(nn.Linear(6, 5), nn.Softmax(-1), nn.Linear(5, 3))
+
+
+def test_programs_are_identical_whatever_their_arrays_are_called(module: nn.Module):
+    x = torch.randn(4, 6)
+    plain = identity([planned(module, x)])
+    assert identity([planned(module, x, "columns everywhere")]) == plain
+    assert identity([planned(module, x, "products in loops")]) != plain
+    assert identity([planned(module, torch.randn(5, 6))]) != plain
+
+
+def test_programs_that_write_other_arrays_are_not_identical():
+    class Cross(nn.Module):
+        def __init__(self, swap: bool) -> None:
+            super().__init__()
+            self.swap = swap
+
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            a, b = x.exp(), x.sin()
+            return (b, a) if self.swap else (a, b)
+
+    x = torch.randn(4)
+    assert identity([planned(Cross(True), x)]) != identity([planned(Cross(False), x)])
+
+
+def test_known_steps_take_what_they_took(module: nn.Module):
+    facts = step_facts(planned(module, torch.randn(4, 6)), {})
+    predictor = Predictor(MACHINE)
+    took = [10.0 + i for i in range(len(facts))]
+    predictor.learn(facts, took, call_us=sum(took) + 7.0)
+    assert predictor.us(facts) == pytest.approx(sum(took) + 7.0)
+    changed = step_facts(planned(module, torch.randn(4, 6), "products in loops"), {})
+    assert predictor.us(changed) != predictor.us(facts)
+
+
+def test_unknown_steps_are_scaled_by_what_is_known_of_their_kind():
+    predictor = Predictor(MACHINE)
+    before = predictor.us([replace(STEP, key="b")])
+    predictor.learn([STEP], [2 * predictor.modelled_us(STEP)], call_us=0.0)
+    assert predictor.us([replace(STEP, key="b")]) == pytest.approx(2 * before)
+    assert predictor.us([replace(STEP, key="b", kind="aten")]) == pytest.approx(
+        Predictor(MACHINE).us([replace(STEP, kind="aten")])
+    )
+
+
+def test_the_dearest_part_of_a_step_decides():
+    us = Predictor(MACHINE).modelled_us
+    assert us(STEP) == pytest.approx(1.0 + 0.2)  # 10^5 bytes at 10^11 a second
+    assert us(replace(STEP, special_functions=10**5)) == pytest.approx(100.0 + 0.2)
+    assert us(replace(STEP, special_functions=10**5, parallel=True)) == pytest.approx(25.0 + 5.0)
+    assert us(replace(STEP, unique_bytes=10**8)) == pytest.approx(1e4 + 0.2)  # out of the caches
+    assert us(replace(STEP, kind="aten", flops=10**9)) == pytest.approx(1e4 + 1.0)
+
+
+def test_symbolic_sizes_are_those_of_the_call():
+    class Scaled(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.exp(x)
+
+    exported = export_program(
+        Scaled(), (torch.randn(4, 6),), dynamic_shapes={"x": {0: torch.export.Dim("n")}}
+    )
+    with torch.no_grad():
+        plan = make_plan(optimised_network(exported).network, external_call)
+    values = symbol_values(plan.network, [(50, 6)])
+    assert list(values.values()) == [50]
+    (few,), (many,) = step_facts(plan, values), step_facts(plan, dict.fromkeys(values, 500))
+    assert few.special_functions == 300 and many.special_functions == 3000
+
+
+def test_this_machine_can_be_measured():
+    threads = torch.get_num_threads()
+    seen = measure()
+    assert torch.get_num_threads() == threads == seen.threads
+    assert seen.memory_bytes_per_s > 1e8 and seen.cached_bytes_per_s > 1e8
+    assert seen.product_flops_per_s > 1e8 and seen.exponentials_per_s > 1e6
+    assert seen.region_us >= 1.0 and seen.call_us > 0.0
+    assert str(threads) in fingerprint()
