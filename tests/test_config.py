@@ -50,8 +50,7 @@ def test_a_misspelt_option_is_refused_with_the_nearest_one():
         "  where: environment\n"
         "  why:   options are DACEML_CACHE, DACEML_CXX, DACEML_CXXFLAGS, DACEML_JOBS, DACEML_FALLBACK, "
         "DACEML_PARALLEL_THRESHOLD, DACEML_STREAMING_BYTES, DACEML_PUBLIC_EXPORTER, DACEML_VARIANTS, "
-        "DACEML_SEARCH_BUDGET_S, DACEML_LOG
-"
+        "DACEML_SEARCH_BUDGET_S, DACEML_LOG\n"
         "  fix:   unset DACEML_CASHE; did you mean DACEML_CACHE?"
     )
 
