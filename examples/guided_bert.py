@@ -36,24 +36,32 @@ STEPS = (
     GuidedStep(
         name="before",
         note="the automatic recipe without the passes that the next steps are",
-        recipe=RECIPE.without("fuse_subgraphs").without("lift_layer_normalization"),
+        recipe=RECIPE.without("fuse_contractions")
+        .without("fuse_subgraphs")
+        .without("lift_layer_normalization"),
     ),
     GuidedStep(
         name="softmax fusion",
         note="part of the automatic recipe: softmax is loops and no call, and fuse_subgraphs makes one "
         "kernel of them and of the scaling in front",
-        recipe=RECIPE.without("lift_layer_normalization"),
+        recipe=RECIPE.without("fuse_contractions").without("lift_layer_normalization"),
     ),
     GuidedStep(
         name="layer-normalization fusion",
         note="part of the automatic recipe: the operators become one, whose gradients have a rule, and the "
         "residual in front joins its kernel",
-        recipe=RECIPE,
+        recipe=RECIPE.without("fuse_contractions"),
     ),
     GuidedStep(
         name="reshape-relayout fusion",
-        note="a rewrite of this script: the transpositions around the product of weights and values become "
-        "part of it; views cost nothing anyway",
+        note="part of the automatic recipe: fuse_contractions makes strides of transpositions around a "
+        "product, where it stays one call: of one sequence all of them; views cost nothing anyway",
+        recipe=RECIPE,
+    ),
+    GuidedStep(
+        name="relayout into a loop",
+        note="a rewrite of this script: for several sequences no strides put heads in order, so the product "
+        "of weights and values becomes a loop that does",
         recipe=RECIPE + Recipe(RelayoutIntoProduct()),
     ),
 )

@@ -31,6 +31,12 @@ SAVED: dict[str, tuple[str, ...]] = {
 # last gate is given of h.
 STATE_PARTS = {"RNN": 2, "GRU": 5, "LSTM": 6}
 
+# Further attributes. `as_spelled`: a softmax of nothing is NaN, as its steps give it, and not 0;
+# `mask_hides`: where the mask is -inf it takes the place of a score, and is added elsewhere.
+_FURTHER: dict[str, tuple[Attribute, ...]] = {
+    "Attention": tuple(Attribute(name=name, kind="int", default=0) for name in ("as_spelled", "mask_hides")),
+}
+
 # Inputs and outputs of ONNX's operator that the one here has not.
 _LEFT_OUT = frozenset(
     {"past_key", "past_value", "nonpad_kv_seqlen", "present_key", "present_value", "qk_matmul_output"}
@@ -62,7 +68,10 @@ def _define(op_type: str, saved: tuple[str, ...]) -> None:
             domain=DOMAIN,
             inputs=tuple(f for f in schema.inputs if f.connector not in _LEFT_OUT),
             outputs=(*outputs, *(Formal(name=s, connector=s, option="optional") for s in saved)),
-            attributes={n: a for n, a in schema.attributes.items() if n not in _PLAIN},
+            attributes={
+                **{n: a for n, a in schema.attributes.items() if n not in _PLAIN},
+                **{a.name: a for a in _FURTHER.get(op_type, ())},
+            },
             doc=f"ONNX's {op_type} with what its gradient needs.",
         ),
         module=__name__,

@@ -65,6 +65,7 @@ class _Driver:
             "#include <daceml/aten.h>",
             *([INCLUDE] if any(isinstance(s.action, ListCall) for s in self.plan.steps) else []),
             *(["#include <daceml/aten_packed.h>"] if self.network.prepared else []),
+            *(["#include <daceml/aten_attention.h>"] if self._calls("attention_spelled") else []),
             *(["#include <daceml/aten_recurrent.h>"] if self._calls("recurrent_layer") else []),
             "namespace {",
             _SIZE_FUNCTIONS,

@@ -35,7 +35,7 @@ _WIDE = ("-mprefer-vector-width=512",) if platform.machine() == "x86_64" else ()
 # gcc keeps more digits of native halves in its vectors than in what is left over (x + 2048 - 2048)
 _COMMON = ("-std=c++20", "-DDACE_HALF_NO_NATIVE", "-fPIC", "-fopenmp", "-w")
 # Headers of calls with loops of their own
-_WITH_LOOPS = ("daceml/aten_recurrent.h",)
+_WITH_LOOPS = ("daceml/aten_attention.h", "daceml/aten_recurrent.h")
 _HEADER = "daceml_kernel.h"
 _TORCH_HEADER = "daceml_torch.h"
 _TORCH_LIBRARIES = ("libtorch_cpu.so", "libc10.so")

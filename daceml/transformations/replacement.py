@@ -34,6 +34,11 @@ class Value:
         self.array, self._graph = array, graph
 
     @property
+    def graph(self) -> OperatorGraph:
+        """Who writes and who reads it."""
+        return self._graph
+
+    @property
     def shape(self) -> tuple[Size, ...]:
         """Sizes; () for rank 0."""
         network = self._graph.network

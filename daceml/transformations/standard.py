@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from daceml.transformations.coarse.attention_lifting import lift_attention
 from daceml.transformations.coarse.common_subexpressions import merge_common_subexpressions
 from daceml.transformations.coarse.constant_folding import fold_constants
+from daceml.transformations.coarse.contraction_fusion import fuse_contractions
 from daceml.transformations.coarse.convolution_columns import use_columns
 from daceml.transformations.coarse.convolution_padding import place_padding
 from daceml.transformations.coarse.dropout_splitting import split_dropout
 from daceml.transformations.coarse.gelu_lifting import lift_gelu
 from daceml.transformations.coarse.layer_normalization_lifting import lift_layer_normalization
+from daceml.transformations.coarse.matmul_scaling import scale_products
 from daceml.transformations.coarse.mish_lifting import lift_mish
 from daceml.transformations.coarse.rms_normalization_lifting import lift_rms_normalization
 from daceml.transformations.coarse.spatial_flattening import flatten_spatial_dimensions
@@ -36,13 +39,17 @@ def standard_recipe() -> Recipe:
 
     torch's kernels for channels last round up to 6 times as much (sums of 4,608 products). What that takes to
     the other side of a relu or a maximum is a whole element of a gradient, so they are for inference.
-    Operators that are spelled out are one loop in inference anyway; in training, lifted ones keep less.
+    Operators that are spelled out are one loop in inference anyway; in training, lifted ones keep less. A
+    spelled-out attention is no loop: it is lifted where its matrix of scores leaves the caches, in training,
+    where torch's kernel computes it again, for twice as many keys.
     """
     return Recipe(
         place_padding,
         remove_trivial_operators,
         fold_constants,
         merge_common_subexpressions,
+        Step(lift_attention, only=("inference", "frozen")),
+        Step(lift_attention, {"training": True, "fewest_keys": 384}, only=("training",)),
         split_dropout,
         Step(lift_layer_normalization, only=("training",)),
         Step(lift_rms_normalization, only=("training",)),
@@ -50,6 +57,8 @@ def standard_recipe() -> Recipe:
         Step(lift_mish, only=("training",)),
         Step(lift_swish, only=("training",)),
         Step(flatten_spatial_dimensions, only=("training",)),
+        fuse_contractions,
+        scale_products,
         remove_unread_operators,
         Step(use_columns, only=("inference", "frozen")),
         eliminate_copies,

@@ -13,7 +13,7 @@ import numpy as np
 
 from daceml.autodiff.vjp import vjp
 from daceml.onnx_ops.functions import where
-from daceml.onnx_ops.indexing import divide, same
+from daceml.onnx_ops.indexing import broadcast_index, divide, same
 from daceml.onnx_ops.native.attention import masked_score, with_heads
 from daceml.onnx_ops.tensor import Output, Tensor, compute, sum_over
 from daceml.onnx_ops.trace import Refused
@@ -44,6 +44,8 @@ def attention_vjp(
     kv_num_heads: int | None = None,
     q_num_heads: int | None = None,
     scale: float | None = None,
+    as_spelled: int = 0,
+    mask_hides: int = 0,
 ) -> None:
     """Query head h belongs to key head h // group; keys and values get the sums over their group."""
     q, k, v = with_heads(Q, q_num_heads), with_heads(K, kv_num_heads), with_heads(V, kv_num_heads)
@@ -66,7 +68,7 @@ def attention_vjp(
         value = sum_over((features,), lambda d: q[b, h, g, i, d] * k[b, h, j, d]) * factor
         if attn_mask is not None:
             whole = (batch, q.shape[1] * q.shape[2], rows, columns)
-            value = masked_score(value, attn_mask, (b, h * group + g, i, j), whole)
+            value = masked_score(value, attn_mask, (b, h * group + g, i, j), whole, hides=bool(mask_hides))
         if is_causal:
             visible = index_value(j) <= index_value(i)
             value = where(visible, value, literal(-math.inf, value.dtype))
@@ -88,6 +90,8 @@ def attention_vjp(
         box, lambda b, h, g, i, j: sum_over((width,), lambda d: dy[b, h, g, i, d] * v[b, h, j, d])
     )
     scores = (weights * (outer - shares.expand_dims(-1))).materialize()
+    if attn_mask is not None and mask_hides:
+        scores = _without_hidden(scores, attn_mask, (batch, q.shape[1] * q.shape[2], rows, columns))
     if dattn_mask is not None:
         _mask_gradient(scores.reshape((batch, heads * group, rows, columns)), dattn_mask)
     if dQ is not None:
@@ -106,6 +110,16 @@ def attention_vjp(
                 sum_over((group, rows), lambda g, i: scores[b, h, g, i, j] * q[b, h, g, i, d]) * factor
             ),
         )
+
+
+def _without_hidden(scores: Tensor, mask: Tensor, shape: tuple[Index, ...]) -> Tensor:
+    """The gradient of the scores, 0 where the mask takes the place of one."""
+
+    def element(b: Index, h: Index, g: Index, i: Index, j: Index) -> Scalar:
+        hidden = mask[broadcast_index((b, h * scores.shape[2] + g, i, j), mask.shape, shape)] == -math.inf
+        return where(hidden, literal(0, scores.dtype), scores[b, h, g, i, j])
+
+    return compute(scores.shape, element).materialize()
 
 
 def _mask_gradient(scores: Tensor, gradient: Output) -> None:

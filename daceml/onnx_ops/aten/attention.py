@@ -31,7 +31,7 @@ def attention_refusal(
     if attn_mask is not None:
         if attn_mask.dtype != Q.dtype:
             return f"the mask is {attn_mask.dtype.to_string()}, the operands are {Q.dtype.to_string()}"
-        if _mask_strides(attn_mask, _scores(Q, K)) is None:
+        if mask_strides(attn_mask.shape, _scores(Q, K)) is None:
             return f"a mask of shape {list(attn_mask.shape)} for scores of shape {list(_scores(Q, K))}"
         if is_causal:
             return "a mask together with is_causal"
@@ -44,13 +44,13 @@ def _scores(Q: Tensor, K: Tensor) -> tuple[Size, ...]:
     return (Q.shape[0], Q.shape[1], Q.shape[2], K.shape[2])
 
 
-def _mask_strides(mask: Tensor, scores: tuple[Size, ...]) -> tuple[Size, ...] | None:
-    """Strides under which the mask has the shape of the scores: 0 where it is repeated."""
-    missing = len(scores) - mask.rank
+def mask_strides(shape: tuple[Size, ...], scores: tuple[Size, ...]) -> tuple[Size, ...] | None:
+    """Strides under which a mask has the shape of the scores: 0 where it is repeated."""
+    missing = len(scores) - len(shape)
     if missing < 0:
         return None
     strides: list[Size] = [0] * missing
-    for extent, wanted, stride in zip(mask.shape, scores[missing:], row_major(mask.shape), strict=True):
+    for extent, wanted, stride in zip(shape, scores[missing:], row_major(shape), strict=True):
         if not same(extent, wanted) and not same(extent, 1):
             return None
         strides.append(0 if same(extent, 1) else stride)
@@ -60,7 +60,7 @@ def _mask_strides(mask: Tensor, scores: tuple[Size, ...]) -> tuple[Size, ...] | 
 def mask_view(mask: Tensor | None, Q: Tensor, K: Tensor) -> TensorView | None:
     """A mask in the shape of the scores, without a copy."""
     scores = _scores(Q, K)
-    return None if mask is None else view(mask, scores, _mask_strides(mask, scores))
+    return None if mask is None else view(mask, scores, mask_strides(mask.shape, scores))
 
 
 @implements("Attention", kind="aten", name="flash", when=attention_refusal)

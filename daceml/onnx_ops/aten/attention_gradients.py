@@ -12,10 +12,18 @@ from daceml.sdfg.sizes import product
 
 
 def _refusal(
-    Q: Tensor, K: Tensor, V: Tensor, Y: Output | None, attn_mask: Tensor | None, is_causal: int
+    Q: Tensor,
+    K: Tensor,
+    V: Tensor,
+    Y: Output | None,
+    attn_mask: Tensor | None,
+    is_causal: int,
+    as_spelled: int,
 ) -> str | None:
     if Y is None:
         return "only the logarithms are wanted"
+    if as_spelled and is_causal:
+        return "spelled-out attention has its mask as an operand"
     return attention_refusal(Q, K, V, Y, attn_mask, 0.0, is_causal)
 
 
@@ -32,15 +40,17 @@ def attention_saving(
     scale: float | None = None,
     q_num_heads: int | None = None,
     kv_num_heads: int | None = None,
+    as_spelled: int = 0,
+    mask_hides: int = 0,
 ) -> AtenCall:
     """Forward of `aten::_scaled_dot_product_flash_attention_for_cpu` with its logarithms of sums."""
     return AtenCall(
-        function="attention_saving",
+        function="attention_spelled" if as_spelled else "attention_saving",
         arguments=(
             *map(handed, (Y, LogSumExp)),
             *(view(t) for t in (Q, K, V)),
             mask_view(attn_mask, Q, K),
-            bool(is_causal),
+            bool(mask_hides if as_spelled else is_causal),
             -1.0 if scale is None else float(scale),
         ),
         writes=Y.name,
@@ -82,14 +92,16 @@ def attention_gradient(
     scale: float | None = None,
     q_num_heads: int | None = None,
     kv_num_heads: int | None = None,
+    as_spelled: int = 0,
+    mask_hides: int = 0,
 ) -> AtenCall:
     """`aten::_scaled_dot_product_flash_attention_for_cpu_backward`."""
     return gradient_call(
-        "attention_backward",
+        "attention_spelled_backward" if as_spelled else "attention_backward",
         (dQ, dK, dV),
         *(view(t) for t in (dY, Q, K, V, Y, LogSumExp)),
         mask_view(attn_mask, Q, K),
-        bool(is_causal),
+        bool(mask_hides if as_spelled else is_causal),
         -1.0 if scale is None else float(scale),
         flops=10 * product(Q.shape) * K.shape[2],
     )

@@ -14,22 +14,33 @@ from daceml.sdfg.external import AtenCall, TensorView
 from daceml.sdfg.sizes import Size, product, row_major
 
 Labelled = tuple[str, Tensor]
+LabelledShape = tuple[str, tuple[Size, ...]]
+# Size and stride
+Dim = tuple[Size, Size | None]
 # result, left and right operand
 Product = tuple[TensorView, TensorView, TensorView]
 
 
-def _product(result: Labelled, left: Labelled, right: Labelled) -> Product | str:
-    """Views [batch, rows, columns] = [batch, rows, inner] [batch, inner, columns], or why there are none."""
+def product_dims(
+    result: LabelledShape, left: LabelledShape, right: LabelledShape
+) -> tuple[bool, list[list[Dim]]] | str:
+    """Dimensions of a product: [batch, rows, columns] = [batch, rows, inner] [batch, inner, columns].
+
+    Returns:
+        whether the operands change places, and a list for the result and each operand; else a sentence why
+        they are no product of matrices over views.
+    """
     sizes: dict[str, Size] = {}
-    for labels, tensor in (result, left, right):
+    for labels, shape in (result, left, right):
         if len(set(labels)) != len(labels):
             return f"a label comes twice in {labels!r}"
-        for label, extent in zip(labels, tensor.shape, strict=True):
+        for label, extent in zip(labels, shape, strict=True):
             if not same(sizes.setdefault(label, extent), extent):
                 return f"operands are repeated along {label}"
     batch = [x for x in result[0] if x in left[0] and x in right[0]]
     rest = [x for x in result[0] if x not in batch]
-    if rest and rest[0] in right[0]:
+    swapped = bool(rest) and rest[0] in right[0]
+    if swapped:
         left, right = right, left
     rows, columns = ([x for x in rest if x in side[0]] for side in (left, right))
     inner = [x for x in left[0] if x in right[0] and x not in batch]
@@ -38,7 +49,7 @@ def _product(result: Labelled, left: Labelled, right: Labelled) -> Product | str
             return f"{', '.join(alone)} is in one operand only"
     if len(rows) + len(columns) != len(rest):
         return "the result has labels that no operand has"
-    found: list[TensorView] = []
+    found: list[list[Dim]] = []
     for side, groups in (
         (result, (batch, rows, columns)),
         (left, (batch, rows, inner)),
@@ -47,14 +58,24 @@ def _product(result: Labelled, left: Labelled, right: Labelled) -> Product | str
         dims = [_merged(group, side, sizes) for group in groups]
         if any(d is None for d in dims):
             return f"labels of {side[0]!r} are in an order that no view gives"
-        found.append(_matrices(side[1], [d for d in dims if d is not None]))
-    return found[0], found[1], found[2]
+        found.append([d for d in dims if d is not None])
+    return swapped, found
 
 
-def _merged(group: Sequence[str], side: Labelled, sizes: dict[str, Size]) -> tuple[Size, Size | None] | None:
+def _product(result: Labelled, left: Labelled, right: Labelled) -> Product | str:
+    """Views [batch, rows, columns] = [batch, rows, inner] [batch, inner, columns], or why there are none."""
+    found = product_dims(*((labels, tensor.shape) for labels, tensor in (result, left, right)))
+    if isinstance(found, str):
+        return found
+    swapped, (y, a, b) = found
+    first, second = (right, left) if swapped else (left, right)
+    return _matrices(result[1], y), _matrices(first[1], a), _matrices(second[1], b)
+
+
+def _merged(group: Sequence[str], side: LabelledShape, sizes: dict[str, Size]) -> Dim | None:
     """Size and stride of several labels as one dimension, in this order; the stride of nothing is None."""
-    labels, tensor = side
-    strides = dict(zip(labels, row_major(tensor.shape), strict=True))
+    labels, shape = side
+    strides = dict(zip(labels, row_major(shape), strict=True))
     kept = [x for x in group if not same(sizes[x], 1)]
     for outer, inner in pairwise(kept):
         if not same(strides[outer], strides[inner] * sizes[inner]):
@@ -62,7 +83,7 @@ def _merged(group: Sequence[str], side: Labelled, sizes: dict[str, Size]) -> tup
     return product(sizes[x] for x in kept), strides[kept[-1]] if kept else None
 
 
-def _matrices(tensor: Tensor, dims: Sequence[tuple[Size, Size | None]]) -> TensorView:
+def _matrices(tensor: Tensor, dims: Sequence[Dim]) -> TensorView:
     """A dimension without a stride has size 1: any stride that a matrix may have will do."""
     (batch, step), (rows, row), (columns, column) = dims
     row = (columns * column if column is not None else 1) if row is None else row

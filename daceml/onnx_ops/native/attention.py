@@ -65,7 +65,10 @@ def attention(
     scale: float | None = None,
     softcap: float = 0.0,
     softmax_precision: int | None = None,
+    as_spelled: int = 0,
+    mask_hides: int = 0,
 ) -> None:
+    """Attributes beyond ONNX's are those of `daceml.onnx_ops.saving`."""
     q, k, v = with_heads(Q, q_num_heads), with_heads(K, kv_num_heads), with_heads(V, kv_num_heads)
     k, v = _joined(past_key, k, present_key), _joined(past_value, v, present_value)
     offset = 0 if past_key is None else past_key.shape[2]
@@ -86,7 +89,11 @@ def attention(
             value = np.tanh(value / softcap) * softcap
         if attn_mask is not None:
             value = masked_score(
-                value, attn_mask, (b, h * group + g, i, j), (batch, q.shape[1], rows, columns)
+                value,
+                attn_mask,
+                (b, h * group + g, i, j),
+                (batch, q.shape[1], rows, columns),
+                hides=bool(mask_hides),
             )
         if is_causal:
             visible = index_value(j) <= index_value(i + offset)
@@ -95,12 +102,12 @@ def attention(
 
     scores = compute((batch, heads, group, rows, columns), score).materialize()
     largest = scores.max(-1, keepdims=True).materialize()
-    # A row without visible keys has probabilities 0, as in ONNX and torch, not 0/0.
-    exponential = np.exp(scores - where(largest == -math.inf, 0, largest))
+    # A row without visible keys has probabilities 0, as in ONNX and torch, not 0/0; spelled out it has 0/0
+    shift = largest if as_spelled else where(largest == -math.inf, 0, largest)
+    exponential = np.exp(scores - shift)
     total = exponential.sum(-1, keepdims=True).materialize()
     if LogSumExp is not None:
         # 0 for a row without visible keys, as in torch: exp(-inf - 0) is 0
-        shift = where(largest == -math.inf, 0, largest)
         LogSumExp.split(1, (heads, group))[:] = (shift + np.log(where(total == 0, 1, total))).squeeze(-1)
     weights = (exponential / where(total == 0, 1, total)).materialize()
 
@@ -111,11 +118,15 @@ def attention(
     target.split(1, (heads, group))[:] = compute((batch, heads, group, rows, v.shape[3]), element)
 
 
-def masked_score(value: Scalar, mask: Tensor, index: tuple[Index, ...], shape: tuple[Index, ...]) -> Scalar:
+def masked_score(
+    value: Scalar, mask: Tensor, index: tuple[Index, ...], shape: tuple[Index, ...], *, hides: bool = False
+) -> Scalar:
+    """A score under its mask; one that hides takes the place of the score where it is -inf."""
     columns = shape[-1]
     if isinstance(mask.shape[-1], int) and isinstance(columns, int) and 1 < mask.shape[-1] < columns:
         raise Refused(f"a mask of {mask.shape[-1]} columns for {columns} keys")
     element = mask[broadcast_index(index, mask.shape, shape)]
     if mask.dtype == dace.bool_:
         return where(element, value, literal(-math.inf, value.dtype))
-    return value + element.astype(compute_type(value.dtype))
+    added = element.astype(compute_type(value.dtype))
+    return where(added == -math.inf, added, value + added) if hides else value + added

@@ -3,6 +3,7 @@
 Cast(x, its own type), Transpose(x, in order), Reshape(x, its own shape), Pad(x, 0), Slice(x, all),
 Expand(x, its own shape), AveragePool 1x1(x), x * 1, x / 1, x - 0, x ** 1, …   ->   x
 Transpose(Transpose(x)), Reshape(Reshape(x)), Cast(Cast(x, wider), type)       ->   one of them, or x
+Einsum(x, ...ij->...ji)                                                        ->   Transpose(x)
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from dace.sdfg.utils import dfs_topological_sort
 from daceml.onnx_ops.binding import bind
 from daceml.onnx_ops.element_types import BY_DACE_TYPE
 from daceml.onnx_ops.indexing import same
+from daceml.onnx_ops.native.contraction import einsum_terms
 from daceml.onnx_ops.node import ONNXNode
 from daceml.onnx_ops.tensor import Tensor
 from daceml.sdfg.network import Network
@@ -112,6 +114,11 @@ class _Removal:
         """Let the readers of a trivial operator read its operand, and join a pair."""
         if node.domain or node.implementation or node.shapes_declared:
             return
+        if node.op_type == "Einsum":
+            transpose = self._transposed(node)
+            if transpose is None:
+                return
+            node = transpose
         if self._is_trivial(node):
             self._replace(node, self._source(node))
             return
@@ -131,6 +138,19 @@ class _Removal:
             self._join_transposes(node, before)
         else:
             self._join_casts(node, before)
+
+    def _transposed(self, node: ONNXNode) -> ONNXNode | None:
+        """An Einsum that only reorders its operand, as a Transpose."""
+        (source, *others) = (Value(a, self.graph) for a in self.graph.operands(node) if a is not None)
+        (result,) = (Value(a, self.graph) for a in self.graph.results(node) if a is not None)
+        if others:
+            return None
+        ((term,), target) = einsum_terms(node.attribute_values()["equation"], [source.rank])
+        if sorted(set(term)) != sorted(target) or len(term) != len(target):
+            return None
+        order = [term.index(label) for label in target]
+        self._put(node, lambda op: op.Transpose(source, perm=order, shape=result.shape))
+        return self.graph.writer[result.array]
 
     def _is_trivial(self, node: ONNXNode) -> bool:
         condition = _TRIVIAL.get(node.op_type)
@@ -217,12 +237,13 @@ class _Removal:
             self._put(node, lambda op: op.Cast(source, to=code, shape=result.shape, dtype=result.dtype))
 
     def _put(self, node: ONNXNode, make: Callable[[Any], Value]) -> None:
-        """Put one operator in the place of a pair."""
+        """Put one operator in the place of another, or of a pair."""
         old = next(a for a in self.graph.results(node) if a is not None)
         made = make(ReplacementOps(self.graph, node, NAME))
         take_place(self.graph, old, made.array)
         remove_unread(self.graph, [node])
-        self._count(f"pairs of {node.op_type}")
+        pairs = "Einsum of one operand" if node.op_type == "Einsum" else f"pairs of {node.op_type}"
+        self._count(pairs)
 
     def _count(self, what: str) -> None:
         self.counts[what] = self.counts.get(what, 0) + 1

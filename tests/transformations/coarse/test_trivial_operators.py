@@ -178,3 +178,17 @@ def test_a_product_of_constants_keeps_the_one_that_is_not_1(one_first: bool):
 
     x = torch.randn(5, dtype=torch.float64)
     torch.testing.assert_close(daceml.compile(Of(scaled))(x), x / 8)
+
+
+def test_an_einsum_that_only_reorders_is_a_transpose():
+    def after(lines: str, result: str) -> list[str]:
+        network = imported(between(lines, result=result))
+        remove_trivial_operators(network)
+        network.sdfg.validate()
+        return operators(network)
+
+    once = 'B = Einsum <equation = "...ij->...ji"> (A)'
+    twice = 'C = Einsum <equation = "...ij->...ji"> (A) B = Einsum <equation = "abcd->abdc"> (C)'
+    assert after(once, "2, 3, 5, 1") == ["Abs", "Neg", "Transpose"]
+    assert after(twice, "2, 3, 1, 5") == ["Abs", "Neg"]
+    assert after('B = Einsum <equation = "abcd->abd"> (A)', "2, 3, 5") == ["Abs", "Einsum", "Neg"]

@@ -1,0 +1,90 @@
+"""A scaled product scales itself where no loop does it for nothing, and is rounded no more than once more."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+
+import daceml
+from daceml.transformations.coarse.matmul_scaling import NAME
+from tests.transformations.coarse.lifted import Of, equals_eager, lifted, operators, reasons
+
+
+def divided(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return a @ b / 7
+
+
+def multiplied(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return -0.3 * (a @ b.mT.mT)
+
+
+def turned(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return (a @ b.mT / 3) @ b
+
+
+def reshaped(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return (a @ b / 7).reshape(-1, 2)
+
+
+@pytest.mark.parametrize(
+    ("function", "others"),
+    [(divided, {}), (multiplied, {}), (turned, {"MatMul": 1}), (reshaped, {"Reshape": 1})],
+)
+def test_products_scale_themselves(function: Callable[..., torch.Tensor], others: dict[str, int]):
+    a, b = torch.randn(6, 4, dtype=torch.float64), torch.randn(4, 4, dtype=torch.float64)
+    assert operators(lifted(Of(function), a, b)) == {"Gemm": 1, **others}
+    equals_eager(Of(function), a, b, rtol=1e-13)
+    equals_eager(Of(function), a.float(), b.float(), rtol=1e-6)
+
+
+def test_powers_of_two_are_exact_and_special_numbers_eagers():
+    a, b = torch.randn(5, 9), torch.randn(9, 5)
+    a[0], a[1, 0], a[2, 3], a[3] = 1e38, math.inf, math.nan, 0.0
+    b[:, 1] = 1e-30
+    for factor in (0.25, -8.0):
+
+        def scaled(a: torch.Tensor, b: torch.Tensor, factor: float = factor) -> torch.Tensor:
+            return a @ b * factor
+
+        compiled = daceml.compile(Of(scaled), backward=False)
+        with torch.no_grad():
+            ours, theirs = compiled(a, b), scaled(a, b)
+        assert daceml.explain(compiled, a, b).applied[NAME] == 1
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=0, equal_nan=True)
+        assert torch.equal(ours.signbit() | ours.isnan(), theirs.signbit() | theirs.isnan())
+
+
+def test_refusals():
+    def softmax(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(a @ b / 7, -1)
+
+    def computed(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return a @ b * a.sum()
+
+    def zero(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return a @ b * 0.0
+
+    def tiny(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return a @ b / 2.5e38
+
+    def shared(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = a @ b
+        return y / 7, y
+
+    def refused(function: Callable[..., object], *inputs: torch.Tensor) -> str:
+        (reason,) = set(reasons(lifted(Of(function), *inputs), NAME))
+        return reason
+
+    a, b = torch.randn(3, 4), torch.randn(4, 4)
+    assert refused(softmax, a, b) == "what reads its result is a loop, which scales it for nothing"
+    assert refused(computed, a, b).endswith("is no constant of one element")
+    assert refused(zero, a, b) == "its factor 0 is 0, not finite or not a normal number"
+    assert refused(tiny, a, b) == "its factor 4e-39 is 0, not finite or not a normal number"
+    assert refused(shared, a, b) == "what MatMul gives is a result of the network"
+    assert refused(divided, a[None].repeat(2, 1, 1), b[None].repeat(2, 1, 1)) == (
+        "a product with batches has no factor of its own"
+    )
+    assert refused(divided, a.half(), b.half()).startswith("each of its steps rounds to float16")
