@@ -16,6 +16,7 @@ from daceml.frontend.capture import capture
 from daceml.frontend.pipeline import Stages, onnx_network
 from daceml.onnx_ops.node import ONNXNode
 from daceml.sdfg.network import Network
+from daceml.transformations.recipe import Recipe
 from daceml.transformations.standard import operator_recipe
 
 
@@ -30,10 +31,10 @@ class Of(nn.Module):
         return self.function(*tensors)
 
 
-def lifted(module: nn.Module, *inputs: torch.Tensor) -> Network:
-    """The network of a module after the standard passes in front of differentiation."""
+def lifted(module: nn.Module, *inputs: torch.Tensor, recipe: Recipe | None = None) -> Network:
+    """The network of a module after the passes in front of differentiation, the standard ones by default."""
     network = onnx_network(capture(module, Arguments(inputs, {})).program, Stages())
-    operator_recipe(training=True)(network)
+    (recipe or operator_recipe(training=True))(network)
     network.sdfg.validate()
     return network
 

@@ -14,6 +14,7 @@ from torch.nn import functional
 import daceml
 from daceml.transformations import Recipe, Step, standard_recipe
 from daceml.transformations.coarse.attention_lifting import NAME, lift_attention
+from daceml.transformations.standard import operator_recipe
 from tests.transformations.coarse.lifted import Of, lifted, operators, reasons, step
 
 Spelled = Callable[..., torch.Tensor]
@@ -30,11 +31,10 @@ ANY_SIZE = (
 def found(
     function: Spelled, *inputs: torch.Tensor, training: bool = True
 ) -> tuple[dict[str, int], list[str]]:
-    """Operators after the standard passes and this one for any size, and its refusals."""
-    network = lifted(Of(function), *inputs)
-    network.passes.clear()
-    lift_attention(network, training=training, fewest_keys=1)
-    network.sdfg.validate()
+    """Operators after the standard passes, with this one for any size, and its refusals."""
+    for_any = Step(lift_attention, {"training": training, "fewest_keys": 1})
+    recipe = operator_recipe(training=True).without("lift_attention").before("split_dropout", for_any)
+    network = lifted(Of(function), *inputs, recipe=recipe)
     return operators(network), reasons(network, NAME)
 
 
