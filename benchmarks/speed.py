@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from benchmarks.bars import Bar
@@ -12,7 +12,7 @@ from benchmarks.rounds import Measurement
 from daceml.runtime.intervals import Median, as_json
 
 OURS = "daceml"
-# with freeze=True; beside, and nobody's peer: bars are about modules whose weights may change
+# with freeze=True, which ONNX Runtime's weights always are; beside daceml, with bars of its own, and nobody's peer
 FROZEN = "daceml_frozen"
 # what its name ends with runs under the machine's own allocator: no peer of what runs under the tuned one
 DEFAULT = "@default"
@@ -26,11 +26,13 @@ class Comparison:
         case: network and mode, for people.
         measurement: of daceml and its peers.
         missing: peer -> why it is not there.
+        ours: what is compared with peers, `OURS` or `FROZEN`.
     """
 
     case: str
     measurement: Measurement
     missing: dict[str, str] = field(default_factory=dict[str, str])
+    ours: str = OURS
 
     @property
     def best_peer(self) -> str:
@@ -42,7 +44,12 @@ class Comparison:
     @property
     def speedup(self) -> Median:
         """How many times faster than the best peer; above 1 is faster."""
-        return self.measurement.ratio(self.best_peer, OURS)
+        return self.measurement.ratio(self.best_peer, self.ours)
+
+    @property
+    def frozen(self) -> Comparison | None:
+        """With weights that do not change any more, where that was measured."""
+        return replace(self, ours=FROZEN) if FROZEN in self.measurement.names else None
 
     def line(self) -> str:
         times = ", ".join(

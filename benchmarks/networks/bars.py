@@ -57,6 +57,11 @@ def bars_of(rows: Sequence[dict[str, Any]]) -> list[Bar]:
                 slower_bar(what, timed, asked.slowest),
                 default_bar(what, timed, asked.over_default),
             ]
+            if frozen := [found for c in timed if (found := c.frozen) is not None]:
+                bars += [
+                    mean_bar(f"{what}, weights frozen", frozen, asked.mean),
+                    slower_bar(f"{what}, weights frozen", frozen, asked.slowest),
+                ]
         if measured := [row for row in here if "memory" in row]:
             bars.append(peak_bar(what, measured))
         if mode == "training":

@@ -30,7 +30,8 @@ def verify(
 ) -> None:
     """Compare a compiled model with PyTorch, both beside float64; exit 1 if it is too far away.
 
-    Where a result is too far away, the first intermediate value that is gets named, with operator and line.
+    With --train, gradients of inputs and parameters are compared as well. Where a result is too far away, the
+    first intermediate value that is gets named, with operator and line.
     """
     with working(quiet=quiet):
         import daceml
@@ -38,7 +39,12 @@ def verify(
         module = resolve(model, train=train)
         call = make_inputs(module, inputs, dims, inputs_file)
         verification = daceml.verify(
-            module, *call.args, seeds=seeds, intermediate=intermediate, keywords=call.kwargs
+            module,
+            *call.args,
+            seeds=seeds,
+            intermediate=intermediate,
+            gradients=train,
+            keywords=call.kwargs,
         )
     text = json.dumps(verification.to_json(), indent=2) if as_json else str(verification)
     typer.echo(text.rstrip("\n"))

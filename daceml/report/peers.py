@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -122,13 +122,14 @@ def _ordered(model: ONNXModel, call: Call) -> list[torch.Tensor]:
     return [*call.args, *(call.kwargs[name] for name in names[len(call.args) :])]
 
 
-def module_peers(module: nn.Module, call: Call) -> Peers:
+def module_peers(module: nn.Module, call: Call, *, gradients: bool = False) -> Peers:
     """A module beside eager PyTorch, and beside eager PyTorch in float64; copies of the module run.
 
     Args:
         call: compiled for it, so that the depth is known.
+        gradients: each peer returns the gradients of inputs and parameters, too.
     Raises:
-        ConfigurationError: something that is no module.
+        ConfigurationError: something that is no module, or one that was compiled without gradients.
     """
     if not isinstance(module, nn.Module):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ConfigurationError(
@@ -137,8 +138,15 @@ def module_peers(module: nn.Module, call: Call) -> Peers:
         )
     original = module.session.eager if isinstance(module, DaceModule) else module
     options: dict[str, Any] = dict(module.session.options) if isinstance(module, DaceModule) else {}
-    compiled = compile_module(copy.deepcopy(original), **{**options, "backward": False})
+    if gradients and not options.get("backward", True):
+        raise ConfigurationError(
+            f"{type(original).__name__} was compiled without gradients",
+            why="backward=False was given, and gradients were to be compared",
+            fix="compile it with backward=True, or verify its results alone",
+        )
+    compiled = compile_module(copy.deepcopy(original), **{**options, "backward": gradients})
     assert isinstance(compiled, DaceModule)
+    run = _run_with_gradients if gradients else _run
     hooks = module.session.hooks.copy() if isinstance(module, DaceModule) else None
     if hooks:
         compiled.session.hooks = hooks
@@ -150,7 +158,7 @@ def module_peers(module: nn.Module, call: Call) -> Peers:
         return compiled
 
     def reference(wide: Call) -> Tensors:
-        return _in_float64(original, wide)
+        return _in_float64(original, wide, run)
 
     def diagnose(call: Call, outputs_fail: bool) -> Diagnosis:
         from daceml.report.graph_values import diagnose_module
@@ -169,22 +177,30 @@ def module_peers(module: nn.Module, call: Call) -> Peers:
         outputs = {name: x for name, x in expected.items() if name.startswith("output")}
         return diagnose_module(variant, tensors, known, outputs, outputs_fail=outputs_fail)
 
-    variant, _ = compiled.session.variant(call.args, dict(call.kwargs))
+    depth = _depth(compiled, _requiring(call) if gradients else call, gradients=gradients)
     return Peers(
         name=type(original).__name__,
-        compiled=lambda call: _run(restored(), call),
-        eager=lambda call: _run(copy.deepcopy(original), call),
+        compiled=lambda call: run(restored(), call),
+        eager=lambda call: run(copy.deepcopy(original), call),
         reference=reference,
         state=state,
-        depth=max(len(variant.program.manifest.steps), 1),
+        depth=depth,
         diagnose=diagnose,
     )
 
 
-def _in_float64(module: nn.Module, call: Call) -> Tensors:
+def _depth(compiled: DaceModule, call: Call, *, gradients: bool) -> int:
+    """Steps of the compiled program, and of the one behind it."""
+    with torch.set_grad_enabled(gradients):
+        variant, _ = compiled.session.variant(call.args, dict(call.kwargs))
+    behind = variant.backward.program.manifest.steps if gradients and variant.backward is not None else ()
+    return max(len(variant.program.manifest.steps) + len(behind), 1)
+
+
+def _in_float64(module: nn.Module, call: Call, run: Callable[[nn.Module, Call], Tensors]) -> Tensors:
     try:
         with default_type(torch.float64):
-            return _run(copy.deepcopy(module).double(), call)
+            return run(copy.deepcopy(module).double(), call)
     except (RuntimeError, TypeError) as error:
         raise CallError(
             f"{type(module).__name__} cannot run in float64, which it would be compared with",
@@ -197,6 +213,34 @@ def _run(module: nn.Module, call: Call) -> Tensors:
     """What the module returns, and its buffers and inputs afterwards."""
     torch.manual_seed(0)
     return returned(module(*call.args, **call.kwargs)) | _buffers(module) | _arguments(call)
+
+
+def _run_with_gradients(module: nn.Module, call: Call) -> Tensors:
+    """Besides, gradients of inputs and parameters, of results weighed by numbers that every type has."""
+    torch.manual_seed(0)
+    call = _requiring(call)
+    with torch.enable_grad():
+        found = returned(module(*call.args, **call.kwargs))
+        moving = {name: y for name, y in found.items() if y.requires_grad}
+        generator = torch.Generator().manual_seed(0)
+        weights = [
+            (torch.randint(-4, 5, y.shape, generator=generator) / 4).to(y.dtype) for y in moving.values()
+        ]
+        leaves = {name: x for name, x in _arguments(call).items() if x.requires_grad}
+        leaves |= {f"parameter {name}": p for name, p in module.named_parameters() if p.requires_grad}
+        grads: Sequence[torch.Tensor | None] = ()
+        if moving and leaves:
+            results, wanted = list(moving.values()), list(leaves.values())
+            grads = torch.autograd.grad(results, wanted, weights, allow_unused=True)
+    named = zip(leaves, grads, strict=False)
+    gradients = {f"gradient of {name}": g for name, g in named if g is not None}
+    found |= _buffers(module) | _arguments(call) | gradients
+    return {name: tensor.detach() for name, tensor in found.items()}
+
+
+def _requiring(call: Call) -> Call:
+    """The same call, whose floating-point tensors require gradients."""
+    return call.mapped(lambda x: x.detach().requires_grad_(x.is_floating_point()))
 
 
 def _arguments(call: Call) -> Tensors:

@@ -25,7 +25,8 @@ def storage_text(records: Sequence[StorageRecord]) -> str:
             text = f"{word:<6} {record.array}, {in_millions(record.bytes)} MB: {record.reason}"
             lines += textwrap.wrap(text, WIDTH, initial_indent="  ", subsequent_indent="    ")
         if len(group) > _SHOWN:
-            lines.append(f"  and {len(group) - _SHOWN} smaller ones")
+            left = len(group) - _SHOWN
+            lines.append(f"  and {left} smaller one{'' if left == 1 else 's'}")
     return "\n".join(lines)
 
 

@@ -111,6 +111,7 @@ def verify(
     *inputs: Any,
     seeds: int = 1,
     intermediate: bool = False,
+    gradients: bool = False,
     keywords: Mapping[str, Any] | None = None,
 ) -> Verification:
     """Compare a module's compiled form with eager PyTorch, both against eager PyTorch in float64.
@@ -125,21 +126,38 @@ def verify(
         seeds: sets of inputs: the given one; for each further seed floating-point tensors are drawn from the
             normal distribution of the same mean and deviation, others are shuffled.
         intermediate: compare the intermediate values in any case; those outside their limits count.
+        gradients: compare the gradients of inputs and parameters, too, as a training step gets them. Where a
+            value stands at a kink, such as relu's, rounding decides which side's gradient it has.
         keywords: keyword arguments of the call.
     Raises:
         CallError: the module cannot run in float64.
-        ConfigurationError: something that is no module.
+        ConfigurationError: something that is no module; gradients of an ONNX model, or of a module that was
+            compiled without them.
     """
     if seeds < 1:
         raise ConfigurationError(f"verify cannot run {seeds} seeds", fix="pass seeds=1 or more")
+    if gradients and isinstance(module, ONNXModel):
+        raise ConfigurationError(
+            "verify cannot compare gradients of an ONNX model",
+            why="ONNX Runtime and ONNX's reference evaluator, its peers, have none",
+            fix="leave gradients out, or verify the nn.Module",
+        )
     call = Call(args=inputs, kwargs=keywords or {})
     with torch.no_grad():
-        peers = onnx_model_peers(module) if isinstance(module, ONNXModel) else module_peers(module, call)
+        if isinstance(module, ONNXModel):
+            peers = onnx_model_peers(module)
+        else:
+            peers = module_peers(module, call, gradients=gradients)
         parts: list[Accuracy] = []
         for seed in range(seeds):
             publish("compare", seed, seeds)
             parts.append(peers.run(call.drawn(seed), seed))
-        failed = [seed for seed, part in enumerate(parts) if part.failures]
+        # what a forward pass computes says nothing about a gradient
+        failed = [
+            seed
+            for seed, part in enumerate(parts)
+            if any(".gradient of " not in tensor.name for tensor in part.failures)
+        ]
         diagnosis = None
         if failed or intermediate:
             publish("intermediate values")

@@ -26,6 +26,9 @@ def test_frozen_stands_beside_and_is_no_peer():
     assert seen.best_peer == "onnxruntime"
     assert seen.speedup.value == 0.9
     assert "daceml_frozen 0.0" in seen.line()
+    assert seen.frozen is not None
+    assert seen.frozen.speedup.value == 9 / 8
+    assert comparison("resnet50", onnxruntime=9.0, daceml=10.0).frozen is None
 
 
 def test_the_mean_is_geometric():

@@ -49,6 +49,12 @@ def test_verify_passes_with_0_and_fails_with_1():
     assert json.loads(failed.stdout)["passed"] is False
 
 
+def test_verify_compares_gradients_of_what_trains():
+    done = daceml("verify", f"{FILE}:Mish", "--input", "4,6", "--train")
+    assert done.exit_code == 0, done.output
+    assert "seed0.gradient of input[0]" in done.stdout
+
+
 def test_verify_takes_an_onnx_file(tmp_path: Path):
     done = daceml("verify", str(save_sum(tmp_path)), "--dim", "N=5")
     assert done.exit_code == 0, done.output

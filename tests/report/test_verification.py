@@ -144,3 +144,49 @@ def test_hooks_are_verified_with_the_module():
     seen = verify(module, torch.randn(4))
     assert not seen.passed
     assert "hooks change the network" in str(seen)
+
+
+class WrongGradient(nn.Module):
+    """The same result while torch.export looks at it, and another gradient, as if a rule were wrong."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if torch.compiler.is_exporting():
+            return x * 2 + (x * 0.1).detach() - x * 0.1
+        return x * 2.0
+
+
+def test_gradients_are_compared_where_they_are_asked_for():
+    module = nn.Sequential(nn.Linear(6, 8), nn.Dropout(0.3), nn.LayerNorm(8), nn.GELU()).train()
+    seen = verify(module, torch.randn(5, 6), gradients=True, seeds=2)
+    assert seen.passed
+    names = {tensor.name.removeprefix("seed1.") for tensor in seen.tensors}
+    assert {"output", "gradient of input[0]", "gradient of parameter 0.weight"} <= names
+    assert not any("gradient" in t.name for t in verify(module, torch.randn(5, 6)).tensors)
+    assert all(p.grad is None for p in module.parameters())
+
+
+def test_a_wrong_gradient_fails_alone():
+    assert verify(WrongGradient(), X).passed
+    seen = verify(WrongGradient(), X, gradients=True)
+    assert [tensor.name for tensor in seen.failures] == ["seed0.gradient of input[0]"]
+    assert seen.diagnosis is None
+
+
+def test_integers_frozen_and_unused_parameters_have_no_gradients():
+    class Lookup(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table, self.unused = nn.Embedding(7, 3), nn.Parameter(torch.ones(2))
+            self.scale = nn.Parameter(torch.ones(3), requires_grad=False)
+
+        def forward(self, places: torch.Tensor) -> torch.Tensor:
+            return self.table(places) * self.scale
+
+    seen = verify(Lookup(), torch.tensor([1, 6, 1]), gradients=True)
+    gradients = [t.name for t in seen.tensors if "gradient" in t.name]
+    assert seen.passed and gradients == ["seed0.gradient of parameter table.weight"]
+
+
+def test_gradients_that_there_are_not_are_refused():
+    with pytest.raises(ConfigurationError, match="Scale was compiled without gradients"):
+        verify(daceml.compile(Scale(), backward=False), X, gradients=True)
