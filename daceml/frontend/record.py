@@ -62,7 +62,7 @@ def make_manifest(
         workspace_bytes=Cost(unique_bytes=workspace).at(sizes).unique_bytes,  # pyright: ignore[reportArgumentType]
         kernels=len(plan.kernels),
         fallbacks=fallbacks,
-        prepared=tuple(_prepared(network, a) for a in plan.weights if a in network.prepared),
+        prepared=_prepared(network, frozenset(plan.weights)),
         levels=level_records(plan, lowering, sizes),
     )
 
@@ -77,9 +77,19 @@ def save_fallbacks(plan: Plan, folder: Path) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _prepared(network: Network, array: str) -> PreparedRecord:
-    made = network.prepared[array]
-    return PreparedRecord(function=made.function, key=network.weights[made.source], numbers=made.numbers)
+def _prepared(network: Network, read: frozenset[str]) -> tuple[PreparedRecord, ...]:
+    places = {array: place for place, array in enumerate(network.prepared)}
+    keys = {"": None, **network.weights, **places}
+    return tuple(
+        PreparedRecord(
+            function=made.function,
+            keys=tuple(keys[source] for source in made.sources),
+            numbers=made.numbers,
+            reals=made.reals,
+            read=array in read,
+        )
+        for array, made in network.prepared.items()
+    )
 
 
 def _tensor(array: str, network: Network) -> TensorRecord:

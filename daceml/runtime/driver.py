@@ -349,7 +349,7 @@ class _Driver:
         lines: list[str] = []
         rows: list[str] = []
         for i, array in enumerate(arrays):
-            if array in self.network.prepared:
+            if array in self.network.prepared and self.network.prepared[array].packed:
                 rows.append("  {0, -1, nullptr, nullptr},  // packed")
                 continue
             shape = self._shape(array)

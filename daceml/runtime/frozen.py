@@ -1,4 +1,4 @@
-"""Weights that do not change any more, put into the order of a vendor's kernel when a program is bound."""
+"""What programs make of weights that do not change any more, when they are bound."""
 
 from __future__ import annotations
 
@@ -8,34 +8,76 @@ import torch
 
 from daceml.runtime.manifest import PreparedRecord
 
-Numbers = tuple[tuple[int, ...], ...]
+Sources = tuple[torch.Tensor | None, ...]
+Function = Callable[[Sources, PreparedRecord], torch.Tensor]
 
 
 def prepared_weights(
     records: Iterable[PreparedRecord], state: Mapping[str, torch.Tensor]
 ) -> list[torch.Tensor]:
-    """The packed weights of a program, as the module's weights are now.
+    """The prepared arrays that a program reads, as the module's weights are now.
 
     Args:
+        records: in an order in which each is made of those before it.
         state: state_dict key -> tensor.
     """
+    made: list[torch.Tensor] = []
+    kept: list[torch.Tensor] = []
+
+    def source(key: str | int | None) -> torch.Tensor | None:
+        if key is None:
+            return None
+        return made[key] if isinstance(key, int) else state[key].detach()
+
     with torch.no_grad():
-        return [_FUNCTIONS[r.function](state[r.key].detach(), r.numbers) for r in records]
+        for record in records:
+            made.append(_FUNCTIONS[record.function](tuple(map(source, record.keys)), record))
+            if record.read:
+                kept.append(made[-1])
+    return kept
 
 
-def _convolution(weight: torch.Tensor, numbers: Numbers) -> torch.Tensor:
+def _convolution(sources: Sources, record: PreparedRecord) -> torch.Tensor:
     """oneDNN's order for a convolution: pads, strides, dilations, (group,), sizes of the input."""
-    pads, strides, dilations, (group,), sizes = numbers
-    return torch.ops.mkldnn._reorder_convolution_weight(weight, pads, strides, dilations, group, sizes)
+    pads, strides, dilations, (group,), sizes = record.numbers
+    return torch.ops.mkldnn._reorder_convolution_weight(sources[0], pads, strides, dilations, group, sizes)
 
 
-def _product(weight: torch.Tensor, numbers: Numbers) -> torch.Tensor:
+def _product(sources: Sources, record: PreparedRecord) -> torch.Tensor:
     """MKL's order for the weight of a linear layer: (rows,)."""
-    ((rows,),) = numbers
-    return torch.ops.mkl._mkl_reorder_linear_weight(weight, rows)
+    ((rows,),) = record.numbers
+    return torch.ops.mkl._mkl_reorder_linear_weight(sources[0], rows)
 
 
-_FUNCTIONS: dict[str, Callable[[torch.Tensor, Numbers], torch.Tensor]] = {
+def _folded_weight(sources: Sources, record: PreparedRecord) -> torch.Tensor:
+    """A convolution's weight times the scale of a batch norm: W, B, scale, shift, mean, variance; epsilon."""
+    weight, factors = sources[0], _factors(sources, record)
+    assert weight is not None
+    columns = (-1, *(1 for _ in weight.shape[1:]))
+    return (weight.double() * factors.reshape(columns)).to(weight.dtype).contiguous()
+
+
+def _folded_bias(sources: Sources, record: PreparedRecord) -> torch.Tensor:
+    """What is added behind such a weight."""
+    weight, bias, _, shift, mean, _ = sources
+    assert weight is not None
+    assert shift is not None
+    assert mean is not None
+    offset = -mean.double() if bias is None else bias.double() - mean.double()
+    return (offset * _factors(sources, record) + shift.double()).to(weight.dtype).contiguous()
+
+
+def _factors(sources: Sources, record: PreparedRecord) -> torch.Tensor:
+    _, _, scale, _, _, variance = sources
+    assert scale is not None
+    assert variance is not None
+    (epsilon,) = record.reals
+    return scale.double() / torch.sqrt(variance.double() + epsilon)
+
+
+_FUNCTIONS: dict[str, Function] = {
     "convolution": _convolution,
     "product": _product,
+    "folded_weight": _folded_weight,
+    "folded_bias": _folded_bias,
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from daceml.transformations.coarse.batch_norm_folding import fold_batch_norms
 from daceml.transformations.coarse.common_subexpressions import merge_common_subexpressions
 from daceml.transformations.coarse.constant_folding import fold_constants
 from daceml.transformations.coarse.convolution_columns import use_columns
@@ -49,6 +50,7 @@ def standard_recipe() -> Recipe:
         Step(lift_mish, only=("training",)),
         Step(lift_swish, only=("training",)),
         Step(flatten_spatial_dimensions, only=("training",)),
+        Step(fold_batch_norms, only=("frozen",)),
         remove_unread_operators,
         Step(use_columns, only=("inference", "frozen")),
         eliminate_copies,

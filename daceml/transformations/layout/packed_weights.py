@@ -64,7 +64,8 @@ def _preparation(node: ONNXNode, connector: str, network: Network) -> Preparatio
     """How the weight of a node is packed, or why it is not."""
     (edge,) = network.state.in_edges_by_connector(node, connector)
     weight = edge.src.data
-    if weight not in network.weights:
+    folded = weight in network.prepared and not network.prepared[weight].packed
+    if weight not in network.weights and not folded:
         return "its weight is no parameter, or no row-major one"
     if weight in network.mutations.values():
         return "its weight is changed by the module"
@@ -94,7 +95,7 @@ def _convolution(node: ONNXNode, weight: str, network: Network) -> Preparation |
 
     *_, steps, pads, spread, _transposed, _extra, group = binding.call(convolution).arguments
     sizes = tuple(int(n) for n in x.shape)  # pyright: ignore[reportArgumentType]
-    return Preparation(function="convolution", source=weight, numbers=(pads, steps, spread, (group,), sizes))
+    return Preparation(function="convolution", sources=(weight,), numbers=(pads, steps, spread, (group,), sizes))
 
 
 def _product(node: ONNXNode, weight: str, network: Network) -> Preparation | str:
@@ -117,23 +118,16 @@ def _product(node: ONNXNode, weight: str, network: Network) -> Preparation | str
         return "one row reads every element of the weight once, in any order"
     if not isinstance(elements, int) or elements < _FEWEST_ELEMENTS:
         return f"a weight of {elements} elements is in the cache anyway"
-    return Preparation(function="product", source=weight, numbers=((rows,),))
+    return Preparation(function="product", sources=(weight,), numbers=((rows,),))
 
 
 def _read_packed(node: ONNXNode, connector: str, made: Preparation, network: Network) -> None:
     """Let a node read a packed weight, which has the shape of the weight. Mutates the network."""
     sdfg, state = network.sdfg, network.state
     (edge,) = state.in_edges_by_connector(node, connector)
-    desc = sdfg.arrays[made.source]
-    name = next((a for a, known in network.prepared.items() if known == made), None)
-    if name is None:
-        name, _ = sdfg.add_array(
-            f"{made.source}_packed", desc.shape, desc.dtype, transient=False, find_new_name=True
-        )
-        network.prepared[name] = made
-        source = add_access(state, name)
-    else:
-        source = next(n for n in state.data_nodes() if n.data == name)
+    (weight,) = made.sources
+    name = network.prepare(made, f"{weight}_packed", sdfg.arrays[weight])
+    source = next((n for n in state.data_nodes() if n.data == name), None) or add_access(state, name)
     state.remove_edge(edge)
     state.add_edge(source, None, node, connector, dace.Memlet.from_array(name, sdfg.arrays[name]))
     if state.degree(edge.src) == 0:
