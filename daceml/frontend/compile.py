@@ -128,6 +128,9 @@ def compile_variant(
             )
             with stages.stage("bind"):
                 program = StoredProgram(folder).bind(state)
+                if program.limited:
+                    kept = replace(making, made=[], record=None, freeze=False, sample=None, stages=Stages())
+                    program.substitute = functools.partial(_unlimited, kept, key, state)
                 backward = None if behind is None else _backward_pass(behind, making, key, state)
     return Variant(
         program=program,
@@ -210,6 +213,15 @@ class _Making:
                     sample=sample,
                 )
         return self.made
+
+
+def _unlimited(making: _Making, key: str, state: Mapping[str, torch.Tensor]) -> Program:
+    """The program of weights that may change: it keeps NaN in activations, and needs no limits for that."""
+    import torch
+
+    with tracing(), torch.autocast("cpu", enabled=False), torch.no_grad():
+        folder = making.cache.get("programs", digest(key, "unlimited"), making.forward)
+        return StoredProgram(folder).bind(state)
 
 
 def _backward_pass(

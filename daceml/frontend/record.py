@@ -18,7 +18,7 @@ from daceml.runtime.manifest import (
 )
 from daceml.sdfg.costs import Cost
 from daceml.sdfg.external import AtenCall, FallbackCall
-from daceml.sdfg.network import IndexCheck
+from daceml.sdfg.network import IndexCheck, LimitCheck
 from daceml.sdfg.network_costs import arrays_bytes, call_cost, external_cost, list_cost
 from daceml.sdfg.outline import KernelCall
 from daceml.sdfg.sizes import size
@@ -117,7 +117,7 @@ def _step(
             kind, cost = "aten", external_cost(action, network)
         case FallbackCall():
             kind, cost = "onnxruntime", external_cost(action, network)
-        case IndexCheck():
+        case IndexCheck() | LimitCheck():
             moved = arrays_bytes([action.array], network)
             kind, cost = "check", Cost(unique_bytes=moved, total_bytes=moved)
         case _:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 
 import torch
 
 from daceml.runtime.manifest import PreparedRecord
 
+# Of float32, with room for sums of products in any order
+_LARGEST = 1e36
 Sources = tuple[torch.Tensor | None, ...]
 Function = Callable[[Sources, PreparedRecord], torch.Tensor]
 
@@ -75,9 +78,39 @@ def _factors(sources: Sources, record: PreparedRecord) -> torch.Tensor:
     return scale.double() / torch.sqrt(variance.double() + epsilon)
 
 
+def _limit(sources: Sources, record: PreparedRecord) -> torch.Tensor:
+    """The magnitude up to which what is checked overflows nowhere: weight and bias of each convolution.
+
+    Numbers: a row for each array, (0,) for one that is checked, (1, source of the weight, operand, added
+    array or -1) for what a convolution gives, in an order in which operands come first; each bound is a
+    linear function of the limit, since |y| <= max(sum |w|) |x| + max |b|. Reals: for each row the bound that
+    its activation gives it, or infinity. The limit is negative where a weight or a bound is not finite.
+    """
+    bounds: list[tuple[float, float]] = []
+    limit = _LARGEST
+    for row, capped in zip(record.numbers, record.reals, strict=True):
+        if row[0] == 0:
+            bounds.append((1.0, 0.0))
+            continue
+        _, place, operand, added = row
+        weight, bias = sources[place], sources[place + 1]
+        assert weight is not None
+        gain = float(weight.abs().flatten(1).sum(1, dtype=torch.float64).max())
+        shift = 0.0 if bias is None else float(bias.abs().max())
+        slope, offset = gain * bounds[operand][0], gain * bounds[operand][1] + shift
+        if added >= 0:
+            slope, offset = slope + bounds[added][0], offset + bounds[added][1]
+        if not offset < _LARGEST or not math.isfinite(slope):
+            return torch.tensor([-1.0])
+        limit = min(limit, (_LARGEST - offset) / slope) if slope > 0 else limit
+        bounds.append((slope, offset) if math.isinf(capped) else (0.0, capped))
+    return torch.tensor([limit], dtype=torch.float32)
+
+
 _FUNCTIONS: dict[str, Function] = {
     "convolution": _convolution,
     "product": _product,
     "folded_weight": _folded_weight,
     "folded_bias": _folded_bias,
+    "limit": _limit,
 }

@@ -37,6 +37,20 @@ class IndexCheck:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LimitCheck:
+    """An array of float32 in which no element may be NaN or of a larger magnitude than a limit.
+
+    A program that finds one gives up, and another one, which needs no limits, takes its place for this call.
+
+    Attributes:
+        limit: prepared array of one element.
+    """
+
+    array: str
+    limit: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Preparation:
     """How an array is made of weights that do not change any more, once, when a program is bound.
 
@@ -72,6 +86,7 @@ class Network:
         scalars: names of arrays whose tensor has rank 0.
         saved: arrays that the forward pass computes for the backward pass, though no result depends on them.
         checks: positions that are data.
+        limits: arrays on whose magnitudes vendor kernels rely.
         signature: names as the user knows them, array name -> ONNX value name.
         passes: what every pass so far did and refused, in order.
     """
@@ -86,6 +101,7 @@ class Network:
     scalars: frozenset[str] = frozenset()
     saved: frozenset[str] = frozenset()
     checks: list[IndexCheck] = field(default_factory=list[IndexCheck])
+    limits: list[LimitCheck] = field(default_factory=list[LimitCheck])
     signature: dict[str, str] = field(default_factory=dict[str, str])
     passes: list[PassRecord] = field(default_factory=list[PassRecord])
 

@@ -22,6 +22,7 @@ from daceml.transformations.coarse.unread_operators import remove_unread_operato
 from daceml.transformations.hardware.cpu_schedule import schedule_maps
 from daceml.transformations.layout.channels_last import use_channels_last
 from daceml.transformations.layout.column_sums import sum_columns
+from daceml.transformations.layout.convolution_activations import fuse_activations
 from daceml.transformations.layout.in_place import write_in_place
 from daceml.transformations.layout.packed_weights import pack_weights
 from daceml.transformations.layout.short_reductions import write_out_reductions
@@ -59,6 +60,7 @@ def standard_recipe() -> Recipe:
         Step(use_channels_last, {"frozen": True}, at="local", only=("frozen",)),
         fuse_subgraphs,
         Step(pack_weights, only=("frozen",)),
+        Step(fuse_activations, only=("frozen",)),
         sum_columns,
         write_out_reductions,
         Step(write_in_place, only=("inference", "frozen")),

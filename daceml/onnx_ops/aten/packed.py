@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from daceml.onnx_ops.aten.convolution import convolution
 from daceml.onnx_ops.aten.views import view
+from daceml.onnx_ops.convolution_activation import ACTIVATIONS, DOMAIN
 from daceml.onnx_ops.registry import implements
 from daceml.onnx_ops.tensor import Output, Tensor
 from daceml.sdfg.external import AtenCall, PackedWeight
@@ -23,12 +24,14 @@ def _refusal() -> str:
     return "only weights that do not change any more are packed (freeze=True)"
 
 
+@implements("ConvActivation", domain=DOMAIN, kind="aten", name=CONVOLUTION)
 @implements("Conv", kind="aten", name=CONVOLUTION, rank=_LAST, when=_refusal)
 def packed_convolution(
     X: Tensor,
     W: Tensor,
     Y: Output,
     B: Tensor | None = None,
+    Z: Tensor | None = None,
     *,
     strides: Ints = None,
     pads: Ints = None,
@@ -36,16 +39,21 @@ def packed_convolution(
     group: int = 1,
     auto_pad: str = "NOTSET",
     kernel_shape: Ints = None,
+    activation: str = "none",
+    low: float = 0.0,
+    high: float = 0.0,
 ) -> AtenCall:
-    """`mkldnn::_convolution_pointwise`, without an activation."""
+    """`mkldnn::_convolution_pointwise`."""
     plain = convolution(
         X, W, Y, B, strides=strides, pads=pads, dilations=dilations, group=group, auto_pad=auto_pad
     )
     x, _, bias, rank, steps, padding, spread, *_ = plain.arguments
     assert W.array is not None
+    packed, more = PackedWeight(array=W.array), None if Z is None else view(Z)
+    behind = (ACTIVATIONS.index(activation), float(low), float(high))
     return AtenCall(
         function="packed_convolution",
-        arguments=(x, PackedWeight(array=W.array), bias, rank, steps, padding, spread, group),
+        arguments=(x, packed, bias, more, rank, steps, padding, spread, group, *behind),
         writes=plain.writes,
         fresh=True,
         flops=plain.flops,

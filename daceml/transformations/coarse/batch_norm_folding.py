@@ -3,8 +3,8 @@
 BatchNormalization(Conv(X, W, B), scale, shift, mean, variance)   ->   Conv(X, W s, (B - mean) s + shift)
 
 with s = scale / sqrt(variance + epsilon) for each channel of the result. The new weights are computed in
-float64 and rounded once, when a program is bound to a module whose weights do not change any more. A result is
-then rounded as a convolution's is, and not three times more. Where a convolution alone overflows, and its
+float64 and rounded once, when a program is bound to a module whose weights do not change any more. A result
+is then rounded as a convolution's is, and not three times more. Where a convolution alone overflows, and its
 normalization would not bring it back, the result may be finite.
 """
 
@@ -27,7 +27,7 @@ _STATISTICS = ("scale", "B", "input_mean", "input_var")
 
 
 def fold_batch_norms(network: Network) -> int:
-    """Take normalizations into convolutions. Mutates the network, which is not lowered and whose weights stay.
+    """Take normalizations into convolutions. Mutates the network, which is not lowered.
 
     Returns:
         how many normalizations disappeared.

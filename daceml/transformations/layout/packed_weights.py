@@ -95,7 +95,9 @@ def _convolution(node: ONNXNode, weight: str, network: Network) -> Preparation |
 
     *_, steps, pads, spread, _transposed, _extra, group = binding.call(convolution).arguments
     sizes = tuple(int(n) for n in x.shape)  # pyright: ignore[reportArgumentType]
-    return Preparation(function="convolution", sources=(weight,), numbers=(pads, steps, spread, (group,), sizes))
+    return Preparation(
+        function="convolution", sources=(weight,), numbers=(pads, steps, spread, (group,), sizes)
+    )
 
 
 def _product(node: ONNXNode, weight: str, network: Network) -> Preparation | str:
