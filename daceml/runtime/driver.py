@@ -66,6 +66,7 @@ class _Driver:
             "#include <daceml/aten.h>",
             *([INCLUDE] if any(isinstance(s.action, ListCall) for s in self.plan.steps) else []),
             *(["#include <daceml/aten_packed.h>"] if self.network.prepared else []),
+            *(["#include <daceml/depthwise.h>"] if self._calls("depthwise") else []),
             *(["#include <daceml/aten_recurrent.h>"] if self._calls("recurrent_layer") else []),
             "namespace {",
             _SIZE_FUNCTIONS,
@@ -223,7 +224,9 @@ class _Driver:
                 case bool():
                     values.append(str(int(argument)))
                 case _:
-                    values.append("__builtin_inf()" if argument == math.inf else repr(argument))
+                    infinite = isinstance(argument, float) and math.isinf(argument)
+                    sign = "-" if infinite and argument < 0 else ""
+                    values.append(f"{sign}__builtin_inf()" if infinite else repr(argument))
         lines.append(f"if (daceml::aten::{call.function}({', '.join(values)})) return 1;")
         return [*lines, *copies]
 

@@ -52,6 +52,13 @@ def _product(sources: Sources, record: PreparedRecord) -> torch.Tensor:
     return torch.ops.mkl._mkl_reorder_linear_weight(sources[0], rows)
 
 
+def _depthwise(sources: Sources, record: PreparedRecord) -> torch.Tensor:
+    """A weight [C, 1, kh, kw] with its channels innermost in memory."""
+    (weight,) = sources
+    assert weight is not None
+    return weight.permute(2, 3, 1, 0).contiguous().permute(3, 2, 0, 1)
+
+
 def _folded_weight(sources: Sources, record: PreparedRecord) -> torch.Tensor:
     """A convolution's weight times the scale of a batch norm: W, B, scale, shift, mean, variance; epsilon."""
     weight, factors = sources[0], _factors(sources, record)
@@ -110,6 +117,7 @@ def _limit(sources: Sources, record: PreparedRecord) -> torch.Tensor:
 _FUNCTIONS: dict[str, Function] = {
     "convolution": _convolution,
     "product": _product,
+    "depthwise": _depthwise,
     "folded_weight": _folded_weight,
     "folded_bias": _folded_bias,
     "limit": _limit,

@@ -110,12 +110,14 @@ class Network:
 
         Args:
             name: of a new array, or what it begins with.
-            like: has its shape and element type.
+            like: has its shape, strides and element type.
         """
         known = next((array for array, how in self.prepared.items() if how == made), None)
         if known is not None:
             return known
-        array, _ = self.sdfg.add_array(name, like.shape, like.dtype, transient=False, find_new_name=True)
+        array, _ = self.sdfg.add_array(
+            name, like.shape, like.dtype, strides=like.strides, transient=False, find_new_name=True
+        )
         self.prepared[array] = made
         return array
 

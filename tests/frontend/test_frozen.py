@@ -52,9 +52,10 @@ def test_the_numbers_are_those_of_the_module_in_a_program_of_its_own():
     other.last.weight = nn.Parameter(torch.zeros_like(net.last.weight))
     with torch.no_grad():
         assert torch.equal(other(x[1:]), net.last.bias.detach().expand(3, -1))
+        x[0, 0, 3, 3] = 0.0
         before = frozen(x)
         net.first.weight.zero_()
-        assert torch.equal(frozen(x).nan_to_num(), before.nan_to_num())
+        assert torch.equal(frozen(x), before)
         frozen.reset_sdfg()
         torch.testing.assert_close(frozen(x), net(x), equal_nan=True)
 

@@ -15,7 +15,7 @@ from typing import Any
 import dace
 from dace.sdfg import nodes
 
-from daceml.onnx_ops.aten.packed import CONVOLUTION
+from daceml.onnx_ops.aten.packed import CONVOLUTION, DEPTHWISE
 from daceml.onnx_ops.binding import bind
 from daceml.onnx_ops.convolution_activation import ConvActivation
 from daceml.onnx_ops.node import ONNXNode
@@ -44,12 +44,15 @@ def fuse_activations(network: Network) -> int:
     applied: dict[str, int] = {}
     unlimited = no_second_run(network)
     for node in list(network.state.nodes()):
-        if not isinstance(node, ONNXNode) or node.domain or node.implementation != f"aten:{CONVOLUTION}":
+        if not isinstance(node, ONNXNode) or node.domain or node.op_type != "Conv":
             continue
-        if node.op_type != "Conv":
+        own = node.implementation == f"aten:{DEPTHWISE}"
+        if not own and node.implementation != f"aten:{CONVOLUTION}":
             continue
         found = _place(node, network)
-        if isinstance(found, _Place) and found.activation.name in SWALLOWING:
+        if own and isinstance(found, _Place) and found.activation.name not in SWALLOWING:
+            found = f"the loop of depthwise convolutions has no {found.activation.name}"
+        if not own and isinstance(found, _Place) and found.activation.name in SWALLOWING:
             found = unlimited or ("its bias is no parameter" if not bias_is_known(node, network) else found)
         if isinstance(found, str):
             where = ", ".join(filter(None, (node.module_path, node.source)))

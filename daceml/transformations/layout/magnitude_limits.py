@@ -16,7 +16,7 @@ import math
 import dace
 from dace.sdfg.utils import dfs_topological_sort
 
-from daceml.onnx_ops.aten.packed import CONVOLUTION
+from daceml.onnx_ops.aten.packed import CONVOLUTION, DEPTHWISE
 from daceml.onnx_ops.external import draws_in_order
 from daceml.onnx_ops.node import ONNXNode
 from daceml.sdfg.network import LimitCheck, Network, Preparation
@@ -25,6 +25,7 @@ from daceml.sdfg.network import LimitCheck, Network, Preparation
 # 8 the limit stays above 1e12.
 _MOST_CONVOLUTIONS = 8
 SWALLOWING = ("relu", "clip")
+_KERNELS = (f"aten:{CONVOLUTION}", f"aten:{DEPTHWISE}")
 
 
 def no_second_run(network: Network) -> str | None:
@@ -50,8 +51,11 @@ class _Limits:
         self.network, self.state = network, network.state
         self.makers: dict[str, ONNXNode] = {}
         for node in dfs_topological_sort(network.state):
-            packed = isinstance(node, ONNXNode) and node.implementation == f"aten:{CONVOLUTION}"
-            if packed and bias_is_known(node, network):
+            if (
+                isinstance(node, ONNXNode)
+                and node.implementation in _KERNELS
+                and bias_is_known(node, network)
+            ):
                 self.makers[_operand(node, "Y", network)] = node
         self.rows: list[tuple[int, ...]] = []
         self.bounds: list[float] = []
@@ -61,7 +65,7 @@ class _Limits:
         self.checked: list[str] = []
 
     def add(self) -> int:
-        guarded = [a for a, node in self.makers.items() if _activation(node) in SWALLOWING]
+        guarded = [a for a, node in self.makers.items() if swallows_nan(node)]
         if not guarded:
             return 0
         wanted = self._wanted(guarded)
@@ -117,6 +121,11 @@ class _Limits:
         self.places[array], self.depths[array] = len(self.rows), depth
         self.rows.append(row)
         self.bounds.append(bound)
+
+
+def swallows_nan(node: ONNXNode) -> bool:
+    """Whether a convolution turns NaN into a number; the loop of depthwise ones keeps it."""
+    return node.implementation == f"aten:{CONVOLUTION}" and _activation(node) in SWALLOWING
 
 
 def bias_is_known(node: ONNXNode, network: Network) -> bool:
