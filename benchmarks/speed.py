@@ -12,7 +12,7 @@ from benchmarks.rounds import Measurement
 from daceml.runtime.intervals import Median, as_json
 
 OURS = "daceml"
-# with freeze=True, which ONNX Runtime's weights always are; beside daceml, with bars of its own, and nobody's peer
+# with freeze=True, as ONNX Runtime's weights always are; with bars of its own, and nobody's peer
 FROZEN = "daceml_frozen"
 # what its name ends with runs under the machine's own allocator: no peer of what runs under the tuned one
 DEFAULT = "@default"

@@ -100,7 +100,18 @@ class Making:
         stored, behind = self.stored()
         with self.stages.stage("bind"):
             program = stored.bind(state)
+            if program.limited:
+                program.substitute = functools.partial(self._unlimited, state)
             return program, None if behind is None else backward_pass(behind, self, self.key(), state)
+
+    def _unlimited(self, state: Mapping[str, torch.Tensor]) -> Program:
+        """The program of weights that may change, whose activations keep NaN without limits."""
+        import torch
+
+        kept = replace(self, made=[], record=None, freeze=False, sample=None, stages=Stages())
+        with tracing(), torch.autocast("cpu", enabled=False), torch.no_grad():
+            folder = self.cache.get("programs", digest(self.key(), "unlimited"), kept.forward)
+            return StoredProgram(folder).bind(state)
 
     def forward(self, folder: Path) -> None:
         with warming(self.cache), without_collection():

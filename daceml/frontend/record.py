@@ -18,7 +18,7 @@ from daceml.runtime.manifest import (
 )
 from daceml.sdfg.costs import Cost
 from daceml.sdfg.external import AtenCall, FallbackCall
-from daceml.sdfg.network import IndexCheck
+from daceml.sdfg.network import IndexCheck, LimitCheck
 from daceml.sdfg.network_costs import arrays_bytes, call_cost, external_cost, list_cost
 from daceml.sdfg.outline import KernelCall
 from daceml.sdfg.sizes import size
@@ -62,7 +62,7 @@ def make_manifest(
         workspace_bytes=Cost(unique_bytes=workspace).at(sizes).unique_bytes,  # pyright: ignore[reportArgumentType]
         kernels=len(plan.kernels),
         fallbacks=fallbacks,
-        prepared=tuple(_prepared(network, a) for a in plan.weights if a in network.prepared),
+        prepared=_prepared(network, frozenset(plan.weights)),
         levels=level_records(plan, lowering, sizes),
     )
 
@@ -77,9 +77,19 @@ def save_fallbacks(plan: Plan, folder: Path) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _prepared(network: Network, array: str) -> PreparedRecord:
-    made = network.prepared[array]
-    return PreparedRecord(function=made.function, key=network.weights[made.source], numbers=made.numbers)
+def _prepared(network: Network, read: frozenset[str]) -> tuple[PreparedRecord, ...]:
+    places = {array: place for place, array in enumerate(network.prepared)}
+    keys = {"": None, **network.weights, **places}
+    return tuple(
+        PreparedRecord(
+            function=made.function,
+            keys=tuple(keys[source] for source in made.sources),
+            numbers=made.numbers,
+            reals=made.reals,
+            read=array in read,
+        )
+        for array, made in network.prepared.items()
+    )
 
 
 def _tensor(array: str, network: Network) -> TensorRecord:
@@ -104,7 +114,7 @@ def step_cost(step: Step, network: Network) -> tuple[str, Cost]:
             return "aten", external_cost(action, network)
         case FallbackCall():
             return "onnxruntime", external_cost(action, network)
-        case IndexCheck():
+        case IndexCheck() | LimitCheck():
             moved = arrays_bytes([action.array], network)
             return "check", Cost(unique_bytes=moved, total_bytes=moved)
         case _:

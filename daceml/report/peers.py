@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -228,10 +228,10 @@ def _run_with_gradients(module: nn.Module, call: Call) -> Tensors:
         ]
         leaves = {name: x for name, x in _arguments(call).items() if x.requires_grad}
         leaves |= {f"parameter {name}": p for name, p in module.named_parameters() if p.requires_grad}
-        grads: Sequence[torch.Tensor | None] = ()
+        grads: list[torch.Tensor | None] = []
         if moving and leaves:
             results, wanted = list(moving.values()), list(leaves.values())
-            grads = torch.autograd.grad(results, wanted, weights, allow_unused=True)
+            grads += torch.autograd.grad(results, wanted, weights, allow_unused=True)
     named = zip(leaves, grads, strict=False)
     gradients = {f"gradient of {name}": g for name, g in named if g is not None}
     found |= _buffers(module) | _arguments(call) | gradients

@@ -9,14 +9,15 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from daceml.errors import UnsupportedProgramError
+from daceml.runtime.checks import limit_lines, position_lines
 from daceml.runtime.element_codes import torch_code
 from daceml.runtime.list_calls import INCLUDE, list_call_lines
 from daceml.runtime.plan import Plan, size_bytes
 from daceml.runtime.steps import Copy, Location, Step, Storage
 from daceml.sdfg.external import AtenCall, FallbackCall, FreshResult, PackedWeight, TensorView
-from daceml.sdfg.network import IndexCheck
+from daceml.sdfg.network import IndexCheck, LimitCheck
 from daceml.sdfg.outline import Kernel, KernelCall
-from daceml.sdfg.sizes import Size, channels_last, cpp, product, row_major, size
+from daceml.sdfg.sizes import Size, channels_last, cpp, row_major, size
 from daceml.sdfg.tensor_lists import ListCall
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ class _Driver:
             *([INCLUDE] if any(isinstance(s.action, ListCall) for s in self.plan.steps) else []),
             *(["#include <daceml/aten_packed.h>"] if self.network.prepared else []),
             *(["#include <daceml/aten_attention.h>"] if self._calls("attention_spelled") else []),
+            *(["#include <daceml/depthwise.h>"] if self._calls("depthwise") else []),
             *(["#include <daceml/aten_recurrent.h>"] if self._calls("recurrent_layer") else []),
             "namespace {",
             _SIZE_FUNCTIONS,
@@ -164,7 +166,11 @@ class _Driver:
             case FallbackCall():
                 lines = self._fallback(index, step.action)
             case IndexCheck():
-                lines = self._check(step.action)
+                array = step.action.array
+                lines = position_lines(step.action, self.arrays[array], self._pointer(array))
+            case LimitCheck():
+                array, limit = step.action.array, self._pointer(step.action.limit)
+                lines = limit_lines(self.arrays[array], self._pointer(array), limit)
             case Copy():
                 lines = self._copy(step.action)
         lines = [*(self._make(a) for a in self.plan.makes.get(index, ())), *lines]
@@ -219,7 +225,9 @@ class _Driver:
                 case bool():
                     values.append(str(int(argument)))
                 case _:
-                    values.append("__builtin_inf()" if argument == math.inf else repr(argument))
+                    infinite = isinstance(argument, float) and math.isinf(argument)
+                    sign = "-" if infinite and argument < 0 else ""
+                    values.append(f"{sign}__builtin_inf()" if infinite else repr(argument))
         lines.append(f"if (daceml::aten::{call.function}({', '.join(values)})) return 1;")
         return [*lines, *copies]
 
@@ -260,25 +268,6 @@ class _Driver:
             f"DACEML_TRY(c, c->fallback == nullptr || c->fallback({index}, pointers, sizes),",
             f'           "{call.operator} failed in ONNX Runtime");',
         ]
-
-    def _check(self, check: IndexCheck) -> list[str]:
-        desc = self.arrays[check.array]
-        count = cpp(product(size(s) for s in desc.shape))
-        lowest = -check.extent if check.lowest is None else check.lowest
-        bounds = f" [{lowest}, {check.extent})" if isinstance(check.extent, int) else ""
-        lines = [
-            f"const auto* positions = (const {desc.dtype.ctype}*){self._pointer(check.array)};",
-            f"const int64_t lowest = {cpp(lowest)}, extent = {cpp(check.extent)};",
-            "DACEML_TRY(c, daceml::positions_outside("
-            f"positions, {count}, {check.offset}, {check.step}, lowest, extent),",
-            f'           "{_text(f"an index is outside{bounds}: {check.where}")}");',
-        ]
-        if check.ascending:
-            lines += [
-                f"DACEML_TRY(c, daceml::starts_descend(positions, {count}),",
-                f'           "{_text(f"starts of segments are not ascending from 0: {check.where}")}");',
-            ]
-        return lines
 
     def _copy(self, copy: Copy) -> list[str]:
         target = (
@@ -350,7 +339,7 @@ class _Driver:
         lines: list[str] = []
         rows: list[str] = []
         for i, array in enumerate(arrays):
-            if array in self.network.prepared:
+            if array in self.network.prepared and self.network.prepared[array].packed:
                 rows.append("  {0, -1, nullptr, nullptr},  // packed")
                 continue
             shape = self._shape(array)
@@ -386,11 +375,6 @@ class _Driver:
         for k, name in enumerate(self.symbols):
             lines.append(f"  const int64_t {name} = {bound.get(name, '0')}; symbols[{k}] = {name};")
         return [*lines, *checks, "  return -1;", "}"]
-
-
-def _text(message: str) -> str:
-    """A message inside a C++ literal."""
-    return message.replace("\\", "/").replace('"', "'")
 
 
 def _int_list(values: tuple[int, ...]) -> str:

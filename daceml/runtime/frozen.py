@@ -1,41 +1,124 @@
-"""Weights that do not change any more, put into the order of a vendor's kernel when a program is bound."""
+"""What programs make of weights that do not change any more, when they are bound."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 
 import torch
 
 from daceml.runtime.manifest import PreparedRecord
 
-Numbers = tuple[tuple[int, ...], ...]
+# Of float32, with room for sums of products in any order
+_LARGEST = 1e36
+Sources = tuple[torch.Tensor | None, ...]
+Function = Callable[[Sources, PreparedRecord], torch.Tensor]
 
 
 def prepared_weights(
     records: Iterable[PreparedRecord], state: Mapping[str, torch.Tensor]
 ) -> list[torch.Tensor]:
-    """The packed weights of a program, as the module's weights are now.
+    """The prepared arrays that a program reads, as the module's weights are now.
 
     Args:
+        records: in an order in which each is made of those before it.
         state: state_dict key -> tensor.
     """
+    made: list[torch.Tensor] = []
+    kept: list[torch.Tensor] = []
+
+    def source(key: str | int | None) -> torch.Tensor | None:
+        if key is None:
+            return None
+        return made[key] if isinstance(key, int) else state[key].detach()
+
     with torch.no_grad():
-        return [_FUNCTIONS[r.function](state[r.key].detach(), r.numbers) for r in records]
+        for record in records:
+            made.append(_FUNCTIONS[record.function](tuple(map(source, record.keys)), record))
+            if record.read:
+                kept.append(made[-1])
+    return kept
 
 
-def _convolution(weight: torch.Tensor, numbers: Numbers) -> torch.Tensor:
+def _convolution(sources: Sources, record: PreparedRecord) -> torch.Tensor:
     """oneDNN's order for a convolution: pads, strides, dilations, (group,), sizes of the input."""
-    pads, strides, dilations, (group,), sizes = numbers
-    return torch.ops.mkldnn._reorder_convolution_weight(weight, pads, strides, dilations, group, sizes)
+    pads, strides, dilations, (group,), sizes = record.numbers
+    return torch.ops.mkldnn._reorder_convolution_weight(sources[0], pads, strides, dilations, group, sizes)
 
 
-def _product(weight: torch.Tensor, numbers: Numbers) -> torch.Tensor:
+def _product(sources: Sources, record: PreparedRecord) -> torch.Tensor:
     """MKL's order for the weight of a linear layer: (rows,)."""
-    ((rows,),) = numbers
-    return torch.ops.mkl._mkl_reorder_linear_weight(weight, rows)
+    ((rows,),) = record.numbers
+    return torch.ops.mkl._mkl_reorder_linear_weight(sources[0], rows)
 
 
-_FUNCTIONS: dict[str, Callable[[torch.Tensor, Numbers], torch.Tensor]] = {
+def _depthwise(sources: Sources, record: PreparedRecord) -> torch.Tensor:
+    """A weight [C, 1, kh, kw] with its channels innermost in memory."""
+    (weight,) = sources
+    assert weight is not None
+    return weight.permute(2, 3, 1, 0).contiguous().permute(3, 2, 0, 1)
+
+
+def _folded_weight(sources: Sources, record: PreparedRecord) -> torch.Tensor:
+    """A convolution's weight times the scale of a batch norm: W, B, scale, shift, mean, variance; epsilon."""
+    weight, factors = sources[0], _factors(sources, record)
+    assert weight is not None
+    columns = (-1, *(1 for _ in weight.shape[1:]))
+    return (weight.double() * factors.reshape(columns)).to(weight.dtype).contiguous()
+
+
+def _folded_bias(sources: Sources, record: PreparedRecord) -> torch.Tensor:
+    """What is added behind such a weight."""
+    weight, bias, _, shift, mean, _ = sources
+    assert weight is not None
+    assert shift is not None
+    assert mean is not None
+    offset = -mean.double() if bias is None else bias.double() - mean.double()
+    return (offset * _factors(sources, record) + shift.double()).to(weight.dtype).contiguous()
+
+
+def _factors(sources: Sources, record: PreparedRecord) -> torch.Tensor:
+    _, _, scale, _, _, variance = sources
+    assert scale is not None
+    assert variance is not None
+    (epsilon,) = record.reals
+    return scale.double() / torch.sqrt(variance.double() + epsilon)
+
+
+def _limit(sources: Sources, record: PreparedRecord) -> torch.Tensor:
+    """The magnitude up to which what is checked overflows nowhere: weight and bias of each convolution.
+
+    Numbers: a row for each array, (0,) for one that is checked, (1, source of the weight, operand, added
+    array or -1) for what a convolution gives, in an order in which operands come first; each bound is a
+    linear function of the limit, since |y| <= max(sum |w|) |x| + max |b|. Reals: for each row the bound that
+    its activation gives it, or infinity. The limit is negative where a weight or a bound is not finite.
+    """
+    bounds: list[tuple[float, float]] = []
+    limit = _LARGEST
+    for row, capped in zip(record.numbers, record.reals, strict=True):
+        if row[0] == 0:
+            bounds.append((1.0, 0.0))
+            continue
+        _, place, operand, added = row
+        weight, bias = sources[place], sources[place + 1]
+        assert weight is not None
+        gain = float(weight.abs().flatten(1).sum(1, dtype=torch.float64).max())
+        shift = 0.0 if bias is None else float(bias.abs().max())
+        slope, offset = gain * bounds[operand][0], gain * bounds[operand][1] + shift
+        if added >= 0:
+            slope, offset = slope + bounds[added][0], offset + bounds[added][1]
+        if not offset < _LARGEST or not math.isfinite(slope):
+            return torch.tensor([-1.0])
+        limit = min(limit, (_LARGEST - offset) / slope) if slope > 0 else limit
+        bounds.append((slope, offset) if math.isinf(capped) else (0.0, capped))
+    return torch.tensor([limit], dtype=torch.float32)
+
+
+_FUNCTIONS: dict[str, Function] = {
     "convolution": _convolution,
     "product": _product,
+    "depthwise": _depthwise,
+    "folded_weight": _folded_weight,
+    "folded_bias": _folded_bias,
+    "limit": _limit,
 }

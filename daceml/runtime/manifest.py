@@ -41,11 +41,18 @@ class ConstantRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class PreparedRecord:
-    """A packed weight: a `function` of `daceml.runtime.frozen`, of a state_dict key and numbers."""
+    """An array that is made when a program is bound: a `function` of `daceml.runtime.frozen`.
+
+    Attributes:
+        keys: what it is made of: keys of the state_dict, numbers of records before this one, or None.
+        read: whether the program reads it; else only other records do.
+    """
 
     function: str
-    key: str
-    numbers: tuple[tuple[int, ...], ...]
+    keys: tuple[str | int | None, ...]
+    numbers: tuple[tuple[int, ...], ...] = ()
+    reals: tuple[float, ...] = ()
+    read: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,8 +84,8 @@ class Manifest:
 
     Attributes:
         weights: state_dict keys in the order of `daceml::bind`; constants follow them, then
-            packed weights.
-        prepared: packed weights, made when the program is bound.
+            what is prepared.
+        prepared: what is made of weights when the program is bound.
         mutated: state_dict keys of the buffers that a call writes.
         symbols: names of symbolic sizes.
         workspace_bytes: at the example inputs.

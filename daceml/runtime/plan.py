@@ -20,6 +20,7 @@ from daceml.runtime.peak import lower_peak
 from daceml.runtime.steps import Copy, Location, Step, Storage, handed_over
 from daceml.runtime.usage import Usage
 from daceml.sdfg.external import AtenCall, ExternalCall, FallbackCall
+from daceml.sdfg.network import LimitCheck
 from daceml.sdfg.outline import Kernel, Outliner
 from daceml.sdfg.program_order import program_order
 from daceml.sdfg.sizes import product, size
@@ -229,11 +230,14 @@ def _late(
 
 
 def _with_checks(steps: list[Step], network: Network, roots: dict[str, str]) -> list[Step]:
-    """Each check right after what writes its positions, or first where they come from outside."""
+    """Each check right after what writes its array, or first where that comes from outside."""
     after: dict[int, list[Step]] = {}
-    for check in network.checks:
+    for check in (*network.checks, *network.limits):
         writers = [i for i, s in enumerate(steps) if roots[check.array] in {roots[a] for a in s.writes}]
-        step = Step(action=check, reads=(check.array,), writes=(), label=f"check positions in {check.array}")
+        reads, what = (check.array,), "positions"
+        if isinstance(check, LimitCheck):
+            reads, what = (check.array, check.limit), "magnitudes"
+        step = Step(action=check, reads=reads, writes=(), label=f"check {what} in {check.array}")
         after.setdefault(writers[-1] if writers else -1, []).append(step)
     checked = list(after.get(-1, ()))
     for i, step in enumerate(steps):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 import re
+import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,9 +17,12 @@ import torch
 
 from daceml.errors import CallError, ExecutionError, StaleWeightError
 from daceml.runtime import launcher
+from daceml.runtime.checks import OUTSIDE_LIMITS
 from daceml.runtime.frozen import prepared_weights
 from daceml.runtime.manifest import Manifest, TensorRecord
 from daceml.runtime.torch_types import DTYPES
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -63,13 +68,27 @@ class StoredProgram:
 
 
 class Program:
-    """A program with its weights. Calls are reentrant: threads may share it."""
+    """A program with its weights. Calls are reentrant: threads may share it.
+
+    Attributes:
+        substitute: makes the program that runs where magnitudes are outside the limits of this one; None
+            where this one has none.
+    """
+
+    substitute: Callable[[], Program] | None = None
 
     def __init__(self, stored: StoredProgram, state: Mapping[str, torch.Tensor]) -> None:
         self.stored = stored
         self.manifest = stored.manifest
         weights = [state[key] for key in self.manifest.weights]
-        self._keep = [*stored.constants(), *prepared_weights(self.manifest.prepared, state)]
+        prepared = prepared_weights(self.manifest.prepared, state)
+        self._keep = [*stored.constants(), *prepared]
+        read = [record for record in self.manifest.prepared if record.read]
+        limits = [t for t, record in zip(prepared, read, strict=True) if record.function == "limit"]
+        self.limited = bool(limits)
+        self._never = any(float(limit) < 0 for limit in limits)
+        self._substituted: Program | None = None
+        self._substituting = threading.Lock()
         self.mutated = [state[key] for key in self.manifest.mutated]
         try:
             self.number = launcher.bind(
@@ -103,13 +122,18 @@ class Program:
         Raises:
             StaleWeightError: a weight has another type, size or layout by now.
             ExecutionError: an input that does not fit, or an operator that failed.
+        A program that relies on limits, and finds an element outside, lets its substitute run.
         """
+        if self._never or (self.limited and torch._C._len_torch_dispatch_stack()):  # pyright: ignore
+            return self._substitute()(inputs, last_use)
         try:
             return self._run(inputs, [] if last_use is None else last_use)
         except RuntimeError as error:
             if not str(error).startswith("daceml: "):
                 raise
             why = self._named(error)
+            if why == OUTSIDE_LIMITS:
+                return self._substitute()(inputs, last_use)
             kind = StaleWeightError if why.startswith("weight ") else ExecutionError
             raise kind(
                 "the compiled program refused a call",
@@ -117,6 +141,25 @@ class Program:
                 why=why,
                 fix="mend the tensor that is named: shape, type and layout must be those of the compilation",
             ) from error
+
+    def _substitute(self) -> Program:
+        """The program without limits, made when it is needed first.
+
+        Raises:
+            ExecutionError: nobody has said how it is made.
+        """
+        with self._substituting:
+            if self._substituted is None:
+                if self.substitute is None:
+                    raise ExecutionError(
+                        "the compiled program gave up",
+                        where=str(self.stored.folder),
+                        why=OUTSIDE_LIMITS,
+                        fix="call the module that it was compiled for: it has a program for such inputs",
+                    )
+                log.info("magnitudes are outside the limits of a program: another one runs")
+                self._substituted = self.substitute()
+            return self._substituted
 
     def _run(self, inputs: Sequence[torch.Tensor], last_use: list[torch.Tensor]) -> list[torch.Tensor]:
         if torch._C._len_torch_dispatch_stack():  # pyright: ignore

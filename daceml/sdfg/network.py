@@ -37,18 +37,35 @@ class IndexCheck:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LimitCheck:
+    """An array of float32 in which no element may be NaN or of a larger magnitude than a limit.
+
+    A program that finds one gives up, and another one, which needs no limits, takes its place for this call.
+
+    Attributes:
+        limit: prepared array of one element.
+    """
+
+    array: str
+    limit: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Preparation:
-    """How a packed weight is made of a weight, once, when a program is bound.
+    """How an array is made of weights that do not change any more, once, when a program is bound.
 
     Attributes:
         function: name in `daceml.runtime.frozen`.
-        source: array name of the weight.
-        numbers: further arguments of the function.
+        sources: array names of the weights, or of arrays that were prepared before; "" where there is none.
+        numbers, reals: further arguments of the function.
+        packed: in an order of a vendor's own, which no pointer describes; else plain and row-major.
     """
 
     function: str
-    source: str
+    sources: tuple[str, ...]
     numbers: tuple[tuple[int, ...], ...] = ()
+    reals: tuple[float, ...] = ()
+    packed: bool = True
 
 
 @dataclass(kw_only=True)
@@ -63,12 +80,13 @@ class Network:
         outputs: array names of the user's outputs, in return order; a name may repeat.
         weights: array name -> key in the module's state_dict (parameters and buffers).
         constants: array name -> value, for every initializer that is neither.
-        prepared: array name -> how it is made of a weight that does not change any more; the program owns it.
+        prepared: array name -> how it is made of weights that do not change any more; the program owns it.
         mutations: array name of a new buffer value -> array name of the buffer (in `weights`) it replaces;
             the same name where the network writes the buffer in place.
         scalars: names of arrays whose tensor has rank 0.
         saved: arrays that the forward pass computes for the backward pass, though no result depends on them.
         checks: positions that are data.
+        limits: arrays on whose magnitudes vendor kernels rely.
         signature: names as the user knows them, array name -> ONNX value name.
         passes: what every pass so far did and refused, in order.
     """
@@ -83,8 +101,25 @@ class Network:
     scalars: frozenset[str] = frozenset()
     saved: frozenset[str] = frozenset()
     checks: list[IndexCheck] = field(default_factory=list[IndexCheck])
+    limits: list[LimitCheck] = field(default_factory=list[LimitCheck])
     signature: dict[str, str] = field(default_factory=dict[str, str])
     passes: list[PassRecord] = field(default_factory=list[PassRecord])
+
+    def prepare(self, made: Preparation, name: str, like: dace.data.Data) -> str:
+        """The array that is made in this way; a new one where there is none yet. Mutates the network.
+
+        Args:
+            name: of a new array, or what it begins with.
+            like: has its shape, strides and element type.
+        """
+        known = next((array for array, how in self.prepared.items() if how == made), None)
+        if known is not None:
+            return known
+        array, _ = self.sdfg.add_array(
+            name, like.shape, like.dtype, strides=like.strides, transient=False, find_new_name=True
+        )
+        self.prepared[array] = made
+        return array
 
     @property
     def state(self) -> dace.SDFGState:

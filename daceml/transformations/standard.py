@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from daceml.transformations.coarse.attention_lifting import lift_attention
+from daceml.transformations.coarse.batch_norm_folding import fold_batch_norms
 from daceml.transformations.coarse.common_subexpressions import merge_common_subexpressions
 from daceml.transformations.coarse.constant_folding import fold_constants
 from daceml.transformations.coarse.contraction_fusion import fuse_contractions
@@ -25,6 +26,7 @@ from daceml.transformations.hardware.cpu_schedule import schedule_maps
 from daceml.transformations.hardware.streamed_stores import stream_stores
 from daceml.transformations.layout.channels_last import use_channels_last
 from daceml.transformations.layout.column_sums import sum_columns
+from daceml.transformations.layout.convolution_activations import fuse_activations
 from daceml.transformations.layout.in_place import write_in_place
 from daceml.transformations.layout.packed_weights import pack_weights
 from daceml.transformations.layout.short_reductions import write_out_reductions
@@ -59,6 +61,7 @@ def standard_recipe() -> Recipe:
         Step(flatten_spatial_dimensions, only=("training",)),
         fuse_contractions,
         scale_products,
+        Step(fold_batch_norms, only=("frozen",)),
         remove_unread_operators,
         Step(use_columns, only=("inference", "frozen")),
         eliminate_copies,
@@ -67,6 +70,7 @@ def standard_recipe() -> Recipe:
         Step(use_channels_last, {"frozen": True}, at="local", only=("frozen",)),
         fuse_subgraphs,
         Step(pack_weights, only=("frozen",)),
+        Step(fuse_activations, only=("frozen",)),
         sum_columns,
         write_out_reductions,
         Step(write_in_place, only=("inference", "frozen")),

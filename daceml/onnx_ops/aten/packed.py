@@ -5,14 +5,18 @@ W and B are packed here, and their arrays stand for tensors without a pointer.
 
 from __future__ import annotations
 
+import math
+
 from daceml.onnx_ops.aten.convolution import convolution
 from daceml.onnx_ops.aten.views import view
+from daceml.onnx_ops.convolution_activation import ACTIVATIONS, DOMAIN
 from daceml.onnx_ops.registry import implements
 from daceml.onnx_ops.tensor import Output, Tensor
 from daceml.sdfg.external import AtenCall, PackedWeight
 from daceml.sdfg.sizes import product
 
 CONVOLUTION = "packed_convolution"
+DEPTHWISE = "depthwise"
 PRODUCT = "packed_product"
 # Behind every other one: nodes never come to it by themselves.
 _LAST = 1000
@@ -23,8 +27,46 @@ def _refusal() -> str:
     return "only weights that do not change any more are packed (freeze=True)"
 
 
+@implements("ConvActivation", domain=DOMAIN, kind="aten", name=CONVOLUTION)
 @implements("Conv", kind="aten", name=CONVOLUTION, rank=_LAST, when=_refusal)
 def packed_convolution(
+    X: Tensor,
+    W: Tensor,
+    Y: Output,
+    B: Tensor | None = None,
+    Z: Tensor | None = None,
+    *,
+    strides: Ints = None,
+    pads: Ints = None,
+    dilations: Ints = None,
+    group: int = 1,
+    auto_pad: str = "NOTSET",
+    kernel_shape: Ints = None,
+    activation: str = "none",
+    low: float = 0.0,
+    high: float = 0.0,
+) -> AtenCall:
+    """`mkldnn::_convolution_pointwise`."""
+    plain = convolution(
+        X, W, Y, B, strides=strides, pads=pads, dilations=dilations, group=group, auto_pad=auto_pad
+    )
+    x, _, bias, rank, steps, padding, spread, *_ = plain.arguments
+    assert W.array is not None
+    packed, more = PackedWeight(array=W.array), None if Z is None else view(Z)
+    behind = (ACTIVATIONS.index(activation), float(low), float(high))
+    return AtenCall(
+        function="packed_convolution",
+        arguments=(x, packed, bias, more, rank, steps, padding, spread, group, *behind),
+        writes=plain.writes,
+        fresh=True,
+        flops=plain.flops,
+        temporary_bytes=plain.temporary_bytes,
+    )
+
+
+@implements("ConvActivation", domain=DOMAIN, kind="aten", name=DEPTHWISE, rank=_LAST)
+@implements("Conv", kind="aten", name=DEPTHWISE, rank=_LAST, when=_refusal)
+def depthwise(
     X: Tensor,
     W: Tensor,
     Y: Output,
@@ -36,20 +78,26 @@ def packed_convolution(
     group: int = 1,
     auto_pad: str = "NOTSET",
     kernel_shape: Ints = None,
+    activation: str = "none",
+    low: float = 0.0,
+    high: float = 0.0,
 ) -> AtenCall:
-    """`mkldnn::_convolution_pointwise`, without an activation."""
+    """A loop of our own over arrays and a weight with their channels innermost in memory; NaN stays NaN."""
     plain = convolution(
         X, W, Y, B, strides=strides, pads=pads, dilations=dilations, group=group, auto_pad=auto_pad
     )
-    x, _, bias, rank, steps, padding, spread, *_ = plain.arguments
-    assert W.array is not None
+    x, weight, bias, _, steps, padding, spread, *_ = plain.arguments
+    assert isinstance(steps, tuple)
+    assert isinstance(padding, tuple)
+    assert isinstance(spread, tuple)
+    sizes = (*X.shape, *Y.shape[2:], *W.shape[2:])
+    geometry = (*(int(n) for n in sizes), *steps, *padding, *spread)  # pyright: ignore[reportArgumentType]
+    bounds = {"none": (-math.inf, math.inf), "relu": (0.0, math.inf), "clip": (float(low), float(high))}
     return AtenCall(
-        function="packed_convolution",
-        arguments=(x, PackedWeight(array=W.array), bias, rank, steps, padding, spread, group),
+        function="depthwise",
+        arguments=(view(Y), x, weight, bias, geometry, *bounds[activation]),
         writes=plain.writes,
-        fresh=True,
         flops=plain.flops,
-        temporary_bytes=plain.temporary_bytes,
     )
 
 

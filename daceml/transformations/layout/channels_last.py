@@ -11,7 +11,8 @@ Two more things that oneDNN offers are left out, for their numbers would not alw
 - A weight in oneDNN's own order (1.0 to 1.4 times faster, 1.8 for the widest windows) is right only while
   nobody changes the weight, and `parameter.data.add_()` moves neither its address nor a version. Whoever
   promises that with `freeze=True` gets it: `packed_weights.py`.
-- An activation inside the kernel turns NaN into a number: relu and clip into their lower bound.
+- An activation inside the kernel turns NaN into a number: relu and clip into their lower bound. With frozen
+  weights limits are known below which there is none: `convolution_activations.py`.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class _InPlace:
         for node in self.state.data_nodes():
             self.places.setdefault(node.data, []).append(node)
         interface = (*network.inputs, *network.outputs, *network.weights, *network.constants)
-        checked = (check.array for check in network.checks)
+        checked = (check.array for check in (*network.checks, *network.limits))
         self.fixed = {*interface, *network.prepared, *network.mutations, *checked}
 
     def run(self) -> tuple[str, ...]:

@@ -1,21 +1,21 @@
 """PackedWeights: weights that do not change any more, in the order that a vendor's kernel wants.
 
 Conv(X, W)           ->  Conv(X, packed W)          oneDNN; otherwise it reorders the weight at every call
+depthwise Conv(X, W) ->  Conv(X, W as [kh, kw, C])  a loop of our own, for windows of at most 9 elements
 Gemm(A, W, C)        ->  Gemm(A, packed W, C)       MKL; for a fixed number of rows
 
 Packed weights are made when a program is bound to a module, and belong to the program. What else a frozen
-weight would allow is left out:
-- Activations inside a kernel: oneDNN's relu and clip turn NaN into their lower bound and its hardsigmoid into
-  1; what keeps NaN (tanh, sigmoid, swish, hardswish) is in the same loop as the batch norm before it.
-- Batch norms folded into weights: 0.99 to 1.01 of the time, as the loop of the activation behind them stays.
+weight allows is in `coarse/batch_norm_folding.py` and `convolution_activations.py`. oneDNN's hardsigmoid
+turns NaN into 1 and its hardswish loses digits near -3, so they stay loops. Of a call of oneDNN 30 to 40 us
+go into looking its kernel up, which its interface in torch does at every call.
 """
 
 from __future__ import annotations
 
 import dace
 
-from daceml.onnx_ops.aten.packed import CONVOLUTION, PRODUCT
-from daceml.onnx_ops.binding import bind
+from daceml.onnx_ops.aten.packed import CONVOLUTION, DEPTHWISE, PRODUCT
+from daceml.onnx_ops.binding import Binding, bind
 from daceml.onnx_ops.node import ONNXNode
 from daceml.onnx_ops.tensor import Output, Tensor
 from daceml.sdfg.access import add_access
@@ -28,6 +28,10 @@ _PLAIN = {"Conv": ("aten:convolution", "W"), "Gemm": ("aten:addmm", "B")}
 # row, which reads every element once.
 _FEWEST_ROWS = 2
 _FEWEST_ELEMENTS = 16_384
+# The own loop against oneDNN's kernel, each alone and called again and again on one thread: 0.5 to 0.85 of
+# its time for 3 x 3, 1.0 to 1.4 for 5 x 5. Inside a network, with other steps between, the gain is smaller.
+_MOST_TAPS = 9
+_KERNELS = {"convolution": CONVOLUTION, "depthwise": DEPTHWISE, "product": PRODUCT}
 
 
 def pack_weights(network: Network) -> int:
@@ -52,8 +56,9 @@ def pack_weights(network: Network) -> int:
             )
             continue
         _read_packed(node, connector, made, network)
-        node.implementation = f"aten:{CONVOLUTION if node.op_type == 'Conv' else PRODUCT}"
-        counts[f"packed {node.op_type}"] = counts.get(f"packed {node.op_type}", 0) + 1
+        node.implementation = f"aten:{_KERNELS[made.function]}"
+        title = "depthwise Conv" if made.function == "depthwise" else f"packed {node.op_type}"
+        counts[title] = counts.get(title, 0) + 1
     network.passes.append(
         PassRecord(level="layout", name="PackedWeights", applied=counts, refused=tuple(refused))
     )
@@ -64,7 +69,8 @@ def _preparation(node: ONNXNode, connector: str, network: Network) -> Preparatio
     """How the weight of a node is packed, or why it is not."""
     (edge,) = network.state.in_edges_by_connector(node, connector)
     weight = edge.src.data
-    if weight not in network.weights:
+    folded = weight in network.prepared and not network.prepared[weight].packed
+    if weight not in network.weights and not folded:
         return "its weight is no parameter, or no row-major one"
     if weight in network.mutations.values():
         return "its weight is changed by the module"
@@ -90,11 +96,24 @@ def _convolution(node: ONNXNode, weight: str, network: Network) -> Preparation |
     same_memory = 1 in (x.shape[1], product(x.shape[2:]))
     if size(strides[1]) != 1 and not same_memory:
         return "its input is not in channels-last order, in which the kernel gives its result"
+    if _is_small_depthwise(binding):
+        return Preparation(function="depthwise", sources=(weight,), packed=False)
     from daceml.onnx_ops.aten.convolution import convolution
 
     *_, steps, pads, spread, _transposed, _extra, group = binding.call(convolution).arguments
     sizes = tuple(int(n) for n in x.shape)  # pyright: ignore[reportArgumentType]
-    return Preparation(function="convolution", source=weight, numbers=(pads, steps, spread, (group,), sizes))
+    return Preparation(
+        function="convolution", sources=(weight,), numbers=(pads, steps, spread, (group,), sizes)
+    )
+
+
+def _is_small_depthwise(binding: Binding) -> bool:
+    x, w = binding.inputs.get("X"), binding.inputs.get("W")
+    assert isinstance(x, Tensor)
+    assert isinstance(w, Tensor)
+    taps = product(w.shape[2:])
+    own = w.shape[1] == 1 and w.shape[0] == x.shape[1] and isinstance(taps, int) and taps <= _MOST_TAPS
+    return own and 1 not in (x.shape[1], product(x.shape[2:]))
 
 
 def _product(node: ONNXNode, weight: str, network: Network) -> Preparation | str:
@@ -117,23 +136,20 @@ def _product(node: ONNXNode, weight: str, network: Network) -> Preparation | str
         return "one row reads every element of the weight once, in any order"
     if not isinstance(elements, int) or elements < _FEWEST_ELEMENTS:
         return f"a weight of {elements} elements is in the cache anyway"
-    return Preparation(function="product", source=weight, numbers=((rows,),))
+    return Preparation(function="product", sources=(weight,), numbers=((rows,),))
 
 
 def _read_packed(node: ONNXNode, connector: str, made: Preparation, network: Network) -> None:
     """Let a node read a packed weight, which has the shape of the weight. Mutates the network."""
     sdfg, state = network.sdfg, network.state
     (edge,) = state.in_edges_by_connector(node, connector)
-    desc = sdfg.arrays[made.source]
-    name = next((a for a, known in network.prepared.items() if known == made), None)
-    if name is None:
-        name, _ = sdfg.add_array(
-            f"{made.source}_packed", desc.shape, desc.dtype, transient=False, find_new_name=True
-        )
-        network.prepared[name] = made
-        source = add_access(state, name)
-    else:
-        source = next(n for n in state.data_nodes() if n.data == name)
+    (weight,) = made.sources
+    like = sdfg.arrays[weight]
+    if made.function == "depthwise":
+        channels, _, _, columns = like.shape
+        like = dace.data.Array(like.dtype, like.shape, strides=(1, 1, columns * channels, channels))
+    name = network.prepare(made, f"{weight}_packed", like)
+    source = next((n for n in state.data_nodes() if n.data == name), None) or add_access(state, name)
     state.remove_edge(edge)
     state.add_edge(source, None, node, connector, dace.Memlet.from_array(name, sdfg.arrays[name]))
     if state.degree(edge.src) == 0:

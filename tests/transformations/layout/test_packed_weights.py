@@ -52,7 +52,7 @@ def run(network: Network, weights: dict[str, torch.Tensor], *inputs: torch.Tenso
 
 def test_convolutions_with_bias_groups_strides_and_dilations():
     network = packed(CONV)
-    assert network.passes[-2].applied == {"packed Conv": 2}
+    assert network.passes[-2].applied == {"packed Conv": 1, "depthwise Conv": 1}
     w, b, v = torch.randn(32, 16, 3, 3), torch.randn(32), torch.randn(32, 1, 3, 3)
     x = torch.randn(2, 16, 40, 36)
     x[0, 3, 7, 8], x[1, 5, 2, 2] = float("nan"), float("inf")
@@ -107,3 +107,30 @@ def test_a_weight_that_stays(text: str, reason: str):
     network = packed(text)
     assert not network.prepared
     assert [refusal.reason for refusal in network.passes[-2].refused] == [reason]
+
+
+@pytest.mark.parametrize("channels", [16, 67, 96])
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize(
+    ("kernel", "dilation", "padding"), [(3, 1, 1), (3, 2, 2), (3, 1, 0), (2, 1, 1), (3, 3, 4)]
+)
+def test_a_depthwise_loop_of_our_own(channels: int, stride: int, kernel: int, dilation: int, padding: int):
+    geometry = (
+        f"group = {channels}, strides = [{stride}, {stride}], dilations = [{dilation}, {dilation}], "
+        f"pads = [{padding}, {padding}, {padding}, {padding}]"
+    )
+    text = (
+        f"g (float[2, {channels}, 65, 69] X, float[{channels}, 1, {kernel}, {kernel}] W, "
+        f"float[{channels}] B) => (float[n, c, h, w] Y) "
+        f"{{ A = Relu (X) D = Conv <{geometry}> (A, W, B) Y = Tanh (D) }}"
+    )
+    network = packed(text)
+    assert network.passes[-2].applied == {"depthwise Conv": 1}
+    torch.manual_seed(0)
+    w, b = torch.randn(channels, 1, kernel, kernel), torch.randn(channels)
+    x = torch.randn(2, channels, 65, 69)
+    x[0, 1, 7, 8], x[1, 2, 2, 2] = float("nan"), float("inf")
+    expected = functional.conv2d(
+        functional.relu(x), w, b, stride=stride, padding=padding, dilation=dilation, groups=channels
+    )
+    torch.testing.assert_close(run(network, {"w": w, "b": b}, x), torch.tanh(expected), equal_nan=True)

@@ -1,0 +1,49 @@
+"""Lines of a driver that look at data before other steps rely on it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from daceml.sdfg.network import IndexCheck
+from daceml.sdfg.sizes import cpp, product, size
+
+if TYPE_CHECKING:
+    import dace
+
+OUTSIDE_LIMITS = "a magnitude is outside the limits of this program"
+"""Why a program gave up that another one takes the place of."""
+
+
+def position_lines(check: IndexCheck, desc: dace.data.Data, pointer: str) -> list[str]:
+    """Positions that are data lie where they may."""
+    count = cpp(product(size(s) for s in desc.shape))
+    lowest = -check.extent if check.lowest is None else check.lowest
+    bounds = f" [{lowest}, {check.extent})" if isinstance(check.extent, int) else ""
+    lines = [
+        f"const auto* positions = (const {desc.dtype.ctype}*){pointer};",
+        f"const int64_t lowest = {cpp(lowest)}, extent = {cpp(check.extent)};",
+        "DACEML_TRY(c, daceml::positions_outside("
+        f"positions, {count}, {check.offset}, {check.step}, lowest, extent),",
+        f'           "{_text(f"an index is outside{bounds}: {check.where}")}");',
+    ]
+    if check.ascending:
+        lines += [
+            f"DACEML_TRY(c, daceml::starts_descend(positions, {count}),",
+            f'           "{_text(f"starts of segments are not ascending from 0: {check.where}")}");',
+        ]
+    return lines
+
+
+def limit_lines(desc: dace.data.Data, pointer: str, limit: str) -> list[str]:
+    """No element is NaN or beyond a limit.
+
+    Args:
+        pointer, limit: C++ expressions.
+    """
+    count = cpp(product(size(s) for s in desc.shape))
+    return [f'DACEML_TRY(c, daceml::beyond({pointer}, {count}, {limit}), "{OUTSIDE_LIMITS}");']
+
+
+def _text(message: str) -> str:
+    """A message inside a C++ literal."""
+    return message.replace("\\", "/").replace('"', "'")

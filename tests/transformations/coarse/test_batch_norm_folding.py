@@ -1,0 +1,86 @@
+"""BatchNormFolding: one rounding of new weights, and the convolutions that keep their normalization."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import daceml
+from tests.transformations.layout.test_convolution_activations import frozen, trained
+
+
+class Net(nn.Module):
+    def __init__(self, dims: int = 2, *, bias: bool = True, groups: int = 1, **norm: bool) -> None:
+        super().__init__()
+        self.conv = getattr(nn, f"Conv{dims}d")(8, 24, 3, bias=bias, groups=groups, stride=2)
+        self.norm = getattr(nn, f"BatchNorm{dims}d")(24, eps=1e-3, **norm)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.norm(self.conv(x))
+
+
+def record(compiled: daceml.DaceModule) -> tuple[dict[str, int], list[str]]:
+    found = next(p for p in compiled.session.latest.network.passes if p.name == "BatchNormFolding")
+    return found.applied, [r.reason for r in found.refused]
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("groups", [1, 8])
+def test_one_rounding(dims: int, bias: bool, groups: int):
+    net, x = trained(Net(dims, bias=bias, groups=groups)), torch.randn(2, 8, *(13 for _ in range(dims)))
+    exact = net.double()(x.double()).detach()
+    compiled = frozen(net)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(x.double()), exact, rtol=1e-12, atol=1e-12)
+        assert record(compiled) == ({"BatchNormFolding": 1}, [])
+        single = frozen(net.float())
+        error, eager = (single(x) - exact).abs().max(), (net(x) - exact).abs().max()
+    assert error <= 1.5 * eager
+
+
+class Shared(Net):
+    """The result of the convolution is read twice."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.conv(x)
+        return self.norm(y) + y
+
+
+class Apart(Net):
+    """Something stands between."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.norm(torch.relu(self.conv(x)))
+
+
+@pytest.mark.parametrize(
+    ("net", "reason"),
+    [
+        (Shared(), "the result of the convolution is read elsewhere, too"),
+        (Apart(), "what it normalizes is no result of a convolution"),
+        (Net(affine=False), "an operand is no parameter or buffer, or no row-major one"),
+    ],
+)
+def test_a_normalization_that_stays(net: nn.Module, reason: str):
+    compiled, x = frozen(trained(net)), torch.randn(2, 8, 13, 13)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(x), net(x))
+    assert record(compiled) == ({}, [reason])
+
+
+def test_one_weight_under_two_normalizations():
+    class Twice(Net):
+        def __init__(self) -> None:
+            super().__init__()
+            self.other = nn.BatchNorm2d(24)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.norm(self.conv(x)) - self.other(self.conv(-x))
+
+    net, x = trained(Twice()), torch.randn(2, 8, 13, 13)
+    compiled = frozen(net)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(x), net(x))
+    assert record(compiled) == ({"BatchNormFolding": 2}, [])

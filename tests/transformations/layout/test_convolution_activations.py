@@ -1,0 +1,162 @@
+"""ConvolutionActivations: what is fused, eager's numbers with it, and NaN and infinities in every place."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+import daceml
+
+
+class Residual(nn.Module):
+    """A depthwise, a dilated and a grouped convolution, and a residual that is read twice."""
+
+    def __init__(self, activation: type[nn.Module] = nn.ReLU) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(8, 32, 3, padding=1)
+        self.norm = nn.BatchNorm2d(32)
+        self.depthwise = nn.Conv2d(32, 32, 3, padding=2, dilation=2, groups=32, bias=False)
+        self.grouped = nn.Conv2d(32, 32, 3, padding=1, groups=4)
+        self.last = nn.Conv2d(32, 32, 1)
+        self.activation = activation()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.activation(self.norm(self.first(x)))
+        y = self.activation(self.grouped(self.activation(self.depthwise(x))))
+        return functional.max_pool2d(self.activation(self.last(y) + x), 2)
+
+
+def trained(module: nn.Module) -> nn.Module:
+    """In eval mode, with statistics of a batch norm that are not its first ones."""
+    torch.manual_seed(0)
+    for part in module.modules():
+        if isinstance(part, nn.BatchNorm2d):
+            nn.init.normal_(part.running_mean)
+            nn.init.uniform_(part.running_var, 0.5, 2)
+            for parameter in part.parameters():
+                nn.init.normal_(parameter)
+    return module.eval()
+
+
+def frozen(module: nn.Module) -> daceml.DaceModule:
+    compiled = daceml.compile(module, backward=False, freeze=True)
+    assert isinstance(compiled, daceml.DaceModule)
+    return compiled
+
+
+def applied(compiled: daceml.DaceModule, name: str = "ConvolutionActivations") -> dict[str, int]:
+    return next(p.applied for p in compiled.session.latest.network.passes if p.name == name)
+
+
+def assert_same(y: torch.Tensor, expected: torch.Tensor) -> None:
+    """NaN and infinities in the same places; elsewhere sums of another order, by the largest of them."""
+    finite = expected.isfinite()
+    torch.testing.assert_close(y[~finite], expected[~finite], equal_nan=True, rtol=0, atol=0)
+    largest = expected[finite].abs().max().item() if finite.any() else 0.0
+    torch.testing.assert_close(y[finite], expected[finite], rtol=0, atol=1e-5 * largest)
+
+
+@pytest.mark.parametrize(
+    ("activation", "found"),
+    [
+        (nn.ReLU, {"relu": 3, "sum and relu": 1, "checks of magnitudes": 1}),
+        (nn.ReLU6, {"clip": 3, "checks of magnitudes": 1}),
+        (nn.SiLU, {"swish": 2}),
+        (nn.Identity, {"sum and none": 1}),
+        (nn.Hardswish, {}),
+    ],
+)
+def test_what_is_fused_and_its_numbers(activation: type[nn.Module], found: dict[str, int]):
+    net, x = trained(Residual(activation)), torch.randn(2, 8, 40, 36)
+    compiled = frozen(net)
+    with torch.no_grad():
+        y = compiled(x)
+        exact = net.double()(x.double())
+        eager = net.float()(x)
+    assert applied(compiled) == found
+    error, theirs = (y - exact).abs().max(), (eager - exact).abs().max()
+    assert error <= 1.5 * theirs
+
+
+@pytest.mark.parametrize("activation", [nn.ReLU, nn.ReLU6, nn.SiLU])
+@pytest.mark.parametrize(
+    "values", [("nan",), ("inf",), ("-inf",), ("inf", "-inf"), ("1e38",), ("1e38", "-1e38"), ("3e20",)]
+)
+def test_nan_and_infinities_are_eagers(activation: type[nn.Module], values: tuple[str, ...]):
+    net, x = trained(Residual(activation)), torch.randn(2, 8, 40, 36)
+    compiled = frozen(net)
+    with torch.no_grad():
+        before = compiled(x)
+        odd = x.clone()
+        for place, value in enumerate(values):
+            odd[0, 3, 7, 8 + place] = float(value)
+        assert_same(compiled(odd), net(odd))
+        assert torch.equal(compiled(x), before)
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "1e38"])
+@pytest.mark.parametrize("name", ["first.weight", "grouped.bias", "last.weight", "norm.running_var"])
+def test_weights_that_are_not_finite(name: str, value: str):
+    net, x = trained(Residual()), torch.randn(2, 8, 40, 36)
+    with torch.no_grad():
+        net.state_dict()[name].view(-1)[3] = float(value)
+        y, expected = frozen(net)(x), net(x)
+    assert_same(y, expected)
+
+
+class Deep(nn.Module):
+    """So many convolutions that a magnitude grows beyond every limit on the way."""
+
+    def __init__(self, depth: int = 20) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Conv2d(16, 16, 3, padding=1) for _ in range(depth))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = torch.relu(layer(x))
+        return functional.avg_pool2d(x, 2)
+
+
+def test_checks_stand_between_many_convolutions():
+    torch.manual_seed(0)
+    net, x = Deep().eval(), torch.randn(1, 16, 40, 40)
+    compiled = frozen(net)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(x), net(x))
+        assert applied(compiled) == {"relu": 20, "checks of magnitudes": 3}
+        program = compiled.session.latest.program
+        assert program.limited
+        # infinity minus infinity, in the middle
+        net.layers[9].weight.mul_(1e30)
+        net.layers[10].weight.mul_(1e30)
+        compiled = frozen(net)
+        y = compiled(x)
+        assert torch.equal(y.isnan(), net(x).isnan())
+        assert y.isnan().any()
+
+
+def test_a_network_that_draws_is_not_run_again():
+    class Noisy(Deep):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return super().forward(x) + torch.rand(x.shape[-1] // 2)
+
+    compiled = frozen(Noisy(2).eval())
+    with torch.no_grad():
+        compiled(torch.randn(1, 16, 40, 40))
+    record = next(p for p in compiled.session.latest.network.passes if p.name == "ConvolutionActivations")
+    assert record.applied == {}
+    assert "the network draws random numbers, so it cannot be run again" in {r.reason for r in record.refused}
+
+
+def test_the_program_alone_says_what_it_would_need():
+    torch.manual_seed(0)
+    compiled, x = frozen(Deep(2).eval()), torch.randn(1, 16, 40, 40)
+    with torch.no_grad():
+        compiled(x)
+    stored = compiled.session.latest.program.stored
+    program = stored.bind(dict(compiled.named_parameters()))
+    x[0, 0, 0, 0] = float("nan")
+    with pytest.raises(daceml.DacemlError, match="a magnitude is outside the limits of this program"):
+        program([x])
