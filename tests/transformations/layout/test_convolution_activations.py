@@ -160,3 +160,36 @@ def test_the_program_alone_says_what_it_would_need():
     x[0, 0, 0, 0] = float("nan")
     with pytest.raises(daceml.DacemlError, match="a magnitude is outside the limits of this program"):
         program([x])
+
+
+def layers(*convolutions: nn.Module) -> nn.Sequential:
+    """Each with a batch norm and a relu behind it."""
+    parts: list[nn.Module] = []
+    for convolution in convolutions:
+        channels: int = convolution.out_channels  # pyright: ignore[reportAssignmentType]
+        parts += [convolution, nn.BatchNorm2d(channels), nn.ReLU()]
+    return nn.Sequential(*parts)
+
+
+@pytest.mark.parametrize(
+    ("network", "shape"),
+    [
+        (layers(nn.Conv2d(1, 1, 3), nn.Conv2d(1, 16, 1), nn.Conv2d(16, 1, 3, padding=1)), (2, 1, 33, 35)),
+        (layers(nn.Conv2d(16, 16, 3, stride=2), nn.Conv2d(16, 32, (1, 5))), (1, 16, 41, 38)),
+        (layers(nn.Conv2d(16, 16, 3), nn.ConvTranspose2d(16, 16, 3)), (1, 16, 20, 24)),
+        (
+            layers(nn.Conv2d(16, 16, 3, groups=16), nn.Conv2d(16, 16, 5, padding=2, groups=16)),
+            (1, 16, 24, 30),
+        ),
+        (layers(nn.Conv2d(16, 32, 3), nn.Conv2d(32, 16, 3)), (0, 16, 24, 30)),
+        (layers(nn.Conv2d(16, 32, 3), nn.Conv2d(32, 16, 1)), (1, 16, 3, 3)),
+    ],
+)
+def test_convolutions_of_every_kind(network: nn.Module, shape: tuple[int, ...]):
+    net, x = trained(network), torch.randn(shape)
+    compiled = frozen(net)
+    for value in (0.0, float("nan"), 1e38):
+        if x.numel():
+            x[0, 0, 1, 1] = value
+        with torch.no_grad():
+            assert_same(compiled(x), net(x))
