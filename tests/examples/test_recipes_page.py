@@ -136,7 +136,7 @@ def test_mish_is_one_kernel_in_each_pass(script: Any):
 
 
 def test_every_script_is_one_that_a_test_runs():
-    assert len(scripts()) == 6
+    assert len(scripts()) == 7
     assert all(len(text.splitlines()) < 60 for text in scripts())
 
 
