@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from daceml.runtime.manifest import OUTSIDE_LIMITS
 from daceml.sdfg.network import IndexCheck
 from daceml.sdfg.sizes import cpp, product, size
 
 if TYPE_CHECKING:
     import dace
-
-OUTSIDE_LIMITS = "a magnitude is outside the limits of this program"
-"""Why a program gave up that another one takes the place of."""
 
 
 def position_lines(check: IndexCheck, desc: dace.data.Data, pointer: str) -> list[str]:

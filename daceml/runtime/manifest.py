@@ -14,6 +14,9 @@ FORMAT = 1
 # Costs of programs with symbolic sizes are stated at this value of every symbol
 EXAMPLE_SIZE = 16
 
+# Why a program gave up that another one takes the place of
+OUTSIDE_LIMITS = "a magnitude is outside the limits of this program"
+
 
 @dataclass(frozen=True, kw_only=True)
 class TensorRecord:

@@ -17,9 +17,8 @@ import torch
 
 from daceml.errors import CallError, ExecutionError, StaleWeightError
 from daceml.runtime import launcher
-from daceml.runtime.checks import OUTSIDE_LIMITS
 from daceml.runtime.frozen import prepared_weights
-from daceml.runtime.manifest import Manifest, TensorRecord
+from daceml.runtime.manifest import OUTSIDE_LIMITS, Manifest, TensorRecord
 from daceml.runtime.torch_types import DTYPES
 
 log = logging.getLogger(__name__)

@@ -27,9 +27,28 @@ def _refusal() -> str:
     return "only weights that do not change any more are packed (freeze=True)"
 
 
-@implements("ConvActivation", domain=DOMAIN, kind="aten", name=CONVOLUTION)
 @implements("Conv", kind="aten", name=CONVOLUTION, rank=_LAST, when=_refusal)
 def packed_convolution(
+    X: Tensor,
+    W: Tensor,
+    Y: Output,
+    B: Tensor | None = None,
+    *,
+    strides: Ints = None,
+    pads: Ints = None,
+    dilations: Ints = None,
+    group: int = 1,
+    auto_pad: str = "NOTSET",
+    kernel_shape: Ints = None,
+) -> AtenCall:
+    """`mkldnn::_convolution_pointwise`, without an activation."""
+    return convolution_activation(
+        X, W, Y, B, strides=strides, pads=pads, dilations=dilations, group=group, auto_pad=auto_pad
+    )
+
+
+@implements("ConvActivation", domain=DOMAIN, kind="aten", name=CONVOLUTION)
+def convolution_activation(
     X: Tensor,
     W: Tensor,
     Y: Output,
