@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from daceml.runtime.levels import LEVELS, LevelRecord, RefusalRecord
-from daceml.runtime.plan import Plan, size_bytes
+from daceml.runtime.plan import Plan
 from daceml.runtime.steps import Storage
 from daceml.sdfg.costs import Cost
+from daceml.sdfg.sizes import size_bytes
 
 if TYPE_CHECKING:
     from daceml.onnx_ops.lowering import LoweringReport

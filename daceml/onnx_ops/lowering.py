@@ -20,7 +20,7 @@ from daceml.onnx_ops.trace import Refused, Trace, tracing
 from daceml.sdfg.builder import Builder
 from daceml.sdfg.passes import PassRecord, Refusal
 from daceml.sdfg.scalar import ElementTypeMismatch
-from daceml.sdfg.sizes import Size, product, size
+from daceml.sdfg.sizes import Size, size_bytes
 from daceml.sdfg.views import make_view, view_problem
 
 if TYPE_CHECKING:
@@ -172,8 +172,7 @@ def lower(network: Network, *, allowed: Sequence[Kind] = KINDS) -> LoweringRepor
 def _operand_bytes(node: ONNXNode, network: Network) -> Size:
     """Bytes that a node moves where it runs on its own: every operand and every result once."""
     arrays = {e.data.data for e in network.state.all_edges(node) if e.data.data is not None}
-    descs = [network.sdfg.arrays[array] for array in sorted(arrays)]
-    return sum((product(size(s) for s in desc.shape) * desc.dtype.bytes for desc in descs), start=0)
+    return sum((size_bytes(network.sdfg.arrays[array]) for array in sorted(arrays)), start=0)
 
 
 def _record(reports: Sequence[NodeReport], moved: Sequence[Size]) -> PassRecord:

@@ -12,12 +12,12 @@ from daceml.errors import UnsupportedProgramError
 from daceml.runtime.checks import limit_lines, position_lines
 from daceml.runtime.element_codes import torch_code
 from daceml.runtime.list_calls import INCLUDE, list_call_lines
-from daceml.runtime.plan import Plan, size_bytes
+from daceml.runtime.plan import Plan
 from daceml.runtime.steps import Copy, Location, Step, Storage
 from daceml.sdfg.external import AtenCall, FallbackCall, FreshResult, PackedWeight, TensorView
 from daceml.sdfg.network import IndexCheck, LimitCheck
 from daceml.sdfg.outline import Kernel, KernelCall
-from daceml.sdfg.sizes import Size, channels_last, cpp, row_major, size
+from daceml.sdfg.sizes import Size, channels_last, cpp, row_major, size, size_bytes
 from daceml.sdfg.tensor_lists import ListCall
 
 if TYPE_CHECKING:

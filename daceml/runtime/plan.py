@@ -23,14 +23,13 @@ from daceml.sdfg.external import AtenCall, ExternalCall, FallbackCall
 from daceml.sdfg.network import LimitCheck
 from daceml.sdfg.outline import Kernel, Outliner
 from daceml.sdfg.program_order import program_order
-from daceml.sdfg.sizes import product, size
+from daceml.sdfg.sizes import product, size, size_bytes
 from daceml.sdfg.tensor_lists import ListCall
 
 if TYPE_CHECKING:
     import dace
 
     from daceml.sdfg.network import Network
-    from daceml.sdfg.sizes import Size
 
 
 # Making and releasing an array takes 0.3 us, less than the call of a kernel; below, it is not worth the while
@@ -127,11 +126,6 @@ def make_plan(network: Network, external_call: Resolve, *, given: Collection[str
         releases=releases(locations, lived, inputs=given is not None),
         kernels=tuple(outliner.kernels.values()),
     )
-
-
-def size_bytes(desc: dace.data.Data) -> Size:
-    """Bytes of a contiguous array; symbolic where its shape is."""
-    return product(size(s) for s in desc.shape) * desc.dtype.bytes
 
 
 def _check_sizes(sdfg: dace.SDFG) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
-from daceml.runtime.plan import Plan, size_bytes
+from daceml.runtime.plan import Plan
 from daceml.runtime.steps import Storage, handed_over
 from daceml.sdfg.external import AtenCall
+from daceml.sdfg.sizes import size_bytes
 
 if TYPE_CHECKING:
     from daceml.sdfg.network import Network

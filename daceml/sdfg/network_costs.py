@@ -12,7 +12,7 @@ from daceml.sdfg.costs import Cost, kernel_cost
 from daceml.sdfg.external import AtenCall, FallbackCall, FreshResult, PackedWeight, TensorView
 from daceml.sdfg.network import Network
 from daceml.sdfg.outline import Kernel, KernelCall, Outliner
-from daceml.sdfg.sizes import Size, product, size
+from daceml.sdfg.sizes import Size, size, size_bytes
 from daceml.sdfg.tensor_lists import ListCall
 
 
@@ -56,8 +56,7 @@ def external_cost(call: AtenCall | FallbackCall, network: Network) -> Cost:
 
 def arrays_bytes(arrays: Iterable[str], network: Network) -> Size:
     """Bytes of whole arrays."""
-    descs = [network.sdfg.arrays[a] for a in arrays]
-    return sum((product(size(s) for s in d.shape) * d.dtype.bytes for d in descs), start=0)
+    return sum((size_bytes(network.sdfg.arrays[a]) for a in arrays), start=0)
 
 
 def maps_cost(network: Network) -> tuple[int, Cost]:

@@ -38,13 +38,12 @@ def refused_arrays(sdfg: dace.SDFG, reasons: Mapping[str, str]) -> tuple[Refusal
     Args:
         reasons: array -> why it stayed.
     """
-    from daceml.sdfg.sizes import product, size
+    from daceml.sdfg.sizes import size_bytes
 
     found: list[Refusal] = []
     for array, reason in reasons.items():
-        desc = sdfg.arrays[array]
-        size_bytes = product(size(s) for s in desc.shape) * desc.dtype.bytes
-        found.append(Refusal(subject=array, reason=reason, size_bytes=size_bytes))
+        amount = size_bytes(sdfg.arrays[array])
+        found.append(Refusal(subject=array, reason=reason, size_bytes=amount))
     return tuple(found)
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sympy
 from dace.symbolic import symstr
+
+if TYPE_CHECKING:
+    import dace
 
 Size = int | sympy.Expr
 
@@ -25,6 +28,11 @@ def product(sizes: Iterable[Size]) -> Size:
     for factor in sizes:
         result = result * factor
     return result
+
+
+def size_bytes(desc: dace.data.Data) -> Size:
+    """Bytes of a contiguous array; symbolic where its shape is."""
+    return product(size(s) for s in desc.shape) * desc.dtype.bytes
 
 
 def row_major(sizes: Iterable[Size]) -> tuple[Size, ...]:

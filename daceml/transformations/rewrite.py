@@ -38,6 +38,7 @@ from daceml.transformations.pattern import (
     ResultOf,
     matches,
 )
+from daceml.transformations.refusals import refused_result
 from daceml.transformations.replacement import (
     Operator,
     ReplacementOps,
@@ -132,7 +133,7 @@ class _Application:
             bound = self._bound(match)
             reason = self._shared(match) or self._of_another_shape(node, bound) or self._checked(bound)
             if reason is not None:
-                refused[node] = self._refusal(node, reason)
+                refused[node] = refused_result(node, reason, self.graph)
                 continue
             refused.pop(node, None)
             self.places.append(node.where())
@@ -269,15 +270,6 @@ class _Application:
             front = [r for a in arrays for r in self.graph.readers(a) if isinstance(r, ONNXNode)]
             found |= dict.fromkeys(front)
         return list(found)
-
-    def _refusal(self, node: ONNXNode, reason: str) -> Refusal:
-        first = next(a for a in self.graph.results(node) if a is not None)
-        return Refusal(
-            subject=f"{node.op_type} {node.onnx_name}".rstrip(),
-            reason=reason,
-            size_bytes=Value(first, self.graph).size_bytes,
-            where=", ".join(filter(None, (node.module_path, node.source))),
-        )
 
 
 def _depth(pattern: OperatorPattern) -> int:

@@ -27,6 +27,7 @@ from daceml.onnx_ops.node import ONNXNode
 from daceml.onnx_ops.saving import DOMAIN, saving
 from daceml.sdfg.network import Network
 from daceml.transformations.coarse.forms import Form, is_nearly, rewrite_forms, rounded_once
+from daceml.transformations.coarse.transpositions import order_of
 from daceml.transformations.pattern import OperatorGraph
 from daceml.transformations.replacement import Value
 
@@ -165,8 +166,7 @@ def _read_back(scores: Value) -> _Scores | str:
     above = graph.writer.get(turned.array)
     if above is not None and above.op_type == "Transpose":
         (source,) = _values(above, graph)
-        order = above.attribute_values()["perm"] or tuple(range(source.rank))[::-1]
-        found |= {"source": source, "order": order}
+        found |= {"source": source, "order": order_of(above, source.rank)}
     if "scale" in found and isinstance(q.shape[-1], int):
         exact = np.array(found["scale"], np.float64 if q.dtype == dace.float64 else np.float32)
         if is_nearly(exact, 1 / math.sqrt(max(q.shape[-1], 1))):

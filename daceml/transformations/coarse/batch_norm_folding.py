@@ -20,6 +20,7 @@ from daceml.onnx_ops.node import ONNXNode
 from daceml.sdfg.access import add_access
 from daceml.sdfg.network import Network, Preparation
 from daceml.sdfg.passes import PassRecord, Refusal
+from daceml.transformations.refusals import refused_node
 
 _TYPES = (dace.float32, dace.float64)
 # The operands of a normalization besides X, in the order in which `daceml.runtime.frozen` takes them
@@ -41,9 +42,7 @@ def fold_batch_norms(network: Network) -> int:
             _fold(place, network)
             folded += 1
         else:
-            where = ", ".join(filter(None, (norm.module_path, norm.source)))
-            subject = f"BatchNormalization {norm.onnx_name}".rstrip()
-            refused.append(Refusal(subject=subject, reason=place, where=where))
+            refused.append(refused_node(norm, place))
     network.passes.append(
         PassRecord(
             level="coarse",

@@ -19,6 +19,7 @@ from daceml.onnx_ops.random_operators import draws
 from daceml.sdfg.network import Network
 from daceml.sdfg.passes import PassRecord, Refusal
 from daceml.transformations.pattern import COMMUTATIVE, OperatorGraph
+from daceml.transformations.refusals import refused_result
 from daceml.transformations.replacement import Value, remove_unread, take_place
 
 # Larger constants are equal only where they are one array
@@ -67,11 +68,7 @@ class _Merging:
         if same is node:
             return
         if (reason := self._refusal(node, same)) is not None:
-            where = ", ".join(filter(None, (node.module_path, node.source)))
-            subject = f"{node.op_type} {node.onnx_name}".rstrip()
-            first = next(a for a in self.graph.results(node) if a is not None)
-            size_bytes = Value(first, self.graph).size_bytes
-            self.refused.append(Refusal(subject=subject, reason=reason, size_bytes=size_bytes, where=where))
+            self.refused.append(refused_result(node, reason, self.graph))
             return
         # views cost nothing, and where they stay apart, their gradients are one sum in the operand's shape
         apart = not node.domain and node.op_type in _VIEWS

@@ -19,6 +19,7 @@ from daceml.onnx_ops.node import ONNXNode
 from daceml.sdfg.network import Network
 from daceml.sdfg.passes import PassRecord, Refusal
 from daceml.transformations.pattern import OperatorGraph
+from daceml.transformations.refusals import refused_node
 from daceml.transformations.replacement import ReplacementOps, Value, remove_unread, take_place
 
 NAME = "ConstantFolding"
@@ -140,14 +141,7 @@ class _Folding:
         return None
 
     def _refuse(self, node: ONNXNode, array: str, reason: str) -> None:
-        self.refused.append(
-            Refusal(
-                subject=f"{node.op_type} {node.onnx_name}".rstrip(),
-                reason=reason,
-                size_bytes=Value(array, self.graph).size_bytes,
-                where=", ".join(filter(None, (node.module_path, node.source))),
-            )
-        )
+        self.refused.append(refused_node(node, reason, Value(array, self.graph).size_bytes))
 
 
 def _evaluated(node: ONNXNode, operands: list[np.ndarray], result: Value) -> np.ndarray | None:

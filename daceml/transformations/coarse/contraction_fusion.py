@@ -26,7 +26,9 @@ from daceml.onnx_ops.node import ONNXNode
 from daceml.sdfg.network import Network
 from daceml.sdfg.passes import PassRecord, Refusal
 from daceml.sdfg.sizes import product as elements
+from daceml.transformations.coarse.transpositions import order_of
 from daceml.transformations.pattern import OperatorGraph
+from daceml.transformations.refusals import refused_result
 from daceml.transformations.replacement import ReplacementOps, Value, remove_unread, take_place
 
 NAME = "ContractionFusion"
@@ -119,7 +121,7 @@ class _Fusion:
             self._refuse(node, "what Transpose gives is read elsewhere, too")
             return
         (source,) = (Value(a, self.graph) for a in self.graph.operands(node) if a is not None)
-        named = dict(zip(_order(node, source.rank), labels, strict=True))
+        named = dict(zip(order_of(node, source.rank), labels, strict=True))
         yield _Side(value=source, labels="".join(named[d] for d in range(source.rank)), transposes=node)
 
     def _behind(self, value: Value, labels: str) -> Iterator[_Side]:
@@ -135,7 +137,7 @@ class _Fusion:
         ):
             return
         (result,) = (Value(a, self.graph) for a in self.graph.results(node) if a is not None)
-        order = _order(node, value.rank)
+        order = order_of(node, value.rank)
         yield _Side(value=result, labels="".join(labels[d] for d in order), transposes=node)
 
     def _put(self, node: ONNXNode, left: _Side, right: _Side, result: _Side) -> None:
@@ -160,26 +162,13 @@ class _Fusion:
         self.taken += len(gone)
 
     def _refuse(self, node: ONNXNode, reason: str) -> None:
-        first = next(a for a in self.graph.results(node) if a is not None)
-        self.refused.append(
-            Refusal(
-                subject=f"{node.op_type} {node.onnx_name}".rstrip(),
-                reason=reason,
-                size_bytes=Value(first, self.graph).size_bytes,
-                where=", ".join(filter(None, (node.module_path, node.source))),
-            )
-        )
+        self.refused.append(refused_result(node, reason, self.graph))
 
 
 def _matrix_labels(left: _Side, right: _Side, result: _Side) -> tuple[str, str, str]:
     rows, columns = result.labels
     (inner,) = set(left.labels) & set(right.labels)
     return rows, inner, columns
-
-
-def _order(node: ONNXNode, rank: int) -> tuple[int, ...]:
-    given = node.attribute_values()["perm"]
-    return tuple(range(rank))[::-1] if given is None else tuple(given)
 
 
 def _refusal(left: _Side, right: _Side, result: _Side) -> str | None:

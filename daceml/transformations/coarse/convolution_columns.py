@@ -33,6 +33,7 @@ from daceml.sdfg.access import add_access
 from daceml.sdfg.network import Network
 from daceml.sdfg.passes import PassRecord, Refusal
 from daceml.sdfg.sizes import Size, product, size
+from daceml.transformations.refusals import refused_node
 
 _OPSET = 21
 _FLOATS = (dace.float32, dace.float64, dace.float16, dace.bfloat16)
@@ -68,9 +69,7 @@ def use_columns(network: Network, *, allowed: Sequence[Kind] = KINDS, always: bo
                 rewrite.apply()
                 made += 1
         if reason is not None:
-            subject = f"{node.op_type} {node.onnx_name}".rstrip()
-            where = ", ".join(filter(None, (node.module_path, node.source)))
-            refused.append(Refusal(subject=subject, reason=reason, where=where))
+            refused.append(refused_node(node, reason))
     network.passes.append(
         PassRecord(
             level="coarse",

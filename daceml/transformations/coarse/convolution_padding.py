@@ -25,6 +25,7 @@ from daceml.sdfg.access import add_access
 from daceml.sdfg.network import Network
 from daceml.sdfg.passes import PassRecord, Refusal
 from daceml.sdfg.sizes import size
+from daceml.transformations.refusals import refused_node
 
 _OPSET = 21
 Sides = tuple[tuple[int, ...], tuple[int, ...]]
@@ -43,13 +44,13 @@ def place_padding(network: Network) -> tuple[int, int]:
             continue
         own = _sides(node, network)
         if isinstance(own, str):
-            refused.append(_refusal(node, own))
+            refused.append(refused_node(node, own))
             continue
         pad = _pad_before(node, network)
         if pad is not None:
             more = _amounts(pad, network)
             if isinstance(more, str):
-                refused.append(_refusal(pad, more))
+                refused.append(refused_node(pad, more))
             else:
                 total = tuple(tuple(map(sum, zip(a, b, strict=True))) for a, b in zip(own, more, strict=True))
                 if total[0] == total[1]:
@@ -58,7 +59,7 @@ def place_padding(network: Network) -> tuple[int, int]:
                     node.set_attribute("pads", [*total[0], *total[1]])
                     taken += 1
                     continue
-                refused.append(_refusal(pad, f"together they pad {total[0]} before and {total[1]} after"))
+                refused.append(refused_node(pad, f"together they pad {total[0]} before and {total[1]} after"))
         if own[0] != own[1]:
             _pad_apart(node, own, network)
             made += 1
@@ -72,14 +73,6 @@ def place_padding(network: Network) -> tuple[int, int]:
         )
     )
     return taken, made
-
-
-def _refusal(node: ONNXNode, reason: str) -> Refusal:
-    return Refusal(
-        subject=f"{node.op_type} {node.onnx_name}".rstrip(),
-        reason=reason,
-        where=", ".join(filter(None, (node.module_path, node.source))),
-    )
 
 
 def _sides(node: ONNXNode, network: Network) -> Sides | str:

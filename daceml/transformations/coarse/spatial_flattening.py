@@ -23,6 +23,7 @@ from daceml.sdfg.network import Network
 from daceml.sdfg.passes import PassRecord, Refusal
 from daceml.sdfg.sizes import Size, product
 from daceml.transformations.pattern import OperatorGraph
+from daceml.transformations.refusals import refused_node
 from daceml.transformations.replacement import ReplacementOps, Value, remove_unread, take_place
 
 NAME = "SpatialFlattening"
@@ -231,14 +232,7 @@ class _Flattening:
         return dace.Memlet.from_array(array, self.network.sdfg.arrays[array])
 
     def _refuse(self, node: ONNXNode, result: str, reason: str) -> None:
-        self.refused.append(
-            Refusal(
-                subject=f"{node.op_type} {node.onnx_name}".rstrip(),
-                reason=reason,
-                size_bytes=Value(result, self.graph).size_bytes,
-                where=", ".join(filter(None, (node.module_path, node.source))),
-            )
-        )
+        self.refused.append(refused_node(node, reason, Value(result, self.graph).size_bytes))
 
 
 def _is_long(extent: Size) -> bool:

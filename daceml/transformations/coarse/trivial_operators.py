@@ -25,7 +25,9 @@ from daceml.onnx_ops.tensor import Tensor
 from daceml.sdfg.network import Network
 from daceml.sdfg.passes import PassRecord, Refusal
 from daceml.sdfg.scalar import FLOATS
+from daceml.transformations.coarse.transpositions import order_of
 from daceml.transformations.pattern import OperatorGraph
+from daceml.transformations.refusals import refused_result
 from daceml.transformations.replacement import ReplacementOps, Value, remove_unread, take_place
 
 NAME = "TrivialOperators"
@@ -216,7 +218,7 @@ class _Removal:
 
     def _join_transposes(self, node: ONNXNode, before: ONNXNode) -> None:
         source = Value(self._source(before), self.graph)
-        first, second = (_order(n, source.rank) for n in (before, node))
+        first, second = (order_of(n, source.rank) for n in (before, node))
         order = [first[d] for d in second]
         if order == sorted(order):
             self._replace(node, source.array)
@@ -249,17 +251,4 @@ class _Removal:
         self.counts[what] = self.counts.get(what, 0) + 1
 
     def _refuse(self, node: ONNXNode, reason: str) -> None:
-        first = next(a for a in self.graph.results(node) if a is not None)
-        self.refused.append(
-            Refusal(
-                subject=f"{node.op_type} {node.onnx_name}".rstrip(),
-                reason=reason,
-                size_bytes=Value(first, self.graph).size_bytes,
-                where=", ".join(filter(None, (node.module_path, node.source))),
-            )
-        )
-
-
-def _order(node: ONNXNode, rank: int) -> tuple[int, ...]:
-    given = node.attribute_values().get("perm")
-    return tuple(range(rank))[::-1] if given is None else tuple(given)
+        self.refused.append(refused_result(node, reason, self.graph))

@@ -5,9 +5,12 @@ from __future__ import annotations
 from daceml.onnx_ops.node import ONNXNode
 from daceml.onnx_ops.random_operators import draws
 from daceml.sdfg.network import Network
-from daceml.sdfg.passes import PassRecord, Refusal
+from daceml.sdfg.passes import PassRecord
 from daceml.transformations.pattern import OperatorGraph
+from daceml.transformations.refusals import refused_node
 from daceml.transformations.replacement import remove_unread
+
+_DRAWS = "it draws random numbers, and later draws follow it"
 
 
 def remove_unread_operators(network: Network) -> int:
@@ -30,7 +33,7 @@ def remove_unread_operators(network: Network) -> int:
             level="coarse",
             name="UnreadOperators",
             applied={"unread operators": gone} if gone else {},
-            refused=tuple(_refusal(n) for n, unread in kept.items() if unread),
+            refused=tuple(refused_node(n, _DRAWS) for n, unread in kept.items() if unread),
         )
     )
     return gone
@@ -39,11 +42,3 @@ def remove_unread_operators(network: Network) -> int:
 def _unread(node: ONNXNode, graph: OperatorGraph) -> bool:
     results = [a for a in graph.results(node) if a is not None]
     return not any(graph.is_result(a) or graph.readers(a) for a in results)
-
-
-def _refusal(node: ONNXNode) -> Refusal:
-    return Refusal(
-        subject=f"{node.op_type} {node.onnx_name}".rstrip(),
-        reason="it draws random numbers, and later draws follow it",
-        where=", ".join(filter(None, (node.module_path, node.source))),
-    )

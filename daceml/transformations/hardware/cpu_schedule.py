@@ -8,7 +8,7 @@ from dace.sdfg import nodes
 from daceml.config import config
 from daceml.sdfg.network import Network
 from daceml.sdfg.passes import PassRecord, Refusal
-from daceml.sdfg.sizes import Size, product, size
+from daceml.sdfg.sizes import Size, product, size, size_bytes
 
 # Chunks that a parallel loop should have, so that threads of unequal speed end together
 _CHUNKS = 32
@@ -59,7 +59,7 @@ def _refusal(state: dace.SDFGState, entry: nodes.MapEntry, threshold: int, *, al
     return Refusal(
         subject=written[0] if written else entry.map.label,
         reason="its steps depend on each other, so one thread runs them" if alone else few,
-        size_bytes=sum((product(size(s) for s in d.shape) * d.dtype.bytes for d in descs), start=0),
+        size_bytes=sum(map(size_bytes, descs), start=0),
     )
 
 

@@ -18,7 +18,7 @@ from dace.sdfg import nodes
 from dace.subsets import Range
 
 from daceml.sdfg.blocks import Block
-from daceml.sdfg.sizes import product, size
+from daceml.sdfg.sizes import size, size_bytes
 
 # Elements of a block
 WIDTH = 128
@@ -76,12 +76,14 @@ def _from(state: dace.SDFGState, entry: nodes.Node, loops: Iterable[nodes.MapEnt
     return [e for n in loops for e in state.in_edges(n) if e.src is entry and not e.data.is_empty()]
 
 
+def has_bytes(sdfg: dace.SDFG, array: str, fewest: int) -> bool:
+    """Whether an array is known to have so many bytes."""
+    amount = size_bytes(sdfg.arrays[array])
+    return isinstance(amount, int) and amount >= fewest
+
+
 def _is_large(sdfg: dace.SDFG, memlet: Memlet) -> bool:
-    if memlet.data is None:
-        return False
-    desc = sdfg.arrays[memlet.data]
-    elements = product(size(s) for s in desc.shape)
-    return isinstance(elements, int) and elements * desc.dtype.bytes >= _FEWEST_BYTES
+    return memlet.data is not None and has_bytes(sdfg, memlet.data, _FEWEST_BYTES)
 
 
 def _is_row(sdfg: dace.SDFG, memlet: Memlet, count: int) -> bool:

@@ -26,8 +26,8 @@ from daceml.sdfg.blocks import Block, block_last_loop, widened
 from daceml.sdfg.network import Network
 from daceml.sdfg.passes import PassRecord, refused_arrays
 from daceml.sdfg.scopes import scope_nodes
-from daceml.sdfg.sizes import product, size
-from daceml.transformations.hardware.read_ahead import WIDTH, along_memory, fetch, reads_ahead
+from daceml.sdfg.sizes import size
+from daceml.transformations.hardware.read_ahead import WIDTH, along_memory, fetch, has_bytes, reads_ahead
 
 # Elements; a longer loop is cut into blocks of `WIDTH`
 _WHOLE = 256
@@ -68,7 +68,7 @@ class _Scope:
         self.limit = limit
 
     def run(self) -> list[str]:
-        large = [a for a in self._written() if self._bytes(a) >= self.limit]
+        large = [a for a in self._written() if has_bytes(self.sdfg, a, self.limit)]
         if not large:
             return []
         self.inside = scope_nodes(self.state, self.entry)
@@ -92,11 +92,6 @@ class _Scope:
 
     def _written(self) -> list[str]:
         return list(dict.fromkeys(e.data.data for e in self.state.out_edges(self.exit) if e.data.data))
-
-    def _bytes(self, array: str) -> int:
-        desc = self.sdfg.arrays[array]
-        elements = product(size(s) for s in desc.shape)
-        return elements * desc.dtype.bytes if isinstance(elements, int) else 0
 
     def _loop(self, array: str) -> nodes.MapEntry | str:
         """The map that writes an array along memory, or why it is not written past the caches."""

@@ -28,7 +28,7 @@ from daceml.sdfg.builder import Builder, Computation, parameters
 from daceml.sdfg.network import Network
 from daceml.sdfg.passes import PassRecord, Refusal
 from daceml.sdfg.scalar import read
-from daceml.sdfg.sizes import Size, channels_last, product, row_major, size
+from daceml.sdfg.sizes import channels_last, product, row_major, size, size_bytes
 from daceml.transformations.layout.map_accesses import MapAccesses, map_accesses
 
 _CONVOLUTION = "aten:convolution"
@@ -240,17 +240,13 @@ class _ChannelsLast:
         entry.map.range = Range([ranges[p] for p in order])
 
     def _report(self, changed: tuple[str, ...], refused: dict[str, str]) -> None:
-        def size_bytes(array: str) -> Size:
-            desc = self.sdfg.arrays[array]
-            return product(size(s) for s in desc.shape) * desc.dtype.bytes
-
         self.network.passes.append(
             PassRecord(
                 level="layout",
                 name="ChannelsLast",
                 applied={"ChannelsLast": len(changed)} if changed else {},
                 refused=tuple(
-                    Refusal(subject=array, reason=reason, size_bytes=size_bytes(array))
+                    Refusal(subject=array, reason=reason, size_bytes=size_bytes(self.sdfg.arrays[array]))
                     for array, reason in refused.items()
                 ),
             )

@@ -30,6 +30,7 @@ from daceml.transformations.layout.magnitude_limits import (
     limit_magnitudes,
     no_second_run,
 )
+from daceml.transformations.refusals import refused_node
 
 _ATTRIBUTES = ("strides", "pads", "dilations", "group", "auto_pad", "kernel_shape")
 
@@ -55,8 +56,7 @@ def fuse_activations(network: Network) -> int:
         if not own and isinstance(found, _Place) and found.activation.name in SWALLOWING:
             found = unlimited or ("its bias is no parameter" if not bias_is_known(node, network) else found)
         if isinstance(found, str):
-            where = ", ".join(filter(None, (node.module_path, node.source)))
-            refused.append(Refusal(subject=f"Conv {node.onnx_name}".rstrip(), reason=found, where=where))
+            refused.append(refused_node(node, found))
             continue
         _fuse(found, network)
         title = found.activation.name if found.added is None else f"sum and {found.activation.name}"

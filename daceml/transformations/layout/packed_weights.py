@@ -22,6 +22,7 @@ from daceml.sdfg.access import add_access
 from daceml.sdfg.network import Network, Preparation
 from daceml.sdfg.passes import PassRecord, Refusal
 from daceml.sdfg.sizes import product, size
+from daceml.transformations.refusals import refused_node
 
 _PLAIN = {"Conv": ("aten:convolution", "W"), "Gemm": ("aten:addmm", "B")}
 # Packed against plain (benchmarks/crossover.py): 0.4 to 0.5 at 8 rows, 0.8 at 128, 0.9 at 512; 1.0 with one
@@ -50,10 +51,7 @@ def pack_weights(network: Network) -> int:
             continue
         made = _preparation(node, connector, network)
         if isinstance(made, str):
-            where = ", ".join(filter(None, (node.module_path, node.source)))
-            refused.append(
-                Refusal(subject=f"{node.op_type} {node.onnx_name}".rstrip(), reason=made, where=where)
-            )
+            refused.append(refused_node(node, made))
             continue
         _read_packed(node, connector, made, network)
         node.implementation = f"aten:{_KERNELS[made.function]}"
