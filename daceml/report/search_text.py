@@ -41,8 +41,11 @@ def headline(decision: Decision) -> str:
     measured = sum(trial.measured is not None for trial in decision.trials)
     sizes = f" for inputs {decision.sizes}" if decision.sizes else ""
     left = "" if decision.complete else ", and the budget was used up"
+    chosen = f"{decision.title} is chosen"
+    if left and not measured:
+        chosen = f"{decision.title} stays, as there was no time to measure another one"
     return (
-        f"{decision.title} is chosen; {len(decision.trials)} candidates, {measured} measured in "
+        f"{chosen}; {len(decision.trials)} candidates, {measured} measured in "
         f"{decision.spent_s:.1f} s of {decision.budget_s:g} s{left}; {decision.machine}{sizes}"
     )
 

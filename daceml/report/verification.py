@@ -116,11 +116,12 @@ def verify(
 ) -> Verification:
     """Compare a module's compiled form with eager PyTorch, both against eager PyTorch in float64.
 
-    Neither the module nor its buffers change: copies run. An error is ||y - y64|| / ||y64||. Where a result
-    is outside its limit, a second program that keeps every intermediate value tells which diverges first.
+    Neither the module nor its buffers change, nor torch's generator: copies run, from a seed of their own. An
+    error is ||y - y64|| / ||y64||. Where a result is outside its limit, a second program that keeps every
+    intermediate value tells which diverges first.
 
     Args:
-        module: an nn.Module, compiled by daceml or not, or an `ONNXModel`, whose peers are ONNX Runtime in
+        module: an nn.Module, which is compiled for this, or an `ONNXModel`, whose peers are ONNX Runtime in
             float32 and ONNX's reference evaluator in float64.
         inputs: positional arguments of a call.
         seeds: sets of inputs: the given one; for each further seed floating-point tensors are drawn from the
@@ -143,7 +144,7 @@ def verify(
             fix="leave gradients out, or verify the nn.Module",
         )
     call = Call(args=inputs, kwargs=keywords or {})
-    with torch.no_grad():
+    with torch.no_grad(), torch.random.fork_rng(devices=()):
         if isinstance(module, ONNXModel):
             peers = onnx_model_peers(module)
         else:

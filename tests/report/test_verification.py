@@ -190,3 +190,12 @@ def test_integers_frozen_and_unused_parameters_have_no_gradients():
 def test_gradients_that_there_are_not_are_refused():
     with pytest.raises(ConfigurationError, match="Scale was compiled without gradients"):
         verify(daceml.compile(Scale(), backward=False), X, gradients=True)
+
+
+def test_torchs_generator_goes_on_where_it_was():
+    module = nn.Sequential(nn.Linear(6, 8), nn.Dropout(0.3)).train()
+    torch.manual_seed(5)
+    expected = torch.rand(2)
+    torch.manual_seed(5)
+    verify(module, torch.ones(5, 6), gradients=True, seeds=2)
+    assert torch.equal(torch.rand(2), expected)
