@@ -28,6 +28,8 @@ class Config:
         jobs: compilers that run at once; 0 means one for each core.
         fallback: `onnxruntime`, or `none` to refuse operators that only ONNX Runtime can run.
         parallel_threshold: loop iterations below which a kernel stays on one thread.
+        prepared_bytes: of weights that a program keeps in another order, beside the module's own, unless the
+            module is frozen; 0 keeps none.
         streaming_bytes: arrays of this size and more are written past the caches; 0 never does so.
         public_exporter: use only public functions of torch's ONNX exporter (slower).
         variants: kinds of inputs for which a module keeps compiled variants, at least 1; the oldest is
@@ -42,6 +44,7 @@ class Config:
     jobs: int = 0
     fallback: str = "onnxruntime"
     parallel_threshold: int = 16384
+    prepared_bytes: int = 2**30
     streaming_bytes: int = 2**25
     public_exporter: bool = False
     variants: int = 32

@@ -45,6 +45,7 @@ class Making:
     """Builds the programs of a variant where the cache has none; both come from one differentiation.
 
     Attributes:
+        live: whether programs read weights at each call, and prepare nothing of them.
         recipe: gives the passes in the place of the standard ones, or None; asked for where it matters.
         known_key: of the programs, where somebody has computed it already.
     """
@@ -57,6 +58,7 @@ class Making:
     cache: Cache
     levels: bool
     freeze: bool
+    live: bool = False
     recomputation: Recomputation
     prefer_native: bool
     recipe: Callable[[], Recipe | None]
@@ -100,17 +102,17 @@ class Making:
         stored, behind = self.stored()
         with self.stages.stage("bind"):
             program = stored.bind(state)
-            if program.limited:
-                program.substitute = functools.partial(self._unlimited, state)
+            if program.conditional:
+                program.substitute = functools.partial(self._unconditional, state)
             return program, None if behind is None else backward_pass(behind, self, self.key(), state)
 
-    def _unlimited(self, state: Mapping[str, torch.Tensor]) -> Program:
-        """The program of weights that may change, whose activations keep NaN without limits."""
+    def _unconditional(self, state: Mapping[str, torch.Tensor]) -> Program:
+        """The program that reads weights at each call, and whose activations keep NaN without limits."""
         import torch
 
-        kept = replace(self, made=[], record=None, freeze=False, sample=None, stages=Stages())
+        kept = replace(self, made=[], record=None, freeze=False, live=True, sample=None, stages=Stages())
         with tracing(), torch.autocast("cpu", enabled=False), torch.no_grad():
-            folder = self.cache.get("programs", digest(self.key(), "unlimited"), kept.forward)
+            folder = self.cache.get("programs", digest(self.key(), "live"), kept.forward)
             return StoredProgram(folder).bind(state)
 
     def forward(self, folder: Path) -> None:
@@ -137,6 +139,7 @@ class Making:
                         self.stages,
                         levels=self.levels,
                         freeze=self.freeze,
+                        live=self.live,
                         hooks=hooks,
                         autodiff_hooks=autodiff_hooks,
                         recipe=self.recipe(),

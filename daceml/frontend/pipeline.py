@@ -95,6 +95,7 @@ def optimised_network(
     *,
     levels: bool = True,
     freeze: bool = False,
+    live: bool = False,
     hooks: Callable[[Network], None] | None = None,
     autodiff_hooks: Callable[[Network], None] | None = None,
     recipe: Recipe | None = None,
@@ -104,6 +105,7 @@ def optimised_network(
 
     Args:
         levels, freeze, recipe: see `optimise`.
+        live: each call reads the weights, and nothing is prepared of them.
         hooks, autodiff_hooks: change the network of ONNX nodes in place before that.
         sample: what passes are verified on.
     Raises:
@@ -111,6 +113,7 @@ def optimised_network(
     """
     stages = stages or Stages()
     network = onnx_network(exported, stages, hooks=hooks)
+    network.live = live
     if sample is not None:
         from daceml.frontend.pass_verification import verify_inference
 

@@ -18,7 +18,7 @@ from daceml.runtime.manifest import (
 )
 from daceml.sdfg.costs import Cost
 from daceml.sdfg.external import AtenCall, FallbackCall
-from daceml.sdfg.network import IndexCheck, LimitCheck
+from daceml.sdfg.network import IndexCheck, LimitCheck, WeightCheck
 from daceml.sdfg.network_costs import arrays_bytes, call_cost, external_cost, list_cost
 from daceml.sdfg.outline import KernelCall
 from daceml.sdfg.sizes import size
@@ -116,6 +116,9 @@ def step_cost(step: Step, network: Network) -> tuple[str, Cost]:
             return "onnxruntime", external_cost(action, network)
         case IndexCheck() | LimitCheck():
             moved = arrays_bytes([action.array], network)
+            return "check", Cost(unique_bytes=moved, total_bytes=moved)
+        case WeightCheck():
+            moved = arrays_bytes(action.arrays, network)
             return "check", Cost(unique_bytes=moved, total_bytes=moved)
         case _:
             moved = 2 * arrays_bytes([action.source], network)

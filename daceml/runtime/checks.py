@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from daceml.runtime.manifest import OUTSIDE_LIMITS
+from daceml.runtime.manifest import OTHER_WEIGHTS, OUTSIDE_LIMITS
 from daceml.sdfg.network import IndexCheck
-from daceml.sdfg.sizes import cpp, product, size
+from daceml.sdfg.sizes import cpp, product, size, spanned_bytes
 
 if TYPE_CHECKING:
     import dace
@@ -40,6 +41,22 @@ def limit_lines(desc: dace.data.Data, pointer: str, limit: str) -> list[str]:
     """
     count = cpp(product(size(s) for s in desc.shape))
     return [f'DACEML_TRY(c, daceml::beyond({pointer}, {count}, {limit}), "{OUTSIDE_LIMITS}");']
+
+
+def weight_lines(descs: Mapping[str, dace.data.Data], fingerprint: str) -> list[str]:
+    """Weights are those of which arrays were prepared.
+
+    Args:
+        descs: pointer to a weight -> the weight.
+        fingerprint: pointer to the expected number.
+    """
+    amounts = (spanned_bytes(desc) for desc in descs.values())
+    return [
+        f"const void* const weights[] = {{{', '.join(descs)}}};",
+        f"static const int64_t bytes[] = {{{', '.join(map(cpp, amounts))}}};",
+        f"DACEML_TRY(c, c->fingerprint(weights, bytes, {len(descs)}) != *(const uint64_t*){fingerprint},",
+        f'           "{OTHER_WEIGHTS}");',
+    ]
 
 
 def _text(message: str) -> str:

@@ -9,13 +9,13 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from daceml.errors import UnsupportedProgramError
-from daceml.runtime.checks import limit_lines, position_lines
+from daceml.runtime.checks import limit_lines, position_lines, weight_lines
 from daceml.runtime.element_codes import torch_code
 from daceml.runtime.list_calls import INCLUDE, list_call_lines
 from daceml.runtime.plan import Plan
 from daceml.runtime.steps import Copy, Location, Step, Storage
 from daceml.sdfg.external import AtenCall, FallbackCall, FreshResult, PackedWeight, TensorView
-from daceml.sdfg.network import IndexCheck, LimitCheck
+from daceml.sdfg.network import IndexCheck, LimitCheck, WeightCheck
 from daceml.sdfg.outline import Kernel, KernelCall
 from daceml.sdfg.sizes import Size, channels_last, cpp, row_major, size, size_bytes
 from daceml.sdfg.tensor_lists import ListCall
@@ -171,6 +171,9 @@ class _Driver:
             case LimitCheck():
                 array, limit = step.action.array, self._pointer(step.action.limit)
                 lines = limit_lines(self.arrays[array], self._pointer(array), limit)
+            case WeightCheck():
+                arrays = {self._pointer(a): self.arrays[a] for a in step.action.arrays}
+                lines = weight_lines(arrays, self._pointer(step.action.fingerprint))
             case Copy():
                 lines = self._copy(step.action)
         lines = [*(self._make(a) for a in self.plan.makes.get(index, ())), *lines]

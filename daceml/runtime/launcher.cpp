@@ -32,6 +32,7 @@
 #include <daceml/program.h>
 
 daceml_draw daceml_bernoulli();  // random_stream.cpp
+extern "C" uint64_t daceml_fingerprint(const void* const* arrays, const int64_t* bytes, int64_t count);
 
 namespace {
 
@@ -277,6 +278,7 @@ class Bound {
                      profile,
                      fallback,
                      daceml_bernoulli(),
+                     daceml_fingerprint,
                      nullptr};
     const int32_t status = p.run(&call);
     for (size_t i = borrowed; i < inputs.size(); ++i) inputs[i] = Tensor(held[i]);

@@ -22,6 +22,7 @@ FallbackFunction = ctypes.CFUNCTYPE(
     ctypes.c_int32, ctypes.c_int64, ctypes.POINTER(ctypes.c_void_p), ctypes.c_void_p
 )
 
+_SOURCES = ("launcher.cpp", "watch.cpp", "random_stream.cpp", "fingerprint.cpp")
 _loading = threading.Lock()
 # What the fake implementation needs to know of a bound program: number -> (inputs -> outputs of the right
 # shape).
@@ -30,7 +31,7 @@ _shapes: dict[int, Any] = {}
 
 def build_launcher(cache: Cache) -> Path:
     """`launcher.so`, built once for each toolchain and torch version."""
-    sources = [Path(__file__).with_name(name) for name in ("launcher.cpp", "watch.cpp", "random_stream.cpp")]
+    sources = [Path(__file__).with_name(name) for name in _SOURCES]
     tools = toolchain()  # whose fingerprint covers the headers
     key = digest(tools.fingerprint, *(source.read_text() for source in sources), torch.__version__)
 
@@ -49,6 +50,12 @@ def _load() -> ctypes.CDLL:
     native = ctypes.CDLL(str(library))
     native.daceml_set_fallback.argtypes = [ctypes.c_int64, FallbackFunction]
     native.daceml_set_profile.argtypes = [ctypes.c_int64, ctypes.POINTER(ctypes.c_double)]
+    native.daceml_fingerprint.argtypes = [
+        ctypes.POINTER(ctypes.c_void_p),
+        ctypes.POINTER(ctypes.c_int64),
+        ctypes.c_int64,
+    ]
+    native.daceml_fingerprint.restype = ctypes.c_uint64
     share_generator(native)
     return native
 
@@ -79,6 +86,25 @@ def release(number: int) -> None:
     """Forget a bound program; calls in flight finish."""
     _shapes.pop(number, None)
     torch.ops.daceml.release(number)
+
+
+def fingerprint(tensors: Sequence[torch.Tensor]) -> int:
+    """A number of 64 bits that differs where any byte of the tensors' memory does.
+
+    Args:
+        tensors: on the CPU; of strided ones, everything between first and last element counts.
+    """
+    count = len(tensors)
+    addresses = (ctypes.c_void_p * count)(*(t.data_ptr() for t in tensors))
+    sizes = (ctypes.c_int64 * count)(*map(_spanned_bytes, tensors))
+    return int(native().daceml_fingerprint(addresses, sizes, count))
+
+
+def _spanned_bytes(tensor: torch.Tensor) -> int:
+    if tensor.numel() == 0:
+        return 0
+    last = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
+    return (last + 1) * tensor.element_size()
 
 
 def set_fallback(number: int, function: Any) -> None:

@@ -16,6 +16,8 @@ EXAMPLE_SIZE = 16
 
 # Why a program gave up that another one takes the place of
 OUTSIDE_LIMITS = "a magnitude is outside the limits of this program"
+# Why a program gave up that makes its prepared arrays again
+OTHER_WEIGHTS = "weights are others than those of which arrays were prepared"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +46,7 @@ class ConstantRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class PreparedRecord:
-    """An array that is made when a program is bound: a `function` of `daceml.runtime.frozen`.
+    """An array that is made when a program is bound: a `function` of `daceml.runtime.preparation`.
 
     Attributes:
         keys: what it is made of: keys of the state_dict, numbers of records before this one, or None.

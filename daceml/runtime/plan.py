@@ -233,10 +233,19 @@ def _with_checks(steps: list[Step], network: Network, roots: dict[str, str]) -> 
             reads, what = (check.array, check.limit), "magnitudes"
         step = Step(action=check, reads=reads, writes=(), label=f"check {what} in {check.array}")
         after.setdefault(writers[-1] if writers else -1, []).append(step)
-    checked = list(after.get(-1, ()))
+    checked = [*_weight_check(network), *after.get(-1, ())]
     for i, step in enumerate(steps):
         checked += [step, *after.get(i, ())]
     return checked
+
+
+def _weight_check(network: Network) -> list[Step]:
+    """In front of everything else, since a program that finds other weights is run again."""
+    check = network.weight_check
+    if check is None:
+        return []
+    reads = (*check.arrays, check.fingerprint)
+    return [Step(action=check, reads=reads, writes=(), label=f"check {len(check.arrays)} weights")]
 
 
 def _external_step(call: ExternalCall) -> Step:

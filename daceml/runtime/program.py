@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import ctypes
 import logging
-import re
 import threading
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from daceml.errors import CallError, ExecutionError, StaleWeightError
+from daceml.errors import ExecutionError, StaleWeightError
 from daceml.runtime import launcher
-from daceml.runtime.frozen import prepared_weights
-from daceml.runtime.manifest import OUTSIDE_LIMITS, Manifest, TensorRecord
+from daceml.runtime.binding import Binding, empty_outputs
+from daceml.runtime.manifest import OTHER_WEIGHTS, OUTSIDE_LIMITS, Manifest
+from daceml.runtime.renewal import Renewals
 from daceml.runtime.torch_types import DTYPES
 
 log = logging.getLogger(__name__)
@@ -70,8 +68,9 @@ class Program:
     """A program with its weights. Calls are reentrant: threads may share it.
 
     Attributes:
-        substitute: makes the program that runs where magnitudes are outside the limits of this one; None
-            where this one has none.
+        conditional: whether it gives up for some inputs or weights.
+        substitute: makes the program that runs where this one gives up, of weights as they are at each call;
+            None where nobody has said how.
     """
 
     substitute: Callable[[], Program] | None = None
@@ -79,33 +78,26 @@ class Program:
     def __init__(self, stored: StoredProgram, state: Mapping[str, torch.Tensor]) -> None:
         self.stored = stored
         self.manifest = stored.manifest
-        weights = [state[key] for key in self.manifest.weights]
-        prepared = prepared_weights(self.manifest.prepared, state)
-        self._keep = [*stored.constants(), *prepared]
-        read = [record for record in self.manifest.prepared if record.read]
-        limits = [t for t, record in zip(prepared, read, strict=True) if record.function == "limit"]
-        self.limited = bool(limits)
-        self._never = any(float(limit) < 0 for limit in limits)
-        self._substituted: Program | None = None
-        self._substituting = threading.Lock()
+        functions = {record.function for record in self.manifest.prepared}
+        self.conditional = not functions.isdisjoint(("limit", "fingerprint"))
         self.mutated = [state[key] for key in self.manifest.mutated]
-        try:
-            self.number = launcher.bind(
-                [*weights, *self._keep], stored.folder / "program.so", self._empty_outputs
-            )
-        except RuntimeError as error:
-            raise CallError(
-                "a weight does not fit the compiled program",
-                why=self._named(error),
-                fix="make it a CPU tensor in row-major order, of the type it was compiled for:\n"
-                "module.to(memory_format=torch.contiguous_format), parameter.data = parameter.contiguous()",
-            ) from error
-        self._fallback = self._set_fallback()
-        self._finalizer = weakref.finalize(self, launcher.release, self.number)
+        self._constants = stored.constants()
+        self._binding = Binding(stored, self._constants, state)
+        # those of a program that never looks at its weights again need not be kept
+        watched = "fingerprint" in functions
+        self._state = {key: state[key] for key in self.manifest.weights} if watched else {}
+        self._renewals = Renewals()
+        self._substituted: Program | None = None
+        self._giving_up = threading.Lock()
         self._call = torch.ops.daceml.call.default
         self._call_into = torch.ops.daceml.call_into.default
         self._hold = torch.ops.daceml.hold.default
         self._call_held = torch.ops.daceml.call_held.default
+
+    @property
+    def number(self) -> int:
+        """By which `daceml::call` knows it now; another one when weights were found to be others."""
+        return self._binding.number
 
     def __call__(
         self, inputs: Sequence[torch.Tensor], last_use: list[torch.Tensor] | None = None
@@ -121,18 +113,22 @@ class Program:
         Raises:
             StaleWeightError: a weight has another type, size or layout by now.
             ExecutionError: an input that does not fit, or an operator that failed.
-        A program that relies on limits, and finds an element outside, lets its substitute run.
+        A program that relies on limits, and finds an element outside, lets its substitute run; one whose
+        weights are others than those of which it prepared arrays prepares them again.
         """
-        if self._never or (self.limited and torch._C._len_torch_dispatch_stack()):  # pyright: ignore
+        binding = self._binding
+        if binding.never or (self.conditional and torch._C._len_torch_dispatch_stack()):  # pyright: ignore
             return self._substitute()(inputs, last_use)
         try:
-            return self._run(inputs, [] if last_use is None else last_use)
+            outputs = self._run(binding, inputs, [] if last_use is None else last_use)
         except RuntimeError as error:
             if not str(error).startswith("daceml: "):
                 raise
-            why = self._named(error)
+            why = binding.named(error)
             if why == OUTSIDE_LIMITS:
                 return self._substitute()(inputs, last_use)
+            if why == OTHER_WEIGHTS:
+                return self._for_other_weights(binding)(inputs, last_use)
             kind = StaleWeightError if why.startswith("weight ") else ExecutionError
             raise kind(
                 "the compiled program refused a call",
@@ -140,14 +136,27 @@ class Program:
                 why=why,
                 fix="mend the tensor that is named: shape, type and layout must be those of the compilation",
             ) from error
+        self._renewals.calls += 1
+        return outputs
+
+    def _for_other_weights(self, found: Binding) -> Program:
+        """What runs where a binding has found that its weights have changed."""
+        with self._giving_up:
+            if self._binding is not found:
+                return self
+            if self.substitute is None or self._renewals.due():
+                log.info("weights have changed: what was prepared of them is made again")
+                self._binding = Binding(self.stored, self._constants, self._state)
+                return self
+        return self._substitute()
 
     def _substitute(self) -> Program:
-        """The program without limits, made when it is needed first.
+        """The program without conditions, made when it is needed first.
 
         Raises:
             ExecutionError: nobody has said how it is made.
         """
-        with self._substituting:
+        with self._giving_up:
             if self._substituted is None:
                 if self.substitute is None:
                     raise ExecutionError(
@@ -156,29 +165,31 @@ class Program:
                         why=OUTSIDE_LIMITS,
                         fix="call the module that it was compiled for: it has a program for such inputs",
                     )
-                log.info("magnitudes are outside the limits of a program: another one runs")
+                log.info("a program gives up, and one that reads the weights at each call runs")
                 self._substituted = self.substitute()
             return self._substituted
 
-    def _run(self, inputs: Sequence[torch.Tensor], last_use: list[torch.Tensor]) -> list[torch.Tensor]:
+    def _run(
+        self, binding: Binding, inputs: Sequence[torch.Tensor], last_use: list[torch.Tensor]
+    ) -> list[torch.Tensor]:
         if torch._C._len_torch_dispatch_stack():  # pyright: ignore
-            return self._traced([*inputs, *last_use])
+            return self._traced(binding, [*inputs, *last_use])
         if last_use:
             held: int = self._hold(last_use)
             last_use.clear()
-            outputs: list[torch.Tensor] = self._call_held(inputs, held, self.number)
+            outputs: list[torch.Tensor] = self._call_held(inputs, held, binding.number)
         else:
-            outputs = self._call(inputs, self.number)
+            outputs = self._call(inputs, binding.number)
         if self.mutated:
             torch.autograd.graph.increment_version(self.mutated)
         return outputs
 
-    def _traced(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    def _traced(self, binding: Binding, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """The call in a form whose effects whoever traces it can see."""
         if not self.mutated:
-            return self._call(inputs, self.number)
-        outputs = self._empty_outputs(inputs)
-        self._call_into(inputs, [*outputs, *self.mutated], self.number)
+            return self._call(inputs, binding.number)
+        outputs = empty_outputs(self.manifest, inputs)
+        self._call_into(inputs, [*outputs, *self.mutated], binding.number)
         torch.autograd.graph.increment_version(self.mutated)
         return outputs
 
@@ -186,62 +197,11 @@ class Program:
         """Mean microseconds of each step over some calls."""
         count = max(len(self.manifest.steps), 1)
         step_us = (ctypes.c_double * count)()
-        launcher.set_profile(self.number, step_us)
+        binding = self._binding
+        launcher.set_profile(binding.number, step_us)
         try:
             for _ in range(calls):
                 self(inputs)
         finally:
-            launcher.set_profile(self.number, None)
+            launcher.set_profile(binding.number, None)
         return [t / calls for t in step_us][: len(self.manifest.steps)]
-
-    def _empty_outputs(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        sizes: dict[str, Any] = {}
-        for tensor, record in zip(inputs, self.manifest.inputs, strict=True):
-            sizes |= {
-                s: n
-                for s, n in zip(record.shape, tensor.shape, strict=True)
-                if isinstance(s, str) and s.isidentifier()
-            }
-        return [self._empty_output(record, sizes, inputs) for record in self.manifest.outputs]
-
-    def _empty_output(
-        self, record: TensorRecord, sizes: dict[str, Any], inputs: Sequence[torch.Tensor]
-    ) -> torch.Tensor:
-        shape = [evaluate_size(s, sizes) if isinstance(s, str) else s for s in record.shape]
-        dtype = DTYPES[record.dtype]
-        return inputs[0].new_empty(shape, dtype=dtype) if inputs else torch.empty(shape, dtype=dtype)
-
-    def _named(self, error: BaseException) -> str:
-        """The launcher's message, with names instead of numbers."""
-        keys = [*self.manifest.weights, *(f"constant {i}" for i in range(len(self._keep)))]
-        names = {"weight": keys, "input": [record.name for record in self.manifest.inputs]}
-        return re.sub(
-            r"\b(weight|input) (\d+)", lambda m: f"{m[1]} {names[m[1]][int(m[2])]!r}", _first_line(error)
-        )
-
-    def _set_fallback(self) -> Any:
-        if not self.manifest.fallbacks:
-            return None
-        from daceml.runtime.fallback import fallback_function
-
-        function = fallback_function(self.stored)
-        launcher.set_fallback(self.number, function)
-        return function
-
-
-def evaluate_size(expression: str, sizes: Mapping[str, Any]) -> Any:
-    """The size that a manifest's text stands for."""
-    return eval(expression, {"__builtins__": {}}, {**_FUNCTIONS, **sizes})
-
-
-_FUNCTIONS: dict[str, Any] = {
-    "int_floor": lambda a, b: a // b,
-    "int_ceil": lambda a, b: -(-a // b),
-    "Max": max,
-    "Min": min,
-    "Mod": lambda a, b: a % b,
-}
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).removeprefix("daceml: ").splitlines()[0]

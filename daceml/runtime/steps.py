@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from daceml.sdfg.external import AtenCall, FallbackCall
-from daceml.sdfg.network import IndexCheck, LimitCheck
+from daceml.sdfg.network import IndexCheck, LimitCheck, WeightCheck
 from daceml.sdfg.outline import KernelCall
 from daceml.sdfg.tensor_lists import ListCall
 
@@ -39,7 +39,7 @@ class Copy:
     target: Location | str
 
 
-Action = KernelCall | ListCall | AtenCall | FallbackCall | Copy | IndexCheck | LimitCheck
+Action = KernelCall | ListCall | AtenCall | FallbackCall | Copy | IndexCheck | LimitCheck | WeightCheck
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -51,11 +51,26 @@ class LimitCheck:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Preparation:
-    """How an array is made of weights that do not change any more, once, when a program is bound.
+class WeightCheck:
+    """Weights that must still be those of which a program's prepared arrays were made.
+
+    A program that finds others gives up before it does anything, and makes its prepared arrays again.
 
     Attributes:
-        function: name in `daceml.runtime.frozen`.
+        arrays: the weights.
+        fingerprint: prepared array of one element: a number of all their bytes.
+    """
+
+    arrays: tuple[str, ...]
+    fingerprint: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preparation:
+    """How an array is made of weights, when a program is bound and not at every call.
+
+    Attributes:
+        function: name in `daceml.runtime.preparation`.
         sources: array names of the weights, or of arrays that were prepared before; "" where there is none.
         numbers, reals: further arguments of the function.
         packed: in an order of a vendor's own, which no pointer describes; else plain and row-major.
@@ -80,13 +95,15 @@ class Network:
         outputs: array names of the user's outputs, in return order; a name may repeat.
         weights: array name -> key in the module's state_dict (parameters and buffers).
         constants: array name -> value, for every initializer that is neither.
-        prepared: array name -> how it is made of weights that do not change any more; the program owns it.
+        prepared: array name -> how it is made of weights when a program is bound; the program owns it.
+        live: whether nothing may be prepared: each call reads the weights themselves.
         mutations: array name of a new buffer value -> array name of the buffer (in `weights`) it replaces;
             the same name where the network writes the buffer in place.
         scalars: names of arrays whose tensor has rank 0.
         saved: arrays that the forward pass computes for the backward pass, though no result depends on them.
         checks: positions that are data.
         limits: arrays on whose magnitudes vendor kernels rely.
+        weight_check: looks whether what is prepared is still right; None where weights do not change.
         signature: names as the user knows them, array name -> ONNX value name.
         passes: what every pass so far did and refused, in order.
     """
@@ -97,11 +114,13 @@ class Network:
     weights: dict[str, str] = field(default_factory=dict[str, str])
     constants: dict[str, np.ndarray] = field(default_factory=dict)  # pyright: ignore[reportUnknownVariableType]
     prepared: dict[str, Preparation] = field(default_factory=dict[str, Preparation])
+    live: bool = False
     mutations: dict[str, str] = field(default_factory=dict[str, str])
     scalars: frozenset[str] = frozenset()
     saved: frozenset[str] = frozenset()
     checks: list[IndexCheck] = field(default_factory=list[IndexCheck])
     limits: list[LimitCheck] = field(default_factory=list[LimitCheck])
+    weight_check: WeightCheck | None = None
     signature: dict[str, str] = field(default_factory=dict[str, str])
     passes: list[PassRecord] = field(default_factory=list[PassRecord])
 

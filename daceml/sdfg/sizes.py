@@ -35,6 +35,15 @@ def size_bytes(desc: dace.data.Data) -> Size:
     return product(size(s) for s in desc.shape) * desc.dtype.bytes
 
 
+def spanned_bytes(desc: dace.data.Data) -> Size:
+    """Bytes from the first element of a strided array to its last; symbolic where its shape is."""
+    sizes = tuple(size(s) for s in desc.shape)
+    if 0 in sizes:
+        return 0
+    last = sum(((n - 1) * size(step) for n, step in zip(sizes, desc.strides, strict=True)), start=0)
+    return (last + 1) * desc.dtype.bytes
+
+
 def row_major(sizes: Iterable[Size]) -> tuple[Size, ...]:
     """Strides, in elements, of a contiguous array."""
     sizes = tuple(sizes)

@@ -30,6 +30,7 @@ from daceml.transformations.layout.convolution_activations import fuse_activatio
 from daceml.transformations.layout.in_place import write_in_place
 from daceml.transformations.layout.packed_weights import pack_weights
 from daceml.transformations.layout.short_reductions import write_out_reductions
+from daceml.transformations.layout.watched_weights import watch_weights
 from daceml.transformations.local.copy_elimination import eliminate_copies
 from daceml.transformations.local.map_fusion import fuse_maps
 from daceml.transformations.local.subgraph_fusion import fuse_subgraphs
@@ -61,16 +62,17 @@ def standard_recipe() -> Recipe:
         Step(flatten_spatial_dimensions, only=("training",)),
         fuse_contractions,
         scale_products,
-        Step(fold_batch_norms, only=("frozen",)),
+        Step(fold_batch_norms, only=("inference", "frozen")),
         remove_unread_operators,
         Step(use_columns, only=("inference", "frozen")),
         eliminate_copies,
         fuse_maps,
-        Step(use_channels_last, at="local", only=("inference",)),
-        Step(use_channels_last, {"frozen": True}, at="local", only=("frozen",)),
+        Step(use_channels_last, {"frozen": True}, at="local", only=("inference", "frozen")),
         fuse_subgraphs,
+        Step(pack_weights, {"watched": True}, only=("inference",)),
         Step(pack_weights, only=("frozen",)),
-        Step(fuse_activations, only=("frozen",)),
+        Step(fuse_activations, only=("inference", "frozen")),
+        Step(watch_weights, only=("inference",)),
         sum_columns,
         write_out_reductions,
         Step(write_in_place, only=("inference", "frozen")),

@@ -3,9 +3,9 @@
 BatchNormalization(Conv(X, W, B), scale, shift, mean, variance)   ->   Conv(X, W s, (B - mean) s + shift)
 
 with s = scale / sqrt(variance + epsilon) for each channel of the result. The new weights are computed in
-float64 and rounded once, when a program is bound to a module whose weights do not change any more. A result
-is then rounded as a convolution's is, and not three times more. Where a convolution alone overflows, and its
-normalization would not bring it back, the result may be finite.
+float64 and rounded once, when a program is bound to a module (and again where a call finds other weights:
+`layout/watched_weights.py`). A result is then rounded as a convolution's is, and not three times more. Where
+a convolution alone overflows, and its normalization would not bring it back, the result may be finite.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from daceml.sdfg.passes import PassRecord, Refusal
 from daceml.transformations.refusals import refused_node
 
 _TYPES = (dace.float32, dace.float64)
-# The operands of a normalization besides X, in the order in which `daceml.runtime.frozen` takes them
+# The operands of a normalization besides X, in the order in which `daceml.runtime.preparation` takes them
 _STATISTICS = ("scale", "B", "input_mean", "input_var")
 
 
@@ -75,6 +75,8 @@ def _is(node: ONNXNode, op_type: str) -> bool:
 
 def _place(norm: ONNXNode, network: Network) -> _Place | str:
     state = network.state
+    if network.live:
+        return "each call reads the weights themselves"
     (given,) = state.in_edges_by_connector(norm, "X")
     between = given.src
     makers = [e.src for e in state.in_edges(between)]

@@ -10,7 +10,7 @@ reads one layout and writes the other, and a convolution brings its result into 
 Two more things that oneDNN offers are left out, for their numbers would not always be the module's:
 - A weight in oneDNN's own order (1.0 to 1.4 times faster, 1.8 for the widest windows) is right only while
   nobody changes the weight, and `parameter.data.add_()` moves neither its address nor a version. Whoever
-  promises that with `freeze=True` gets it: `packed_weights.py`.
+  promises that with `freeze=True`, or looks at its bytes at every call, gets it: `packed_weights.py`.
 - An activation inside the kernel turns NaN into a number: relu and clip into their lower bound. With frozen
   weights limits are known below which there is none: `convolution_activations.py`.
 """
@@ -53,7 +53,7 @@ def use_channels_last(network: Network, *, frozen: bool = False) -> tuple[str, .
 
 class _ChannelsLast:
     def __init__(self, network: Network, frozen: bool) -> None:
-        self.frozen = frozen
+        self.frozen = frozen and not network.live
         self.network, self.sdfg, self.state = network, network.sdfg, network.state
         self.gaining: list[ONNXNode] = []
         self.maps = map_accesses(network.state)

@@ -4,7 +4,7 @@ oneDNN's relu and clip turn NaN into a number. NaN comes from outside, or from i
 outside or from an overflow. With g the largest sum of |w| of a channel and b the largest |bias|, a
 convolution gives |y| <= g |x| + b; so where x is known to be below a limit, nothing overflows for some
 convolutions to come. The limit is computed of the weights when the program is bound
-(`daceml.runtime.frozen`), one for all checks. Arrays that no convolution writes are checked, and one more
+(`runtime/preparation.py`), one for all checks. Arrays that no convolution writes are checked, and one more
 after every few convolutions without one of bounded range between them: a check reads an array that was just
 written. A program that finds an element beyond the limit gives up, and one without such kernels runs instead.
 """

@@ -127,7 +127,7 @@ def test_checks_stand_between_many_convolutions():
         torch.testing.assert_close(compiled(x), net(x))
         assert applied(compiled) == {"relu": 20, "checks of magnitudes": 3}
         program = compiled.session.latest.program
-        assert program.limited
+        assert program.conditional
         # infinity minus infinity, in the middle
         net.layers[9].weight.mul_(1e30)
         net.layers[10].weight.mul_(1e30)

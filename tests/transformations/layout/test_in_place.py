@@ -34,6 +34,7 @@ class Block(nn.Module):
 def record(module: nn.Module, *shape: int) -> PassRecord:
     with torch.no_grad():
         network = onnx_network(export_program(module.eval(), (torch.ones(shape),)), Stages())
+        network.live = True  # activations stay loops
         passes = optimise(network, Stages()).network.passes
     return next(p for p in passes if p.name == "InPlace")
 

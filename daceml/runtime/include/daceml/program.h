@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <daceml_torch.h>  // torch's C functions: see torch_declarations.py
 
-#define DACEML_ABI 6
+#define DACEML_ABI 7
 
 extern "C" {
 
@@ -26,6 +26,9 @@ typedef int32_t (*daceml_draw)(void* out, int64_t element_bytes, int64_t count, 
 // Returns 0, 1 with the present state in `expected` where it is another one, or -1.
 typedef int32_t (*daceml_exchange)(void* expected, void* state);
 
+// A number that differs where any byte of the arrays does: fingerprint.cpp.
+typedef uint64_t (*daceml_digest)(const void* const* arrays, const int64_t* bytes, int64_t count);
+
 // One call. Everything that changes between two calls in flight is here, so that programs are reentrant.
 struct daceml_call {
   void* const* inputs;
@@ -38,6 +41,7 @@ struct daceml_call {
   double* step_us;  // null, or where the time of each step is added
   daceml_fallback fallback;
   daceml_draw bernoulli;  // null where torch has to draw itself
+  daceml_digest fingerprint;
   const char* error;  // why `run` returned non-zero
 };
 

@@ -1,4 +1,4 @@
-"""What programs make of weights that do not change any more, when they are bound."""
+"""What programs make of weights when they are bound."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import torch
 
+from daceml.runtime import launcher
 from daceml.runtime.manifest import PreparedRecord
 
 # Of float32, with room for sums of products in any order
@@ -114,6 +115,12 @@ def _limit(sources: Sources, record: PreparedRecord) -> torch.Tensor:
     return torch.tensor([limit], dtype=torch.float32)
 
 
+def _fingerprint(sources: Sources, record: PreparedRecord) -> torch.Tensor:
+    """A number of all bytes of the weights, by which a program finds out whether they are others by now."""
+    number = launcher.fingerprint([source for source in sources if source is not None])
+    return torch.tensor([number - (1 << 64) if number >> 63 else number])
+
+
 _FUNCTIONS: dict[str, Function] = {
     "convolution": _convolution,
     "product": _product,
@@ -121,4 +128,5 @@ _FUNCTIONS: dict[str, Function] = {
     "folded_weight": _folded_weight,
     "folded_bias": _folded_bias,
     "limit": _limit,
+    "fingerprint": _fingerprint,
 }
