@@ -78,11 +78,11 @@ def compile(module: M, **options: Any) -> M:
             all. dynamic (False): leave every size open that the module allows to be. auto_optimize (True):
             apply the levels of transformations; "search" measures variations of them and takes one that is
             faster, within search_budget_s seconds (None: DACEML_SEARCH_BUDGET_S, 60). freeze (False):
-            parameters and buffers do not change any more, so kernels may keep weights in an order of their
-            own. recompute ("cheap") and memory_budget_bytes (None): what a backward pass computes again,
-            "none" or "budget". prefer_native (False): derive every gradient from the operators' lowered
-            form, rules or not. recipe (None): a `daceml.transformations.Recipe` in the place of the standard
-            one. verify (False): name the pass that changes values, if one does.
+            parameters and buffers do not change any more, so no call looks whether they have. recompute
+            ("cheap") and memory_budget_bytes (None): what a backward pass computes again, "none" or "budget".
+            prefer_native (False): derive every gradient from the operators' lowered form, rules or not.
+            recipe (None): a `daceml.transformations.Recipe` in the place of the standard one. verify
+            (False): name the pass that changes values, if one does.
     Raises:
         ConfigurationError: something that is no module, or an unknown option.
     """

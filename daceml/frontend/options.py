@@ -28,7 +28,7 @@ class ModuleOptions(TypedDict):
             lowered and no more.
         search_budget_s: seconds that a search may take, checked between compilations; None for
             `DACEML_SEARCH_BUDGET_S`.
-        freeze: parameters and buffers do not change any more: kernels keep weights in an order of their own.
+        freeze: parameters and buffers do not change any more: no call looks whether they have.
         recompute: what the backward pass computes again instead of finding it in memory: "none"; "cheap", the
             default: what costs no more than to store it, and what spares the most memory for 3 % of the step;
             "budget", whatever keeps `memory_budget_bytes`.

@@ -65,6 +65,7 @@ def standard_recipe() -> Recipe:
         Step(fold_batch_norms, only=("inference", "frozen")),
         remove_unread_operators,
         Step(use_columns, only=("inference", "frozen")),
+        Step(use_columns, {"plain": True}, only=("training",)),
         eliminate_copies,
         fuse_maps,
         Step(use_channels_last, {"frozen": True}, at="local", only=("inference", "frozen")),

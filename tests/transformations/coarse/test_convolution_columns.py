@@ -190,6 +190,40 @@ def test_small_ones_become_products_and_large_ones_without_a_vendor():
     assert use_columns(imported(one("1, 64, 28, 28", "64, 64, 3, 3")), allowed=NATIVE) == 1
 
 
+def test_a_pointwise_convolution_over_one_dimension_is_a_product_of_any_size():
+    text = one("2, 96, 300", "128, 96, 1", rank=3)
+    assert use_columns(imported(text)) == 1
+    assert use_columns(imported(text), plain=True) == 1
+    for other in (
+        one("2, 96, 300", "128, 96, 2", rank=3),
+        one("2, 96, 300", "128, 96, 1", "strides = [2]", rank=3),
+        one("2, 96, 300", "128, 48, 1", "group = 2", rank=3),
+        one("1, 8, 8, 8", "8, 8, 1, 1"),
+    ):
+        network = imported(other)
+        assert use_columns(network, plain=True) == 0
+        assert reasons(network) == ["it has columns, or more than one spatial dimension"]
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_its_gradients_are_those_of_torch(batch: int):
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Conv1d(67, 129, 1), nn.GELU(), nn.Conv1d(129, 33, 1, bias=False))
+    compiled = daceml.compile(module)
+    x = torch.randn(batch, 67, 301, requires_grad=True)
+    weight = torch.randn(batch, 33, 301)
+    found: list[list[torch.Tensor]] = []
+    for run in (module.double(), compiled.float()):
+        dtype = next(module.parameters()).dtype
+        given = x.detach().to(dtype).requires_grad_()
+        loss = (run(given) * weight.to(dtype)).sum()
+        found.append([g.double() for g in torch.autograd.grad(loss, [given, *module.parameters()])])
+    for expected, ours in zip(*found, strict=True):
+        torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-4)
+    steps = compiled.session.latest.program.manifest.steps
+    assert not any("Conv" in step.label for step in steps)
+
+
 def test_a_network_with_small_convolutions():
     torch.manual_seed(0)
     module = nn.Sequential(
