@@ -7,6 +7,7 @@ from typing import Any
 
 from daceml.transformations.coarse.attention_lifting import lift_attention
 from daceml.transformations.coarse.batch_norm_folding import fold_batch_norms
+from daceml.transformations.coarse.bias_separation import separate_biases
 from daceml.transformations.coarse.common_subexpressions import merge_common_subexpressions
 from daceml.transformations.coarse.constant_folding import fold_constants
 from daceml.transformations.coarse.contraction_fusion import fuse_contractions
@@ -62,6 +63,8 @@ def standard_recipe() -> Recipe:
         Step(flatten_spatial_dimensions, only=("training",)),
         fuse_contractions,
         scale_products,
+        Step(separate_biases, only=("inference", "frozen")),
+        Step(separate_biases, {"training": True}, only=("training",)),
         Step(fold_batch_norms, only=("inference", "frozen")),
         remove_unread_operators,
         Step(use_columns, only=("inference", "frozen")),
