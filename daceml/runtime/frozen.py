@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 import torch
 
+from daceml.runtime.frozen_operators import OPERATORS, Function, Sources
 from daceml.runtime.manifest import PreparedRecord
 
 # Of float32, with room for sums of products in any order
 _LARGEST = 1e36
-Sources = tuple[torch.Tensor | None, ...]
-Function = Callable[[Sources, PreparedRecord], torch.Tensor]
 
 
 def prepared_weights(
@@ -121,4 +120,5 @@ _FUNCTIONS: dict[str, Function] = {
     "folded_weight": _folded_weight,
     "folded_bias": _folded_bias,
     "limit": _limit,
+    **OPERATORS,
 }

@@ -13,6 +13,7 @@ from daceml.transformations.coarse.contraction_fusion import fuse_contractions
 from daceml.transformations.coarse.convolution_columns import use_columns
 from daceml.transformations.coarse.convolution_padding import place_padding
 from daceml.transformations.coarse.dropout_splitting import split_dropout
+from daceml.transformations.coarse.frozen_folding import fold_frozen_weights
 from daceml.transformations.coarse.gelu_lifting import lift_gelu
 from daceml.transformations.coarse.layer_normalization_lifting import lift_layer_normalization
 from daceml.transformations.coarse.matmul_scaling import scale_products
@@ -20,6 +21,7 @@ from daceml.transformations.coarse.mish_lifting import lift_mish
 from daceml.transformations.coarse.rms_normalization_lifting import lift_rms_normalization
 from daceml.transformations.coarse.spatial_flattening import flatten_spatial_dimensions
 from daceml.transformations.coarse.swish_lifting import lift_swish
+from daceml.transformations.coarse.transposed_weights import transpose_weights
 from daceml.transformations.coarse.trivial_operators import remove_trivial_operators
 from daceml.transformations.coarse.unread_operators import remove_unread_operators
 from daceml.transformations.hardware.cpu_schedule import schedule_maps
@@ -61,6 +63,8 @@ def standard_recipe() -> Recipe:
         Step(flatten_spatial_dimensions, only=("training",)),
         fuse_contractions,
         scale_products,
+        Step(fold_frozen_weights, only=("frozen",)),
+        Step(transpose_weights, only=("frozen",)),
         Step(fold_batch_norms, only=("frozen",)),
         remove_unread_operators,
         Step(use_columns, only=("inference", "frozen")),
