@@ -18,6 +18,7 @@ from daceml.transformations.coarse.gelu_lifting import lift_gelu
 from daceml.transformations.coarse.layer_normalization_lifting import lift_layer_normalization
 from daceml.transformations.coarse.matmul_scaling import scale_products
 from daceml.transformations.coarse.mish_lifting import lift_mish
+from daceml.transformations.coarse.product_joining import join_products
 from daceml.transformations.coarse.rms_normalization_lifting import lift_rms_normalization
 from daceml.transformations.coarse.spatial_flattening import flatten_spatial_dimensions
 from daceml.transformations.coarse.swish_lifting import lift_swish
@@ -64,6 +65,7 @@ def standard_recipe() -> Recipe:
         fuse_contractions,
         scale_products,
         Step(fold_frozen_weights, only=("frozen",)),
+        Step(join_products, only=("frozen",)),
         Step(transpose_weights, only=("frozen",)),
         Step(fold_batch_norms, only=("frozen",)),
         remove_unread_operators,

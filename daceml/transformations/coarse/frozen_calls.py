@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import dace
 
@@ -169,7 +169,7 @@ def _split(site: _Site) -> Call | str:
 
 
 def _gather(site: _Site) -> Call | str:
-    counts_from_end = site.node.lowest_index is None
+    counts_from_end = cast("int | None", site.node.lowest_index) is None
     return site.call(2, (site.axis(), int(counts_from_end)))
 
 
