@@ -103,6 +103,9 @@ def _tensor_spec(spec: Any, tensor: torch.Tensor, dims: dict[str, Any], name: st
 
     if spec is None:
         return None
+    if not isinstance(spec, Mapping | list | tuple):
+        why = f"what is given for it is {spec!r}, which names no dimensions; write for example {{0: 'batch'}}"
+        raise _bad_spec(name, why)
     entries = dict(spec) if isinstance(spec, Mapping) else dict(enumerate(spec))
     found: dict[int, Any] = {}
     for axis, dim in entries.items():

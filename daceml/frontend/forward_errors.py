@@ -82,6 +82,7 @@ def note_tracing(module: nn.Module, error: BaseException) -> None:
 def refusal_of_torch(module: nn.Module, arguments: Arguments, error: Exception) -> ExportError:
     """The error for what torch raised in a trace; it is of torch's type, too, where that is a builtin one."""
     text = str(error)
+    what = f"torch.export cannot take {type(module).__name__}"
     if "data-dependent" in text or "DataDependent" in type(error).__name__:
         fix = (
             "replace the branch on tensor values by torch.where, and numbers that are read from tensors\n"
@@ -94,6 +95,7 @@ def refusal_of_torch(module: nn.Module, arguments: Arguments, error: Exception) 
             "return tensors and plain values, in tuples, lists and dicts, or torch.export.register_dataclass"
         )
     elif not type(error).__module__.startswith(_TORCH_EXPORT):
+        what = f"torch refuses an operation in the forward of {type(module).__name__}"
         fix = (
             "call the module without daceml: where that fails too, mend the arguments or forward;\n"
             f"else change forward until {_EXPORTED} takes it, or compile a submodule"
@@ -102,7 +104,7 @@ def refusal_of_torch(module: nn.Module, arguments: Arguments, error: Exception) 
         fix = f"change forward until {_EXPORTED} takes it, or compile a submodule"
     given = arguments.describe(module.forward)
     return _KINDS.get(type(error), ExportError)(
-        f"torch.export cannot take {type(module).__name__}",
+        what,
         where=source_of_traceback(error.__traceback__) or source_of_trace(text),
         why=f"{type(error).__name__}: {first_lines(text)}" + (f"\ncalled with {given}" if given else ""),
         fix=fix,

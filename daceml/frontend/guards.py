@@ -134,16 +134,32 @@ def refusal(tensor: torch.Tensor, name: str) -> dict[str, str]:
             "why": "tensor subclasses attach behaviour that a compiled program would silently drop",
             "fix": "pass a plain tensor (for example .as_subclass(torch.Tensor)), or call the eager module",
         }
-    kind = "a nested" if tensor.is_nested else "a quantised" if tensor.is_quantized else ""
-    kind = kind or (
-        "a lazily negated" if tensor.is_neg() else "a lazily conjugated" if tensor.is_conj() else ""
-    )
-    kind = kind or f"a {str(tensor.layout).removeprefix('torch.')}"
+    kind, why, dense = _other_memory(tensor)
     return {
         "what": f"{kind} tensor cannot be passed to a compiled module ({name})",
-        "why": f"compiled programs read plain memory; this one is {_dispatch_keys(tensor)}",
-        "fix": "pass a dense tensor (to_dense(), dequantize(), resolve_neg()), or call the eager module",
+        "why": f"compiled programs read one number for each element from memory; {why}",
+        "fix": f"pass tensor.{dense}, or call the eager module",
     }
+
+
+def _other_memory(tensor: torch.Tensor) -> tuple[str, str, str]:
+    """What a tensor is called that is more than its memory, what that holds, and what makes it plain."""
+    if tensor.is_nested:
+        return "a nested", "this one is a list of tensors", "to_padded_tensor(0.0)"
+    if tensor.is_quantized:
+        return "a quantised", "this one holds integers with a scale", "dequantize()"
+    if tensor.is_neg():
+        return "a lazily negated", "of this one the sign is still to be changed", "resolve_neg()"
+    if tensor.is_conj():
+        return "a lazily conjugated", "of this one the conjugate is still to be taken", "resolve_conj()"
+    if tensor.layout is torch.strided:
+        return "a wrapped", "this one stands for others (vmap, grad, jvp) or has no memory", "clone()"
+    kind = str(tensor.layout).removeprefix("torch.").removeprefix("_")
+    if kind.startswith("sparse"):
+        why = "this one holds places and values of its elements other than 0"
+    else:
+        why = "this one holds them in an order of its own"
+    return f"a {kind}", why, "to_dense()"
 
 
 def _foreign_leaf(leaf: Any, position: int) -> dict[str, str]:

@@ -48,6 +48,8 @@ class Explanation:
         compile_seconds: stage -> seconds; stages that an earlier process ran are its.
         from_cache: whether the program was in the cache.
         steps: in order of execution.
+        backward_steps: those of the backward pass; no other figure counts them.
+        memory_budget_bytes: what a training step may take at its peak; None without a budget.
         levels: what each level of transformations applied and refused, steps and bytes before and after.
         symbols: sizes left symbolic; figures are for one example value of each.
         storage: what is stored for the backward pass or computed again, largest first; empty without one.
@@ -71,6 +73,8 @@ class Explanation:
     by_rule: tuple[str, ...] = ()
     lowered: tuple[str, ...] = ()
     search: Decision | None = None
+    backward_steps: tuple[StepRecord, ...] = ()
+    memory_budget_bytes: int | None = None
 
     @property
     def applied(self) -> dict[str, int]:
@@ -142,7 +146,14 @@ def _of_compiled(module: DaceModule, args: tuple[Any, ...], kwargs: dict[str, An
     if variant.backward is None:
         return found
     record = variant.backward.record
-    return replace(found, storage=record.storage, by_rule=record.by_rule, lowered=record.lowered)
+    return replace(
+        found,
+        storage=record.storage,
+        by_rule=record.by_rule,
+        lowered=record.lowered,
+        backward_steps=variant.backward.program.manifest.steps,
+        memory_budget_bytes=module.session.options["memory_budget_bytes"],
+    )
 
 
 def _facts(program: Program) -> tuple[Manifest, tuple[LevelRecord, ...]]:

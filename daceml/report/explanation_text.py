@@ -36,6 +36,7 @@ def explanation_text(explanation: Explanation, *, every_refusal: bool = False) -
     refused = _every_refusal(explanation) if every_refusal else _grouped_refusals(explanation)
     gradients = gradients_text(explanation.by_rule, explanation.lowered)
     blocks = (
+        _backward(explanation),
         _outside(explanation),
         refused,
         gradients,
@@ -45,6 +46,18 @@ def explanation_text(explanation: Explanation, *, every_refusal: bool = False) -
     parts += [block for block in blocks if block]
     parts.append("\n".join(_closing(explanation)))
     return "\n\n".join(parts) + "\n"
+
+
+def _backward(explanation: Explanation) -> str:
+    """The steps of the backward pass, and the budget of both passes."""
+    steps, budget = explanation.backward_steps, explanation.memory_budget_bytes
+    if not steps:
+        return ""
+    moved = in_millions(sum(step.unique_bytes for step in steps))
+    lines = [f"backward pass: {_count(len(steps), 'step')}, {moved} MB unique"]
+    if budget is not None:
+        lines.append(f"memory budget of a training step: {in_millions(budget)} MB")
+    return "\n".join([*lines, render(_steps(steps))])
 
 
 def _headline(explanation: Explanation) -> str:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 import torch
 
 from daceml.runtime import launcher
+from daceml.runtime.frozen_operators import OPERATORS, Function, Sources
 from daceml.runtime.manifest import PreparedRecord
 
 # Of float32, with room for sums of products in any order
 _LARGEST = 1e36
-Sources = tuple[torch.Tensor | None, ...]
-Function = Callable[[Sources, PreparedRecord], torch.Tensor]
 
 
 def prepared_weights(
@@ -129,4 +128,5 @@ _FUNCTIONS: dict[str, Function] = {
     "folded_bias": _folded_bias,
     "limit": _limit,
     "fingerprint": _fingerprint,
+    **OPERATORS,
 }

@@ -11,6 +11,7 @@ pass one after the other; `local`, `layout` and `hardware` see the loops that op
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import inspect
 import json
@@ -232,10 +233,11 @@ class Recipe:
         """
         names = [step.name for step in self.steps]
         if name not in names:
+            close = difflib.get_close_matches(name, names, n=1)
             raise ConfigurationError(
                 f"the recipe has no pass {name!r}",
                 why=f"it has {', '.join(names) or 'none'}",
-                fix="print(recipe) shows the names",
+                fix=f"did you mean {close[0]!r}?" if close else "print(recipe) shows the names",
             )
         return names.index(name)
 

@@ -14,13 +14,16 @@ from daceml.transformations.coarse.contraction_fusion import fuse_contractions
 from daceml.transformations.coarse.convolution_columns import use_columns
 from daceml.transformations.coarse.convolution_padding import place_padding
 from daceml.transformations.coarse.dropout_splitting import split_dropout
+from daceml.transformations.coarse.frozen_folding import fold_frozen_weights
 from daceml.transformations.coarse.gelu_lifting import lift_gelu
 from daceml.transformations.coarse.layer_normalization_lifting import lift_layer_normalization
 from daceml.transformations.coarse.matmul_scaling import scale_products
 from daceml.transformations.coarse.mish_lifting import lift_mish
+from daceml.transformations.coarse.product_joining import join_products
 from daceml.transformations.coarse.rms_normalization_lifting import lift_rms_normalization
 from daceml.transformations.coarse.spatial_flattening import flatten_spatial_dimensions
 from daceml.transformations.coarse.swish_lifting import lift_swish
+from daceml.transformations.coarse.transposed_weights import transpose_weights
 from daceml.transformations.coarse.trivial_operators import remove_trivial_operators
 from daceml.transformations.coarse.unread_operators import remove_unread_operators
 from daceml.transformations.hardware.cpu_schedule import schedule_maps
@@ -63,6 +66,9 @@ def standard_recipe() -> Recipe:
         Step(flatten_spatial_dimensions, only=("training",)),
         fuse_contractions,
         scale_products,
+        Step(fold_frozen_weights, only=("frozen",)),
+        Step(join_products, only=("frozen",)),
+        Step(transpose_weights, only=("frozen",)),
         Step(separate_biases, only=("inference", "frozen")),
         Step(separate_biases, {"training": True}, only=("training",)),
         Step(fold_batch_norms, only=("inference", "frozen")),

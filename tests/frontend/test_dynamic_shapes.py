@@ -137,6 +137,8 @@ def test_broadcasting_sizes_are_told_apart():
         (({0: "no name"},), "is no name of a dimension"),
         (({0: 7},), "is given as 7 and is 4"),
         ("n", "not a dict or a tuple"),
+        ([0], "what is given for it is 0, which names no dimensions"),
+        ({"input": "n"}, "what is given for it is 'n', which names no dimensions"),
     ],
 )
 def test_specifications_that_do_not_fit_are_refused(shapes: object, what: str):

@@ -80,9 +80,8 @@ def test_what_torch_raises_is_refused_under_its_own_type_too(how: str, kind: typ
     with pytest.raises(kind) as error:
         capture(Picky(), Arguments((x, how), {}))
     assert isinstance(error.value, ExportError)
-    assert str(error.value).startswith(
-        "[DML201] torch.export cannot take Picky\n  where: test_forward_errors.py:"
-    )
+    what = "torch.export cannot take" if how == "branch" else "torch refuses an operation in the forward of"
+    assert str(error.value).startswith(f"[DML201] {what} Picky\n  where: test_forward_errors.py:")
     assert "called with x: float32 (2, 4)" in error.value.why and error.value.fix
     again = pickle.loads(pickle.dumps(error.value))
     assert type(again) is type(error.value) and str(again) == str(error.value)

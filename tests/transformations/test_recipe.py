@@ -12,6 +12,7 @@ from daceml.errors import ConfigurationError
 from daceml.onnx_ops.node import ONNXNode
 from daceml.sdfg.network import Network
 from daceml.sdfg.passes import PassRecord
+from daceml.transformations.local.subgraph_fusion import fuse_subgraphs
 from daceml.transformations.recipe import Recipe, Step, first_wrong
 from daceml.transformations.rewrite import Rewrite
 from daceml.transformations.standard import loop_recipe, operator_recipe
@@ -77,6 +78,8 @@ def test_recipes_are_cut_and_joined():
     assert operators(network) == ["Neg", "Neg", "Relu"]
     with pytest.raises(ConfigurationError, match="the recipe has no pass 'spoil'"):
         recipe.without("spoil")
+    with pytest.raises(ConfigurationError, match="did you mean 'fuse_subgraphs'"):
+        Recipe(fuse_subgraphs).without("fuse_subgraph")
 
 
 def test_recipes_are_stored_and_read():

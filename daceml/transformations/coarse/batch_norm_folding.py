@@ -93,7 +93,8 @@ def _place(norm: ONNXNode, network: Network) -> _Place | str:
     if dtype not in _TYPES:
         return f"weights of {dtype.to_string()} would be rounded once more"
     for array in filter(None, operands):
-        if array not in network.weights:
+        made = network.prepared.get(array)
+        if array not in network.weights and (made is None or made.packed):
             return "an operand is no parameter or buffer, or no row-major one"
         if array in network.mutations.values():
             return "an operand is changed by the module"

@@ -9,9 +9,8 @@ gradients. It is done where the product and both of its gradients are one call o
 stays. On one thread [2, 12, 128, 64] times its like transposed takes 0.8 of the time, with gradients, too,
 and one row each with 1,024 keys 0.15.
 
-Products of one input with several weights stay apart. One product with all weights side by side takes 0.95 of
-the time of three of 256 rows, 768 to 768 (0.98 with packed weights), and half with 32 rows, 64 to 64; but
-copying the weights first takes 1.17, and what reads a part of the columns reads with strides.
+Products of one input with several weights that may change stay apart: to copy the weights side by side first
+takes 1.17 of the time of three products of 256 rows, 768 to 768. For others there is `product_joining.py`.
 """
 
 from __future__ import annotations

@@ -27,9 +27,9 @@ from daceml.transformations.pattern import OperatorGraph
 from daceml.transformations.replacement import Value
 
 NAME = "MatmulScaling"
-_VIEWS = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
+VIEWS = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
 # What vendors' kernels compute, which scale none of their operands
-_CALLS = frozenset({"Attention", "AttentionSaving", "Conv", "Einsum", "Gemm", "GRU", "LSTM", "MatMul", "RNN"})
+CALLS = frozenset({"Attention", "AttentionSaving", "Conv", "Einsum", "Gemm", "GRU", "LSTM", "MatMul", "RNN"})
 
 
 def scale_products(network: Network) -> int:
@@ -95,9 +95,9 @@ def _calls_read(array: str, graph: OperatorGraph) -> bool:
     for node in graph.readers(array):
         if not isinstance(node, ONNXNode):
             continue
-        if node.op_type in _CALLS:
+        if node.op_type in CALLS:
             return True
-        views = graph.results(node) if node.op_type in _VIEWS else []
+        views = graph.results(node) if node.op_type in VIEWS else []
         if any(v is not None and (graph.is_result(v) or _calls_read(v, graph)) for v in views):
             return True
     return False

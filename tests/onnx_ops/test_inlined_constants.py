@@ -1,0 +1,71 @@
+"""Constants in loops: those that are one number become literals with the same bits, others are read."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from daceml.onnx_ops.element_types import BY_ONNX_CODE
+from daceml.sdfg.network import Network
+from tests.transformations.test_rewrite import imported, values
+
+_BITS = {
+    "float": (
+        1,
+        np.uint32,
+        [0x80000000, 0x7FC00000, 0x7F800000, 0xFF800000, 1, 0x80000001, 0x3DCCCCCD, 0x7F7FFFFF],
+    ),
+    "double": (
+        11,
+        np.uint64,
+        [1 << 63, 0x7FF8 << 48, 0xFFF << 52, 1, 0x3FB999999999999A, (0x7FF << 52) - 1, 3 << 50],
+    ),
+    "float16": (10, np.uint16, [0x8000, 0x7E00, 0x7C00, 0xFC00, 1, 0x2E66, 0x7BFF, 0x03FF]),
+    "bfloat16": (16, np.uint16, [0x8000, 0x7FC0, 0x7F80, 0xFF80, 1, 0x3DCD, 0x7F7F, 0x007F]),
+}
+_TYPES = {1: torch.float32, 11: torch.float64, 10: torch.float16, 16: torch.bfloat16}
+
+
+def chosen(kind: str, constants: list[np.ndarray]) -> tuple[Network, list[list[int]], int]:
+    """Where(C, constant, X) for C = 1, 0, 1: the network, the bits of its values, and those of X."""
+    code, bits, _ = _BITS[kind]
+    made = [f"{kind}[{k.size}] K{i} = {{{', '.join('0' * k.size)}}}, " for i, k in enumerate(constants)]
+    results = ", ".join(f"{kind}[3] Y{i}" for i in range(len(constants)))
+    nodes = " ".join(f"Y{i} = Where (C, K{i}, X)" for i in range(len(constants)))
+    network = imported(f"g (bool[3] C, {kind}[3] X) => ({results}) <{''.join(made)[:-2]}> {{ {nodes} }}")
+    dtype = BY_ONNX_CODE[code].numpy_type
+    for name in network.constants:
+        network.constants[name] = constants[int(name[1:])].view(dtype)
+    width = np.dtype(bits).itemsize
+    whole = {2: torch.int16, 4: torch.int32, 8: torch.int64}[width]
+    given = torch.ones(3, dtype=whole).view(_TYPES[code])
+    found = values(network, torch.tensor([True, False, True]), given)
+    return network, [y.view(whole).numpy().view(bits).tolist() for y in found], 1
+
+
+@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("kind", _BITS)
+def test_bits_of_literals(kind: str, size: int):
+    _, bits, numbers = _BITS[kind]
+    network, found, x = chosen(kind, [np.array([number] * size, dtype=bits) for number in numbers])
+    assert found == [[number, x, number] for number in numbers]
+    assert not network.constants, "they are read"
+
+
+def test_what_says_more_than_a_number_is_read():
+    """Payload and sign of a NaN, and zeros of both signs."""
+    numbers = [[0x7FC01234], [0xFFC00000] * 3, [0, 0x80000000, 0]]
+    network, found, x = chosen("float", [np.array(number, dtype=np.uint32) for number in numbers])
+    assert found == [[number[0], x, number[-1]] for number in numbers]
+    assert len(network.constants) == 3
+
+
+def test_a_power_of_equal_exponents_is_a_product():
+    network = imported("g (float[2, 3] X) => (float[2, 3] Y) <float[3] P = {3, 3, 3}> { Y = Pow (X, P) }")
+    x = torch.tensor([[1.5, -2.25, 1e20], [-0.0, float("nan"), -float("inf")]])
+    (y,) = values(network, x)
+    torch.testing.assert_close(y, x * x * x, rtol=0, atol=0, equal_nan=True)
+    (tasklet,) = (n for n in network.state.nodes() if hasattr(n, "code"))
+    assert "pow" not in tasklet.code.as_string
+    assert not network.constants

@@ -1,0 +1,258 @@
+"""FrozenFolding: what is computed when a program is bound, eager's numbers with it, and what stays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.nn.utils import parametrizations
+
+import daceml
+from tests.transformations.layout.test_convolution_activations import frozen
+
+Body = Callable[["Holder", torch.Tensor], torch.Tensor]
+_NAN, _INF = float("nan"), float("inf")
+
+
+class Holder(nn.Module):
+    """Parameters w [7, 5], v [5] with all kinds of numbers, p [5] > 0, s (), rows and a mask."""
+
+    def __init__(self, body: Body) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.w, self.s = nn.Parameter(torch.randn(7, 5)), nn.Parameter(torch.tensor(0.7))
+        self.v = nn.Parameter(torch.tensor([_NAN, _INF, -_INF, -0.0, 1e-40]))
+        self.p = nn.Parameter(torch.rand(5) + 0.5)
+        self.register_buffer("rows", torch.tensor([[3, -1, 0], [6, 6, -7]]))
+        self.register_buffer("mask", torch.tensor([True, False, True, True, False]))
+        self.body = body
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.body(self, x)
+
+
+def record(compiled: daceml.DaceModule) -> tuple[dict[str, int], list[str]]:
+    found = next(p for p in compiled.session.latest.network.passes if p.name == "FrozenFolding")
+    return found.applied, [r.reason for r in found.refused]
+
+
+def prepared(compiled: daceml.DaceModule) -> list[str]:
+    """Functions of the arrays that the program reads."""
+    return [made.function for made in compiled.session.latest.program.manifest.prepared if made.read]
+
+
+FOLDED: dict[str, Body] = {
+    "abs": lambda m, x: x + m.v.abs(),
+    "add": lambda m, x: x + (m.v + m.p),
+    "ceil": lambda m, x: x + torch.ceil(m.w)[:1],
+    "chain": lambda m, x: x * torch.exp(-functional.softplus(m.p) * m.s),
+    "clamp": lambda m, x: x + m.v.clamp(-1.5, 1.5),
+    "concat": lambda m, x: x + torch.cat([m.v[:2], m.p[2:]]),
+    "cos": lambda m, x: x + torch.cos(m.p),
+    "div": lambda m, x: x + m.v / m.v,
+    "erf": lambda m, x: x + torch.erf(m.v),
+    "exp": lambda m, x: x + torch.exp(m.v),
+    "floor": lambda m, x: x + torch.floor(m.v),
+    "gather": lambda m, x: x + m.w[m.rows].sum((0, 1)),
+    "log": lambda m, x: x + torch.log(m.v),
+    "log_softmax": lambda m, x: x + torch.log_softmax(m.p, 0),
+    "matmul": lambda m, x: x + m.w.T @ m.w,
+    "maximum": lambda m, x: x + torch.maximum(m.v, m.p),
+    "minimum": lambda m, x: x + torch.minimum(m.p, m.v),
+    "mean": lambda m, x: x + m.w.mean(0),
+    "max": lambda m, x: x + m.w.amax(1, keepdim=True)[:5],
+    "min": lambda m, x: x + m.v.amin(),
+    "norm": lambda m, x: x / m.w.norm(dim=0, keepdim=True),
+    "pow": lambda m, x: x + m.p**m.v,
+    "reciprocal": lambda m, x: x + 1 / m.v,
+    "relu": lambda m, x: x + torch.relu(m.v),
+    "round": lambda m, x: x + torch.round(3 * m.v),
+    "sigmoid": lambda m, x: x + torch.sigmoid(m.v),
+    "sin": lambda m, x: x + torch.sin(m.p),
+    "slice": lambda m, x: x + m.w[1:6:2, -3:].sum(),
+    "softmax": lambda m, x: x + torch.softmax(m.w, 0)[2],
+    "split": lambda m, x: x * m.w.split([2, 4, 1])[1].sum(0) + m.w.split([2, 4, 1])[2],
+    "sqrt": lambda m, x: x + torch.sqrt(m.v),
+    "sub": lambda m, x: x + (m.v - m.s),
+    "sum": lambda m, x: x + m.w.sum(),
+    "sum of squares": lambda m, x: x + (m.w * m.w).sum((0, 1)),
+    "tanh": lambda m, x: x + torch.tanh(m.v),
+    "transpose": lambda m, x: x + (m.w.T * 2)[:, :5],
+    "where": lambda m, x: x + torch.where(m.mask, m.v, m.p),
+    "comparison": lambda m, x: x + torch.where((m.v < m.p) | (m.p > 1) & ~m.mask, m.p, -m.v),
+    "cast": lambda m, x: x * m.mask.to(x.dtype) + m.rows.sum().to(x.dtype),
+    "half": lambda m, x: x + m.p.to(torch.bfloat16).to(x.dtype),
+}
+
+
+@pytest.mark.parametrize("name", FOLDED)
+def test_what_is_computed_once(name: str):
+    net, x = Holder(FOLDED[name]).eval().double(), torch.randn(5, 5, dtype=torch.float64)
+    compiled = frozen(net)
+    with torch.no_grad():
+        got, expected = compiled(x), net(x)
+    torch.testing.assert_close(got, expected, rtol=1e-13, atol=1e-13, equal_nan=True)
+    applied, _ = record(compiled)
+    assert applied["operators"] >= 1
+    assert prepared(compiled)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_results_are_rounded_once(dtype: torch.dtype):
+    """A sum and a product that no wider type holds, of many exponents."""
+    torch.manual_seed(0)
+    net = Holder(lambda m, x: x * (m.w * m.p + m.s)).eval()
+    with torch.no_grad():
+        net.w.copy_(torch.randn(7, 5) * 2.0 ** torch.randint(-12, 12, (7, 5)))
+        net = net.to(dtype)
+        compiled, one = frozen(net), torch.ones(7, 5, dtype=dtype)
+        assert torch.equal(compiled(one), net.w * net.p + net.s)
+        assert record(compiled)[0] == {"operators": 2}
+
+
+def test_bits_of_what_is_only_moved():
+    net = Holder(lambda m, x: torch.where(x > 0, torch.cat([m.v, m.v])[5:], x)).eval()
+    with torch.no_grad():
+        net.v.view(torch.int32)[0] = 0x7FC01234
+        compiled = frozen(net)
+        bits = compiled(torch.ones(1, 5)).view(torch.int32)
+    assert torch.equal(bits, net.v.view(torch.int32)[None])
+    assert prepared(compiled) == ["Slice"]
+
+
+class Low(nn.Module):
+    """A weight with a correction of low rank."""
+
+    def __init__(self, width: int = 1030) -> None:
+        super().__init__()
+        self.base = nn.Linear(width, 131)
+        self.a, self.b = nn.Parameter(torch.randn(131, 3)), nn.Parameter(torch.randn(3, width))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return functional.linear(x, self.base.weight + 0.5 * (self.a @ self.b), self.base.bias)
+
+
+def test_the_result_is_packed_like_a_weight():
+    torch.manual_seed(0)
+    net, x = Low().eval(), torch.randn(3, 5, 1030)
+    compiled = frozen(net)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(x), net(x), rtol=1e-5, atol=1e-4)
+    assert record(compiled) == ({"operators": 3}, [])
+    assert prepared(compiled) == ["product"]
+    assert not compiled.session.latest.program.manifest.weights[1:]  # the bias alone
+
+
+def test_parametrizations():
+    torch.manual_seed(0)
+    net = nn.Sequential(
+        parametrizations.weight_norm(nn.Conv1d(3, 7, 3, dilation=2)),
+        nn.Tanh(),
+        parametrizations.spectral_norm(nn.Linear(11, 9)),
+    )
+    net, x = net.eval().double(), torch.randn(2, 3, 15, dtype=torch.float64)
+    compiled = frozen(net)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(x), net(x), rtol=1e-12, atol=1e-12)
+    assert record(compiled)[0]["operators"] >= 5
+    assert all(
+        step.kind != "kernel" or "Div" not in step.label
+        for step in compiled.session.latest.program.manifest.steps
+    )
+
+
+def test_position_biases_are_looked_up_once():
+    class Biased(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = nn.Parameter(torch.randn(25, 3))
+            self.register_buffer("places", torch.randint(0, 25, (9, 9)))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            biases = self.table[self.places.view(-1)].view(9, 9, 3).permute(2, 0, 1).contiguous()
+            return torch.softmax(x + biases, -1)
+
+    net, x = Biased().eval().double(), torch.randn(2, 3, 9, 9, dtype=torch.float64)
+    x[0, 1, 2, 3] = _NAN
+    compiled = frozen(net)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(x), net(x), equal_nan=True)
+    assert prepared(compiled) == ["Transpose"]
+    assert compiled.session.latest.program.manifest.kernels == 1
+
+
+def test_weights_in_another_order_are_copied_once():
+    net = nn.Sequential(nn.Conv2d(3, 8, 3, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 5, 3))
+    net = net.eval().double().to(memory_format=torch.channels_last)
+    x = torch.randn(2, 3, 9, 7, dtype=torch.float64)
+    compiled = frozen(net)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(x), net(x), rtol=1e-12, atol=1e-12)
+    assert record(compiled) == ({"copies of weights": 2}, [])
+    assert sorted(prepared(compiled)) == ["Identity", "folded_bias", "folded_weight"]
+    compiled.reset_sdfg()
+    with torch.no_grad():
+        net[3].weight.mul_(2)
+        torch.testing.assert_close(compiled(x), net(x), rtol=1e-12, atol=1e-12)
+
+
+def outer(m: Holder) -> torch.Tensor:
+    return m.w.reshape(35, 1, 1) * m.w.reshape(35, 1) * torch.cat([m.p, m.p, m.p, m.p])
+
+
+STAYS: dict[str, tuple[Body, str]] = {
+    "a result": (lambda m, x: (x + 1, m.w * 2)[1], "it is a result of the network"),
+    "growth": (lambda m, x: x + (x.sum() * outer(m)).sum(), "196000 bytes are made of 320 bytes of weights"),
+    "unknown": (lambda m, x: x + torch.atan(m.v), "Atan is not computed when a program is bound"),
+    "float to int": (lambda m, x: x + m.p.to(torch.int32), "the processor's choice"),
+    "int quotient": (lambda m, x: x + m.rows.sum() // 3, "no floating-point numbers"),
+}
+
+
+@pytest.mark.parametrize("name", STAYS)
+def test_what_stays(name: str):
+    body, reason = STAYS[name]
+    net, x = Holder(body).eval().double(), torch.randn(5, 5, dtype=torch.float64)
+    compiled = frozen(net)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(x), net(x), equal_nan=True)
+    assert any(reason in found for found in record(compiled)[1]), record(compiled)
+
+
+def test_buffers_that_the_module_changes_stay():
+    class Counting(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("count", torch.zeros(3))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = x * torch.exp(self.count)
+            self.count += 1
+            return y
+
+    compiled = frozen(Counting().eval())
+    with torch.no_grad():
+        for step in range(3):
+            torch.testing.assert_close(compiled(torch.ones(2, 3)), torch.full((2, 3), float(step)).exp())
+    assert record(compiled) == ({}, [])
+
+
+def test_weights_that_may_change_are_read_at_every_call():
+    net, x = Holder(FOLDED["exp"]).eval(), torch.randn(5, 5)
+    compiled = daceml.compile(net, backward=False)
+    with torch.no_grad():
+        compiled(x)
+        net.v.fill_(0.5)
+        torch.testing.assert_close(compiled(x), net(x))
+    assert not any(p.name == "FrozenFolding" for p in compiled.session.latest.network.passes)
+
+
+def test_passes_are_verified():
+    net = Holder(lambda m, x: x * (torch.softmax(m.w, 0) * m.mask.to(m.w.dtype))[:5] + m.p.exp()).eval()
+    compiled = daceml.compile(net, backward=False, freeze=True, verify=True)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(torch.ones(5, 5)), net(torch.ones(5, 5)))
+    assert prepared(compiled)
