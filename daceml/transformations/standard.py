@@ -32,6 +32,7 @@ from daceml.transformations.layout.packed_weights import pack_weights
 from daceml.transformations.layout.short_reductions import write_out_reductions
 from daceml.transformations.local.copy_elimination import eliminate_copies
 from daceml.transformations.local.map_fusion import fuse_maps
+from daceml.transformations.local.one_sweep import sweep_rows_once
 from daceml.transformations.local.subgraph_fusion import fuse_subgraphs
 from daceml.transformations.recipe import LOOPS, Recipe, Step
 
@@ -68,6 +69,7 @@ def standard_recipe() -> Recipe:
         fuse_maps,
         Step(use_channels_last, at="local", only=("inference",)),
         Step(use_channels_last, {"frozen": True}, at="local", only=("frozen",)),
+        sweep_rows_once,
         fuse_subgraphs,
         Step(pack_weights, only=("frozen",)),
         Step(fuse_activations, only=("frozen",)),
