@@ -37,6 +37,7 @@ from daceml.transformations.layout.short_reductions import write_out_reductions
 from daceml.transformations.layout.watched_weights import watch_weights
 from daceml.transformations.local.copy_elimination import eliminate_copies
 from daceml.transformations.local.map_fusion import fuse_maps
+from daceml.transformations.local.one_sweep import sweep_rows_once
 from daceml.transformations.local.subgraph_fusion import fuse_subgraphs
 from daceml.transformations.recipe import LOOPS, Recipe, Step
 
@@ -78,6 +79,7 @@ def standard_recipe() -> Recipe:
         eliminate_copies,
         fuse_maps,
         Step(use_channels_last, {"frozen": True}, at="local", only=("inference", "frozen")),
+        sweep_rows_once,
         fuse_subgraphs,
         Step(pack_weights, {"watched": True}, only=("inference",)),
         Step(pack_weights, only=("frozen",)),

@@ -92,6 +92,11 @@ CHOICES: tuple[Choice, ...] = (
         options={"fuse_subgraphs": {"most_members": 8}},
     ),
     Choice(
+        name="long rows in chunks",
+        why="statistics of a row that no near cache holds are one sweep in chunks, also where rows are many",
+        options={"sweep_rows_once": {"long_bytes": 2**20}},
+    ),
+    Choice(
         name="short sums as loops",
         why="written-out reductions fill the cache of instructions where windows are many",
         without=("write_out_reductions",),

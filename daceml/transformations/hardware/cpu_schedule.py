@@ -6,12 +6,16 @@ import dace
 from dace.sdfg import nodes
 
 from daceml.config import config
+from daceml.sdfg.blocks import block_last_loop
 from daceml.sdfg.network import Network
 from daceml.sdfg.passes import PassRecord, Refusal
+from daceml.sdfg.scopes import scope_nodes
 from daceml.sdfg.sizes import Size, product, size, size_bytes
 
 # Chunks that a parallel loop should have, so that threads of unequal speed end together
 _CHUNKS = 32
+# Elements of a block of a loop: several vectors of any type
+_NARROWEST = 256
 
 
 def schedule_maps(network: Network, *, fewest_iterations: int | None = None) -> int:
@@ -19,7 +23,7 @@ def schedule_maps(network: Network, *, fewest_iterations: int | None = None) -> 
 
     Opening a parallel region costs some microseconds, so short loop nests stay on one thread. Of the others
     the leading dimensions are collapsed until there are enough chunks; the innermost one is left whole, so
-    that it vectorises, unless everything outside it is too small.
+    that it vectorises; where everything outside it is too small it is cut into blocks, which are collapsed.
 
     Args:
         fewest_iterations: of a nest that runs in parallel; None for `Config.parallel_threshold`.
@@ -41,6 +45,9 @@ def schedule_maps(network: Network, *, fewest_iterations: int | None = None) -> 
             continue
         node.map.schedule = dace.ScheduleType.CPU_Multicore
         node.map.collapse = _collapse(extents)
+        width = _width(extents) if node.map.collapse == len(extents) else None
+        if width is not None and _is_flat(state, node):
+            block_last_loop(network.sdfg, state, node, width)
         parallel += 1
     applied = {"parallel loops": parallel} if parallel else {}
     network.passes.append(
@@ -68,6 +75,22 @@ def _collapse(extents: list[Size]) -> int:
         if not _less(product(extents[:count]), _CHUNKS):
             return count
     return len(extents)
+
+
+def _width(extents: list[Size]) -> int | None:
+    """How wide blocks of the innermost loop are, for enough chunks; None where it stays in one piece."""
+    *outer, last = extents
+    rows = product(outer)
+    if not outer or not isinstance(last, int) or not isinstance(rows, int):
+        return None
+    blocks = -(-_CHUNKS // max(rows, 1))
+    width = -(-last // (blocks * _NARROWEST)) * _NARROWEST
+    return width if width < last else None
+
+
+def _is_flat(state: dace.SDFGState, entry: nodes.MapEntry) -> bool:
+    """Whether there are no further loops inside, which vectorise themselves."""
+    return not any(isinstance(n, nodes.MapEntry) for n in scope_nodes(state, entry)[1:])
 
 
 def _inner_iterations(state: dace.SDFGState, entry: nodes.MapEntry) -> Size:

@@ -13,6 +13,7 @@ The array is not in a cache for its next reader then: a loop that writes 16 MB a
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import dace
@@ -155,5 +156,5 @@ class _Scope:
         )
         state.add_edge(edge.src, edge.src_conn, block.exit, "IN_" + name, memlet)
         state.add_edge(block.exit, "OUT_" + name, held, None, part)
-        state.add_edge(held, None, stream, "_in", Memlet(data=name, subset=part.subset))
+        state.add_edge(held, None, stream, "_in", copy.deepcopy(part))
         state.add_edge(stream, "_out", after.dst, after.dst_conn, after.data)

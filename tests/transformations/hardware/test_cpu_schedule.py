@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import dace
 import pytest
+import torch
+from torch import nn
 
+import daceml
 from daceml.transformations.hardware.cpu_schedule import schedule_maps
 from tests.runtime.programs import elementwise
 
@@ -32,3 +35,61 @@ def test_a_large_loop_is_collapsed_until_there_are_enough_chunks(shape: tuple[in
     scheduled = entry(shape).map
     assert scheduled.schedule is dace.ScheduleType.CPU_Multicore
     assert scheduled.collapse == collapse
+
+
+@pytest.mark.parametrize(
+    ("shape", "blocks"),
+    [
+        ((2, 3, 65536), (6, 11008)),  # 36 chunks of whole vectors
+        ((1, 70001), (31, 2304)),
+        ((31, 1000), (2, 512)),
+    ],
+)
+def test_few_long_rows_are_cut_into_blocks_that_vectorise(shape: tuple[int, ...], blocks: tuple[int, int]):
+    network = elementwise(["_out = _a"], shape)
+    schedule_maps(network)
+    network.sdfg.validate()
+    scopes = network.state.scope_dict()
+    outer, inner = sorted(
+        (n for n in network.state.nodes() if isinstance(n, dace.nodes.MapEntry)),
+        key=lambda n: scopes[n] is not None,
+    )
+    assert outer.map.range.size()[-1] == blocks[0]
+    assert inner.map.range.size()[-1] in (
+        blocks[1],
+        dace.symbolic.pystr_to_symbolic(f"Min({blocks[1]}, {shape[-1]} - b0)"),
+    )
+    assert inner.map.schedule is dace.ScheduleType.Sequential
+
+
+def test_many_rows_and_short_ones_stay_whole():
+    for shape in [(64, 4096), (200, 100), (70000,)]:
+        network = elementwise(["_out = _a"], shape)
+        schedule_maps(network)
+        assert sum(isinstance(n, dace.nodes.MapEntry) for n in network.state.nodes()) == 1
+
+
+class Rows(nn.Module):
+    """Broadcasts, a transposed operand, positions and a gather, in loops over few rows."""
+
+    def forward(
+        self, x: torch.Tensor, y: torch.Tensor, s: torch.Tensor, t: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
+        places = torch.arange(x.shape[-1]) % 7
+        return x * s + y.mT.tanh(), s[..., :1] * x.exp() + places, t[:, places] - x.sin()
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype"),
+    [((1, 20011), torch.float32), ((2, 5, 4099), torch.float64), ((31, 1000), torch.float64)],
+)
+def test_numbers_of_blocks_are_those_of_torch(shape: tuple[int, ...], dtype: torch.dtype):
+    torch.manual_seed(0)
+    x, y = torch.rand(shape, dtype=dtype), torch.rand(shape, dtype=dtype).mT.contiguous()
+    s, t = torch.rand((*shape[:-1], 1), dtype=dtype), torch.rand(shape[-2], 7, dtype=dtype)
+    given = [v.requires_grad_() for v in (x, y, s, t)]
+    found, wanted = daceml.compile(Rows())(*given), Rows()(*given)
+    torch.testing.assert_close(found, wanted)
+    gradients = [torch.autograd.grad(sum(v.square().sum() for v in some), given) for some in (found, wanted)]
+    # torch adds 20,011 squares in float32
+    torch.testing.assert_close(*gradients, rtol=1e-4 if dtype is torch.float32 else 1e-10, atol=0)

@@ -13,6 +13,7 @@ import daceml
 from daceml.config import config
 from daceml.frontend.module import DaceModule
 from daceml.sdfg.passes import PassRecord
+from daceml.transformations import standard_recipe
 from tests.transformations.local.functions import Apply, Function, optimised
 
 Streaming = Callable[[int], None]
@@ -135,6 +136,16 @@ def test_what_is_not_says_why(streaming: Streaming):
     streaming(1024)
     (refusal,) = record(torch.sin, (512, 7)).refused
     assert refusal.reason == "its innermost loop has 7 iterations, fewer than 64"
+
+
+def test_what_is_left_behind_is_valid(streaming: Streaming):
+    """Networks are validated after the passes of a recipe that a user gives."""
+    streaming(1)
+    x = torch.rand(64, 1024)
+    module = daceml.compile(nn.Softplus(), recipe=standard_recipe())
+    with torch.no_grad():
+        assert torch.allclose(module(x), functional.softplus(x), atol=1e-6)
+        assert "streamed arrays" in str(daceml.explain(module, x))
 
 
 def test_costs_are_those_of_the_plain_loop(streaming: Streaming):
