@@ -29,8 +29,8 @@ ConvActivation = define_operator(
             "high": Attribute(name="high", kind="float", default=0.0),
         },
         doc="Y = activation(Conv(X, W, B) + Z), with the attributes of Conv. `activation` is none, relu, "
-        "clip (to [low, high]) or swish, x sigmoid(x). relu and clip turn NaN into their lower bound: "
-        "whoever makes such a node sees to it that there is none.",
+        "clip (to [low, high]) or swish, x sigmoid(x). relu and clip of oneDNN turn NaN into their "
+        "lower bound: whoever lets it run such a node sees to it that there is none.",
     ),
     module=__name__,
 )

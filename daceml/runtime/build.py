@@ -12,7 +12,7 @@ from dace.sdfg import nodes
 
 from daceml.config import config
 from daceml.runtime.cache import Cache, digest
-from daceml.runtime.driver import driver_text
+from daceml.runtime.driver import driver_text, own_convolutions
 from daceml.runtime.loop_hints import with_bools_as_bytes, with_independent_iterations
 from daceml.runtime.plan import Plan
 from daceml.runtime.progress import publish
@@ -25,6 +25,7 @@ _GENERATED_INCLUDES = re.compile(
 )
 # in which the plain names of special functions are those of `daceml/vector_math.h`
 _NAMESPACE = "daceml::kernel"
+_CONVOLUTIONS = Path(__file__).with_name("convolutions.cpp")
 _DEFINITION = re.compile(r"^DACE_EXPORTED void __program_\w+\((?P<parameters>[^)]*)\)", re.MULTILINE)
 
 
@@ -59,10 +60,11 @@ def build_program(plan: Plan, cache: Cache, folder: Path) -> None:
         publish("code", len(sources), len(plan.kernels))
         sources[kernel.name] = kernel_source(kernel)
     driver = driver_text(plan, {name: signature(source) for name, source in sources.items()})
+    texts = [*sources.values(), *([_CONVOLUTIONS.read_text()] if own_convolutions(plan) else [])]
     with ThreadPoolExecutor(max_workers=config().compile_jobs) as pool:
         # the driver takes longest, so it goes first
         compiled = pool.submit(lambda: tools.compile_driver(driver, folder, torch_header(cache)))
-        objects = [pool.submit(_kernel_object, source, cache) for source in sources.values()]
+        objects = [pool.submit(_kernel_object, text, cache) for text in texts]
         try:
             _await(objects)
             compiled.result()

@@ -49,6 +49,12 @@ def driver_text(plan: Plan, signatures: dict[str, tuple[str, ...]]) -> str:
     return _Driver(plan, signatures).text()
 
 
+def own_convolutions(plan: Plan) -> bool:
+    """Whether a step calls a function of `daceml/runtime/convolutions.cpp`."""
+    calls = (step.action for step in plan.steps)
+    return any(isinstance(call, AtenCall) and call.function in ("depthwise", "pointwise") for call in calls)
+
+
 class _Driver:
     def __init__(self, plan: Plan, signatures: dict[str, tuple[str, ...]]) -> None:
         self.plan, self.signatures = plan, signatures
@@ -67,7 +73,7 @@ class _Driver:
             *([INCLUDE] if any(isinstance(s.action, ListCall) for s in self.plan.steps) else []),
             *(["#include <daceml/aten_packed.h>"] if self.network.prepared else []),
             *(["#include <daceml/aten_attention.h>"] if self._calls("attention_spelled") else []),
-            *(["#include <daceml/depthwise.h>"] if self._calls("depthwise") else []),
+            *(["#include <daceml/aten_convolution.h>"] if own_convolutions(self.plan) else []),
             *(["#include <daceml/aten_recurrent.h>"] if self._calls("recurrent_layer") else []),
             "namespace {",
             _SIZE_FUNCTIONS,

@@ -13,6 +13,8 @@ from daceml.runtime.manifest import PreparedRecord
 
 # Of float32, with room for sums of products in any order
 _LARGEST = 1e36
+# As daceml/pointwise.h has it
+_PANEL = 32
 
 
 def prepared_weights(
@@ -57,6 +59,15 @@ def _depthwise(sources: Sources, record: PreparedRecord) -> torch.Tensor:
     (weight,) = sources
     assert weight is not None
     return weight.permute(2, 3, 1, 0).contiguous().permute(3, 2, 0, 1)
+
+
+def _pointwise(sources: Sources, record: PreparedRecord) -> torch.Tensor:
+    """A weight [K, C, 1, 1] as panels [ceil(K / 32), C, 32], filled up with zeros."""
+    (weight,) = sources
+    assert weight is not None
+    matrix = weight.flatten(1)
+    padded = torch.nn.functional.pad(matrix, (0, 0, 0, -matrix.shape[0] % _PANEL))
+    return padded.unflatten(0, (-1, _PANEL)).transpose(1, 2).contiguous()
 
 
 def _folded_weight(sources: Sources, record: PreparedRecord) -> torch.Tensor:
@@ -124,6 +135,7 @@ _FUNCTIONS: dict[str, Function] = {
     "convolution": _convolution,
     "product": _product,
     "depthwise": _depthwise,
+    "pointwise": _pointwise,
     "folded_weight": _folded_weight,
     "folded_bias": _folded_bias,
     "limit": _limit,

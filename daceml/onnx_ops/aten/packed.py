@@ -13,10 +13,11 @@ from daceml.onnx_ops.convolution_activation import ACTIVATIONS, DOMAIN
 from daceml.onnx_ops.registry import implements
 from daceml.onnx_ops.tensor import Output, Tensor
 from daceml.sdfg.external import AtenCall, PackedWeight
-from daceml.sdfg.sizes import product
+from daceml.sdfg.sizes import Size, product
 
 CONVOLUTION = "packed_convolution"
 DEPTHWISE = "depthwise"
+POINTWISE = "pointwise"
 PRODUCT = "packed_product"
 # Behind every other one: nodes never come to it by themselves.
 _LAST = 1000
@@ -109,15 +110,59 @@ def depthwise(
     assert isinstance(steps, tuple)
     assert isinstance(padding, tuple)
     assert isinstance(spread, tuple)
-    sizes = (*X.shape, *Y.shape[2:], *W.shape[2:])
-    geometry = (*(int(n) for n in sizes), *steps, *padding, *spread)  # pyright: ignore[reportArgumentType]
-    bounds = {"none": (-math.inf, math.inf), "relu": (0.0, math.inf), "clip": (float(low), float(high))}
+    geometry = (*_ints(*X.shape, *Y.shape[2:], *W.shape[2:]), *steps, *padding, *spread)
     return AtenCall(
         function="depthwise",
-        arguments=(view(Y), x, weight, bias, geometry, *bounds[activation]),
+        arguments=(view(Y), x, weight, bias, geometry, *_behind(activation, low, high)),
         writes=plain.writes,
         flops=plain.flops,
     )
+
+
+@implements("ConvActivation", domain=DOMAIN, kind="aten", name=POINTWISE, rank=_LAST)
+@implements("Conv", kind="aten", name=POINTWISE, rank=_LAST, when=_refusal)
+def pointwise(
+    X: Tensor,
+    W: Tensor,
+    Y: Output,
+    B: Tensor | None = None,
+    Z: Tensor | None = None,
+    *,
+    strides: Ints = None,
+    pads: Ints = None,
+    dilations: Ints = None,
+    group: int = 1,
+    auto_pad: str = "NOTSET",
+    kernel_shape: Ints = None,
+    activation: str = "none",
+    low: float = 0.0,
+    high: float = 0.0,
+) -> AtenCall:
+    """A product of matrices of our own, for windows of one element without padding; NaN stays NaN."""
+    plain = convolution(
+        X, W, Y, B, strides=strides, pads=pads, dilations=dilations, group=group, auto_pad=auto_pad
+    )
+    x, _, bias, _, steps, *_ = plain.arguments
+    assert isinstance(steps, tuple)
+    assert W.array is not None
+    geometry = (*_ints(*X.shape, *Y.shape[2:]), *steps, *_ints(W.shape[0]))
+    packed, more = PackedWeight(array=W.array), None if Z is None else view(Z)
+    return AtenCall(
+        function="pointwise",
+        arguments=(view(Y), x, packed, bias, more, geometry, *_behind(activation, low, high)),
+        writes=plain.writes,
+        flops=plain.flops,
+    )
+
+
+def _ints(*sizes: Size) -> tuple[int, ...]:
+    return tuple(int(n) for n in sizes)  # pyright: ignore[reportArgumentType]
+
+
+def _behind(activation: str, low: float, high: float) -> tuple[float, float, bool]:
+    """Bounds of the result of a loop of our own, and whether it is multiplied by its sigmoid."""
+    bounds = {"relu": (0.0, math.inf), "clip": (float(low), float(high))}
+    return *bounds.get(activation, (-math.inf, math.inf)), activation == "swish"
 
 
 @implements("Gemm", kind="aten", name=PRODUCT, rank=_LAST, when=_refusal)

@@ -1,9 +1,10 @@
-"""ConvolutionActivations: the loop behind a convolution becomes a part of a vendor's kernel.
+"""ConvolutionActivations: the loop behind a convolution becomes a part of its kernel.
 
 relu(Conv(X, W, B) + Z)   ->   ConvActivation(X, W, B, Z)      also clip, x sigmoid(x), and the sum alone
 
 Only what a packed convolution gives, and one loop alone reads. oneDNN's relu and clip turn NaN into a number,
-which eager PyTorch keeps, so they are taken only where there can be no NaN: `magnitude_limits.py`.
+which eager PyTorch keeps, so they are taken only where there can be no NaN: `magnitude_limits.py`. Loops of
+our own, for depthwise and pointwise convolutions, keep it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 import dace
 from dace.sdfg import nodes
 
-from daceml.onnx_ops.aten.packed import CONVOLUTION, DEPTHWISE
+from daceml.onnx_ops.aten.packed import CONVOLUTION, DEPTHWISE, POINTWISE
 from daceml.onnx_ops.binding import bind
 from daceml.onnx_ops.convolution_activation import ConvActivation
 from daceml.onnx_ops.node import ONNXNode
@@ -32,6 +33,7 @@ from daceml.transformations.layout.magnitude_limits import (
 )
 from daceml.transformations.refusals import refused_node
 
+_OWN = (f"aten:{DEPTHWISE}", f"aten:{POINTWISE}")
 _ATTRIBUTES = ("strides", "pads", "dilations", "group", "auto_pad", "kernel_shape")
 
 
@@ -47,12 +49,10 @@ def fuse_activations(network: Network) -> int:
     for node in list(network.state.nodes()):
         if not isinstance(node, ONNXNode) or node.domain or node.op_type != "Conv":
             continue
-        own = node.implementation == f"aten:{DEPTHWISE}"
+        own = node.implementation in _OWN
         if not own and node.implementation != f"aten:{CONVOLUTION}":
             continue
         found = _place(node, network)
-        if own and isinstance(found, _Place) and found.activation.name not in SWALLOWING:
-            found = f"the loop of depthwise convolutions has no {found.activation.name}"
         if not own and isinstance(found, _Place) and found.activation.name in SWALLOWING:
             found = unlimited or ("its bias is no parameter" if not bias_is_known(node, network) else found)
         if isinstance(found, str):
@@ -144,7 +144,7 @@ def _place(node: ONNXNode, network: Network) -> _Place | str:
     if added is not None:
         if _layout(network, added) != _layout(network, between.data):
             return "what is added has another shape or layout"
-        if found[0].name not in ("none", "relu"):
+        if found[0].name not in ("none", "relu") and node.implementation not in _OWN:
             return f"the kernel has no sum before {found[0].name}"
         if bind(node, network).attributes.get("group", 1) != 1:
             return "the kernel adds nothing to groups"

@@ -16,7 +16,7 @@ import math
 import dace
 from dace.sdfg.utils import dfs_topological_sort
 
-from daceml.onnx_ops.aten.packed import CONVOLUTION, DEPTHWISE
+from daceml.onnx_ops.aten.packed import CONVOLUTION, DEPTHWISE, POINTWISE
 from daceml.onnx_ops.external import draws_in_order
 from daceml.onnx_ops.node import ONNXNode
 from daceml.sdfg.network import LimitCheck, Network, Preparation
@@ -25,7 +25,7 @@ from daceml.sdfg.network import LimitCheck, Network, Preparation
 # 8 the limit stays above 1e12.
 _MOST_CONVOLUTIONS = 8
 SWALLOWING = ("relu", "clip")
-_KERNELS = (f"aten:{CONVOLUTION}", f"aten:{DEPTHWISE}")
+_KERNELS = tuple(f"aten:{name}" for name in (CONVOLUTION, DEPTHWISE, POINTWISE))
 
 
 def no_second_run(network: Network) -> str | None:
@@ -124,7 +124,7 @@ class _Limits:
 
 
 def swallows_nan(node: ONNXNode) -> bool:
-    """Whether a convolution turns NaN into a number; the loop of depthwise ones keeps it."""
+    """Whether a convolution turns NaN into a number; loops of our own keep it."""
     return node.implementation == f"aten:{CONVOLUTION}" and _activation(node) in SWALLOWING
 
 

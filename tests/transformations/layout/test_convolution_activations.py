@@ -62,8 +62,8 @@ def assert_same(y: torch.Tensor, expected: torch.Tensor) -> None:
     ("activation", "found"),
     [
         (nn.ReLU, {"relu": 3, "sum and relu": 1, "checks of magnitudes": 1}),
-        (nn.ReLU6, {"clip": 3, "checks of magnitudes": 1}),
-        (nn.SiLU, {"swish": 2}),
+        (nn.ReLU6, {"clip": 3, "sum and clip": 1, "checks of magnitudes": 1}),
+        (nn.SiLU, {"swish": 3, "sum and swish": 1}),
         (nn.Identity, {"sum and none": 1}),
         (nn.Hardswish, {}),
     ],

@@ -1,7 +1,9 @@
 // Depthwise convolution with channels innermost in memory.
 #pragma once
 
-#include <daceml/aten_call.h>
+#include <stdint.h>
+
+#include <daceml/vector_math.h>
 
 namespace daceml {
 
@@ -14,10 +16,16 @@ typedef float lanes __attribute__((vector_size(64), aligned(4), may_alias));
 #define DACEML_LANES(pointer) (*(const lanes*)(pointer))
 #define DACEML_CLIP(s) ((s) <= lo ? lo : (s) >= hi ? hi : (s))
 
-// y = clip(convolution of x + bias) from low to high; the weight is [kh, kw, c]. NaN stays NaN.
+// x sigmoid(x) in place.
+inline void swish(float* x, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) x[i] *= kernel::sigmoid(x[i]);
+}
+
+// y = clip(convolution of x + bias) from low to high, or swish of it; the weight is [kh, kw, c]. NaN stays NaN.
 __attribute__((optimize("O3", "fp-contract=fast"))) inline void depthwise(const float* x, const float* weight,
                                                                           const float* bias, float* y,
-                                                                          const Depthwise& g, float low, float high) {
+                                                                          const Depthwise& g, float low, float high,
+                                                                          bool gated) {
   const int64_t rows = g.n * g.oh, c = g.c, across = g.dw * c, step = g.sw * c;
   const lanes lo = low - lanes{}, hi = high - lanes{};
 #pragma omp parallel for if (rows * g.ow * c > 32768)
@@ -91,27 +99,11 @@ __attribute__((optimize("O3", "fp-contract=fast"))) inline void depthwise(const 
       }
       j += columns;
     }
+    if (gated) swish(y + row * g.ow * c, g.ow * c);
   }
 }
 
 #undef DACEML_LANES
 #undef DACEML_CLIP
 
-namespace aten {
-
-// `geometry` holds the numbers of Depthwise in their order.
-inline int32_t depthwise(daceml_call* call, AtenTensorHandle y, AtenTensorHandle x, AtenTensorHandle weight,
-                         AtenTensorHandle bias, const int64_t* geometry, double low, double high) {
-  void *to = nullptr, *from = nullptr, *by = nullptr, *plus = nullptr;
-  DACEML_TRY(call,
-             aoti_torch_get_data_ptr(y, &to) || aoti_torch_get_data_ptr(x, &from) ||
-                 aoti_torch_get_data_ptr(weight, &by) || (bias != nullptr && aoti_torch_get_data_ptr(bias, &plus)),
-             "torch could not describe an operand");
-  daceml::depthwise(static_cast<const float*>(from), static_cast<const float*>(by), static_cast<const float*>(plus),
-                    static_cast<float*>(to), *reinterpret_cast<const Depthwise*>(geometry), static_cast<float>(low),
-                    static_cast<float>(high));
-  return 0;
-}
-
-}  // namespace aten
 }  // namespace daceml
