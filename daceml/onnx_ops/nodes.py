@@ -21,7 +21,7 @@ from daceml.onnx_ops.schema import OperatorSchema, known_domains, operator_names
 
 # Where operators of the domain "daceml" are defined
 _OWN_MODULES = (
-    *("columns", "convolution_activation", "custom_gradients", "dropout", "pairs"),
+    *("channels_last", "columns", "convolution_activation", "custom_gradients", "dropout", "pairs"),
     *("saving", "segments", "torch_kernels"),
 )
 _classes: dict[tuple[str, str, int], type[ONNXNode]] = {}

@@ -32,8 +32,10 @@ SAVED: dict[str, tuple[str, ...]] = {
 STATE_PARTS = {"RNN": 2, "GRU": 5, "LSTM": 6}
 
 # Further attributes. `as_spelled`: a softmax of nothing is NaN, as its steps give it, and not 0;
+# `channel_axis`: 1, or the last one;
 # `mask_hides`: where the mask is -inf it takes the place of a score, and is added elsewhere.
 _FURTHER: dict[str, tuple[Attribute, ...]] = {
+    "BatchNormalization": (Attribute(name="channel_axis", kind="int", default=1),),
     "Attention": tuple(Attribute(name=name, kind="int", default=0) for name in ("as_spelled", "mask_hides")),
 }
 

@@ -132,7 +132,7 @@ class _Driver:
         shape = self._shape(array)
         qualifier = "static const" if all(isinstance(s, int) for s in shape) else "const"
         return [
-            f"  daceml::Fresh o{number};",
+            f"  daceml::Fresh o{number}{self._layout(array)};",
             f"  {qualifier} int64_t size{number}[] = {{{_sizes(shape)}}};",
             f"  const daceml::Shape of{number} = "
             f"{{{torch_code(self.arrays[array].dtype)}, {len(shape)}, size{number}}};",
@@ -148,6 +148,9 @@ class _Driver:
 
     def _layout(self, array: str) -> str:
         """What a fresh result is made with, where its array is not in row-major order."""
+        actions = (step.action for step in self.plan.steps)
+        if any(isinstance(a, AtenCall) and array in a.channels_last for a in actions):
+            return "{daceml::channels_last}"
         shape = self._shape(array)
         strides = tuple(size(s) for s in self.arrays[array].strides)
         if not shape or strides == row_major(shape):
@@ -247,7 +250,7 @@ class _Driver:
             return f"f{location.index}"
         if location.storage is Storage.OUTPUT:
             return f"o{location.index}"
-        lines.append(f"daceml::Fresh {name};")
+        lines.append(f"daceml::Fresh {name}{self._layout(array)};")
         bytes_written = cpp(size_bytes(self.arrays[array]))
         copies.append(f"memcpy({self._pointer(array)}, {name}.pointer(), {bytes_written});")
         return name

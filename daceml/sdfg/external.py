@@ -47,6 +47,8 @@ class AtenCall:
         flops: floating-point operations of the call.
         more: further arrays among the arguments that the call fills, fresh ones as well.
         temporary_bytes: what the function allocates and frees itself besides its results, where that is much.
+        channels_last: those of the fresh results that lie in memory as [N, H, W, C], and that the function
+            gives as [N, C, H, W].
         draws: whether the call takes numbers from torch's generator: such calls stay in their order.
     """
 
@@ -57,6 +59,7 @@ class AtenCall:
     flops: Size = 0
     more: tuple[str, ...] = ()
     temporary_bytes: Size = 0
+    channels_last: tuple[str, ...] = ()
     draws: bool = False
 
     def reads(self) -> tuple[str, ...]:

@@ -22,9 +22,17 @@ def program_order(state: dace.SDFGState, draws: Sequence[Any]) -> list[Any]:
     Args:
         draws: nodes that draw; they come in this order.
     Raises:
-        UnsupportedProgramError: one of them needs what comes after a later one.
+        UnsupportedProgramError: one of them needs what comes after a later one, or steps need each other.
     """
     order = list(dfs_topological_sort(state))
+    if len(order) < state.number_of_nodes():
+        left = set(state.nodes()).difference(order)
+        raise UnsupportedProgramError(
+            "steps need each other's results",
+            where=", ".join(sorted(str(node) for node in left)[:3]),
+            why="a transformation has joined what stands before and behind another step",
+            fix="compile with auto_optimize=False, or without the transformation of yours that did so",
+        )
     drawing = set(draws)
     if [node for node in order if node in drawing] == list(draws):
         return order

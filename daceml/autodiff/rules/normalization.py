@@ -14,6 +14,7 @@ import numpy as np
 
 from daceml.autodiff.vjp import vjp
 from daceml.onnx_ops.indexing import axis_of, divide, same
+from daceml.onnx_ops.native.normalization import along_channels
 from daceml.onnx_ops.tensor import Output, Tensor
 from daceml.sdfg.scalar import Index, compute_type
 
@@ -30,8 +31,8 @@ def _rows(X: Tensor, axis: int) -> tuple[Shape, Any]:
     return (*X.shape[:axis], *(1 for _ in X.shape[axis:])), _wide(X)
 
 
-def _of_channels(X: Tensor) -> tuple[Shape, Any]:
-    return (X.shape[1],), _wide(X)
+def _of_channels(X: Tensor, channel_axis: int = 1) -> tuple[Shape, Any]:
+    return (X.shape[channel_axis],), _wide(X)
 
 
 def _of_instances(input: Tensor) -> tuple[Shape, Any]:
@@ -46,10 +47,6 @@ def _single(X: Tensor, stash_type: int) -> str | None:
     if X.dtype == dace.float64:
         return "ONNX has statistics of float32 only"
     return None if stash_type in (None, 1) else "the statistics are of a half type"
-
-
-def _along_channels(values: Tensor, rank: int) -> Tensor:
-    return values.expand_dims(*range(1, rank - 1)) if rank > 2 else values
 
 
 def _summed_to(values: Tensor, shape: Shape) -> Tensor:
@@ -140,10 +137,15 @@ def batch_normalization_training_vjp(
     epsilon: float = 1e-5,
     momentum: float = 0.9,
     training_mode: int = 1,
+    channel_axis: int = 1,
 ) -> None:
     """In training: the statistics are those of X. The running ones have no part in the result."""
-    axes = [d for d in range(X.rank) if d != 1]
-    normal = (X - _along_channels(Mean, X.rank)) * _along_channels(InvStdDev, X.rank)
+    axes = [d for d in range(X.rank) if d != channel_axis]
+
+    def along(values: Tensor) -> Tensor:
+        return along_channels(values, X.rank, channel_axis)
+
+    normal = (X - along(Mean)) * along(InvStdDev)
     if dscale is not None:
         dscale[:] = (dY * normal).sum(axes)
     if dB is not None:
@@ -153,8 +155,7 @@ def batch_normalization_training_vjp(
     # Means of their own: a gradient of a half type would bring its rounding with it.
     share, middle = (dY * normal).mean(axes).materialize(), dY.mean(axes).materialize()
     factor = (scale.astype(_wide(X)) * InvStdDev).materialize()
-    rest = dY - _along_channels(middle, X.rank) - normal * _along_channels(share, X.rank)
-    dX[:] = rest * _along_channels(factor, X.rank)
+    dX[:] = (dY - along(middle) - normal * along(share)) * along(factor)
 
 
 def _in_inference(training_mode: int | None, since_version: int | None) -> str | None:
@@ -185,13 +186,13 @@ def batch_normalization_vjp(
     wide = compute_type(input_mean.dtype) if _wide(X) != dace.float64 else dace.float64
     inverse = (1.0 / np.sqrt(input_var.astype(wide) + epsilon)).materialize()
     if dscale is not None:
-        centred = X.astype(wide) - _along_channels(input_mean.astype(wide), X.rank)
-        dscale[:] = (dY.astype(wide) * centred * _along_channels(inverse, X.rank)).sum(axes)
+        centred = X.astype(wide) - along_channels(input_mean.astype(wide), X.rank)
+        dscale[:] = (dY.astype(wide) * centred * along_channels(inverse, X.rank)).sum(axes)
     if dB is not None:
         dB[:] = dY.sum(axes)
     if dX is not None:
         factor = (scale.astype(wide) * inverse).materialize()
-        dX[:] = dY.astype(wide) * _along_channels(factor, X.rank)
+        dX[:] = dY.astype(wide) * along_channels(factor, X.rank)
 
 
 @vjp(
@@ -220,7 +221,7 @@ def instance_normalization_vjp(
     if dB is not None:
         dB[:] = doutput.sum((0, *axes))
     if dinput is not None:
-        g = doutput * _along_channels(scale, input.rank)
+        g = doutput * along_channels(scale, input.rank)
         dinput[:] = _input_gradient(g, normal, inverse, axes, centred=True)
 
 

@@ -44,7 +44,7 @@ def symmetric_padding(
     return tuple(chosen)
 
 
-def _refusal(
+def convolution_refusal(
     X: Tensor,
     W: Tensor,
     Y: Output,
@@ -54,6 +54,7 @@ def _refusal(
     dilations: Ints,
     auto_pad: str,
 ) -> str | None:
+    """Why torch does not take a convolution."""
     if X.rank not in (3, 4, 5):
         return f"torch convolves over one to three spatial dimensions, not {X.rank - 2}"
     found = symmetric_padding(X, Y, W.shape[2:], strides, pads, dilations, auto_pad)
@@ -86,7 +87,7 @@ def temporary_bytes(X: Tensor, W: Tensor, Y: Tensor | Output) -> Size:
     return copies + product((Y.shape[0], *Y.shape[2:], *W.shape[1:])) * X.dtype.bytes
 
 
-@implements("Conv", kind="aten", name="convolution", when=_refusal)
+@implements("Conv", kind="aten", name="convolution", when=convolution_refusal)
 def convolution(
     X: Tensor,
     W: Tensor,

@@ -16,9 +16,10 @@ from daceml.sdfg.external import AtenCall, FreshResult
 from daceml.sdfg.sizes import Size, product
 
 
-def _refusal(
+def gradients_refusal(
     dY: Tensor, X: Tensor, W: Tensor, strides: Ints, pads: Ints, dilations: Ints, auto_pad: str
 ) -> str | None:
+    """Why torch does not take the gradients of a convolution."""
     found = symmetric_padding(X, dY, W.shape[2:], strides, pads, dilations, auto_pad)
     return found if isinstance(found, str) else _operand_refusal(dY, X, W) or small_depthwise(X, W, dY)
 
@@ -29,7 +30,7 @@ def _operand_refusal(dY: Tensor, X: Tensor, W: Tensor) -> str | None:
     return no_empty_operand(dY, X, W) or float_operands(dY, X, W)
 
 
-@implements("ConvGrad", domain=GRADIENTS, kind="aten", name="convolution", when=_refusal)
+@implements("ConvGrad", domain=GRADIENTS, kind="aten", name="convolution", when=gradients_refusal)
 def convolution_gradients(
     dY: Tensor,
     X: Tensor,

@@ -17,9 +17,9 @@ from daceml.sdfg.scalar import compute_type
 _STASH_TYPES = {1: dace.float32, 10: dace.float16, 11: dace.float64, 16: dace.bfloat16}
 
 
-def _along_channels(values: Tensor, rank: int) -> Tensor:
-    """[C] as [C, 1, …], to broadcast against [N, C, …]."""
-    return values.expand_dims(*range(1, rank - 1)) if rank > 2 else values
+def along_channels(values: Tensor, rank: int, axis: int = 1) -> Tensor:
+    """[C] as [C, 1, …], to broadcast against [N, C, …], or [N, …, C] where the axis is the last one."""
+    return values.expand_dims(*range(1, rank - axis)) if rank - axis > 1 else values
 
 
 def _widened(x: Tensor, stash_type: int) -> Tensor:
@@ -97,14 +97,16 @@ def rms_normalization(
     Y[:] = (x * inverse).astype(compute_type(X.dtype)) * scale.astype(compute_type(X.dtype))
 
 
-def _normalize(X: Tensor, mean: Tensor, variance: Tensor, scale: Tensor, B: Tensor, epsilon: float) -> Tensor:
+def _normalize(
+    X: Tensor, mean: Tensor, variance: Tensor, scale: Tensor, B: Tensor, epsilon: float, axis: int = 1
+) -> Tensor:
     wide = compute_type(X.dtype)
     if wide != dace.float64:
         wide = compute_type(mean.dtype)
     # In memory: with the channels innermost, a loop would take a root and a quotient for every element.
     factor = (scale.astype(wide) / np.sqrt(variance + epsilon)).materialize()
-    result = (X.astype(wide) - _along_channels(mean, X.rank)) * _along_channels(factor, X.rank)
-    return result + _along_channels(B.astype(wide), X.rank)
+    result = (X.astype(wide) - along_channels(mean, X.rank, axis)) * along_channels(factor, X.rank, axis)
+    return result + along_channels(B.astype(wide), X.rank, axis)
 
 
 @implements("BatchNormalizationSaving", domain="daceml")
@@ -127,6 +129,7 @@ def batch_normalization(
     momentum: float = 0.9,
     training_mode: int = 0,
     spatial: int = 1,
+    channel_axis: int = 1,
 ) -> None:
     if not spatial:
         raise Refused("spatial=0 (statistics of each position) is not written")
@@ -140,11 +143,11 @@ def batch_normalization(
             raise Refused("in inference there are no statistics of the batch")
         Y[:] = _normalize(X, old_mean, old_variance, scale, B, epsilon)
         return
-    axes = [d for d in range(X.rank) if d != 1]
+    axes = [d for d in range(X.rank) if d != channel_axis]
     batch_mean, batch_variance = _moments(X, axes)
     batch_variance = batch_variance.materialize()
     batch_mean, batch_variance = batch_mean.squeeze(*axes), batch_variance.squeeze(*axes)
-    Y[:] = _normalize(X, batch_mean, batch_variance, scale, B, epsilon)
+    Y[:] = _normalize(X, batch_mean, batch_variance, scale, B, epsilon, channel_axis)
     if Mean is not None:
         Mean[:] = batch_mean
     if InvStdDev is not None:
@@ -174,7 +177,7 @@ def instance_normalization(
 ) -> None:
     mean, inverse = _statistics(input, range(2, input.rank), epsilon, Mean, InvStdDev)
     normal = (input - mean) * inverse
-    output[:] = normal * _along_channels(scale, input.rank) + _along_channels(B, input.rank)
+    output[:] = normal * along_channels(scale, input.rank) + along_channels(B, input.rank)
 
 
 @implements("GroupNormalizationSaving", domain="daceml")

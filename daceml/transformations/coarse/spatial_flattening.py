@@ -29,7 +29,7 @@ from daceml.transformations.replacement import ReplacementOps, Value, remove_unr
 NAME = "SpatialFlattening"
 # Rows of this many elements keep the vectors busy by themselves
 _LONG_ROW = 64
-_ELEMENTWISE = frozenset(
+ELEMENTWISE = frozenset(
     {
         *("Abs", "Add", "Celu", "Clip", "Div", "Elu", "Erf", "Exp", "Gelu", "HardSigmoid", "HardSwish"),
         *("LeakyRelu", "Max", "Min", "Mish", "Mul", "Neg", "Relu", "Selu", "Sigmoid", "Softplus", "Sqrt"),
@@ -125,7 +125,7 @@ class _Flattening:
         operands = [a for a in self.graph.operands(node) if a is not None]
         starts = node.op_type == "BatchNormalization" and bool(node.attribute_values().get("training_mode"))
         before = [self.regions[a] for a in operands if a in self.regions]
-        if not starts and not (node.op_type in _ELEMENTWISE and before):
+        if not starts and not (node.op_type in ELEMENTWISE and before):
             return
         result = next(a for a in self.graph.results(node) if a is not None)
         shape = Value(result, self.graph).shape

@@ -242,6 +242,9 @@ class _Fusion:
             return "another step needs the result of one and gives the other its argument"
         if unit.after & host.before:
             return "the rows need the sum"
+        totals = {other.result.target for other in self.sums.get(host, ())}
+        if any(array.array in totals for array in unit.before & host.after):
+            return "it needs another sum of these rows, which is there behind the last of them"
         return beside(self.judge, host.group, found)
 
     def rewrite(self) -> SubgraphFusionReport:

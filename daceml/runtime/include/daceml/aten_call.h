@@ -91,11 +91,11 @@ class Fresh {
   int32_t make(daceml_call* call, int64_t bytes) { return make(call, {aoti_torch_dtype_uint8(), 1, &bytes}); }
   // Makes it the call's output, which an operator may have made in another shape of as many elements.
   int32_t give(daceml_call* call, int output, const Shape& shape) {
+    int64_t strides[64], offset = 0;
+    shape.row_major(strides);
     bool same = false;
-    DACEML_TRY(call, has(shape, &same), "the shape of a result is unknown");
+    DACEML_TRY(call, has(shape, strides, &same), "the shape of a result is unknown");
     if (!same) {
-      int64_t strides[64], offset = 0;
-      shape.row_major(strides);
       AtenTensorHandle shaped = nullptr;
       DACEML_TRY(call,
                  aoti_torch_get_storage_offset(handle_, &offset) ||
@@ -127,12 +127,15 @@ class Fresh {
   void* pointer() const { return pointer_; }
 
  private:
-  int32_t has(const Shape& shape, bool* same) const {
+  int32_t has(const Shape& shape, const int64_t* strides, bool* same) const {
     int64_t rank = 0;
-    int64_t* sizes = nullptr;
-    if (aoti_torch_get_dim(handle_, &rank) || aoti_torch_get_sizes(handle_, &sizes)) return 1;
+    int64_t *sizes = nullptr, *own = nullptr;
+    if (aoti_torch_get_dim(handle_, &rank) || aoti_torch_get_sizes(handle_, &sizes) ||
+        aoti_torch_get_strides(handle_, &own)) {
+      return 1;
+    }
     *same = rank == shape.rank;
-    for (int64_t d = 0; *same && d < rank; ++d) *same = sizes[d] == shape.sizes[d];
+    for (int64_t d = 0; *same && d < rank; ++d) *same = sizes[d] == shape.sizes[d] && own[d] == strides[d];
     return 0;
   }
   int32_t fits_layout(bool* fits) const {
