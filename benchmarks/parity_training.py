@@ -51,6 +51,8 @@ class TrainingParity:
         programs: of the last seed.
         onnxruntime_nodes: of forward and backward, the most of a seed.
         missing: gradients that eager has and the compiled module does not, or the other way round.
+        reordered: where a tensor is outside, how many eager's own are that computes the same seeds in another
+            order: a relu whose operand is 0 within the rounding decides for a whole gradient.
     """
 
     model: str
@@ -58,6 +60,7 @@ class TrainingParity:
     programs: Programs
     onnxruntime_nodes: int
     missing: tuple[str, ...]
+    reordered: dict[str, int]
 
     def bars(self) -> list[Bar]:
         what = f"{self.model}, training"
@@ -80,12 +83,14 @@ class TrainingParity:
             "backward_steps": self.programs.backward,
             "onnxruntime_nodes": self.onnxruntime_nodes,
             "missing_gradients": list(self.missing),
+            "outside_of_eager_reordered": self.reordered,
         }
 
     def line(self) -> str:
         accuracy, ran = self.accuracy, self.programs
         worst = max(accuracy.tensors, key=lambda t: math.inf if t.reason else t.error / (t.limit or 1e-300))
         outside = f", {len(accuracy.failures)} outside the limit, worst {worst.name}"
+        outside += "".join(f", eager {order}: {count} outside" for order, count in self.reordered.items())
         return (
             f"{accuracy_line(accuracy)}, n={len(accuracy.tensors)}{outside if accuracy.failures else ''}, "
             f"{sum(ran.forward.values())}+{sum(ran.backward.values())} steps, "
@@ -116,6 +121,7 @@ def training(
     """
     parts: list[Accuracy] = []
     missing: list[str] = []
+    reordered: dict[str, int] = {}
     nodes, programs = 0, Programs(forward={}, backward={})
     for seed in seeds:
         module, inputs = spec.module(seed).train(), spec.example(seed)
@@ -134,16 +140,53 @@ def training(
         replayed = ReplayedDraws(recorded.draws)
         reference = training_step(precise, precise, as_float64(inputs), spec, seed, drawing=replayed)
         missing += sorted(ours.gradients.keys() ^ eager.gradients.keys())
-        parts.append(compare(ours.values, eager.values, reference.values, depth=spec.depth))
-        # a gradient's path goes through the network and back
-        parts.append(compare(*_shared(ours, eager, reference), depth=2 * spec.depth))
+        found = _compared(ours, eager, reference, spec)
+        parts.append(found)
+        if found.failures:
+            restore(module, buffers)
+            for order, step in eager_in_other_orders(module, inputs, spec, seed, buffers).items():
+                outside = len(_compared(step, eager, reference, spec).failures)
+                reordered[order] = reordered.get(order, 0) + outside
     return TrainingParity(
         model=spec.name,
         accuracy=Accuracy.joined(parts),
         programs=programs,
         onnxruntime_nodes=nodes,
         missing=tuple(missing),
+        reordered=reordered,
     )
+
+
+def _compared(step: Step, eager: Step, reference: Step, spec: ModelSpec) -> Accuracy:
+    return Accuracy.joined(
+        [
+            compare(step.values, eager.values, reference.values, depth=spec.depth),
+            # a gradient's path goes through the network and back
+            compare(*_shared(step, eager, reference), depth=2 * spec.depth),
+        ]
+    )
+
+
+def eager_in_other_orders(
+    module: nn.Module,
+    inputs: tuple[Any, ...],
+    spec: ModelSpec,
+    seed: int,
+    buffers: Mapping[str, torch.Tensor],
+) -> dict[str, Step]:
+    """Steps of eager PyTorch that add up the same numbers in another order. Leaves the buffers as given."""
+    steps: dict[str, Step] = {}
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        steps["on one thread"] = training_step(module, module, inputs, spec, seed)
+    finally:
+        torch.set_num_threads(threads)
+    restore(module, buffers)
+    with torch.backends.mkldnn.flags(enabled=False):
+        steps["without oneDNN"] = training_step(module, module, inputs, spec, seed)
+    restore(module, buffers)
+    return steps
 
 
 def training_step(

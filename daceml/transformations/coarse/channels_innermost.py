@@ -278,6 +278,8 @@ class _Change:
     def _batch_norm(self, place: _Place) -> None:
         """The operator with an attribute that says where channels are."""
         node, state = place.node, self.network.state
+        for image in place.given:  # while the node is there, which new ones are named after
+            self._innermost(place, image)
         cls = node_class("BatchNormalizationSaving", domain="daceml")
         values = {n: v for n, v in node.attribute_values().items() if n in cls.schema.attributes}
         made = cls(

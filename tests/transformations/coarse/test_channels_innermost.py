@@ -193,3 +193,18 @@ def test_statistics_of_an_image_that_leaves_the_near_caches():
         torch.testing.assert_close(q.grad.double(), p.grad, rtol=1e-5, atol=1e-3)
     for p, q in zip(theirs.buffers(), ours.buffers(), strict=True):
         torch.testing.assert_close(q.double(), p.double(), rtol=1e-6, atol=1e-6)
+
+
+def test_a_batch_norm_at_the_border_of_a_region():
+    text = (
+        "g (float[2, 8, 57, 31] X, float[8] s, float[8] b, float[8] m, float[8] v, float[12, 8, 1, 1] W) "
+        "=> (float[2, 12, 57, 31] Y) "
+        "{ N, m1, v1 = BatchNormalization <training_mode = 1> (X, s, b, m, v) R = Relu (N) Y = Conv (R, W) }"
+    )
+    x, _, *channels, weight, _ = arguments()
+    expected = values(imported(text), x, *channels, weight)
+    network = imported(text)
+    assert keep_channels_innermost(network, always=True) == 3
+    network.sdfg.validate()
+    for ours, theirs in zip(values(network, x, *channels, weight), expected, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)

@@ -96,7 +96,7 @@ def test_a_loop_of_our_own_needs_no_limit():
         torch.manual_seed(0)
         expected = net(x)
     assert applied(compiled) == {"relu": 2}
-    assert not compiled.session.latest.program.limited
+    assert not compiled.session.latest.program.conditional
     torch.testing.assert_close(y, expected, equal_nan=True, rtol=1e-5, atol=1e-4)
 
 
