@@ -183,8 +183,12 @@ def eager_in_other_orders(
     finally:
         torch.set_num_threads(threads)
     restore(module, buffers)
-    with torch.backends.mkldnn.flags(enabled=False):
+    set_flags = torch.backends.mkldnn.set_flags  # not flags(): it warns of a type that it sets without need
+    enabled, *_, precision = set_flags(_enabled=False)
+    try:
         steps["without oneDNN"] = training_step(module, module, inputs, spec, seed)
+    finally:
+        set_flags(_enabled=enabled, _fp32_precision=precision)
     restore(module, buffers)
     return steps
 

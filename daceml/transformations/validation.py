@@ -88,10 +88,10 @@ def _array_fault(network: Network, top: Iterable[nodes.AccessNode]) -> str | Non
             continue
         parts = written.setdefault(access.data, [])
         for edge in writers:
+            if _in_place(edge.src, access.data, state):
+                continue
             subset: Any = edge.data.dst_subset
-            if any(intersects(subset, part) for part in parts) and not _in_place(
-                edge.src, access.data, state
-            ):
+            if any(intersects(subset, part) for part in parts):
                 return f"{access.data} is written more than once: every element has one writer"
             parts.append(subset)
     for array in read:

@@ -13,8 +13,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from daceml.runtime.frozen import prepared_weights
 from daceml.runtime.manifest import PreparedRecord
+from daceml.runtime.preparation import prepared_weights
 from daceml.runtime.toolchain import include_folder, toolchain
 
 _SOURCE = """

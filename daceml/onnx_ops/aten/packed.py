@@ -119,8 +119,27 @@ def depthwise(
     )
 
 
-@implements("ConvActivation", domain=DOMAIN, kind="aten", name=POINTWISE, rank=_LAST)
 @implements("Conv", kind="aten", name=POINTWISE, rank=_LAST, when=_refusal)
+def plain_pointwise(
+    X: Tensor,
+    W: Tensor,
+    Y: Output,
+    B: Tensor | None = None,
+    *,
+    strides: Ints = None,
+    pads: Ints = None,
+    dilations: Ints = None,
+    group: int = 1,
+    auto_pad: str = "NOTSET",
+    kernel_shape: Ints = None,
+) -> AtenCall:
+    """`pointwise` without an activation."""
+    return pointwise(
+        X, W, Y, B, strides=strides, pads=pads, dilations=dilations, group=group, auto_pad=auto_pad
+    )
+
+
+@implements("ConvActivation", domain=DOMAIN, kind="aten", name=POINTWISE, rank=_LAST)
 def pointwise(
     X: Tensor,
     W: Tensor,
