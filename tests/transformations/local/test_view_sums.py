@@ -17,7 +17,7 @@ from daceml.transformations import Recipe, Step, standard_recipe
 from daceml.transformations.local.view_sums import StaysApart, View, sum_through_views, through_views
 from tests.transformations.local.functions import Apply
 
-RECIPE = standard_recipe().before("fuse_subgraphs", sum_through_views)
+RECIPE = standard_recipe().without("separate_biases").before("fuse_subgraphs", sum_through_views)
 
 
 class Layer(nn.Module):
@@ -60,7 +60,8 @@ def most_sums(recipe: Recipe) -> int:
 
 def test_a_bias_gradient_joins_those_of_the_layer_norm(tmp_path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("DACEML_CACHE", str(tmp_path))
-    assert most_sums(standard_recipe()) == 2
+    assert most_sums(standard_recipe()) == 3, "a separated bias is added behind the view"
+    assert most_sums(standard_recipe().without("separate_biases")) == 2
     assert most_sums(RECIPE) == 3
 
 
