@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
 import dace
 import numpy as np
@@ -26,6 +27,7 @@ from daceml.sdfg.network import Network
 from daceml.sdfg.passes import PassRecord, Refusal
 from daceml.sdfg.sizes import Size, product
 from daceml.transformations.coarse.channels_innermost_gain import convolution_gain_ns, transpose_cost_ns
+from daceml.transformations.coarse.regions import Region
 from daceml.transformations.coarse.spatial_flattening import ELEMENTWISE
 from daceml.transformations.pattern import OperatorGraph
 from daceml.transformations.refusals import refused_node
@@ -63,29 +65,19 @@ def keep_channels_innermost(network: Network, *, always: bool = False) -> int:
 
 
 @dataclass(eq=False)
-class _Region:
+class _Region(Region):
     """Operators that hand arrays over.
 
     Attributes:
         gain_ns: of its convolutions in a training step.
         moved: arrays that are transposed at its border.
-        into: the region that this one has become a part of.
     """
 
     gain_ns: float = 0.0
     moved: dict[str, None] = field(default_factory=dict[str, None])
-    into: _Region | None = None
 
-    def whole(self) -> _Region:
-        """The region that all of it belongs to."""
-        return self if self.into is None else self.into.whole()
-
-    def join(self, other: _Region) -> None:
-        """Make one region of two."""
-        mine, theirs = self.whole(), other.whole()
-        if mine is not theirs:
-            mine.into = theirs
-            theirs.gain_ns += mine.gain_ns
+    def take(self, other: Self) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        self.gain_ns += other.gain_ns
 
 
 @dataclass(frozen=True, kw_only=True)

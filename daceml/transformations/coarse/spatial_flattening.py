@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import dace
 from dace.sdfg import nodes
@@ -22,6 +23,7 @@ from daceml.onnx_ops.node import ONNXNode
 from daceml.sdfg.network import Network
 from daceml.sdfg.passes import PassRecord, Refusal
 from daceml.sdfg.sizes import Size, product
+from daceml.transformations.coarse.regions import Region
 from daceml.transformations.pattern import OperatorGraph
 from daceml.transformations.refusals import refused_node
 from daceml.transformations.replacement import ReplacementOps, Value, remove_unread, take_place
@@ -63,27 +65,17 @@ def flatten_spatial_dimensions(network: Network) -> int:
 
 
 @dataclass(eq=False)
-class _Region:
+class _Region(Region):
     """Operators that hand flat arrays over.
 
     Attributes:
         refusal: why all of it stays as it is.
-        into: the region that this one has become a part of.
     """
 
     refusal: str | None = None
-    into: _Region | None = None
 
-    def whole(self) -> _Region:
-        """The region that all of it belongs to."""
-        return self if self.into is None else self.into.whole()
-
-    def join(self, other: _Region) -> None:
-        """Make one region of two."""
-        mine, theirs = self.whole(), other.whole()
-        if mine is not theirs:
-            mine.into = theirs
-            theirs.refusal = theirs.refusal or mine.refusal
+    def take(self, other: Self) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        self.refusal = self.refusal or other.refusal
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -38,7 +38,8 @@ def test_one_rounding(dims: int, bias: bool, groups: int):
         assert record(compiled) == ({"BatchNormFolding": 1}, [])
         single = frozen(net.float())
         error, eager = (single(x) - exact).square().mean(), (net(x) - exact).square().mean()
-    assert error <= 1.5**2 * eager
+    # over 480 draws 0.8 to 1.17 times eager's; of the largest errors, 4 % of the draws are above 1.5 times
+    assert error <= 1.25**2 * eager
 
 
 class Shared(Net):
