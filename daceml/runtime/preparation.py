@@ -22,12 +22,19 @@ def prepared_weights(
 ) -> list[torch.Tensor]:
     """The prepared arrays that a program reads, as the module's weights are now.
 
+    Where a fingerprint is among them, all are made of one copy of the weights, and the fingerprint is that of
+    the copy: another thread that writes a weight meanwhile leaves one that the next call finds to be another.
+
     Args:
         records: in an order in which each is made of those before it.
         state: state_dict key -> tensor.
     """
     made: list[torch.Tensor] = []
     kept: list[torch.Tensor] = []
+    records = tuple(records)
+    if any(record.function == "fingerprint" for record in records):
+        keys = {key for record in records for key in record.keys if isinstance(key, str)}
+        state = {key: _copy(state[key].detach()) for key in keys}
 
     def source(key: str | int | None) -> torch.Tensor | None:
         if key is None:
@@ -40,6 +47,14 @@ def prepared_weights(
             if record.read:
                 kept.append(made[-1])
     return kept
+
+
+def _copy(weight: torch.Tensor) -> torch.Tensor:
+    """A weight with the same strides, and what lies between its elements, which a fingerprint sees, too."""
+    if weight.numel() == 0:
+        return weight
+    last = sum((n - 1) * step for n, step in zip(weight.shape, weight.stride(), strict=True))
+    return weight.as_strided((last + 1,), (1,)).clone().as_strided(weight.shape, weight.stride(), 0)
 
 
 def _convolution(sources: Sources, record: PreparedRecord) -> torch.Tensor:

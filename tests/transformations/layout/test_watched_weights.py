@@ -7,13 +7,14 @@ import logging
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
 import daceml
-from daceml.runtime import launcher
+from daceml.runtime import launcher, preparation
 from daceml.runtime.renewal import Renewals
 
 
@@ -153,6 +154,26 @@ def test_threads_that_meet_a_change_together():
 
             for y in pool.map(call, range(8)):
                 torch.testing.assert_close(y, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_write_while_arrays_are_prepared_is_seen_at_the_next_call(monkeypatch: pytest.MonkeyPatch):
+    net, x = network(), torch.randn(2, 3, 37, 35)
+    compiled = daceml.compile(net, backward=False)
+    assert_follows(compiled, net, x)
+    original = preparation._FUNCTIONS["folded_weight"]
+
+    def written_meanwhile(sources: Any, record: Any) -> torch.Tensor:
+        found = original(sources, record)
+        monkeypatch.setitem(preparation._FUNCTIONS, "folded_weight", original)
+        net.first.weight.data.mul_(2)
+        return found
+
+    net.first.weight.data.neg_()
+    monkeypatch.setitem(preparation._FUNCTIONS, "folded_weight", written_meanwhile)
+    with torch.no_grad():
+        compiled(x)
+    for _ in range(3):
+        assert_follows(compiled, net, x)
 
 
 def test_no_more_is_kept_than_the_option_says(monkeypatch: pytest.MonkeyPatch):
