@@ -157,10 +157,10 @@ def _serve(pipe: Connection, build: Callable[[], Step]) -> None:
     """The variant's process: build, then answer each request for a slice until the pipe is closed."""
     import traceback
 
-    quiet.claim_priority()
     try:
         step = build()
         step()
+        quiet.claim_priority()  # not before: a compiler at work need not keep everybody else from theirs
         calls = calls_per_batch(step)
         pipe.send(("ready", calls))
         while True:

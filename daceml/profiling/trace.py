@@ -124,7 +124,7 @@ class Trace:
         first_us: the clock of the machine at time zero of the events, microseconds.
         devices: properties of each device as the profiler spelt them ("numSms", "computeMajor", ...).
         rank, world_size: of distributed runs, else None.
-        gradient_pairs: [k, 2] indices of the operators that the profiler joined, forward first, then backward.
+        gradient_pairs: [k, 2] indices of the operators joined by the profiler: forward, backward.
         header: everything else that the file says of the run.
         notes: what was wrong with the file and could be mended, one sentence each.
     """
