@@ -43,8 +43,9 @@ class EdgeKind(IntEnum):
     STREAM_WAIT = 2  # a stream for an event of another one
     HANDOVER = 3  # a CPU thread for another one
     QUEUE = 4  # a launch for room in the launch queue
-    CHANNEL = 5  # communication for the gradients it sends, and who needs them for communication
-    USER = 6  # whatever a transformation says
+    CONTENTION = 5  # a kernel for room on a device that another stream's kernel fills
+    CHANNEL = 6  # communication for the gradients it sends, and who needs them for communication
+    USER = 7  # whatever a transformation says
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,76 @@
+"""Training steps as the profiler marked them, and which task belongs to which."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+
+from daceml.profiling.trace import EventKind
+from daceml.simulation.building.draft import Draft, Row
+from daceml.simulation.graph import NOTHING
+from daceml.simulation.task import TaskKind
+
+STEP = re.compile(r"^ProfilerStep#\d+$")
+
+
+def add_step_markers(draft: Draft) -> None:
+    """A marker where each step begins and one where it ends, on the thread that runs the loop.
+
+    A trace without marks is one step, from its first task to its last one; it gets no markers.
+    """
+    trace = draft.trace
+    marks = [
+        event
+        for event in trace.events.of(EventKind.ANNOTATION, EventKind.OPERATOR).tolist()
+        if STEP.match(trace.name_of(event))
+    ]
+    threads = [int(trace.events.lane[event]) for event in marks]
+    if not marks:
+        begin_us = min((row.begin_us for row in draft.rows), default=0.0)
+        draft.steps = [("whole trace", begin_us, max((row.end_us for row in draft.rows), default=0.0))]
+        draft.notes.append("no step is marked (torch.profiler.profile.step): the whole trace counts as one")
+        return
+    thread = max(set(threads), key=threads.count)
+    lane = draft.thread_of_lane.get(thread)
+    for event in marks:
+        if int(trace.events.lane[event]) != thread:
+            continue
+        begin_us = float(trace.events.start_us[event])
+        end_us = begin_us + float(trace.events.duration_us[event])
+        draft.steps.append((trace.name_of(event), begin_us, end_us))
+        if lane is None:
+            continue
+        for time_us, what in ((begin_us, "begins"), (end_us, "ends")):
+            moment_us = _not_inside(draft, lane, time_us)
+            draft.add(
+                Row(
+                    name=f"{trace.name_of(event)} {what}", kind=TaskKind.MARKER, lane=lane,
+                    begin_us=moment_us, start_us=moment_us, end_us=moment_us,
+                    step=len(draft.steps) - 1,
+                )
+            )  # fmt: skip
+
+
+def _not_inside(draft: Draft, lane: int, time_us: float) -> float:
+    """A moment that no call of the lane covers: of one that lasts, the step ends when it does."""
+    for row in draft.rows:
+        if row.lane == lane and row.begin_us < time_us < row.end_us:
+            return row.end_us
+    return time_us
+
+
+def assign_steps(draft: Draft) -> None:
+    """Work on a thread belongs to the step in which it began, work of a device to that of its launch."""
+    begins = [begin_us for _, begin_us, _ in draft.steps]
+
+    def step_at(time_us: float) -> int:
+        step = bisect_right(begins, time_us) - 1
+        return step if step >= 0 and time_us <= draft.steps[step][2] else NOTHING
+
+    for row in draft.rows:
+        if not row.kind.on_device and row.kind is not TaskKind.MARKER:
+            row.step = step_at(row.begin_us)
+    for row in draft.rows:
+        if row.kind.on_device:
+            launch = row.launched_by
+            row.step = step_at(row.begin_us) if launch == NOTHING else draft.rows[launch].step
