@@ -138,7 +138,7 @@ class Draft:
         }
 
     def linked_from(self, lane: int) -> int:
-        """The first place on a stream whose launch was recorded; what stands before is older than the trace."""
+        """The first place on a stream whose launch was recorded: before it stands what is older."""
         if lane not in self._linked_from:
             places = (p for p, n in enumerate(self.on_lane[lane]) if self.rows[n].launched_by != NOTHING)
             self._linked_from[lane] = next(places, len(self.on_lane[lane]))

@@ -1,0 +1,95 @@
+"""What every optimisation of a what-if question has in common."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Self
+
+from daceml.errors import WhatIfError
+from daceml.simulation.graph import TaskGraph
+
+Side = Literal["fast", "likely", "slow"]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A figure that nobody has measured on this run: what is likely, and where it is at best and at worst.
+
+    Attributes:
+        fast: what makes the run fastest, such as a high speed-up or a low overhead.
+        slow: what makes it slowest.
+    """
+
+    likely: float
+    fast: float
+    slow: float
+
+    def __post_init__(self) -> None:
+        if not min(self.fast, self.slow) <= self.likely <= max(self.fast, self.slow):
+            raise WhatIfError(
+                f"{self.likely} does not lie between {self.fast} and {self.slow}",
+                fix="give the likely figure, then the one at best and the one at worst",
+            )
+
+    @classmethod
+    def known(cls, value: float) -> Estimate:
+        """A figure that is certain."""
+        return cls(value, value, value)
+
+    def at(self, side: Side) -> Estimate:
+        """The figure at best, likely or at worst, as if it were certain."""
+        return Estimate.known(getattr(self, side))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Optimization(ABC):
+    """A change of a run, as a change of its task graph.
+
+    A subclass is a frozen dataclass whose fields are its options; uncertain ones are `Estimate`s.
+    `option` is its name on the command line ("fused-adam"), `title` what tables call it, `source` the paper or
+    document that its figures come from.
+    """
+
+    option: ClassVar[str]
+    title: ClassVar[str]
+    source: ClassVar[str]
+
+    def check(self, graph: TaskGraph) -> str | None:
+        """Why it cannot be applied to this graph; None where it can."""
+        return None
+
+    @abstractmethod
+    def apply(self, graph: TaskGraph) -> TaskGraph:
+        """The graph of the run with the optimisation; `check` has found nothing against it."""
+
+    def assumptions(self, graph: TaskGraph) -> tuple[str, ...]:
+        """What the prediction takes for granted, a sentence each."""
+        return ()
+
+    def at(self, side: Side) -> Self:
+        """With every uncertain figure at best, likely or at worst."""
+        certain = {
+            field.name: value.at(side)
+            for field in dataclasses.fields(self)
+            if isinstance(value := getattr(self, field.name), Estimate)
+        }
+        return dataclasses.replace(self, **certain)
+
+
+def applied(optimization: Optimization, graph: TaskGraph) -> TaskGraph:
+    """The graph of the run with an optimisation.
+
+    Raises:
+        WhatIfError: it cannot be applied; the message says why.
+    """
+    reason = optimization.check(graph)
+    if reason is not None:
+        raise WhatIfError(
+            f"{optimization.title} cannot be applied to this run",
+            where=graph.source,
+            why=reason,
+            fix="leave it out, or record a run that has what it changes",
+        )
+    return optimization.apply(graph)
