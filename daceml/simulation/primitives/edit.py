@@ -77,7 +77,7 @@ def _kept_neighbours(graph: TaskGraph, mask: Mask) -> tuple[Ints, Ints, NDArray[
 
 
 def _own_lane_left_out(graph: TaskGraph, tasks: Tasks, edges: Edges) -> Edges:
-    """Edges without those that the order of a lane implies, or contradicts, since they were moved along it."""
+    """Edges without those along one lane, which its order implies or contradicts since they were moved."""
     ordered = np.array([lane.ordered for lane in graph.lanes], np.bool_)
     same = (tasks.lane[edges.source] == tasks.lane[edges.target]) & ordered[tasks.lane[edges.source]]
     return edges.taken(~same)
