@@ -1,0 +1,112 @@
+"""A replay, and what-if questions with their answers, for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+
+from rich.console import RenderableType
+
+from daceml.report.text import cell, render, table
+from daceml.simulation.analysis.breakdown import Breakdown, breakdown
+from daceml.simulation.analysis.limits import Limit, limits
+from daceml.simulation.analysis.steps import recorded_step_times, step_error, step_times
+from daceml.simulation.engine import Schedule
+from daceml.simulation.prediction import Prediction
+
+_MOST_STEPS = 12
+
+
+def replay_text(schedule: Schedule, *, limiting: Sequence[Limit] | None = None) -> str:
+    """Steps as recorded and as replayed, where the time goes, what limits the run, what is not known."""
+    graph = schedule.graph
+    parts: list[RenderableType] = [
+        cell(
+            f"{graph.source}: {len(graph)} tasks on {len(graph.lanes)} lanes, {len(graph.edges)} dependencies"
+        ),
+        cell(error_line(schedule)),
+        "",
+        _steps(schedule),
+        "",
+        _shares(breakdown(schedule)),
+        "",
+        _limits(limits(schedule) if limiting is None else limiting),
+    ]
+    return render(*parts, *(cell(f"note: {note}") for note in graph.notes))
+
+
+def error_line(schedule: Schedule) -> str:
+    """What the model's own error on this run is; stands beside everything that it predicts."""
+    count = len(step_times(schedule).names)
+    return f"replay error of the run as it was: {step_error(schedule):.2%} (mean of {count} steps)"
+
+
+def _steps(schedule: Schedule) -> RenderableType:
+    seen, recorded = step_times(schedule), recorded_step_times(schedule.graph)
+    result = table("step", "recorded ms", "replayed ms", "error")
+    rows = zip(seen.names, recorded.loop_us.tolist(), seen.loop_us.tolist(), strict=True)
+    for name, recorded_us, seen_us in islice(rows, _MOST_STEPS):
+        error = seen_us / recorded_us - 1 if recorded_us else 0.0
+        result.add_row(cell(name), in_ms(recorded_us), in_ms(seen_us), f"{error:+.2%}")
+    if len(seen.names) > _MOST_STEPS:
+        result.add_row(cell(f"... {len(seen.names) - _MOST_STEPS} more"), "", "", "")
+    return result
+
+
+def _shares(seen: Breakdown) -> RenderableType:
+    result = table("who works", "ms", "share")
+    for what, time_us in (
+        ("threads alone", seen.cpu_only_us),
+        ("threads and devices", seen.both_us),
+        ("devices alone", seen.device_only_us),
+        ("nobody: latencies and waits", seen.idle_us),
+    ):
+        result.add_row(cell(what), in_ms(time_us), _share(time_us, seen.total_us))
+    for title, sums in (("device work", seen.by_kind_us), ("device work, phase", seen.by_phase_us)):
+        for what, time_us in sums.items():
+            result.add_row(cell(f"{title}: {what}"), in_ms(time_us), _share(time_us, seen.total_us))
+    return result
+
+
+def _limits(found: Sequence[Limit]) -> RenderableType:
+    result = table("if this cost nothing", "step ms", "at most saved")
+    for limit in found:
+        result.add_row(cell(limit.what), in_ms(limit.step_us), f"{limit.saved:.1%}")
+    return result
+
+
+def whatif_text(predictions: Sequence[Prediction], *, changes: bool = False) -> str:
+    """One row for each question, the run as it was first."""
+    result = table("what if", "step ms", "at best .. at worst", "times as fast", "tasks changed")
+    baseline = predictions[0].baseline
+    result.add_row(cell("as it was"), in_ms(predictions[0].baseline_us), "", "1.00", "")
+    for seen in predictions:
+        result.add_row(
+            cell(" + ".join(seen.titles)),
+            in_ms(seen.step_us),
+            f"{in_ms(seen.fast_us)} .. {in_ms(seen.slow_us)}",
+            f"{seen.speedup:.2f}",
+            seen.change.headline(),
+        )
+    assumptions = dict.fromkeys(text for seen in predictions for text in seen.assumptions)
+    parts: list[RenderableType] = [cell(error_line(baseline)), "", result]
+    parts += [cell(f"assumed: {text}") for text in assumptions]
+    parts += [cell(f"note: {note}") for note in baseline.graph.notes]
+    if changes:
+        parts += [cell(f"\n{' + '.join(seen.titles)}\n{seen.change}") for seen in predictions]
+    return render(*parts)
+
+
+def in_ms(time_us: float) -> str:
+    """Microseconds as milliseconds, with as many digits as can be told apart at a glance."""
+    return (
+        f"{time_us / 1e3:,.1f}"
+        if time_us >= 1e5
+        else f"{time_us / 1e3:.2f}"
+        if time_us >= 1e3
+        else f"{time_us / 1e3:.3f}"
+    )
+
+
+def _share(part: float, whole: float) -> str:
+    return f"{part / whole:.1%}" if whole > 0 else "-"

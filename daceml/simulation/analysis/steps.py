@@ -1,0 +1,69 @@
+"""How long the steps of a run take, in a schedule and as they were recorded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from daceml.simulation.engine.schedule import Schedule
+from daceml.simulation.graph import Floats, TaskGraph
+from daceml.simulation.task import TaskKind
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StepTimes:
+    """Moments of k steps, microseconds.
+
+    Attributes:
+        names: as the profiler numbered them.
+        loop_us: [k] between the marks that a step begins and ends, on the thread of the loop: what the
+            profiler shows. A device may lag behind.
+        done_us: [k] when the loop had ended the step, and devices all work that it launched.
+        step_us: what a step takes in the long run: the median time between two steps that are done; of a
+            single step, all of it.
+    """
+
+    names: tuple[str, ...]
+    loop_us: Floats
+    done_us: Floats
+    step_us: float
+
+
+def step_times(schedule: Schedule) -> StepTimes:
+    """Those of a simulation."""
+    return _times(schedule.graph, schedule.start_us, schedule.end_us)
+
+
+def recorded_step_times(graph: TaskGraph) -> StepTimes:
+    """Those of the run that a graph was made of; tasks that were inserted do not count."""
+    return _times(graph, graph.tasks.recorded_us, graph.tasks.recorded_us + graph.tasks.duration_us)
+
+
+def step_error(schedule: Schedule) -> float:
+    """By how much the steps of a replay differ from those recorded, as a share: the mean over the steps."""
+    seen, recorded = step_times(schedule).loop_us, recorded_step_times(schedule.graph).loop_us
+    return float(np.mean(np.abs(seen / recorded - 1.0))) if len(seen) else 0.0
+
+
+def _times(graph: TaskGraph, start_us: Floats, end_us: Floats) -> StepTimes:
+    tasks = graph.tasks
+    count = len(graph.step_names)
+    known = np.isfinite(start_us)
+    begin = np.full(count, np.inf)
+    end = np.full(count, -np.inf)
+    done = np.full(count, -np.inf)
+    of_step = known & (tasks.step >= 0)
+    marked = of_step & (tasks.kind == TaskKind.MARKER)
+    loop = marked if marked.any() else of_step
+    np.minimum.at(begin, tasks.step[loop], start_us[loop])
+    np.maximum.at(end, tasks.step[loop], end_us[loop])
+    np.maximum.at(done, tasks.step[of_step], end_us[of_step])
+    seen = np.isfinite(begin) & np.isfinite(end)
+    begin, end, done = begin[seen], end[seen], done[seen]
+    if len(done) > 1:
+        step_us = float(np.median(np.diff(np.maximum.accumulate(done))))
+    else:
+        step_us = float(done[0] - begin[0]) if len(done) else float(np.nanmax(end_us, initial=0.0))
+    names = tuple(name for name, there in zip(graph.step_names, seen, strict=False) if there)
+    return StepTimes(names=names, loop_us=end - begin, done_us=done, step_us=step_us)

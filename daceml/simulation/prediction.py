@@ -1,0 +1,90 @@
+"""What optimisations would bring: the step time of the changed graph, with an interval, beside the run's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from daceml.errors import WhatIfError
+from daceml.simulation.analysis.steps import step_error, step_times
+from daceml.simulation.engine import Schedule, simulate
+from daceml.simulation.graph import TaskGraph
+from daceml.simulation.primitives.difference import Difference, difference
+from daceml.simulation.whatif.optimization import Optimization, Side, applied
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prediction:
+    """A what-if question and its answer.
+
+    Attributes:
+        titles: of the optimisations, in the order in which they were applied.
+        baseline: the replay of the run as it was; its own error is `replay_error`, a share.
+        schedule: that of the run with the optimisations, their figures as is likely.
+        step_us: what a step takes then, in the long run.
+        fast_us, slow_us: the same with all uncertain figures at best and at worst, widened by the error of the
+            replay.
+        change: what was done to the graph.
+        assumptions: what the answer takes for granted.
+    """
+
+    titles: tuple[str, ...]
+    baseline: Schedule
+    schedule: Schedule
+    baseline_us: float
+    step_us: float
+    fast_us: float
+    slow_us: float
+    replay_error: float
+    change: Difference
+    assumptions: tuple[str, ...]
+
+    @property
+    def speedup(self) -> float:
+        """How many times as fast a step is."""
+        return self.baseline_us / self.step_us if self.step_us > 0 else float("inf")
+
+
+def predict(
+    graph: TaskGraph, optimizations: Sequence[Optimization], *, baseline: Schedule | None = None
+) -> Prediction:
+    """Apply optimisations one after the other, and simulate.
+
+    Args:
+        graph: of a recorded run.
+        baseline: its replay, if it is known already.
+    Raises:
+        WhatIfError: one of them cannot be applied.
+    """
+    baseline = simulate(graph) if baseline is None else baseline
+    error = step_error(baseline)
+    schedules = {side: _schedule(graph, optimizations, side) for side in ("likely", "fast", "slow")}
+    step_us = {side: step_times(schedule).step_us for side, schedule in schedules.items()}
+    assumptions: list[str] = []
+    changed = graph
+    for optimization in optimizations:
+        assumptions += optimization.assumptions(changed)
+        changed = applied(optimization, changed)
+    return Prediction(
+        titles=tuple(optimization.title for optimization in optimizations),
+        baseline=baseline,
+        schedule=schedules["likely"],
+        baseline_us=step_times(baseline).step_us,
+        step_us=step_us["likely"],
+        fast_us=min(step_us.values()) * (1.0 - error),
+        slow_us=max(step_us.values()) * (1.0 + error),
+        replay_error=error,
+        change=difference(graph, changed),
+        assumptions=tuple(dict.fromkeys(assumptions)),
+    )
+
+
+def _schedule(graph: TaskGraph, optimizations: Sequence[Optimization], side: Side) -> Schedule:
+    policies = [policy for one in optimizations if (policy := one.policy) is not None]
+    if len(set(policies)) > 1:
+        raise WhatIfError(
+            "two of these optimisations schedule in different ways", fix="ask about them one at a time"
+        )
+    for optimization in optimizations:
+        graph = applied(optimization.at(side), graph)
+    return simulate(graph, policies[0] if policies else None)
