@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import pytest
+
+from daceml.errors import TraceContentError
+from tests.simulation.building.recording import Recording, with_duration
+
+
+def two_kernels() -> Recording:
+    run = Recording()
+    run.call("cudaLaunchKernel", 0, 5, ("first", 7, 8, 100))
+    run.call("cudaLaunchKernel", 20, 5, ("second", 7, 109, 10))
+    return run
+
+
+def test_a_replay_finds_every_kernel_where_it_was_recorded():
+    schedule = two_kernels().replayed()
+    assert schedule["first"] == (8, 108)
+    assert schedule["second"] == (109, 119)
+
+
+def test_a_shorter_kernel_lets_its_stream_go_on_and_no_launch_waits():
+    schedule = with_duration(two_kernels().graph(), "first", 4)
+    assert schedule["first"] == (8, 12)
+    assert schedule["second"] == (28, 38)  # launched at 20, 8 us of latency
+
+
+def test_a_kernel_starts_after_its_launch_began_not_after_it_returned():
+    run = Recording()
+    run.call("cudaLaunchKernel", 0, 50, ("early", 7, 6, 10))
+    assert run.replayed()["early"] == (6, 16)
+
+
+def test_inner_calls_answer_to_the_outer_one():
+    run = Recording()
+    run.call("cudaLaunchKernelExC", 0, 20)
+    run.call("cuLaunchKernelEx", 2, 10, ("gemm", 7, 9, 30))
+    graph = run.graph()
+    assert [graph.name_of(task) for task in graph] == ["cudaLaunchKernelExC", "gemm"]
+    assert len(graph.edges) == 1
+
+
+def test_work_of_steps_before_the_trace_runs_first_and_is_said():
+    run = Recording()
+    run.device("old", 7, 2, 100, correlation=999)
+    run.call("cudaLaunchKernel", 10, 5, ("new", 7, 103, 10))
+    run.call("cudaLaunchKernel", 20, 5, ("newer", 7, 114, 10))
+    schedule = run.replayed()
+    assert schedule["old"] == (2, 102) and schedule["new"] == (103, 113)
+    assert any("launched by no recorded call" in note for note in schedule.graph.notes)
+
+
+def test_a_trace_without_the_cpu_side_is_refused():
+    run = Recording()
+    run.device("gemm", 7, 0, 10, correlation=5)
+    with pytest.raises(
+        TraceContentError, match=r"1 of the 1 tasks of the device .* calls that the trace lacks"
+    ):
+        run.graph()
+
+
+def test_launches_lost_in_the_middle_are_refused():
+    run = Recording()
+    run.call("cudaLaunchKernel", 0, 5, ("gemm", 7, 8, 1))
+    for number in range(3):
+        run.device("lost", 7, 20 + 10 * number, 5, correlation=100 + number)
+    with pytest.raises(TraceContentError) as caught:
+        run.graph()
+    assert "3 of the 4 tasks" in str(caught.value)
+    assert "ProfilerActivity.CPU" in caught.value.fix
