@@ -1,7 +1,7 @@
 """Schedules as a file for Perfetto or chrome://tracing: what was recorded, its replay, what is predicted.
 
-Each schedule is a process of the viewer, each lane a thread; the critical path has a lane of its own. The form
-is the Trace Event Format's JSON: complete events ("ph": "X"), microseconds.
+Each schedule is a process of the viewer, each lane a thread; the critical path has a lane of its own. The
+form is the Trace Event Format's JSON: complete events ("ph": "X"), microseconds.
 """
 
 from __future__ import annotations
@@ -92,7 +92,9 @@ def _path(process: int, path: CriticalPath) -> Iterator[dict[str, Any]]:
     for segment in path.segments:
         yield {
             "ph": "X",
-            "name": segment.name,
+            "name": path.schedule.graph.name_of(segment.task)
+            if segment.kind == "task"
+            else path.spent_on(segment),
             "cat": segment.kind,
             "pid": process,
             "tid": 1,

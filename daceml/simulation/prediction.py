@@ -22,8 +22,8 @@ class Prediction:
         baseline: the replay of the run as it was; its own error is `replay_error`, a share.
         schedule: that of the run with the optimisations, their figures as is likely.
         step_us: what a step takes then, in the long run.
-        fast_us, slow_us: the same with all uncertain figures at best and at worst, widened by the error of the
-            replay.
+        fast_us, slow_us: the same with all uncertain figures at best and at worst, widened by the error of
+            the replay.
         change: what was done to the graph.
         assumptions: what the answer takes for granted.
     """

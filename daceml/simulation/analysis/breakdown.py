@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from daceml.simulation.engine.schedule import Schedule
-from daceml.simulation.graph import Floats, Mask, TaskGraph
+from daceml.simulation.graph import Floats, Ints, Mask, TaskGraph
 from daceml.simulation.task import Phase, TaskKind
 
 
@@ -51,9 +51,7 @@ def breakdown(schedule: Schedule) -> Breakdown:
     )
 
 
-def _sums(
-    graph: TaskGraph, mask: Mask, column: Floats, names: type[Phase | TaskKind]
-) -> dict[str, float]:
+def _sums(graph: TaskGraph, mask: Mask, column: Ints, names: type[Phase | TaskKind]) -> dict[str, float]:
     sums = np.bincount(column[mask], graph.tasks.duration_us[mask], minlength=len(names))
     return {name.name.lower(): float(sums[name]) for name in names if sums[name] > 0}
 

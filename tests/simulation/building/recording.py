@@ -1,4 +1,4 @@
-"""Traces written by hand: what a profiler would have recorded of a few calls and kernels, times in microseconds."""
+"""Traces written by hand: what a profiler would have recorded of some calls and kernels; microseconds."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from daceml.simulation.engine import Schedule, simulate
 from daceml.simulation.graph import TaskGraph
 
 MAIN = 100
+SPELT = {"sequence": "Sequence number"}
 
 
 class Recording:
@@ -57,26 +58,11 @@ class Recording:
         facts = {"cuda_sync_kind": name, "correlation": correlation, "device": 0, **more}
         self._add("cuda_sync", name, -1, at, lasts, process=0, **facts)
 
-    def _add(
-        self,
-        category: str,
-        name: str,
-        thread: int,
-        at: float,
-        lasts: float,
-        *,
-        process: int = MAIN,
-        **more: Any,
-    ) -> None:
-        args = {
-            key.replace("_", " ") if key == "Sequence_number" else key: value for key, value in more.items()
-        }
-        self.events.append(
-            {
-                "ph": "X", "cat": category, "name": name, "pid": process, "tid": thread, "ts": at, "dur": lasts,
-                "args": args,
-            }
-        )  # fmt: skip
+    def _add(self, category: str, name: str, thread: int, at: float, lasts: float, **more: Any) -> None:
+        process = more.pop("process", MAIN)
+        args = {SPELT.get(key, key): value for key, value in more.items()}
+        place = {"pid": process, "tid": thread, "ts": at, "dur": lasts}
+        self.events.append({"ph": "X", "cat": category, "name": name, **place, "args": args})
 
     def trace(self) -> Trace:
         """As the reader understands it."""

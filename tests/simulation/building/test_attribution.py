@@ -16,15 +16,15 @@ def training_step() -> Recording:
     run = Recording()
     run.annotation("ProfilerStep#3", 0, 1000)
     run.annotation("daceml.layer: net.conv", 10, 50)
-    run.operator("aten::conv2d", 20, 30, Sequence_number=7)
-    run.operator("aten::cudnn_convolution", 22, 20, Sequence_number=7)
+    run.operator("aten::conv2d", 20, 30, sequence=7)
+    run.operator("aten::cudnn_convolution", 22, 20, sequence=7)
     run.call("cudaLaunchKernel", 25, 5, ("fprop", 7, 40, 10))
     run.operator(
         "autograd::engine::evaluate_function: ConvolutionBackward0",
         400,
         90,
         thread=AUTOGRAD,
-        Sequence_number=7,
+        sequence=7,
     )
     run.operator("aten::convolution_backward", 410, 50, thread=AUTOGRAD)
     run.call("cudaLaunchKernel", 420, 5, ("dgrad", 7, 440, 10), thread=AUTOGRAD)
@@ -63,9 +63,9 @@ def test_without_its_mark_the_optimizer_is_what_follows_backward():
 def test_a_run_without_a_device_has_operators_for_tasks():
     run = Recording()
     run.annotation("Optimizer.step#SGD.step", 100, 50)
-    run.operator("aten::linear", 0, 40, Sequence_number=1)
-    run.operator("aten::addmm", 5, 30, Sequence_number=1)
-    run.operator("autograd::engine::evaluate_function: AddmmBackward0", 50, 40, Sequence_number=1)
+    run.operator("aten::linear", 0, 40, sequence=1)
+    run.operator("aten::addmm", 5, 30, sequence=1)
+    run.operator("autograd::engine::evaluate_function: AddmmBackward0", 50, 40, sequence=1)
     run.operator("aten::mm", 55, 30)
     run.operator("aten::add_", 110, 20)
     graph = run.graph()

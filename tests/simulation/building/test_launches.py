@@ -42,11 +42,11 @@ def test_inner_calls_answer_to_the_outer_one():
 
 def test_work_of_steps_before_the_trace_runs_first_and_is_said():
     run = Recording()
-    run.device("old", 7, 2, 100, correlation=999)
+    run.device("old", 7, 0, 100, correlation=999)
     run.call("cudaLaunchKernel", 10, 5, ("new", 7, 103, 10))
     run.call("cudaLaunchKernel", 20, 5, ("newer", 7, 114, 10))
     schedule = run.replayed()
-    assert schedule["old"] == (2, 102) and schedule["new"] == (103, 113)
+    assert schedule["old"] == (0, 100) and schedule["new"] == (103, 113)
     assert any("launched by no recorded call" in note for note in schedule.graph.notes)
 
 

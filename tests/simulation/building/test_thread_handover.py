@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from daceml.simulation.task import EdgeKind
 from tests.simulation.building.recording import Recording, with_duration
 
 MAIN, AUTOGRAD = 100, 200
@@ -7,7 +8,7 @@ MAIN, AUTOGRAD = 100, 200
 
 def forward_backward_step() -> Recording:
     run = Recording()
-    run.call("forward", 0, 50)
+    run.call("forward", 0, 50, ("gemm", 7, 8, 10))
     for number in range(3):
         run.call(f"backward {number}", 400 + 300 * number, 200, thread=AUTOGRAD)
     run.call("optimizer", 1300, 20)
@@ -29,8 +30,8 @@ def test_what_comes_before_moves_the_other_thread_as_well():
 
 def test_a_thread_that_was_at_work_all_along_was_woken_by_nobody():
     run = Recording()
-    run.call("main 0", 0, 50)
+    run.call("main 0", 0, 50, ("gemm", 7, 8, 10))
     run.call("main 1", 1000, 50)
     for number in range(12):
         run.call(f"worker {number}", 100 * number + 3, 90, thread=AUTOGRAD)
-    assert len(run.graph().edges) == 0
+    assert not (run.graph().edges.kind == EdgeKind.HANDOVER).any()
