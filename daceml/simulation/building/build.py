@@ -15,7 +15,7 @@ from daceml.simulation.building.draft import Draft, finish
 from daceml.simulation.building.gaps import gaps_of, note_unexplained
 from daceml.simulation.building.graph_launches import add_unrecorded_work
 from daceml.simulation.building.launch_queue import add_queue_edges
-from daceml.simulation.building.launches import add_launch_edges
+from daceml.simulation.building.launches import add_launch_edges, keep_own_latencies
 from daceml.simulation.building.steps import add_step_markers, assign_steps
 from daceml.simulation.building.stream_waits import add_stream_waits
 from daceml.simulation.building.thread_handover import add_handover_edges
@@ -40,6 +40,7 @@ EDGES: tuple[Pass, ...] = (
     add_queue_edges,
     add_launch_edges,
     add_stream_waits,
+    keep_own_latencies,
 )
 
 _MOST_UNLINKED = 0.2

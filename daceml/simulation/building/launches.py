@@ -10,11 +10,13 @@ import numpy as np
 
 from daceml.simulation.building.draft import Draft
 from daceml.simulation.graph import NOTHING
-from daceml.simulation.task import EdgeKind
+from daceml.simulation.task import EdgeKind, TaskKind
 
 _FEW = 10  # with fewer unqueued launches of one call its latency is that of all calls
 _USUAL_US = 5.0  # where no launch met an idle stream
 _PERCENTILE = 1.0
+_JITTER_US = 100.0  # by which one launch takes longer than others
+_STAGING_US = 1000.0  # the same of a copy, which the driver may stage first
 
 
 def add_launch_edges(draft: Draft) -> None:
@@ -36,6 +38,23 @@ def add_launch_edges(draft: Draft) -> None:
             f"{missing} of the device's tasks ({share:.0%}) were launched by no recorded call:"
             " they follow their stream"
         )
+
+
+def keep_own_latencies(draft: Draft) -> None:
+    """Where nothing but its launch kept work waiting, the launch took as long as it was recorded to take.
+
+    After all waits are known: a start that another stream explains says nothing of the launch.
+    """
+    waited = {target for _, target, _, _, kind in draft.edges if kind is not EdgeKind.LAUNCH}
+    for index, (source, target, lag_us, from_start, kind) in enumerate(draft.edges):
+        if kind is not EdgeKind.LAUNCH or target in waited or draft.launches[source][0] != target:
+            continue
+        row, before = draft.rows[target], draft.before(target)
+        own_us = row.start_us - draft.rows[source].start_us
+        idle = before == NOTHING or draft.rows[before].end_us <= draft.rows[source].start_us + lag_us
+        most_us = _STAGING_US if row.kind is TaskKind.COPY else _JITTER_US
+        if idle and lag_us < own_us <= lag_us + most_us:
+            draft.edges[index] = (source, target, own_us, from_start, kind)
 
 
 def _latencies(draft: Draft) -> dict[str, float]:
