@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, Literal
@@ -10,20 +10,33 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from daceml.errors import EnvironmentProblem
+
 Engine = Literal["python", "numba"]
 
-# Loading numba and what it compiled earlier takes as long as Python takes for 100,000 tasks or so; whoever
-# has a graph of this size asks of it more than once.
-PAYS_FROM_TASKS = 20_000
+# Loading numba and what it compiled earlier takes 0.5 s, in which Python orders and replays this many tasks.
+LOADING_IN_TASKS = 300_000
+
+_asked_tasks = 0
 
 
 @cache
-def _installed() -> bool:
-    return importlib.util.find_spec("numba") is not None
+def _loads() -> bool:
+    """Whether numba is there, and takes this version of numpy."""
+    try:
+        importlib.import_module("numba")
+    except ImportError:
+        return False
+    return True
 
 
 @cache
 def _compiled(loop: Callable[..., Any]) -> Callable[..., Any]:
+    if not _loads():
+        raise EnvironmentProblem(
+            "numba cannot be imported, and engine='numba' needs it",
+            fix="pip install 'daceml[simulation]', or leave the engine out",
+        )
     import numba
 
     try:
@@ -33,9 +46,15 @@ def _compiled(loop: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def engine_for(tasks: int) -> Engine:
-    """What computes a graph of so many tasks soonest: numba for many, or once it has been loaded."""
-    pays = tasks >= PAYS_FROM_TASKS or _compiled.cache_info().currsize > 0
-    return "numba" if pays and _installed() else "python"
+    """What had better run a loop over so many tasks.
+
+    numba is loaded once Python's work so far would have paid for that: whatever follows, nobody then waits
+    more than twice as long as who had known how much does.
+    """
+    global _asked_tasks
+    _asked_tasks += tasks
+    pays = _asked_tasks >= LOADING_IN_TASKS or _compiled.cache_info().currsize > 0
+    return "numba" if pays and _loads() else "python"
 
 
 def run(

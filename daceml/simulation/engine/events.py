@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 
 import numpy as np
+from numpy.typing import NDArray
 
 from daceml.errors import WhatIfError
 from daceml.simulation.engine.schedule import Schedule
@@ -37,14 +38,22 @@ class SchedulingState:
 SchedulingPolicy = Callable[[Sequence[int], SchedulingState], int]
 
 
-def first_ready(ready: Sequence[int], state: SchedulingState) -> int:
-    """The one that has been ready longest; of several, the first in the graph."""
-    return ready[0]
+@dataclass(frozen=True)
+class Ranked:
+    """The policy that runs the task of the lowest rank; of several, whichever has been ready longest.
+
+    Ranks are known from the start, so that what is ready can be kept sorted and need not be searched.
+    """
+
+    rank: Callable[[TaskGraph], NDArray[np.float64]]
+
+    def __call__(self, ready: Sequence[int], state: SchedulingState) -> int:
+        """The first one of the lowest rank."""
+        return min(ready, key=self.rank(state.graph).__getitem__)
 
 
-def by_priority(ready: Sequence[int], state: SchedulingState) -> int:
-    """The one with the highest `priority`; of several, the one that has been ready longest."""
-    return max(ready, key=state.graph.tasks.priority.__getitem__)
+first_ready = Ranked(lambda graph: np.zeros(len(graph)))
+by_priority = Ranked(lambda graph: -graph.tasks.priority)
 
 
 def run_events(graph: TaskGraph, policy: SchedulingPolicy) -> Schedule:
@@ -72,6 +81,8 @@ class _Simulation:
         structure, tasks, edges = graph.structure, graph.tasks, graph.edges
         count = len(graph)
         self.policy = policy
+        self.ranked = isinstance(policy, Ranked)
+        self.rank = policy.rank(graph).tolist() if isinstance(policy, Ranked) else [0.0] * count
         self.before = structure.before.tolist()
         self.after = structure.after.tolist()
         self.in_start, self.in_edge = structure.in_start.tolist(), structure.in_edge.tolist()
@@ -157,6 +168,9 @@ class _Simulation:
             return self.free_us[lane]
         return max(self.free_us[lane], self.coming[lane][0][0]) if self.coming[lane] else math.inf
 
+    def _turn(self, task: int) -> tuple[float, float, int]:
+        return self.rank[task], self.ready_us[task], task
+
     def _ask(self, lane: int) -> None:
         if self.ready[lane] or self.coming[lane]:
             heappush(self.choices, (self._moment_us(lane), lane))
@@ -164,9 +178,9 @@ class _Simulation:
     def _choose(self, lane: int, moment_us: float) -> None:
         ready, coming, state = self.ready[lane], self.coming[lane], self.state
         while coming and coming[0][0] <= moment_us:
-            insort(ready, heappop(coming)[1], key=lambda task: (self.ready_us[task], task))
+            insort(ready, heappop(coming)[1], key=self._turn)
         state.now_us, state.lane = moment_us, lane
-        task = self.policy(ready, state)
+        task = ready[0] if self.ranked else self.policy(ready, state)
         if task not in ready:
             graph = state.graph
             named = repr(graph.name_of(task)) if task in range(len(graph)) else repr(task)

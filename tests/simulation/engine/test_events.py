@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from daceml.errors import CyclicGraphError, WhatIfError
-from daceml.simulation.engine import SchedulingState, by_priority, first_ready, simulate
+from daceml.simulation.engine import Ranked, SchedulingState, by_priority, first_ready, simulate
 from daceml.simulation.engine.events import run_events
 from daceml.simulation.graph import TaskGraph
 from tests.simulation.random_graphs import task_graphs
@@ -57,6 +57,13 @@ def test_a_policy_of_ones_own_sees_what_is_ready_and_since_when():
         (10, "link", ["send1", "send0"], 8),
         (16, "link", ["send1"], 8),
     ]
+
+
+def test_tasks_may_be_ranked_by_anything_known_beforehand():
+    graph = graph_of("a link~ 1 bytes 9", "b link~ 1 bytes 4", "c link~ 1 bytes 4", "d link~ 1 bytes 1")
+    smallest = Ranked(lambda graph: graph.tasks.size_bytes)
+    assert simulate(graph, smallest).start_us.tolist() == [3, 1, 2, 0]
+    assert simulate(graph, lambda ready, state: smallest(ready, state)).start_us.tolist() == [3, 1, 2, 0]
 
 
 def test_a_policy_leaves_ordered_lanes_alone():
