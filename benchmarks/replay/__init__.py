@@ -1,0 +1,1 @@
+"""Replay of recorded runs, perturbation laws, and the speed of the simulator: python -m benchmarks.replay."""
