@@ -125,9 +125,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     traces = None if options.folder is None else Path(options.folder) / "traces"
     options.folder = None if traces is None else "given"  # a path of this machine says nothing to others
     if traces is None or not traces.is_dir():
-        print(
-            "no recorded traces: give their folder, or set DACEML_DATA; what is synthetic is measured all the same"
-        )
+        print("no recorded traces: give their folder, or set DACEML_DATA; what is synthetic is measured")
         traces = None
     else:
         for name, (file, limit) in TRACES.items():
