@@ -150,7 +150,7 @@ def _parsed(text: str, source: str) -> Any:
         if error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string"):
             raise _cut(source, f"{error.msg} at character {error.pos} of {len(text)}") from None
         why = (
-            f"{error.msg} at line {error.lineno}, column {error.colno}: {text[error.pos : error.pos + 40]!r}"
+            f"{error.msg} at line {error.lineno}, column {error.colno}: {text[error.pos : error.pos + 16]!r}"
         )
         raise TraceFileError(
             "a file that is no JSON, or damaged", where=source, why=why, fix=_EXPORT_AGAIN
