@@ -7,6 +7,7 @@ that says what, where, why and how to mend it; and what was read has to make sen
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import sys
 import traceback
@@ -29,6 +30,7 @@ from daceml.profiling.trace import UNKNOWN, EventKind, Trace
 GOOD = ("read", "refused")
 BAD = ("foreign exception", "crash", "timeout", "wrong")
 LIMIT_S = 60.0
+_LOOKED_AT = 2000  # details, of the first events
 # Real traces that are small, beside one of old spelling; the shorter the file, the more a mutation changes.
 REAL = (
     "sync_micro_a100/cuda_event_sync_multi_stream/event_sync_trace.json.gz",
@@ -90,7 +92,13 @@ def fault_of(trace: Trace) -> str:
         return "two lanes of one name"
     if not np.isfinite(trace.first_us) or len(events.details) != count:
         return "a clock that is no number, or details of another length"
-    "".join((*trace.names, *trace.notes)).encode()  # whatever is printed later
+    written = (
+        trace.names,
+        trace.notes,
+        [lane.name for lane in trace.lanes],
+        [*map(dict, events.details[:_LOOKED_AT])],
+    )
+    json.dumps([*written, *map(dict, trace.devices), dict(trace.header)], ensure_ascii=False).encode()
     return ""
 
 

@@ -66,7 +66,7 @@ def _trace(document: Document) -> Trace:
         source=document.source,
         events=events,
         lanes=lanes,
-        names=tuple(map(_printable, columns.names)),
+        names=tuple(columns.names),
         memory=memory,
         first_us=header.base_us + origin.time_us,
         devices=header.devices,
@@ -107,13 +107,6 @@ def _without_repeated_ids(events: Events) -> tuple[Events, Sequence[str]]:
     if (cleared.external_id[cleared.correlation != UNKNOWN] != UNKNOWN).any():
         return cleared, ()
     return cleared, ("external ids of calls and device work repeat their correlation: they name no operator",)
-
-
-def _printable(name: str) -> str:
-    """Without halves of characters, which JSON can spell and no file or terminal takes."""
-    if name.isascii():
-        return name
-    return name.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _told(counts: Counter[str], verb: str) -> list[str]:

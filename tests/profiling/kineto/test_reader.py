@@ -174,6 +174,9 @@ def test_an_empty_trace_is_refused():
     assert caught.value.why == "it has no event with a duration"
 
 
-def test_names_can_be_printed_whatever_the_file_says():
-    recorded = trace_of(as_bytes(document(operator("half \ud800 of a character", 0, 1))), "run.json")
-    assert recorded.name_of(0).encode("utf-8").startswith(b"half ")
+def test_halves_of_characters_become_marks_and_whole_ones_stay():
+    odd = {**operator("half \ud800, whole \U0001f600", 0, 1), "tid": "\udc00", "args": {"\ud83d": ["\ud83d"]}}
+    recorded = trace(odd)
+    assert recorded.name_of(0) == "half \ufffd, whole \U0001f600"
+    assert recorded.lanes[0].name == "thread \ufffd"
+    assert recorded.events.details[0] == {"\ufffd": ["\ufffd"]}
