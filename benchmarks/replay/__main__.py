@@ -9,15 +9,15 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import tempfile
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from benchmarks import command
+from benchmarks import command, task_graphs, trace_loading
 from benchmarks.bars import Bar
 from benchmarks.replay.overlay import overlay_row
-from benchmarks.replay.speed import load_speed, replay_speed
 from benchmarks.replay.traces import FACTORS, bound_by_device, replay_row
 
 # trace -> (its folder and file, the largest mean step error; None where there is no bar)
@@ -91,22 +91,22 @@ def bound_bars(row: dict[str, Any]) -> list[Bar]:
     ]
 
 
-def speed_bars(replay: dict[str, Any], load: dict[str, Any] | None) -> list[Bar]:
-    """Of the simulator itself."""
-    bars = [
-        Bar(name=f"replay of {replay['case']}", figure=replay["replay_s"], limit=0.2, unit="s"),
-        Bar(
-            name="a full replay over one kernel's change, inverse of",
-            figure=1.0 / replay["change_speedup"], limit=0.1,
-            note=f"median {replay['change_s'] * 1e3:.2f} ms, worst {replay['change_worst_s'] * 1e3:.0f} ms",
-        ),
-    ]  # fmt: skip
-    if load is not None:
-        bars += [
-            Bar(name="reading 100 MB", figure=load["load_s"], limit=8.0, unit="s"),
-            Bar(name="memory for reading 100 MB", figure=load["peak_bytes"] / 1e9, limit=2.0, unit="GB"),
-        ]
-    return bars
+def speed(*, quick: bool) -> tuple[list[dict[str, Any]], list[Bar]]:
+    """Of the simulator itself: see `benchmarks.task_graphs`."""
+    tasks, rounds = (100_000, 5) if quick else (task_graphs.MILLION, 20)
+    row = task_graphs.measure("random", tasks, "numba", rounds)
+    return [row], task_graphs.bars_of(row)
+
+
+def loading(folder: Path) -> tuple[list[dict[str, Any]], list[Bar]]:
+    """Of the reader: see `benchmarks.trace_loading`."""
+    rows: list[dict[str, Any]] = []
+    for name, content in trace_loading.sources(str(folder)):
+        with tempfile.TemporaryDirectory() as place:
+            file = Path(place) / "trace.json"
+            trace_loading.write_repeated(content, file, trace_loading.MEGABYTES)
+            rows.append({"case": f"reading 100 MB of {name}", **trace_loading.measured(file, 2)})
+    return rows, trace_loading.bars_of(rows)
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -145,10 +145,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         bars.append(
             Bar(name="critical path: device tasks unlike HTA's", figure=different, limit=0, note=note)
         )
-    replay = replay_speed(100_000 if options.quick else 1_000_000, 3 if options.quick else 7)
-    load = None if options.quick or traces is None else load_speed(traces / SAMPLE)
-    rows += [replay] if load is None else [replay, load]
-    bars += speed_bars(replay, load)
+    measured = [speed(quick=options.quick)]
+    if traces is not None and not options.quick:
+        measured.append(loading(traces.parent))
+    for more_rows, more_bars in measured:
+        rows += more_rows
+        bars += more_bars
     return command.finish("replay", options, rows, bars)
 
 
