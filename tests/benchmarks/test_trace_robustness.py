@@ -79,5 +79,7 @@ def test_a_small_campaign(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert "read: 6 damaged files of " in capsys.readouterr().out
     written = json.loads(result.read_text(encoding="utf-8"))
     assert written["benchmark"] == "trace_robustness"
-    assert [row["case"] for row in written["rows"]] == list(range(6))
+    assert [(row["work"], row["case"]) for row in written["rows"]] == [
+        (work, case) for work in trace_robustness.WORKS for case in range(6)
+    ]
     assert all(bar["met"] for bar in written["bars"])

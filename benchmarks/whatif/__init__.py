@@ -1,0 +1,1 @@
+"""Predictions beside the real thing: python -m benchmarks.whatif."""
