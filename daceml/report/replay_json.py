@@ -1,0 +1,69 @@
+"""A replay, and what-if questions with their answers, as objects for `json`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from daceml.simulation.analysis.breakdown import breakdown
+from daceml.simulation.analysis.critical_path import critical_path
+from daceml.simulation.analysis.limits import limits
+from daceml.simulation.analysis.steps import recorded_step_times, step_error, step_times
+from daceml.simulation.engine import Schedule
+from daceml.simulation.prediction import Prediction
+
+
+def replay_json(schedule: Schedule) -> dict[str, Any]:
+    """Steps, shares, limits and the critical path by kind of work; times in microseconds."""
+    graph = schedule.graph
+    seen, recorded = step_times(schedule), recorded_step_times(graph)
+    rows = zip(seen.names, recorded.loop_us.tolist(), seen.loop_us.tolist(), strict=True)
+    return {
+        "source": graph.source,
+        "tasks": len(graph),
+        "edges": len(graph.edges),
+        "lanes": [lane.name for lane in graph.lanes],
+        "steps": [{"name": name, "recorded_us": was, "replayed_us": now} for name, was, now in rows],
+        "step_us": seen.step_us,
+        "replay_error": step_error(schedule),
+        "makespan_us": schedule.makespan_us,
+        "breakdown": asdict(breakdown(schedule)),
+        "limits": [asdict(limit) for limit in limits(schedule)],
+        "critical_path_us": path_sums(schedule),
+        "notes": list(graph.notes),
+    }
+
+
+def path_sums(schedule: Schedule) -> dict[str, float]:
+    """Kind of work or wait -> its time on the critical path, microseconds; the largest first."""
+    path = critical_path(schedule)
+    sums: dict[str, float] = {}
+    for segment in path.segments:
+        kind = path.spent_on(segment)
+        sums[kind] = sums.get(kind, 0.0) + segment.duration_us
+    return dict(sorted(sums.items(), key=lambda item: -item[1]))
+
+
+def whatif_json(predictions: Sequence[Prediction]) -> dict[str, Any]:
+    """The run as it was, and each question; times in microseconds."""
+    first = predictions[0]
+    return {
+        "source": first.baseline.graph.source,
+        "step_us": first.baseline_us,
+        "replay_error": first.replay_error,
+        "notes": list(first.baseline.graph.notes),
+        "questions": [
+            {
+                "optimizations": list(seen.titles),
+                "step_us": seen.step_us,
+                "fast_us": seen.fast_us,
+                "slow_us": seen.slow_us,
+                "speedup": seen.speedup,
+                "assumptions": list(seen.assumptions),
+                "change": seen.change.to_json(),
+                "critical_path_us": path_sums(seen.schedule),
+            }
+            for seen in predictions
+        ],
+    }
