@@ -1,0 +1,178 @@
+"""Raw events -> columns in the file's order; what no column can hold is left out and counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from daceml.profiling.kineto.categories import (
+    ANNOTATIONS_AMONG_OPERATORS,
+    EXTERNAL_ID,
+    FORGOTTEN_DETAILS,
+    GRADIENT_FLOWS,
+    KINDS,
+    LAUNCH_FLOWS,
+    ON_STREAMS,
+    SILENT,
+)
+from daceml.profiling.kineto.lanes import Lanes
+from daceml.profiling.kineto.numerals import LARGEST, ExactTime, identifier
+from daceml.profiling.trace import UNKNOWN, EventKind
+
+# No recording of training steps lasts longer; what does is a clock that was never set.
+LONGEST_US = 24 * 3600e6
+_NUMBERS = frozenset({int, float, ExactTime})
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+_MEMORY = "[memory]"
+_UNNAMED = "(no name)"
+_NEW, _OLD = EXTERNAL_ID
+
+Raw = Mapping[str, Any]
+
+
+@dataclass(kw_only=True)
+class Columns:
+    """Lists of equal length, one entry an event, beside what is looked at later.
+
+    Attributes:
+        start, duration: microseconds as the file gives them.
+        name: index in `names`; so is `lane` in `lanes`.
+        memory: what allocators did.
+        launches, gradients: arrows between events.
+        left_out: a reason, and how many events were left out for it.
+        mended: likewise of what was mended.
+    """
+
+    kind: list[EventKind] = field(default_factory=list[EventKind])
+    name: list[int] = field(default_factory=list[int])
+    lane: list[int] = field(default_factory=list[int])
+    start: list[float] = field(default_factory=list[float])
+    duration: list[float] = field(default_factory=list[float])
+    correlation: list[int] = field(default_factory=list[int])
+    external_id: list[int] = field(default_factory=list[int])
+    sequence: list[int] = field(default_factory=list[int])
+    details: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
+    names: dict[str, int] = field(default_factory=dict[str, int])
+    lanes: Lanes = field(default_factory=Lanes)
+    memory: list[Raw] = field(default_factory=list[Raw])
+    launches: list[Raw] = field(default_factory=list[Raw])
+    gradients: list[Raw] = field(default_factory=list[Raw])
+    left_out: Counter[str] = field(default_factory=Counter[str])
+    mended: Counter[str] = field(default_factory=Counter[str])
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+
+def kind_of(category: Any) -> EventKind | None:
+    """What events of a category tell; None of those that tell nothing of the run, or that nobody knows."""
+    return KINDS.get(category.lower()) if isinstance(category, str) else None
+
+
+def is_known(category: Any) -> bool:
+    """Whether a profiler of PyTorch writes this category."""
+    return isinstance(category, str) and (category.lower() in KINDS or category.lower() in SILENT)
+
+
+def sorted_out(events: list[Any]) -> tuple[list[Raw], list[Raw], Columns]:
+    """Complete events, those that only begin or end, and columns that hold all the others."""
+    columns = Columns()
+    complete: list[Raw] = []
+    halves: list[Raw] = []
+    for event in events:
+        if type(event) is not dict:
+            columns.left_out["they are no objects"] += 1
+            continue
+        phase = event.get("ph")  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+        if phase == "X":
+            complete.append(event)  # pyright: ignore[reportUnknownArgumentType]
+        elif phase in ("B", "E"):
+            halves.append(event)  # pyright: ignore[reportUnknownArgumentType]
+        elif phase in ("s", "f", "t"):
+            _flow(event, columns)  # pyright: ignore[reportUnknownArgumentType]
+        elif phase in ("i", "I", "n") and event.get("name") == _MEMORY:  # pyright: ignore[reportUnknownMemberType]
+            columns.memory.append(event)  # pyright: ignore[reportUnknownArgumentType]
+    return complete, halves, columns
+
+
+def _flow(event: Raw, columns: Columns) -> None:
+    category = event.get("cat")
+    if category == "ac2g" or (isinstance(category, str) and category.lower() in LAUNCH_FLOWS):
+        columns.launches.append(event)
+    elif isinstance(category, str) and category.lower() in GRADIENT_FLOWS:
+        columns.gradients.append(event)
+
+
+def fill(columns: Columns, events: Sequence[Raw]) -> None:
+    """Add complete events to columns."""
+    kinds = {category: kind_of(category) for category in _categories(events)}
+    ours = any(is_known(category) for category in kinds)
+    for event in events:
+        kind = EventKind.OPERATOR
+        if ours:
+            category = event.get("cat")
+            kind = kinds.get(category) if type(category) is str else None
+            if kind is None:
+                if not is_known(category):
+                    columns.left_out[f"nobody knows their category {_quoted(category)}"] += 1
+                continue
+        start, duration = event.get("ts"), event.get("dur")
+        reason = _unusable(start, duration)
+        if reason:
+            columns.left_out[reason] += 1
+        else:
+            _append(columns, kind, event, start, duration)
+    if not ours and len(columns):
+        columns.mended["of no category of PyTorch's were taken for operators on CPU threads"] += len(columns)
+
+
+def _append(columns: Columns, kind: EventKind, event: Raw, start: Any, duration: Any) -> None:
+    args = event.get("args")
+    if type(args) is not dict:
+        if args is not None:
+            columns.mended["have arguments that are no object, which were ignored"] += 1
+        args = _NOTHING
+    name = event.get("name")
+    if type(name) is not str:
+        columns.mended["have no readable name"] += 1
+        name = _UNNAMED
+    if kind is EventKind.OPERATOR and name.startswith(ANNOTATIONS_AMONG_OPERATORS):
+        kind = EventKind.ANNOTATION
+    lanes, names = columns.lanes, columns.names
+    process, thread = event.get("pid"), event.get("tid")
+    get = args.get
+    columns.kind.append(kind)
+    columns.name.append(names.setdefault(name, len(names)))
+    columns.lane.append(
+        lanes.stream(process, thread, args) if kind in ON_STREAMS else lanes.thread(process, thread)
+    )
+    columns.start.append(start)
+    columns.duration.append(duration)
+    # To a profiler 0 is no call and no operator, but autograd's first node.
+    columns.correlation.append(identifier(get("correlation")) or UNKNOWN)
+    columns.external_id.append(identifier(get(_NEW) if _NEW in args else get(_OLD)) or UNKNOWN)
+    columns.sequence.append(identifier(get("Sequence number")))
+    details = {key: value for key, value in args.items() if key not in FORGOTTEN_DETAILS and value != ""}
+    columns.details.append(details or _NOTHING)
+
+
+def _unusable(start: Any, duration: Any) -> str:
+    """Why an event has no place in time; empty where it has."""
+    if type(start) not in _NUMBERS or not -LARGEST < start < LARGEST:
+        return "their start is missing or no number"
+    if type(duration) not in _NUMBERS or duration != duration:
+        return "their duration is missing or no number"
+    if duration < 0:
+        return "their duration is below zero"
+    return "they last longer than a day" if duration > LONGEST_US else ""
+
+
+def _categories(events: Sequence[Raw]) -> set[Any]:
+    return {category for event in events if type(category := event.get("cat")) is str}
+
+
+def _quoted(category: Any) -> str:
+    return repr(category)[:40]

@@ -1,0 +1,127 @@
+"""A file of a profiler -> a `Trace`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from daceml.errors import TraceFileError
+from daceml.profiling.kineto.columns import Columns, fill, sorted_out
+from daceml.profiling.kineto.document import Document, document_of, read_bytes, without_collector
+from daceml.profiling.kineto.flows import arrows, gradient_pairs, linked
+from daceml.profiling.kineto.header import header_of
+from daceml.profiling.kineto.memory import memory_of
+from daceml.profiling.kineto.pairs import paired
+from daceml.profiling.kineto.timeline import events_by_start
+from daceml.profiling.trace import UNKNOWN, EventKind, Events, Trace
+
+# As many reasons of one kind stand in the notes, each with its number of events.
+_MOST_REASONS = 8
+
+
+def read_trace(path: str | Path) -> Trace:
+    """Read a trace of PyTorch's profiler, or another file in Chrome's format.
+
+    Args:
+        path: .json or .json.gz, of any version from PyTorch 1.8 on, of NVIDIA's, AMD's or no device.
+    Returns:
+        what was recorded; `notes` says what was wrong with the file and could be mended.
+    Raises:
+        TraceFileError: there is no such file, it is damaged or no trace, or none of its events can be used.
+    """
+    return trace_of(read_bytes(Path(path)), str(path))
+
+
+def trace_of(data: bytes, source: str) -> Trace:
+    """Read a trace from the bytes of a file; see `read_trace`."""
+    with without_collector():
+        document = document_of(data, source)
+        del data
+        return _trace(document)
+
+
+def _trace(document: Document) -> Trace:
+    columns = _columns(document)
+    found = events_by_start(columns)
+    if found is None:
+        raise _nothing(document.source, columns.left_out)
+    events, origin = found
+    launches = arrows(columns.launches, columns.lanes, origin)
+    gradients = arrows(columns.gradients, columns.lanes, origin)
+    events = dataclasses.replace(events, correlation=linked(events, launches))
+    pairs = gradient_pairs(events, gradients)
+    events, repeated = _without_repeated_ids(events)
+    lanes, place = columns.lanes.ordered(np.unique(events.lane))
+    memory = memory_of(columns, origin)
+    header = header_of(document.header)
+    return Trace(
+        source=document.source,
+        events=dataclasses.replace(events, lane=place[events.lane]),
+        lanes=lanes,
+        names=tuple(map(_printable, columns.names)),
+        memory=memory,
+        first_us=header.base_us + origin.time_us,
+        devices=header.devices,
+        rank=header.rank,
+        world_size=header.world_size,
+        gradient_pairs=pairs,
+        header=header.rest,
+        notes=(
+            *document.notes,
+            *header.notes,
+            *repeated,
+            *_sentences(columns.left_out, "were left out: "),
+            *_sentences(columns.mended, ""),
+        ),
+    )
+
+
+def _columns(document: Document) -> Columns:
+    complete, halves, columns = sorted_out(document.events)
+    document.events.clear()
+    pairs, alone = paired(halves)
+    if alone:
+        columns.left_out["they begin or end without their other half"] += alone
+    fill(columns, [*complete, *pairs] if pairs else complete)
+    return columns
+
+
+def _without_repeated_ids(events: Events) -> tuple[Events, Sequence[str]]:
+    """Where no operator led to a call, profilers of 2022 to 2024 write its correlation as external id."""
+    repeated = (
+        (events.external_id == events.correlation)
+        & (events.correlation != UNKNOWN)
+        & ~np.isin(events.kind, (EventKind.OPERATOR, EventKind.ANNOTATION))
+    )
+    if not repeated.any():
+        return events, ()
+    cleared = dataclasses.replace(events, external_id=np.where(repeated, UNKNOWN, events.external_id))
+    if (cleared.external_id[cleared.correlation != UNKNOWN] != UNKNOWN).any():
+        return cleared, ()
+    return cleared, ("external ids of calls and device work repeat their correlation: they name no operator",)
+
+
+def _printable(name: str) -> str:
+    """Without halves of characters, which JSON can spell and no file or terminal takes."""
+    if name.isascii():
+        return name
+    return name.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _sentences(counts: Counter[str], verb: str) -> list[str]:
+    told = [f"{count} events {verb}{reason}" for reason, count in counts.most_common(_MOST_REASONS)]
+    rest = sum(counts.values()) - sum(count for _, count in counts.most_common(_MOST_REASONS))
+    return [*told, f"{rest} more events {verb}other reasons of this kind"] if rest else told
+
+
+def _nothing(source: str, left_out: Counter[str]) -> TraceFileError:
+    return TraceFileError(
+        "a trace without any event that can be used",
+        where=source,
+        why="\n".join(_sentences(left_out, "were left out: ")) or "it has no event with a duration",
+        fix="record again with torch.profiler.profile(activities=[CPU, CUDA]), and export while it is closed",
+    )

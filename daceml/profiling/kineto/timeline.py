@@ -1,0 +1,72 @@
+"""Columns in the file's order and its clock -> events by start, from the first one on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from daceml.profiling.kineto.columns import LONGEST_US, Columns
+from daceml.profiling.kineto.numerals import since
+from daceml.profiling.trace import Events, Floats
+
+
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """The first event, on the clock of the file: whole microseconds, and a rest that is kept apart.
+
+    Together they would need more digits than a float64 has.
+    """
+
+    whole: int
+    rest_us: float
+
+    def times(self, values: Sequence[float]) -> Floats:
+        """[n] microseconds from the first event."""
+        return np.array([since(value, self.whole) for value in values], np.float64) - self.rest_us
+
+    @property
+    def time_us(self) -> float:
+        """Of the first event, on the clock of the file."""
+        return self.whole + self.rest_us
+
+
+def events_by_start(columns: Columns) -> tuple[Events, Origin] | None:
+    """The events, and when the first one was; None if there are none."""
+    near = _near(columns)
+    if not len(near):
+        return None
+    whole = int(min(columns.start[index] for index in near))
+    origin = Origin(whole=whole, rest_us=min(since(columns.start[index], whole) for index in near))
+    start_us = origin.times([columns.start[index] for index in near])
+    duration_us = np.array([columns.duration[index] for index in near], np.float64)
+    order = np.lexsort((-duration_us, start_us))
+    index = near[order]
+
+    def column(values: Sequence[int]) -> np.ndarray:
+        return np.array(values, np.int64)[index]
+
+    events = Events(
+        kind=column(columns.kind),
+        name=column(columns.name),
+        lane=column(columns.lane),
+        start_us=start_us[order],
+        duration_us=duration_us[order],
+        correlation=column(columns.correlation),
+        external_id=column(columns.external_id),
+        sequence=column(columns.sequence),
+        details=tuple(columns.details[i] for i in index.tolist()),
+    )
+    return events, origin
+
+
+def _near(columns: Columns) -> np.ndarray:
+    """Events within a day of the middle one; the others come from clocks that were never set."""
+    start = np.array(columns.start, np.float64)
+    if not len(start):
+        return np.zeros(0, np.intp)
+    near = np.abs(start - np.median(start)) <= LONGEST_US
+    if not near.all():
+        columns.left_out["they start more than a day before or after the others"] += int((~near).sum())
+    return np.flatnonzero(near)
