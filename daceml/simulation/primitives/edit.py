@@ -80,7 +80,7 @@ def _through(graph: TaskGraph, mask: Mask, place: Ints) -> Edges:
 
 
 def _begun_as_before(graph: TaskGraph, mask: Mask) -> NDArray[np.float64]:
-    """The gaps; that of the first task of a lane says when the lane begins, and stays with whoever is first."""
+    """The gaps; that of the first task of a lane says when the lane begins, and stays with the first one."""
     gap_us = graph.tasks.gap_us.copy()
     for lane in range(len(graph.lanes)):
         members = graph.lane_members(lane)
