@@ -20,7 +20,7 @@ class StepTimes:
         loop_us: [k] between the marks that a step begins and ends, on the thread of the loop: what the
             profiler shows. A device may lag behind.
         done_us: [k] when the loop had ended the step, and devices all work that it launched.
-        step_us: what a step takes in the long run: the median time between two steps that are done; of a
+        step_us: what a step takes in the long run: the mean time between two steps that are done; of a
             single step, all of it.
     """
 
@@ -62,7 +62,7 @@ def _times(graph: TaskGraph, start_us: Floats, end_us: Floats) -> StepTimes:
     seen = np.isfinite(begin) & np.isfinite(end)
     begin, end, done = begin[seen], end[seen], done[seen]
     if len(done) > 1:
-        step_us = float(np.median(np.diff(np.maximum.accumulate(done))))
+        step_us = float((done.max() - done[0]) / (len(done) - 1))
     else:
         step_us = float(done[0] - begin[0]) if len(done) else float(np.nanmax(end_us, initial=0.0))
     names = tuple(name for name, there in zip(graph.step_names, seen, strict=False) if there)

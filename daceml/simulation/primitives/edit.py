@@ -19,12 +19,14 @@ Ints = NDArray[np.int64]
 def without(graph: TaskGraph, mask: Mask, *, keep_gaps: bool = False) -> TaskGraph:
     """The graph without some tasks; who waited for one of them waits for what stood before it on its lane.
 
-    What one of them waited for, the next task of its lane waits for; but a launch that is gone releases its
-    kernels, and a kernel that is gone needs no launch.
+    What one of them waited for, the next task of its lane waits for, and whoever waited for it. But a launch
+    that is gone releases its kernels and needs no room in the queue, a call that is gone does not wait for
+    the device, a kernel that is gone needs no launch and keeps no other one from starting.
 
     Args:
         mask: [n] the tasks to take out.
-        keep_gaps: the time before a removed task stays, as the gap of the next one. Else it goes with it.
+        keep_gaps: the time before a removed task stays, as the gap of the next one. Else it goes with it, but
+            for that before the first task of a lane.
     """
     if mask.shape != (len(graph),):
         raise TaskGraphError(
@@ -39,7 +41,8 @@ def without(graph: TaskGraph, mask: Mask, *, keep_gaps: bool = False) -> TaskGra
     source = np.where(gone_source, before[edges.source], edges.source)
     target = np.where(gone_target, after[edges.target], edges.target)
     stays = (source != NOTHING) & (target != NOTHING) & (source != target)
-    stays &= ~((edges.kind == EdgeKind.LAUNCH) & (gone_source | gone_target))
+    stays &= ~(np.isin(edges.kind, (EdgeKind.LAUNCH, EdgeKind.CONTENTION)) & (gone_source | gone_target))
+    stays &= ~(np.isin(edges.kind, (EdgeKind.QUEUE, EdgeKind.SYNC)) & gone_target)
     new_edges = Edges(
         source=place[source[stays]],
         target=place[target[stays]],
@@ -47,10 +50,44 @@ def without(graph: TaskGraph, mask: Mask, *, keep_gaps: bool = False) -> TaskGra
         from_start=(edges.from_start & ~gone_source)[stays],
         kind=edges.kind[stays],
     )
-    tasks = graph.tasks.taken(kept)
-    if keep_gaps:
-        tasks = dataclasses.replace(tasks, gap_us=tasks.gap_us + carried_us[kept])
-    return dataclasses.replace(graph, tasks=tasks, edges=_own_lane_left_out(graph, tasks, new_edges))
+    gap_us = graph.tasks.gap_us + carried_us if keep_gaps else _begun_as_before(graph, mask)
+    tasks = dataclasses.replace(graph.tasks.taken(kept), gap_us=gap_us[kept])
+    implied = (gone_source | gone_target)[stays] & _on_one_lane(graph, tasks, new_edges)
+    through = _through(graph, mask, place)
+    through = through.taken(~_on_one_lane(graph, tasks, through))
+    return dataclasses.replace(graph, tasks=tasks, edges=Edges.joined([new_edges.taken(~implied), through]))
+
+
+_CARRIED = (EdgeKind.STREAM_WAIT, EdgeKind.HANDOVER, EdgeKind.CHANNEL, EdgeKind.USER)
+
+
+def _through(graph: TaskGraph, mask: Mask, place: Ints) -> Edges:
+    """Edges from what a removed task waited for to who waited for it, as if it took no time."""
+    edges = graph.edges
+    carried = np.isin(edges.kind, (*_CARRIED, EdgeKind.SYNC)) & ~edges.from_start
+    entering: dict[int, list[int]] = {}
+    for edge in np.flatnonzero(
+        np.isin(edges.kind, _CARRIED) & ~edges.from_start & mask[edges.target] & ~mask[edges.source]
+    ).tolist():
+        entering.setdefault(int(edges.target[edge]), []).append(edge)
+    rows: list[tuple[int, int, float, bool, EdgeKind]] = []
+    for edge in np.flatnonzero(carried & mask[edges.source] & ~mask[edges.target]).tolist():
+        for other in entering.get(int(edges.source[edge]), ()):
+            source, target = int(place[edges.source[other]]), int(place[edges.target[edge]])
+            lag_us = float(edges.lag_us[other] + edges.lag_us[edge])
+            rows.append((source, target, lag_us, False, EdgeKind(int(edges.kind[edge]))))
+    return Edges.of(rows)
+
+
+def _begun_as_before(graph: TaskGraph, mask: Mask) -> NDArray[np.float64]:
+    """The gaps; that of the first task of a lane says when the lane begins, and stays with the first one."""
+    gap_us = graph.tasks.gap_us.copy()
+    for lane in range(len(graph.lanes)):
+        members = graph.lane_members(lane)
+        kept = members[~mask[members]]
+        if graph.lanes[lane].ordered and len(kept) and kept[0] != members[0]:
+            gap_us[kept[0]] = gap_us[members[0]]
+    return gap_us
 
 
 def _kept_neighbours(graph: TaskGraph, mask: Mask) -> tuple[Ints, Ints, NDArray[np.float64]]:
@@ -76,11 +113,11 @@ def _kept_neighbours(graph: TaskGraph, mask: Mask) -> tuple[Ints, Ints, NDArray[
     return before, after, carried_us
 
 
-def _own_lane_left_out(graph: TaskGraph, tasks: Tasks, edges: Edges) -> Edges:
-    """Edges without those along one lane, which its order implies or contradicts since they were moved."""
+def _on_one_lane(graph: TaskGraph, tasks: Tasks, edges: Edges) -> Mask:
+    """Which edges join tasks of one ordered lane: once moved along it, its order implies them."""
     ordered = np.array([lane.ordered for lane in graph.lanes], np.bool_)
-    same = (tasks.lane[edges.source] == tasks.lane[edges.target]) & ordered[tasks.lane[edges.source]]
-    return edges.taken(~same)
+    lane = tasks.lane[edges.source]
+    return (lane == tasks.lane[edges.target]) & ordered[lane]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,6 +215,8 @@ def _row(
 ) -> dict[str, float]:
     if not 0 <= task.lane < len(lanes):
         raise TaskGraphError(f"new task {task.name!r} is on lane {task.lane}", fix=f"there are {len(lanes)}")
+    if task.like is not None and not 0 <= task.like < len(graph):
+        raise TaskGraphError(f"new task {task.name!r} is like task {task.like}", fix="give an index")
     anchor = task.after
     if anchor is not None and anchor != FIRST:
         if not 0 <= anchor < len(graph):

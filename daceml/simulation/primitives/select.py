@@ -71,3 +71,13 @@ def launches_of(graph: TaskGraph, mask: Mask) -> Mask:
     given = np.bincount(edges.source[launch], minlength=len(graph))
     taken = np.bincount(edges.source[launch & mask[edges.target]], minlength=len(graph))
     return (given > 0) & (given == taken)
+
+
+def returns_of(graph: TaskGraph, mask: Mask) -> Mask:
+    """[n] the second halves of the calls that copied and waited, whose copies are all in the mask."""
+    edges = graph.edges
+    returns = graph.where_name(lambda name: name.endswith(" returns")) & (graph.tasks.kind == TaskKind.CALL)
+    waits = (edges.kind == EdgeKind.SYNC) & returns[edges.target]
+    awaited = np.bincount(edges.target[waits], minlength=len(graph))
+    taken = np.bincount(edges.target[waits & mask[edges.source]], minlength=len(graph))
+    return (awaited > 0) & (awaited == taken)

@@ -1,0 +1,102 @@
+"""Several tasks of one lane become one: a fused kernel, launched once."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daceml.errors import WhatIfError
+from daceml.simulation.graph import NOTHING, Edges, Floats, Ints, Mask, TaskGraph
+from daceml.simulation.primitives.edit import without
+from daceml.simulation.primitives.select import launches_of
+from daceml.simulation.task import EdgeKind
+
+
+def fuse(
+    graph: TaskGraph, mask: Mask, *, duration_us: float | None = None, name: str | None = None
+) -> TaskGraph:
+    """The selected tasks as one, where the last of them stood, as all that they need is there by then.
+
+    Who waited for one of them waits for the whole, and the whole for all that they waited for. The calls that
+    launched the others go, with the time in which the framework prepared them.
+
+    Args:
+        mask: [n] tasks of one ordered lane.
+        duration_us: of the whole; None is the sum.
+    Raises:
+        WhatIfError: nothing is selected, tasks of several lanes are, or the lane is not ordered.
+    """
+    if mask.shape != (len(graph),) or not mask.any():
+        raise WhatIfError("there is nothing to fuse", fix="select tasks of the graph that is edited")
+    total_us = float(graph.tasks.duration_us[mask].sum()) if duration_us is None else duration_us
+    return fuse_groups(graph, np.where(mask, 0, NOTHING), np.array([total_us]), name=name)
+
+
+def fuse_groups(graph: TaskGraph, group: Ints, duration_us: Floats, *, name: str | None = None) -> TaskGraph:
+    """Every group of tasks as one; `fuse` says how.
+
+    Args:
+        group: [n] number of the group of each task, NOTHING of those that stay alone.
+        duration_us: [groups] of each whole.
+        name: of the wholes; None lets each have that of its last task, with how many it stands for.
+    Raises:
+        WhatIfError: a group spans lanes, or one that is not ordered; a duration below zero.
+    """
+    members = np.flatnonzero(group != NOTHING)
+    if not len(members):
+        return graph
+    _check(graph, group, members, duration_us)
+    last = np.zeros(len(duration_us), np.int64)
+    np.maximum.at(last, group[members], members)
+    count = np.bincount(group[members], minlength=len(duration_us))
+    place = np.arange(len(graph))
+    place[members] = last[group[members]]
+    gone = np.zeros(len(graph), np.bool_)
+    gone[members] = True
+    gone[last[count > 0]] = False
+    kept = last[count > 1]
+    wholes = np.flatnonzero(count > 1)
+
+    edges = graph.edges
+    carried = ~np.isin(edges.kind, (EdgeKind.LAUNCH, EdgeKind.QUEUE, EdgeKind.CONTENTION))
+    source = np.where(carried, place[edges.source], edges.source)
+    target = np.where(carried, place[edges.target], edges.target)
+    merged = Edges(
+        source=source, target=target, lag_us=edges.lag_us, from_start=edges.from_start, kind=edges.kind
+    ).taken(source != target)
+    names = {known: index for index, known in enumerate(graph.names)}
+    tasks = dataclasses.replace(
+        graph.tasks, duration_us=graph.tasks.duration_us.copy(), name=graph.tasks.name.copy()
+    )
+    tasks.duration_us[last[count > 0]] = duration_us[count > 0]
+    for task, whole in zip(kept.tolist(), wholes.tolist(), strict=True):
+        text = name or f"fused {count[whole]}: {graph.name_of(task)}"
+        tasks.name[task] = names.setdefault(text, len(names))
+    fused = dataclasses.replace(graph, tasks=tasks, edges=merged, names=tuple(names))
+    return without(fused, gone | launches_of(graph, gone))
+
+
+def _check(graph: TaskGraph, group: Ints, members: NDArray[np.intp], duration_us: Floats) -> None:
+    if group.shape != (len(graph),) or group[members].max() >= len(duration_us):
+        raise WhatIfError("groups and durations do not fit the graph", fix="give a duration for each group")
+    if not np.isfinite(duration_us).all() or (duration_us < 0).any():
+        raise WhatIfError("a duration is negative or no finite number", fix="give microseconds, 0 or more")
+    lane = np.full(len(duration_us), NOTHING, np.int64)
+    lane[group[members]] = graph.tasks.lane[members]
+    foreign = members[lane[group[members]] != graph.tasks.lane[members]]
+    if len(foreign):
+        other, first = int(lane[group[foreign[0]]]), int(foreign[0])
+        raise WhatIfError(
+            f"{graph.name_of(first)!r} on {graph.lanes[graph.tasks.lane[first]].name!r} cannot be fused with"
+            f" tasks on {graph.lanes[other].name!r}",
+            fix="move them to one lane first, or fuse those of each lane on their own",
+        )
+    for number in np.unique(graph.tasks.lane[members]).tolist():
+        if not graph.lanes[number].ordered:
+            raise WhatIfError(
+                f"lane {graph.lanes[number].name!r} is not ordered",
+                why="nobody knows which of its tasks comes last",
+                fix="fuse tasks of an ordered lane",
+            )
