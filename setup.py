@@ -35,9 +35,14 @@ NETWORKS = [
     "transformers>=5",
 ]
 
+# Compiles the loops of the simulator, which run in Python without it.
+SIMULATION = ["numba>=0.61"]
+
 EXTRAS_REQUIRE = {
+    "simulation": SIMULATION,
     "test": [
         *NETWORKS,
+        *SIMULATION,
         "hypothesis>=6.150",
         "pytest>=9",
         "pytest-timeout>=2.4",

@@ -1,0 +1,1 @@
+"""What a schedule says: what decides its length, and what has room."""
