@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,7 @@ from daceml.simulation.graph import TaskGraph
 
 _MOST = 20  # rows of each kind that a text shows
 _SAME_US = 1e-9
+_WHAT = ("removed", "inserted", "changed", "moved")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,11 +60,20 @@ class Difference:
             self.edges_removed + self.edges_added > 0
         )
 
+    def headline(self) -> str:
+        """How many tasks were removed, inserted, changed and moved, in one line."""
+        counts = {what: sum(row.count for row in getattr(self, what)) for what in _WHAT}
+        return ", ".join(f"{count} {what}" for what, count in counts.items() if count) or "none"
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it as an object for `json`; times in microseconds."""
+        return asdict(self)
+
     def __str__(self) -> str:
         if not self:
             return "nothing changed"
         lines: list[str] = []
-        for what in ("removed", "inserted", "changed", "moved"):
+        for what in _WHAT:
             rows: tuple[Change, ...] = getattr(self, what)
             if rows:
                 before_us = sum(row.before_us for row in rows)
