@@ -35,11 +35,12 @@ REAL = (
 _READ = """
 import json, resource, sys, time
 from daceml.profiling.kineto import read_trace
-begun = time.perf_counter()
+begun, worked = time.perf_counter(), time.process_time()
 trace = read_trace(sys.argv[1])
-seconds = time.perf_counter() - begun
+seconds, cpu_seconds = time.perf_counter() - begun, time.process_time() - worked
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-print(json.dumps({"seconds": seconds, "peak_bytes": peak, "events": len(trace.events)}))
+told = {"seconds": seconds, "cpu_seconds": cpu_seconds, "peak_bytes": peak, "events": len(trace.events)}
+print(json.dumps(told))
 """
 
 
@@ -81,7 +82,7 @@ def _later(event: dict[str, Any], shift_us: int, ids: int) -> dict[str, Any]:
 
 
 def measured(path: Path, rounds: int) -> dict[str, Any]:
-    """Seconds of each round, and the largest peak."""
+    """Seconds of each round, those of the processor alone beside them, and the largest peak."""
     told: list[dict[str, Any]] = []
     for _ in range(rounds):
         done = subprocess.run(
@@ -91,6 +92,7 @@ def measured(path: Path, rounds: int) -> dict[str, Any]:
     return {
         "events": told[0]["events"],
         "seconds": [round(one["seconds"], 3) for one in told],
+        "cpu_seconds": [round(one["cpu_seconds"], 3) for one in told],
         "peak_bytes": max(one["peak_bytes"] for one in told),
     }
 
@@ -122,7 +124,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 **measured(path, rounds),
             }
         rows.append(row)
-        print(f"{name}: {row['events']} events, {row['megabytes']} MB in {median(row['seconds']):.2f} s, "
+        print(f"{name}: {row['events']} events, {row['megabytes']} MB in {median(row['seconds']):.2f} s "
+              f"({median(row['cpu_seconds']):.2f} s of the processor), "
               f"peak {row['peak_bytes'] / 1e6:.0f} MB", flush=True)  # fmt: skip
     return command.finish("trace_loading", options, rows, bars_of(rows))
 
