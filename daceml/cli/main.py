@@ -17,6 +17,7 @@ from daceml.cli.cache import cache
 from daceml.cli.compile import compile_model
 from daceml.cli.doctor import doctor
 from daceml.cli.explain import explain
+from daceml.cli.replay import replay
 from daceml.cli.verify import verify
 from daceml.errors import DacemlError
 
@@ -94,6 +95,7 @@ app.command("doctor")(doctor)
 app.command("compile")(compile_model)
 app.command("explain")(explain)
 app.command("verify")(verify)
+app.command("replay")(replay)
 app.add_typer(cache, name="cache")
 
 if __name__ == "__main__":

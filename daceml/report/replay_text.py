@@ -21,9 +21,7 @@ def replay_text(schedule: Schedule, *, limiting: Sequence[Limit] | None = None) 
     """Steps as recorded and as replayed, where the time goes, what limits the run, what is not known."""
     graph = schedule.graph
     parts: list[RenderableType] = [
-        cell(
-            f"{graph.source}: {len(graph)} tasks on {len(graph.lanes)} lanes, {len(graph.edges)} dependencies"
-        ),
+        cell(),
         cell(error_line(schedule)),
         "",
         _steps(schedule),

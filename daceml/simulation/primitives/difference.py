@@ -16,6 +16,11 @@ _SAME_US = 1e-9
 _WHAT = ("removed", "inserted", "changed", "moved")
 
 
+def shortened(name: str, most: int = 72) -> str:
+    """A name of which templates left a whole page: its beginning."""
+    return name if len(name) <= most else name[: most - 3].rstrip() + "..."
+
+
 @dataclass(frozen=True, kw_only=True)
 class Change:
     """Tasks of one name on one lane to which the same happened.
@@ -35,7 +40,8 @@ class Change:
     def __str__(self) -> str:
         gap = f", gaps {self.gap_us:+.1f} us" if abs(self.gap_us) > _SAME_US else ""
         return (
-            f"{self.count} x {self.name} ({self.lane}): {self.before_us:.1f} -> {self.after_us:.1f} us{gap}"
+            f"{self.count} x {shortened(self.name)} ({self.lane}):"
+            f" {self.before_us:.1f} -> {self.after_us:.1f} us{gap}"
         )
 
 

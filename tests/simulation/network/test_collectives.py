@@ -41,7 +41,7 @@ def test_bytes_over_bus_bandwidth_as_nccl_tests_count_them():
 
 
 def test_small_arrays_cost_the_overhead_and_the_hops():
-    # A ring of 4 passes 6 hops; the low-latency protocol needs 0.47 / 3.4 of each and 3.6 / 8.4 of the overhead.
+    # A ring of 4 passes 6 hops; the low-latency protocol needs 0.47 / 3.4 of each, 3.6 / 8.4 of the overhead.
     time_us = collective_us(Collective.ALL_REDUCE, 4, node(4, 10, latency_us=3.4, overhead_us=8.4), "ring")
     assert time_us == pytest.approx(3.6 + 6 * 0.47, rel=1e-3)
 

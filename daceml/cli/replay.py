@@ -1,0 +1,91 @@
+"""`daceml replay`: the task graph of a recorded run, simulated, beside what was recorded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from daceml.cli import options
+from daceml.cli.output_files import check_targets, written_aside
+
+if TYPE_CHECKING:
+    from daceml.simulation.engine import Schedule
+    from daceml.simulation.graph import TaskGraph
+
+TraceFile = Annotated[
+    Path,
+    typer.Argument(
+        metavar="TRACE",
+        help="a file of torch.profiler (export_chrome_trace), .json or .json.gz, with the CPU side and, if "
+        "there is one, the device.",
+    ),
+]
+PerfettoFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--perfetto",
+        metavar="FILE",
+        help="write lanes as recorded and as simulated, with the critical path: open it in ui.perfetto.dev. "
+        "Compressed where FILE ends in .gz.",
+    ),
+]
+HtmlFile = Annotated[
+    Path | None, typer.Option("--html", metavar="FILE", help="write a page that needs nothing else.")
+]
+QueueDepth = Annotated[
+    int | None,
+    typer.Option(
+        "--queue-depth",
+        min=1,
+        metavar="N",
+        help="launches that may wait for a stream; learnt from the trace, else 1024.",
+    ),
+]
+
+
+def replay(
+    trace: TraceFile,
+    perfetto: PerfettoFile = None,
+    html: HtmlFile = None,
+    queue_depth: QueueDepth = None,
+    as_json: options.Json = False,
+    debug: options.Debug = False,
+) -> None:
+    """Replay a recorded run: steps beside those recorded, where the time goes, what limits it."""
+    from daceml.report.replay_html import replay_html
+    from daceml.report.replay_json import replay_json
+    from daceml.report.replay_text import replay_text
+    from daceml.simulation.engine import simulate
+
+    check_targets([("--perfetto", perfetto), ("--html", html)])
+    schedule = simulate(graph_of(trace, queue_depth))
+    write_views(perfetto, html, {"replayed": schedule}, lambda: replay_html(schedule))
+    typer.echo(json.dumps(replay_json(schedule), indent=2) if as_json else replay_text(schedule))
+
+
+def graph_of(trace: Path, queue_depth: int | None) -> TaskGraph:
+    """The task graph of a file."""
+    from daceml.profiling.kineto import read_trace
+    from daceml.simulation.building.build import Options, build
+
+    return build(read_trace(trace), Options(queue_depth=queue_depth))
+
+
+def write_views(
+    perfetto: Path | None, html: Path | None, schedules: dict[str, Schedule], page: Callable[[], str]
+) -> None:
+    """Write the files that were asked for."""
+    from daceml.report.perfetto import write_perfetto
+    from daceml.simulation.analysis.critical_path import critical_path
+
+    if perfetto is not None:
+        paths = {title: critical_path(schedule) for title, schedule in schedules.items()}
+        with written_aside("--perfetto", perfetto) as aside:
+            write_perfetto(aside, schedules, paths=paths)
+    if html is not None:
+        with written_aside("--html", html) as aside:
+            aside.write_text(page(), encoding="utf-8")
