@@ -133,7 +133,8 @@ def profile(
 
     Args:
         model: whose layers and gradients the trace shall know, as it is called: compiled, or within
-            DistributedDataParallel. None records operators and kernels alone.
+            DistributedDataParallel. None records operators and kernels alone, as `daceml.compile_step` needs
+            it, which refuses modules with hooks.
         optimizer: of which the trace says what it is.
         steps: that are recorded.
         warmup: steps before, in which the profiler sets itself up.

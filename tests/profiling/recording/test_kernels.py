@@ -125,3 +125,17 @@ def test_a_program_that_nobody_has_named_keeps_its_own_names():
     (program,) = trace.header["programs"]
     assert (program["module"], program["part"]) == (None, None)
     assert {layer for step in program["steps"] for layer in step["layers"]} <= {"", "fc", "norm"}
+
+
+def test_a_compiled_step_is_recorded_without_hooks():
+    model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 2))
+    step = daceml.compile_step(model, nn.MSELoss(), torch.optim.SGD(model.parameters(), lr=0.1))
+    x, y = torch.randn(4, 8), torch.randn(4, 2)
+    step(x, y)
+    with daceml.profile(None, steps=1, warmup=1, unprofiled=0) as trace:
+        for _ in range(2):
+            step(x, y)
+            trace.step()
+    (program,) = trace.header["programs"]
+    assert trace.header["calls_without_kernels"] == 0
+    assert {"model.0", "model.1", "loss"} <= {layer for s in program["steps"] for layer in s["layers"]}
