@@ -9,7 +9,7 @@
 
 `daceml.compile(module)` does the same to an instance, `daceml.ONNXModel(file)` to an ONNX file. `explain`
 says what became of a module and why, `verify` compares it with float64, `profile_call` says where a call
-spends its time.
+spends its time. `daceml.profile(model)` records steps of a training run for what-if questions.
 
 Importing daceml loads neither torch nor dace nor onnx: every public name loads what it needs at first use.
 Options are environment variables; `daceml.Config` lists them.
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from daceml.frontend.onnx_model import ONNXModel
     from daceml.frontend.stance import stance
     from daceml.frontend.whole_step import compile_step
+    from daceml.profiling.recording.recorder import Recorder, profile
     from daceml.report.explanation import explain
     from daceml.report.profile import profile_call
     from daceml.report.verification import verify
@@ -40,10 +41,12 @@ __all__ = [
     "DaceModule",
     "DacemlError",
     "ONNXModel",
+    "Recorder",
     "compile",
     "compile_step",
     "dace_module",
     "explain",
+    "profile",
     "profile_call",
     "stance",
     "verify",
@@ -55,9 +58,11 @@ _HOMES = {
     "DaceModule": "daceml.frontend.module",
     "DacemlError": "daceml.errors",
     "ONNXModel": "daceml.frontend.onnx_model",
+    "Recorder": "daceml.profiling.recording.recorder",
     "compile_step": "daceml.frontend.whole_step",
     "dace_module": "daceml.frontend.module",
     "explain": "daceml.report.explanation",
+    "profile": "daceml.profiling.recording.recorder",
     "profile_call": "daceml.report.profile",
     "stance": "daceml.frontend.stance",
     "verify": "daceml.report.verification",

@@ -201,6 +201,12 @@ class TraceContentError(DacemlError):
     code = "DML602"
 
 
+class RecordingError(DacemlError):
+    """A run that cannot be recorded: too few steps, or something else is recording already."""
+
+    code = "DML603"
+
+
 class TaskGraphError(DacemlError):
     """A task graph that means nothing: an index out of range, a duration below zero."""
 

@@ -9,7 +9,7 @@ are one sum.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import dace
@@ -37,6 +37,7 @@ from daceml.onnx_ops.trace import Trace
 from daceml.sdfg.builder import Builder, Computation, parameters
 from daceml.sdfg.lifting import NotLiftable, lift
 from daceml.sdfg.network import Network
+from daceml.sdfg.origin import NodeOrigin
 from daceml.sdfg.scalar import DType, Index, Scalar, cast, compute_type, literal, read
 from daceml.sdfg.scatter import emit_scatter
 from daceml.sdfg.tasklet_code import find_reductions
@@ -147,10 +148,15 @@ def _lower_without_rule(
 
 @dataclass(kw_only=True)
 class _Parts:
-    """The parts of one gradient: arrays that hold one, and expressions that have not been written yet."""
+    """The parts of one gradient: arrays that hold one, and expressions that have not been written yet.
+
+    Attributes:
+        origins: of the expressions, each once.
+    """
 
     arrays: list[str] = field(default_factory=list[str])
     values: list[Scalar] = field(default_factory=list[Scalar])
+    origins: dict[NodeOrigin, None] = field(default_factory=dict[NodeOrigin, None])
 
 
 class _Reverse:
@@ -165,6 +171,7 @@ class _Reverse:
         self.gradients: dict[str, str | None] = {}
         self.by_rule: list[str] = []
         self.forward = Forward(arrays=self.sdfg.arrays, wanted=self.active, hold=self._hold)
+        self.origin: tuple[NodeOrigin, ...] = ()  # of the gradients that are being made
 
     def run(self) -> Gradients:
         cotangents: dict[str, str] = {}
@@ -217,6 +224,10 @@ class _Reverse:
                 continue
             cotangent = self._gradient(statement.target)
             if cotangent is not None:
+                self.origin = tuple(
+                    replace(o, operator=f"{o.operator}Grad", onnx_name=f"{o.onnx_name}/gradient")
+                    for o in self.network.origins.get(statement.target, ())
+                )
                 for flow in adjoint(statement, cotangent, self.forward):
                     self._take(flow)
 
@@ -328,10 +339,12 @@ class _Reverse:
         parts = self.parts[flow.array]
         if flow.value is not None:
             parts.values.append(flow.value)
+            parts.origins |= dict.fromkeys(self.origin)
             return
         assert flow.scatter is not None
         target = self._new(f"{flow.array}_gradient", flow.array)
         emit_scatter(self.builder, flow.scatter(target))
+        self.network.origins[target] = self.origin
         parts.arrays.append(target)
 
     def _gradient(self, array: str) -> str | None:
@@ -356,7 +369,9 @@ class _Reverse:
         total = terms[0]
         for term in terms[1:]:
             total = total + cast(term, total.dtype)
-        return self._write(f"{array}_gradient", array, total)
+        found = self._write(f"{array}_gradient", array, total)
+        self.network.origins[found] = tuple(parts.origins)
+        return found
 
     def _write(self, name: str, like: str, value: Scalar) -> str:
         target = self._new(name, like)
@@ -381,6 +396,7 @@ class _Reverse:
     def _hold(self, what: str, shape: Sequence[Index], dtype: DType, value: Scalar) -> str:
         name, _ = self.sdfg.add_transient(what, tuple(shape), dtype, find_new_name=True)
         self._emit(name, value)
+        self.network.origins[name] = self.origin
         return name
 
     def _new(self, name: str, like: str, *, transient: bool = True) -> str:

@@ -125,6 +125,7 @@ def _part(network: Network, kept: Collection[nodes.Node], arrays: Iterable[str])
         checks=list(network.checks),
         signature=dict(network.signature),
         passes=[],
+        origins=dict(network.origins),
     )
     state = part.state
     for node, stay in zip(list(state.nodes()), stays, strict=True):

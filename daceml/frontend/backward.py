@@ -47,6 +47,11 @@ class BackwardPass:
     _narrowed: dict[tuple[int, ...], Narrowed | None] = field(default_factory=dict)  # pyright: ignore
     _narrowing: threading.Lock = field(default_factory=threading.Lock)
 
+    @property
+    def programs(self) -> tuple[Program, ...]:
+        """Every program that may run."""
+        return (self.program, *(found.program for found in self._narrowed.values() if found is not None))
+
     def narrowed(self, places: tuple[int, ...]) -> Narrowed | None:
         """The half for cotangents of the results at these places; None where zeros have to do for the others.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from daceml.runtime.plan import Plan
     from daceml.runtime.steps import Step
     from daceml.sdfg.network import Network
+    from daceml.sdfg.origin import NodeOrigin
 
 
 def make_manifest(
@@ -58,7 +60,7 @@ def make_manifest(
         constants=constants,
         mutated=tuple(network.weights[b] for b in network.mutations.values()),
         symbols=tuple(sorted(network.sdfg.symbols)),
-        steps=tuple(_step(s, network, reports, sizes) for s in plan.steps),
+        steps=tuple(replace(_step(s, network, reports, sizes), nodes=_nodes(s, network)) for s in plan.steps),
         workspace_bytes=Cost(unique_bytes=workspace).at(sizes).unique_bytes,  # pyright: ignore[reportArgumentType]
         kernels=len(plan.kernels),
         fallbacks=fallbacks,
@@ -146,6 +148,11 @@ def _step(
         flops=amounts.flops,  # pyright: ignore[reportArgumentType]
         special_functions=amounts.special_functions,  # pyright: ignore[reportArgumentType]
     )
+
+
+def _nodes(step: Step, network: Network) -> tuple[NodeOrigin, ...]:
+    """The nodes of a step, each once, whether fusion or a pass before the last lowering made it of them."""
+    return tuple(dict.fromkeys(origin for a in step.writes for origin in network.origins.get(a, ())))
 
 
 def _joined(parts: Iterable[str]) -> str:

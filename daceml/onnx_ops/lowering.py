@@ -18,6 +18,7 @@ from daceml.onnx_ops.registry import KINDS, Implementation, Kind, implementation
 from daceml.onnx_ops.tensor import Output, Tensor
 from daceml.onnx_ops.trace import Refused, Trace, tracing
 from daceml.sdfg.builder import Builder
+from daceml.sdfg.origin import NodeOrigin
 from daceml.sdfg.passes import PassRecord, Refusal
 from daceml.sdfg.scalar import ElementTypeMismatch
 from daceml.sdfg.sizes import Size, size_bytes
@@ -211,6 +212,8 @@ def apply(choice: Choice, node: ONNXNode, network: Network, builder: Builder) ->
     if choice.alias is not None:
         source, result = choice.alias
         make_view(network.sdfg, state, builder.node_of(source), builder.node_of(result))
+    origin = NodeOrigin(operator=node.op_type, onnx_name=node.onnx_name, module_path=node.module_path)
+    network.origins |= dict.fromkeys((*results, *intermediates), (origin,))
     return NodeReport(
         op_type=node.op_type,
         onnx_name=node.onnx_name,

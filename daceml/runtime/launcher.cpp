@@ -33,6 +33,9 @@
 
 daceml_draw daceml_bernoulli();  // random_stream.cpp
 extern "C" uint64_t daceml_fingerprint(const void* const* arrays, const int64_t* bytes, int64_t count);
+bool daceml_call_log_on();  // call_log.cpp
+int64_t daceml_call_log_now_ns();
+void daceml_call_log_add(int64_t program, int64_t start_ns, int64_t end_ns, std::vector<double> step_us);
 
 namespace {
 
@@ -216,8 +219,17 @@ class Bound {
 
   daceml_fallback fallback = nullptr;
   double* profile = nullptr;
+  int64_t number = 0;  // in the registry
 
  private:
+  void log_call(int64_t start_ns, std::vector<double> step_us) const {
+    const int64_t end_ns = daceml_call_log_now_ns();
+    if (profile != nullptr) {
+      for (size_t i = 0; i < step_us.size(); ++i) profile[i] += step_us[i];
+    }
+    daceml_call_log_add(number, start_ns, end_ns, std::move(step_us));
+  }
+
   bool packed(size_t i) const { return program_->weight_specs[i].ndim < 0; }
 
   // Where a program finds a weight; the program alone holds a packed one, so nobody moves it.
@@ -268,6 +280,9 @@ class Bound {
     frame->fit(symbols, p.workspace_bytes(symbols.data()));
     for (size_t i = borrowed; i < inputs.size(); ++i) held[i] = inputs[i].release();
     static_assert(sizeof(Tensor) == sizeof(AtenTensorHandle), "a tensor is nothing but its handle");
+    const bool recorded = daceml_call_log_on();
+    std::vector<double> own_us(recorded ? p.steps : 0);
+    const int64_t start_ns = recorded ? daceml_call_log_now_ns() : 0;
     daceml_call call{input_pointers.data(),
                      weight_pointers.data(),
                      reinterpret_cast<AtenTensorHandle*>(outputs.data()),
@@ -275,12 +290,13 @@ class Bound {
                      symbols.data(),
                      frame->base,
                      frame->views.data(),
-                     profile,
+                     recorded ? own_us.data() : profile,
                      fallback,
                      daceml_bernoulli(),
                      daceml_fingerprint,
                      nullptr};
     const int32_t status = p.run(&call);
+    if (recorded) log_call(start_ns, std::move(own_us));
     for (size_t i = borrowed; i < inputs.size(); ++i) inputs[i] = Tensor(held[i]);
     give_frame(std::move(frame));
     require(status == 0, call.error == nullptr ? "the program failed" : call.error);
@@ -338,7 +354,8 @@ class Registry {
  public:
   int64_t add(std::shared_ptr<Bound> bound) {
     std::unique_lock lock(mutex_);
-    programs_[++last_] = std::move(bound);
+    bound->number = ++last_;
+    programs_[last_] = std::move(bound);
     return last_;
   }
   std::shared_ptr<Bound> find(int64_t number) {

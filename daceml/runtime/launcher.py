@@ -22,11 +22,13 @@ FallbackFunction = ctypes.CFUNCTYPE(
     ctypes.c_int32, ctypes.c_int64, ctypes.POINTER(ctypes.c_void_p), ctypes.c_void_p
 )
 
-_SOURCES = ("launcher.cpp", "watch.cpp", "random_stream.cpp", "fingerprint.cpp")
+_SOURCES = ("launcher.cpp", "watch.cpp", "random_stream.cpp", "fingerprint.cpp", "call_log.cpp")
 _loading = threading.Lock()
 # What the fake implementation needs to know of a bound program: number -> (inputs -> outputs of the right
 # shape).
 _shapes: dict[int, Any] = {}
+# Where the code of each bound program lies.
+_folders: dict[int, Path] = {}
 
 
 def build_launcher(cache: Cache) -> Path:
@@ -56,6 +58,13 @@ def _load() -> ctypes.CDLL:
         ctypes.c_int64,
     ]
     native.daceml_fingerprint.restype = ctypes.c_uint64
+    native.daceml_call_log_stop.argtypes = [ctypes.POINTER(ctypes.c_int64)]
+    native.daceml_call_log_stop.restype = ctypes.c_int64
+    native.daceml_call_log_take.argtypes = [
+        ctypes.c_int64,
+        ctypes.POINTER(ctypes.c_int64),
+        ctypes.POINTER(ctypes.c_double),
+    ]
     share_generator(native)
     return native
 
@@ -79,13 +88,20 @@ def bind(weights: Sequence[torch.Tensor], library: Path, fake_outputs: Any) -> i
     native()
     number: int = torch.ops.daceml.bind(list(weights), str(library))
     _shapes[number] = fake_outputs
+    _folders[number] = library.parent
     return number
 
 
 def release(number: int) -> None:
     """Forget a bound program; calls in flight finish."""
     _shapes.pop(number, None)
+    _folders.pop(number, None)
     torch.ops.daceml.release(number)
+
+
+def folders() -> dict[int, Path]:
+    """Number -> folder of every program that is bound now."""
+    return dict(_folders)
 
 
 def fingerprint(tensors: Sequence[torch.Tensor]) -> int:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from daceml.runtime.levels import LevelRecord, save_levels
+from daceml.sdfg.origin import NodeOrigin
 
 FORMAT = 1
 
@@ -68,6 +69,8 @@ class StepRecord:
         kind: kernel, aten, onnxruntime or copy.
         kernel: the kernel's name; empty for other kinds.
         refusals: implementations that ranked higher and why they refused, one sentence each.
+        nodes: what it computes, also where fusion has made one step of several; empty for what came from no
+            node, and in programs that were compiled before this was recorded.
     """
 
     kind: str
@@ -81,6 +84,7 @@ class StepRecord:
     total_bytes: int = 0
     flops: int = 0
     special_functions: int = 0
+    nodes: tuple[NodeOrigin, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,6 +142,10 @@ class Manifest:
             ("steps", StepRecord),
         ):
             record[name] = tuple(kind(**_with_tuples(row)) for row in record[name])
+        record["steps"] = tuple(
+            replace(step, nodes=tuple(NodeOrigin(**cast("dict[str, str]", node)) for node in step.nodes))
+            for step in record["steps"]
+        )
         return cls(**_with_tuples(record))
 
 

@@ -99,6 +99,11 @@ class Program:
         """By which `daceml::call` knows it now; another one when weights were found to be others."""
         return self._binding.number
 
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """Its own, and that of what runs where it gives up, if that was made."""
+        return (self.number, *(self._substituted.numbers if self._substituted is not None else ()))
+
     def __call__(
         self, inputs: Sequence[torch.Tensor], last_use: list[torch.Tensor] | None = None
     ) -> list[torch.Tensor]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from daceml.sdfg.origin import NodeOrigin
 from daceml.sdfg.passes import PassRecord
 
 if TYPE_CHECKING:
@@ -106,6 +108,8 @@ class Network:
         weight_check: looks whether what is prepared is still right; None where weights do not change.
         signature: names as the user knows them, array name -> ONNX value name.
         passes: what every pass so far did and refused, in order.
+        origins: array -> the ONNX nodes that compute it, or whose gradients it sums up; nothing of copies and
+            other arrays that come from no node.
     """
 
     sdfg: dace.SDFG
@@ -123,6 +127,7 @@ class Network:
     weight_check: WeightCheck | None = None
     signature: dict[str, str] = field(default_factory=dict[str, str])
     passes: list[PassRecord] = field(default_factory=list[PassRecord])
+    origins: dict[str, tuple[NodeOrigin, ...]] = field(default_factory=dict[str, tuple[NodeOrigin, ...]])
 
     def prepare(self, made: Preparation, name: str, like: dace.data.Data) -> str:
         """The array that is made in this way; a new one where there is none yet. Mutates the network.
@@ -139,6 +144,11 @@ class Network:
         )
         self.prepared[array] = made
         return array
+
+    def absorb(self, array: str, arrays: Iterable[str]) -> None:
+        """What computes an array computes, inside, what was in others, too. Mutates the network."""
+        origins = (origin for a in (array, *arrays) for origin in self.origins.get(a, ()))
+        self.origins[array] = tuple(dict.fromkeys(origins))
 
     @property
     def state(self) -> dace.SDFGState:

@@ -117,6 +117,8 @@ class _Cloning:
         name = self.sdfg.add_datadesc(f"{like}_again", desc, find_new_name=True)
         if like in self.network.scalars:
             self.network.scalars |= {name}
+        if like in self.network.origins:
+            self.network.origins[name] = self.network.origins[like]
         return name
 
     def _point(self, reader: nodes.Node, array: str, fresh: str) -> None:

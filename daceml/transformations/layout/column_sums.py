@@ -55,7 +55,8 @@ def sum_columns(network: Network) -> int:
         found = _columns(sdfg, statements)
         if found is not None:
             remove_scope(state, entry)
-            _emit(Builder(sdfg, state), found)
+            sums = _emit(Builder(sdfg, state), found)
+            network.absorb(sums, (found.statement.target,))
             count += 1
     applied = {"ColumnSums": count} if count else {}
     network.passes.append(PassRecord(level="layout", name="ColumnSums", applied=applied))
@@ -137,7 +138,8 @@ def _reads_rows(sdfg: dace.SDFG, body: Scalar, last: str, inner: set[str]) -> bo
     return along
 
 
-def _emit(builder: Builder, columns: _Columns) -> None:
+def _emit(builder: Builder, columns: _Columns) -> str:
+    """Sums of columns, and what is made of them; returns the array of the sums."""
     statement, reduction = columns.statement, columns.reduction
     how: Reduction = reduction.data
     extents = tuple(_extent(statement, name) for name in columns.places)
@@ -160,6 +162,7 @@ def _emit(builder: Builder, columns: _Columns) -> None:
             value=substitute(replace_parts(statement.value, {id(reduction): total}), names),
         )
     )
+    return sums
 
 
 def _scatter(sums: str, columns: _Columns, how: Reduction, extents: tuple[Index, ...]) -> Scatter:

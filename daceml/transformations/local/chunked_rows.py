@@ -122,10 +122,15 @@ class ChunkedRows:
         self.same_type = self.wide == pair.shifts[0].dtype
         self.local: dict[str, tuple[tuple[Index, ...], DType]] = {}
 
-    def emit(self) -> None:
-        """Add a nest for each kind of chunk, and one that puts the chunks of a row together."""
+    def emit(self) -> tuple[str, ...]:
+        """Add a nest for each kind of chunk, and one that puts the chunks of a row together.
+
+        Returns:
+            the arrays between them.
+        """
         parts = [self._sweep(part) for part in self.cuts]
         self._put_together(parts)
+        return tuple(array for part in parts for array in part.values())
 
     def _sweep(self, part: Cut) -> dict[str, str]:
         """The nest over chunks; what it writes, by name."""

@@ -63,7 +63,7 @@ class _Fusion:
     """One pass over the network; scopes are looked up here, since DaCe recomputes them after every change."""
 
     def __init__(self, network: Network) -> None:
-        self.sdfg, self.state = network.sdfg, network.state
+        self.network, self.sdfg, self.state = network, network.sdfg, network.state
         self.kept = {*network.outputs, *network.mutations}
         self.indices = {check.array for check in network.checks}
         self.entries = {id(n.map): n for n in self.state.nodes() if isinstance(n, nodes.MapEntry)}
@@ -84,7 +84,10 @@ class _Fusion:
                 fused.append(node.data)
             else:
                 refused[node.data] = reason
-        return FusionReport(fused=tuple(fused), refused=refused, absorbed=self.absorbed())
+        absorbed = self.absorbed()
+        for array, arrays in absorbed.items():
+            self.network.absorb(array, arrays)
+        return FusionReport(fused=tuple(fused), refused=refused, absorbed=absorbed)
 
     def absorbed(self) -> dict[str, tuple[str, ...]]:
         """Array that a fused map writes -> the arrays that disappeared into that map."""

@@ -265,7 +265,9 @@ class _Sweeps:
         node = self.access[target]
         keep = self._is_needed(node)
         builder = Builder(self.sdfg, state, dict(self.access))
-        ChunkedRows(builder, pair, self.chunk, keep_first=keep).emit()
+        origins = (pair.first.target, pair.second.target)
+        for array in ChunkedRows(builder, pair, self.chunk, keep_first=keep).emit():
+            self.network.absorb(array, origins)
         if not keep:
             self._forget(node)
         self._remove_unread(inlined)

@@ -283,6 +283,7 @@ class _Fusion:
                 self.report.fused += len(unit.scopes)
             for target in sorted((*needed, *(found.result.target for found in sums))):
                 self.report.absorbed[target] = tuple(vanished)
+                self.network.absorb(target, vanished)
         return self.report
 
     def _is_needed(self, target: str, unit: Unit) -> bool:

@@ -1,0 +1,50 @@
+"""What a run ran on: versions, devices, threads. Nothing that names a person or a machine."""
+
+from __future__ import annotations
+
+import os
+import platform
+from datetime import UTC, datetime
+from importlib import import_module
+from typing import Any
+
+import torch
+
+
+def machine_facts() -> dict[str, Any]:
+    """Plain values for a trace's header."""
+    cuda = torch.cuda.is_available()
+    return {
+        "torch": str(torch.__version__),
+        "daceml": import_module("daceml").__version__,
+        "python": platform.python_version(),
+        "cuda": torch.version.cuda if cuda else None,
+        "devices": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())] if cuda else [],
+        "processor": _processor(),
+        "threads": torch.get_num_threads(),
+        "cores": len(os.sched_getaffinity(0)),
+        "date": datetime.now(UTC).date().isoformat(),
+    }
+
+
+def optimizer_facts(optimizer: torch.optim.Optimizer | None) -> dict[str, Any] | None:
+    """What a reader may want to know of an optimizer: which one, and how it walks through parameters."""
+    if optimizer is None:
+        return None
+    group = optimizer.param_groups[0] if optimizer.param_groups else {}
+    return {
+        "name": type(optimizer).__name__,
+        "foreach": group.get("foreach"),
+        "fused": group.get("fused"),
+        "capturable": group.get("capturable"),
+        "parameters": sum(len(g["params"]) for g in optimizer.param_groups),
+    }
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo") as lines:
+            names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    except OSError:
+        names = []
+    return names[0] if names else platform.machine()
