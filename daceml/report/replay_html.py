@@ -93,7 +93,8 @@ def _shares(schedule: Schedule) -> str:
     rows = [(what, time_us) for what, time_us in amounts if time_us > 0]
     whole_us = sum(time_us for _, time_us in rows) or 1.0
     bar = "".join(
-        f'<span style="width:{100 * time_us / whole_us:.3f}%;background:{_COLOURS[what]}" title="{what}"></span>'
+        f'<span style="width:{100 * time_us / whole_us:.3f}%;background:{_COLOURS[what]}"'
+        f' title="{what}"></span>'
         for what, time_us in rows
     )
     figures = [(what, in_ms(time_us), f"{time_us / whole_us:.1%}") for what, time_us in rows]

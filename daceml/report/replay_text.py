@@ -21,7 +21,8 @@ def replay_text(schedule: Schedule, *, limiting: Sequence[Limit] | None = None) 
     """Steps as recorded and as replayed, where the time goes, what limits the run, what is not known."""
     graph = schedule.graph
     parts: list[RenderableType] = [
-        cell(),
+        cell(graph.source),
+        cell(f"{len(graph)} tasks on {len(graph.lanes)} lanes, {len(graph.edges)} edges between lanes"),
         cell(error_line(schedule)),
         "",
         _steps(schedule),
