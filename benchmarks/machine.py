@@ -12,7 +12,7 @@ from typing import Any
 
 from daceml.runtime.processor import cpu_model
 
-PACKAGES = ("daceml", "torch", "dace", "onnx", "onnxruntime", "numpy")
+PACKAGES = ("daceml", "torch", "dace", "onnx", "onnxruntime", "numpy", "numba")
 ALLOCATOR_VARIABLES = ("MALLOC_MMAP_MAX_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_", "LD_PRELOAD")
 ROOT = Path(__file__).resolve().parent.parent
 

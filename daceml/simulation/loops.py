@@ -83,13 +83,15 @@ def sweep(
 
 def spread(
     order: Ints, position_of: Ints, before: Ints, after: Ints,
-    in_start: Ints, in_edge: Ints, in_source: Ints, out_start: Ints, out_target: Ints,
+    in_start: Ints, in_edge: Ints, in_source: Ints,
+    out_start: Ints, out_edge: Ints, out_target: Ints,
     duration_us: Floats, gap_us: Floats, lag_us: Floats, from_start: Sequence[bool],
     marked: MutableSequence[int], block_marked: MutableSequence[int],
     start_us: MutableSequence[float], end_us: MutableSequence[float],
 ) -> None:  # fmt: skip
     """Times of the tasks at the `marked` places of the order, and of whichever follow from them.
 
+    A task follows if what changed bound it, or does now; what differs otherwise must be marked beforehand.
     Blocks of BLOCK places in which none is marked are passed over as one. Marks are only ever set further on.
     """
     for block in range(len(block_marked)):
@@ -112,18 +114,25 @@ def spread(
                 if earliest > start:
                     start = earliest
             end = start + duration_us[task]
-            if start == start_us[task] and end == end_us[task]:
+            old_start, old_end = start_us[task], end_us[task]
+            if start == old_start and end == old_end:
                 continue
             start_us[task] = start
             end_us[task] = end
-            if after[task] >= 0:
-                follower = position_of[after[task]]
-                marked[follower] = 1
-                block_marked[follower // BLOCK] = 1
+            follower = after[task]
+            if follower >= 0:
+                bound = start_us[follower]
+                if end + gap_us[follower] > bound or old_end + gap_us[follower] == bound:
+                    marked[position_of[follower]] = 1
+                    block_marked[position_of[follower] // BLOCK] = 1
             for place in range(out_start[task], out_start[task + 1]):
-                follower = position_of[out_target[place]]
-                marked[follower] = 1
-                block_marked[follower // BLOCK] = 1
+                follower = out_target[place]
+                edge = out_edge[place]
+                bound = start_us[follower]
+                since, old_since = (start, old_start) if from_start[edge] else (end, old_end)
+                if since + lag_us[edge] > bound or old_since + lag_us[edge] == bound:
+                    marked[position_of[follower]] = 1
+                    block_marked[position_of[follower] // BLOCK] = 1
 
 
 def slack(

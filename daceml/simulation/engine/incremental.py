@@ -16,7 +16,13 @@ from daceml.simulation.engine.schedule import Schedule
 from daceml.simulation.graph import TaskGraph
 
 
-def resimulate(schedule: Schedule, graph: TaskGraph, *, engine: Engine | None = None) -> Schedule:
+def resimulate(
+    schedule: Schedule,
+    graph: TaskGraph,
+    *,
+    changed: NDArray[np.integer[Any]] | None = None,
+    engine: Engine | None = None,
+) -> Schedule:
     """The schedule of a graph that differs from that of `schedule` in durations, gaps and lags only.
 
     It is that of `simulate`, bit for bit. It costs a comparison and a copy of the columns, and then grows
@@ -26,6 +32,8 @@ def resimulate(schedule: Schedule, graph: TaskGraph, *, engine: Engine | None = 
     Args:
         schedule: of a graph with the same tasks and dependencies in the same order.
         graph: `schedule.graph.with_times(...)`, or one that was made anew.
+        changed: numbers of the tasks whose duration, gap or lag of an edge into them may be another one, for
+            whoever knows; all others must be as they were. What differs is looked for if None.
         engine: as of `simulate`.
     Raises:
         TaskGraphError: the graph has other tasks, lanes or dependencies.
@@ -34,7 +42,7 @@ def resimulate(schedule: Schedule, graph: TaskGraph, *, engine: Engine | None = 
     if not all(lane.ordered for lane in graph.lanes):
         return simulate(graph, schedule.policy)
     start_us, end_us = schedule.start_us.copy(), schedule.end_us.copy()
-    changed = _changed(schedule.graph, graph)
+    changed = _changed(schedule.graph, graph) if changed is None else changed
     if len(changed):
         _spread(graph, changed, start_us, end_us, engine or engine_for(len(graph)))
     return Schedule(
@@ -49,7 +57,7 @@ def resimulate(schedule: Schedule, graph: TaskGraph, *, engine: Engine | None = 
 
 def _spread(
     graph: TaskGraph,
-    changed: NDArray[np.int64],
+    changed: NDArray[np.integer[Any]],
     start_us: NDArray[np.float64],
     end_us: NDArray[np.float64],
     engine: Engine,
@@ -63,7 +71,7 @@ def _spread(
     inputs = (
         *(structure.order, structure.position_of, structure.before, structure.after),
         *(structure.in_start, structure.in_edge, structure.in_source),
-        *(structure.out_start, structure.out_target),
+        *(structure.out_start, structure.out_edge, structure.out_target),
         *(tasks.duration_us, tasks.gap_us, edges.lag_us, edges.from_start),
     )
     run(loops.spread, inputs, (marked, block_marked, start_us, end_us), engine=engine, sparse=True)

@@ -29,6 +29,16 @@ def test_a_faster_kernel_shifts_what_waits_for_it_and_nothing_else():
     assert after["copy"] == before["copy"] == (2, 5)
 
 
+def test_whoever_knows_what_changed_need_not_have_it_looked_for():
+    graph = graph_of("a cpu 1", "b cpu 2", "c gpu0 3 after b")
+    schedule = simulate(graph)
+    other = graph.with_times(duration_us=np.array([1.0, 4.0, 3.0]))
+    assert resimulate(schedule, other, changed=np.array([1]))["c"] == (5, 8)
+    assert resimulate(schedule, other, changed=np.array([], np.int64))["c"] == (3, 6), (
+        "then it is not looked at"
+    )
+
+
 def test_a_schedule_that_is_simulated_again_is_left_as_it_was():
     graph = graph_of("a cpu 2", "b cpu 1")
     schedule = simulate(graph)
