@@ -49,8 +49,8 @@ class Optimization(ABC):
     """A change of a run, as a change of its task graph.
 
     A subclass is a frozen dataclass whose fields are its options; uncertain ones are `Estimate`s.
-    `option` is its name on the command line ("fused-adam"), `title` what tables call it, `source` the paper or
-    document that its figures come from.
+    `option` is its name on the command line ("fused-adam"), `title` what tables call it, `source` the paper
+    or document that its figures come from.
     """
 
     option: ClassVar[str]

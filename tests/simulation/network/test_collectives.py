@@ -41,7 +41,8 @@ def test_bytes_over_bus_bandwidth_as_nccl_tests_count_them():
 
 
 def test_small_arrays_cost_the_overhead_and_the_hops():
-    # A ring of 4 passes 6 hops; the low-latency protocol needs 0.47 / 3.4 of each and 3.6 / 8.4 of the overhead.
+    # A ring of 4 passes 6 hops; the low-latency protocol needs 0.47 / 3.4 of each, and of the overhead
+    # 3.6 / 8.4.
     time_us = collective_us(Collective.ALL_REDUCE, 4, node(4, 10, latency_us=3.4, overhead_us=8.4), "ring")
     assert time_us == pytest.approx(3.6 + 6 * 0.47, rel=1e-3)
 
@@ -111,7 +112,7 @@ def test_more_bandwidth_and_fewer_bytes_are_never_slower(
     ("log", "topology", "limit"),
     [
         ("nccl_2.log", Topology.of("2", "NVLink3"), 0.35),
-        ("nccl_8.log", Topology.of("8", "NVLink3"), 0.35),
+        ("nccl_8.log", Topology.of("8", "NVLink3"), 0.2),
     ],
 )
 def test_the_formula_against_measurements(log: str, topology: Topology, limit: float):
@@ -128,5 +129,4 @@ def test_the_formula_against_measurements(log: str, topology: Topology, limit: f
     sizes = measured.sizes_bytes[(measured.sizes_bytes >= 2**20) & (measured.sizes_bytes < largest)]
     predicted = np.array([collective_us(Collective.ALL_REDUCE, size, topology) for size in sizes])
     errors = np.abs(predicted / [measured.duration_us(size) for size in sizes] - 1)
-    print(f"{log}: mean {errors.mean():.1%}, max {errors.max():.1%}")  # noqa: T201
     assert errors.mean() < limit
