@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
 
 from daceml.errors import WhatIfError
+from daceml.simulation.engine.events import SchedulingPolicy
 from daceml.simulation.graph import TaskGraph
 
 Side = Literal["fast", "likely", "slow"]
@@ -63,6 +64,11 @@ class Optimization(ABC):
     @abstractmethod
     def apply(self, graph: TaskGraph) -> TaskGraph:
         """The graph of the run with the optimisation; `check` has found nothing against it."""
+
+    @property
+    def policy(self) -> SchedulingPolicy | None:
+        """With what its graph is to be simulated, where lanes that are not ordered choose; None for any."""
+        return None
 
     def assumptions(self, graph: TaskGraph) -> tuple[str, ...]:
         """What the prediction takes for granted, a sentence each."""
