@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from daceml.simulation.graph import Mask, TaskGraph
-from daceml.simulation.primitives.scale import scale
 from daceml.simulation.primitives.select import select
 from daceml.simulation.task import Phase, TaskKind
-from daceml.simulation.whatif.kernel_classes import COMPUTE, HALF
 from daceml.simulation.whatif.optimization import Estimate, Optimization
+from daceml.simulation.whatif.precision import Precision, precisions, scaled, share_of_products
+
+_ALREADY = 0.9  # of the time of products
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,32 +20,50 @@ class AutomaticMixedPrecision(Optimization):
 
     Attributes:
         compute_speedup: of products and convolutions.
+        tf32_speedup: of those that use tensor cores already, on float32 rounded to 19 bits.
         memory_speedup: of everything else that a device does, bound by memory.
+        floor_us: of each kernel, what does not get faster.
     """
 
     option: ClassVar[str] = "amp"
     title: ClassVar[str] = "automatic mixed precision"
-    source: ClassVar[str] = "Zhu et al., Daydream (ATC '20), Algorithm 3: 3 and 2 times"
+    source: ClassVar[str] = (
+        "Zhu et al., Daydream (ATC '20), Algorithm 3: 3 and 2 times;"
+        " TF32 by the peaks of NVIDIA's A100 data sheet"
+    )
 
     compute_speedup: Estimate = Estimate(3.0, fast=4.0, slow=2.0)
+    tf32_speedup: Estimate = Estimate(1.7, fast=2.0, slow=1.2)
     memory_speedup: Estimate = Estimate(2.0, fast=2.0, slow=1.4)
+    floor_us: Estimate = Estimate(1.5, fast=0.0, slow=3.0)
 
     def check(self, graph: TaskGraph) -> str | None:
         if not (graph.tasks.kind == TaskKind.KERNEL).any():
             return "the run has no kernels of a device"
-        if not self._changed(graph).any():
+        model = self._model(graph)
+        if not (model & ~(precisions(graph)["half"] | precisions(graph)["fp8"])).any():
             return "every kernel of the run computes in half precision already"
+        share = share_of_products(graph, model, "half", "fp8")
+        if share > _ALREADY:
+            return f"products and convolutions compute in half precision already ({share:.0%} of their time)"
         return None
 
     def apply(self, graph: TaskGraph) -> TaskGraph:
-        changed = self._changed(graph)
-        compute = changed & select(graph, name=COMPUTE)
-        graph = scale(graph, compute, 1.0 / self.compute_speedup.likely)
-        return scale(graph, changed & ~compute, 1.0 / self.memory_speedup.likely)
+        memory = self.memory_speedup.likely
+        products: dict[Precision, float] = {
+            "float32": self.compute_speedup.likely,
+            "tf32": self.tf32_speedup.likely,
+        }
+        others: dict[Precision, float] = {"float32": memory, "tf32": memory}
+        return scaled(
+            graph, self._model(graph), compute=products, memory=others, floor_us=self.floor_us.likely
+        )
 
     def assumptions(self, graph: TaskGraph) -> tuple[str, ...]:
-        return ("casts between the types are not added", "the optimizer's kernels stay in float32")
+        return (
+            "casts between the types, and what autocast takes on the CPU, are not added",
+            "the optimizer's kernels stay in float32",
+        )
 
-    def _changed(self, graph: TaskGraph) -> Mask:
-        kernels = select(graph, kind=TaskKind.KERNEL, phase=(Phase.FORWARD, Phase.BACKWARD, Phase.OTHER))
-        return kernels & ~select(graph, name=HALF)
+    def _model(self, graph: TaskGraph) -> Mask:
+        return select(graph, kind=TaskKind.KERNEL, phase=(Phase.FORWARD, Phase.BACKWARD, Phase.OTHER))

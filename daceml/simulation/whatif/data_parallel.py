@@ -38,13 +38,14 @@ class DataParallel(Optimization):
     title: ClassVar[str] = "data-parallel training"
     source: ClassVar[str] = (
         "Zhu et al., Daydream (ATC '20), Algorithm 6; NVIDIA/nccl-tests, doc/PERFORMANCE.md; efficiency:"
-        " 8 A100 reach 0.77 of NVLink's bandwidth at 1 GB (nccl-tests of Echo), collectives among kernels"
-        " are 1.34 times as slow as by formula (Daydream, Figure 9)"
+        " all-reduces of large arrays by 2 to 8 A100 and H100 reach 0.64 to 0.99 of NVLink's bandwidth"
+        " (aiconfigurator; nccl-tests of Echo); among kernels they take 1.34 times as long (Daydream,"
+        " Figure 9)"
     )
 
     topology: Topology
     gradients: Gradients | None = None
-    efficiency: Estimate = Estimate(0.75, fast=0.95, slow=0.55)
+    efficiency: Estimate = Estimate(0.75, fast=1.0, slow=0.5)
     interference: Estimate = Estimate(0.1, fast=0.0, slow=0.25)
     first_bucket_bytes: float = FIRST_BYTES
     bucket_bytes: float = LIMIT_BYTES
@@ -52,12 +53,12 @@ class DataParallel(Optimization):
     measured: MeasuredCollective | None = None
 
     def check(self, graph: TaskGraph) -> str | None:
-        if self.gradients is None:
-            return f"nobody knows how large the gradients are: {HOW_TO_GIVE}"
         if (graph.tasks.kind == TaskKind.COLLECTIVE).any():
             return "the run communicates with other devices already: another link is option 'link'"
         if not (computing(graph) & (graph.tasks.phase == Phase.BACKWARD)).any():
             return "the run has no backward phase, so it computes no gradients"
+        if self.gradients is None:
+            return f"nobody knows how large the gradients are: {HOW_TO_GIVE}"
         if self.measured is not None and self.measured.collective is not Collective.ALL_REDUCE:
             return (
                 f"the measured collective is {self.measured.collective}, and buckets are summed by all-reduce"
@@ -117,6 +118,11 @@ class DataParallel(Optimization):
             "calls that start collectives cost the CPU nothing",
             f"a kernel that runs beside a collective is slowed to {1 - self.interference.likely:.0%}",
         ]
+        if self.measured is None:
+            notes.append(
+                f"collectives reach {self.efficiency.likely:.0%} of the links' bandwidth; where devices reach"
+                " each other only through the host it is far less (8 L40S: 5% of PCIe)"
+            )
         known = _share_of_known(graph, gradients)
         if known < 1:
             notes.append(

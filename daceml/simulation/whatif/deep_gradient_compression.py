@@ -44,6 +44,9 @@ class DeepGradientCompression(DataParallel):
     decompression: Estimate = Estimate(0.5, fast=0.1, slow=1.0)
 
     def check(self, graph: TaskGraph) -> str | None:
+        reason = super().check(graph)
+        if reason is not None:
+            return reason
         if not 0 < self.ratio <= 1:
             return f"{self.ratio} of the gradients cannot be sent: give a share above 0, at most 1"
         if self.place_bytes < 0 or min(self.compression.likely, self.decompression.likely) < 0:
@@ -54,7 +57,7 @@ class DeepGradientCompression(DataParallel):
                 "the run has no optimizer's kernels, from which the time of the compression is learned:"
                 " record optimizer.step() as well, or set `compression` and `decompression` to 0"
             )
-        return super().check(graph)
+        return None
 
     def sending(self, graph: TaskGraph, bucket: Bucket, number: int) -> Sending:
         dense = super().sending(graph, bucket, number)

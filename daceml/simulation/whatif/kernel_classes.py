@@ -1,4 +1,4 @@
-"""What a kernel does, as its name tells: what vendors and frameworks call theirs, as patterns."""
+"""What a kernel or an operator does, as its name tells: what vendors and frameworks call theirs."""
 
 from __future__ import annotations
 
@@ -16,3 +16,19 @@ NORMALIZATION = (
     r"bn_(fw|bw)|batch_?norm|BatchNorm|layer_?norm|LayerNorm|GroupNorm|group_?norm|RowwiseMoments|rms_?norm"
 )
 REDUCTION = r"reduce_kernel|reduce_|softmax|SoftMax"
+# Products on tensor cores that round float32 to 19 bits.
+TF32 = r"tf32|s1688"
+FP8 = r"e4m3|e5m2|fp8|float8"
+FILL = r"FillFunctor|fill_kernel|memset|zero_"
+# Kernels that update many tensors with all steps of an optimizer.
+FUSED_OPTIMIZER = (
+    r"Fused(Adam|SGD|LAMB|Adagrad|Optimizer)|fused_(adam|sgd)|adam_?functor|multi_tensor_adam|AdamCapturable"
+)
+
+# Operators of a framework, in a run without a device and as what led to a kernel.
+COMPUTE_OPERATOR = (
+    r"conv|(^|::)_?(addmm|mm|bmm|baddbmm|addbmm|addmv|mv|matmul|linear|einsum|scaled_mm|bilinear)\b"
+    r"|attention|lstm|gru|rnn|embedding_bag|MmBackward|AddmmBackward|BmmBackward"
+)
+# Copies over the link to the host, as CUPTI and roctracer name them.
+HOST_COPY = r"HtoD|DtoH|HostToDevice|DeviceToHost|Pageable|Pinned"

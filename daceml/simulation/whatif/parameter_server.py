@@ -47,22 +47,21 @@ class ParameterServer(Optimization):
     efficiency: Estimate = Estimate(0.8, fast=0.95, slow=0.5)
 
     def check(self, graph: TaskGraph) -> str | None:
-        if self.workers < 1 or (self.servers is not None and self.servers < 1):
-            return "there is at least one worker and one server"
-        if self.beside_workers and self.servers is not None and self.servers > self.workers:
-            return f"{self.servers} servers cannot stand beside {self.workers} workers"
+        work = computing(graph)
+        if (graph.tasks.kind == TaskKind.COLLECTIVE).any():
+            return "the run communicates with other devices already: another link is option 'link'"
+        if not (work & (graph.tasks.phase == Phase.BACKWARD)).any():
+            return "the run has no backward phase, so it computes no gradients"
         if self.gradients is None:
             return f"nobody knows how large the gradients are: {HOW_TO_GIVE}"
         if not self.gradients.rows:
             return (
                 "only the total of the gradients is known, and each one is sent by itself: give them by name"
             )
-        if (graph.tasks.kind == TaskKind.COLLECTIVE).any():
-            return "the run sends gradients or activations to other devices already"
-        work = computing(graph)
-        backward = work & (graph.tasks.phase == Phase.BACKWARD)
-        if not backward.any():
-            return "the run has no backward phase, so it computes no gradients"
+        if self.workers < 1 or (self.servers is not None and self.servers < 1):
+            return "there is at least one worker and one server"
+        if self.beside_workers and self.servers is not None and self.servers > self.workers:
+            return f"{self.servers} servers cannot stand beside {self.workers} workers"
         for phase in (Phase.FORWARD, Phase.BACKWARD):
             if not (work & (graph.tasks.phase == phase) & (graph.tasks.layer >= 0)).any():
                 return (

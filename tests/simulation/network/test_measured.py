@@ -11,16 +11,6 @@ import pytest
 from daceml.errors import WhatIfError
 from daceml.simulation.network.collectives import Collective
 from daceml.simulation.network.measured import MeasuredCollective
-from daceml.simulation.network.nccl_tests import read_log
-
-LOG = """# nThread 1 nGpus 2 minBytes 8 maxBytes 4096 step: 2(factor)
-#   Rank  0 Pid  63453 on node-000000 device  0 [0x00] A100-SXM4-40GB
-#   Rank  1 Pid  63453 on node-000000 device  1 [0x00] A100-SXM4-40GB
-#       size         count      type   redop     time   algbw   busbw  error     time   algbw   busbw  error
-        1024           256     float     sum    10.00    0.10    0.10  1e-07    11.00    0.09    0.09  1e-07
-[1,0]<stdout>:    4096      1024     float     sum    20    0.20    0.20    N/A    22.0   0.19    0.19    N/A
-# Out of bounds values : 0 OK
-"""
 
 
 def rows_of(*rows: tuple[float, float]) -> MeasuredCollective:
@@ -53,19 +43,8 @@ def test_a_table_of_one_size_or_of_nonsense_is_refused():
         rows_of((100, -1), (200, 3))
 
 
-def test_the_output_of_nccl_tests_is_read_as_it_is_and_through_mpirun():
-    table = read_log(LOG, collective=Collective.ALL_REDUCE, source="log")
-    assert table.devices == 2
-    assert table.sizes_bytes.tolist() == [1024, 4096] and table.times_us.tolist() == [10, 20]
-
-
-def test_another_output_is_refused():
-    with pytest.raises(WhatIfError, match="no rank is named"):
-        read_log("hello", collective=Collective.ALL_REDUCE, source="log")
-
-
 @pytest.mark.parametrize("devices", [2, 4, 8])
-def test_sizes_left_out_of_a_table_are_found_within_five_percent(devices: int):
+def test_sizes_left_out_of_a_table_are_found_within_two_percent(devices: int):
     data = os.environ.get("DACEML_DATA")
     found = sorted(Path(data or "", "measurements", "vtrain").glob(f"AR_GPU{devices}_*")) if data else []
     if not found:
@@ -78,5 +57,4 @@ def test_sizes_left_out_of_a_table_are_found_within_five_percent(devices: int):
         rows[kept].tolist(), collective=Collective.ALL_REDUCE, devices=devices, source="vTrain"
     )
     errors = np.array([abs(table.duration_us(size) / time_us - 1) for size, time_us in rows[~kept]])
-    print(f"{devices} devices: mean {errors.mean():.2%}, max {errors.max():.2%} of {len(errors)} sizes")  # noqa: T201
-    assert errors.mean() < 0.05
+    assert errors.mean() < 0.02

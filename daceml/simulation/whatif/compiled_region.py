@@ -1,0 +1,122 @@
+"""A compiled region: kernels that only move data are fused with those next to them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from daceml.simulation.graph import NOTHING, Floats, Ints, Mask, TaskGraph
+from daceml.simulation.primitives.fuse import fuse_groups
+from daceml.simulation.primitives.select import select
+from daceml.simulation.task import Phase
+from daceml.simulation.whatif.blocks import launch_of
+from daceml.simulation.whatif.optimization import Estimate, Optimization
+from daceml.simulation.whatif.work import computes, has_device, work
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompiledRegion(Optimization):
+    """Runs of work bound by memory as one task each; products stay as they are.
+
+    Attributes:
+        layers: of the region, as a regular expression; None is the whole model.
+        phases: of the region.
+        kept_share: of the time of a run's tasks but its longest, what the fused one still takes: operands
+            that are no results of the run are read all the same.
+        floor_us: of each task, what is not spent on moving bytes.
+        launch_gap_us: what passes on the CPU between two launches of compiled code, at most.
+        costs_us: "layer" or "layer backward" -> microseconds, where the compiler's own costs are known: all
+            work of the layer in that phase becomes one task that lasts so long.
+    """
+
+    option: ClassVar[str] = "compile"
+    title: ClassVar[str] = "compiled region"
+    source: ClassVar[str] = "bytes that fusion saves: Ansel et al., PyTorch 2 (ASPLOS '24), section 4"
+
+    layers: str | None = None
+    phases: tuple[Phase, ...] = (Phase.FORWARD, Phase.BACKWARD)
+    kept_share: Estimate = Estimate(0.35, fast=0.1, slow=0.8)
+    floor_us: Estimate = Estimate(1.5, fast=2.0, slow=1.0)
+    launch_gap_us: Estimate = Estimate(6.0, fast=3.0, slow=12.0)
+    costs_us: Mapping[str, float] = field(default_factory=dict[str, float])
+
+    def check(self, graph: TaskGraph) -> str | None:
+        if not self._region(graph).any():
+            return "no work of the run belongs to the chosen layers and phases"
+        for layer in self.costs_us:
+            if not self._priced(graph, layer).any():
+                return f"no work of the run belongs to {layer!r}, for which a cost is given"
+        group, _ = self._groups(graph)
+        if not (np.bincount(group[group != NOTHING], minlength=1) > 1).any():
+            return "no two tasks that only move data stand next to each other in the region"
+        return None
+
+    def apply(self, graph: TaskGraph) -> TaskGraph:
+        group, duration_us = self._groups(graph)
+        region_keys = graph.tasks.key[self._region(graph)]
+        fused = fuse_groups(graph, group, duration_us)
+        region = np.isin(fused.tasks.key, region_keys)
+        if has_device(fused):
+            calls = launch_of(fused)[region]
+            region = np.zeros(len(fused), np.bool_)
+            region[calls[calls >= 0]] = True
+        region &= fused.structure.before >= 0  # the first gap of a lane says when it begins
+        gap_us = fused.tasks.gap_us
+        return fused.with_times(
+            gap_us=np.where(region, np.minimum(gap_us, self.launch_gap_us.likely), gap_us)
+        )
+
+    def assumptions(self, graph: TaskGraph) -> tuple[str, ...]:
+        assumed = ["checks of the compiled code's guards fit between its launches"]
+        if not self.costs_us:
+            assumed.append(
+                f"a fused task takes {self.kept_share.likely:.0%} of all that it fuses but the longest"
+            )
+        return tuple(assumed)
+
+    def _region(self, graph: TaskGraph) -> Mask:
+        return work(graph) & select(graph, layer=self.layers, phase=self.phases)
+
+    def _priced(self, graph: TaskGraph, layer: str) -> Mask:
+        name, phase = layer, Phase.FORWARD
+        if layer.endswith(" backward"):
+            name, phase = layer.removesuffix(" backward"), Phase.BACKWARD
+        return work(graph) & select(graph, layer=lambda known: known == name, phase=phase)
+
+    def _groups(self, graph: TaskGraph) -> tuple[Ints, Floats]:
+        """[n] the number of each run of work that becomes one task, and how long each lasts."""
+        group = np.full(len(graph), NOTHING, np.int64)
+        cost_us: list[float] = []
+        for layer, whole_us in self.costs_us.items():
+            priced = np.flatnonzero(self._priced(graph, layer))
+            for place in np.unique(graph.tasks.step[priced] * len(graph.lanes) + graph.tasks.lane[priced]):
+                own = graph.tasks.step[priced] * len(graph.lanes) + graph.tasks.lane[priced] == place
+                group[priced[own]] = len(cost_us)
+                cost_us.append(whole_us)
+        fusible = self._region(graph) & ~computes(graph) & (group == NOTHING)
+        for run in self._runs(graph, fusible):
+            group[run] = len(cost_us)
+            cost_us.append(self._cost_us(graph.tasks.duration_us[run]))
+        return group, np.array(cost_us)
+
+    def _runs(self, graph: TaskGraph, fusible: Mask) -> list[list[int]]:
+        tasks, before = graph.tasks, graph.structure.before
+        runs: list[list[int]] = []
+        for lane in range(len(graph.lanes)):
+            for task in graph.lane_members(lane)[fusible[graph.lane_members(lane)]].tolist():
+                previous = int(before[task])
+                follows = bool(runs) and runs[-1][-1] == previous and tasks.step[previous] == tasks.step[task]
+                if follows and tasks.phase[previous] == tasks.phase[task]:
+                    runs[-1].append(task)
+                else:
+                    runs.append([task])
+        return runs
+
+    def _cost_us(self, duration_us: Floats) -> float:
+        longest_us = float(duration_us.max())
+        moving_us = np.maximum(duration_us - self.floor_us.likely, 0.0)
+        rest_us = float(moving_us.sum()) - max(longest_us - self.floor_us.likely, 0.0)
+        return longest_us + rest_us * self.kept_share.likely

@@ -1,0 +1,138 @@
+"""Batches are loaded by workers beside the training loop, or need no loading at all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from daceml.simulation.engine import simulate
+from daceml.simulation.graph import Ints, TaskGraph
+from daceml.simulation.primitives.edit import NewEdge, NewTask, with_tasks, without
+from daceml.simulation.primitives.scale import scale, scale_gaps, set_duration
+from daceml.simulation.task import EdgeKind, Lane, TaskKind
+from daceml.simulation.whatif.optimization import Estimate, Optimization
+
+_BY_WORKERS = "MultiProcessing"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataLoaderWorkers(Optimization):
+    """Loading on threads of its own; the loop takes a batch when it is there.
+
+    What the profiler records of a loader without workers is the whole making of a batch, on the loop's
+    thread. With workers the loop still takes it out of a queue, and unpacks it.
+
+    Attributes:
+        workers: that load; 0 leaves the run as it is.
+        remove: batches are there at once and cost nothing, as Daydream's upper bound.
+        prefetch: batches that each worker prepares ahead; PyTorch's default.
+        fetch_us: what the loop takes to get a batch that is there.
+        slowdown: of all CPU work by workers beside it: caches, memory, hyper-threads. A recorded ResNet-50
+            run spends 1.2 times as long between launches with 4 workers as without.
+    """
+
+    option: ClassVar[str] = "data-loader"
+    title: ClassVar[str] = "data loader workers"
+    source: ClassVar[str] = "torch.utils.data.DataLoader; Zhu et al., Daydream (ATC '20), data loading tasks"
+
+    workers: int = 4
+    remove: bool = False
+    prefetch: int = 2
+    fetch_us: Estimate = Estimate(500.0, fast=80.0, slow=1500.0)
+    slowdown: Estimate = Estimate(1.1, fast=1.0, slow=1.25)
+
+    def check(self, graph: TaskGraph) -> str | None:
+        data = graph.tasks.kind == TaskKind.DATA
+        if not data.any():
+            return "the run loads no data"
+        if self.workers < 0 or self.prefetch < 1:
+            return f"{self.workers} workers that prepare {self.prefetch} batches are none"
+        if (
+            not self.remove
+            and self.workers
+            and (data & graph.where_name(lambda name: _BY_WORKERS in name)).any()
+        ):
+            return "workers load already: the loop's wait for them does not tell how long a batch takes"
+        return None
+
+    def apply(self, graph: TaskGraph) -> TaskGraph:
+        data = graph.tasks.kind == TaskKind.DATA
+        if self.remove:
+            return without(graph, data)
+        if not self.workers:
+            return graph
+        batches = _batches(graph)
+        load_us = np.array([graph.tasks.duration_us[batch].sum() for batch in batches]) * self.slowdown.likely
+        heads = np.array([batch[0] for batch in batches])
+        others = data.copy()
+        others[heads] = False
+        head = np.zeros(len(graph), np.bool_)
+        head[heads] = True
+        key = graph.tasks.key[heads]
+        busy = scale(graph, ~graph.on_device() & ~data, self.slowdown.likely)
+        busy = scale_gaps(busy, ~graph.on_device() & (graph.structure.before >= 0), self.slowdown.likely)
+        loop = without(set_duration(busy, head, self.fetch_us.likely), others)
+        return self._with_workers(loop, loop.index_of(key), load_us)
+
+    def assumptions(self, graph: TaskGraph) -> tuple[str, ...]:
+        if self.remove:
+            return ("batches are in memory before they are needed, and taking them costs nothing",)
+        if not self.workers:
+            return ()
+        return (
+            f"{self.workers} workers load {self.slowdown.likely:g} times as long as the loop did, and slow"
+            " it down as much",
+            "the run goes on as it was going: workers have been loading since before the first step",
+        )
+
+    def _with_workers(self, graph: TaskGraph, fetches: Ints, load_us: np.ndarray) -> TaskGraph:
+        """Loading on lanes of its own, at most so many batches ahead as the workers prepare."""
+        lanes = [Lane(kind="cpu", name=f"loader worker {number}") for number in range(self.workers)]
+        ahead = self.workers * self.prefetch
+        keep_up = float(np.median(load_us)) / self.workers <= _pace_us(graph, fetches)
+        tasks: list[NewTask] = []
+        edges: list[NewEdge] = []
+        for number, fetch in enumerate(fetches.tolist()):
+            whole_us = float(load_us[number])
+            if keep_up and number < ahead:
+                whole_us = 0.0  # it was there before the first step
+            elif number < self.workers:
+                whole_us *= (
+                    number + 1
+                ) / self.workers  # workers that cannot keep up finish one after the other
+            lane = len(graph.lanes) + number % self.workers
+            tasks.append(
+                NewTask(
+                    name=f"load {graph.name_of(fetch)}", kind=TaskKind.DATA, lane=lane, like=fetch,
+                    duration_us=whole_us,
+                )
+            )  # fmt: skip
+            edges.append((~number, fetch, 0.0, False, EdgeKind.HANDOVER))
+            if number >= ahead:
+                edges.append((int(fetches[number - ahead]), ~number, 0.0, False, EdgeKind.HANDOVER))
+        return with_tasks(graph, tasks, edges, lanes=lanes)
+
+
+def _batches(graph: TaskGraph) -> list[Ints]:
+    """Tasks that load one batch: those of a lane and a step, or else those that stand together."""
+    tasks = graph.tasks
+    data = np.flatnonzero(tasks.kind == TaskKind.DATA)
+    found: list[list[int]] = []
+    for task in data.tolist():
+        last = found[-1][-1] if found else None
+        same = (
+            last is not None and tasks.lane[last] == tasks.lane[task] and tasks.step[last] == tasks.step[task]
+        )
+        if same and tasks.step[task] >= 0:
+            found[-1].append(task)
+        else:
+            found.append([task])
+    return [np.array(batch) for batch in found]
+
+
+def _pace_us(graph: TaskGraph, fetches: Ints) -> float:
+    """From one batch to the next, if none is waited for."""
+    start_us = simulate(graph).start_us[fetches]
+    return float(np.median(np.diff(start_us))) if len(fetches) > 1 else float("inf")
