@@ -19,6 +19,7 @@ from daceml.cli.doctor import doctor
 from daceml.cli.explain import explain
 from daceml.cli.replay import replay
 from daceml.cli.verify import verify
+from daceml.cli.whatif import CONTEXT, EPILOG, whatif
 from daceml.errors import DacemlError
 
 _INTERRUPTED = 130
@@ -96,6 +97,7 @@ app.command("compile")(compile_model)
 app.command("explain")(explain)
 app.command("verify")(verify)
 app.command("replay")(replay)
+app.command("whatif", context_settings=CONTEXT, epilog=EPILOG)(whatif)
 app.add_typer(cache, name="cache")
 
 if __name__ == "__main__":

@@ -67,7 +67,7 @@ def whatif_html(predictions: Sequence[Prediction]) -> str:
     ]
     parts = [
         f"<p>{escape(error_line(first.baseline))}</p>",
-        _raw_table(("what if", "step ms", "at best .. at worst", "times as fast"), rows),
+        _raw_table(("what if", "step ms", "at best .. at worst", "samples/s, times"), rows),
     ]
     for seen in predictions:
         parts += [

@@ -11,7 +11,7 @@ from daceml.simulation.analysis.critical_path import critical_path
 from daceml.simulation.analysis.limits import limits
 from daceml.simulation.analysis.steps import recorded_step_times, step_error, step_times
 from daceml.simulation.engine import Schedule
-from daceml.simulation.prediction import Prediction
+from daceml.simulation.prediction import Prediction, Refusal
 
 
 def replay_json(schedule: Schedule) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def path_sums(schedule: Schedule) -> dict[str, float]:
     return dict(sorted(sums.items(), key=lambda item: -item[1]))
 
 
-def whatif_json(predictions: Sequence[Prediction]) -> dict[str, Any]:
+def whatif_json(predictions: Sequence[Prediction], refusals: Sequence[Refusal] = ()) -> dict[str, Any]:
     """The run as it was, and each question; times in microseconds."""
     first = predictions[0]
     return {
@@ -59,6 +59,7 @@ def whatif_json(predictions: Sequence[Prediction]) -> dict[str, Any]:
                 "step_us": seen.step_us,
                 "fast_us": seen.fast_us,
                 "slow_us": seen.slow_us,
+                "samples": seen.samples,
                 "speedup": seen.speedup,
                 "assumptions": list(seen.assumptions),
                 "change": seen.change.to_json(),
@@ -66,4 +67,5 @@ def whatif_json(predictions: Sequence[Prediction]) -> dict[str, Any]:
             }
             for seen in predictions
         ],
+        "refused": [asdict(refusal) for refusal in refusals],
     }

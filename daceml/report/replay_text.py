@@ -12,7 +12,7 @@ from daceml.simulation.analysis.breakdown import Breakdown, breakdown
 from daceml.simulation.analysis.limits import Limit, limits
 from daceml.simulation.analysis.steps import recorded_step_times, step_error, step_times
 from daceml.simulation.engine import Schedule
-from daceml.simulation.prediction import Prediction
+from daceml.simulation.prediction import Prediction, Refusal
 
 _MOST_STEPS = 12
 
@@ -74,9 +74,11 @@ def _limits(found: Sequence[Limit]) -> RenderableType:
     return result
 
 
-def whatif_text(predictions: Sequence[Prediction], *, changes: bool = False) -> str:
-    """One row for each question, the run as it was first."""
-    result = table("what if", "step ms", "at best .. at worst", "times as fast", "tasks changed")
+def whatif_text(
+    predictions: Sequence[Prediction], refusals: Sequence[Refusal] = (), *, changes: bool = False
+) -> str:
+    """One row for each question, the run as it was first; then what it could not answer, and why."""
+    result = table("what if", "step ms", "at best .. at worst", "samples/s, times", "tasks changed")
     baseline = predictions[0].baseline
     result.add_row(cell("as it was"), in_ms(predictions[0].baseline_us), "", "1.00", "")
     for seen in predictions:
@@ -89,6 +91,7 @@ def whatif_text(predictions: Sequence[Prediction], *, changes: bool = False) -> 
         )
     assumptions = dict.fromkeys(text for seen in predictions for text in seen.assumptions)
     parts: list[RenderableType] = [cell(error_line(baseline)), "", result]
+    parts += [cell(f"refused: {refusal.title}: {refusal.reason}") for refusal in refusals]
     parts += [cell(f"assumed: {text}") for text in assumptions]
     parts += [cell(f"note: {note}") for note in baseline.graph.notes]
     if changes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -24,6 +25,7 @@ class Prediction:
         step_us: what a step takes then, in the long run.
         fast_us, slow_us: the same with all uncertain figures at best and at worst, widened by the error of
             the replay.
+        samples: how many times as many samples a step takes, on all devices.
         change: what was done to the graph.
         assumptions: what the answer takes for granted.
     """
@@ -36,13 +38,14 @@ class Prediction:
     fast_us: float
     slow_us: float
     replay_error: float
+    samples: float
     change: Difference
     assumptions: tuple[str, ...]
 
     @property
     def speedup(self) -> float:
-        """How many times as fast a step is."""
-        return self.baseline_us / self.step_us if self.step_us > 0 else float("inf")
+        """How many times as many samples are done in the same time."""
+        return self.samples * self.baseline_us / self.step_us if self.step_us > 0 else float("inf")
 
 
 def predict(
@@ -74,9 +77,52 @@ def predict(
         fast_us=min(step_us.values()) * (1.0 - error),
         slow_us=max(step_us.values()) * (1.0 + error),
         replay_error=error,
+        samples=math.prod(optimization.samples for optimization in optimizations),
         change=difference(graph, changed),
         assumptions=tuple(dict.fromkeys(assumptions)),
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refusal:
+    """A question that this run cannot answer.
+
+    Attributes:
+        reason: why, in a sentence.
+    """
+
+    title: str
+    reason: str
+
+
+def predict_each(
+    graph: TaskGraph, optimizations: Sequence[Optimization], *, baseline: Schedule | None = None
+) -> tuple[list[Prediction], list[Refusal]]:
+    """Answers for each optimisation alone, then for all together that can be applied, if they are several.
+
+    Raises:
+        WhatIfError: none of them can be applied; the message says why of the first.
+    """
+    baseline = simulate(graph) if baseline is None else baseline
+    found: list[Prediction] = []
+    usable: list[Optimization] = []
+    refused: list[Refusal] = []
+    first: WhatIfError | None = None
+    for optimization in optimizations:
+        try:
+            found.append(predict(graph, [optimization], baseline=baseline))
+            usable.append(optimization)
+        except WhatIfError as error:
+            first = first or error
+            refused.append(Refusal(title=optimization.title, reason=error.why or error.what))
+    if first is not None and not found:
+        raise first
+    if len(usable) > 1:
+        try:
+            found.append(predict(graph, usable, baseline=baseline))
+        except WhatIfError as error:
+            refused.append(Refusal(title="all together", reason=error.why or error.what))
+    return found, refused
 
 
 def _schedule(graph: TaskGraph, optimizations: Sequence[Optimization], side: Side) -> Schedule:

@@ -74,7 +74,7 @@ class CudaGraphs(Optimization):
                 names = sorted({graph.name_of(cut) for cut in region.cuts})
                 return (
                     f"the step synchronises inside the region: {', '.join(names[:3])} cuts its"
-                    f" {region.inside} kernels, of which at most {len(region.kernels)} lie between two of them"
+                    f" {region.inside} kernels; at most {len(region.kernels)} lie between two of them"
                 )
         return None
 

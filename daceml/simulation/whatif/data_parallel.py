@@ -53,6 +53,10 @@ class DataParallel(Optimization):
     algorithm: Algorithm = "fastest"
     measured: MeasuredCollective | None = None
 
+    @property
+    def samples(self) -> float:
+        return float(self.topology.devices)
+
     def check(self, graph: TaskGraph) -> str | None:
         if communicates(graph):
             return ALREADY

@@ -10,7 +10,7 @@ from daceml.simulation.task import TaskKind
 # torch.distributed's operators, and what its backends call their work; of a CPU there are no others.
 _OPERATORS = re.compile(r"^(c10d::|gloo:|nccl:|mpi:|record_param_comms$|horovod)")
 
-ALREADY = "the run communicates with other devices already: another link is option 'link'"
+ALREADY = "the run communicates with other devices already: another link is option 'faster-link'"
 
 
 def communicates(graph: TaskGraph) -> bool:

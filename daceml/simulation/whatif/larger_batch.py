@@ -38,6 +38,10 @@ class LargerBatch(Optimization):
     growth: Estimate = Estimate(0.97, fast=0.85, slow=1.0)
     floors_us: Mapping[str, float] = field(default_factory=dict[str, float])
 
+    @property
+    def samples(self) -> float:
+        return self.ratio
+
     def check(self, graph: TaskGraph) -> str | None:
         if not 0 < self.ratio < np.inf:
             return f"a batch {self.ratio} times as large is none"

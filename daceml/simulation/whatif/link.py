@@ -25,7 +25,7 @@ class AnotherLink(Optimization):
         latency_us: of a recorded collective that bandwidth has no part in.
     """
 
-    option: ClassVar[str] = "link"
+    option: ClassVar[str] = "faster-link"
     title: ClassVar[str] = "another link between devices"
     source: ClassVar[str] = (
         "bytes over bandwidth (NVIDIA/nccl-tests, doc/PERFORMANCE.md); latency: 9 to 31 us on 2 and 8 A100"

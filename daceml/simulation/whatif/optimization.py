@@ -61,6 +61,11 @@ class Optimization(ABC):
         """Why it cannot be applied to this graph; None where it can."""
         return None
 
+    @property
+    def samples(self) -> float:
+        """How many times as many samples a step takes, on all devices together."""
+        return 1.0
+
     @abstractmethod
     def apply(self, graph: TaskGraph) -> TaskGraph:
         """The graph of the run with the optimisation; `check` has found nothing against it."""

@@ -47,6 +47,10 @@ class ParameterServer(Optimization):
     beside_workers: bool = True
     efficiency: Estimate = Estimate(0.8, fast=0.95, slow=0.5)
 
+    @property
+    def samples(self) -> float:
+        return float(self.workers)
+
     def check(self, graph: TaskGraph) -> str | None:
         work = computing(graph)
         if communicates(graph):

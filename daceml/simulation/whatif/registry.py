@@ -13,17 +13,23 @@ from daceml.errors import WhatIfError
 from daceml.simulation.task import Phase
 from daceml.simulation.whatif.activation_checkpointing import ActivationCheckpointing
 from daceml.simulation.whatif.amp import AutomaticMixedPrecision
+from daceml.simulation.whatif.blueconnect import BlueConnect
 from daceml.simulation.whatif.compiled_region import CompiledRegion
 from daceml.simulation.whatif.cuda_graphs import CudaGraphs
 from daceml.simulation.whatif.data_loader import DataLoaderWorkers
+from daceml.simulation.whatif.data_parallel import DataParallel
+from daceml.simulation.whatif.deep_gradient_compression import DeepGradientCompression
 from daceml.simulation.whatif.faster_device import FasterDevice
 from daceml.simulation.whatif.fused_adam import FusedAdam
 from daceml.simulation.whatif.gist import Gist
 from daceml.simulation.whatif.gradient_accumulation import GradientAccumulation
 from daceml.simulation.whatif.larger_batch import LargerBatch
+from daceml.simulation.whatif.link import AnotherLink
 from daceml.simulation.whatif.low_precision import LowPrecision
 from daceml.simulation.whatif.metaflow import MetaFlow
 from daceml.simulation.whatif.optimization import Estimate, Optimization
+from daceml.simulation.whatif.p3 import PriorityPropagation
+from daceml.simulation.whatif.parameter_server import ParameterServer
 from daceml.simulation.whatif.restructured_batch_norm import RestructuredBatchNorm
 from daceml.simulation.whatif.vdnn import VirtualizedDnn
 
@@ -45,18 +51,28 @@ LOCAL: tuple[type[Optimization], ...] = (
     Gist,
 )
 # What devices tell each other.
-COMMUNICATION: tuple[type[Optimization], ...] = ()
+COMMUNICATION: tuple[type[Optimization], ...] = (
+    DataParallel,
+    BlueConnect,
+    DeepGradientCompression,
+    ParameterServer,
+    PriorityPropagation,
+    AnotherLink,
+)
 
 OPTIMIZATIONS: dict[str, type[Optimization]] = {kind.option: kind for kind in (*LOCAL, *COMMUNICATION)}
 
 
-def parse(option: str, figures: Mapping[str, str] | None = None) -> Optimization:
+def parse(
+    option: str, figures: Mapping[str, str] | None = None, *, given: Mapping[str, object] | None = None
+) -> Optimization:
     """An optimisation from text, as a command line gives it.
 
     Args:
         option: its name, such as "amp".
         figures: field -> its value: "3" or, likely, at best and at worst, "3:4:2" of an estimate; "a,b" of
             several texts; "layer1=2,layer2=0.5" of figures by name.
+        given: fields that no text can say, as they are.
     Raises:
         WhatIfError: there is no such optimisation or field, a value cannot be read, or one is missing.
     """
@@ -66,12 +82,12 @@ def parse(option: str, figures: Mapping[str, str] | None = None) -> Optimization
     kind = OPTIMIZATIONS[option]
     types_of = typing.get_type_hints(kind)
     fields = {field.name: field for field in dataclasses.fields(kind)}
-    values: dict[str, Any] = {}
-    for given, text in (figures or {}).items():
-        name = given.replace("-", "_")
-        if name not in fields:
+    values: dict[str, Any] = dict(given or {})
+    for word, text in (figures or {}).items():
+        name = word.replace("-", "_")
+        if name not in fields or name in values:
             known = ", ".join(fields) or "none"
-            raise WhatIfError(f"{option} has no figure {given!r}", fix=f"its figures are: {known}")
+            raise WhatIfError(f"{option} has no figure {word!r}", fix=f"its figures are: {known}")
         values[name] = _read(option, name, text, types_of[name])
     missing = [
         name

@@ -1,0 +1,84 @@
+"""`daceml whatif`: how long a step of a recorded run would take with optimisations that nobody has built."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from daceml.cli import options
+from daceml.cli.output_files import check_targets
+from daceml.cli.replay import HtmlFile, PerfettoFile, QueueDepth, TraceFile, write_views
+from daceml.errors import WhatIfError
+
+# Whatever is no option of the command is a question.
+CONTEXT = {"allow_extra_args": True, "ignore_unknown_options": True}
+
+
+EPILOG = (
+    "Questions, one or more: --amp, --low-precision, --fused-adam, --cuda-graphs, --compile, --checkpointing, "
+    "--data-loader 4, --gradient-accumulation 4, --batch 2, --device, --restructured-batch-norm, --metaflow, "
+    "--vdnn, --gist, --ddp 4x8, --blueconnect 4x8, --dgc 4x8, --parameter-server 4, --p3 4, --faster-link. "
+    "Figures follow a question: --amp 3:4:2 (likely, at best, at worst), --data-loader workers=4. "
+    "Several questions are answered one by one, and then together."
+)
+
+
+def whatif(
+    context: typer.Context,
+    trace: TraceFile,
+    link: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SPEED", help="what joins nodes, or devices of one node: 100Gbps, 25GB/s, NVLink3."
+        ),
+    ] = None,
+    inside: Annotated[
+        str | None,
+        typer.Option(metavar="SPEED", help="what joins the devices of a node, if there are several."),
+    ] = None,
+    gradients: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE", help="of all gradients, such as 102MB; traces of daceml.profile know it."
+        ),
+    ] = None,
+    changes: Annotated[
+        bool, typer.Option("--changes", help="list what each question does to the run.")
+    ] = False,
+    perfetto: PerfettoFile = None,
+    html: HtmlFile = None,
+    queue_depth: QueueDepth = None,
+    as_json: options.Json = False,
+    debug: options.Debug = False,
+) -> None:
+    """Predict steps of a recorded run with optimisations, beside those it had."""
+    from daceml.profiling.kineto import read_trace
+    from daceml.report.replay_html import whatif_html
+    from daceml.report.replay_json import whatif_json
+    from daceml.report.replay_text import whatif_text
+    from daceml.simulation.building.build import Options, build
+    from daceml.simulation.engine import simulate
+    from daceml.simulation.prediction import predict_each
+    from daceml.simulation.whatif.gradients import Gradients
+    from daceml.simulation.whatif.questions import Network, optimization_of, words_of
+
+    check_targets([("--perfetto", perfetto), ("--html", html)])
+    words = words_of(context.args)
+    if not words:
+        raise WhatIfError("nothing is asked", fix="give a question, such as --amp; --help lists them")
+    recorded = read_trace(trace)
+    known = Gradients.of(gradients) if gradients is not None else Gradients.recorded(recorded.header)
+    network = Network(link=link, inside=inside, gradients=known)
+    asked = [optimization_of(word, network) for word in words]
+    graph = build(recorded, Options(queue_depth=queue_depth))
+    baseline = simulate(graph)
+    predictions, refusals = predict_each(graph, asked, baseline=baseline)
+    schedules = {"replayed": baseline}
+    schedules |= {" + ".join(seen.titles): seen.schedule for seen in predictions}
+    write_views(perfetto, html, schedules, lambda: whatif_html(predictions))
+    if as_json:
+        typer.echo(json.dumps(whatif_json(predictions, refusals), indent=2))
+    else:
+        typer.echo(whatif_text(predictions, refusals, changes=changes))

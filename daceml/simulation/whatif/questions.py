@@ -1,0 +1,143 @@
+"""Questions in words: `--ddp 4x8 --link 100Gbps` as optimisations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from daceml.errors import WhatIfError
+from daceml.simulation.network.links import Link, link_of
+from daceml.simulation.network.topology import Topology
+from daceml.simulation.whatif.gradients import HOW_TO_GIVE, Gradients
+from daceml.simulation.whatif.optimization import Optimization
+from daceml.simulation.whatif.registry import OPTIMIZATIONS, parse
+
+# The field that a word without a name stands for.
+MAIN_FIELD: dict[str, str] = {
+    "amp": "compute_speedup",
+    "batch": "ratio",
+    "checkpointing": "layers",
+    "compile": "layers",
+    "cuda-graphs": "phases",
+    "data-loader": "workers",
+    "device": "compute",
+    "gradient-accumulation": "every",
+    "low-precision": "dtype",
+    "metaflow": "remove",
+    "ddp": "topology",
+    "blueconnect": "topology",
+    "dgc": "topology",
+    "parameter-server": "workers",
+    "p3": "workers",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Network:
+    """What questions about several devices share.
+
+    Attributes:
+        link: between nodes, or between devices where there is one a node.
+        inside: between devices of a node.
+        gradients: None where nobody knows them.
+    """
+
+    link: str | None = None
+    inside: str | None = None
+    gradients: Gradients | None = None
+
+
+@dataclass
+class Words:
+    """An option and what was said with it: names and values, "" where a value has no name."""
+
+    option: str
+    figures: dict[str, str] = field(default_factory=dict[str, str])
+
+
+def words_of(arguments: Sequence[str]) -> list[Words]:
+    """Options with their figures, in their order.
+
+    Args:
+        arguments: "--amp", "--ddp", "8", "--batch", "ratio=4", ...
+    Raises:
+        WhatIfError: a figure stands before every option, or one is said twice.
+    """
+    found: list[Words] = []
+    for argument in arguments:
+        if argument.startswith("--"):
+            option, _, value = argument[2:].partition("=")
+            found.append(Words(option))
+            if not value:
+                continue
+            argument = value
+        if not found:
+            raise WhatIfError(f"{argument!r} belongs to no question", fix="begin with one, such as --amp")
+        name, separator, value = argument.partition("=")
+        if not separator or "," in name:
+            name, value = "", argument
+        known = found[-1].figures
+        if name in known:
+            raise WhatIfError(f"--{found[-1].option} has {name or 'its figure'} twice", fix="give it once")
+        known[name] = value
+    return found
+
+
+def optimization_of(words: Words, network: Network) -> Optimization:
+    """The optimisation that an option and its figures mean.
+
+    Raises:
+        WhatIfError: there is no such option or figure, or one is missing.
+    """
+    figures = dict(words.figures)
+    if "" in figures:
+        main = MAIN_FIELD.get(words.option)
+        if main is None and words.option in OPTIMIZATIONS:
+            names = ", ".join(OPTIMIZATIONS[words.option].__dataclass_fields__)
+            raise WhatIfError(
+                f"--{words.option} takes no figure without a name, but has {figures['']!r}",
+                fix=f"name it: {words.option} has {names}",
+            )
+        if main is not None:
+            figures[main] = figures.pop("")
+    return parse(words.option, figures, given=_of_network(words.option, figures, network))
+
+
+def _of_network(option: str, figures: dict[str, str], network: Network) -> Mapping[str, object]:
+    """Fields whose values no single word can say; their words leave `figures`."""
+    fields = OPTIMIZATIONS[option].__dataclass_fields__ if option in OPTIMIZATIONS else {}
+    found: dict[str, object] = {}
+    if "topology" in fields:
+        found["topology"] = _topology(figures.pop("topology", None), option, network)
+    if "gradients" in fields:
+        told = figures.pop("gradients", None)
+        found["gradients"] = network.gradients if told is None else Gradients.of(told)
+        if found["gradients"] is None:
+            raise WhatIfError("nobody knows how large the gradients are", fix=HOW_TO_GIVE)
+    if "link" in fields and "workers" in fields:
+        found["link"] = _link(figures.pop("link", network.link), option)
+    for name in ("recorded", "wanted"):
+        if name in fields:
+            found[name] = _link(figures.pop(name, None), option, name)
+    return found
+
+
+def _topology(text: str | None, option: str, network: Network) -> Topology:
+    if text is None:
+        raise WhatIfError(
+            f"--{option} does not say how many devices",
+            fix=f"give --{option} 8, or nodes times devices of a node: --{option} 4x8",
+        )
+    link = network.link or network.inside
+    if link is None:
+        raise WhatIfError(
+            "nobody said what joins the devices",
+            fix="give --link 100Gbps between nodes, --inside NVLink3 in them",
+        )
+    return Topology.of(text, link, inside=network.inside)
+
+
+def _link(text: str | None, option: str, name: str = "link") -> Link:
+    if text is None:
+        raise WhatIfError(f"--{option} needs {name}", fix=f"give {name}=NVLink3, or {name}=100Gbps")
+    return link_of(text)
