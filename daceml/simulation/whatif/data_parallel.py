@@ -15,6 +15,7 @@ from daceml.simulation.task import Lane, Phase, TaskKind
 from daceml.simulation.whatif.backward_phases import computing, nearest
 from daceml.simulation.whatif.bucket_sends import Sending, Transfer, with_sends
 from daceml.simulation.whatif.buckets import FIRST_BYTES, LIMIT_BYTES, buckets_of
+from daceml.simulation.whatif.distributed_runs import ALREADY, communicates
 from daceml.simulation.whatif.gradients import HOW_TO_GIVE, Bucket, Gradients
 from daceml.simulation.whatif.interference import slowed
 from daceml.simulation.whatif.optimization import Estimate, Optimization
@@ -53,8 +54,8 @@ class DataParallel(Optimization):
     measured: MeasuredCollective | None = None
 
     def check(self, graph: TaskGraph) -> str | None:
-        if (graph.tasks.kind == TaskKind.COLLECTIVE).any():
-            return "the run communicates with other devices already: another link is option 'link'"
+        if communicates(graph):
+            return ALREADY
         if not (computing(graph) & (graph.tasks.phase == Phase.BACKWARD)).any():
             return "the run has no backward phase, so it computes no gradients"
         if self.gradients is None:

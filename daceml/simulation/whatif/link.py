@@ -11,6 +11,7 @@ from daceml.simulation.graph import TaskGraph
 from daceml.simulation.network.links import Link
 from daceml.simulation.primitives.scale import set_duration
 from daceml.simulation.task import TaskKind
+from daceml.simulation.whatif.distributed_runs import communicates
 from daceml.simulation.whatif.optimization import Estimate, Optimization, Side
 
 
@@ -37,6 +38,8 @@ class AnotherLink(Optimization):
 
     def check(self, graph: TaskGraph) -> str | None:
         if not (graph.tasks.kind == TaskKind.COLLECTIVE).any():
+            if communicates(graph):
+                return "the run's collectives are operators of the CPU, whose times are not those of the link"
             return "the run sends nothing to other devices; what several would do is option 'ddp'"
         if self.latency_us.likely < 0:
             return "a latency cannot be below zero"

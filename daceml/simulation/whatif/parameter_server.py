@@ -11,9 +11,10 @@ from daceml.simulation.graph import TaskGraph
 from daceml.simulation.network.links import Link
 from daceml.simulation.primitives.remove import remove
 from daceml.simulation.primitives.select import select
-from daceml.simulation.task import Phase, TaskKind
+from daceml.simulation.task import Phase
 from daceml.simulation.whatif.backward_phases import computing
 from daceml.simulation.whatif.buckets import in_ready_order
+from daceml.simulation.whatif.distributed_runs import ALREADY, communicates
 from daceml.simulation.whatif.gradients import HOW_TO_GIVE, Gradients
 from daceml.simulation.whatif.optimization import Estimate, Optimization
 from daceml.simulation.whatif.push_pull import Slice, with_push_pull
@@ -48,8 +49,8 @@ class ParameterServer(Optimization):
 
     def check(self, graph: TaskGraph) -> str | None:
         work = computing(graph)
-        if (graph.tasks.kind == TaskKind.COLLECTIVE).any():
-            return "the run communicates with other devices already: another link is option 'link'"
+        if communicates(graph):
+            return ALREADY
         if not (work & (graph.tasks.phase == Phase.BACKWARD)).any():
             return "the run has no backward phase, so it computes no gradients"
         if self.gradients is None:

@@ -57,6 +57,8 @@ def test_a_run_of_one_device_is_refused():
         WhatIfError, match="sends nothing to other devices; what several would do is option 'ddp'"
     ):
         applied(to("200Gbps"), two_layers(1))
+    with pytest.raises(WhatIfError, match="are operators of the CPU"):
+        applied(to("200Gbps"), graph_of("c10d::allreduce_ cpu 5 kind operator"))
     endless = AnotherLink(recorded=Link(bytes_per_s=math.inf, latency_us=0), wanted=link_of("1GB/s"))
     with pytest.raises(WhatIfError, match="cannot be infinitely fast"):
         applied(endless, distributed())
