@@ -64,7 +64,8 @@ def attribute(draft: Draft) -> None:
 @dataclass
 class _Found:
     of_row: dict[int, _Context]
-    forward: dict[int, _Context]  # by sequence number, the first operator that has it
+    # By sequence number the last operator that has it: those before it made no node of autograd.
+    forward: dict[int, _Context]
     optimizer_marked: bool = False
 
 
@@ -86,7 +87,7 @@ def _contexts(draft: Draft) -> _Found:
             if inner.phase is Phase.OPTIMIZER:
                 found.optimizer_marked = True
             if inner.sequence != UNKNOWN and inner.phase is Phase.FORWARD:
-                found.forward.setdefault(inner.sequence, inner)
+                found.forward[inner.sequence] = inner
             if inner is not context:
                 stack.append((start_us + float(events.duration_us[event]), inner))
             context = inner

@@ -33,20 +33,21 @@ class Pair:
 
 
 def blocks(graph: TaskGraph, mask: Mask, phase: Phase) -> list[Block]:
-    """Runs of selected work that stand next to each other and belong to one layer or operator."""
+    """Runs of selected work of one layer and operator that stand together, or between other tasks of it."""
     tasks = graph.tasks
     taken = mask & (tasks.phase == phase)
     found: list[list[int]] = []
     for lane in range(len(graph.lanes)):
         previous = None
         for task in graph.lane_members(lane).tolist():
-            if not taken[task]:
-                if tasks.phase[task] == phase:
-                    previous = None
+            if tasks.phase[task] != phase:
                 continue
             same = previous is not None and all(
                 column[previous] == column[task] for column in (tasks.step, tasks.layer, tasks.operator)
             )
+            if not taken[task]:  # a memset of the same operator is no end of its run
+                previous = previous if same and tasks.operator[task] >= 0 else None
+                continue
             if same:
                 found[-1].append(task)
             else:

@@ -45,7 +45,7 @@ class CudaGraphs(Optimization):
         phases: of the step that are captured.
         launch_us: of the call that launches the graph; with each kernel it grows by `kernel_launch_us`.
         spacing_us: between two kernels.
-        python_us: what passes on the CPU before the launch.
+        python_us: what the call takes on the CPU before it launches.
     """
 
     option: ClassVar[str] = "cuda-graphs"
@@ -74,7 +74,7 @@ class CudaGraphs(Optimization):
                 names = sorted({graph.name_of(cut) for cut in region.cuts})
                 return (
                     f"the step synchronises inside the region: {', '.join(names[:3])} cuts its"
-                    f" {region.inside} kernels; at most {len(region.kernels)} lie between two of them"
+                    f" {region.inside} kernels, of which at most {len(region.kernels)} stand together"
                 )
         return None
 
@@ -85,7 +85,7 @@ class CudaGraphs(Optimization):
         gap_us = graph.tasks.gap_us.copy()
         new: list[NewTask] = []
         edges: list[NewEdge] = []
-        latency_us = usual_latency_us(graph)
+        latency_us = self.python_us.likely + usual_latency_us(graph)
         for region in self._regions(graph, chosen):
             kernels, first = region.kernels, region.first_call
             captured = np.zeros(len(graph), np.bool_)
@@ -96,8 +96,9 @@ class CudaGraphs(Optimization):
             new.append(
                 NewTask(
                     name="cudaGraphLaunch", kind=TaskKind.CALL, lane=int(graph.tasks.lane[first]),
-                    after=first, like=first, gap_us=self.python_us.likely, operator="",
-                    duration_us=self.launch_us.likely + self.kernel_launch_us.likely * len(kernels),
+                    after=first, like=first, operator="",
+                    duration_us=self.python_us.likely
+                    + self.launch_us.likely + self.kernel_launch_us.likely * len(kernels),
                 )
             )  # fmt: skip
             call = ~(len(new) - 1)

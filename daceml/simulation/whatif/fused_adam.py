@@ -10,7 +10,7 @@ import numpy as np
 from daceml.simulation.graph import NOTHING, Floats, Ints, Mask, TaskGraph
 from daceml.simulation.primitives.fuse import fuse_groups
 from daceml.simulation.primitives.select import select
-from daceml.simulation.task import Phase
+from daceml.simulation.task import EdgeKind, Phase
 from daceml.simulation.whatif.blocks import launch_of
 from daceml.simulation.whatif.kernel_classes import FILL, FUSED_OPTIMIZER
 from daceml.simulation.whatif.optimization import Estimate, Optimization
@@ -65,18 +65,24 @@ class FusedAdam(Optimization):
     def apply(self, graph: TaskGraph) -> TaskGraph:
         group = self._groups(graph)
         fused = fuse_groups(graph, group, self._duration_us(graph, group), name="fused optimizer")
-        whole = fused.where_name(lambda name: name == "fused optimizer")
-        before_us = self._cpu_us(graph, group)
-        calls = np.flatnonzero(whole)
-        if has_device(fused):
-            calls = launch_of(fused)[calls]
+        whole = np.flatnonzero(fused.where_name(lambda name: name == "fused optimizer"))
         number = group[graph.index_of(fused.tasks.key[whole])]
-        gap_us = fused.tasks.gap_us.copy()
-        first_of_lane = fused.structure.before < 0
-        for call, index in zip(calls.tolist(), number.tolist(), strict=True):
-            if call != NOTHING and not first_of_lane[call]:
-                gap_us[call] = min(self.python_us.likely, before_us[index])
-        return fused.with_times(gap_us=gap_us)
+        python_us = np.minimum(self.python_us.likely, self._cpu_us(graph, group)[number])
+        if not has_device(fused):
+            return self._with_python(fused, whole, python_us)
+        calls = launch_of(fused)[whole]
+        return self._with_python(fused, calls[calls >= 0], python_us[calls >= 0])
+
+    def _with_python(self, graph: TaskGraph, calls: Ints, python_us: Floats) -> TaskGraph:
+        """What Python does begins once all that the call waits for is there: it is the call's own time."""
+        duration_us, gap_us = graph.tasks.duration_us.copy(), graph.tasks.gap_us.copy()
+        duration_us[calls] += python_us
+        gap_us[calls[graph.structure.before[calls] >= 0]] = 0.0
+        longer_us = np.zeros(len(graph))
+        longer_us[calls] = python_us
+        from_call = (graph.edges.kind == EdgeKind.LAUNCH) & graph.edges.from_start
+        lag_us = graph.edges.lag_us + np.where(from_call, longer_us[graph.edges.source], 0.0)
+        return graph.with_times(duration_us=duration_us, gap_us=gap_us, lag_us=lag_us)
 
     def assumptions(self, graph: TaskGraph) -> tuple[str, ...]:
         if self.parameters is not None:

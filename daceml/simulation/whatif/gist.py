@@ -47,11 +47,12 @@ class Gist(Optimization):
     def apply(self, graph: TaskGraph) -> TaskGraph:
         launches, duration_us = launch_of(graph), graph.tasks.duration_us
         backward = {pair.forward.tasks[0]: pair.backward for pair in self._convolutions(graph)}
-        new: list[NewKernel] = []
+        encoding: list[NewKernel] = []
+        decoding: list[NewKernel] = []  # behind all that encodes at the same place
 
         def encode(what: str, after: int, share: float, base_us: float) -> None:
             if launches[after] >= 0:
-                new.append(
+                encoding.append(
                     NewKernel(
                         name=f"{what} encode", after=after, launch_after=int(launches[after]), like=after,
                         duration_us=share * base_us,
@@ -60,7 +61,7 @@ class Gist(Optimization):
 
         def decode(what: str, before: int, share: float, base_us: float) -> None:
             if launches[before] >= 0:
-                new.append(
+                decoding.append(
                     NewKernel(
                         name=f"{what} decode", before=before, launch_before=int(launches[before]),
                         like=before, duration_us=share * base_us,
@@ -81,7 +82,7 @@ class Gist(Optimization):
             for pair in self._convolutions(graph):
                 encode("reduced", pair.forward.tasks[-1], self.reduce_share.likely, usual_us)
                 decode("reduced", pair.backward.tasks[0], self.reduce_share.likely, usual_us)
-        return insert_kernels(graph, new)
+        return insert_kernels(graph, encoding + decoding)
 
     def assumptions(self, graph: TaskGraph) -> tuple[str, ...]:
         assumed = ["each encoding is one kernel, launched as slowly as others of the run"]

@@ -60,7 +60,8 @@ class GradientAccumulation(Optimization):
 
     def assumptions(self, graph: TaskGraph) -> tuple[str, ...]:
         return (
-            f"a step is one of {self.every} parts of a batch, each as large as the recorded batch",
+            f"a step is one of {self.every} parts of a batch, each as large as the recorded batch: their mean"
+            " counts, as only every last one updates weights",
             "gradients are added at the end of the backward phase, and launching that costs no CPU time",
         )
 

@@ -8,6 +8,7 @@ import pytest
 from daceml.errors import WhatIfError
 from daceml.simulation.engine import simulate
 from daceml.simulation.graph import NOTHING
+from daceml.simulation.primitives.edit import with_tasks
 from daceml.simulation.primitives.fuse import fuse, fuse_groups
 from daceml.simulation.primitives.select import select
 from daceml.simulation.task import EdgeKind
@@ -47,8 +48,6 @@ def test_the_whole_waits_for_what_any_part_waited_for():
 def test_a_launch_that_waited_for_room_behind_a_part_does_not_wait_for_the_whole():
     graph = graph_of("l1 cpu 1", "a gpu0 9 after l1", "l2 cpu 1", "b gpu0 9 after l2")
     graph.edges.kind[:] = EdgeKind.LAUNCH
-    from daceml.simulation.primitives.edit import with_tasks
-
     full = with_tasks(graph, [], [(1, 2, 0.0, True, EdgeKind.QUEUE)])
     assert simulate(full)["l2"] == (1, 2)
     assert simulate(fuse(full, select(full, lane="gpu")))["fused 2: b"] == (1, 19)

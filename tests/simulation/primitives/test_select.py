@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from daceml.errors import WhatIfError
+from daceml.simulation.graph import TaskGraph
 from daceml.simulation.primitives.select import launches_of, returns_of, select
 from daceml.simulation.task import Phase, TaskKind
 from tests.simulation.story import graph_of
@@ -51,8 +52,6 @@ def test_a_launch_goes_when_all_of_its_work_does():
 
 
 def test_the_second_half_of_a_blocking_copy_goes_with_the_copy():
-    from daceml.simulation.graph import TaskGraph
-
     story = graph_of(
         "cpy cpu 1", "copy gpu0 8 kind copy after cpy", "back cpu 1 after copy", "sync cpu 1 after copy"
     )

@@ -1,0 +1,76 @@
+"""Kernels that only move data, fused."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from daceml.simulation.engine import simulate
+from daceml.simulation.whatif.compiled_region import CompiledRegion
+from daceml.simulation.whatif.optimization import Estimate, applied
+from tests.simulation.story import graph_of
+
+KERNELS = (("gemm", "fc"), ("bias", "fc"), ("gelu", "act"), ("mask", "act"), ("gemm2", "fc2"))
+GRAPH = graph_of(
+    *(
+        sentence
+        for name, layer in KERNELS
+        for sentence in (
+            f"l_{name} cpu 2 gap 10 phase forward step 0",
+            f"{name} gpu0 11 with l_{name} + 4 phase forward layer {layer} step 0",
+        )
+    )
+)
+CERTAIN = CompiledRegion(
+    kept_share=Estimate.known(0.5), floor_us=Estimate.known(1), launch_gap_us=Estimate.known(3)
+)
+
+
+def test_runs_between_products_become_one_kernel_each():
+    assert simulate(GRAPH)["gemm2"] == (62, 73)
+    schedule = simulate(applied(CERTAIN, GRAPH))
+    # 11, and half of 2 x 10; launches are 3 us apart
+    assert (
+        schedule["gemm"] == (14, 25)
+        and schedule["fused 3: mask"] == (25, 46)
+        and schedule["gemm2"] == (46, 57)
+    )
+    assert schedule["l_gemm2"] == (20, 22)
+
+
+def test_only_the_chosen_layers_are_compiled():
+    schedule = simulate(applied(dataclasses.replace(CERTAIN, layers="act"), GRAPH))
+    assert schedule["fused 2: mask"][1] - schedule["fused 2: mask"][0] == 16 and schedule["l_bias"] == (
+        22,
+        24,
+    )
+
+
+def test_costs_that_the_compiler_knows_are_taken():
+    schedule = simulate(applied(dataclasses.replace(CERTAIN, layers="^fc$", costs_us={"fc": 7.0}), GRAPH))
+    start, end = schedule["fused 2: bias"]
+    assert end - start == 7
+
+
+def test_operators_of_a_run_without_a_device_are_fused():
+    graph = graph_of(
+        *(
+            f"{name} cpu 11 gap 2 kind operator phase forward"
+            for name in ("aten::mm", "aten::gelu", "aten::mul")
+        )
+    )
+    schedule = simulate(applied(CERTAIN, graph))
+    assert schedule["aten::mm"] == (2, 13) and schedule["fused 2: aten::mul"] == (15, 31)
+
+
+@pytest.mark.parametrize(
+    ("option", "reason"),
+    [
+        (CompiledRegion(layers="lstm"), "no work of the run belongs to the chosen layers"),
+        (CompiledRegion(layers="^fc$"), "no two tasks that only move data stand next to each other"),
+        (CompiledRegion(costs_us={"rnn": 1.0}), "no work of the run belongs to 'rnn'"),
+    ],
+)
+def test_a_region_without_anything_to_fuse_is_refused(option: CompiledRegion, reason: str):
+    assert reason in option.check(GRAPH)

@@ -1,0 +1,70 @@
+"""One launch for the kernels of a step."""
+
+from __future__ import annotations
+
+from daceml.simulation.engine import simulate
+from daceml.simulation.whatif.cuda_graphs import CudaGraphs
+from daceml.simulation.whatif.optimization import Estimate, applied
+from tests.simulation.story import graph_of
+
+CERTAIN = CudaGraphs(
+    launch_us=Estimate.known(8),
+    kernel_launch_us=Estimate.known(0.5),
+    spacing_us=Estimate.known(1),
+    python_us=Estimate.known(20),
+)
+
+
+def step(number: int = 0) -> list[str]:
+    """A batch is copied and waited for; four kernels follow whose launches take longer than they do."""
+    kernels = [
+        sentence
+        for k in range(4)
+        for sentence in (
+            f"l{k} cpu 4 gap 26 phase forward step {number}",
+            f"k{k} gpu0 10 with l{k} + 5 phase forward step {number}",
+        )
+    ]
+    return [
+        f"cpy cpu 2 gap 10 phase forward step {number}",
+        f"HtoD gpu0 6 with cpy + 5 kind copy phase forward step {number}",
+        f"sync cpu 1 after HtoD phase forward step {number}",
+        *kernels,
+    ]
+
+
+def test_gaps_and_launches_become_one_call_and_kernels_follow_each_other():
+    graph = graph_of(*step(), "end cpu 1 after k3")
+    assert simulate(graph)["k3"] == (143, 153)
+    schedule = simulate(applied(CERTAIN, graph))
+    assert schedule["cudaGraphLaunch"] == (22, 52)  # 20 of Python, 8, and a half for each kernel
+    assert schedule["k0"] == (47, 57) and schedule["k1"] == (58, 68) and schedule["k3"] == (80, 90)
+    assert schedule["end"] == (90, 91)
+
+
+def test_launches_of_autograds_thread_go_as_well():
+    graph = graph_of(
+        "l0 cpu 4 gap 6 phase forward step 0",
+        "k0 gpu0 10 with l0 + 5 phase forward step 0",
+        "l1 cpu1 4 after l0 + 30 phase backward step 0",
+        "k1 gpu0 10 with l1 + 5 phase backward step 0",
+        "next cpu 4 after l1 + 30 phase optimizer step 0",
+    )
+    schedule = simulate(applied(CERTAIN, graph))
+    assert schedule["next"] == (35, 39) and schedule["k1"] == (42, 52)
+
+
+def test_a_step_that_waits_for_the_device_in_between_is_refused():
+    graph = graph_of(*step(), "item cpu 3 after k3 phase forward step 0", *step()[3:])
+    reason = CERTAIN.check(graph)
+    assert reason == (
+        "the step synchronises inside the region: item cuts its 8 kernels, of which at most 4 stand together"
+    )
+
+
+def test_a_run_without_launches_or_with_graphs_is_refused():
+    assert "no kernels that a call launched" in CERTAIN.check(
+        graph_of("op cpu 1 kind operator phase forward")
+    )
+    used = graph_of("g cpu 1 phase forward", *(f"k{n} gpu0 1 with g phase forward" for n in range(9)))
+    assert "uses CUDA graphs already" in CERTAIN.check(used)

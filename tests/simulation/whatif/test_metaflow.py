@@ -1,0 +1,34 @@
+"""Layers that are taken out or scaled."""
+
+from __future__ import annotations
+
+import pytest
+
+from daceml.simulation.engine import simulate
+from daceml.simulation.whatif.metaflow import MetaFlow
+from daceml.simulation.whatif.optimization import applied
+from tests.simulation.story import graph_of
+
+GRAPH = graph_of(
+    "l1 cpu 2 layer conv1",
+    "a gpu0 10 after l1 layer conv1",
+    "l2 cpu 2 layer conv2",
+    "b gpu0 10 after l2 layer conv2",
+)
+
+
+def test_a_layer_goes_with_its_launches_and_another_one_grows():
+    schedule = simulate(applied(MetaFlow(remove=("conv1",), scale={"conv2": 1.5}), GRAPH))
+    assert schedule["l2"] == (0, 2) and schedule["b"] == (2, 17) and len(schedule) == 2
+
+
+@pytest.mark.parametrize(
+    ("policy", "reason"),
+    [
+        (MetaFlow(), "no layer was named"),
+        (MetaFlow(remove=("fc",)), "no work of the run belongs to a layer 'fc'"),
+        (MetaFlow(scale={"conv1": -1.0}), "cannot take -1.0 times as long"),
+    ],
+)
+def test_a_policy_that_changes_nothing_is_refused(policy: MetaFlow, reason: str):
+    assert reason in policy.check(GRAPH)

@@ -1,0 +1,52 @@
+"""Optimisations by name, and from text."""
+
+from __future__ import annotations
+
+import pytest
+
+from daceml.errors import WhatIfError
+from daceml.simulation.task import Phase
+from daceml.simulation.whatif.optimization import Estimate, Optimization
+from daceml.simulation.whatif.registry import OPTIMIZATIONS, parse
+
+
+@pytest.mark.parametrize("kind", OPTIMIZATIONS.values(), ids=OPTIMIZATIONS)
+def test_every_optimisation_says_what_it_is_and_what_its_figures_rest_on(kind: type[Optimization]):
+    assert kind.title and kind.source and kind.__doc__ and kind.option == kind.option.lower()
+
+
+def test_estimates_are_a_number_or_three():
+    assert parse("amp", {"compute-speedup": "3.0:4.0:2.0"}) == OPTIMIZATIONS["amp"](
+        compute_speedup=Estimate(3.0, fast=4.0, slow=2.0)
+    )
+    assert parse("amp", {"compute_speedup": "2"}).compute_speedup == Estimate.known(2.0)
+
+
+def test_figures_are_read_as_what_they_are():
+    assert parse("data-loader", {"workers": "8", "remove": "no"}).workers == 8
+    assert parse("cuda-graphs", {"phases": "forward, optimizer"}).phases == (Phase.FORWARD, Phase.OPTIMIZER)
+    assert parse("metaflow", {"remove": "a,b", "scale": "c=2,d=0.5"}).scale == {"c": 2.0, "d": 0.5}
+    assert parse("fused-adam", {"parameters": "none"}).parameters is None
+    assert parse("fused-adam", {"parameters": "1e8"}).parameters == 1e8
+    assert parse("low-precision", {"dtype": "fp8"}).dtype == "fp8"
+
+
+@pytest.mark.parametrize(
+    ("option", "figures", "message"),
+    [
+        ("ampp", {}, "there is no optimisation 'ampp'\n  fix:   give one of amp"),
+        ("amp", {"speed": "2"}, "amp has no figure 'speed'\n  fix:   its figures are: compute_speedup"),
+        ("amp", {"compute_speedup": "fast"}, "a number, or LIKELY:BEST:WORST"),
+        ("amp", {"compute_speedup": "5:4:2"}, "5.0 does not lie between 4.0 and 2.0"),
+        ("data-loader", {"workers": "2.5"}, "a whole number"),
+        ("data-loader", {"remove": "perhaps"}, "true or false"),
+        ("low-precision", {"dtype": "int1"}, "bf16 or fp8"),
+        ("cuda-graphs", {"phases": "inference"}, "other/forward/backward"),
+        ("metaflow", {"scale": "layer1"}, "NAME=NUMBER"),
+        ("checkpointing", {}, "checkpointing needs layers\n  fix:   give layers=VALUE"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_with_what_can(option: str, figures: dict[str, str], message: str):
+    with pytest.raises(WhatIfError) as caught:
+        parse(option, figures)
+    assert message in str(caught.value)
