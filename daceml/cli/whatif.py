@@ -17,11 +17,11 @@ CONTEXT = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
 EPILOG = (
-    "Questions, one or more: --amp, --low-precision, --fused-adam, --cuda-graphs, --compile, --checkpointing, "
-    "--data-loader 4, --gradient-accumulation 4, --batch 2, --device, --restructured-batch-norm, --metaflow, "
-    "--vdnn, --gist, --ddp 4x8, --blueconnect 4x8, --dgc 4x8, --parameter-server 4, --p3 4, --faster-link. "
-    "Figures follow a question: --amp 3:4:2 (likely, at best, at worst), --data-loader workers=4. "
-    "Several questions are answered one by one, and then together."
+    "Questions, one or more: --amp, --low-precision, --fused-adam, --cuda-graphs, --compile, "
+    "--checkpointing, --data-loader 4, --gradient-accumulation 4, --batch 2, --device, "
+    "--restructured-batch-norm, --metaflow, --vdnn, --gist, --ddp 4x8, --blueconnect 4x8, --dgc 4x8, "
+    "--parameter-server 4, --p3 4, --faster-link. Figures follow a question: --amp 3:4:2 (likely, at best, "
+    "at worst), --data-loader workers=4. Several questions are answered one by one, and then together."
 )
 
 

@@ -40,8 +40,9 @@ def path_sums(schedule: Schedule) -> dict[str, float]:
     path = critical_path(schedule)
     sums: dict[str, float] = {}
     for segment in path.segments:
-        kind = path.spent_on(segment)
-        sums[kind] = sums.get(kind, 0.0) + segment.duration_us
+        if segment.duration_us > 0:
+            kind = path.spent_on(segment)
+            sums[kind] = sums.get(kind, 0.0) + segment.duration_us
     return dict(sorted(sums.items(), key=lambda item: -item[1]))
 
 

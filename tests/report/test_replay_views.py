@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import json
+from pathlib import Path
+
+from daceml.report.perfetto import perfetto, write_perfetto
+from daceml.report.replay_html import replay_html, whatif_html
+from daceml.report.replay_json import replay_json, whatif_json
+from daceml.report.replay_text import replay_text, whatif_text
+from daceml.simulation.analysis.critical_path import critical_path
+from daceml.simulation.engine import simulate
+from daceml.simulation.graph import TaskGraph
+from daceml.simulation.prediction import Refusal, predict
+from daceml.simulation.whatif.amp import AutomaticMixedPrecision
+from tests.simulation.story import graph_of
+
+
+def run() -> TaskGraph:
+    graph = graph_of(
+        "begin cpu 0 kind marker step 0 at 0",
+        "launch cpu 5000 step 0 at 0",
+        "end cpu 0 kind marker step 0 at 5000",
+        "volta_sgemm<128> gpu0 90000 with launch + 10 step 0 phase forward layer net.fc at 10",
+    )
+    return dataclasses.replace(graph, step_names=("ProfilerStep#1",), source="run.json", notes=("a <note>",))
+
+
+def test_a_replay_for_a_terminal():
+    text = replay_text(simulate(run()))
+    assert "replay error of the run as it was: 0.00% (mean of 1 steps)" in text
+    assert "ProfilerStep#1" in text and "5.00" in text
+    assert "kernels" in text and "at most saved" in text
+    assert "note: a <note>" in text
+
+
+def test_questions_for_a_terminal_name_assumptions_refusals_and_the_error():
+    seen = predict(run(), [AutomaticMixedPrecision()])
+    text = whatif_text([seen], [Refusal(title="Gist", reason="no layer")], changes=True)
+    assert "automatic mixed precision" in text and "3.00" in text
+    assert "refused: Gist: no layer" in text
+    assert "assumed: the optimizer's kernels stay in float32" in text
+    assert "replay error" in text
+    assert "1 x volta_sgemm<128> (gpu0): 90000.0 -> 30001.0 us" in text
+
+
+def test_the_same_as_json():
+    schedule = simulate(run())
+    told = json.loads(json.dumps(replay_json(schedule)))
+    assert told["steps"] == [{"name": "ProfilerStep#1", "recorded_us": 5000, "replayed_us": 5000}]
+    assert told["critical_path_us"] == {"kernel": 90000, "launch lag": 10}
+    answers = json.loads(json.dumps(whatif_json([predict(run(), [AutomaticMixedPrecision()])])))
+    assert answers["questions"][0]["step_us"] == 30011
+    assert answers["questions"][0]["change"]["changed"][0]["count"] == 1
+
+
+def test_pages_need_nothing_else_and_escape_what_they_show():
+    seen = predict(run(), [AutomaticMixedPrecision()])
+    for page in (replay_html(simulate(run())), whatif_html([seen])):
+        assert page.startswith("<!doctype html>")
+        assert "<script" not in page and "http" not in page
+        assert "a &lt;note&gt;" in page
+    assert "volta_sgemm&lt;128&gt;" in whatif_html([seen])
+
+
+def test_perfetto_has_what_was_recorded_replayed_and_predicted_and_the_critical_path(tmp_path: Path):
+    seen = predict(run(), [AutomaticMixedPrecision()])
+    schedules = {"replayed": seen.baseline, "amp": seen.schedule}
+    paths = {title: critical_path(schedule) for title, schedule in schedules.items()}
+    events = perfetto(schedules, paths=paths)["traceEvents"]
+    processes = {e["args"]["name"]: e["pid"] for e in events if e["name"] == "process_name"}
+    assert list(processes) == ["recorded", "replayed", "amp"]
+    kernels = {
+        e["pid"]: (e["ts"], e["dur"]) for e in events if e["name"] == "volta_sgemm<128>" and e["tid"] >= 10
+    }
+    assert kernels == {1: (10, 90000), 2: (10, 90000), 3: (10, 30001)}
+    lanes = [e["args"]["name"] for e in events if e["name"] == "thread_name" and e["pid"] == 3]
+    assert "critical path" in lanes and "gpu0" in lanes
+    file = tmp_path / "view.json.gz"
+    write_perfetto(file, schedules, paths=paths)
+    assert len(json.loads(gzip.decompress(file.read_bytes()))["traceEvents"]) == len(events)

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from daceml.simulation.analysis.steps import recorded_step_times, step_error, step_times
+from daceml.simulation.engine import simulate
+from daceml.simulation.graph import TaskGraph
+from tests.simulation.story import graph_of
+
+
+def two_steps(first_kernel_us: float = 30) -> TaskGraph:
+    graph = graph_of(
+        "begin0 cpu 0 kind marker step 0 at 0",
+        "launch0 cpu 5 step 0 at 0",
+        "end0 cpu 0 gap 5 kind marker step 0 at 10",
+        "begin1 cpu 0 kind marker step 1 at 10",
+        "launch1 cpu 5 step 1 at 10",
+        "end1 cpu 0 gap 5 kind marker step 1 at 20",
+        f"kernel0 gpu0 {first_kernel_us} with launch0 + 2 step 0 at 2",
+        "kernel1 gpu0 30 with launch1 + 2 step 1 at 32",
+    )
+    return dataclasses.replace(graph, step_names=("step 0", "step 1"))
+
+
+def test_the_loop_may_be_ahead_of_the_device():
+    times = step_times(simulate(two_steps()))
+    assert times.names == ("step 0", "step 1")
+    assert times.loop_us.tolist() == [10, 10]
+    assert times.done_us.tolist() == [32, 62]
+    assert times.step_us == 30
+
+
+def test_a_step_takes_what_limits_it_in_the_long_run():
+    assert step_times(simulate(two_steps(first_kernel_us=1))).step_us == 42 - 10
+
+
+def test_the_error_of_a_replay_is_the_mean_over_its_steps():
+    graph = two_steps()
+    assert step_error(simulate(graph)) == 0
+    slower = graph.with_times(gap_us=graph.tasks.gap_us + 1.0 * (graph.tasks.gap_us > 0))
+    assert step_error(simulate(slower)) == pytest.approx(0.1)
+    assert recorded_step_times(slower).loop_us.tolist() == [10, 10]
+
+
+def test_a_run_without_steps_is_one():
+    graph = graph_of("a cpu 5", "b cpu 7 gap 1")
+    assert step_times(simulate(graph)).step_us == 13
+    assert step_error(simulate(graph)) == 0
