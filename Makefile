@@ -101,7 +101,7 @@ baseline: $(VENV)/.installed
 
 .PHONY: fuzz
 fuzz: $(VENV)/.installed
-	@for name in robustness operators gradient_checks random_graphs vector_math; do printf '\n== %s\n' "$$name"; \
+	@for name in robustness operators gradient_checks random_graphs vector_math trace_robustness; do printf '\n== %s\n' "$$name"; \
 	  $(BIN)/python -m benchmarks.$$name --check --json "benchmarks/results/$$name-$$(date +%F).json" \
 	  $(call or_explain,campaign $$name found a fault,the lines above name the cases; each says how to repeat it) ; done
 

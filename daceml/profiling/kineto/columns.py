@@ -42,8 +42,8 @@ class Columns:
         name: index in `names`; so is `lane` in `lanes`.
         memory: what allocators did.
         launches, gradients: arrows between events.
-        left_out: a reason, and how many events were left out for it.
-        mended: likewise of what was mended.
+        left_out: how many events were left out for each reason.
+        mended: how many were taken in spite of something; "events" goes before each reason in both.
     """
 
     kind: list[EventKind] = field(default_factory=list[EventKind])
@@ -84,7 +84,7 @@ def sorted_out(events: list[Any]) -> tuple[list[Raw], list[Raw], Columns]:
     halves: list[Raw] = []
     for event in events:
         if type(event) is not dict:
-            columns.left_out["they are no objects"] += 1
+            columns.left_out["that are no objects"] += 1
             continue
         phase = event.get("ph")  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
         if phase == "X":
@@ -117,7 +117,7 @@ def fill(columns: Columns, events: Sequence[Raw]) -> None:
             kind = kinds.get(category) if type(category) is str else None
             if kind is None:
                 if not is_known(category):
-                    columns.left_out[f"nobody knows their category {_quoted(category)}"] += 1
+                    columns.left_out[f"of the unknown category {_quoted(category)}"] += 1
                 continue
         start, duration = event.get("ts"), event.get("dur")
         reason = _unusable(start, duration)
@@ -126,18 +126,18 @@ def fill(columns: Columns, events: Sequence[Raw]) -> None:
         else:
             _append(columns, kind, event, start, duration)
     if not ours and len(columns):
-        columns.mended["of no category of PyTorch's were taken for operators on CPU threads"] += len(columns)
+        columns.mended["of no category of PyTorch's, taken for operators on CPU threads"] += len(columns)
 
 
 def _append(columns: Columns, kind: EventKind, event: Raw, start: Any, duration: Any) -> None:
     args = event.get("args")
     if type(args) is not dict:
         if args is not None:
-            columns.mended["have arguments that are no object, which were ignored"] += 1
+            columns.mended["whose arguments are no object, and were ignored"] += 1
         args = _NOTHING
     name = event.get("name")
     if type(name) is not str:
-        columns.mended["have no readable name"] += 1
+        columns.mended["without a readable name"] += 1
         name = _UNNAMED
     if kind is EventKind.OPERATOR and name.startswith(ANNOTATIONS_AMONG_OPERATORS):
         kind = EventKind.ANNOTATION
@@ -162,12 +162,12 @@ def _append(columns: Columns, kind: EventKind, event: Raw, start: Any, duration:
 def _unusable(start: Any, duration: Any) -> str:
     """Why an event has no place in time; empty where it has."""
     if type(start) not in _NUMBERS or not -LARGEST < start < LARGEST:
-        return "their start is missing or no number"
+        return "without a start that is a number"
     if type(duration) not in _NUMBERS or duration != duration:
-        return "their duration is missing or no number"
+        return "without a duration that is a number"
     if duration < 0:
-        return "their duration is below zero"
-    return "they last longer than a day" if duration > LONGEST_US else ""
+        return "with a duration below zero"
+    return "that last longer than a day" if duration > LONGEST_US else ""
 
 
 def _categories(events: Sequence[Raw]) -> set[Any]:

@@ -22,6 +22,8 @@ _GZIP = b"\x1f\x8b"
 LIMIT_BYTES = 2 << 30
 _EXPORT_AGAIN = "export the trace again, and copy the whole file"
 _CHUNK_BYTES = 1 << 22
+# How characters beyond 16 bits begin in JSON that is ASCII, whole or not
+_HALVES = ("\\ud", "\\uD")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,12 +147,13 @@ def _parsed(text: str, source: str) -> Any:
         raise _too_long(source)
     try:
         # strict=False: names with line breaks and other control characters, as some profilers write them
-        return json.loads(text, strict=False, parse_float=number_of)
+        content = json.loads(text, strict=False, parse_float=number_of)
+        return _whole(content) if any(half in text for half in _HALVES) else content
     except json.JSONDecodeError as error:
         if error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string"):
             raise _cut(source, f"{error.msg} at character {error.pos} of {len(text)}") from None
         why = (
-            f"{error.msg} at line {error.lineno}, column {error.colno}: {text[error.pos : error.pos + 40]!r}"
+            f"{error.msg} at line {error.lineno}, column {error.colno}: {text[error.pos : error.pos + 16]!r}"
         )
         raise TraceFileError(
             "a file that is no JSON, or damaged", where=source, why=why, fix=_EXPORT_AGAIN
@@ -160,6 +163,17 @@ def _parsed(text: str, source: str) -> Any:
     except ValueError as error:  # an integer of thousands of digits
         why = str(error)
     raise TraceFileError("a file that is no trace, or damaged", where=source, why=why, fix=_EXPORT_AGAIN)
+
+
+def _whole(value: Any) -> Any:
+    """The same without halves of characters, which JSON can spell and no file or terminal takes."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, list):
+        return [_whole(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(value, dict):
+        return {_whole(key): _whole(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
+    return value
 
 
 def _cut(source: str, why: str) -> TraceFileError:

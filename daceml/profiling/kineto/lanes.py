@@ -49,7 +49,7 @@ class Lanes:
             return self._number(_stream_lane(*key[1:]))
 
     def ordered(self, used: Ints) -> tuple[tuple[TraceLane, ...], Ints]:
-        """The lanes that are used, threads first, each of its own name; and where each number stands there."""
+        """The lanes that are used, threads first, each of its own name; where each number stands there."""
         known = list(self._numbers)
         order = sorted(used.tolist(), key=lambda number: _order(known[number]))
         place = np.full(len(known), -1, np.int64)
@@ -58,6 +58,11 @@ class Lanes:
 
     def _number(self, lane: TraceLane) -> int:
         return self._numbers.setdefault(lane, len(self._numbers))
+
+
+def is_vague(lane: TraceLane) -> bool:
+    """Whether the events of a lane did not say where they ran."""
+    return _UNNAMED in (lane.process, lane.thread)
 
 
 def _stream_lane(device: Any, stream: Any, process: Any, thread: Any) -> TraceLane:

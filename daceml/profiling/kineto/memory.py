@@ -24,7 +24,7 @@ def memory_of(columns: Columns, origin: Origin) -> Memory:
     time_us = origin.times([time for time, *_ in usable])
     near = np.flatnonzero(np.abs(time_us) <= LONGEST_US)
     if len(near) < len(columns.memory):
-        reason = "they tell of memory without a time, device or size that makes sense"
+        reason = "of memory without a time, device or size that makes sense"
         columns.left_out[reason] += len(columns.memory) - len(near)
     order = near[np.argsort(time_us[near], kind="stable")]
     values = np.array([row[1:] for row in usable], np.float64).reshape(-1, 4)[order]

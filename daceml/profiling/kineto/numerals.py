@@ -27,6 +27,8 @@ class ExactTime(float):
 
 def number_of(text: str) -> float:
     """A number with a point or an exponent, as JSON spells it."""
+    if len(text) <= _DIGITS:
+        return float(text)
     whole, point, rest = text.partition(".")
     if len(whole) <= _DIGITS or not point or not (whole.isdigit() and rest.isdigit()):
         return float(text)

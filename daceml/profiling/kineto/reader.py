@@ -14,6 +14,7 @@ from daceml.profiling.kineto.columns import Columns, fill, sorted_out
 from daceml.profiling.kineto.document import Document, document_of, read_bytes, without_collector
 from daceml.profiling.kineto.flows import arrows, gradient_pairs, linked
 from daceml.profiling.kineto.header import header_of
+from daceml.profiling.kineto.lanes import is_vague
 from daceml.profiling.kineto.memory import memory_of
 from daceml.profiling.kineto.pairs import paired
 from daceml.profiling.kineto.timeline import events_by_start
@@ -56,13 +57,16 @@ def _trace(document: Document) -> Trace:
     pairs = gradient_pairs(events, gradients)
     events, repeated = _without_repeated_ids(events)
     lanes, place = columns.lanes.ordered(np.unique(events.lane))
+    events = dataclasses.replace(events, lane=place[events.lane])
+    vague = np.array([is_vague(lane) for lane in lanes], np.bool_)
+    columns.mended["that do not say on which thread, device or stream"] += int(vague[events.lane].sum())
     memory = memory_of(columns, origin)
     header = header_of(document.header)
     return Trace(
         source=document.source,
-        events=dataclasses.replace(events, lane=place[events.lane]),
+        events=events,
         lanes=lanes,
-        names=tuple(map(_printable, columns.names)),
+        names=tuple(columns.names),
         memory=memory,
         first_us=header.base_us + origin.time_us,
         devices=header.devices,
@@ -74,8 +78,8 @@ def _trace(document: Document) -> Trace:
             *document.notes,
             *header.notes,
             *repeated,
-            *_sentences(columns.left_out, "were left out: "),
-            *_sentences(columns.mended, ""),
+            *_told(columns.left_out, "left out: "),
+            *_told(columns.mended, ""),
         ),
     )
 
@@ -85,7 +89,7 @@ def _columns(document: Document) -> Columns:
     document.events.clear()
     pairs, alone = paired(halves)
     if alone:
-        columns.left_out["they begin or end without their other half"] += alone
+        columns.left_out["that begin or end without their other half"] += alone
     fill(columns, [*complete, *pairs] if pairs else complete)
     return columns
 
@@ -105,23 +109,17 @@ def _without_repeated_ids(events: Events) -> tuple[Events, Sequence[str]]:
     return cleared, ("external ids of calls and device work repeat their correlation: they name no operator",)
 
 
-def _printable(name: str) -> str:
-    """Without halves of characters, which JSON can spell and no file or terminal takes."""
-    if name.isascii():
-        return name
-    return name.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-def _sentences(counts: Counter[str], verb: str) -> list[str]:
-    told = [f"{count} events {verb}{reason}" for reason, count in counts.most_common(_MOST_REASONS)]
-    rest = sum(counts.values()) - sum(count for _, count in counts.most_common(_MOST_REASONS))
-    return [*told, f"{rest} more events {verb}other reasons of this kind"] if rest else told
+def _told(counts: Counter[str], verb: str) -> list[str]:
+    most = [(reason, count) for reason, count in counts.most_common(_MOST_REASONS) if count]
+    rest = sum(counts.values()) - sum(count for _, count in most)
+    told = [f"{verb}events {reason}: {count}" for reason, count in most]
+    return [*told, f"{verb}events like these, for other reasons: {rest}"] if rest else told
 
 
 def _nothing(source: str, left_out: Counter[str]) -> TraceFileError:
     return TraceFileError(
         "a trace without any event that can be used",
         where=source,
-        why="\n".join(_sentences(left_out, "were left out: ")) or "it has no event with a duration",
-        fix="record again with torch.profiler.profile(activities=[CPU, CUDA]), and export while it is closed",
+        why="\n".join(_told(left_out, "left out: ")) or "it has no event with a duration",
+        fix="record again: torch.profiler.profile(activities=[CPU, CUDA])",
     )

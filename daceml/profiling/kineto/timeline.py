@@ -6,10 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from daceml.profiling.kineto.columns import LONGEST_US, Columns
 from daceml.profiling.kineto.numerals import since
-from daceml.profiling.trace import Events, Floats
+from daceml.profiling.trace import UNKNOWN, EventKind, Events, Floats, Ints
+
+Indices = NDArray[np.intp]
+Mask = NDArray[np.bool_]
+
+_ONCE = frozenset({EventKind.CALL, EventKind.KERNEL, EventKind.COPY, EventKind.MEMSET})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,8 +49,12 @@ def events_by_start(columns: Columns) -> tuple[Events, Origin] | None:
     duration_us = np.array([columns.duration[index] for index in near], np.float64)
     order = np.lexsort((-duration_us, start_us))
     index = near[order]
+    again = _recorded_again(columns, index, start_us[order])
+    if again.any():
+        columns.left_out["that stand there twice"] += int(again.sum())
+        order, index = order[~again], index[~again]
 
-    def column(values: Sequence[int]) -> np.ndarray:
+    def column(values: Sequence[int]) -> Ints:
         return np.array(values, np.int64)[index]
 
     events = Events(
@@ -61,12 +71,34 @@ def events_by_start(columns: Columns) -> tuple[Events, Origin] | None:
     return events, origin
 
 
-def _near(columns: Columns) -> np.ndarray:
+def _recorded_again(columns: Columns, index: Indices, start_us: Floats) -> Mask:
+    """Calls and device work that are there already: a lane does nothing twice at one moment."""
+    rows = zip(start_us.tolist(), index.tolist(), strict=True)
+    seen: set[tuple[float | int, ...]] = set()
+    again = np.zeros(len(index), np.bool_)
+    for row, (start, event) in enumerate(rows):
+        if columns.correlation[event] == UNKNOWN or columns.kind[event] not in _ONCE:
+            continue
+        if not columns.duration[event]:  # rounded to nothing: several fit into one moment
+            continue
+        key = (
+            start,
+            columns.duration[event],
+            columns.lane[event],
+            columns.name[event],
+            columns.correlation[event],
+        )
+        again[row] = key in seen
+        seen.add(key)
+    return again
+
+
+def _near(columns: Columns) -> Indices:
     """Events within a day of the middle one; the others come from clocks that were never set."""
     start = np.array(columns.start, np.float64)
     if not len(start):
         return np.zeros(0, np.intp)
     near = np.abs(start - np.median(start)) <= LONGEST_US
     if not near.all():
-        columns.left_out["they start more than a day before or after the others"] += int((~near).sum())
+        columns.left_out["that start more than a day before or after the others"] += int((~near).sum())
     return np.flatnonzero(near)
