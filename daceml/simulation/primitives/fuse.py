@@ -7,7 +7,8 @@ import dataclasses
 import numpy as np
 from numpy.typing import NDArray
 
-from daceml.errors import WhatIfError
+from daceml.errors import CyclicGraphError, WhatIfError
+from daceml.simulation.engine.replay import order_of
 from daceml.simulation.graph import NOTHING, Edges, Floats, Ints, Mask, TaskGraph
 from daceml.simulation.primitives.edit import without
 from daceml.simulation.primitives.select import launches_of
@@ -26,7 +27,8 @@ def fuse(
         mask: [n] tasks of one ordered lane.
         duration_us: of the whole; None is the sum.
     Raises:
-        WhatIfError: nothing is selected, tasks of several lanes are, or the lane is not ordered.
+        WhatIfError: nothing is selected, tasks of several lanes are, the lane is not ordered, or one of them
+            waits, through other lanes, for another one.
     """
     if mask.shape != (len(graph),) or not mask.any():
         raise WhatIfError("there is nothing to fuse", fix="select tasks of the graph that is edited")
@@ -42,7 +44,8 @@ def fuse_groups(graph: TaskGraph, group: Ints, duration_us: Floats, *, name: str
         duration_us: [groups] of each whole.
         name: of the wholes; None lets each have that of its last task, with how many it stands for.
     Raises:
-        WhatIfError: a group spans lanes, or one that is not ordered; a duration below zero.
+        WhatIfError: a group spans lanes, or is on one that is not ordered, or waits for itself through other
+            lanes; a duration is below zero.
     """
     members = np.flatnonzero(group != NOTHING)
     if not len(members):
@@ -75,7 +78,41 @@ def fuse_groups(graph: TaskGraph, group: Ints, duration_us: Floats, *, name: str
         text = name or f"fused {count[whole]}: {graph.name_of(task)}"
         tasks.name[task] = names.setdefault(text, len(names))
     fused = dataclasses.replace(graph, tasks=tasks, edges=merged, names=tuple(names))
-    return without(fused, gone | launches_of(graph, gone))
+    result = without(fused, gone | launches_of(graph, gone))
+    if gone[edges.source[carried]].any():
+        _check_order(result)
+    return result
+
+
+def cut_where_awaited(graph: TaskGraph, group: Ints) -> Ints:
+    """The groups, each cut behind every task that another lane waits for, as that would wait longer.
+
+    Of such groups none waits for itself.
+    """
+    awaited = np.zeros(len(graph), np.bool_)
+    waits = ~np.isin(graph.edges.kind, (EdgeKind.LAUNCH, EdgeKind.QUEUE, EdgeKind.CONTENTION))
+    awaited[graph.edges.source[waits]] = True
+    parts: dict[tuple[int, int], int] = {}
+    cuts: dict[int, int] = {}
+    cut = np.full(len(graph), NOTHING, np.int64)
+    for task in np.flatnonzero(group != NOTHING).tolist():
+        number = int(group[task])
+        passed = cuts.get(number, 0)
+        cut[task] = parts.setdefault((number, passed), len(parts))
+        cuts[number] = passed + int(awaited[task])
+    return cut
+
+
+def _check_order(graph: TaskGraph) -> None:
+    try:
+        order_of(graph)
+    except CyclicGraphError as error:
+        raise WhatIfError(
+            "these tasks cannot be one",
+            where=graph.source,
+            why=f"one of them waits for another one through other lanes: {error.why}",
+            fix="fuse what stands before the wait and what stands behind it on their own",
+        ) from error
 
 
 def _check(graph: TaskGraph, group: Ints, members: NDArray[np.intp], duration_us: Floats) -> None:

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from daceml.simulation.graph import NOTHING, Floats, Ints, Mask, TaskGraph
-from daceml.simulation.primitives.fuse import fuse_groups
+from daceml.simulation.primitives.fuse import cut_where_awaited, fuse_groups
 from daceml.simulation.primitives.select import select
 from daceml.simulation.task import Phase
 from daceml.simulation.whatif.blocks import launch_of
@@ -96,27 +96,29 @@ class CompiledRegion(Optimization):
                 own = graph.tasks.step[priced] * len(graph.lanes) + graph.tasks.lane[priced] == place
                 group[priced[own]] = len(cost_us)
                 cost_us.append(whole_us)
-        fusible = self._region(graph) & ~computes(graph) & (group == NOTHING)
-        for run in self._runs(graph, fusible):
-            group[run] = len(cost_us)
-            cost_us.append(self._cost_us(graph.tasks.duration_us[run]))
-        return group, np.array(cost_us)
+        runs = self._runs(graph, self._region(graph) & ~computes(graph) & (group == NOTHING))
+        members = runs != NOTHING
+        group[members] = runs[members] + len(cost_us)
+        fused_us = self._fused_us(graph.tasks.duration_us[members], runs[members])
+        return group, np.concatenate([np.array(cost_us), fused_us])
 
-    def _runs(self, graph: TaskGraph, fusible: Mask) -> list[list[int]]:
+    def _runs(self, graph: TaskGraph, fusible: Mask) -> Ints:
+        """[n] the number of each run of work that may be fused."""
         tasks, before = graph.tasks, graph.structure.before
-        runs: list[list[int]] = []
-        for lane in range(len(graph.lanes)):
-            for task in graph.lane_members(lane)[fusible[graph.lane_members(lane)]].tolist():
-                previous = int(before[task])
-                follows = bool(runs) and runs[-1][-1] == previous and tasks.step[previous] == tasks.step[task]
-                if follows and tasks.phase[previous] == tasks.phase[task]:
-                    runs[-1].append(task)
-                else:
-                    runs.append([task])
-        return runs
+        same = (before >= 0) & fusible[before] & fusible
+        for column in (tasks.step, tasks.phase):
+            same &= column[before] == column
+        order = np.argsort(tasks.lane, kind="stable")
+        run = np.full(len(graph), NOTHING, np.int64)
+        run[order] = np.cumsum(~same[order])
+        return cut_where_awaited(graph, np.where(fusible, run, NOTHING))
 
-    def _cost_us(self, duration_us: Floats) -> float:
-        longest_us = float(duration_us.max())
-        moving_us = np.maximum(duration_us - self.floor_us.likely, 0.0)
-        rest_us = float(moving_us.sum()) - max(longest_us - self.floor_us.likely, 0.0)
+    def _fused_us(self, duration_us: Floats, run: Ints) -> Floats:
+        """Of each run the longest task, and a share of what the others move."""
+        if not len(run):
+            return np.zeros(0)
+        longest_us = np.zeros(int(run.max()) + 1)
+        np.maximum.at(longest_us, run, duration_us)
+        moving_us = np.bincount(run, np.maximum(duration_us - self.floor_us.likely, 0.0))
+        rest_us = moving_us - np.maximum(longest_us - self.floor_us.likely, 0.0)
         return longest_us + rest_us * self.kept_share.likely

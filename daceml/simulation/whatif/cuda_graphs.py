@@ -85,6 +85,7 @@ class CudaGraphs(Optimization):
         gap_us = graph.tasks.gap_us.copy()
         new: list[NewTask] = []
         edges: list[NewEdge] = []
+        ahead: int | None = None  # the first work of the graph before
         latency_us = self.python_us.likely + usual_latency_us(graph)
         for region in self._regions(graph, chosen):
             kernels, first = region.kernels, region.first_call
@@ -102,11 +103,14 @@ class CudaGraphs(Optimization):
                 )
             )  # fmt: skip
             call = ~(len(new) - 1)
+            if ahead is not None:  # else the CPU would run ahead of the device without end
+                edges.append((ahead, call, 0.0, True, EdgeKind.QUEUE))
+            ahead = int(kernels[0])
             edges += [(call, int(kernel), latency_us, True, EdgeKind.LAUNCH) for kernel in kernels.tolist()]
         # the queue holds graphs, not their kernels
         known = graph.edges
         launched = np.zeros(len(graph), np.bool_)
-        launched[[int(target) for _, target, *_ in edges]] = True
+        launched[[target for _, target, *_ in edges if target >= 0]] = True
         queued = (known.kind == EdgeKind.QUEUE) & launched[known.source]
         freed = dataclasses.replace(graph.with_times(gap_us=gap_us), edges=known.taken(~queued))
         placed = with_tasks(freed, new, edges)
@@ -114,6 +118,7 @@ class CudaGraphs(Optimization):
 
     def assumptions(self, graph: TaskGraph) -> tuple[str, ...]:
         return (
+            "a graph is launched once the one before it has begun",
             "inputs have one shape and are copied to one place at no cost",
             "what Python does between the launches of the region, it need not do",
         )

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from daceml.simulation.graph import NOTHING, Floats, Ints, Mask, TaskGraph
-from daceml.simulation.primitives.fuse import fuse_groups
+from daceml.simulation.primitives.fuse import cut_where_awaited, fuse_groups
 from daceml.simulation.primitives.select import select
 from daceml.simulation.task import EdgeKind, Phase
 from daceml.simulation.whatif.blocks import launch_of
@@ -96,12 +96,12 @@ class FusedAdam(Optimization):
         return work(graph) & select(graph, phase=Phase.OPTIMIZER) & ~zeroing
 
     def _groups(self, graph: TaskGraph) -> Ints:
-        """[n] one number for the update of each step and lane."""
+        """[n] one number for the update of each step and lane, more where others wait for a part of it."""
         update = np.flatnonzero(self._update(graph))
         places = graph.tasks.step[update] * len(graph.lanes) + graph.tasks.lane[update]
         group = np.full(len(graph), NOTHING, np.int64)
         group[update] = np.unique(places, return_inverse=True)[1]
-        return group
+        return cut_where_awaited(graph, group)
 
     def _duration_us(self, graph: TaskGraph, group: Ints) -> Floats:
         members = np.flatnonzero(group != NOTHING)

@@ -116,9 +116,6 @@ def _of_network(option: str, figures: dict[str, str], network: Network) -> Mappi
             raise WhatIfError("nobody knows how large the gradients are", fix=HOW_TO_GIVE)
     if "link" in fields and "workers" in fields:
         found["link"] = _link(figures.pop("link", network.link), option)
-    for name in ("recorded", "wanted"):
-        if name in fields:
-            found[name] = _link(figures.pop(name, None), option, name)
     return found
 
 
@@ -137,7 +134,7 @@ def _topology(text: str | None, option: str, network: Network) -> Topology:
     return Topology.of(text, link, inside=network.inside)
 
 
-def _link(text: str | None, option: str, name: str = "link") -> Link:
+def _link(text: str | None, option: str) -> Link:
     if text is None:
-        raise WhatIfError(f"--{option} needs {name}", fix=f"give {name}=NVLink3, or {name}=100Gbps")
+        raise WhatIfError(f"--{option} needs a link", fix="give --link NVLink3, or --link 100Gbps")
     return link_of(text)

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from daceml.errors import WhatIfError
+from daceml.simulation.network.links import Link, link_of
+from daceml.simulation.network.topology import Topology
 from daceml.simulation.task import Phase
 from daceml.simulation.whatif.activation_checkpointing import ActivationCheckpointing
 from daceml.simulation.whatif.amp import AutomaticMixedPrecision
@@ -23,6 +25,7 @@ from daceml.simulation.whatif.faster_device import FasterDevice
 from daceml.simulation.whatif.fused_adam import FusedAdam
 from daceml.simulation.whatif.gist import Gist
 from daceml.simulation.whatif.gradient_accumulation import GradientAccumulation
+from daceml.simulation.whatif.gradients import Gradients
 from daceml.simulation.whatif.larger_batch import LargerBatch
 from daceml.simulation.whatif.link import AnotherLink
 from daceml.simulation.whatif.low_precision import LowPrecision
@@ -122,9 +125,11 @@ def _value(text: str, kind: Any) -> Any:
         return text
     if origin is tuple:
         return tuple(_value(part.strip(), inner[0]) for part in text.split(",") if part.strip())
-    if origin is not None:  # Mapping[str, float]
+    if origin is Mapping:  # of names to figures
         pairs = (part.rsplit("=", 1) for part in text.split(",") if part.strip())
         return {name.strip(): float(number) for name, number in pairs}
+    if kind not in _READERS:
+        raise WhatIfError(f"{kind.__name__} is made in Python, not of text")
     return _READERS[kind](text)
 
 
@@ -136,6 +141,13 @@ def _estimate(text: str) -> Estimate:
     return Estimate(likely, fast=fast, slow=slow)
 
 
+def _topology(text: str) -> Topology:
+    devices, link, *inside = text.split()
+    if len(inside) > 1:
+        raise ValueError(text)
+    return Topology.of(devices, link, inside=inside[0] if inside else None)
+
+
 _TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 _READERS: dict[Any, Callable[[str], Any]] = {
     Estimate: _estimate,
@@ -144,6 +156,9 @@ _READERS: dict[Any, Callable[[str], Any]] = {
     str: str,
     bool: lambda text: _TRUTH[text.lower()],
     Phase: lambda text: Phase[text.upper()],
+    Link: link_of,
+    Topology: _topology,
+    Gradients: Gradients.of,
 }
 _DESCRIPTIONS: dict[Any, str] = {
     Estimate: "a number, or LIKELY:BEST:WORST",
@@ -152,6 +167,9 @@ _DESCRIPTIONS: dict[Any, str] = {
     str: "a text",
     bool: "true or false",
     Phase: "/".join(phase.name.lower() for phase in Phase),
+    Link: 'a link, such as "NVLink3" or "100Gbps"',
+    Topology: 'devices and their link, "8 NVLink3", or "4x8 100Gbps NVLink3" for 4 nodes with 8 each',
+    Gradients: 'the bytes of all gradients, such as "100MB"',
 }
 
 

@@ -9,7 +9,7 @@ from daceml.errors import WhatIfError
 from daceml.simulation.engine import simulate
 from daceml.simulation.graph import NOTHING
 from daceml.simulation.primitives.edit import with_tasks
-from daceml.simulation.primitives.fuse import fuse, fuse_groups
+from daceml.simulation.primitives.fuse import cut_where_awaited, fuse, fuse_groups
 from daceml.simulation.primitives.select import select
 from daceml.simulation.task import EdgeKind
 from tests.simulation.story import graph_of
@@ -83,3 +83,13 @@ def test_what_is_no_run_of_one_lane_is_refused(name: str, message: str):
 def test_a_duration_below_zero_is_refused():
     with pytest.raises(WhatIfError, match="negative or no finite number"):
         fuse(GRAPH, select(GRAPH, name="mul|add"), duration_us=-1)
+
+
+def test_tasks_that_wait_for_each_other_through_another_lane_are_refused_or_cut():
+    graph = graph_of("a gpu0 1", "sum gpu1 1 after a", "b gpu0 1 after sum", "c gpu0 1")
+    mask = select(graph, lane="gpu0")
+    with pytest.raises(WhatIfError, match="these tasks cannot be one"):
+        fuse(graph, mask)
+    group = cut_where_awaited(graph, np.where(mask, 0, NOTHING))
+    assert group[mask].tolist() == [0, 1, 1]
+    assert simulate(fuse_groups(graph, group, np.array([1.0, 2.0])))["fused 2: c"] == (2, 4)

@@ -54,6 +54,14 @@ def test_launches_of_autograds_thread_go_as_well():
     assert schedule["next"] == (35, 39) and schedule["k1"] == (42, 52)
 
 
+def test_the_cpu_is_one_graph_ahead_at_most():
+    steps = [line.replace("step 0", f"step {k}") for k in range(3) for line in step()[3:]]
+    schedule = simulate(applied(CERTAIN, graph_of(*steps)))
+    calls = [task for task in range(len(schedule)) if schedule.graph.name_of(task) == "cudaGraphLaunch"]
+    # Graphs begin at 51, 94 and 137; the third call could at 86, and does with the second graph.
+    assert schedule.start_us[calls].tolist() == [26, 56, 94]
+
+
 def test_a_step_that_waits_for_the_device_in_between_is_refused():
     graph = graph_of(*step(), "item cpu 3 after k3 phase forward step 0", *step()[3:])
     reason = CERTAIN.check(graph)

@@ -29,6 +29,12 @@ def recorded(workers: int) -> TaskGraph:
     return build(read_trace(folder / f"num_workers_{workers}.pt.trace.json.gz"))
 
 
+@cache
+def other(file: str) -> TaskGraph:
+    (path,) = (Path(DATA or "") / "traces").glob(f"{file}*json.gz")
+    return build(read_trace(path))
+
+
 def step_us(graph: TaskGraph) -> float:
     """The median time from the beginning of a step to its end."""
     schedule, steps = simulate(graph), []
@@ -96,3 +102,15 @@ def test_a_run_without_names_of_layers_says_so(option: str, figures: dict[str, s
 
 def test_a_run_with_workers_does_not_tell_how_long_loading_takes():
     assert "workers load already" in (parse("data-loader").check(recorded(4)) or "")
+
+
+@pytest.mark.parametrize(
+    ("option", "figures"), [*FASTER, *SLOWER], ids=[name for name, _ in (*FASTER, *SLOWER)]
+)
+@pytest.mark.parametrize(
+    "folder", ["dlrm_a100/rank3", "graphs_16xA100/rank0", "act_checkpoint_mi300/resnet_act_checkpoint"]
+)
+def test_every_optimisation_gives_a_schedule_or_a_reason(folder: str, option: str, figures: dict[str, str]):
+    graph, asked = other(folder), parse(option, figures)
+    if asked.check(graph) is None:
+        assert simulate(applied(asked, graph)).makespan_us > 0

@@ -31,6 +31,14 @@ def test_figures_are_read_as_what_they_are():
     assert parse("low-precision", {"dtype": "fp8"}).dtype == "fp8"
 
 
+def test_links_and_devices_are_read_as_people_write_them():
+    option = parse("ddp", {"topology": "4x8 100Gbps NVLink3", "gradients": "100MB", "algorithm": "ring"})
+    assert (option.topology.devices, option.topology.nodes, option.gradients.total_bytes) == (32, 4, 100e6)
+    assert parse("ddp", {"topology": "8 NVLink3"}).topology.devices_per_node == 8
+    assert parse("link", {"recorded": "25Gbps", "wanted": "100Gbps"}).wanted.bytes_per_s == 100e9 / 8
+    assert parse("blueconnect", {"topology": "2x4 10Gbps PCIe3", "factors": "2,4"}).factors == (2, 4)
+
+
 @pytest.mark.parametrize(
     ("option", "figures", "message"),
     [
@@ -43,6 +51,9 @@ def test_figures_are_read_as_what_they_are():
         ("low-precision", {"dtype": "int1"}, "bf16 or fp8"),
         ("cuda-graphs", {"phases": "inference"}, "other/forward/backward"),
         ("metaflow", {"scale": "layer1"}, "NAME=NUMBER"),
+        ("ddp", {"topology": "8"}, "devices and their link"),
+        ("ddp", {"topology": "8 Token-Ring"}, "neither a bandwidth nor a known link"),
+        ("ddp", {"topology": "8 NVLink3", "measured": "log"}, "is made in Python, not of text"),
         ("checkpointing", {}, "checkpointing needs layers\n  fix:   give layers=VALUE"),
     ],
 )
