@@ -35,7 +35,7 @@ def test_links_and_devices_are_read_as_people_write_them():
     option = parse("ddp", {"topology": "4x8 100Gbps NVLink3", "gradients": "100MB", "algorithm": "ring"})
     assert (option.topology.devices, option.topology.nodes, option.gradients.total_bytes) == (32, 4, 100e6)
     assert parse("ddp", {"topology": "8 NVLink3"}).topology.devices_per_node == 8
-    assert parse("link", {"recorded": "25Gbps", "wanted": "100Gbps"}).wanted.bytes_per_s == 100e9 / 8
+    assert parse("faster-link", {"recorded": "25Gbps", "wanted": "100Gbps"}).wanted.bytes_per_s == 100e9 / 8
     assert parse("blueconnect", {"topology": "2x4 10Gbps PCIe3", "factors": "2,4"}).factors == (2, 4)
 
 
