@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from daceml.simulation.building.draft import Draft
+from daceml.simulation.building import runtime_calls
+from daceml.simulation.building.draft import Draft, Row
 from daceml.simulation.graph import NOTHING
-from daceml.simulation.task import EdgeKind, TaskKind
+from daceml.simulation.task import EdgeKind
 
 _FEW = 10  # with fewer unqueued launches of one call its latency is that of all calls
 _USUAL_US = 5.0  # where no launch met an idle stream
 _PERCENTILE = 1.0
 _JITTER_US = 100.0  # by which one launch takes longer than others
-_STAGING_US = 1000.0  # the same of a copy, which the driver may stage first
 
 
 def add_launch_edges(draft: Draft) -> None:
@@ -52,9 +52,13 @@ def keep_own_latencies(draft: Draft) -> None:
         row, before = draft.rows[target], draft.before(target)
         own_us = row.start_us - draft.rows[source].start_us
         idle = before == NOTHING or draft.rows[before].end_us <= draft.rows[source].start_us + lag_us
-        most_us = _STAGING_US if row.kind is TaskKind.COPY else _JITTER_US
-        if idle and lag_us < own_us <= lag_us + most_us:
+        if idle and lag_us < own_us <= lag_us + _most_jitter_us(row):
             draft.edges[index] = (source, target, own_us, from_start, kind)
+
+
+def _most_jitter_us(work: Row) -> float:
+    """By how much a launch may take longer than others: memory that may be moved is staged first."""
+    return np.inf if runtime_calls.PAGEABLE.search(work.name) else _JITTER_US
 
 
 def _latencies(draft: Draft) -> dict[str, float]:

@@ -68,3 +68,37 @@ def test_launches_lost_in_the_middle_are_refused():
         run.graph()
     assert "3 of the 4 tasks" in str(caught.value)
     assert "ProfilerActivity.CPU" in caught.value.fix
+
+
+def test_a_launch_takes_as_long_as_it_took_if_nothing_else_explains_it():
+    run = Recording()
+    for number in range(12):
+        run.call(
+            "cudaLaunchKernel",
+            1000 * number,
+            5,
+            (f"kernel {number}", 7, 1000 * number + 8 + 30 * (number == 5), 10),
+        )
+    schedule = run.replayed()
+    assert schedule["kernel 5"] == (5038, 5048)
+    assert schedule["kernel 6"] == (6008, 6018)
+
+
+def test_a_copy_from_memory_that_may_be_moved_begins_when_it_is_staged():
+    run = Recording()
+    for number in range(12):
+        run.call("cudaLaunchKernel", 1000 * number, 5, (f"kernel {number}", 7, 1000 * number + 8, 10))
+    run.call("cudaMemcpyAsync", 20_000, 40_000, ("Memcpy HtoD (Pageable -> Device)", 7, 56_000, 4_100))
+    assert run.replayed()["Memcpy HtoD (Pageable -> Device)"] == (56_000, 60_100)
+
+
+def test_a_kernel_that_is_late_without_a_reason_starts_when_it_could():
+    run = Recording()
+    for number in range(12):
+        late = 5000 * (number == 5)
+        run.call(
+            "cudaLaunchKernel", 10_000 * number, 5, (f"kernel {number}", 7, 10_000 * number + 8 + late, 1000)
+        )
+    schedule = run.replayed()
+    assert schedule["kernel 5"] == (50_008, 51_008)
+    assert any("nothing explains 5.0 ms" in note for note in schedule.graph.notes)
