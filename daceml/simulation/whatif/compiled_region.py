@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from daceml.simulation.graph import NOTHING, Floats, Ints, Mask, TaskGraph
 from daceml.simulation.primitives.fuse import cut_where_awaited, fuse_groups
@@ -30,6 +31,9 @@ class CompiledRegion(Optimization):
         launch_gap_us: what passes on the CPU between two launches of compiled code, at most.
         costs_us: "layer" or "layer backward" -> microseconds, where the compiler's own costs are known: all
             work of the layer in that phase becomes one task that lasts so long.
+        between_products_us: what compiled kernels take before the first product of the region in a step, and
+            after each; fused kernels span layers, but the products of a compiled program stand in the order
+            in which the run had them. With it, `costs_us` and `kept_share` are of no use.
     """
 
     option: ClassVar[str] = "compile"
@@ -42,6 +46,7 @@ class CompiledRegion(Optimization):
     floor_us: Estimate = Estimate(1.5, fast=2.0, slow=1.0)
     launch_gap_us: Estimate = Estimate(6.0, fast=3.0, slow=12.0)
     costs_us: Mapping[str, float] = field(default_factory=dict[str, float])
+    between_products_us: Sequence[float] = ()
 
     def check(self, graph: TaskGraph) -> str | None:
         if not self._region(graph).any():
@@ -49,6 +54,8 @@ class CompiledRegion(Optimization):
         for layer in self.costs_us:
             if not self._priced(graph, layer).any():
                 return f"no work of the run belongs to {layer!r}, for which a cost is given"
+        if self.between_products_us and (reason := self._other_products(graph)) is not None:
+            return reason
         group, _ = self._groups(graph)
         if not (np.bincount(group[group != NOTHING], minlength=1) > 1).any():
             return "no two tasks that only move data stand next to each other in the region"
@@ -71,7 +78,9 @@ class CompiledRegion(Optimization):
 
     def assumptions(self, graph: TaskGraph) -> tuple[str, ...]:
         assumed = ["checks of the compiled code's guards fit between its launches"]
-        if not self.costs_us:
+        if self.between_products_us:
+            assumed.append("products take what they took, and kernels between them what the compiler counts")
+        elif not self.costs_us:
             assumed.append(
                 f"a fused task takes {self.kept_share.likely:.0%} of all that it fuses but the longest"
             )
@@ -88,6 +97,8 @@ class CompiledRegion(Optimization):
 
     def _groups(self, graph: TaskGraph) -> tuple[Ints, Floats]:
         """[n] the number of each run of work that becomes one task, and how long each lasts."""
+        if self.between_products_us:
+            return self._groups_between_products(graph)
         group = np.full(len(graph), NOTHING, np.int64)
         cost_us: list[float] = []
         for layer, whole_us in self.costs_us.items():
@@ -101,6 +112,39 @@ class CompiledRegion(Optimization):
         group[members] = runs[members] + len(cost_us)
         fused_us = self._fused_us(graph.tasks.duration_us[members], runs[members])
         return group, np.concatenate([np.array(cost_us), fused_us])
+
+    def _steps(self, graph: TaskGraph) -> list[NDArray[np.intp]]:
+        """The work of the region, in the order of its lane, of each step and lane that has some."""
+        region = np.flatnonzero(self._region(graph))
+        place = graph.tasks.step[region] * len(graph.lanes) + graph.tasks.lane[region]
+        return [region[place == own] for own in np.unique(place)]
+
+    def _other_products(self, graph: TaskGraph) -> str | None:
+        expected, products = len(self.between_products_us) - 1, computes(graph)
+        for members in self._steps(graph):
+            found = int(products[members].sum())
+            if found != expected:
+                return (
+                    f"a step of the run has {found} products in the region, the compiled program {expected}"
+                )
+        return None
+
+    def _groups_between_products(self, graph: TaskGraph) -> tuple[Ints, Floats]:
+        group = np.full(len(graph), NOTHING, np.int64)
+        products = computes(graph)
+        cost_us: list[float] = []
+        for members in self._steps(graph):
+            place = np.cumsum(products[members])[~products[members]]
+            others = members[~products[members]]
+            present = np.unique(place)
+            # Where the run had nothing between two products (a bias that became a kernel), what compiled
+            # kernels take there counts to the work before it.
+            owner = np.maximum(
+                np.searchsorted(present, np.arange(len(self.between_products_us)), "right") - 1, 0
+            )
+            group[others] = len(cost_us) + np.searchsorted(present, place)
+            cost_us += np.bincount(owner, self.between_products_us, minlength=len(present)).tolist()
+        return group, np.array(cost_us)
 
     def _runs(self, graph: TaskGraph, fusible: Mask) -> Ints:
         """[n] the number of each run of work that may be fused."""
