@@ -71,7 +71,7 @@ def with_fused_adam(network: Network, device: str) -> Run:
 def with_cuda_graphs(network: Network, device: str) -> Run:
     """Forward and backward as CUDA graphs."""
 
-    def graphed(model: nn.Module, inputs: torch.Tensor) -> nn.Module:
+    def graphed(model: nn.Module, inputs: torch.Tensor) -> Any:
         return torch.cuda.make_graphed_callables(model, (inputs,))
 
     return _run(network, device, around=graphed)

@@ -208,7 +208,7 @@ def update_bytes_per_s(runs: int = 5) -> float:
     return 3 * 4 * _UPDATED / best_us * 1e6
 
 
-def _plan(steps: int) -> dict[str, int]:
+def _plan(steps: int) -> dict[str, Any]:
     return {"steps": steps, "warmup": WARMUP, "unprofiled": steps // 2}
 
 

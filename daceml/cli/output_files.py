@@ -12,16 +12,18 @@ from pathlib import Path
 from daceml.errors import OutputFileError
 
 
-def check_targets(targets: Sequence[tuple[str, Path | None]]) -> None:
+def check_targets(targets: Sequence[tuple[str, Path | None]], *, read: Path | None = None) -> None:
     """Refuse what cannot be written, before anything is compiled.
 
     Args:
         targets: option and path; None where the option was not given.
+        read: what the command reads, which none of them may be.
     Raises:
         OutputFileError: a folder that is not there or cannot be written, something that is no file, or one
             file for two things.
     """
     seen: dict[Path, str] = {}
+    source = None if read is None else read.expanduser().resolve()
     for option, path in targets:
         if path is None:
             continue
@@ -36,6 +38,8 @@ def check_targets(targets: Sequence[tuple[str, Path | None]]) -> None:
             raise _refuse(
                 option, path, "it cannot be written", "check the permissions, or name another folder"
             )
+        if real == source:
+            raise _refuse(option, path, "it is what is read, and would be lost", "name another file")
         if real in seen:
             raise _refuse(option, path, f"{seen[real]} names the same file", "name two files")
         seen[real] = option

@@ -61,7 +61,7 @@ def replay(
     from daceml.report.replay_text import replay_text
     from daceml.simulation.engine import simulate
 
-    check_targets([("--perfetto", perfetto), ("--html", html)])
+    check_targets([("--perfetto", perfetto), ("--html", html)], read=trace)
     schedule = simulate(graph_of(trace, queue_depth))
     write_views(perfetto, html, {"replayed": schedule}, lambda: replay_html(schedule))
     typer.echo(json.dumps(replay_json(schedule), indent=2) if as_json else replay_text(schedule))

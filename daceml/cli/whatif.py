@@ -41,7 +41,8 @@ def whatif(
     gradients: Annotated[
         str | None,
         typer.Option(
-            metavar="SIZE", help="of all gradients, such as 102MB; traces of daceml.profile know it."
+            metavar="SIZE",
+            help="of all gradients, 102MB, or of each, fc.weight=8MB,fc.bias=4kB; daceml.profile records it.",
         ),
     ] = None,
     changes: Annotated[
@@ -62,14 +63,14 @@ def whatif(
     from daceml.simulation.engine import simulate
     from daceml.simulation.prediction import predict_each
     from daceml.simulation.whatif.gradients import Gradients
-    from daceml.simulation.whatif.questions import Network, optimization_of, words_of
+    from daceml.simulation.whatif.questions import Network, gradients_of, optimization_of, words_of
 
-    check_targets([("--perfetto", perfetto), ("--html", html)])
+    check_targets([("--perfetto", perfetto), ("--html", html)], read=trace)
     words = words_of(context.args)
     if not words:
         raise WhatIfError("nothing is asked", fix="give a question, such as --amp; --help lists them")
     recorded = read_trace(trace)
-    known = Gradients.of(gradients) if gradients is not None else Gradients.recorded(recorded.header)
+    known = Gradients.recorded(recorded.header) if gradients is None else gradients_of(gradients)
     network = Network(link=link, inside=inside, gradients=known)
     asked = [optimization_of(word, network) for word in words]
     graph = build(recorded, Options(queue_depth=queue_depth))

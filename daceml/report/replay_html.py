@@ -98,7 +98,7 @@ def _shares(schedule: Schedule) -> str:
         for what, time_us in rows
     )
     figures = [(what, in_ms(time_us), f"{time_us / whole_us:.1%}") for what, time_us in rows]
-    return f'<div class="bar">{bar}</div>' + _table(("who works", "ms", "share"), figures)
+    return f'<div class="bar">{bar}</div>' + _table(("who works, in the whole trace", "ms", "share"), figures)
 
 
 def _path(schedule: Schedule) -> str:

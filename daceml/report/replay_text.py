@@ -26,6 +26,10 @@ def replay_text(schedule: Schedule, *, limiting: Sequence[Limit] | None = None) 
         cell(error_line(schedule)),
         "",
         _steps(schedule),
+        cell(
+            f"a step in the long run, from one that the loop and the device have done to the next:"
+            f" {in_ms(step_times(schedule).step_us)} ms"
+        ),
         "",
         _shares(breakdown(schedule)),
         "",
@@ -53,7 +57,7 @@ def _steps(schedule: Schedule) -> RenderableType:
 
 
 def _shares(seen: Breakdown) -> RenderableType:
-    result = table("who works", "ms", "share")
+    result = table("who works, in the whole trace", "ms", "share")
     for what, time_us in (
         ("threads alone", seen.cpu_only_us),
         ("threads and devices", seen.both_us),

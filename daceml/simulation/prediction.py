@@ -59,6 +59,7 @@ def predict(
     Raises:
         WhatIfError: one of them cannot be applied.
     """
+    _check_alternatives(optimizations)
     baseline = simulate(graph) if baseline is None else baseline
     error = step_error(baseline)
     schedules = {side: _schedule(graph, optimizations, side) for side in ("likely", "fast", "slow")}
@@ -74,13 +75,26 @@ def predict(
         schedule=schedules["likely"],
         baseline_us=step_times(baseline).step_us,
         step_us=step_us["likely"],
-        fast_us=min(step_us.values()) * (1.0 - error),
+        fast_us=min(step_us.values()) * max(1.0 - error, 0.0),
         slow_us=max(step_us.values()) * (1.0 + error),
         replay_error=error,
         samples=math.prod(optimization.samples for optimization in optimizations),
         change=difference(graph, changed),
         assumptions=tuple(dict.fromkeys(assumptions)),
     )
+
+
+def _check_alternatives(optimizations: Sequence[Optimization]) -> None:
+    titles: dict[str, str] = {}
+    for optimization in optimizations:
+        family = optimization.family or optimization.option
+        if family in titles:
+            raise WhatIfError(
+                "two of these optimisations are alternatives to each other",
+                why=f"{titles[family]} and {optimization.title} change the same thing",
+                fix="ask about them one at a time",
+            )
+        titles[family] = optimization.title
 
 
 @dataclass(frozen=True, kw_only=True)

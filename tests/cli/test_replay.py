@@ -67,6 +67,9 @@ def test_views_are_written(trace: Path, tmp_path: Path, capsys: pytest.CaptureFi
         (["whatif", "TRACE"], "nothing is asked"),
         (["whatif", "TRACE", "--apm"], "there is no optimisation 'apm'"),
         (["whatif", "TRACE", "--gist"], "Gist encodings cannot be applied to this run"),
+        (["whatif", "TRACE", "--amp", "--html", "TRACE"], "it is what is read, and would be lost"),
+        (["replay", "TRACE", "--perfetto", "TRACE"], "it is what is read, and would be lost"),
+        (["whatif", "TRACE", "--amp", "0"], "amp: compute_speedup cannot be 0"),
         (["replay", "TRACE", "--html", "no/such/folder/page.html"], "--html"),
     ],
 )
@@ -76,3 +79,4 @@ def test_what_cannot_be_done_is_said_in_our_form(
     code, out, err = told(capsys, *(str(trace) if word == "TRACE" else word for word in arguments))
     assert code == 2 and not out
     assert message in err and "fix:" in err and "Traceback" not in err
+    assert json.loads(trace.read_text())["traceEvents"]

@@ -22,6 +22,10 @@ class FasterKernels(Optimization):
     speedup: Estimate = Estimate(2.0, fast=4.0, slow=1.0)
     name: str = "gemm"
 
+    @property
+    def family(self) -> str:  # those of other names change other kernels
+        return self.name
+
     def check(self, graph: TaskGraph) -> str | None:
         return None if select(graph, name=self.name).any() else f"no kernel is called {self.name}"
 

@@ -34,7 +34,7 @@ WORK: dict[str, tuple[Callable[[TaskGraph], Mask], bool]] = {
     "communication": (lambda g: g.tasks.kind == TaskKind.COLLECTIVE, False),
     "data loading": (lambda g: g.tasks.kind == TaskKind.DATA, True),
     "the framework and its launches": (
-        lambda g: np.isin(g.tasks.kind, (TaskKind.CALL, TaskKind.MARKER)) & (g.tasks.phase != Phase.DATA),
+        lambda g: (g.tasks.kind == TaskKind.CALL) & (g.tasks.phase != Phase.DATA),
         True,
     ),
     "operators": (lambda g: g.tasks.kind == TaskKind.OPERATOR, False),
@@ -58,6 +58,6 @@ def limits(schedule: Schedule) -> list[Limit]:
         step_us = step_times(
             resimulate(schedule, graph.with_times(duration_us=duration_us, gap_us=gap_us))
         ).step_us
-        saved = 1.0 - step_us / whole_us if whole_us > 0 else 0.0
+        saved = max(1.0 - step_us / whole_us, 0.0) if whole_us > 0 else 0.0
         found.append(Limit(what=what, step_us=step_us, saved=saved))
     return sorted(found, key=lambda limit: -limit.saved)

@@ -43,7 +43,8 @@ def recorded_step_times(graph: TaskGraph) -> StepTimes:
 def step_error(schedule: Schedule) -> float:
     """By how much the steps of a replay differ from those recorded, as a share: the mean over the steps."""
     seen, recorded = step_times(schedule).loop_us, recorded_step_times(schedule.graph).loop_us
-    return float(np.mean(np.abs(seen / recorded - 1.0))) if len(seen) else 0.0
+    lasted = recorded > 0
+    return float(np.mean(np.abs(seen[lasted] / recorded[lasted] - 1.0))) if lasted.any() else 0.0
 
 
 def _times(graph: TaskGraph, start_us: Floats, end_us: Floats) -> StepTimes:

@@ -9,6 +9,7 @@ from daceml.errors import WhatIfError
 _PREFIX = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
 _TIME_US = {"ns": 1e-3, "us": 1.0, "µs": 1.0, "ms": 1e3, "s": 1e6}
+_LARGEST = 1e15
 _FIGURE = r"\s*(?P<figure>\d+(\.\d*)?([eE][+-]?\d+)?)\s*"
 _BANDWIDTH = re.compile(
     _FIGURE + r"(?P<prefix>[KMGT]i|[kKMGT]?)(?P<unit>B/s|Bps|bps|b/s|bit/s|bits/s|byte/s|bytes/s)\s*"
@@ -64,6 +65,6 @@ def _scale(prefix: str) -> float:
 
 def _positive(text: str, match: re.Match[str]) -> float:
     value = float(match["figure"])
-    if value <= 0 or value == float("inf"):
-        raise WhatIfError(f"{text!r} is not above zero and finite", fix="give a figure above zero")
+    if not 0 < value <= _LARGEST:
+        raise WhatIfError(f"{text!r} is not above zero and finite", fix=f"give a figure up to {_LARGEST:g}")
     return value

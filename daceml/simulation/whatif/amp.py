@@ -27,6 +27,8 @@ class AutomaticMixedPrecision(Optimization):
 
     option: ClassVar[str] = "amp"
     title: ClassVar[str] = "automatic mixed precision"
+    above_zero: ClassVar[tuple[str, ...]] = ("compute_speedup", "tf32_speedup", "memory_speedup")
+    family: ClassVar[str] = "precision"
     source: ClassVar[str] = (
         "Zhu et al., Daydream (ATC '20), Algorithm 3: 3 and 2 times;"
         " TF32 by the peaks of NVIDIA's A100 data sheet"

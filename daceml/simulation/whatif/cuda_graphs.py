@@ -92,7 +92,8 @@ class CudaGraphs(Optimization):
             captured = np.zeros(len(graph), np.bool_)
             captured[kernels] = True
             near = graph.structure.before[kernels]
-            gap_us[kernels[(near >= 0) & captured[near]]] = self.spacing_us.likely
+            inside = kernels[(near >= 0) & captured[near]]
+            gap_us[inside] = np.minimum(gap_us[inside], self.spacing_us.likely)
             gone |= self._calls(graph, launches[kernels])
             new.append(
                 NewTask(

@@ -15,6 +15,7 @@ from daceml.simulation.task import EdgeKind, Lane, TaskKind
 from daceml.simulation.whatif.optimization import Estimate, Optimization
 
 _BY_WORKERS = "MultiProcessing"
+_MOST_WORKERS = 1024
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +36,7 @@ class DataLoaderWorkers(Optimization):
 
     option: ClassVar[str] = "data-loader"
     title: ClassVar[str] = "data loader workers"
+    above_zero: ClassVar[tuple[str, ...]] = ("slowdown",)
     source: ClassVar[str] = "torch.utils.data.DataLoader; Zhu et al., Daydream (ATC '20), data loading tasks"
 
     workers: int = 4
@@ -49,6 +51,8 @@ class DataLoaderWorkers(Optimization):
             return "the run loads no data"
         if self.workers < 0 or self.prefetch < 1:
             return f"{self.workers} workers that prepare {self.prefetch} batches are none"
+        if self.workers > _MOST_WORKERS:
+            return f"{self.workers} workers are more than {_MOST_WORKERS}, which no machine runs"
         if (
             not self.remove
             and self.workers

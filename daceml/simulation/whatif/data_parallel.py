@@ -37,6 +37,8 @@ class DataParallel(Optimization):
 
     option: ClassVar[str] = "ddp"
     title: ClassVar[str] = "data-parallel training"
+    family: ClassVar[str] = "several devices"
+    above_zero: ClassVar[tuple[str, ...]] = ("efficiency",)
     source: ClassVar[str] = (
         "Zhu et al., Daydream (ATC '20), Algorithm 6; NVIDIA/nccl-tests, doc/PERFORMANCE.md; efficiency:"
         " all-reduces of large arrays by 2 to 8 A100 and H100 reach 0.64 to 0.99 of NVLink's bandwidth"

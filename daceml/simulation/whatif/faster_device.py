@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from daceml.simulation.graph import TaskGraph
 from daceml.simulation.primitives.scale import scale, scale_gaps
 from daceml.simulation.primitives.select import select
 from daceml.simulation.task import TaskKind
 from daceml.simulation.whatif.kernel_classes import HOST_COPY
-from daceml.simulation.whatif.optimization import Estimate, Optimization
+from daceml.simulation.whatif.optimization import Estimate, Optimization, Side, other_side
 from daceml.simulation.whatif.work import computes, work
 
 _SAME = Estimate.known(1.0)
@@ -41,6 +42,13 @@ class FasterDevice(Optimization):
     host_link: Estimate = _SAME
     cpu: Estimate = _SAME
     floor_us: Estimate = Estimate(1.5, fast=0.0, slow=3.0)
+
+    def at(self, side: Side) -> Self:
+        """On a slower device what does not scale with it is what helps."""
+        changed = super().at(side)
+        if self.compute.likely * self.memory.likely >= 1:
+            return changed
+        return dataclasses.replace(changed, floor_us=self.floor_us.at(other_side(side)))
 
     def check(self, graph: TaskGraph) -> str | None:
         ratios = {name: getattr(self, name) for name in ("compute", "memory", "link", "host_link", "cpu")}

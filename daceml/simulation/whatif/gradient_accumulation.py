@@ -8,9 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from daceml.simulation.graph import NOTHING, Mask, TaskGraph
-from daceml.simulation.primitives.edit import without
-from daceml.simulation.primitives.scale import set_duration
-from daceml.simulation.primitives.select import launches_of, select
+from daceml.simulation.primitives.scale import scale, scale_gaps, set_duration
+from daceml.simulation.primitives.select import select
 from daceml.simulation.task import Phase, TaskKind
 from daceml.simulation.whatif.optimization import Estimate, Optimization
 from daceml.simulation.whatif.work import work
@@ -19,6 +18,9 @@ from daceml.simulation.whatif.work import work
 @dataclass(frozen=True, kw_only=True)
 class GradientAccumulation(Optimization):
     """A step of the graph is a part of a batch, as large as the recorded one.
+
+    The update of every k-th step is spread over all k: however many steps were recorded, their mean is that
+    of whole batches.
 
     Attributes:
         every: so many parts make a batch.
@@ -40,28 +42,25 @@ class GradientAccumulation(Optimization):
             return f"a batch of {self.every} parts accumulates nothing"
         if not self._update(graph).any():
             return "no work of the run belongs to an optimizer"
-        steps = len(self._steps(graph))
-        if steps < self.every:
-            return f"the run has {steps} steps, and the optimizer would run in none of them"
         return None
 
     def apply(self, graph: TaskGraph) -> TaskGraph:
-        steps = self._steps(graph)
-        skipped = [step for place, step in enumerate(steps) if place % self.every != self.every - 1]
-        adding = [step for place, step in enumerate(steps) if place % self.every != 0]
-        in_skipped = np.isin(graph.tasks.step, skipped)
-        gone = in_skipped & (self._update(graph) | (graph.tasks.kind == TaskKind.COLLECTIVE))
-        calls = in_skipped & select(graph, kind=TaskKind.CALL, phase=Phase.OPTIMIZER)
-        last = self._last_backward(graph, adding)
-        added_us = graph.tasks.duration_us[last] + self._add_us(graph)
+        share = 1.0 / self.every
+        last = self._last_backward(graph)
         marked = np.zeros(len(graph), np.bool_)
         marked[last] = True
-        return without(set_duration(graph, marked, added_us), gone | launches_of(graph, gone) | calls)
+        added_us = graph.tasks.duration_us[last] + (1.0 - share) * self._add_us(graph)
+        graph = set_duration(graph, marked, added_us)
+        optimizer = select(graph, phase=Phase.OPTIMIZER) & (graph.tasks.step != NOTHING)
+        rare = self._update(graph) | (graph.tasks.kind == TaskKind.COLLECTIVE)
+        rare |= optimizer & select(graph, kind=TaskKind.CALL)
+        threads = optimizer & ~graph.on_device() & (graph.structure.before >= 0)
+        return scale_gaps(scale(graph, rare, share), threads, share)
 
     def assumptions(self, graph: TaskGraph) -> tuple[str, ...]:
         return (
-            f"a step is one of {self.every} parts of a batch, each as large as the recorded batch: their mean"
-            " counts, as only every last one updates weights",
+            f"a step is one of {self.every} parts of a batch, each as large as the recorded batch, and does"
+            " as large a part of the update: their mean counts, not which of them updates the weights",
             "gradients are added at the end of the backward phase, and launching that costs no CPU time",
         )
 
@@ -77,7 +76,7 @@ class GradientAccumulation(Optimization):
         update_us = graph.tasks.duration_us[self._update(graph) & work(graph)].sum()
         return float(update_us) / len(self._steps(graph)) * self.add_share.likely
 
-    def _last_backward(self, graph: TaskGraph, steps: list[int]) -> list[int]:
+    def _last_backward(self, graph: TaskGraph) -> list[int]:
         backward = work(graph) & select(graph, phase=Phase.BACKWARD)
-        found = [np.flatnonzero(backward & (graph.tasks.step == step)) for step in steps]
+        found = [np.flatnonzero(backward & (graph.tasks.step == step)) for step in self._steps(graph)]
         return sorted(int(tasks[-1]) for tasks in found if len(tasks))

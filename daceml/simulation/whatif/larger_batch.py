@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from daceml.simulation.graph import TaskGraph
 from daceml.simulation.primitives.scale import scale
 from daceml.simulation.primitives.select import select
 from daceml.simulation.task import Phase, TaskKind
-from daceml.simulation.whatif.optimization import Estimate, Optimization
+from daceml.simulation.whatif.optimization import Estimate, Optimization, Side, other_side
 from daceml.simulation.whatif.work import computes, has_device, work
 
 
@@ -41,6 +41,10 @@ class LargerBatch(Optimization):
     @property
     def samples(self) -> float:
         return self.ratio
+
+    def at(self, side: Side) -> Self:
+        """Of a smaller batch the sides change places: the less shrinks, the slower."""
+        return super().at(other_side(side) if self.ratio < 1 else side)
 
     def check(self, graph: TaskGraph) -> str | None:
         if not 0 < self.ratio < np.inf:

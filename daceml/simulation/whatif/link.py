@@ -12,7 +12,7 @@ from daceml.simulation.network.links import Link
 from daceml.simulation.primitives.scale import set_duration
 from daceml.simulation.task import TaskKind
 from daceml.simulation.whatif.distributed_runs import communicates
-from daceml.simulation.whatif.optimization import Estimate, Optimization, Side
+from daceml.simulation.whatif.optimization import Estimate, Optimization, Side, other_side
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,8 +57,7 @@ class AnotherLink(Optimization):
     def at(self, side: Side) -> Self:
         """Over a slower link the sides change places: the more of a collective is latency, the faster."""
         if self.wanted.bytes_per_s < self.recorded.bytes_per_s:
-            swapped: dict[Side, Side] = {"fast": "slow", "slow": "fast", "likely": "likely"}
-            side = swapped[side]
+            side = other_side(side)
         return super().at(side)
 
     def assumptions(self, graph: TaskGraph) -> tuple[str, ...]:

@@ -29,6 +29,10 @@ class LowPrecision(Optimization):
 
     option: ClassVar[str] = "low-precision"
     title: ClassVar[str] = "low precision"
+    above_zero: ClassVar[tuple[str, ...]] = (
+        *("compute_speedup", "tf32_speedup", "fp8_speedup", "memory_speedup"),
+    )
+    family: ClassVar[str] = "precision"
     source: ClassVar[str] = (
         "Micikevicius et al., FP8 Formats for Deep Learning (2022);"
         " peaks of NVIDIA's H100 data sheet: 8 bits at most twice as fast as 16"

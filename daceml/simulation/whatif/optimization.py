@@ -13,6 +13,14 @@ from daceml.simulation.graph import TaskGraph
 
 Side = Literal["fast", "likely", "slow"]
 
+LARGEST = 1e15  # of any figure: what is beyond is a slip, and would only overflow
+_OTHER: dict[Side, Side] = {"fast": "slow", "slow": "fast", "likely": "likely"}
+
+
+def other_side(side: Side) -> Side:
+    """Best for worst and worst for best: where a figure helps what it usually hinders."""
+    return _OTHER[side]
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -28,6 +36,11 @@ class Estimate:
     slow: float
 
     def __post_init__(self) -> None:
+        if not all(0 <= value <= LARGEST for value in (self.likely, self.fast, self.slow)):
+            raise WhatIfError(
+                f"{self.likely:g}, at best {self.fast:g} and at worst {self.slow:g}, is no estimate",
+                fix=f"give figures from 0 to {LARGEST:g}",
+            )
         if not min(self.fast, self.slow) <= self.likely <= max(self.fast, self.slow):
             raise WhatIfError(
                 f"{self.likely} does not lie between {self.fast} and {self.slow}",
@@ -56,6 +69,22 @@ class Optimization(ABC):
     option: ClassVar[str]
     title: ClassVar[str]
     source: ClassVar[str]
+    # Names of fields that divide: 0 means nothing there.
+    above_zero: ClassVar[tuple[str, ...]] = ()
+    # Optimisations of one family are alternatives to each other; each is one to itself.
+    family: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            figures = (value.likely, value.fast, value.slow) if isinstance(value, Estimate) else (value,)
+            for figure in figures:
+                if isinstance(figure, int | float) and not 0 <= figure <= LARGEST:
+                    raise WhatIfError(
+                        f"{self.option}: {field.name} cannot be {figure:g}", fix=f"give 0 to {LARGEST:g}"
+                    )
+                if field.name in self.above_zero and figure == 0:
+                    raise WhatIfError(f"{self.option}: {field.name} cannot be 0", fix="give more than 0")
 
     def check(self, graph: TaskGraph) -> str | None:
         """Why it cannot be applied to this graph; None where it can."""

@@ -36,6 +36,8 @@ class ParameterServer(Optimization):
 
     option: ClassVar[str] = "parameter-server"
     title: ClassVar[str] = "training with parameter servers"
+    family: ClassVar[str] = "several devices"
+    above_zero: ClassVar[tuple[str, ...]] = ("efficiency", "workers")
     source: ClassVar[str] = (
         "Li et al., Scaling Distributed Machine Learning with the Parameter Server (OSDI '14)"
     )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from daceml.errors import WhatIfError
 from daceml.simulation.network.links import Link, link_of
+from daceml.simulation.network.quantities import size_bytes
 from daceml.simulation.network.topology import Topology
 from daceml.simulation.whatif.gradients import HOW_TO_GIVE, Gradients
 from daceml.simulation.whatif.optimization import Optimization
@@ -83,6 +85,14 @@ def words_of(arguments: Sequence[str]) -> list[Words]:
     return found
 
 
+def gradients_of(text: str) -> Gradients:
+    """From "102MB" in all, or by name in the order of registration: "fc.weight=8MB,fc.bias=4kB"."""
+    if "=" not in text:
+        return Gradients.of(text)
+    pairs = (part.rpartition("=") for part in text.split(",") if part.strip())
+    return Gradients.of({name.strip(): size_bytes(size.strip()) for name, _, size in pairs})
+
+
 def optimization_of(words: Words, network: Network) -> Optimization:
     """The optimisation that an option and its figures mean.
 
@@ -93,7 +103,7 @@ def optimization_of(words: Words, network: Network) -> Optimization:
     if "" in figures:
         main = MAIN_FIELD.get(words.option)
         if main is None and words.option in OPTIMIZATIONS:
-            names = ", ".join(OPTIMIZATIONS[words.option].__dataclass_fields__)
+            names = ", ".join(field.name for field in dataclasses.fields(OPTIMIZATIONS[words.option]))
             raise WhatIfError(
                 f"--{words.option} takes no figure without a name, but has {figures['']!r}",
                 fix=f"name it: {words.option} has {names}",
@@ -105,13 +115,14 @@ def optimization_of(words: Words, network: Network) -> Optimization:
 
 def _of_network(option: str, figures: dict[str, str], network: Network) -> Mapping[str, object]:
     """Fields whose values no single word can say; their words leave `figures`."""
-    fields = OPTIMIZATIONS[option].__dataclass_fields__ if option in OPTIMIZATIONS else {}
+    kind = OPTIMIZATIONS.get(option)
+    fields = {} if kind is None else {field.name for field in dataclasses.fields(kind)}
     found: dict[str, object] = {}
     if "topology" in fields:
         found["topology"] = _topology(figures.pop("topology", None), option, network)
     if "gradients" in fields:
         told = figures.pop("gradients", None)
-        found["gradients"] = network.gradients if told is None else Gradients.of(told)
+        found["gradients"] = network.gradients if told is None else gradients_of(told)
         if found["gradients"] is None:
             raise WhatIfError("nobody knows how large the gradients are", fix=HOW_TO_GIVE)
     if "link" in fields and "workers" in fields:

@@ -25,6 +25,7 @@ class RestructuredBatchNorm(Optimization):
 
     option: ClassVar[str] = "restructured-batch-norm"
     title: ClassVar[str] = "restructured batch normalisation"
+    above_zero: ClassVar[tuple[str, ...]] = ("speedup",)
     source: ClassVar[str] = (
         "Jung et al., Restructuring Batch Normalization (arXiv:1807.01702);"
         " Zhu et al., Daydream (ATC '20), Algorithm 5"

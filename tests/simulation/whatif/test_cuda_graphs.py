@@ -22,7 +22,7 @@ def step(number: int = 0) -> list[str]:
         for k in range(4)
         for sentence in (
             f"l{k} cpu 4 gap 26 phase forward step {number}",
-            f"k{k} gpu0 10 with l{k} + 5 phase forward step {number}",
+            f"k{k} gpu0 10 gap 1.5 with l{k} + 5 phase forward step {number}",
         )
     ]
     return [
@@ -47,19 +47,25 @@ def test_launches_of_autograds_thread_go_as_well():
         "l0 cpu 4 gap 6 phase forward step 0",
         "k0 gpu0 10 with l0 + 5 phase forward step 0",
         "l1 cpu1 4 after l0 + 30 phase backward step 0",
-        "k1 gpu0 10 with l1 + 5 phase backward step 0",
+        "k1 gpu0 10 gap 1.5 with l1 + 5 phase backward step 0",
         "next cpu 4 after l1 + 30 phase optimizer step 0",
     )
     schedule = simulate(applied(CERTAIN, graph))
     assert schedule["next"] == (35, 39) and schedule["k1"] == (42, 52)
 
 
+def test_kernels_that_follow_each_other_sooner_already_keep_their_spacing():
+    graph = graph_of(*(line.replace("gap 1.5", "gap 0.25") for line in step()), "end cpu 1 after k3")
+    schedule = simulate(applied(CERTAIN, graph))
+    assert schedule["k0"] == (47, 57) and schedule["k1"] == (57.25, 67.25)
+
+
 def test_the_cpu_is_one_graph_ahead_at_most():
     steps = [line.replace("step 0", f"step {k}") for k in range(3) for line in step()[3:]]
     schedule = simulate(applied(CERTAIN, graph_of(*steps)))
     calls = [task for task in range(len(schedule)) if schedule.graph.name_of(task) == "cudaGraphLaunch"]
-    # Graphs begin at 51, 94 and 137; the third call could at 86, and does with the second graph.
-    assert schedule.start_us[calls].tolist() == [26, 56, 94]
+    # Graphs begin at 51, 95.5 and 140; the third call could at 86, and does with the second graph.
+    assert schedule.start_us[calls].tolist() == [26, 56, 95.5]
 
 
 def test_a_step_that_waits_for_the_device_in_between_is_refused():

@@ -54,7 +54,7 @@ def test_loading_may_go_or_stay():
     ("option", "sentence", "reason"),
     [
         (workers(4), "l cpu 1", "the run loads no data"),
-        (workers(-1), "DataLoader cpu 9 kind data", "-1 workers that prepare 1 batches are none"),
+        (workers(10**6), "DataLoader cpu 9 kind data", "1000000 workers are more than 1024"),
         (workers(4), "_MultiProcessingDataLoaderIter cpu 9 kind data", "workers load already"),
     ],
 )

@@ -84,7 +84,6 @@ def test_without_kernels_and_with_all_gradients_it_is_data_parallel_training(rat
     [
         (compressed(ratio=0), "give a share above 0"),
         (compressed(ratio=2), "give a share above 0"),
-        (compressed(place_bytes=-1), "cannot cost less than nothing"),
         (compressed(gradients=None), "how large the gradients are"),
     ],
 )

@@ -5,6 +5,9 @@ from __future__ import annotations
 import dataclasses
 import math
 
+import pytest
+
+from daceml.errors import WhatIfError
 from daceml.simulation.engine import simulate
 from daceml.simulation.whatif.larger_batch import LargerBatch
 from daceml.simulation.whatif.optimization import Estimate, applied
@@ -43,6 +46,8 @@ def test_operators_of_a_run_without_a_device_grow():
 
 
 def test_a_batch_that_is_none_is_refused():
-    for ratio in (0.0, -2.0, math.inf, math.nan):
-        assert "is none" in LargerBatch(ratio=ratio).check(GRAPH)
+    assert "is none" in LargerBatch(ratio=0.0).check(GRAPH)
+    for ratio in (-2.0, math.inf, math.nan):
+        with pytest.raises(WhatIfError, match="ratio cannot be"):
+            LargerBatch(ratio=ratio)
     assert "no work that grows" in LargerBatch().check(graph_of("adam gpu0 1 phase optimizer"))

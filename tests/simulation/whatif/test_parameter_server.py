@@ -116,7 +116,6 @@ def test_a_single_worker_sends_nothing():
     [
         (server(gradients=None), "how large the gradients are"),
         (server(gradients=Gradients.of(50)), "only the total of the gradients is known"),
-        (server(workers=0), "at least one worker"),
         (server(servers=3), "3 servers cannot stand beside 2 workers"),
         (p3(slice_bytes=0), "a slice cannot have 0 bytes"),
     ],
