@@ -64,9 +64,9 @@ class Recording:
         place = {"pid": process, "tid": thread, "ts": at, "dur": lasts}
         self.events.append({"ph": "X", "cat": category, "name": name, **place, "args": args})
 
-    def trace(self) -> Trace:
+    def trace(self, **header: Any) -> Trace:
         """As the reader understands it."""
-        return trace_of(json.dumps({"traceEvents": self.events}).encode(), "by hand")
+        return trace_of(json.dumps({**header, "traceEvents": self.events}).encode(), "by hand")
 
     def graph(self, options: Options | None = None) -> TaskGraph:
         """The task graph."""

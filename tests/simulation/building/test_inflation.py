@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+import pytest
+
+from daceml.simulation.building.build import build
+from tests.simulation.building.recording import Recording
+
+
+def notes(told: object) -> tuple[str, ...]:
+    run = Recording()
+    run.call("cudaLaunchKernel", 0, 5, ("gemm", 7, 8, 100))
+    return build(run.trace(daceml=told)).notes
+
+
+def test_what_the_profiler_cost_is_said():
+    assert notes({"times": {"inflation": 1.31}}) == (
+        "no step is marked (torch.profiler.profile.step): the whole trace counts as one",
+        "recording made a step 1.31 times as long: ratios of steps carry over to a run without the profiler,"
+        " milliseconds do not",
+    )
+
+
+@pytest.mark.parametrize(
+    "told", [{"times": {"inflation": 1.02}}, {"times": {"inflation": None}}, {"times": 3}, [], None]
+)
+def test_where_it_cost_little_or_nobody_knows_nothing_is_said(told: object):
+    assert len(notes(told)) == 1
