@@ -10,6 +10,7 @@ from pathlib import Path
 import onnx
 from onnx import TensorProto
 
+from benchmarks.byte_mutations import cut, drop_bytes, flipped, insert_bytes, twice
 from benchmarks.robustness_fields import FIELDS, some_tensor
 from benchmarks.robustness_models import MODELS, save
 
@@ -50,15 +51,8 @@ def make_file(seed: int, folder: Path) -> tuple[Path, str]:
 # Bytes
 
 
-def _cut(data: bytes, rng: random.Random) -> bytes:
-    return data[: rng.randrange(len(data))]
-
-
 def _flip(data: bytes, rng: random.Random) -> bytes:
-    changed = bytearray(data)
-    for _ in range(rng.choice((1, 1, 2, 4, 16))):
-        changed[rng.randrange(len(changed))] ^= 1 << rng.randrange(8)
-    return bytes(changed)
+    return flipped(data, rng, (1, 1, 2, 4, 16))
 
 
 def _replace_byte(data: bytes, rng: random.Random) -> bytes:
@@ -66,20 +60,6 @@ def _replace_byte(data: bytes, rng: random.Random) -> bytes:
     for _ in range(rng.choice((1, 2, 8))):
         changed[rng.randrange(len(changed))] = rng.choice((0, 0x7F, 0x80, 0xFF, rng.randrange(256)))
     return bytes(changed)
-
-
-def _insert_bytes(data: bytes, rng: random.Random) -> bytes:
-    at = rng.randrange(len(data))
-    return data[:at] + rng.randbytes(rng.randrange(1, 40)) + data[at:]
-
-
-def _drop_bytes(data: bytes, rng: random.Random) -> bytes:
-    at = rng.randrange(len(data))
-    return data[:at] + data[at + rng.randrange(1, 40) :]
-
-
-def _twice(data: bytes, rng: random.Random) -> bytes:
-    return data + data[rng.randrange(len(data)) :]
 
 
 def _no_utf8(data: bytes, rng: random.Random) -> bytes:
@@ -90,7 +70,7 @@ def _no_utf8(data: bytes, rng: random.Random) -> bytes:
     return data.replace(word, b"\xff\xfe" + word[2:])
 
 
-BYTES = (_cut, _flip, _replace_byte, _insert_bytes, _drop_bytes, _twice, _no_utf8)
+BYTES = (cut, _flip, _replace_byte, insert_bytes, drop_bytes, twice, _no_utf8)
 
 
 # External data

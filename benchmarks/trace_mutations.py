@@ -8,6 +8,8 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from benchmarks.byte_mutations import cut, drop_bytes, flipped, insert_bytes, twice
+
 Raw = dict[str, Any]
 
 _TIMES = ("ts", "dur")
@@ -48,15 +50,8 @@ def mutated(data: bytes, seed: int) -> tuple[bytes, str]:
 # Bytes
 
 
-def cut(data: bytes, rng: random.Random) -> bytes:
-    return data[: rng.randrange(len(data))]
-
-
 def flip(data: bytes, rng: random.Random) -> bytes:
-    changed = bytearray(data)
-    for _ in range(rng.choice((1, 1, 2, 16))):
-        changed[rng.randrange(len(changed))] ^= 1 << rng.randrange(8)
-    return bytes(changed)
+    return flipped(data, rng, (1, 1, 2, 16))
 
 
 def replace_digits(data: bytes, rng: random.Random) -> bytes:
@@ -66,20 +61,6 @@ def replace_digits(data: bytes, rng: random.Random) -> bytes:
     for _ in range(rng.choice((1, 4, 64))):
         changed[rng.choice(digits)] = ord(rng.choice("0123456789-e."))
     return bytes(changed)
-
-
-def insert(data: bytes, rng: random.Random) -> bytes:
-    at = rng.randrange(len(data))
-    return data[:at] + rng.randbytes(rng.randrange(1, 40)) + data[at:]
-
-
-def drop(data: bytes, rng: random.Random) -> bytes:
-    at = rng.randrange(len(data))
-    return data[:at] + data[at + rng.randrange(1, 40) :]
-
-
-def twice(data: bytes, rng: random.Random) -> bytes:
-    return data + data[rng.randrange(len(data)) :]
 
 
 def no_utf8(data: bytes, rng: random.Random) -> bytes:
@@ -97,7 +78,8 @@ def nested(data: bytes, rng: random.Random) -> bytes:
 
 
 BYTES: tuple[Callable[[bytes, random.Random], bytes], ...] = (
-    cut, cut, flip, flip, replace_digits, insert, drop, twice, no_utf8, control_characters, nested,
+    cut, cut, flip, flip, replace_digits, insert_bytes, drop_bytes, twice, no_utf8, control_characters,
+    nested,
 )  # fmt: skip
 
 

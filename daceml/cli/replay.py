@@ -14,7 +14,6 @@ from daceml.cli.output_files import check_targets, written_aside
 
 if TYPE_CHECKING:
     from daceml.simulation.engine import Schedule
-    from daceml.simulation.graph import TaskGraph
 
 TraceFile = Annotated[
     Path,
@@ -56,23 +55,16 @@ def replay(
     debug: options.Debug = False,
 ) -> None:
     """Replay a recorded run: steps beside those recorded, where the time goes, what limits it."""
+    from daceml.profiling.kineto import read_trace
     from daceml.report.replay_html import replay_html
     from daceml.report.replay_json import replay_json
     from daceml.report.replay_text import replay_text
-    from daceml.simulation.engine import simulate
+    from daceml.simulation import Options, build, simulate
 
     check_targets([("--perfetto", perfetto), ("--html", html)], read=trace)
-    schedule = simulate(graph_of(trace, queue_depth))
+    schedule = simulate(build(read_trace(trace), Options(queue_depth=queue_depth)))
     write_views(perfetto, html, {"replayed": schedule}, lambda: replay_html(schedule))
     typer.echo(json.dumps(replay_json(schedule), indent=2) if as_json else replay_text(schedule))
-
-
-def graph_of(trace: Path, queue_depth: int | None) -> TaskGraph:
-    """The task graph of a file."""
-    from daceml.profiling.kineto import read_trace
-    from daceml.simulation.building.build import Options, build
-
-    return build(read_trace(trace), Options(queue_depth=queue_depth))
 
 
 def write_views(

@@ -59,9 +59,7 @@ def whatif(
     from daceml.report.replay_html import whatif_html
     from daceml.report.replay_json import whatif_json
     from daceml.report.replay_text import whatif_text
-    from daceml.simulation.building.build import Options, build
-    from daceml.simulation.engine import simulate
-    from daceml.simulation.prediction import predict_each
+    from daceml.simulation import Options, build, predict_each, simulate
     from daceml.simulation.whatif.gradients import Gradients
     from daceml.simulation.whatif.questions import Network, gradients_of, optimization_of, words_of
 

@@ -20,12 +20,12 @@ from daceml.frontend.pipeline import (
     optimised_network,
     training_networks,
     warming,
-    without_collection,
 )
 from daceml.frontend.program_key import program_key
 from daceml.frontend.recomputation import Recomputation
 from daceml.frontend.stance import current_stance
 from daceml.frontend.tracing import tracing
+from daceml.garbage_collection import without_collection
 from daceml.runtime.cache import Cache, digest
 from daceml.runtime.program import Program, StoredProgram
 

@@ -5,7 +5,6 @@ ONNX and DaCe are imported only where a stage runs: a program that is in the cac
 
 from __future__ import annotations
 
-import gc
 import time
 from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager
@@ -302,22 +301,6 @@ def build(
         unfused=optimised.unfused,
         stages_s=stages.seconds,
     ).save(folder)
-
-
-@contextmanager
-def without_collection() -> Generator[None]:
-    """Hold Python's cyclic garbage collector.
-
-    A compilation makes millions of objects that live until its end, and every full collection walks them all,
-    with everything that torch and SymPy hold.
-    """
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 @contextmanager

@@ -29,11 +29,12 @@ from daceml.frontend.module_watch import ModuleWatch, watch_traced
 from daceml.frontend.optimizer_rows import STATE, HeldTensors, Row, UpdatedRows, layouts, rows_of
 from daceml.frontend.optimizers import refuse_hooks, rule_of
 from daceml.frontend.options import ModuleOptions, module_options
-from daceml.frontend.pipeline import Stages, build, warming, without_collection
+from daceml.frontend.pipeline import Stages, build, warming
 from daceml.frontend.program_key import program_key
 from daceml.frontend.step_network import step_network
 from daceml.frontend.traceable import refuse_script
 from daceml.frontend.tracing import tracing
+from daceml.garbage_collection import without_collection
 from daceml.runtime.cache import Cache, digest
 from daceml.runtime.program import Program, StoredProgram
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Protocol
 
-from daceml.frontend.pipeline import without_collection
+from daceml.garbage_collection import without_collection
 from daceml.runtime.cpu_times import CpuTimes, cpu_times, foreign_share
 from daceml.runtime.intervals import Median, median_interval
 

@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from daceml.frontend.pipeline import Stages, without_collection
+from daceml.frontend.pipeline import Stages
 from daceml.frontend.search.decision import Decision
 from daceml.frontend.search.greedy import decide
 from daceml.frontend.search.machine import fingerprint, this_machine
 from daceml.frontend.search.store import stored_decision
 from daceml.frontend.search.variation import choices_for, varied_recipe, varied_recomputation
+from daceml.garbage_collection import without_collection
 from daceml.runtime.cache import digest
 
 if TYPE_CHECKING:

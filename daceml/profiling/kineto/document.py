@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import gzip
 import io
 import json
 import zlib
-from collections.abc import Generator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,18 +37,6 @@ class Document:
     header: dict[str, Any]
     events: list[Any]
     notes: tuple[str, ...] = ()
-
-
-@contextmanager
-def without_collector() -> Generator[None]:
-    """No search for cycles meanwhile: in a million new objects of a file there are none."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def read_bytes(path: Path) -> bytes:

@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from daceml.errors import TraceFileError
+from daceml.garbage_collection import without_collection
 from daceml.profiling.kineto.columns import Columns, fill, sorted_out
-from daceml.profiling.kineto.document import Document, document_of, read_bytes, without_collector
+from daceml.profiling.kineto.document import Document, document_of, read_bytes
 from daceml.profiling.kineto.flows import arrows, gradient_pairs, linked
 from daceml.profiling.kineto.header import header_of
 from daceml.profiling.kineto.lanes import is_vague
@@ -39,7 +40,7 @@ def read_trace(path: str | Path) -> Trace:
 
 def trace_of(data: bytes, source: str) -> Trace:
     """Read a trace from the bytes of a file; see `read_trace`."""
-    with without_collector():
+    with without_collection():
         document = document_of(data, source)
         del data
         return _trace(document)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import gzip
 import json
 import os
@@ -13,7 +12,7 @@ import pytest
 from benchmarks.trace_examples import as_bytes, document, operator
 from daceml.errors import TraceFileError
 from daceml.profiling.kineto import document as module
-from daceml.profiling.kineto.document import document_of, read_bytes, without_collector
+from daceml.profiling.kineto.document import document_of, read_bytes
 
 WHOLE = as_bytes(document(operator("aten::mm", 0, 9), operator("aten::relu", 9, 1)))
 
@@ -113,10 +112,3 @@ def test_what_is_no_file_is_refused(tmp_path: Path):
         with pytest.raises(TraceFileError) as caught:
             read_bytes(path)
         assert caught.value.what == what
-
-
-def test_the_collector_rests_and_comes_back():
-    assert gc.isenabled()
-    with without_collector():
-        assert not gc.isenabled()
-    assert gc.isenabled()

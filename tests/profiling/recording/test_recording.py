@@ -136,9 +136,11 @@ def test_memory_is_recorded_where_it_is_asked_for():
 
 def test_too_few_steps_are_refused_with_their_number():
     model = Model()
-    with pytest.raises(RecordingError) as refusal:  # noqa: SIM117
-        with daceml.profile(model, steps=3, warmup=2, unprofiled=2) as trace:
-            run(trace, model, 5)
+    with (
+        pytest.raises(RecordingError) as refusal,
+        daceml.profile(model, steps=3, warmup=2, unprofiled=2) as trace,
+    ):
+        run(trace, model, 5)
     assert str(refusal.value) == (
         "[DML603] nothing was recorded\n"
         "  why:   the run had 5 steps, and the first that is recorded is number 6\n"
@@ -177,17 +179,24 @@ def test_an_error_passes_and_leaves_nothing_behind(steps: int, tmp_path: Path):
 
 
 def test_one_recording_at_a_time():
-    with pytest.raises(RecordingError, match="nothing"), daceml.profile(Model()):  # noqa: SIM117
-        with pytest.raises(RecordingError) as refusal, daceml.profile(Model()):
-            pass
+    with (
+        pytest.raises(RecordingError, match="nothing"),
+        daceml.profile(Model()),
+        pytest.raises(RecordingError) as refusal,
+        daceml.profile(Model()),
+    ):
+        pass
     assert str(refusal.value) == (
         "[DML603] a recording cannot begin\n"
         "  why:   another recording is running in this process\n"
         "  fix:   end it first; one recording sees all threads"
     )
-    with torch_profile(activities=[ProfilerActivity.CPU]):  # noqa: SIM117
-        with pytest.raises(RecordingError, match="cannot begin"), daceml.profile(Model()):
-            pass
+    with (
+        torch_profile(activities=[ProfilerActivity.CPU]),
+        pytest.raises(RecordingError, match="cannot begin"),
+        daceml.profile(Model()),
+    ):
+        pass
 
 
 def test_a_step_outside_is_refused():

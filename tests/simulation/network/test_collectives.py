@@ -128,5 +128,4 @@ def test_the_formula_against_measurements(log: str, topology: Topology, limit: f
     sizes = measured.sizes_bytes[(measured.sizes_bytes >= 2**20) & (measured.sizes_bytes < largest)]
     predicted = np.array([collective_us(Collective.ALL_REDUCE, size, topology) for size in sizes])
     errors = np.abs(predicted / [measured.duration_us(size) for size in sizes] - 1)
-    print(f"{log}: mean {errors.mean():.1%}, max {errors.max():.1%}")  # noqa: T201
     assert errors.mean() < limit
