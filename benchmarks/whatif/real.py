@@ -5,12 +5,13 @@ predicted, so that the prediction has seen nothing of it. Errors are taken withi
 One thread, since a second one waits for whoever disturbs the first.
 
 The profiler costs some time for each operator that it records. Steps of the same run without it tell how
-much; of that, a prediction is rid for the operators that it still has, as the others take theirs with them.
+much, and predictions are of a run without it. How much, that is taken of undisturbed steps here.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import os
 import resource
@@ -34,7 +35,8 @@ from daceml.profiling.recording.plan import Part, Plan
 from daceml.profiling.recording.recording import Recording
 from daceml.simulation.analysis.steps import step_times
 from daceml.simulation.building.build import build
-from daceml.simulation.prediction import Prediction, predict
+from daceml.simulation.graph import TaskGraph
+from daceml.simulation.prediction import predict
 from daceml.simulation.whatif.compiled_region import CompiledRegion
 from daceml.simulation.whatif.fused_adam import FusedAdam
 from daceml.simulation.whatif.larger_batch import LargerBatch
@@ -159,8 +161,8 @@ def one_round(question: Question, steps: int) -> dict[str, float]:
         while not recording.done:
             times.append(timed(step))
             recording.step()
-    found = predict(build(recording.trace), [question.asked(recording, rates)])
-    told = foretold(found, recording.plan, times)
+    graph = build(recording.trace)
+    told = foretold(graph, question.asked(recording, rates), recording.plan, times)
     for _ in range(WARMUP):
         question.real()
     real = [timed(question.real) for _ in range(steps)]
@@ -173,26 +175,26 @@ def one_round(question: Question, steps: int) -> dict[str, float]:
     }
 
 
-def foretold(found: Prediction, plan: Plan, times: Sequence[StepTime]) -> dict[str, float]:
+def foretold(
+    graph: TaskGraph, asked: Optimization, plan: Plan, times: Sequence[StepTime]
+) -> dict[str, float]:
     """What a step of the changed run takes without the profiler.
 
     Args:
-        found: of the recorded steps.
+        graph: of the recorded steps.
         times: of all steps of the plan.
     """
     part = {one: [time for index, time in enumerate(times) if plan.part(index) is one] for one in Part}
     recorded = part[Part.ACTIVE]
     # The first step of each part finds caches and memory as the part before has left them.
     plain = [*part[Part.BEFORE][1:], *part[Part.AFTER][1:]]
-    plain_us = median_us(plain)
+    inflation = median_us(recorded) / median_us(plain)
+    found = predict(dataclasses.replace(graph, inflation=inflation), [asked])
     loop_us = step_times(found.schedule).loop_us
-    profiled_us = median(loop_us[index] for index in undisturbed(recorded))
-    kept = len(found.schedule.graph) / len(found.baseline.graph)
-    cost_us = max(median_us(recorded) - plain_us, 0.0) * kept
-    predicted_us = profiled_us - cost_us
+    predicted_us = median(loop_us[index] for index in undisturbed(recorded))
     return {
-        "recorded_us": plain_us,
-        "inflation": median_us(recorded) / plain_us,
+        "recorded_us": median_us(plain),
+        "inflation": inflation,
         "replay_error": found.replay_error,
         "fewest_clean": min(clean(recorded), clean(plain)),
         "predicted_us": predicted_us,

@@ -118,6 +118,7 @@ class TaskGraph:
         step_names: as the profiler named the steps.
         source: what it was made of, for messages.
         notes: what was assumed, or could not be known, when it was made.
+        inflation: how many times as long the profiler made a step; NaN where nobody measured it.
     Raises:
         TaskGraphError: a column of another length, an index out of range, a time that is no number.
     """
@@ -129,6 +130,7 @@ class TaskGraph:
     step_names: tuple[str, ...] = ()
     source: str = ""
     notes: tuple[str, ...] = ()
+    inflation: float = float("nan")
 
     def __post_init__(self) -> None:
         _check(self)

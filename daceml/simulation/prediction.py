@@ -11,6 +11,7 @@ from daceml.simulation.analysis.steps import step_error, step_times
 from daceml.simulation.engine import Schedule, simulate
 from daceml.simulation.graph import TaskGraph
 from daceml.simulation.primitives.difference import Difference, difference
+from daceml.simulation.profiler_cost import without_profiler
 from daceml.simulation.whatif.optimization import Optimization, Side, applied
 
 
@@ -20,8 +21,9 @@ class Prediction:
 
     Attributes:
         titles: of the optimisations, in the order in which they were applied.
-        baseline: the replay of the run as it was; its own error is `replay_error`, a share.
-        schedule: that of the run with the optimisations, their figures as is likely.
+        baseline: the replay of the run as it was recorded; its own error is `replay_error`, a share.
+        schedule: that of the run with the optimisations and without the profiler, their figures as is likely.
+        baseline_us: what a step of the run takes as it was, without the profiler where that is known.
         step_us: what a step takes then, in the long run.
         fast_us, slow_us: the same with all uncertain figures at best and at worst, widened by the error of
             the replay.
@@ -59,42 +61,7 @@ def predict(
     Raises:
         WhatIfError: one of them cannot be applied.
     """
-    _check_alternatives(optimizations)
-    baseline = simulate(graph) if baseline is None else baseline
-    error = step_error(baseline)
-    schedules = {side: _schedule(graph, optimizations, side) for side in ("likely", "fast", "slow")}
-    step_us = {side: step_times(schedule).step_us for side, schedule in schedules.items()}
-    assumptions: list[str] = []
-    changed = graph
-    for optimization in optimizations:
-        assumptions += optimization.assumptions(changed)
-        changed = applied(optimization, changed)
-    return Prediction(
-        titles=tuple(optimization.title for optimization in optimizations),
-        baseline=baseline,
-        schedule=schedules["likely"],
-        baseline_us=step_times(baseline).step_us,
-        step_us=step_us["likely"],
-        fast_us=min(step_us.values()) * max(1.0 - error, 0.0),
-        slow_us=max(step_us.values()) * (1.0 + error),
-        replay_error=error,
-        samples=math.prod(optimization.samples for optimization in optimizations),
-        change=difference(graph, changed),
-        assumptions=tuple(dict.fromkeys(assumptions)),
-    )
-
-
-def _check_alternatives(optimizations: Sequence[Optimization]) -> None:
-    titles: dict[str, str] = {}
-    for optimization in optimizations:
-        family = optimization.family or optimization.option
-        if family in titles:
-            raise WhatIfError(
-                "two of these optimisations are alternatives to each other",
-                why=f"{titles[family]} and {optimization.title} change the same thing",
-                fix="ask about them one at a time",
-            )
-        titles[family] = optimization.title
+    return _answer(_Run.of(graph, baseline), optimizations)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,14 +84,14 @@ def predict_each(
     Raises:
         WhatIfError: none of them can be applied; the message says why of the first.
     """
-    baseline = simulate(graph) if baseline is None else baseline
+    run = _Run.of(graph, baseline)
     found: list[Prediction] = []
     usable: list[Optimization] = []
     refused: list[Refusal] = []
     first: WhatIfError | None = None
     for optimization in optimizations:
         try:
-            found.append(predict(graph, [optimization], baseline=baseline))
+            found.append(_answer(run, [optimization]))
             usable.append(optimization)
         except WhatIfError as error:
             first = first or error
@@ -133,10 +100,70 @@ def predict_each(
         raise first
     if len(usable) > 1:
         try:
-            found.append(predict(graph, usable, baseline=baseline))
+            found.append(_answer(run, usable))
         except WhatIfError as error:
             refused.append(Refusal(title="all together", reason=error.why or error.what))
     return found, refused
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Run:
+    """What all questions about one run share.
+
+    Attributes:
+        replay: of the run as it was recorded.
+        graph: of the run without the profiler.
+        step_us: what a step of that takes.
+    """
+
+    replay: Schedule
+    graph: TaskGraph
+    step_us: float
+
+    @classmethod
+    def of(cls, graph: TaskGraph, replay: Schedule | None) -> _Run:
+        replay = simulate(graph) if replay is None else replay
+        plain = without_profiler(graph)
+        seen = replay if plain is graph else simulate(plain)
+        return cls(replay=replay, graph=plain, step_us=step_times(seen).step_us)
+
+
+def _answer(run: _Run, optimizations: Sequence[Optimization]) -> Prediction:
+    _check_alternatives(optimizations)
+    error = step_error(run.replay)
+    schedules = {side: _schedule(run.graph, optimizations, side) for side in ("likely", "fast", "slow")}
+    step_us = {side: step_times(schedule).step_us for side, schedule in schedules.items()}
+    assumptions: list[str] = []
+    changed = run.graph
+    for optimization in optimizations:
+        assumptions += optimization.assumptions(changed)
+        changed = applied(optimization, changed)
+    return Prediction(
+        titles=tuple(optimization.title for optimization in optimizations),
+        baseline=run.replay,
+        schedule=schedules["likely"],
+        baseline_us=run.step_us,
+        step_us=step_us["likely"],
+        fast_us=min(step_us.values()) * max(1.0 - error, 0.0),
+        slow_us=max(step_us.values()) * (1.0 + error),
+        replay_error=error,
+        samples=math.prod(optimization.samples for optimization in optimizations),
+        change=difference(run.graph, changed),
+        assumptions=tuple(dict.fromkeys(assumptions)),
+    )
+
+
+def _check_alternatives(optimizations: Sequence[Optimization]) -> None:
+    titles: dict[str, str] = {}
+    for optimization in optimizations:
+        family = optimization.family or optimization.option
+        if family in titles:
+            raise WhatIfError(
+                "two of these optimisations are alternatives to each other",
+                why=f"{titles[family]} and {optimization.title} change the same thing",
+                fix="ask about them one at a time",
+            )
+        titles[family] = optimization.title
 
 
 def _schedule(graph: TaskGraph, optimizations: Sequence[Optimization], side: Side) -> Schedule:

@@ -14,7 +14,7 @@ from daceml.simulation.building.device_lanes import add_device_rows
 from daceml.simulation.building.draft import Draft, finish
 from daceml.simulation.building.gaps import gaps_of, note_unexplained
 from daceml.simulation.building.graph_launches import add_unrecorded_work
-from daceml.simulation.building.inflation import note_inflation
+from daceml.simulation.building.inflation import add_inflation
 from daceml.simulation.building.launch_queue import add_queue_edges
 from daceml.simulation.building.launches import add_launch_edges, keep_own_latencies
 from daceml.simulation.building.steps import add_step_markers, assign_steps
@@ -80,7 +80,7 @@ def build(trace: Trace, options: Options | None = None) -> TaskGraph:
             step(draft)
     gaps = gaps_of(draft)
     note_unexplained(draft, gaps)
-    note_inflation(draft)
+    add_inflation(draft)
     return finish(draft, gaps=gaps)
 
 

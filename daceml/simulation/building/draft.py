@@ -66,6 +66,7 @@ class Draft:
     edges: list[tuple[int, int, float, bool, EdgeKind]] = field(default_factory=list)
     steps: list[tuple[str, float, float]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list[str])
+    inflation: float = float("nan")
     on_lane: list[list[int]] = field(default_factory=list[list[int]])
     task_of_event: dict[int, int] = field(default_factory=dict[int, int])
     launches: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
@@ -208,6 +209,7 @@ def finish(draft: Draft, *, gaps: Sequence[float]) -> TaskGraph:
         step_names=tuple(name for name, _, _ in draft.steps),
         source=draft.trace.source,
         notes=tuple(draft.notes),
+        inflation=draft.inflation,
     )
 
 

@@ -15,8 +15,7 @@ def notes(told: object) -> tuple[str, ...]:
 def test_what_the_profiler_cost_is_said():
     assert notes({"times": {"inflation": 1.31}}) == (
         "no step is marked (torch.profiler.profile.step): the whole trace counts as one",
-        "recording made a step 1.31 times as long: ratios of steps carry over to a run without the profiler,"
-        " milliseconds do not",
+        "recording made a step 1.31 times as long: predictions are of a run without the profiler",
     )
 
 
