@@ -93,7 +93,11 @@ setup(
     extras_require=EXTRAS_REQUIRE,
     # Named one by one: the root also holds links to four of the packages, which must not be packaged twice.
     packages=find_packages(include=["daceml", "daceml.*"]),
-    package_data={"daceml": ["py.typed"], "daceml.runtime": ["**/*.h", "**/*.cpp"]},
+    package_data={
+        "daceml": ["py.typed"],
+        "daceml.codegen_cuda": ["**/*.h", "**/*.cpp"],
+        "daceml.runtime": ["**/*.h", "**/*.cpp"],
+    },
     entry_points={
         "console_scripts": ["daceml = daceml.cli.main:app"],
         "torch_dynamo_backends": ["daceml = daceml.frontend.dynamo:backend"],

@@ -25,6 +25,9 @@ class Config:
         cache: folder of compiled kernels and programs; empty means the user's cache folder.
         cxx: the C++ compiler.
         cxxflags: flags added after daceml's own.
+        nvcc: the CUDA compiler; empty means the first one that is found.
+        cuda_arch: compute capability of devices that kernels are compiled for, times 10; 0 means that of the
+            current device, or 90 where there is none.
         jobs: compilers that run at once; 0 means one for each core.
         fallback: `onnxruntime`, or `none` to refuse operators that only ONNX Runtime can run.
         parallel_threshold: loop iterations below which a kernel stays on one thread.
@@ -41,6 +44,8 @@ class Config:
     cache: str = ""
     cxx: str = "g++"
     cxxflags: str = ""
+    nvcc: str = ""
+    cuda_arch: int = 0
     jobs: int = 0
     fallback: str = "onnxruntime"
     parallel_threshold: int = 16384

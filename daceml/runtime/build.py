@@ -10,8 +10,10 @@ from pathlib import Path
 from dace.codegen import codegen
 from dace.sdfg import nodes
 
+from daceml.codegen_cuda.kernel_unit import kernel_unit
 from daceml.config import config
 from daceml.runtime.cache import Cache, digest
+from daceml.runtime.device_objects import device_object, scheduler_objects
 from daceml.runtime.driver import driver_text, own_convolutions
 from daceml.runtime.loop_hints import with_bools_as_bytes, with_independent_iterations
 from daceml.runtime.plan import Plan
@@ -26,11 +28,16 @@ _GENERATED_INCLUDES = re.compile(
 # in which the plain names of special functions are those of `daceml/vector_math.h`
 _NAMESPACE = "daceml::kernel"
 _CONVOLUTIONS = Path(__file__).with_name("convolutions.cpp")
-_DEFINITION = re.compile(r"^DACE_EXPORTED void __program_\w+\((?P<parameters>[^)]*)\)", re.MULTILINE)
+_DEFINITION = re.compile(
+    r'^(DACE_EXPORTED void __program_|extern "C" int daceml_launch_)\w+\((?P<parameters>[^)]*)\)',
+    re.MULTILINE,
+)
 
 
 def kernel_source(kernel: Kernel) -> str:
-    """C++ source of one kernel, by DaCe's code generator."""
+    """C++ or CUDA source of one kernel, by DaCe's code generator."""
+    if kernel.on_device:
+        return kernel_unit(kernel).text
     main = next(o for o in codegen.generate_code(kernel.sdfg, validate=True) if o.name == kernel.name)
     (state,) = kernel.sdfg.states()
     scopes = state.scope_dict()
@@ -41,7 +48,7 @@ def kernel_source(kernel: Kernel) -> str:
 
 
 def signature(source: str) -> tuple[str, ...]:
-    """Parameter names of a kernel's entry, without the state: `a00, a01, …, s00, …`."""
+    """Parameter names of a kernel's entry, without the state or stream: `a00, a01, …, s00, …`."""
     found = _DEFINITION.search(source)
     assert found is not None, "DaCe's code has an entry"
     parameters = [p.strip() for p in found["parameters"].split(",")]
@@ -60,11 +67,14 @@ def build_program(plan: Plan, cache: Cache, folder: Path) -> None:
         publish("code", len(sources), len(plan.kernels))
         sources[kernel.name] = kernel_source(kernel)
     driver = driver_text(plan, {name: signature(source) for name, source in sources.items()})
-    texts = [*sources.values(), *([_CONVOLUTIONS.read_text()] if own_convolutions(plan) else [])]
+    on_device = {kernel.name for kernel in plan.kernels if kernel.on_device}
+    texts = [source for name, source in sources.items() if name not in on_device]
+    texts += [_CONVOLUTIONS.read_text()] if own_convolutions(plan) else []
     with ThreadPoolExecutor(max_workers=config().compile_jobs) as pool:
         # the driver takes longest, so it goes first
         compiled = pool.submit(lambda: tools.compile_driver(driver, folder, torch_header(cache)))
         objects = [pool.submit(_kernel_object, text, cache) for text in texts]
+        objects += [pool.submit(device_object, sources[name], cache) for name in sorted(on_device)]
         try:
             _await(objects)
             compiled.result()
@@ -72,7 +82,9 @@ def build_program(plan: Plan, cache: Cache, folder: Path) -> None:
             # a refusal or Ctrl-C: what has not been started yet is not worth waiting for
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-    tools.link_program([made.result() for made in objects], folder, torch_header(cache))
+    made = [one.result() for one in objects]
+    made += scheduler_objects(cache) if on_device else []
+    tools.link_program(made, folder, torch_header(cache))
 
 
 def _await(objects: list[Future[Path]]) -> None:

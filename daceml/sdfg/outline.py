@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import dace
+from dace import dtypes
 from dace.sdfg import nodes
 
 from daceml.errors import UnsupportedProgramError
@@ -41,6 +42,13 @@ class Kernel:
     name: str
     text: str
     sdfg: dace.SDFG
+
+    @property
+    def on_device(self) -> bool:
+        """Whether its map is one over blocks of a device's threads."""
+        (state,) = self.sdfg.states()
+        maps = (n.map for n in state.nodes() if isinstance(n, nodes.MapEntry))
+        return any(m.schedule is dtypes.ScheduleType.GPU_Device for m in maps)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,6 +27,7 @@ from daceml.transformations.coarse.transposed_weights import transpose_weights
 from daceml.transformations.coarse.trivial_operators import remove_trivial_operators
 from daceml.transformations.coarse.unread_operators import remove_unread_operators
 from daceml.transformations.hardware.cpu_schedule import schedule_maps
+from daceml.transformations.hardware.device_schedule import schedule_on_device
 from daceml.transformations.hardware.streamed_stores import stream_stores
 from daceml.transformations.layout.channels_last import use_channels_last
 from daceml.transformations.layout.column_sums import sum_columns
@@ -91,6 +92,30 @@ def standard_recipe() -> Recipe:
         stream_stores,
         schedule_maps,
     )
+
+
+_PROCESSOR_ONLY = (
+    # layouts and loops that oneDNN and caches like
+    "use_columns",
+    "use_channels_last",
+    "pack_weights",
+    "fuse_activations",
+    "watch_weights",
+    "transpose_weights",
+    "sum_columns",
+    "write_out_reductions",
+    "stream_stores",
+    "schedule_maps",
+)
+
+
+def device_recipe() -> Recipe:
+    """The standard recipe for a CUDA device: every loop is a kernel there.
+
+    Kernels of arrays in the processor's memory run in emulation, which is for tests.
+    """
+    steps = [step for step in standard_recipe() if step.name not in _PROCESSOR_ONLY]
+    return Recipe(*steps, schedule_on_device)
 
 
 def operator_recipe(*, training: bool = False) -> Recipe:

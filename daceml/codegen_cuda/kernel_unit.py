@@ -1,0 +1,112 @@
+"""CUDA code of a kernel: what DaCe's code generator makes of its scope, and a function that launches it."""
+
+from __future__ import annotations
+
+import copy
+import re
+from dataclasses import dataclass
+
+import dace
+from dace import dtypes, symbolic
+from dace.codegen import codegen
+from dace.config import set_temporary
+
+from daceml.sdfg.outline import Kernel
+
+_INCLUDES = ("device", "collectives", "vectors", "dace_names")
+_KERNEL = re.compile(r"^__global__ void .*?\b(?P<name>\w+)\((?P<parameters>[^)]*)\) \{$", re.MULTILINE)
+_INT = re.compile(r"\bint (?=[a-z]\d* = )")
+_LAUNCH = re.compile(r"cudaLaunchKernel\(\(void\*\)(\w+), ")
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelUnit:
+    """Device code of one kernel.
+
+    Attributes:
+        text: of a file for nvcc, or for a C++ compiler that emulates a device.
+        launch: `extern "C" int LAUNCH(void* stream, PARAMETERS)`: 0, or a code.
+        parameters: `a00, a01, ..., s00, ...`, in the order of the function.
+    """
+
+    text: str
+    launch: str
+    parameters: tuple[str, ...]
+
+
+def kernel_unit(kernel: Kernel) -> KernelUnit:
+    """Device code of a kernel whose top-level map is one over blocks (`transformations/hardware/gpu_*`)."""
+    source = _device_code(kernel.sdfg)
+    (found,) = _KERNEL.finditer(source)
+    body = source[found.start() : _end_of_block(source, found.end() - 1)]
+    if _large(kernel.sdfg):
+        body = _INT.sub("int64_t ", body)
+    parameters = [p.strip() for p in found["parameters"].split(",")]
+    names = tuple(re.split(r"[\s*]+", p)[-1] for p in parameters)
+    taken = [f"int64_t {n}" if n.startswith("s") else p for n, p in zip(names, parameters, strict=True)]
+    launch = f"daceml_launch_{kernel.name}"
+    arguments = (found["name"], *_launch_sizes(source), "stream", *names)
+    text = [
+        *(f"#include <daceml/{name}.h>" for name in _INCLUDES),
+        "namespace daceml::kernel {",
+        body,
+        "}  // namespace daceml::kernel",
+        f'extern "C" int {launch}(void* stream, {", ".join(taken)}) {{',
+        "    using namespace daceml::kernel;",
+        f"    return DACEML_LAUNCH({', '.join(arguments)});",
+        "}",
+    ]
+    return KernelUnit(text="\n".join(text) + "\n", launch=launch, parameters=names)
+
+
+def _device_code(sdfg: dace.SDFG) -> str:
+    on_device = copy.deepcopy(sdfg)
+    for array in on_device.arrays.values():
+        # what is made inside belongs to one thread
+        registers, memory = dtypes.StorageType.Register, dtypes.StorageType.GPU_Global
+        array.storage = registers if array.transient else memory
+    # named, since DaCe would run programs to find out
+    with set_temporary("compiler", "cuda", "backend", value="cuda"):
+        (found,) = [o for o in codegen.generate_code(on_device, validate=True) if o.language == "cu"]
+    return found.clean_code
+
+
+def _large(sdfg: dace.SDFG) -> bool:
+    """Whether places in an array may have more than 31 bits."""
+    sizes = [array.total_size for array in sdfg.arrays.values()]
+    return any(not symbolic.issymbolic(size) and int(size) >= 2**31 for size in sizes)
+
+
+def _end_of_block(text: str, start: int) -> int:
+    """Behind the brace that closes the one at `start`."""
+    depth = 0
+    for place in range(start, len(text)):
+        depth += {"{": 1, "}": -1}.get(text[place], 0)
+        if depth == 0:
+            return place + 1
+    raise ValueError("a block without an end")
+
+
+def _launch_sizes(source: str) -> tuple[str, str, str]:
+    """Blocks, threads and bytes of dynamic shared memory of the one launch, as C++."""
+    (found,) = _LAUNCH.finditer(source)
+    grid, threads, _, shared, _ = _arguments(source, found.end())
+    return _inside(grid), _inside(threads), shared
+
+
+def _inside(dim3: str) -> str:
+    return dim3.removeprefix("dim3(").removesuffix(")")
+
+
+def _arguments(text: str, begin: int) -> list[str]:
+    """What stands between the commas from a place on, until a parenthesis closes that was open before."""
+    depth, found = 0, list[str]()
+    for place in range(begin, len(text)):
+        letter = text[place]
+        if depth == 0 and letter in ",)":
+            found.append(text[begin:place].strip())
+            begin = place + 1
+            if letter == ")":
+                return found
+        depth += {"(": 1, ")": -1}.get(letter, 0)
+    raise ValueError("a call without an end")

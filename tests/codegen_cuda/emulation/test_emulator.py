@@ -1,0 +1,244 @@
+"""What right kernels compute, in any order of threads; and what is said of wrong ones."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from daceml.codegen_cuda.emulation.emulator import Edge, Order
+from daceml.errors import ExecutionError
+from tests.codegen_cuda.emulation.units import unit
+
+KERNELS = r"""
+__global__ void doubled(const float* x, float* y, int64_t n) {
+    const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = 2 * x[i];
+}
+extern "C" int launch_doubled(void* stream, const float* x, float* y, int64_t n) {
+    return DACEML_LAUNCH(doubled, (n + 63) / 64, 1, 1, 64, 1, 1, 0, stream, x, y, n);
+}
+
+__global__ void row_sums(const float* x, float* y, int64_t columns) {
+    float sum = 0;
+    for (int64_t i = threadIdx.x; i < columns; i += 96) sum += x[blockIdx.x * columns + i];
+    sum = daceml::block_reduce<daceml::Sum, 96>(sum);
+    float largest = -1;
+    for (int64_t i = threadIdx.x; i < columns; i += 96)
+        largest = nan_max(largest, x[blockIdx.x * columns + i]);
+    largest = daceml::block_reduce<daceml::Largest, 96>(largest);
+    if (threadIdx.x == 0) y[blockIdx.x] = sum / largest;
+}
+extern "C" int launch_row_sums(void* stream, const float* x, float* y, int64_t rows, int64_t columns) {
+    return DACEML_LAUNCH(row_sums, rows, 1, 1, 96, 1, 1, 0, stream, x, y, columns);
+}
+
+__global__ void reversed(const float* x, float* y, bool with_barrier) {
+    DACEML_SHARED(float, tile, 128);
+    tile[threadIdx.x] = x[threadIdx.x];
+    if (with_barrier) __syncthreads();
+    y[threadIdx.x] = tile[127 - threadIdx.x];
+}
+extern "C" int launch_reversed(void* stream, const float* x, float* y, int64_t barrier) {
+    return DACEML_LAUNCH(reversed, 1, 1, 1, 128, 1, 1, 0, stream, x, y, barrier);
+}
+
+__global__ void overwritten(float* y, bool with_barrier) {
+    DACEML_SHARED(float, slot, 1);
+    for (int round = 0; round < 2; ++round) {
+        if (threadIdx.x == 0) slot[0] = round;
+        __syncthreads();
+        y[threadIdx.x] = slot[0];
+        if (with_barrier) __syncthreads();
+    }
+}
+extern "C" int launch_overwritten(void* stream, float* y, int64_t barrier) {
+    return DACEML_LAUNCH(overwritten, 1, 1, 1, 64, 1, 1, 0, stream, y, barrier);
+}
+
+__global__ void in_warp(float* y, bool with_barrier) {
+    DACEML_SHARED(float, tile, 32);
+    tile[threadIdx.x] = threadIdx.x;
+    if (with_barrier) __syncwarp();
+    y[threadIdx.x] = tile[31 - threadIdx.x];
+}
+extern "C" int launch_in_warp(void* stream, float* y, int64_t barrier) {
+    return DACEML_LAUNCH(in_warp, 1, 1, 1, 32, 1, 1, 0, stream, y, barrier);
+}
+
+__global__ void some_reach_the_barrier(int which) {
+    if (which == 0 && threadIdx.x >= 32) return;
+    if (which == 1 && threadIdx.x < 7) {
+        __syncthreads();
+    } else {
+        __syncthreads();
+    }
+}
+extern "C" int launch_some(void* stream, int64_t which) {
+    return DACEML_LAUNCH(some_reach_the_barrier, 1, 1, 1, 64, 1, 1, 0, stream, int(which));
+}
+
+__global__ void shuffles(float* y, int which) {
+    float value = threadIdx.x;
+    if (which == 0) value = __shfl_xor_sync(0xffffffffu, value, 1);
+    if (which == 1) value = __shfl_down_sync(0xffffffffu, value, 4, 8);
+    if (which == 2) value = __shfl_up_sync(0xffffffffu, value, 3);
+    if (which == 3) value = __shfl_sync(0xffffffffu, value, 5, 16);
+    if (which == 4 && threadIdx.x < 16) value = __shfl_xor_sync(0x0000ffffu, value, 8);
+    if (which == 5 && threadIdx.x < 16) value = __shfl_xor_sync(0xffffffffu, value, 8);
+    if (which == 6 && threadIdx.x < 16) value = __shfl_xor_sync(0x0000ffffu, value, 16);
+    if (which == 7) value = __shfl_xor_sync(threadIdx.x < 16 ? 0x0000ffffu : 0xffff0000u, value, 3);
+    if (which == 8) value = __ballot_sync(0xffffffffu, threadIdx.x % 2) == 0xaaaaaaaau;
+    y[threadIdx.x] = value;
+}
+extern "C" int launch_shuffles(void* stream, float* y, int64_t which) {
+    return DACEML_LAUNCH(shuffles, 1, 1, 1, 32, 1, 1, 0, stream, y, int(which));
+}
+
+__global__ void moved(const float* x, float* y, int64_t from, int64_t to) {
+    float held[4];
+    daceml::load_vector<4>(x + from + 4 * threadIdx.x, held);
+    daceml::store_vector<4>(held, y + to + 4 * threadIdx.x);
+}
+extern "C" int launch_moved(void* stream, const float* x, float* y, int64_t from, int64_t to, int64_t count) {
+    return DACEML_LAUNCH(moved, 1, 1, 1, count, 1, 1, 0, stream, x, y, from, to);
+}
+
+__global__ void counted(float* y) { atomicAdd(y, 1.0f); }
+extern "C" int launch_counted(void* stream, float* y, int64_t blocks) {
+    return DACEML_LAUNCH(counted, blocks, 2, 3, 4, 4, 2, 0, stream, y);
+}
+
+__global__ void unwritten(float* y) {
+    DACEML_SHARED(float, tile, 64);
+    y[threadIdx.x] = tile[threadIdx.x];
+}
+extern "C" int launch_unwritten(void* stream, float* y) {
+    return DACEML_LAUNCH(unwritten, 1, 1, 1, 64, 1, 1, 0, stream, y);
+}
+"""
+
+BARRIER = "__syncthreads();"
+ORDERS = [(Order.ASCENDING, 0), (Order.DESCENDING, 0), (Order.RANDOM, 1), (Order.RANDOM, 2)]
+
+
+def why(*arguments, **options) -> str:
+    with pytest.raises(ExecutionError) as caught:
+        unit(KERNELS).run(*arguments, **options)
+    return caught.value.why
+
+
+@pytest.mark.parametrize("edge", Edge)
+@pytest.mark.parametrize(("order", "seed"), ORDERS)
+def test_blocks_with_a_ragged_tail(order: Order, seed: int, edge: Edge):
+    x = np.arange(131, dtype=np.float32)
+    _, y = unit(KERNELS).run("launch_doubled", x, np.zeros_like(x), 131, order=order, seed=seed, edge=edge)
+    assert (y == 2 * x).all()
+
+
+@pytest.mark.parametrize(("order", "seed"), ORDERS)
+def test_reductions_of_a_block_give_every_thread_the_same_bits(order: Order, seed: int):
+    x = np.random.default_rng(0).random((3, 777), np.float32)
+    _, y = unit(KERNELS).run("launch_row_sums", x, np.zeros(3, np.float32), 3, 777, order=order, seed=seed)
+    assert y == pytest.approx(x.astype(np.float64).sum(1) / x.max(1), rel=1e-6)
+    _, first = unit(KERNELS).run("launch_row_sums", x, np.zeros(3, np.float32), 3, 777)
+    assert (y == first).all()
+
+
+@pytest.mark.parametrize(("order", "seed"), ORDERS)
+def test_a_barrier_that_is_there(order: Order, seed: int):
+    x = np.arange(128, dtype=np.float32)
+    _, y = unit(KERNELS).run("launch_reversed", x, x, 1, order=order, seed=seed)
+    assert (y == x[::-1]).all()
+    (y,) = unit(KERNELS).run("launch_overwritten", x[:64], 1, order=order, seed=seed)
+    assert (y == 1).all()
+    (y,) = unit(KERNELS).run("launch_in_warp", x[:32], 1, order=order, seed=seed)
+    assert (y == x[31::-1]).all()
+
+
+@pytest.mark.parametrize(("order", "seed"), ORDERS)
+def test_a_barrier_that_is_missing(order: Order, seed: int):
+    x = np.arange(128, dtype=np.float32)
+    said = why("launch_reversed", x, x, 0, order=order, seed=seed)
+    assert "shared array tile" in said
+    assert "no barrier between them" in said or "nobody has written" in said
+    assert "shared array slot" in why("launch_overwritten", x[:64], 0, order=order, seed=seed)
+    assert "shared array tile" in why("launch_in_warp", x[:32], 0, order=order, seed=seed)
+
+
+def test_a_barrier_that_not_all_threads_reach():
+    barriers = [number for number, line in enumerate(KERNELS.split("\n"), 1) if line == 8 * " " + BARRIER]
+    first, second = barriers[-2:]
+    assert why("launch_some", 0) == (
+        f"thread (0, 0, 0) of block (0, 0, 0) waits at the barrier in line {second},"
+        " and thread (32, 0, 0) of block (0, 0, 0) has ended: nobody can go on"
+    )
+    assert why("launch_some", 1) == (
+        f"thread (0, 0, 0) of block (0, 0, 0) waits at the barrier in line {first},"
+        f" and thread (7, 0, 0) of block (0, 0, 0) waits at the barrier in line {second}: nobody can go on"
+    )
+
+
+@pytest.mark.parametrize(
+    ("which", "expected"),
+    [
+        (0, lambda lane: lane ^ 1),
+        (1, lambda lane: lane + 4 if lane % 8 < 4 else lane),
+        (2, lambda lane: lane - 3 if lane >= 3 else lane),
+        (3, lambda lane: lane // 16 * 16 + 5),
+        (4, lambda lane: lane ^ 8 if lane < 16 else lane),
+        (7, lambda lane: lane ^ 3),
+        (8, lambda lane: 1),
+    ],
+)
+def test_what_lanes_get_from_each_other(which: int, expected):
+    (y,) = unit(KERNELS).run("launch_shuffles", np.zeros(32, np.float32), which)
+    assert y.tolist() == [expected(lane) for lane in range(32)]
+
+
+def test_lanes_that_a_shuffle_waits_for_in_vain():
+    zeros = np.zeros(32, np.float32)
+    assert "for the lanes ffffffff in a shuffle, and thread (16, 0, 0)" in why("launch_shuffles", zeros, 5)
+    assert "reads lane 31, which is not in its mask 0000ffff" in why("launch_shuffles", zeros, 6)
+
+
+@pytest.mark.parametrize("edge", Edge)
+def test_an_array_is_left_at_its_end(edge: Edge):
+    x, y = np.zeros(8, np.float32), np.zeros(6, np.float32)
+    assert "byte 24 of array 1, which has 24" in why("launch_moved", x, y, 0, 0, 2, edge=edge)
+    x = np.zeros(4096, np.float32)
+    assert "touches byte 16384 of array 0, which has 16384" in why("launch_doubled", x, np.zeros(5000), 4100)
+
+
+def test_an_array_is_left_at_its_begin():
+    x = np.zeros(64, np.float32)
+    for number, places in enumerate([(-4, 0), (0, -4)]):
+        said = why("launch_moved", x, x, *places, 2, edge=Edge.BEGIN)
+        assert f"touches byte -16 of array {number}, which has 256" in said
+
+
+def test_a_vector_at_an_odd_address():
+    x = np.zeros(64, np.float32)
+    assert "no multiple of that" in why("launch_moved", x, x, 1, 0, 2)
+
+
+def test_shared_memory_that_nobody_has_written():
+    assert "which nobody has written" in why("launch_unwritten", np.zeros(64, np.float32))
+
+
+def test_a_run_after_one_that_failed():
+    x = np.arange(64, dtype=np.float32)
+    assert why("launch_moved", x, x, 1, 0, 2)
+    _, y = unit(KERNELS).run("launch_doubled", x, x, 64)
+    assert (y == 2 * x).all()
+
+
+def test_all_dimensions_of_blocks_and_threads_and_atomics_are_counted():
+    emulated = unit(KERNELS)
+    (y,) = emulated.run("launch_counted", np.zeros(1, np.float32), 5)
+    assert y[0] == emulated.atomics == 5 * 2 * 3 * 4 * 4 * 2
+
+
+def test_launches_that_no_device_runs():
+    x = np.zeros(1, np.float32)
+    assert "0 blocks" in why("launch_doubled", x, x, 0)
+    assert "blocks of 2000 threads" in why("launch_moved", x, x, 0, 0, 2000)

@@ -1,0 +1,109 @@
+"""Networks whose every loop is a kernel of a device, run in emulation beside eager PyTorch in float64."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+
+import daceml
+from daceml.frontend.export import export_program
+from daceml.frontend.pipeline import Stages, onnx_network, optimise
+from daceml.transformations.standard import device_recipe
+
+
+class Mish(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * torch.tanh(nn.functional.softplus(x))
+
+
+class ScaledMaskedSoftmax(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        mask = torch.ones(x.shape[-2:], dtype=torch.bool).tril()
+        return torch.softmax((x * 0.3).masked_fill(~mask, float("-inf")), dim=-1)
+
+
+def encoder() -> nn.Module:
+    return nn.TransformerEncoderLayer(16, 2, 24, dropout=0.0, batch_first=True)
+
+
+# Extents that leave ragged tails of warps, blocks and vectors
+NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
+    "mish": (Mish, (3, 5, 137)),
+    "bias and gelu": (lambda: nn.Sequential(nn.Linear(9, 70), nn.GELU()), (33, 9)),
+    "layer norm": (lambda: nn.LayerNorm(70), (9, 70)),
+    "masked softmax": (ScaledMaskedSoftmax, (2, 67, 67)),
+    "batch norm": (lambda: nn.Sequential(nn.BatchNorm2d(6), nn.ReLU()), (4, 6, 5, 7)),
+    "convolution": (
+        lambda: nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.SiLU(), nn.MaxPool2d(2)),
+        (2, 3, 9, 11),
+    ),
+    "encoder": (encoder, (2, 11, 16)),
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_training_in_emulation(name: str):
+    make, shape = NETWORKS[name]
+    torch.manual_seed(0)
+    module, x = make(), torch.randn(shape)
+    exact, exact_x = copy.deepcopy(module).double(), x.double().requires_grad_()
+    emulated = daceml.compile(module, recipe=device_recipe())
+    x.requires_grad_()
+    expected, seen = exact(exact_x), emulated(x)
+    cotangent = torch.randn_like(seen)
+    expected.backward(cotangent.double())
+    seen.backward(cotangent)
+    torch.testing.assert_close(seen.double(), expected, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(x.grad.double(), exact_x.grad, rtol=1e-4, atol=1e-5)
+    for ours, theirs in zip(emulated.parameters(), exact.parameters(), strict=True):
+        torch.testing.assert_close(ours.grad.double(), theirs.grad, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64, torch.int32])
+def test_element_types(dtype: torch.dtype):
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.where(x > 0, x * x - 1, torch.abs(x)) + x.amax(-1, keepdim=True)
+
+    x = (torch.randn(5, 37) * 4).to(dtype)
+    emulated = daceml.compile(Function(function), recipe=device_recipe(), backward=False)
+    seen, expected = emulated(x), function(x.double())
+    assert seen.dtype == dtype
+    tolerance = 2 * torch.finfo(dtype).eps if dtype.is_floating_point else 0
+    torch.testing.assert_close(seen.double(), expected, rtol=tolerance, atol=tolerance)
+
+
+class Function(nn.Module):
+    def __init__(self, function: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.function(x)
+
+
+def test_an_unknown_size_is_an_argument_of_the_kernel():
+    emulated = daceml.compile(Mish(), recipe=device_recipe(), backward=False, dynamic=True)
+    for rows in (3, 300):
+        x = torch.randn(rows, 7)
+        torch.testing.assert_close(emulated(x), Mish()(x))
+
+
+def test_every_loop_is_a_kernel_of_the_device():
+    module = encoder().eval()
+    network = onnx_network(export_program(module, (torch.randn(2, 11, 16),)), Stages())
+    done = optimise(network, Stages(), recipe=device_recipe())
+    assert {p.name: p.applied for p in done.network.passes}["DeviceSchedule"] == {
+        "kernels on the device": len(list(kernels(done.network)))
+    }
+    assert all(entry.map.schedule.name == "GPU_Device" for entry in kernels(done.network))
+
+
+def kernels(network):
+    from dace.sdfg import nodes
+
+    scopes = network.state.scope_dict()
+    return (n for n in network.state.nodes() if isinstance(n, nodes.MapEntry) and scopes[n] is None)
