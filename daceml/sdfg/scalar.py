@@ -57,6 +57,8 @@ def _calls(names: str, operands: Literal["any", "float", "number"] = "float") ->
     return {name: Operation(template=f"{name}({{0}})", operands=operands) for name in names.split()}
 
 
+_COLLECTIVE = ("sum", "product", "max", "min")
+
 # One row per operation; what each name means in C++ is in `daceml/scalar_math.h`.
 OPERATIONS: dict[str, Operation] = {
     **_calls("exp log log1p expm1 tanh erf erfc sqrt sin cos tan asin acos atan"),
@@ -98,6 +100,8 @@ OPERATIONS: dict[str, Operation] = {
     "shift_left": Operation(template="shift_left({0}, {1})", operands="integer"),
     "shift_right": Operation(template="shift_right({0}, {1})", operands="integer"),
     **{f"bits_{t}": Operation(template=f"bits_{t}({{0}})") for t in ("float32", "float64", "int32", "int64")},
+    # of all threads of a block, of which the second operand says how many there are; on devices only
+    **{f"block_{k}": Operation(template=f"block_{k}({{0}}, {{1}})") for k in _COLLECTIVE},
     "where": Operation(template="{1} if {0} else {2}", infix=True, operands="any", result="second"),
 }
 

@@ -103,6 +103,7 @@ _PROCESSOR_ONLY = (
     "watch_weights",
     "transpose_weights",
     "sum_columns",
+    "sweep_rows_once",
     "write_out_reductions",
     "stream_stores",
     "schedule_maps",
@@ -115,6 +116,7 @@ def device_recipe() -> Recipe:
     Kernels of arrays in the processor's memory run in emulation, which is for tests.
     """
     steps = [step for step in standard_recipe() if step.name not in _PROCESSOR_ONLY]
+    steps = [Step(fuse_subgraphs, {"threads": True}) if s.run is fuse_subgraphs else s for s in steps]
     return Recipe(*steps, schedule_on_device)
 
 

@@ -24,6 +24,7 @@ from daceml.sdfg.nest import (
 )
 from daceml.sdfg.network import Network
 from daceml.sdfg.scalar import apply, read
+from daceml.transformations.hardware.device_schedule import schedule_on_device
 from tests.runtime.programs import build
 
 ROWS = 5
@@ -71,12 +72,17 @@ def shares(columns: int) -> Nest:
     )
 
 
-def run(nest: Nest, columns: int, folder: Path, key: str) -> tuple[torch.Tensor, torch.Tensor]:
+def run(
+    nest: Nest, columns: int, folder: Path, key: str, *, on_device: bool = False
+) -> tuple[torch.Tensor, torch.Tensor]:
     sdfg = arrays(columns)
     emit_nest(Builder(sdfg, next(iter(sdfg.states()))), nest)
+    network = Network(sdfg=sdfg, inputs=("X",), outputs=("Y",))
+    if on_device:
+        schedule_on_device(network)
     sdfg.validate()
     x = torch.randn(ROWS, columns, generator=torch.Generator().manual_seed(columns))
-    (y,) = build(Network(sdfg=sdfg, inputs=("X",), outputs=("Y",)), folder, key=key)([x])
+    (y,) = build(network, folder, key=key)([x])
     e = x.double().exp()
     return y, torch.minimum(e / e.sum(1, keepdim=True), e.amax(1, keepdim=True)).float()
 

@@ -20,12 +20,14 @@ from dace.sdfg import nodes
 from dace.subsets import Range
 
 from daceml.sdfg.scalar import Index
+from daceml.sdfg.sizes import product, size
+from daceml.sdfg.warp_tiling import THREAD as THREAD_SYMBOL
 from daceml.sdfg.wrapping import wrap
 
 THREADS = 256  # of a block: 8 blocks fill a multiprocessor's 2,048 threads where registers allow it
 
 WARP = 32
-BLOCK, THREAD = "g", "t"
+BLOCK, THREAD = "g", str(THREAD_SYMBOL)
 
 
 def schedule_points(
@@ -37,12 +39,14 @@ def schedule_points(
         entry: a map in canonical form: from 0 on, its points write different elements.
         threads: of a block, at most.
     """
+    if THREAD in entry.map.params:
+        return _schedule_rows(state, entry)
     ranges: list[tuple[Any, Any, Any]] = entry.map.range.ranges
     steps = [(low, _quotient(high - low + step, step), step) for low, high, step in ranges]
     total: Any = math.prod((extent for _, extent, _ in steps), start=sympy.Integer(1))
     width = min(threads, -(-int(total) // WARP) * WARP) if total.is_Integer else threads
-    block, thread = symbolic.symbol(BLOCK, dace.int64), symbolic.symbol(THREAD, dace.int64)
-    indices = _indices(width * block + thread, [extent for _, extent, _ in steps])
+    block = symbolic.symbol(BLOCK, dace.int64)
+    indices = _indices(width * block + THREAD_SYMBOL, [extent for _, extent, _ in steps])
     points = [low + step * index for (low, _, step), index in zip(steps, indices, strict=True)]
     entry.map.range = Range([(point, point, 1) for point in points])
     entry.map.schedule = dtypes.ScheduleType.Sequential
@@ -51,6 +55,19 @@ def schedule_points(
     inner = wrap(state, entry, THREAD, in_block, dtypes.ScheduleType.GPU_ThreadBlock)
     outer = wrap(state, inner, BLOCK, _quotient(total + width - 1, width), dtypes.ScheduleType.GPU_Device)
     outer.map.gpu_block_size = [width, 1, 1]
+    return outer
+
+
+def _schedule_rows(state: dace.SDFGState, entry: nodes.MapEntry) -> nodes.MapEntry:
+    """A block for each row of a nest whose last parameter is a thread (`sdfg/warp_tiling.py`)."""
+    *rows, threads = [size(extent) for extent in entry.map.range.size()]
+    params = entry.map.params[:-1] or ["i0"]
+    places = _indices(symbolic.symbol(BLOCK, dace.int64), rows or [1])
+    entry.map.params, entry.map.range = params, Range([(place, place, 1) for place in places])
+    entry.map.schedule = dtypes.ScheduleType.Sequential
+    inner = wrap(state, entry, THREAD, threads, dtypes.ScheduleType.GPU_ThreadBlock)
+    outer = wrap(state, inner, BLOCK, product(rows), dtypes.ScheduleType.GPU_Device)
+    outer.map.gpu_block_size = [threads, 1, 1]
     return outer
 
 

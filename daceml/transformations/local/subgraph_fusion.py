@@ -24,6 +24,7 @@ from daceml.sdfg.network import Network
 from daceml.sdfg.passes import PassRecord, refused_arrays
 from daceml.sdfg.scopes import scope_nodes
 from daceml.sdfg.sizes import product, size
+from daceml.sdfg.warp_tiling import over_threads
 from daceml.transformations.local.equal_accumulations import merge_equal_accumulations
 from daceml.transformations.local.fused_nest import nest_of
 from daceml.transformations.local.fusion_graph import Unit, UnitGraph, stands_between
@@ -59,15 +60,19 @@ class SubgraphFusionReport:
     simplified: Counter[str] = field(default_factory=Counter[str])
 
 
-def fuse_subgraphs(network: Network, *, most_members: int = MOST_MEMBERS) -> SubgraphFusionReport:
+def fuse_subgraphs(
+    network: Network, *, most_members: int = MOST_MEMBERS, threads: bool = False
+) -> SubgraphFusionReport:
     """Join maps wherever that saves bytes, and add up in lanes. Mutates the network's SDFG.
 
     Args:
         most_members: computations in one nest.
+        threads: for a device: rows are divided among threads, not lanes.
     """
-    fusion = _Fusion(network, most_members)
+    fusion = _Fusion(network, most_members, threads=threads)
     fusion.join()
-    fusion.take_sums()
+    if not threads:
+        fusion.take_sums()
     report = fusion.rewrite()
     counts = {"SubgraphFusion": report.fused, "sums beside rows": report.sums}
     fused = {what: count for what, count in counts.items() if count}
@@ -84,7 +89,8 @@ def fuse_subgraphs(network: Network, *, most_members: int = MOST_MEMBERS) -> Sub
 
 
 class _Fusion:
-    def __init__(self, network: Network, most_members: int) -> None:
+    def __init__(self, network: Network, most_members: int, *, threads: bool) -> None:
+        self.threads = threads
         self.network, self.sdfg, self.state = network, network.sdfg, network.state
         self.report = SubgraphFusionReport()
         self.outside = arrays_outside(self.state)
@@ -257,9 +263,9 @@ class _Fusion:
             needed = {m.target for m in group.members if self._is_needed(m.target, unit)}
             plain, simplifications = _simplified(nest_of(self.sdfg, group, needed))
             once = merge_equal_accumulations(keep_shared_values(plain, LOCAL_BYTES))
-            nest = in_lanes(self.sdfg, once)
+            nest = self._divided(once)
             sums = self.sums.get(unit, [])
-            same = not simplifications and len(nest.loops) == len(plain.loops)
+            same = not simplifications and len(nest.loops) == len(plain.loops) and nest.params == plain.params
             if len(unit.scopes) == 1 and same and not sums:
                 continue
             nest = read_points_once(nest)
@@ -285,6 +291,13 @@ class _Fusion:
                 self.report.absorbed[target] = tuple(vanished)
                 self.network.absorb(target, vanished)
         return self.report
+
+    def _divided(self, nest: Nest) -> Nest:
+        """With rows in lanes, or divided among threads where they are long enough."""
+        if not self.threads:
+            return in_lanes(self.sdfg, nest)
+        tiled = over_threads(nest)
+        return nest if isinstance(tiled, str) else tiled
 
     def _is_needed(self, target: str, unit: Unit) -> bool:
         if target not in self.access:

@@ -21,11 +21,11 @@ extern "C" int launch_doubled(void* stream, const float* x, float* y, int64_t n)
 __global__ void row_sums(const float* x, float* y, int64_t columns) {
     float sum = 0;
     for (int64_t i = threadIdx.x; i < columns; i += 96) sum += x[blockIdx.x * columns + i];
-    sum = daceml::block_reduce<daceml::Sum, 96>(sum);
+    sum = daceml::block_reduce<daceml::Sum>(sum, 96);
     float largest = -1;
     for (int64_t i = threadIdx.x; i < columns; i += 96)
         largest = nan_max(largest, x[blockIdx.x * columns + i]);
-    largest = daceml::block_reduce<daceml::Largest, 96>(largest);
+    largest = daceml::block_reduce<daceml::Largest>(largest, 96);
     if (threadIdx.x == 0) y[blockIdx.x] = sum / largest;
 }
 extern "C" int launch_row_sums(void* stream, const float* x, float* y, int64_t rows, int64_t columns) {

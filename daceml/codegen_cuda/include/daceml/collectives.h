@@ -60,22 +60,41 @@ __device__ __forceinline__ T warp_reduce(T value) {
     return value;
 }
 
-// Over all threads of a block along x, whole warps, 1,024 at most; all of them call it.
-template <typename Operator, int threads, typename T>
-__device__ __forceinline__ T block_reduce(T value) {
-    static_assert(threads % 32 == 0 && threads <= 1024, "whole warps");
+// Over all `threads` of a block along x, whole warps, 1,024 at most; all of them call it.
+template <typename Operator, typename T>
+__device__ __forceinline__ T block_reduce(T value, int threads) {
     value = warp_reduce<Operator>(value);
-    if constexpr (threads > 32) {
-        constexpr int warps = threads / 32;
-        DACEML_SHARED(T, partial, warps);
+    if (threads > 32) {  // decided when this is compiled: it is inlined, and gets a literal
+        DACEML_SHARED(T, partial, 32);
         const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
         if (lane == 0) partial[warp] = value;
         __syncthreads();
-        value = lane < warps ? T(partial[lane]) : Operator::template identity<T>();
+        value = lane < threads / 32 ? T(partial[lane]) : Operator::template identity<T>();
         value = warp_reduce<Operator>(value);
         __syncthreads();  // the next reduction writes where this one has read
     }
     return value;
 }
 
+namespace kernel {
+
+// By the names that tasklets call.
+template <typename T>
+__device__ __forceinline__ T block_sum(T value, int threads) {
+    return block_reduce<Sum>(value, threads);
+}
+template <typename T>
+__device__ __forceinline__ T block_product(T value, int threads) {
+    return block_reduce<Product>(value, threads);
+}
+template <typename T>
+__device__ __forceinline__ T block_max(T value, int threads) {
+    return block_reduce<Largest>(value, threads);
+}
+template <typename T>
+__device__ __forceinline__ T block_min(T value, int threads) {
+    return block_reduce<Smallest>(value, threads);
+}
+
+}  // namespace kernel
 }  // namespace daceml

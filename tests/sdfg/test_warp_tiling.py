@@ -1,0 +1,123 @@
+"""Rows divided among threads: what each has, what all join, and which nests stay as they are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import dace
+import pytest
+import torch
+
+from daceml.sdfg.nest import Loop, Nest, Write, loop_parameters, points
+from daceml.sdfg.scalar import apply, literal, read
+from daceml.sdfg.warp_tiling import MOST_THREADS, WARP, over_threads, threads_of
+from tests.sdfg.test_nest import ROWS, run, shares
+
+
+@pytest.mark.parametrize(
+    ("elements", "threads"), [(1, 32), (256, 32), (257, 64), (1024, 128), (8192, 1024), (10**6, MOST_THREADS)]
+)
+def test_long_rows_have_more_threads(elements: int, threads: int) -> None:
+    assert threads_of(elements) == threads
+
+
+@pytest.mark.parametrize("columns", [WARP, WARP + 1, 3 * WARP - 1, 300, 8 * MOST_THREADS + 7])
+def test_threads_give_the_same_sum_and_extremum(tmp_path: Path, columns: int) -> None:
+    tiled = over_threads(shares(columns))
+    assert isinstance(tiled, Nest)
+    assert tiled.extents == (ROWS, threads_of(columns))
+    ours, expected = run(tiled, columns, tmp_path, f"threads{columns}", on_device=True)
+    torch.testing.assert_close(ours, expected)
+
+
+def test_every_thread_has_its_part_of_a_row_that_is_kept() -> None:
+    tiled = over_threads(kept(100))
+    assert isinstance(tiled, Nest)
+    assert tiled.local["row"] == ((4,), dace.float32)  # 100 elements among 32 threads
+
+
+def test_what_is_no_row_is_written_by_the_first_thread() -> None:
+    nest = shares(70)
+    (row,) = points(1)
+    total = read("total", dace.float64, (0,), (1,)).astype(dace.float32)
+    also = Loop(params=(), extents=(), writes=(Write(target="Y", index=(row, 3), value=total),))
+    tiled = over_threads(replace(nest, loops=(*nest.loops, also)))
+    assert isinstance(tiled, Nest)
+    written = tiled.loops[-1]
+    assert [str(extent) for extent in written.extents] == ["int_floor(32 - t, 32)"]  # 1 for t = 0, else 0
+
+
+@pytest.mark.parametrize(
+    ("nest", "reason"),
+    [
+        (lambda: shares(WARP - 1), "its rows have 31 elements, fewer than a warp has lanes"),
+        (lambda: kept(100, shift=1), "row is read at other places of its row"),
+        (lambda: kept(100, apart=True), "row is a row, and one of its elements is written apart"),
+        (lambda: again(100), "total goes on after it was read"),
+    ],
+)
+def test_nests_that_stay_as_they_are(nest, reason: str) -> None:
+    assert over_threads(nest()) == reason
+
+
+def kept(columns: int, *, shift: int = 0, apart: bool = False) -> Nest:
+    """Y[v] = row[v + shift] where row[v] = 2 X[v]."""
+    (row,), (v,) = points(1), loop_parameters(0, 1)
+    doubled = read("X", dace.float32, (row, v), (ROWS, columns)) * literal(2.0, dace.float32)
+    held = read("row", dace.float32, (v + shift,), (columns,))
+    first = Loop(
+        params=(), extents=(), writes=(Write(target="row", index=(0,), value=literal(1.0, dace.float32)),)
+    )
+    return Nest(
+        label="kept",
+        params=(row,),
+        extents=(ROWS,),
+        loops=(
+            Loop(params=(v,), extents=(columns,), writes=(Write(target="row", index=(v,), value=doubled),)),
+            *([first] if apart else []),
+            Loop(
+                params=(v,),
+                extents=(columns - shift,),
+                writes=(Write(target="Y", index=(row, v), value=held),),
+            ),
+        ),
+        local={"row": ((columns,), dace.float32)},
+    )
+
+
+def again(columns: int) -> Nest:
+    """A sum that is read, and then goes on."""
+    nest = shares(columns)
+    adds = next(loop for loop in nest.loops if any(write.operator == "sum" for write in loop.writes))
+    return replace(nest, loops=(*nest.loops, adds))
+
+
+def test_a_bool_of_all_threads() -> None:
+    (row,), (k,), (v,) = points(1), loop_parameters(1, 1), loop_parameters(0, 1)
+    positive = apply("gt", read("X", dace.float32, (row, k), (ROWS, 64)), 0.0)
+    held = read("any", dace.bool_, (0,), (1,)).astype(dace.float32)
+    nest = Nest(
+        label="any",
+        params=(row,),
+        extents=(ROWS,),
+        loops=(
+            Loop(
+                params=(),
+                extents=(),
+                writes=(Write(target="any", index=(0,), value=literal(False, dace.bool_)),),
+            ),
+            Loop(
+                params=(k,),
+                extents=(64,),
+                writes=(Write(target="any", index=(0,), value=positive, operator="max"),),
+                sequential=1,
+            ),
+            Loop(params=(v,), extents=(64,), writes=(Write(target="Y", index=(row, v), value=held),)),
+        ),
+        local={"any": ((1,), dace.bool_)},
+    )
+    tiled = over_threads(nest)
+    assert isinstance(tiled, Nest)
+    (joined,) = (w.value for loop in tiled.loops for w in loop.writes if w.target == "any_of_all")
+    assert joined.dtype == dace.bool_
