@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
+from dace.sdfg import nodes
 from torch import nn
 
 import daceml
+from daceml.codegen_cuda.kernel_unit import kernel_unit
+from daceml.codegen_cuda.toolchain import CudaToolchain, find_nvcc
 from daceml.frontend.export import export_program
-from daceml.frontend.pipeline import Stages, onnx_network, optimise
+from daceml.frontend.gradient_record import Wanted
+from daceml.frontend.pipeline import Stages, onnx_network, optimise, training_networks
+from daceml.runtime.toolchain import include_folder
+from daceml.sdfg.network import Network
+from daceml.sdfg.outline import Outliner
 from daceml.transformations.standard import device_recipe
 
 
@@ -97,13 +105,29 @@ def test_every_loop_is_a_kernel_of_the_device():
     network = onnx_network(export_program(module, (torch.randn(2, 11, 16),)), Stages())
     done = optimise(network, Stages(), recipe=device_recipe())
     assert {p.name: p.applied for p in done.network.passes}["DeviceSchedule"] == {
-        "kernels on the device": len(list(kernels(done.network)))
+        "kernels on the device": len(kernels(done.network))
     }
     assert all(entry.map.schedule.name == "GPU_Device" for entry in kernels(done.network))
 
 
-def kernels(network):
-    from dace.sdfg import nodes
+@pytest.mark.skipif(find_nvcc() is None, reason="no CUDA compiler on this machine")
+@pytest.mark.parametrize("name", NETWORKS)
+def test_kernels_are_cuda(name: str, tmp_path: Path):
+    make, shape = NETWORKS[name]
+    module, x = make(), torch.randn(shape)
+    wanted = Wanted(inputs=(True,), state=tuple(dict(module.named_parameters())))
+    done, _ = training_networks(export_program(module, (x,)), wanted, recipe=device_recipe())
+    outliner = Outliner()
+    for part in done:
+        for entry in kernels(part.network):
+            outliner.outline(part.network.sdfg, part.network.state, entry)
+    units = [kernel_unit(kernel).text for kernel in outliner.kernels.values()]
+    tools = CudaToolchain(nvcc=str(find_nvcc()), release=(13, 0), architecture=90)
+    facts = tools.compile("\n".join(units), tmp_path, includes=(include_folder(),))
+    assert len(facts) == len(units)
+    assert all(one.spill_bytes == 0 for one in facts.values())
 
+
+def kernels(network: Network) -> list[nodes.MapEntry]:
     scopes = network.state.scope_dict()
-    return (n for n in network.state.nodes() if isinstance(n, nodes.MapEntry) and scopes[n] is None)
+    return [n for n in network.state.nodes() if isinstance(n, nodes.MapEntry) and scopes[n] is None]
