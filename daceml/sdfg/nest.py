@@ -96,14 +96,15 @@ class Chunks:
     Attributes:
         nest: over the parameters of chunks and of points in a chunk; its loops write into `sums`.
         params, extents: of a point in its chunk; extents may depend on the chunk.
-        sums: shape, element type and target of every sum, by name. The shape of the target is the extents of
-            the nest and then that of the sum.
+        sums: shape and element type of every sum, by name.
+        last: loops of a chunk behind its points, which write what the sums have come to.
     """
 
     nest: Nest
     params: tuple[sympy.Basic, ...]
     extents: tuple[Index, ...]
-    sums: Mapping[str, tuple[tuple[Index, ...], DType, str]]
+    sums: Mapping[str, tuple[tuple[Index, ...], DType]]
+    last: tuple[Loop, ...]
 
 
 def points(count: int) -> tuple[Index, ...]:
@@ -147,18 +148,25 @@ def emit_chunks(builder: Builder, chunks: Chunks) -> nodes.MapEntry | None:
     if any(isinstance(e, int) and e <= 0 for e in nest.extents):
         return None
     scope = _NestScope(builder, nest)
-    for name, (shape, dtype, _) in chunks.sums.items():
+    for name, (shape, dtype) in chunks.sums.items():
         scope.keep(name, shape, dtype)
         scope.add(start(name, shape, dtype, "sum"))
     scope.enter(chunks.params, chunks.extents)
     for loop in nest.loops:
         scope.add(loop)
     scope.leave()
-    for name, (shape, dtype, target) in chunks.sums.items():
-        params = loop_parameters(0, len(shape))
-        written = Write(target=target, index=(*nest.params, *params), value=read(name, dtype, params, shape))
-        scope.add(Loop(params=params, extents=shape, writes=(written,)))
+    for loop in chunks.last:
+        scope.add(loop)
     return scope.entry
+
+
+def hand_over(
+    name: str, shape: tuple[Index, ...], dtype: DType, target: str, chunk: tuple[Index, ...]
+) -> Loop:
+    """The loop that writes a sum of a chunk to the target's elements of that chunk."""
+    params = loop_parameters(0, len(shape))
+    written = Write(target=target, index=(*chunk, *params), value=read(name, dtype, params, shape))
+    return Loop(params=params, extents=shape, writes=(written,))
 
 
 class _NestScope(Scope):

@@ -21,7 +21,7 @@ from typing import Any, cast
 import dace
 from dace import symbolic
 
-from daceml.sdfg.nest import Loop, Nest, Operator, Write, loop_parameters
+from daceml.sdfg.nest import Chunks, Loop, Nest, Operator, Write, loop_parameters
 from daceml.sdfg.scalar import DType, Index, Scalar, literal, read
 from daceml.sdfg.scalar import cast as cast_to
 from daceml.sdfg.scalar_rewrite import free_names, nodes_of, rename, replace_parts, substitute
@@ -47,6 +47,19 @@ def over_threads(nest: Nest) -> Nest | str:
     if longest < WARP:
         return f"its rows have {longest} elements, fewer than a warp has lanes"
     return _Tiling(nest, threads_of(longest)).tiled()
+
+
+def chunks_over_threads(chunks: Chunks) -> Chunks | str:
+    """The same for a nest in chunks: sums along the row, too, are divided among threads."""
+    loops = (*chunks.nest.loops, *chunks.last)
+    tiled = over_threads(replace(chunks.nest, loops=loops, local={**chunks.nest.local, **chunks.sums}))
+    if isinstance(tiled, str):
+        return tiled
+    count = len(tiled.loops) - len(chunks.last)
+    sums = {name: tiled.local[name] for name in chunks.sums}
+    local = {name: kind for name, kind in tiled.local.items() if name not in sums}
+    nest = replace(tiled, loops=tiled.loops[:count], local=local)
+    return replace(chunks, nest=nest, sums=sums, last=tiled.loops[count:])
 
 
 def threads_of(elements: int) -> int:

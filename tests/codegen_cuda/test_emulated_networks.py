@@ -43,6 +43,7 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "mish": (Mish, (3, 5, 137)),
     "bias and gelu": (lambda: nn.Sequential(nn.Linear(9, 70), nn.GELU()), (33, 9)),
     "layer norm": (lambda: nn.LayerNorm(70), (9, 70)),
+    "layer norm of many rows": (lambda: nn.LayerNorm(70), (203, 70)),
     "masked softmax": (ScaledMaskedSoftmax, (2, 67, 67)),
     "batch norm": (lambda: nn.Sequential(nn.BatchNorm2d(6), nn.ReLU()), (4, 6, 5, 7)),
     "convolution": (
@@ -113,19 +114,31 @@ def test_every_loop_is_a_kernel_of_the_device():
 @pytest.mark.skipif(find_nvcc() is None, reason="no CUDA compiler on this machine")
 @pytest.mark.parametrize("name", NETWORKS)
 def test_kernels_are_cuda(name: str, tmp_path: Path):
-    make, shape = NETWORKS[name]
-    module, x = make(), torch.randn(shape)
-    wanted = Wanted(inputs=(True,), state=tuple(dict(module.named_parameters())))
-    done, _ = training_networks(export_program(module, (x,)), wanted, recipe=device_recipe())
     outliner = Outliner()
-    for part in done:
-        for entry in kernels(part.network):
-            outliner.outline(part.network.sdfg, part.network.state, entry)
+    for network in passes(*NETWORKS[name]):
+        for entry in kernels(network):
+            outliner.outline(network.sdfg, network.state, entry)
     units = [kernel_unit(kernel).text for kernel in outliner.kernels.values()]
     tools = CudaToolchain(nvcc=str(find_nvcc()), release=(13, 0), architecture=90)
     facts = tools.compile("\n".join(units), tmp_path, includes=(include_folder(),))
     assert len(facts) == len(units)
     assert all(one.spill_bytes == 0 for one in facts.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "forward", "backward"),
+    [("mish", 1, 1), ("masked softmax", 1, 1), ("layer norm of many rows", 1, 2)],
+)
+def test_how_many_kernels_there_are(name: str, forward: int, backward: int):
+    assert [len(kernels(network)) for network in passes(*NETWORKS[name])] == [forward, backward]
+
+
+def passes(make: Callable[[], nn.Module], shape: tuple[int, ...]) -> list[Network]:
+    """Forward and backward."""
+    module, x = make(), torch.randn(shape)
+    wanted = Wanted(inputs=(True,), state=tuple(dict(module.named_parameters())))
+    done, _ = training_networks(export_program(module, (x,)), wanted, recipe=device_recipe())
+    return [part.network for part in done]
 
 
 def kernels(network: Network) -> list[nodes.MapEntry]:

@@ -17,6 +17,7 @@ from daceml.sdfg.nest import (
     Write,
     emit_chunks,
     emit_nest,
+    hand_over,
     loop_parameters,
     points,
     points_of_chunks,
@@ -128,7 +129,8 @@ def test_chunks_of_points_share_a_sum(tmp_path: Path) -> None:
         nest=nest,
         params=(point,),
         extents=(sympy.Min(3, ROWS - 3 * chunk),),
-        sums={"total": ((columns,), dace.float64, "S")},
+        sums={"total": ((columns,), dace.float64)},
+        last=(hand_over("total", (columns,), dace.float64, "S", (chunk,)),),
     )
     assert emit_chunks(Builder(sdfg, next(iter(sdfg.states()))), chunks) is not None
     sdfg.validate()

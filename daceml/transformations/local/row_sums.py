@@ -23,6 +23,7 @@ from daceml.sdfg.nest import (
     Loop,
     Nest,
     Write,
+    hand_over,
     is_small,
     loop_parameters,
     points,
@@ -196,11 +197,14 @@ def _count(extent: int, most: int) -> int:
     return even if 2 * even > most else -(-extent // -(-extent // most))
 
 
-def in_chunks(sdfg: dace.SDFG, nest: Nest, sums: Sequence[ColumnSum]) -> tuple[Chunks, list[Nest]]:
+def in_chunks(
+    sdfg: dace.SDFG, nest: Nest, sums: Sequence[ColumnSum], *, run: int = _RUN
+) -> tuple[Chunks, list[Nest]]:
     """The nest in chunks, which write their shares of the sums, and the nests that add these up.
 
     Args:
         sums: over all points of the nest. Their shares become arrays of the network.
+        run: columns that are added up together in the end.
     """
     counts = _cut(nest.extents)
     assert not isinstance(counts, str), counts
@@ -229,15 +233,17 @@ def in_chunks(sdfg: dace.SDFG, nest: Nest, sums: Sequence[ColumnSum]) -> tuple[C
     if not chunks:
         chunks.append((outer[0], 1))
     shape = tuple(count for _, count in chunks)
-    shares: dict[str, tuple[tuple[Index, ...], DType, str]] = {}
+    shares: dict[str, tuple[tuple[Index, ...], DType]] = {}
+    last: list[Loop] = []
     totals: list[Nest] = []
     for found in sums:
         terms = found.terms
         share, _ = sdfg.add_transient(
             f"{found.result.target}_shares", (*shape, *found.shape), terms.dtype, find_new_name=True
         )
-        shares[terms.target] = (found.shape, terms.dtype, share)
-        totals.append(_total(found, share, shape))
+        shares[terms.target] = (found.shape, terms.dtype)
+        last.append(hand_over(terms.target, found.shape, terms.dtype, share, tuple(c for c, _ in chunks)))
+        totals.append(_total(found, share, shape, run))
     nest = replace(
         nest,
         params=tuple(p for p, _ in chunks),
@@ -245,7 +251,19 @@ def in_chunks(sdfg: dace.SDFG, nest: Nest, sums: Sequence[ColumnSum]) -> tuple[C
         loops=tuple(_renamed(loop, names) for loop in nest.loops),
     )
     params, extents = tuple(p for p, _ in within), tuple(e for _, e in within)
-    return Chunks(nest=nest, params=params, extents=extents, sums=shares), totals
+    return Chunks(nest=nest, params=params, extents=extents, sums=shares, last=tuple(last)), totals
+
+
+def side_by_side(nests: Sequence[Nest]) -> list[Nest]:
+    """Nests over equal boxes as one."""
+    joined: dict[tuple[Index, ...], Nest] = {}
+    for nest in nests:
+        known = joined.get(nest.extents)
+        if known is not None:
+            local = {**known.local, **nest.local}
+            nest = replace(known, loops=(*known.loops, *nest.loops), local=local)
+        joined[nest.extents] = nest
+    return list(joined.values())
 
 
 def _renamed(loop: Loop, names: dict[str, Index]) -> Loop:
@@ -263,12 +281,12 @@ def _renamed(loop: Loop, names: dict[str, Index]) -> Loop:
     )
 
 
-def _total(found: ColumnSum, share: str, chunks: Sequence[Index]) -> Nest:
+def _total(found: ColumnSum, share: str, chunks: Sequence[Index], most: int) -> Nest:
     """The nest over runs of columns that adds up what chunks have written."""
     result, dtype = found.result, found.terms.dtype
     columns = found.shape
     width = columns[-1]
-    run = _RUN if width % _RUN == 0 else width
+    run = most if width % most == 0 else width
     outer = points(len(columns))
     added = loop_parameters(len(chunks), len(chunks) + 1)
     (column,) = loop_parameters(0, 1)

@@ -24,7 +24,7 @@ from daceml.sdfg.network import Network
 from daceml.sdfg.passes import PassRecord, refused_arrays
 from daceml.sdfg.scopes import scope_nodes
 from daceml.sdfg.sizes import product, size
-from daceml.sdfg.warp_tiling import over_threads
+from daceml.sdfg.warp_tiling import chunks_over_threads, over_threads
 from daceml.transformations.local.equal_accumulations import merge_equal_accumulations
 from daceml.transformations.local.fused_nest import nest_of
 from daceml.transformations.local.fusion_graph import Unit, UnitGraph, stands_between
@@ -32,7 +32,14 @@ from daceml.transformations.local.fusion_groups import Group, group_of, hands_ov
 from daceml.transformations.local.fusion_judge import LOCAL_BYTES, MOST_MEMBERS, SMALL_BYTES, Joined, Judge
 from daceml.transformations.local.members import Member, members_of
 from daceml.transformations.local.point_values import read_points_once
-from daceml.transformations.local.row_sums import ColumnSum, alone, beside, column_sum, in_chunks
+from daceml.transformations.local.row_sums import (
+    ColumnSum,
+    alone,
+    beside,
+    column_sum,
+    in_chunks,
+    side_by_side,
+)
 from daceml.transformations.local.shared_values import keep_shared_values
 from daceml.transformations.local.simplification import simplified
 
@@ -71,8 +78,7 @@ def fuse_subgraphs(
     """
     fusion = _Fusion(network, most_members, threads=threads)
     fusion.join()
-    if not threads:
-        fusion.take_sums()
+    fusion.take_sums()
     report = fusion.rewrite()
     counts = {"SubgraphFusion": report.fused, "sums beside rows": report.sums}
     fused = {what: count for what, count in counts.items() if count}
@@ -263,8 +269,8 @@ class _Fusion:
             needed = {m.target for m in group.members if self._is_needed(m.target, unit)}
             plain, simplifications = _simplified(nest_of(self.sdfg, group, needed))
             once = merge_equal_accumulations(keep_shared_values(plain, LOCAL_BYTES))
-            nest = self._divided(once)
             sums = self.sums.get(unit, [])
+            nest = once if sums and self.threads else self._divided(once)
             same = not simplifications and len(nest.loops) == len(plain.loops) and nest.params == plain.params
             if len(unit.scopes) == 1 and same and not sums:
                 continue
@@ -278,10 +284,7 @@ class _Fusion:
                 del builder.access[array]
                 self.sdfg.remove_data(array, validate=False)
             if sums:
-                chunks, totals = in_chunks(self.sdfg, nest, sums)
-                emit_chunks(builder, chunks)
-                for total in totals:
-                    emit_nest(builder, total)
+                self._emit_chunks(builder, nest, sums)
                 self.report.sums += len(sums)
             elif needed:  # else nobody reads what the group computes
                 emit_nest(builder, nest)
@@ -291,6 +294,17 @@ class _Fusion:
                 self.report.absorbed[target] = tuple(vanished)
                 self.network.absorb(target, vanished)
         return self.report
+
+    def _emit_chunks(self, builder: Builder, nest: Nest, sums: list[ColumnSum]) -> None:
+        run = {"run": 1} if self.threads else {}
+        chunks, totals = in_chunks(self.sdfg, nest, sums, **run)
+        if self.threads:
+            tiled = chunks_over_threads(chunks)
+            chunks = chunks if isinstance(tiled, str) else tiled
+            totals = side_by_side(totals)  # a launch costs more than a few columns
+        emit_chunks(builder, chunks)
+        for total in totals:
+            emit_nest(builder, total)
 
     def _divided(self, nest: Nest) -> Nest:
         """With rows in lanes, or divided among threads where they are long enough."""
