@@ -88,8 +88,8 @@ def counted(part: Optimised) -> tuple[Counts, str]:
 
 def generated(plan: Plan) -> str:
     """All C++ of a program: its kernels, equal ones once, and the function that calls them."""
-    from daceml.runtime.build import kernel_source, signature
     from daceml.runtime.driver import driver_text
+    from daceml.runtime.kernel_source import kernel_source, signature
 
     sources = {kernel.name: kernel_source(kernel) for kernel in plan.kernels}
     driver = driver_text(plan, {name: signature(source) for name, source in sources.items()})

@@ -11,6 +11,7 @@ from dace.sdfg.utils import dfs_topological_sort
 from daceml.autodiff.custom import given_gradients, is_custom
 from daceml.onnx_ops.node import ONNXNode
 from daceml.sdfg.scalar import FLOATS
+from daceml.sdfg.scopes import exit_of
 
 # What they draw takes an operand's shape and type, and none of its numbers.
 _DRAWN_LIKE = frozenset({"BernoulliLike", "Exponential", "RandomNormalLike", "RandomUniformLike"})
@@ -44,7 +45,7 @@ def writes(state: dace.SDFGState, step: nodes.Node) -> Iterator[str]:
     if isinstance(step, nodes.AccessNode):
         yield step.data
         return
-    end = state.exit_node(step) if isinstance(step, nodes.EntryNode) else step
+    end = exit_of(state, step) if isinstance(step, nodes.MapEntry) else step
     for edge in state.out_edges(end):
         if edge.data.data is not None:
             yield edge.data.data

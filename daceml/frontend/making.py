@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
     from daceml.frontend.pass_verification import Sample
+    from daceml.runtime.kernel_objects import KernelObjects
     from daceml.sdfg.network import Network
     from daceml.transformations.recipe import Recipe
 
@@ -48,6 +49,7 @@ class Making:
         live: whether programs read weights at each call, and prepare nothing of them.
         recipe: gives the passes in the place of the standard ones, or None; asked for where it matters.
         known_key: of the programs, where somebody has computed it already.
+        objects: of kernels that both programs have, while they are built.
     """
 
     exported: ExportedProgram
@@ -66,6 +68,7 @@ class Making:
     made: list[Optimised] = field(default_factory=list[Optimised])
     record: GradientRecord | None = None
     known_key: str = ""
+    objects: KernelObjects | None = None
 
     def key(self) -> str:
         """Of the forward program; that of the backward program is a digest of it."""
@@ -88,10 +91,13 @@ class Making:
     def stored(self) -> tuple[StoredProgram, Path | None]:
         """The forward program, and the folder of the backward one, out of the cache or built."""
         key = self.key()
-        folder = self.cache.get("programs", key, self.forward)
-        if self.wanted is None:
-            return StoredProgram(folder), None
-        return StoredProgram(folder), self.cache.get("programs", digest(key, "backward"), self.backward)
+        try:
+            folder = self.cache.get("programs", key, self.forward)
+            if self.wanted is None:
+                return StoredProgram(folder), None
+            return StoredProgram(folder), self.cache.get("programs", digest(key, "backward"), self.backward)
+        finally:
+            self._close()
 
     def bind(self, state: Mapping[str, torch.Tensor]) -> tuple[Program, BackwardPass | None]:
         """Forward program and backward pass.
@@ -118,15 +124,21 @@ class Making:
     def forward(self, folder: Path) -> None:
         with warming(self.cache), without_collection():
             given = None if self.wanted is None else ()
-            build(self.optimised()[0], self.cache, folder, self.stages, given=given)
+            build(self.optimised()[0], self.cache, folder, self.stages, given=given, objects=self.objects)
 
     def backward(self, folder: Path) -> None:
         with warming(self.cache), without_collection():
             optimised = self.optimised()[1]
             assert self.record is not None, "networks with a backward pass have a record"
             given = self.record.saved_of(optimised.network.inputs)
-            build(optimised, self.cache, folder, self.stages, given=given)
+            build(optimised, self.cache, folder, self.stages, given=given, objects=self.objects)
         self.record.save(folder)
+        self._close()
+
+    def _close(self) -> None:
+        if self.objects is not None:
+            self.objects.close()
+            self.objects = None
 
     def optimised(self) -> list[Optimised]:
         if not self.made:
@@ -147,6 +159,9 @@ class Making:
                     )
                 ]
             else:
+                from daceml.runtime.kernel_objects import KernelObjects
+
+                self.objects = KernelObjects(self.cache)
                 self.made, self.record = training_networks(
                     self.exported,
                     self.wanted,
@@ -158,6 +173,7 @@ class Making:
                     prefer_native=self.prefer_native,
                     recipe=self.recipe(),
                     sample=sample,
+                    ahead=self.objects.begin_all,
                 )
         return self.made
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from daceml.frontend.pass_verification import Sample
     from daceml.frontend.training import TrainingNetworks
     from daceml.onnx_ops.lowering import LoweringReport, NodeReport
+    from daceml.runtime.kernel_objects import KernelObjects
     from daceml.sdfg.network import Network
     from daceml.transformations.recipe import Recipe, Situation, Step
 
@@ -137,6 +138,7 @@ def training_networks(
     prefer_native: bool = False,
     recipe: Recipe | None = None,
     sample: Sample | None = None,
+    ahead: Callable[[Network], None] | None = None,
 ) -> tuple[list[Optimised], GradientRecord]:
     """Forward and backward pass of an exported program after all levels.
 
@@ -146,6 +148,7 @@ def training_networks(
         autodiff_hooks: change forward and backward pass in place before they are optimised.
         recomputation: what the backward pass computes again.
         prefer_native: derive every gradient from the lowered form.
+        ahead: is called with each network that is done, while there is something left to do.
     Raises:
         GradientError: a step that gradients flow through has no derivative, or the budget cannot be kept.
         PassError: see `optimised_network`.
@@ -175,7 +178,12 @@ def training_networks(
         if autodiff_hooks is not None:
             with stages.stage("hooks"):
                 autodiff_hooks(*both)
-        done = [optimise(part, stages, levels=levels, training=True, recipe=recipe) for part in both]
+        done: list[Optimised] = []
+        for part in both:
+            done.append(optimise(part, stages, levels=levels, training=True, recipe=recipe))
+            if ahead is not None and how.budget_bytes is None:  # a budget is tried several times
+                with stages.stage("kernels"):
+                    ahead(part)
         return done, parts.record
 
     if how.budget_bytes is not None:
@@ -271,11 +279,13 @@ def build(
     stages: Stages,
     *,
     given: Collection[str] | None = None,
+    objects: KernelObjects | None = None,
 ) -> None:
     """Write everything that a stored program consists of into `folder`.
 
     Args:
         given: see `make_plan`.
+        objects: see `build_program`.
     """
     from daceml.frontend.record import make_manifest, save_fallbacks
     from daceml.onnx_ops.external import external_call
@@ -288,7 +298,7 @@ def build(
         constants = save_constants(plan, folder)
         fallbacks = save_fallbacks(plan, folder)
     with stages.stage("kernels"):
-        build_program(plan, cache, folder)
+        build_program(plan, cache, folder, objects)
     manifest = make_manifest(
         plan,
         optimised.lowering,

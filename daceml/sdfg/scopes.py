@@ -1,9 +1,15 @@
-"""The nodes of one map, found from its entry: DaCe goes through the whole graph for them."""
+"""Maps of a state: those outside all others, and the nodes of one, for which DaCe goes through all nodes."""
 
 from __future__ import annotations
 
 from dace import SDFGState
 from dace.sdfg import nodes
+
+
+def top_maps(state: SDFGState) -> list[nodes.MapEntry]:
+    """The maps that are in no other map."""
+    scopes = state.scope_dict()
+    return [n for n in state.nodes() if isinstance(n, nodes.MapEntry) and scopes[n] is None]
 
 
 def scope_nodes(state: SDFGState, entry: nodes.MapEntry) -> list[nodes.Node]:
@@ -36,6 +42,12 @@ def scope_nodes(state: SDFGState, entry: nodes.MapEntry) -> list[nodes.Node]:
             if waiting[edge.dst] == 0:
                 ready.append(edge.dst)
     return order
+
+
+def exit_of(state: SDFGState, entry: nodes.MapEntry) -> nodes.MapExit:
+    """The end of a map."""
+    ends = (n for n in reversed(scope_nodes(state, entry)) if isinstance(n, nodes.MapExit))
+    return next(end for end in ends if end.map is entry.map)
 
 
 def remove_scope(state: SDFGState, entry: nodes.MapEntry) -> None:

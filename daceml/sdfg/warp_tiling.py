@@ -192,7 +192,8 @@ class _Tiling:
 
     def _divided(self, loop: Loop) -> Loop:
         """The part of a loop that one thread does."""
-        last, extent = loop.params[-1], loop.extents[-1]
+        last: Any = loop.params[-1]
+        extent = loop.extents[-1]
         place = self.threads * last + THREAD
         names: dict[str, Index] = {str(last): place}
         count = cast("int", extent)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from daceml.onnx_ops.external import external_call
-from daceml.runtime.build import kernel_source
+from daceml.runtime.kernel_source import kernel_source
 from daceml.runtime.loop_hints import with_bools_as_bytes, with_independent_iterations
 from daceml.runtime.plan import make_plan
 from tests.onnx_ops.aten.programs import lowered

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dace.sdfg import nodes
-
 from daceml.sdfg.network import Network
 from daceml.sdfg.passes import PassRecord
+from daceml.sdfg.scopes import top_maps
 from daceml.transformations.hardware.gpu_points import schedule_points
 
 
@@ -15,11 +14,9 @@ def schedule_on_device(network: Network) -> int:
     Returns:
         how many kernels there are.
     """
-    state = network.state
-    scopes = state.scope_dict()
-    entries = [n for n in state.nodes() if isinstance(n, nodes.MapEntry) and scopes[n] is None]
+    entries = top_maps(network.state)
     for entry in entries:
-        schedule_points(state, entry)
+        schedule_points(network.state, entry)
     applied = {"kernels on the device": len(entries)} if entries else {}
     network.passes.append(PassRecord(level="hardware", name="DeviceSchedule", applied=applied))
     return len(entries)

@@ -60,7 +60,8 @@ def schedule_points(
 
 def _schedule_rows(state: dace.SDFGState, entry: nodes.MapEntry) -> nodes.MapEntry:
     """A block for each row of a nest whose last parameter is a thread (`sdfg/warp_tiling.py`)."""
-    *rows, threads = [size(extent) for extent in entry.map.range.size()]
+    *rows, last = [size(extent) for extent in entry.map.range.size()]
+    threads = int(last)
     params = entry.map.params[:-1] or ["i0"]
     places = _indices(symbolic.symbol(BLOCK, dace.int64), rows or [1])
     entry.map.params, entry.map.range = params, Range([(place, place, 1) for place in places])

@@ -26,7 +26,7 @@ from daceml.sdfg.access import add_access
 from daceml.sdfg.blocks import Block, block_last_loop, widened
 from daceml.sdfg.network import Network
 from daceml.sdfg.passes import PassRecord, refused_arrays
-from daceml.sdfg.scopes import scope_nodes
+from daceml.sdfg.scopes import scope_nodes, top_maps
 from daceml.sdfg.sizes import size
 from daceml.transformations.hardware.read_ahead import WIDTH, along_memory, fetch, has_bytes, reads_ahead
 
@@ -42,9 +42,7 @@ def stream_stores(network: Network) -> tuple[str, ...]:
     refused: dict[str, str] = {}
     state = network.state
     if limit:
-        scopes = state.scope_dict()
-        tops = [n for n in state.nodes() if isinstance(n, nodes.MapEntry) and scopes[n] is None]
-        for entry in tops:
+        for entry in top_maps(state):
             found = _Scope(network, entry, limit)
             streamed += found.run()
             refused |= found.refused

@@ -7,7 +7,7 @@ over the run vectorises. Gradients of biases and scales, and statistics of chann
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import dace
@@ -21,7 +21,7 @@ from daceml.sdfg.passes import PassRecord
 from daceml.sdfg.scalar import Index, Reduction, Scalar, literal, read
 from daceml.sdfg.scalar_rewrite import free_names, nodes_of, replace_parts, substitute
 from daceml.sdfg.scatter import Loop, Scatter, emit_scatter
-from daceml.sdfg.scopes import remove_scope, scope_nodes
+from daceml.sdfg.scopes import remove_scope, scope_nodes, top_maps
 from daceml.sdfg.sizes import product
 from daceml.sdfg.tasklet_code import find_reductions
 
@@ -44,20 +44,18 @@ def sum_columns(network: Network) -> int:
     """Rewrite the sums of columns among the top-level maps; returns how many. Mutates the SDFG."""
     sdfg, state = network.sdfg, network.state
     scopes = state.scope_dict()
-    count = 0
-    for entry in [n for n in state.nodes() if isinstance(n, nodes.MapEntry) and scopes[n] is None]:
-        if not _reduces(state, entry):
-            continue
-        try:
-            statements = lift(sdfg, state, entry)
-        except NotLiftable:
-            continue
-        found = _columns(sdfg, statements)
-        if found is not None:
-            remove_scope(state, entry)
-            sums = _emit(Builder(sdfg, state), found)
-            network.absorb(sums, (found.statement.target,))
-            count += 1
+    access = {n.data: n for n in state.data_nodes() if scopes[n] is None}
+    # all found before anything changes, after which DaCe would look at every node again
+    candidates = [entry for entry in top_maps(state) if _reduces(state, entry)]
+    summed = {
+        entry: found for entry in candidates if (found := _lifted(sdfg, state, entry, access)) is not None
+    }
+    builder = Builder(sdfg, state, access)
+    for entry, found in summed.items():
+        remove_scope(state, entry)
+        sums = _emit(builder, found)
+        network.absorb(sums, (found.statement.target,))
+    count = len(summed)
     applied = {"ColumnSums": count} if count else {}
     network.passes.append(PassRecord(level="layout", name="ColumnSums", applied=applied))
     return count
@@ -66,6 +64,15 @@ def sum_columns(network: Network) -> int:
 def _reduces(state: dace.SDFGState, entry: nodes.MapEntry) -> bool:
     """Whether a scope holds just one further map, which may be a reduction."""
     return sum(isinstance(n, nodes.MapEntry) for n in scope_nodes(state, entry)) == 2
+
+
+def _lifted(
+    sdfg: dace.SDFG, state: dace.SDFGState, entry: nodes.MapEntry, outside: Collection[str]
+) -> _Columns | None:
+    try:
+        return _columns(sdfg, lift(sdfg, state, entry, outside))
+    except NotLiftable:
+        return None
 
 
 def _columns(sdfg: dace.SDFG, statements: Sequence[Statement]) -> _Columns | None:
@@ -146,7 +153,6 @@ def _emit(builder: Builder, columns: _Columns) -> str:
     sums, _ = builder.sdfg.add_transient(
         f"{statement.target}_sums", extents, reduction.dtype, find_new_name=True
     )
-    builder.access = {n.data: n for n in builder.state.data_nodes() if builder.state.entry_node(n) is None}
     emit_scatter(builder, _scatter(sums, columns, how, extents))
     places = dict(zip(columns.places, parameters(len(extents)), strict=True))
     total = read(sums, reduction.dtype, parameters(len(extents)), extents)

@@ -20,7 +20,7 @@ from daceml.sdfg.network import Network
 from daceml.sdfg.passes import PassRecord, Refusal
 from daceml.sdfg.scalar import FLOATS, INTEGERS, Reduction, Scalar, apply, cast, identity
 from daceml.sdfg.scalar_rewrite import nodes_of, rename, replace_parts, substitute
-from daceml.sdfg.scopes import remove_scope, scope_nodes
+from daceml.sdfg.scopes import remove_scope, scope_nodes, top_maps
 from daceml.sdfg.sizes import product
 from daceml.sdfg.tasklet_code import find_reductions
 
@@ -33,9 +33,8 @@ _OPERATIONS = {"sum": "add", "prod": "mul"}
 def write_out_reductions(network: Network) -> int:
     """Write out short reductions of the top-level maps; returns how many. Mutates the SDFG."""
     sdfg, state = network.sdfg, network.state
-    scopes = state.scope_dict()
     written, refused = 0, list[Refusal]()
-    for entry in [n for n in state.nodes() if isinstance(n, nodes.MapEntry) and scopes[n] is None]:
+    for entry in top_maps(state):
         if not _holds_one_loop(state, entry):
             continue
         try:

@@ -13,7 +13,7 @@ from daceml.sdfg.lifting import NotLiftable, lift
 from daceml.sdfg.network import Network
 from daceml.sdfg.passes import PassRecord
 from daceml.sdfg.scalar import HALF, Scalar
-from daceml.sdfg.scopes import scope_nodes
+from daceml.sdfg.scopes import scope_nodes, top_maps
 
 
 def eliminate_copies(network: Network) -> int:
@@ -23,9 +23,8 @@ def eliminate_copies(network: Network) -> int:
         how many copies disappeared.
     """
     state = network.state
-    scopes = state.scope_dict()
     count = 0
-    for entry in [n for n in state.nodes() if isinstance(n, nodes.MapEntry) and scopes[n] is None]:
+    for entry in top_maps(state):
         ends = _copied(network, entry)
         if ends is not None:
             _join(network, entry, *ends)

@@ -7,6 +7,7 @@ near cache, both are done chunk by chunk (`chunked_rows.py`), and the row is rea
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -89,8 +90,8 @@ class _Sweeps:
         """Arrays with one access node outside scopes; others are written in place, and left alone."""
         scopes = self.state.scope_dict()
         outside = [n for n in self.state.data_nodes() if scopes[n] is None]
-        several = {n.data for n in outside if sum(m.data == n.data for m in outside) > 1}
-        return {n.data: n for n in outside if n.data not in several}
+        times = Counter(n.data for n in outside)
+        return {n.data: n for n in outside if times[n.data] == 1}
 
     def _loops(self) -> Iterator[tuple[str, _Loop]]:
         outside, scopes = arrays_outside(self.state), self.state.scope_dict()
