@@ -12,6 +12,7 @@ from dace.codegen import codegen
 from dace.config import set_temporary
 
 from daceml.sdfg.outline import Kernel
+from daceml.transformations.hardware.device_kernel import lower_for_device
 
 HEADERS = "\n".join(
     f"#include <daceml/{name}.h>" for name in ("device", "collectives", "vectors", "dace_names")
@@ -38,7 +39,7 @@ class KernelUnit:
 
 
 def kernel_unit(kernel: Kernel) -> KernelUnit:
-    """Device code of a kernel whose top-level map is one over blocks (`transformations/hardware/gpu_*`)."""
+    """Device code of a kernel whose top-level map is one of a device (`device_schedule.py`)."""
     source = _device_code(kernel.sdfg)
     (found,) = _KERNEL.finditer(source)
     body = source[found.start() : _end_of_block(source, found.end() - 1)]
@@ -67,6 +68,7 @@ def kernel_unit(kernel: Kernel) -> KernelUnit:
 
 def _device_code(sdfg: dace.SDFG) -> str:
     on_device = copy.deepcopy(sdfg)
+    lower_for_device(on_device)
     for array in on_device.arrays.values():
         # what is made inside belongs to one thread
         registers, memory = dtypes.StorageType.Register, dtypes.StorageType.GPU_Global

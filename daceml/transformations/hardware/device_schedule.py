@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from dace import dtypes
+
 from daceml.sdfg.network import Network
 from daceml.sdfg.passes import PassRecord
 from daceml.sdfg.scopes import top_maps
-from daceml.transformations.hardware.gpu_points import schedule_points
 
 
 def schedule_on_device(network: Network) -> int:
-    """Spread the points of every top-level map over threads of a device. Mutates the SDFG.
+    """Make every top-level map one of a device. Mutates the SDFG.
+
+    How its points are spread over threads is decided for each kernel once, when its code is generated
+    (`device_kernel.py`): 24 equal layers have the kernels of one.
 
     Returns:
         how many kernels there are.
     """
     entries = top_maps(network.state)
     for entry in entries:
-        schedule_points(network.state, entry)
+        entry.map.schedule = dtypes.ScheduleType.GPU_Device
     applied = {"kernels on the device": len(entries)} if entries else {}
     network.passes.append(PassRecord(level="hardware", name="DeviceSchedule", applied=applied))
     return len(entries)

@@ -39,8 +39,6 @@ def schedule_points(
         entry: a map in canonical form: from 0 on, its points write different elements.
         threads: of a block, at most.
     """
-    if THREAD in entry.map.params:
-        return _schedule_rows(state, entry)
     ranges: list[tuple[Any, Any, Any]] = entry.map.range.ranges
     steps = [(low, _quotient(high - low + step, step), step) for low, high, step in ranges]
     total: Any = math.prod((extent for _, extent, _ in steps), start=sympy.Integer(1))
@@ -58,7 +56,7 @@ def schedule_points(
     return outer
 
 
-def _schedule_rows(state: dace.SDFGState, entry: nodes.MapEntry) -> nodes.MapEntry:
+def schedule_rows(state: dace.SDFGState, entry: nodes.MapEntry) -> nodes.MapEntry:
     """A block for each row of a nest whose last parameter is a thread (`sdfg/warp_tiling.py`)."""
     *rows, last = [size(extent) for extent in entry.map.range.size()]
     threads = int(last)

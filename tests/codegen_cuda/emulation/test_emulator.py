@@ -96,8 +96,8 @@ extern "C" int launch_shuffles(void* stream, float* y, int64_t which) {
 
 __global__ void moved(const float* x, float* y, int64_t from, int64_t to) {
     float held[4];
-    daceml::load_vector<4>(x + from + 4 * threadIdx.x, held);
-    daceml::store_vector<4>(held, y + to + 4 * threadIdx.x);
+    daceml::kernel::load_vector<4>(x + from + 4 * threadIdx.x, held, 4);
+    daceml::kernel::store_vector<4>(held, y + to + 4 * threadIdx.x, 4);
 }
 extern "C" int launch_moved(void* stream, const float* x, float* y, int64_t from, int64_t to, int64_t count) {
     return DACEML_LAUNCH(moved, 1, 1, 1, count, 1, 1, 0, stream, x, y, from, to);
@@ -217,8 +217,11 @@ def test_an_array_is_left_at_its_begin():
 
 
 def test_a_vector_at_an_odd_address():
-    x = np.zeros(64, np.float32)
-    assert "no multiple of that" in why("launch_moved", x, x, 1, 0, 2)
+    x = np.arange(64, dtype=np.float32)
+    for source, target in [(0, 0), (1, 0), (0, 3), (2, 1)]:
+        _, y = unit(KERNELS).run("launch_moved", x, np.zeros_like(x), source, target, 2)
+        assert (y[target : target + 8] == x[source : source + 8]).all()
+        assert y.sum() == x[source : source + 8].sum()
 
 
 def test_shared_memory_that_nobody_has_written():
@@ -227,7 +230,7 @@ def test_shared_memory_that_nobody_has_written():
 
 def test_a_run_after_one_that_failed():
     x = np.arange(64, dtype=np.float32)
-    assert why("launch_moved", x, x, 1, 0, 2)
+    assert why("launch_moved", x, x, -4, 0, 2, edge=Edge.BEGIN)
     _, y = unit(KERNELS).run("launch_doubled", x, x, 64)
     assert (y == 2 * x).all()
 

@@ -10,6 +10,7 @@ from torch import nn
 from daceml.frontend.export import export_program
 from daceml.frontend.pipeline import Stages, onnx_network, optimise
 from daceml.sdfg.network import Network
+from daceml.transformations.recipe import Recipe
 
 Function = Callable[..., "torch.Tensor | tuple[torch.Tensor, ...]"]
 
@@ -23,7 +24,8 @@ class Apply(nn.Module):
         return self.function(*inputs)
 
 
-def optimised(function: Function, *shapes: tuple[int, ...]) -> Network:
+def optimised(function: Function, *shapes: tuple[int, ...], recipe: Recipe | None = None) -> Network:
     with torch.no_grad():
         example = tuple(torch.ones(shape) for shape in shapes)
-        return optimise(onnx_network(export_program(Apply(function), example), Stages()), Stages()).network
+        network = onnx_network(export_program(Apply(function), example), Stages())
+        return optimise(network, Stages(), recipe=recipe).network

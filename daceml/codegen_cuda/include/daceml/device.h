@@ -32,15 +32,4 @@ DACEML_HD T highest() {
     return std::numeric_limits<T>::max();
 }
 
-// A vector at an odd address is a fault on a device.
-__device__ __forceinline__ void check_alignment(const void* address, std::size_t bytes) {
-#if defined(__CUDACC__)
-    (void)address;
-    (void)bytes;
-#else
-    if (reinterpret_cast<std::uintptr_t>(address) % bytes != 0)
-        emulation::fail("an access of %zu bytes at an address that is no multiple of that", bytes);
-#endif
-}
-
 }  // namespace daceml
