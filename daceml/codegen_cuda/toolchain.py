@@ -129,7 +129,7 @@ def cuda_toolchain() -> CudaToolchain:
         raise EnvironmentProblem(
             "there is no CUDA compiler",
             why="nvcc is not on PATH, nor under CUDA_HOME or /usr/local/cuda, nor in NVIDIA's wheels",
-            fix="pip install 'daceml[cuda-build]', or name nvcc in DACEML_NVCC",
+            fix="install the CUDA toolkit, or name nvcc in DACEML_NVCC",
         )
     release = _release(nvcc)
     if release < OLDEST_RELEASE:
@@ -137,7 +137,7 @@ def cuda_toolchain() -> CudaToolchain:
             f"CUDA {release[0]}.{release[1]} is too old",
             where=nvcc,
             why=f"generated code is C++20, which nvcc has from {OLDEST_RELEASE[0]}.{OLDEST_RELEASE[1]} on",
-            fix="pip install 'daceml[cuda-build]', or name a newer nvcc in DACEML_NVCC",
+            fix="install a newer CUDA toolkit, or name its nvcc in DACEML_NVCC",
         )
     architecture = device_architecture()
     oldest = _OLDEST_OF_13 if release >= (13, 0) else OLDEST_ARCHITECTURE

@@ -22,7 +22,7 @@ import dace
 from dace import symbolic
 
 from daceml.sdfg.nest import Chunks, Loop, Nest, Operator, Write, loop_parameters
-from daceml.sdfg.scalar import DType, Index, Scalar, literal, read
+from daceml.sdfg.scalar import Index, Scalar, identity, literal, read
 from daceml.sdfg.scalar import cast as cast_to
 from daceml.sdfg.scalar_rewrite import free_names, nodes_of, rename, replace_parts, substitute
 
@@ -33,9 +33,8 @@ _ELEMENTS = 8
 
 THREAD: Any = symbolic.symbol("t", dace.int64)
 _PLACE: Any = symbolic.symbol("_place")
+_OF_ALL = "_of_all"
 _COLLECTIVES = {"sum": "block_sum", "prod": "block_product", "max": "block_max", "min": "block_min"}
-
-Local = Mapping[str, tuple[tuple[Index, ...], DType]]
 
 
 def over_threads(nest: Nest) -> Nest | str:
@@ -55,6 +54,8 @@ def chunks_over_threads(chunks: Chunks) -> Chunks | str:
     tiled = over_threads(replace(chunks.nest, loops=loops, local={**chunks.nest.local, **chunks.sums}))
     if isinstance(tiled, str):
         return tiled
+    if any(f"{name}{_OF_ALL}" in tiled.local for name in chunks.sums):
+        return "a sum over its points does not go along its rows"
     count = len(tiled.loops) - len(chunks.last)
     sums = {name: tiled.local[name] for name in chunks.sums}
     local = {name: kind for name, kind in tiled.local.items() if name not in sums}
@@ -85,6 +86,8 @@ class _Tiling:
         self.parts: set[str] = set()  # local arrays along the row: each thread has a part
         self.partial: dict[str, Write] = {}  # local array -> how threads' shares of it are joined
         self.joined: dict[str, str] = {}  # local array -> the one with what all threads have
+        self.begun: dict[str, list[Scalar | None]] = {}  # local array -> what each thread has written there
+        self.given: set[str] = set()  # arrays of the network that are written
 
     def tiled(self) -> Nest | str:
         """See `over_threads`."""
@@ -113,6 +116,15 @@ class _Tiling:
         return _row(loop) >= WARP
 
     def _classify(self, loop: Loop) -> str | None:
+        """Finds arrays along the row; a reason where threads would be in each other's way."""
+        for write in loop.writes:
+            if write.target in self.local:
+                continue
+            if write.operator is not None:
+                return f"{write.target} is no thread's own, and is added to"
+            if loop.params and loop.sequential == len(loop.params):
+                return f"{write.target} is written in an order"
+            self.given.add(write.target)
         if not self._along(loop):
             return None
         last = str(loop.params[-1])
@@ -139,6 +151,9 @@ class _Tiling:
                     self.partial[write.target] = write
             yield self._divided(loop)
             return
+        for write in loop.writes:
+            whole = None if write.operator else write.value
+            self.begun.setdefault(write.target, []).append(whole)
         kept = tuple(write for write in loop.writes if write.target in self.local)
         given = tuple(write for write in loop.writes if write.target not in self.local)
         if kept:
@@ -152,11 +167,11 @@ class _Tiling:
     def _joins(self, loop: Loop) -> Iterator[Loop]:
         """What all threads have added up, before somebody reads it."""
         values = (node for write in loop.writes for node in nodes_of(write.value))
-        read_here = {node.data[0] for node in values if node.op == "read"}
+        read_here = {node.data[0] for node in values if node.op in ("read", "gather")}
         for name in [name for name in self.partial if name in read_here]:
             write = self.partial.pop(name)
             shape, dtype = self.local[name]
-            everywhere = f"{name}_of_all"
+            everywhere = f"{name}{_OF_ALL}"
             self.local[everywhere] = (shape, dtype)
             self.joined[name] = everywhere
             extents = tuple(e for e in shape if e != 1)
@@ -183,24 +198,44 @@ class _Tiling:
                 return f"{write.target} goes on after it was read"
             if write.target in self.parts and not self._along(loop):
                 return f"{write.target} is a row, and one of its elements is written apart"
+            if self._counted_by_all(write, loop):
+                return f"{write.target} has more in it than what threads share"
             for node in nodes_of(write.value):
-                if node.op not in ("read", "gather") or node.data[0] not in self.parts:
+                if node.op not in ("read", "gather"):
+                    continue
+                if node.op == "gather" and node.data[0] in self.joined:
+                    return f"{node.data[0]} is read at places that are data"
+                if node.data[0] in self.given:
+                    return f"{node.data[0]} is read where it is written, maybe by another thread"
+                if node.data[0] not in self.parts:
                     continue
                 if node.op == "gather" or not self._along(loop) or not _ends_with(node.data[1], last):
                     return f"{node.data[0]} is read at other places of its row"
         return None
 
+    def _counted_by_all(self, write: Write, loop: Loop) -> bool:
+        """Whether every thread has, or would have, added something to a sum that is joined later."""
+        if write.target not in self.local or write.target in self.parts:
+            return False
+        if not self._along(loop):
+            return write.target in self.partial
+        assert write.operator is not None, "a value along the row is a part of it"
+        begin = identity(write.operator, self.local[write.target][1])
+        return not all(
+            value is not None and (value.op, value.data) == (begin.op, begin.data)
+            for value in self.begun.get(write.target, ())
+        )
+
     def _divided(self, loop: Loop) -> Loop:
         """The part of a loop that one thread does."""
         last: Any = loop.params[-1]
         extent = loop.extents[-1]
-        place = self.threads * last + THREAD
-        names: dict[str, Index] = {str(last): place}
-        count = cast("int", extent)
+        names: dict[str, Index] = {str(last): self.threads * last + THREAD}
+        even = isinstance(extent, int) and extent % self.threads == 0
         part: Index = (
-            count // self.threads
-            if count % self.threads == 0
-            else symbolic.int_floor(count - THREAD + self.threads - 1, self.threads)
+            extent // self.threads
+            if even
+            else symbolic.int_floor(extent - THREAD + self.threads - 1, self.threads)
         )
         writes = [
             replace(
@@ -225,8 +260,7 @@ class _Tiling:
                 continue
             array, index = node.data
             if array in self.joined:
-                name = self.joined[array]
-                totals[id(node)] = Scalar("read", node.dtype, (), (name, index))
+                totals[id(node)] = Scalar("read", node.dtype, (), (self.joined[array], index))
             elif array in self.parts and last is not None:
                 totals[id(node)] = Scalar("read", node.dtype, (), (array, (*index[:-1], _PLACE)))
         changed = substitute(replace_parts(value, totals), names)

@@ -107,6 +107,8 @@ _PROCESSOR_ONLY = (
     "write_out_reductions",
     "stream_stores",
     "schedule_maps",
+    # in an order of reads and writes that threads do not keep
+    "write_in_place",
 )
 
 

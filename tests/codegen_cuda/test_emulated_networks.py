@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from dace.sdfg import nodes
 from torch import nn
 
 import daceml
@@ -20,6 +19,7 @@ from daceml.frontend.pipeline import Stages, onnx_network, optimise, training_ne
 from daceml.runtime.toolchain import include_folder
 from daceml.sdfg.network import Network
 from daceml.sdfg.outline import Outliner
+from daceml.sdfg.scopes import top_maps
 from daceml.transformations.standard import device_recipe
 
 
@@ -106,9 +106,9 @@ def test_every_loop_is_a_kernel_of_the_device():
     network = onnx_network(export_program(module, (torch.randn(2, 11, 16),)), Stages())
     done = optimise(network, Stages(), recipe=device_recipe())
     assert {p.name: p.applied for p in done.network.passes}["DeviceSchedule"] == {
-        "kernels on the device": len(kernels(done.network))
+        "kernels on the device": len(top_maps(done.network.state))
     }
-    assert all(entry.map.schedule.name == "GPU_Device" for entry in kernels(done.network))
+    assert all(entry.map.schedule.name == "GPU_Device" for entry in top_maps(done.network.state))
 
 
 @pytest.mark.skipif(find_nvcc() is None, reason="no CUDA compiler on this machine")
@@ -116,7 +116,7 @@ def test_every_loop_is_a_kernel_of_the_device():
 def test_kernels_are_cuda(name: str, tmp_path: Path):
     outliner = Outliner()
     for network in passes(*NETWORKS[name]):
-        for entry in kernels(network):
+        for entry in top_maps(network.state):
             outliner.outline(network.sdfg, network.state, entry)
     units = [kernel_unit(kernel).text for kernel in outliner.kernels.values()]
     tools = CudaToolchain(nvcc=str(find_nvcc()), release=(13, 0), architecture=90)
@@ -130,7 +130,7 @@ def test_kernels_are_cuda(name: str, tmp_path: Path):
     [("mish", 1, 1), ("masked softmax", 1, 1), ("layer norm of many rows", 1, 2)],
 )
 def test_how_many_kernels_there_are(name: str, forward: int, backward: int):
-    assert [len(kernels(network)) for network in passes(*NETWORKS[name])] == [forward, backward]
+    assert [len(top_maps(network.state)) for network in passes(*NETWORKS[name])] == [forward, backward]
 
 
 def passes(make: Callable[[], nn.Module], shape: tuple[int, ...]) -> list[Network]:
@@ -139,8 +139,3 @@ def passes(make: Callable[[], nn.Module], shape: tuple[int, ...]) -> list[Networ
     wanted = Wanted(inputs=(True,), state=tuple(dict(module.named_parameters())))
     done, _ = training_networks(export_program(module, (x,)), wanted, recipe=device_recipe())
     return [part.network for part in done]
-
-
-def kernels(network: Network) -> list[nodes.MapEntry]:
-    scopes = network.state.scope_dict()
-    return [n for n in network.state.nodes() if isinstance(n, nodes.MapEntry) and scopes[n] is None]

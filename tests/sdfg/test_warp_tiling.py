@@ -9,7 +9,7 @@ import dace
 import pytest
 import torch
 
-from daceml.sdfg.nest import Loop, Nest, Write, loop_parameters, points
+from daceml.sdfg.nest import Loop, Nest, Operator, Write, loop_parameters, points
 from daceml.sdfg.scalar import apply, literal, read
 from daceml.sdfg.warp_tiling import MOST_THREADS, WARP, over_threads, threads_of
 from tests.sdfg.test_nest import ROWS, run, shares
@@ -55,6 +55,9 @@ def test_what_is_no_row_is_written_by_the_first_thread() -> None:
         (lambda: kept(100, shift=1), "row is read at other places of its row"),
         (lambda: kept(100, apart=True), "row is a row, and one of its elements is written apart"),
         (lambda: again(100), "total goes on after it was read"),
+        (lambda: begun(100), "total has more in it than what threads share"),
+        (lambda: followed(100), "total has more in it than what threads share"),
+        (lambda: read_back(100), "Y is read where it is written, maybe by another thread"),
     ],
 )
 def test_nests_that_stay_as_they_are(nest, reason: str) -> None:
@@ -91,6 +94,40 @@ def again(columns: int) -> Nest:
     nest = shares(columns)
     adds = next(loop for loop in nest.loops if any(write.operator == "sum" for write in loop.writes))
     return replace(nest, loops=(*nest.loops, adds))
+
+
+def adding(columns: int) -> tuple[int, Nest]:
+    """Where the loop that adds up stands in a nest."""
+    nest = shares(columns)
+    return next(i for i, loop in enumerate(nest.loops) if any(write.operator for write in loop.writes)), nest
+
+
+def one_more(operator: Operator | None) -> Loop:
+    value = literal(3.0, dace.float64)
+    return Loop(
+        params=(), extents=(), writes=(Write(target="total", index=(0,), value=value, operator=operator),)
+    )
+
+
+def begun(columns: int) -> Nest:
+    """A sum that starts with 3, which every thread would add."""
+    place, nest = adding(columns)
+    return replace(nest, loops=(*nest.loops[:place], one_more(None), *nest.loops[place:]))
+
+
+def followed(columns: int) -> Nest:
+    """A sum to which 3 is added behind the row, which every thread would do."""
+    place, nest = adding(columns)
+    return replace(nest, loops=(*nest.loops[: place + 1], one_more("sum"), *nest.loops[place + 1 :]))
+
+
+def read_back(columns: int) -> Nest:
+    """A loop that reads what another one has written to the network."""
+    (row,), (v,) = points(1), loop_parameters(0, 1)
+    nest = shares(columns)
+    there = read("Y", dace.float32, (row, columns - 1 - v), (ROWS, columns))
+    last = Loop(params=(v,), extents=(columns,), writes=(Write(target="Z", index=(row, v), value=there),))
+    return replace(nest, loops=(*nest.loops, last))
 
 
 def test_a_bool_of_all_threads() -> None:
