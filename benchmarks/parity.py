@@ -80,7 +80,7 @@ def export_with_daceml(
     from daceml.frontend.capture import capture
     from daceml.frontend.export import to_onnx
 
-    captured = capture(module, Arguments(inputs, {}), autocast=autocast)
+    captured = capture(module, Arguments(inputs, {}), autocast=(autocast, None))
     return onnx_ir.to_proto(to_onnx(captured.program))
 
 

@@ -232,7 +232,7 @@ def cotangents(outputs: Sequence[torch.Tensor], spec: ModelSpec, seed: int) -> l
     """One normal tensor for each output; its numbers are in the network's lowest precision, hence in all."""
     generator = torch.Generator().manual_seed(seed + 104729)  # other numbers than inputs and weights
     drawn = [torch.randn(y.shape, generator=generator, dtype=torch.float32) for y in outputs]
-    return [x.to(spec.autocast or x.dtype).to(y.dtype) for x, y in zip(drawn, outputs, strict=True)]
+    return [x.to(spec.autocast or x.dtype).to(y) for x, y in zip(drawn, outputs, strict=True)]
 
 
 def restore(module: nn.Module, buffers: Mapping[str, torch.Tensor]) -> None:

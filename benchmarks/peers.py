@@ -138,7 +138,7 @@ def training_step(
         with casting():
             results = [y for y in tensors_of(run(*inputs)) if y.requires_grad]
         if not cotangents:
-            cotangents.extend(torch.randn(y.shape, generator=generator).to(y.dtype) for y in results)
+            cotangents.extend(torch.randn(y.shape, generator=generator).to(y) for y in results)
         with torch.autocast("cpu", enabled=False):
             torch.autograd.backward(results, cotangents)
         for tensor in leaves:

@@ -32,7 +32,7 @@ def optimised(
     """
     gradients = mode == "training"
     module, inputs = spec.module().train(gradients or train_mode), spec.example()
-    autocast = spec.autocast
+    autocast = (spec.autocast, None)
     with spec.casting():
         program = capture(module, Arguments(inputs, {}), autocast=autocast, gradients=gradients).program
     if not gradients:

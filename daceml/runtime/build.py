@@ -6,10 +6,11 @@ from __future__ import annotations
 from concurrent.futures import Future, as_completed
 from pathlib import Path
 
+from daceml.codegen_cuda.toolchain import cuda_toolchain
 from daceml.runtime.cache import Cache
-from daceml.runtime.device_objects import scheduler_objects
+from daceml.runtime.device_objects import cuda_functions, emulation_objects
 from daceml.runtime.driver import driver_text, own_convolutions
-from daceml.runtime.kernel_objects import KernelObjects, kernel_object
+from daceml.runtime.kernel_objects import KernelObjects, kernel_object, lanes_object
 from daceml.runtime.kernel_source import signature
 from daceml.runtime.plan import Plan
 from daceml.runtime.progress import publish
@@ -18,17 +19,20 @@ from daceml.runtime.toolchain import toolchain, torch_header
 _CONVOLUTIONS = Path(__file__).with_name("convolutions.cpp")
 
 
-def build_program(plan: Plan, cache: Cache, folder: Path, objects: KernelObjects | None = None) -> None:
+def build_program(
+    plan: Plan, cache: Cache, folder: Path, objects: KernelObjects | None = None, *, ranges: bool = False
+) -> None:
     """Write `driver.cpp` and `program.so` of a plan into `folder`.
 
     Args:
         objects: what is compiled already, or on its way; it stays open.
+        ranges: profilers see each step.
     Raises:
         BuildError: the compiler refused a kernel or the driver.
     """
-    kernels = KernelObjects(cache) if objects is None else objects
+    kernels = KernelObjects(cache, plan.network.device) if objects is None else objects
     try:
-        _build(plan, cache, folder, kernels)
+        _build(plan, cache, folder, kernels, ranges=ranges)
     except BaseException:
         kernels.close()  # a refusal or Ctrl-C
         raise
@@ -36,22 +40,28 @@ def build_program(plan: Plan, cache: Cache, folder: Path, objects: KernelObjects
         kernels.close()
 
 
-def _build(plan: Plan, cache: Cache, folder: Path, kernels: KernelObjects) -> None:
+def _build(plan: Plan, cache: Cache, folder: Path, kernels: KernelObjects, *, ranges: bool) -> None:
     tools = toolchain()
     made: list[Future[Path]] = []
     for kernel in plan.kernels:
         publish("code", len(made), len(plan.kernels))
         made.append(kernels.begin(kernel))
-    driver = driver_text(plan, {k.name: signature(kernels.sources[k.name]) for k in plan.kernels})
+    signatures = {k.name: signature(kernels.sources[k.name]) for k in plan.kernels}
+    driver = driver_text(plan, signatures, ranges=ranges)
+    lanes = kernels.pool.submit(lanes_object, cache)
     compiled = kernels.pool.submit(lambda: tools.compile_driver(driver, folder, torch_header(cache)))
     if own_convolutions(plan):
         made.append(kernels.pool.submit(kernel_object, _CONVOLUTIONS.read_text(), cache))
     _await(made)
     compiled.result()
-    linked = [one.result() for one in made]
-    if any(kernel.on_device for kernel in plan.kernels):
-        linked += scheduler_objects(cache)
-    tools.link_program(linked, folder, torch_header(cache))
+    linked = [*(one.result() for one in made), lanes.result()]
+    cudart = None
+    if plan.network.device == "cuda":
+        linked.append(cuda_functions(cache))
+        cudart = cuda_toolchain().cudart
+    elif any(kernel.on_device for kernel in plan.kernels):
+        linked += emulation_objects(cache)
+    tools.link_program(linked, folder, torch_header(cache), cudart=cudart)
 
 
 def _await(objects: list[Future[Path]]) -> None:

@@ -14,9 +14,11 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
+from daceml.codegen_cuda.toolchain import nvtx_folder
 from daceml.config import config
 from daceml.errors import BuildError, EnvironmentProblem
 from daceml.runtime.cache import Cache, digest
+from daceml.runtime.ranges import INCLUDE as RANGES
 from daceml.runtime.torch_declarations import TORCH_HEADERS, declarations
 
 # No -ffast-math: masks use -inf and users ask for isnan. Without errno and traps, loops over math calls
@@ -38,7 +40,9 @@ _COMMON = ("-std=c++20", "-DDACE_HALF_NO_NATIVE", "-fPIC", "-fopenmp", "-w")
 _WITH_LOOPS = ("daceml/aten_attention.h", "daceml/aten_recurrent.h")
 _HEADER = "daceml_kernel.h"
 _TORCH_HEADER = "daceml_torch.h"
+_TORCH_CUDA_HEADER = "daceml_torch_cuda.h"
 _TORCH_LIBRARIES = ("libtorch_cpu.so", "libc10.so")
+_TORCH_CUDA = "libtorch_cuda.so"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +67,10 @@ class Toolchain:
             folder,
         )
 
+    def compile_source(self, source: Path, folder: Path) -> None:
+        """Write `NAME.o` of a file that includes what it needs."""
+        self._run([*self._includes(), "-c", str(source), "-o", f"{source.stem}.o"], folder)
+
     def compile_header(self, folder: Path) -> None:
         """Write the header that all kernels include, and its precompiled form."""
         (folder / _HEADER).write_text("#include <daceml/kernel.h>\n")
@@ -76,9 +84,11 @@ class Toolchain:
         """
         (folder / "torch.cpp").write_text("".join(f"#include <{header}>\n" for header in TORCH_HEADERS))
         self._run([*self._torch_includes(), "-E", "-P", "torch.cpp", "-o", "torch.i"], folder)
-        (folder / _TORCH_HEADER).write_text(declarations((folder / "torch.i").read_text()))
+        made = declarations((folder / "torch.i").read_text())
+        (folder / _TORCH_HEADER).write_text(made.common)
+        (folder / _TORCH_CUDA_HEADER).write_text(made.cuda)
         (folder / "torch.i").unlink()
-        for library in _TORCH_LIBRARIES:
+        for library in (*_TORCH_LIBRARIES, _TORCH_CUDA):
             self._run(["-shared", "-nostdlib", f"-Wl,-soname,{library}", "-o", library], folder)
 
     def compile_driver(self, text: str, folder: Path, torch_header: Path) -> None:
@@ -87,11 +97,20 @@ class Toolchain:
         # a driver only calls: optimising it costs compile time and gains nothing that can be measured
         level = () if any(header in text for header in _WITH_LOOPS) else ("-O0",)
         includes = [f"-I{include_folder()}", f"-I{torch_header}"]
+        if RANGES in text and (nvtx := nvtx_folder()) is not None:
+            includes.append(f"-isystem{nvtx}")
         self._run([*includes, *level, "-c", "driver.cpp", "-o", "driver.o"], folder)
 
-    def link_program(self, objects: list[Path], folder: Path, torch_header: Path) -> None:
-        """Write `program.so` from `driver.o`, which goes, and the kernels."""
-        self._link(["driver.o", *map(str, objects)], folder / "program.so", torch_header)
+    def link_program(
+        self, objects: list[Path], folder: Path, torch_header: Path, *, cudart: Path | None = None
+    ) -> None:
+        """Write `program.so` from `driver.o`, which goes, and the kernels.
+
+        Args:
+            cudart: CUDA's runtime library, for a program on such a device.
+        """
+        device = [] if cudart is None else [str(cudart), f"-l:{_TORCH_CUDA}"]
+        self._link(["driver.o", *map(str, objects)], folder / "program.so", torch_header, device)
         (folder / "driver.o").unlink()
 
     def build_launcher(self, sources: Sequence[Path], folder: Path, torch_header: Path) -> None:
@@ -104,9 +123,9 @@ class Toolchain:
         for target in objects:
             (folder / target).unlink()
 
-    def _link(self, objects: list[str], library: Path, torch_header: Path) -> None:
+    def _link(self, objects: list[str], library: Path, torch_header: Path, more: Sequence[str] = ()) -> None:
         torch = (f"-L{torch_header}", "-Wl,--no-as-needed", *(f"-l:{name}" for name in _TORCH_LIBRARIES))
-        self._run(["-shared", *objects, "-lmvec", "-lm", *torch, "-o", library.name], library.parent)
+        self._run(["-shared", *objects, "-lmvec", "-lm", *torch, *more, "-o", library.name], library.parent)
 
     def _includes(self) -> list[str]:
         return [f"-I{include_folder()}", f"-I{_dace_include()}"]

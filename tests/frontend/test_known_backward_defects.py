@@ -181,6 +181,17 @@ def test_activations_and_choices() -> None:
     trains(module, (x,))
 
 
+def test_extremes_are_found_again_whatever_vectors_the_loops_have() -> None:
+    # forward and backward compute what is compared once more, in loops that have other vectors
+    def below_the_largest(x: torch.Tensor) -> torch.Tensor:
+        squares = (torch.log_softmax(x, 1) * 0.1).tanh().square()
+        swish = functional.silu((squares - squares.amax(1, keepdim=True)).abs())
+        return swish - swish.mean(0)
+
+    for columns in (2, 3, 5):
+        trains(Several(below_the_largest=below_the_largest), (draw(5, columns),))
+
+
 def test_positions_from_the_end() -> None:
     module = Several(
         last=lambda x, i: x[:, -1],

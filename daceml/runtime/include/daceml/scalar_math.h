@@ -1,9 +1,7 @@
 // Functions that tasklets call by plain names, for float, double and integers; half types are widened before.
 //
 // Part of <daceml/kernel.h>, after DaCe's headers. exp, log, tanh, erf, erfc, pow, ... are the overloads that <math.h>
-// brings into the global namespace; those of float that loops call most stand in <daceml/vector_math.h>. On x86-64
-// Linux they are declared here once more with glibc's vector variants (libmvec, at most 4 ulp, right for infinities,
-// NaN and denormals), so that gcc vectorises loops that call them without -ffast-math. Link with -lmvec -lm.
+// brings into the global namespace; in generated kernels those of <daceml/vector_math.h>.
 #pragma once
 
 #include <math.h>
@@ -18,39 +16,6 @@
 #define DACEML_HD __host__ __device__ __forceinline__
 #else
 #define DACEML_HD inline
-#endif
-
-#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__GLIBC__) && !defined(__CUDACC__)
-#if __GLIBC_PREREQ(2, 22)
-#define DACEML_VECTOR_UNARY(name)                                        \
-    __attribute__((__simd__("notinbranch"))) double name(double) noexcept; \
-    __attribute__((__simd__("notinbranch"))) float name##f(float) noexcept;
-extern "C" {
-DACEML_VECTOR_UNARY(exp)
-DACEML_VECTOR_UNARY(log)
-DACEML_VECTOR_UNARY(sin)
-DACEML_VECTOR_UNARY(cos)
-__attribute__((__simd__("notinbranch"))) double pow(double, double) noexcept;
-__attribute__((__simd__("notinbranch"))) float powf(float, float) noexcept;
-#if __GLIBC_PREREQ(2, 35)
-DACEML_VECTOR_UNARY(log1p)
-DACEML_VECTOR_UNARY(expm1)
-DACEML_VECTOR_UNARY(tanh)
-DACEML_VECTOR_UNARY(erf)
-DACEML_VECTOR_UNARY(erfc)
-DACEML_VECTOR_UNARY(tan)
-DACEML_VECTOR_UNARY(asin)
-DACEML_VECTOR_UNARY(acos)
-DACEML_VECTOR_UNARY(atan)
-DACEML_VECTOR_UNARY(sinh)
-DACEML_VECTOR_UNARY(cosh)
-DACEML_VECTOR_UNARY(asinh)
-DACEML_VECTOR_UNARY(acosh)
-DACEML_VECTOR_UNARY(atanh)
-#endif
-}
-#undef DACEML_VECTOR_UNARY
-#endif
 #endif
 
 // Larger and smaller of two numbers; NaN if either is one, as torch and numpy have it. Two choices, and no `||`, which

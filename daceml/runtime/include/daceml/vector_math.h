@@ -1,8 +1,9 @@
 // Functions of float that gcc vectorises by itself: no branch, no table, no call, the same bits in every lane and in
 // what is left over behind the last vector.
 //
-// Generated kernels stand in namespace daceml::kernel (`runtime/build.py`), so the plain names of their tasklets find
-// these functions first; double keeps the functions of <math.h>. The largest errors over all 2^32 arguments, in units
+// Generated kernels stand in namespace daceml::kernel (`runtime/kernel_source.py`), so the plain names of their tasklets
+// find these functions first; double, and functions that have no polynomial here, are those of <daceml/vector_lanes.h>.
+// The largest errors over all 2^32 arguments, in units
 // in the last place of the result (of denormals too; `python -m benchmarks.vector_math`): exp 1.04, expm1 1.61,
 // log 1.52, log1p 1.62, tanh 2.61, erf 1.85, sigmoid 2.41.
 // Polynomials are minimax fits whose coefficients were rounded to float one after the other, the rest fitted again.
@@ -11,6 +12,7 @@
 #pragma once
 
 #include <daceml/scalar_math.h>
+#include <daceml/vector_lanes.h>
 
 namespace daceml {
 namespace kernel {
@@ -187,19 +189,28 @@ inline float log1p(float x) {
     return __builtin_fabsf(x) < 0x1p-25f ? x : y;
 }
 
-#define DACEML_OTHER_TYPES(name)                                                       \
-    template <typename T, std::enable_if_t<std::is_arithmetic<T>::value>* = nullptr>     \
-    inline auto name(T x) {                                                              \
-        return ::name(x);                                                                \
+template <typename T>
+using Arithmetic = std::enable_if_t<std::is_arithmetic<T>::value>*;
+// Of a float itself, of a double and of integers as of a double.
+template <typename... T>
+using Floating = std::conditional_t<(std::is_same<T, float>::value && ...), float, double>;
+
+#define DACEML_OTHER_TYPES(name)                       \
+    template <typename T, Arithmetic<T> = nullptr>     \
+    inline Floating<T> name(T x) {                     \
+        return vectorised::name(Floating<T>(x));            \
     }
-DACEML_OTHER_TYPES(exp)
-DACEML_OTHER_TYPES(expm1)
-DACEML_OTHER_TYPES(log)
-DACEML_OTHER_TYPES(log1p)
-DACEML_OTHER_TYPES(tanh)
-DACEML_OTHER_TYPES(erf)
-DACEML_OTHER_TYPES(sigmoid)
+DACEML_LANES_OF_UNARY(DACEML_OTHER_TYPES)
 #undef DACEML_OTHER_TYPES
+
+template <typename T, Arithmetic<T> = nullptr>
+inline double sigmoid(T x) {
+    return 1.0 / (1.0 + vectorised::exp(-double(x)));
+}
+template <typename A, typename B, Arithmetic<A> = nullptr, Arithmetic<B> = nullptr>
+inline Floating<A, B> pow(A a, B b) {
+    return vectorised::pow(Floating<A, B>(a), Floating<A, B>(b));
+}
 
 #endif
 
