@@ -27,6 +27,7 @@ help:
 	@printf '%s\n' \
 	  'make demo        compile a module, compare it with PyTorch and print what was done to it' \
 	  'make test        every test; make test-sdfg runs one folder ($(TEST_PARTS))' \
+	  'make cuda        compile device code for sm_80, sm_90 and sm_100, where nvcc is; CHECK=--check fails without' \
 	  'make lint        ruff, pyright and import-linter' \
 	  'make format      let ruff format and mend what it can' \
 	  'make bench       the benchmarks with their bars; QUICK= measures in full, QUICK=--quick is the default' \
@@ -68,6 +69,13 @@ test: $(VENV)/.installed
 $(addprefix test-,$(TEST_PARTS)): test-%: $(VENV)/.installed
 	@path=tests/$*; test -d "$$path" || path="$$path.py"; printf '\n== %s\n' "$$path"; \
 	  $(PYTEST) "$$path" $(call or_explain,tests of $* failed,the summary above names them; run one alone: $(PYTEST) tests/... -k NAME)
+
+CHECK ?=
+.PHONY: cuda
+cuda: $(VENV)/.installed
+	@mkdir -p build/bench; printf '\n== device code\n'
+	@$(BIN)/python -m benchmarks.device_code --quick $(CHECK) --json build/bench/device_code.json \
+	  $(call or_explain,device code does not compile,the bars above name the kernels; without nvcc: $(BIN)/python -m pip install -e .[cuda-build])
 
 .PHONY: lint lint-style lint-types lint-imports
 lint: lint-style lint-types lint-imports

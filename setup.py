@@ -38,7 +38,21 @@ NETWORKS = [
 # Compiles the loops of the simulator, which run in Python without it.
 SIMULATION = ["numba>=0.61"]
 
+# nvcc, its headers, its libraries and CCCL, of one release: they do not ask for one themselves.
+# The wheels of CUDA 12 hold no nvcc; for it there is the toolkit.
+CUDA_BUILD = [
+    f"{package}>=13.0,<13.1"
+    for package in (
+        "nvidia-cuda-nvcc",
+        "nvidia-cuda-crt",
+        "nvidia-nvvm",
+        "nvidia-cuda-runtime",
+        "nvidia-cuda-cccl",
+    )
+]
+
 EXTRAS_REQUIRE = {
+    "cuda-build": CUDA_BUILD,
     "simulation": SIMULATION,
     "test": [
         *NETWORKS,

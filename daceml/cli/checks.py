@@ -12,6 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal
 
+from daceml.cli.device_checks import check_cuda_compiler, check_devices
 from daceml.cli.supported_versions import CMAKE, PYTHON, SUPPORTED, problem
 from daceml.errors import ConfigurationError, DacemlError
 
@@ -183,4 +184,6 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("launcher", check_launcher),
     ("OpenMP", check_openmp),
     ("threads", check_threads),
+    ("CUDA compiler", check_cuda_compiler),
+    ("devices", check_devices),
 )

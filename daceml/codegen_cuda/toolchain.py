@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
@@ -9,43 +10,27 @@ import subprocess
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.util import find_spec
 from pathlib import Path
 
+from daceml.codegen_cuda.cuda_files import cudart_library, include_folders, library_folders, wheel_folders
+from daceml.codegen_cuda.kernel_facts import CompiledFacts, KernelFacts, kernel_facts, save_facts
 from daceml.config import config
 from daceml.errors import BuildError, EnvironmentProblem
 
 INCLUDE = Path(__file__).parent / "include"
 OLDEST_RELEASE = (12, 0)  # with C++20
 OLDEST_ARCHITECTURE = 70  # shuffles with masks, independent threads
-# of which CUDA 13 no longer makes code below this
-_OLDEST_OF_13 = 75
+WITHOUT_DEVICE = 90
+INSTALL = "install the CUDA toolkit, or NVIDIA's wheels: pip install 'daceml[cuda-build]'"
 
 # A product is rounded before it is added to something, as on a processor: kernels that compute a value twice
 # compute the same one. Division and square root are exact, and denormals stay, which are nvcc's defaults.
 _FLAGS = ("-std=c++20", "-O3", "-fmad=false", "--expt-relaxed-constexpr", "-Xcompiler", "-fPIC")
 _RELEASE = re.compile(r"release (\d+)\.(\d+)")
-_ENTRY = re.compile(r"Compiling entry function '(\w+)'")
-_FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
-_REGISTERS, _SHARED = re.compile(r"Used (\d+) registers"), re.compile(r"(\d+) bytes smem")
-_WHEELS = ("nvidia.cu13", "nvidia.cuda_nvcc")
-
-
-@dataclass(frozen=True, kw_only=True)
-class KernelFacts:
-    """What the assembler says of a kernel.
-
-    Attributes:
-        registers: of each thread.
-        shared_bytes: of each block, without what a launch adds.
-        stack_bytes: of each thread, for arrays that are indexed by what is not known.
-        spill_bytes: stored and loaded by each thread because registers did not suffice.
-    """
-
-    registers: int
-    shared_bytes: int = 0
-    stack_bytes: int = 0
-    spill_bytes: int = 0
+_LISTED = re.compile(r"^compute_(\d+)\s*$", re.MULTILINE)
+TOOLKIT = Path("/usr/local/cuda")
+# of NVIDIA's wheels only those of these releases have nvcc
+_RELEASES_WITH_WHEELS = (13,)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,10 +47,51 @@ class CudaToolchain:
     release: tuple[int, int]
     architecture: int
 
+    @property
+    def fingerprint(self) -> str:
+        """Of compiler, flags, architecture and headers: everything that decides what it makes of a text."""
+        sha = hashlib.sha256(" ".join((*map(str, self.release), str(self.architecture), *_FLAGS)).encode())
+        for header in sorted((INCLUDE / "daceml").glob("*.h")):
+            sha.update(header.read_bytes())
+        return sha.hexdigest()
+
+    @property
+    def includes(self) -> tuple[Path, ...]:
+        """Folders of the headers of CUDA's runtime, CCCL, cuBLAS and cuDNN, as far as they are here.
+
+        nvcc finds the first two itself; a C++ compiler does not.
+        """
+        return include_folders(self.nvcc, self.release[0])
+
+    @property
+    def libraries(self) -> tuple[Path, ...]:
+        """Folders of CUDA's libraries; those of wheels, which torch loads, come first."""
+        return library_folders(self.nvcc, self.release[0])
+
+    @property
+    def cudart(self) -> Path:
+        """The CUDA runtime to link programs to: that of torch's wheels if there, else the toolkit's.
+
+        Raises:
+            EnvironmentProblem: there is none of the compiler's release.
+        """
+        major = self.release[0]
+        found = cudart_library(self.nvcc, major)
+        if found is None:
+            package = "nvidia-cuda-runtime" if major >= 13 else f"nvidia-cuda-runtime-cu{major}"
+            raise EnvironmentProblem(
+                f"libcudart.so.{major} was not found",
+                where=self.nvcc,
+                why="compiled kernels are linked to the runtime of their compiler's release; neither NVIDIA's"
+                " wheels nor the toolkit have it",
+                fix=f"pip install {package}, or install the whole toolkit",
+            )
+        return found
+
     def compile(
         self, text: str, folder: Path, *, includes: Sequence[Path] = (), name: str = "kernel"
     ) -> dict[str, KernelFacts]:
-        """Write `NAME.cu` and `NAME.o` into a folder; facts of each kernel, by its mangled name.
+        """Write `NAME.cu`, `NAME.o` and its facts into a folder; gives these, by each kernel's mangled name.
 
         Raises:
             BuildError: the compiler refused the text.
@@ -90,47 +116,28 @@ class CudaToolchain:
                 why="\n".join((done.stderr or done.stdout).strip().splitlines()[:12]) or "it printed nothing",
                 fix="run `daceml doctor`; if the compiler is fine, report this message",
             )
-        return kernel_facts(done.stderr + done.stdout)
+        facts = kernel_facts(done.stderr + done.stdout)
+        save_facts(CompiledFacts(architecture=self.architecture, kernels=facts), folder / f"{name}.o")
+        return facts
 
 
-def kernel_facts(said: str) -> dict[str, KernelFacts]:
-    """What `ptxas -v` printed, by the mangled name of each kernel.
-
-    It names a kernel, then its stack and spills in one line, and its registers and shared memory in another.
-    """
-    facts: dict[str, dict[str, int]] = {}
-    of: dict[str, int] = {}
-    for line in said.splitlines():
-        if (entry := _ENTRY.search(line)) is not None:
-            of = facts.setdefault(entry[1], {})
-        elif "Function properties for" in line:
-            # also of functions that a kernel calls, which are not kernels
-            name = line.rsplit(" ", 1)[-1]
-            of = facts.get(name, {})
-        elif (frame := _FRAME.search(line)) is not None:
-            of["stack_bytes"] = int(frame[1])
-            of["spill_bytes"] = int(frame[2]) + int(frame[3])
-        elif (used := _REGISTERS.search(line)) is not None:
-            of["registers"] = int(used[1])
-            shared = _SHARED.search(line)
-            of["shared_bytes"] = int(shared[1]) if shared is not None else 0
-    return {name: KernelFacts(**known) for name, known in facts.items() if "registers" in known}
-
-
-@lru_cache(maxsize=1)
-def cuda_toolchain() -> CudaToolchain:
+@lru_cache
+def cuda_toolchain(architecture: int | None = None) -> CudaToolchain:
     """The CUDA compiler of this process.
 
+    Args:
+        architecture: what code is made for, 90 for compute capability 9.0; that of the device where None.
     Raises:
         EnvironmentProblem: there is none, it is too old, or it makes no code for the device.
     """
-    nvcc = find_nvcc()
-    if nvcc is None:
+    found = locate_nvcc()
+    if found is None:
         raise EnvironmentProblem(
             "there is no CUDA compiler",
             why="nvcc is not on PATH, nor under CUDA_HOME or /usr/local/cuda, nor in NVIDIA's wheels",
-            fix="install the CUDA toolkit, or name nvcc in DACEML_NVCC",
+            fix=f"{INSTALL}, or name nvcc in DACEML_NVCC",
         )
+    nvcc, _ = found
     release = _release(nvcc)
     if release < OLDEST_RELEASE:
         raise EnvironmentProblem(
@@ -139,57 +146,111 @@ def cuda_toolchain() -> CudaToolchain:
             why=f"generated code is C++20, which nvcc has from {OLDEST_RELEASE[0]}.{OLDEST_RELEASE[1]} on",
             fix="install a newer CUDA toolkit, or name its nvcc in DACEML_NVCC",
         )
-    architecture = device_architecture()
-    oldest = _OLDEST_OF_13 if release >= (13, 0) else OLDEST_ARCHITECTURE
-    if architecture < oldest:
-        raise EnvironmentProblem(
-            f"CUDA {release[0]}.{release[1]} makes no code for compute capability {architecture / 10:.1f}",
-            where=nvcc,
-            why=f"the oldest that it knows, and that daceml uses, is {oldest / 10:.1f}",
-            fix="install CUDA 12 for devices of 7.0 and 7.2; older ones are not supported",
-        )
+    _check_release(release, nvcc)
+    architecture = architecture or chosen_architecture()[0]
+    known = architectures(nvcc)
+    if architecture not in known:
+        raise _no_code_for(architecture, known, release, nvcc)
     return CudaToolchain(nvcc=nvcc, release=release, architecture=architecture)
+
+
+def _check_release(release: tuple[int, int], nvcc: str) -> None:
+    """Refuse a compiler whose runtime is another one than torch's: a process has one of them."""
+    import torch
+
+    of_torch = torch.version.cuda
+    if of_torch is not None and int(of_torch.split(".")[0]) != release[0]:
+        raise EnvironmentProblem(
+            f"CUDA {release[0]}.{release[1]} and torch's CUDA {of_torch} are different releases",
+            where=nvcc,
+            why="compiled kernels are linked to the runtime of their compiler, and torch has loaded its own",
+            fix=f"install CUDA {of_torch.split('.')[0]}, or name its nvcc in DACEML_NVCC",
+        )
 
 
 def find_nvcc() -> str | None:
     """The first nvcc of: DACEML_NVCC, PATH, CUDA_HOME, /usr/local/cuda, the wheels of NVIDIA."""
+    found = locate_nvcc()
+    return None if found is None else found[0]
+
+
+def locate_nvcc() -> tuple[str, str] | None:
+    """What `find_nvcc` finds, and where that was."""
     named = config().nvcc
     if named:
-        return shutil.which(named)
+        path = shutil.which(named)
+        return None if path is None else (path, "DACEML_NVCC")
     on_path = shutil.which("nvcc")
     if on_path is not None:
-        return on_path
-    for folder in _candidates():
+        return on_path, "PATH"
+    for folder, place in _candidates():
         found = folder / "bin" / "nvcc"
         if os.access(found, os.X_OK):
-            return str(found)
+            return str(found), place
     return None
 
 
-def _candidates() -> Iterable[Path]:
+def nvtx_folder() -> Path | None:
+    """The folder of headers that has `nvtx3/`, beside nvcc, in another toolkit or in NVIDIA's wheels."""
+    nvcc = find_nvcc()
+    beside = [] if nvcc is None else [Path(os.path.realpath(nvcc)).parents[1]]
+    places = (*beside, *(folder for folder, _ in _candidates()), *wheel_folders(12))
+    folders = (folder / "include" for folder in places)
+    return next((folder for folder in folders if (folder / "nvtx3" / "nvToolsExt.h").is_file()), None)
+
+
+def _candidates() -> Iterable[tuple[Path, str]]:
     home = os.environ.get("CUDA_HOME")
     if home:
-        yield Path(home)
-    yield Path("/usr/local/cuda")
-    for package in _WHEELS:
-        try:
-            spec = find_spec(package)
-        except ModuleNotFoundError:
-            continue
-        if spec is not None:
-            yield from map(Path, spec.submodule_search_locations or ())
+        yield Path(home), "CUDA_HOME"
+    yield TOOLKIT, str(TOOLKIT)
+    for major in _RELEASES_WITH_WHEELS:
+        for folder in wheel_folders(major):
+            yield folder, "NVIDIA's wheels"
+
+
+@lru_cache(maxsize=8)
+def architectures(nvcc: str) -> tuple[int, ...]:
+    """Compute capabilities, times 10, that a compiler makes code for and that daceml supports; ascending."""
+    done = subprocess.run([nvcc, "--list-gpu-arch"], capture_output=True, text=True, check=False)
+    listed = {int(number) for number in _LISTED.findall(done.stdout)}
+    return tuple(sorted(one for one in listed if one >= OLDEST_ARCHITECTURE))
 
 
 def device_architecture() -> int:
     """DACEML_CUDA_ARCH, else that of torch's current device, else 90."""
+    return chosen_architecture()[0]
+
+
+def chosen_architecture() -> tuple[int, str]:
+    """What `device_architecture` gives, and where it is from."""
     if config().cuda_arch:
-        return config().cuda_arch
+        return config().cuda_arch, "DACEML_CUDA_ARCH"
     import torch
 
     if torch.cuda.is_available():
         major, minor = torch.cuda.get_device_capability()
-        return 10 * major + minor
-    return 90
+        return 10 * major + minor, "the device"
+    return WITHOUT_DEVICE, "no device is here"
+
+
+def _no_code_for(
+    architecture: int, known: Sequence[int], release: tuple[int, int], nvcc: str
+) -> EnvironmentProblem:
+    if not known:
+        why = "it does not say for which compute capabilities it makes code (nvcc --list-gpu-arch)"
+        fix = "name another nvcc in DACEML_NVCC"
+    else:
+        why = f"of those that daceml supports it has {', '.join(f'{one / 10:.1f}' for one in known)}"
+        fix = "name one of these in DACEML_CUDA_ARCH, or install a newer CUDA toolkit"
+    if known and architecture < known[0]:
+        fix = "install CUDA 12 for devices of 7.0 and 7.2; older ones are not supported"
+    return EnvironmentProblem(
+        f"CUDA {release[0]}.{release[1]} makes no code for compute capability {architecture / 10:.1f}",
+        where=nvcc,
+        why=why,
+        fix=fix,
+    )
 
 
 def _release(nvcc: str) -> tuple[int, int]:

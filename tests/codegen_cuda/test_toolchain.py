@@ -1,4 +1,4 @@
-"""nvcc: where it is found, what is refused, what it says of kernels; and our headers under it."""
+"""nvcc: where it is found, and what is refused; and our headers under it."""
 
 from __future__ import annotations
 
@@ -7,38 +7,34 @@ from pathlib import Path
 import pytest
 
 from daceml.codegen_cuda import toolchain
-from daceml.codegen_cuda.toolchain import CudaToolchain, KernelFacts, cuda_toolchain, find_nvcc, kernel_facts
+from daceml.codegen_cuda.kernel_facts import load_facts
+from daceml.codegen_cuda.toolchain import (
+    CudaToolchain,
+    architectures,
+    cuda_toolchain,
+    find_nvcc,
+    locate_nvcc,
+    nvtx_folder,
+)
 from daceml.config import Config
 from daceml.errors import BuildError, EnvironmentProblem
 from daceml.runtime.toolchain import include_folder
 from tests.codegen_cuda.emulation.test_emulator import KERNELS
 
-SAID = """\
-ptxas info    : 0 bytes gmem
-ptxas info    : Compiling entry function '_Z4rowsPKf' for 'sm_90'
-ptxas info    : Function properties for _Z4rowsPKf
-    16 bytes stack frame, 8 bytes spill stores, 12 bytes spill loads
-ptxas info    : Used 30 registers, used 1 barriers, 24 bytes smem, 376 bytes cmem[0]
-ptxas info    : Function properties for helper
-    8 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
-ptxas info    : Compiling entry function '_Z3addPf' for 'sm_90'
-ptxas info    : Function properties for _Z3addPf
-    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
-ptxas info    : Used 12 registers, 360 bytes cmem[0]
-ptxas info    : Compile time = 1617.338 ms
-"""
-
-
-def test_what_the_assembler_says_of_each_kernel():
-    assert kernel_facts(SAID) == {
-        "_Z4rowsPKf": KernelFacts(registers=30, shared_bytes=24, stack_bytes=16, spill_bytes=20),
-        "_Z3addPf": KernelFacts(registers=12),
-    }
+LISTED = {"12": (50, 70, 72, 75, 80, 86, 89, 90), "13": (75, 80, 86, 89, 90, 100, 120)}
 
 
 def nvcc_of(folder: Path, release: str) -> Path:
+    """A program that answers as nvcc does, of a toolkit in the folder above."""
     fake = folder / "nvcc"
-    fake.write_text(f"#!/bin/sh\necho 'Cuda compilation tools, release {release}, V{release}.1'\n")
+    listed = "".join(f"compute_{one}\\n" for one in LISTED.get(release.split(".")[0], ()))
+    fake.write_text(f"""#!/bin/sh
+case "$1" in
+    --version) echo 'Cuda compilation tools, release {release}, V{release}.1' ;;
+    --list-gpu-arch) printf '{listed}' ;;
+    -dryrun) echo '#$ TOP={folder}/..' >&2 ;;
+esac
+""")
     fake.chmod(0o755)
     return fake
 
@@ -56,6 +52,23 @@ def options(monkeypatch: pytest.MonkeyPatch):
 def test_the_named_compiler_comes_before_all_others(tmp_path: Path, options):
     options(nvcc=str(nvcc_of(tmp_path, "12.4")), cuda_arch=80)
     assert cuda_toolchain() == CudaToolchain(nvcc=str(tmp_path / "nvcc"), release=(12, 4), architecture=80)
+
+
+def test_headers_of_nvtx_lie_beside_nvcc_or_in_another_toolkit(
+    tmp_path: Path, options, monkeypatch: pytest.MonkeyPatch
+):
+    folders = {name: tmp_path / name / "include" for name in ("beside", "home")}
+    for folder in folders.values():
+        (folder / "nvtx3").mkdir(parents=True)
+        (folder / "nvtx3" / "nvToolsExt.h").touch()
+    (tmp_path / "beside" / "bin").mkdir()
+    options(nvcc=str(nvcc_of(tmp_path / "beside" / "bin", "13.0")))
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "home"))
+    assert nvtx_folder() == folders["beside"]
+    (folders["beside"] / "nvtx3" / "nvToolsExt.h").unlink()
+    assert nvtx_folder() == folders["home"]
+    monkeypatch.setattr(toolchain, "_candidates", lambda: [])
+    assert nvtx_folder() is None
 
 
 def test_cuda_home_counts_where_path_has_none(tmp_path: Path, options, monkeypatch: pytest.MonkeyPatch):
@@ -87,6 +100,32 @@ def test_what_cannot_be_compiled_for(tmp_path: Path, options, release: str, arch
         cuda_toolchain()
 
 
+def test_what_the_compiler_lists_can_be_compiled_for(tmp_path: Path, options):
+    for release, architecture in (("12.6", 70), ("13.0", 120)):
+        options(nvcc=str(nvcc_of(tmp_path, release)), cuda_arch=architecture)
+        architectures.cache_clear()
+        assert cuda_toolchain().architecture == architecture
+
+
+def test_a_device_that_is_newer_than_the_compiler(tmp_path: Path, options):
+    options(nvcc=str(nvcc_of(tmp_path, "12.6")), cuda_arch=100)
+    with pytest.raises(EnvironmentProblem, match=r"no code for compute capability 10\.0") as caught:
+        cuda_toolchain()
+    assert caught.value.why.endswith("7.0, 7.2, 7.5, 8.0, 8.6, 8.9, 9.0")
+    assert caught.value.fix == "name one of these in DACEML_CUDA_ARCH, or install a newer CUDA toolkit"
+
+
+def test_nvcc_of_wheels_counts_where_no_toolkit_is(tmp_path: Path, options, monkeypatch: pytest.MonkeyPatch):
+    options(cuda_arch=90)
+    (tmp_path / "cu13" / "bin").mkdir(parents=True)
+    nvcc = nvcc_of(tmp_path / "cu13" / "bin", "13.0")
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CUDA_HOME", raising=False)
+    monkeypatch.setattr(toolchain, "TOOLKIT", tmp_path / "none")
+    monkeypatch.setattr(toolchain, "wheel_folders", lambda major: (tmp_path / f"cu{major}",))
+    assert locate_nvcc() == (str(nvcc), "NVIDIA's wheels")
+
+
 def test_a_compiler_that_says_no_version(tmp_path: Path, options):
     options(nvcc=str(nvcc_of(tmp_path, "unknown")), cuda_arch=90)
     with pytest.raises(EnvironmentProblem, match="does not say its version"):
@@ -106,6 +145,8 @@ def test_the_emulated_kernels_are_cuda(tmp_path: Path, architecture: int):
     assert len(facts) == KERNELS.count("__global__")
     assert all(one.registers > 0 and one.spill_bytes == 0 for one in facts.values())
     assert max(one.shared_bytes for one in facts.values()) == 512
+    kept = load_facts(tmp_path / "kernel.o")
+    assert kept is not None and kept.architecture == architecture and kept.kernels == facts
 
 
 @needs_nvcc
