@@ -1,4 +1,7 @@
-"""Random graphs beside eager PyTorch: python -m benchmarks.random_graphs --count 500 --check."""
+"""Random graphs beside eager PyTorch: python -m benchmarks.random_graphs --count 500 --check.
+
+--recipe device compares kernels of a device, which run in emulation.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import sys
 import time
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -17,6 +20,7 @@ from benchmarks.bars import Bar
 from benchmarks.children import Outcome, Tell, run_cases
 from benchmarks.random_graphs.graphs import Graph, GraphModule, draw
 
+RECIPES = ("standard", "device")
 BAD = ("wrong", "foreign exception", "crash", "timeout", "no oracle")
 QUICK = 40
 LIMIT_S = 240.0
@@ -54,9 +58,17 @@ def difference(ours: torch.Tensor, eager: torch.Tensor, exact: torch.Tensor) -> 
     return f"{error:.1e} from float64, eager {allowed:.1e}"
 
 
-def verdict_of(number: int) -> list[str]:
-    """Compile and compare one graph."""
+def compiled_with(recipe: str, graph: Graph) -> Any:
+    """The module of a graph; kernels of a device run in emulation."""
     import daceml
+    from daceml.transformations.standard import device_recipe
+
+    options = {"recipe": device_recipe()} if recipe == "device" else {}
+    return daceml.compile(GraphModule(graph), dynamic=graph.open_batch, **options)
+
+
+def verdict_of(number: int, recipe: str = "standard") -> list[str]:
+    """Compile and compare one graph."""
     from daceml.errors import BuildError, DacemlError
 
     graph = draw(number)
@@ -69,7 +81,7 @@ def verdict_of(number: int) -> list[str]:
         except Exception as error:
             return ["no oracle", str(error).partition("\n")[0][:200]]
         try:
-            compiled: Any = daceml.compile(GraphModule(graph), dynamic=graph.open_batch)
+            compiled = compiled_with(recipe, graph)
             found = observed(compiled, graph, graph.dtype)
         except BuildError as error:
             return ["foreign exception", f"{error.code}: {error.what}; {error.why}"[:300]]
@@ -88,9 +100,13 @@ def verdict_of(number: int) -> list[str]:
     return ["equal", ""]
 
 
-def case(number: int, tell: Tell) -> None:
-    """One graph, in a process that may crash."""
-    tell({"verdict": verdict_of(number)})
+def case_of(recipe: str) -> Callable[[int, Tell], None]:
+    """What compares one graph, in a process that may crash."""
+
+    def case(number: int, tell: Tell) -> None:
+        tell({"verdict": verdict_of(number, recipe)})
+
+    return case
 
 
 def row_of(outcome: Outcome) -> dict[str, Any]:
@@ -107,16 +123,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, metavar="FIRST", help="number of the first graph (0)")
     parser.add_argument("--draw", type=int, metavar="NUMBER", help="only this graph, in this process")
     parser.add_argument("--jobs", type=int, default=2, help="processes (2)")
+    parser.add_argument(
+        "--recipe", choices=RECIPES, default=RECIPES[0], help="device: kernels of a device, in emulation"
+    )
     options = parser.parse_args(arguments)
     if options.draw is not None:
         print(draw(options.draw))
-        verdict, reason = verdict_of(options.draw)
+        verdict, reason = verdict_of(options.draw, options.recipe)
         print(verdict, reason)
         return int(verdict in BAD)
     numbers = range(options.seed, options.seed + (QUICK if options.quick else options.count))
     started = time.perf_counter()
     rows: list[dict[str, Any]] = []
-    for outcome in run_cases(case, numbers, processes=options.jobs, limit_s=LIMIT_S):
+    for outcome in run_cases(case_of(options.recipe), numbers, processes=options.jobs, limit_s=LIMIT_S):
         rows.append(row_of(outcome))
         if rows[-1]["verdict"] != "equal":
             latest = rows[-1]

@@ -12,6 +12,8 @@ from dace.codegen import codegen
 from dace.config import set_temporary
 
 from daceml.sdfg.outline import Kernel
+from daceml.sdfg.scopes import top_maps
+from daceml.sdfg.sizes import Size, product, size
 from daceml.transformations.hardware.device_kernel import lower_for_device
 
 HEADERS = "\n".join(
@@ -19,8 +21,25 @@ HEADERS = "\n".join(
 )
 _KERNEL = re.compile(r"^__global__ void .*?\b(?P<name>\w+)\((?P<parameters>[^)]*)\) \{$", re.MULTILINE)
 _SUFFIX = "_0_0_0"  # DaCe's numbers of SDFG, state and node
-_INT = re.compile(r"\bint (?=[a-z]\d* = )")
+_INT = re.compile(r"\bint (?=[a-z]\d* = |s\d\d\b)")
 _LAUNCH = re.compile(r"cudaLaunchKernel\(\(void\*\)(\w+), ")
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelLaunch:
+    """How a kernel is launched.
+
+    Attributes:
+        function: by which profilers know it, in the namespace `daceml::kernel`.
+        grid: blocks along x, y, z; where they are not numbers, over the kernel's symbols `s00, s01, …`.
+        block: threads along x, y, z.
+        shared_bytes: of each block, beside what the kernel itself declares.
+    """
+
+    function: str
+    grid: tuple[Size, ...]
+    block: tuple[Size, ...]
+    shared_bytes: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,28 +50,32 @@ class KernelUnit:
         text: of a file for nvcc, or for a C++ compiler that emulates a device.
         launch: `extern "C" int LAUNCH(void* stream, PARAMETERS)`: 0, or a code.
         parameters: `a00, a01, ..., s00, ...`, in the order of the function.
+        launched: what this function launches.
     """
 
     text: str
     launch: str
     parameters: tuple[str, ...]
+    launched: KernelLaunch
 
 
 def kernel_unit(kernel: Kernel) -> KernelUnit:
     """Device code of a kernel whose top-level map is one of a device (`device_schedule.py`)."""
-    source = _device_code(kernel.sdfg)
+    on_device = _on_device(kernel.sdfg)
+    source = _device_code(on_device)
     (found,) = _KERNEL.finditer(source)
     body = source[found.start() : _end_of_block(source, found.end() - 1)]
     # what profilers show; two kernels with one label are two functions
     function = f"{found['name'].removesuffix(_SUFFIX)}_{kernel.name.removeprefix('k_')}"
     body = re.sub(rf"\b{found['name']}\b", function, body)
-    if _large(kernel.sdfg):
+    if _large(kernel.sdfg):  # places are sums and products of these: all of them are as wide
         body = _INT.sub("int64_t ", body)
     parameters = [p.strip() for p in found["parameters"].split(",")]
     names = tuple(re.split(r"[\s*]+", p)[-1] for p in parameters)
     taken = [f"int64_t {n}" if n.startswith("s") else p for n, p in zip(names, parameters, strict=True)]
     launch = f"daceml_launch_{kernel.name}"
-    arguments = (function, *_launch_sizes(source), "stream", *names)
+    sizes = _launch_sizes(source)
+    arguments = (function, *sizes, "stream", *names)
     text = [
         HEADERS,
         "namespace daceml::kernel {",
@@ -63,26 +86,44 @@ def kernel_unit(kernel: Kernel) -> KernelUnit:
         f"    return DACEML_LAUNCH({', '.join(arguments)});",
         "}",
     ]
-    return KernelUnit(text="\n".join(text) + "\n", launch=launch, parameters=names)
+    grid, block = _grid_and_block(on_device)
+    launched = KernelLaunch(function=function, grid=grid, block=block, shared_bytes=int(sizes[-1]))
+    return KernelUnit(text="\n".join(text) + "\n", launch=launch, parameters=names, launched=launched)
 
 
-def _device_code(sdfg: dace.SDFG) -> str:
+def _on_device(sdfg: dace.SDFG) -> dace.SDFG:
+    """A copy whose map goes over blocks and threads."""
     on_device = copy.deepcopy(sdfg)
     lower_for_device(on_device)
     for array in on_device.arrays.values():
         # what is made inside belongs to one thread
         registers, memory = dtypes.StorageType.Register, dtypes.StorageType.GPU_Global
         array.storage = registers if array.transient else memory
+    return on_device
+
+
+def _device_code(on_device: dace.SDFG) -> str:
     # named, since DaCe would run programs to find out
     with set_temporary("compiler", "cuda", "backend", value="cuda"):
         (found,) = [o for o in codegen.generate_code(on_device, validate=True) if o.language == "cu"]
     return found.clean_code
 
 
+def _grid_and_block(on_device: dace.SDFG) -> tuple[tuple[Size, ...], tuple[Size, ...]]:
+    """Along x, y, z: the last dimension of a map is x."""
+    (state,) = on_device.states()
+    (entry,) = top_maps(state)
+    extents = [size(extent) for extent in reversed(entry.map.range.size())]
+    if len(extents) > 3:
+        extents = [*extents[:2], product(extents[2:])]
+    grid = (*extents, *(1,) * (3 - len(extents)))
+    return grid, tuple(size(extent) for extent in entry.map.gpu_block_size)
+
+
 def _large(sdfg: dace.SDFG) -> bool:
-    """Whether places in an array may have more than 31 bits."""
+    """Whether places in an array, may have more than 31 bits; where sizes are symbols, they may."""
     sizes = [array.total_size for array in sdfg.arrays.values()]
-    return any(not symbolic.issymbolic(size) and int(size) >= 2**31 for size in sizes)
+    return any(symbolic.issymbolic(size) or int(size) >= 2**31 for size in sizes)
 
 
 def _end_of_block(text: str, start: int) -> int:

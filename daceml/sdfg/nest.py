@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import sympy
 from dace import dtypes, symbolic
@@ -25,7 +25,7 @@ from dace.memlet import Memlet
 from dace.sdfg import nodes
 
 from daceml.sdfg.access import add_access
-from daceml.sdfg.builder import Builder, Scope, Spans, box, conflict_resolution, new_map, span_of
+from daceml.sdfg.builder import Builder, Scope, Spans, box, conflict_resolution, new_map, span_of, union
 from daceml.sdfg.scalar import DType, Index, Scalar, cast, identity, read
 from daceml.sdfg.tasklet_code import Access, print_results
 
@@ -287,8 +287,10 @@ class _NestScope(Scope):
             memlet = Memlet(data=name, subset=box(subset), wcr=how)
             self.state.add_edge(source, connector, map_exit, "IN_" + name, memlet)
             map_exit.add_in_connector("IN_" + name)
-            map_exit.add_out_connector("OUT_" + name)
             subset = self.widen(name, subset, ranges)
+            if not map_exit.add_out_connector("OUT_" + name):
+                self._extend_written(map_exit, name, subset)
+                return
             source, connector = map_exit, "OUT_" + name
         memlet = Memlet(data=name, subset=box(subset), wcr=how)
         if local:
@@ -301,9 +303,24 @@ class _NestScope(Scope):
             return
         self.state.add_edge(source, connector, self.exit, "IN_" + name, memlet)
         self.exit.add_in_connector("IN_" + name)
-        self.exit.add_out_connector("OUT_" + name)
-        outer = Memlet(data=name, subset=box(self.widen(name, subset, self.ranges)))
+        subset = self.widen(name, subset, self.ranges)
+        if not self.exit.add_out_connector("OUT_" + name):
+            self._extend_written(self.exit, name, subset)
+            return
+        outer = Memlet(data=name, subset=box(subset))
         self.state.add_edge(self.exit, "OUT_" + name, self.builder.node_of(name), None, outer)
+
+    def _extend_written(self, end: nodes.Node, name: str, subset: Spans) -> None:
+        """Let what several loops write of an array pass the ends of maps together, from one of them on."""
+        while isinstance(end, nodes.MapExit):
+            (edge,) = self.state.out_edges_by_connector(end, "OUT_" + name)
+            before: Any = edge.data.subset
+            known = [(low, high) for low, high, _ in before.ranges]
+            subset = union(known, subset, self.arrays[name].shape)
+            edge.data = Memlet(data=name, subset=box(subset), wcr=edge.data.wcr)
+            end = edge.dst
+            if end is self.exit:
+                subset = self.widen(name, subset, self.ranges)
 
 
 def _tasklets(loop: Loop) -> list[list[Write]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from daceml.sdfg.origin import NodeOrigin
 from daceml.sdfg.passes import PassRecord
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     import numpy as np
 
     from daceml.sdfg.sizes import Size
+
+
+Device = Literal["cpu", "cuda"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,6 +101,7 @@ class Network:
         weights: array name -> key in the module's state_dict (parameters and buffers).
         constants: array name -> value, for every initializer that is neither.
         prepared: array name -> how it is made of weights when a program is bound; the program owns it.
+        device: "cuda" where tensors are on such a device, else "cpu".
         live: whether nothing may be prepared: each call reads the weights themselves.
         mutations: array name of a new buffer value -> array name of the buffer (in `weights`) it replaces;
             the same name where the network writes the buffer in place.
@@ -118,6 +122,7 @@ class Network:
     weights: dict[str, str] = field(default_factory=dict[str, str])
     constants: dict[str, np.ndarray] = field(default_factory=dict)  # pyright: ignore[reportUnknownVariableType]
     prepared: dict[str, Preparation] = field(default_factory=dict[str, Preparation])
+    device: Device = "cpu"
     live: bool = False
     mutations: dict[str, str] = field(default_factory=dict[str, str])
     scalars: frozenset[str] = frozenset()

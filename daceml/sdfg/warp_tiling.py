@@ -1,13 +1,17 @@
 """WarpTiling: the rows of a nest divided among threads, and what is added up along a row joined by all.
 
 for each row:                                    for each row, for each thread t of T:
-    for v in 0..n: s += f(v)                         for v in 0..(n - t) / T: s += f(T v + t)
+    for v in 0..n: s += f(v)                         for v in 0..n / T: s += f(T v + t)
+                                                     if t < n % T:      s += f(n / T T + t)
                                                      total = the sum of s over all threads
-    for v in 0..n: e[v] = g(v, s)                    for v in 0..(n - t) / T: e[v] = g(T v + t, total)
+    for v in 0..n: e[v] = g(v, s)                    for v in 0..n / T: e[v] = g(T v + t, total)
+                                                     if t < n % T:      ...
 
 A thread is one more parameter of the points of the nest, so local arrays are a thread's own, and those along
-the row hold its part of it. What does not go along the row is done by every thread; what it writes into an
-array of the network is written by the first one.
+the row hold its part of it: in registers, since places in it are known where the loops are unrolled. Threads
+take neighbours together, as many as have 128 bits, where these divide the rows (`gpu_vectors.py`). What does
+not go along the row is done by every thread; what it writes into an array of the network is written by the
+first one.
 
 Source: Rausch et al., DaCeML (ICS '22), section 5.5.
 """
@@ -22,41 +26,53 @@ import dace
 from dace import symbolic
 
 from daceml.sdfg.nest import Chunks, Loop, Nest, Operator, Write, loop_parameters
+from daceml.sdfg.row_merging import Shapes, is_merged, merge_rows
 from daceml.sdfg.scalar import Index, Scalar, identity, literal, read
 from daceml.sdfg.scalar import cast as cast_to
 from daceml.sdfg.scalar_rewrite import free_names, nodes_of, rename, replace_parts, substitute
 
 WARP = 32
-MOST_THREADS = 1024
+# of a block: each may have 128 registers then
+MOST_THREADS = 512
 # of a row that a thread has, where the row is long: enough loads in flight, and few enough registers
 _ELEMENTS = 8
+# of a block: rows of one warp share one, without a barrier, and others have one for themselves
+FEWEST_THREADS = 128
+_VECTOR_BYTES = 16
 
 THREAD: Any = symbolic.symbol("t", dace.int64)
+# among the neighbours that a thread takes together
+NEIGHBOUR: Any = symbolic.symbol("vn")
 _PLACE: Any = symbolic.symbol("_place")
 _OF_ALL = "_of_all"
 _COLLECTIVES = {"sum": "block_sum", "prod": "block_product", "max": "block_max", "min": "block_min"}
 
 
-def over_threads(nest: Nest) -> Nest | str:
+def over_threads(nest: Nest, shapes: Shapes | None = None) -> Nest | str:
     """The nest with a thread as the last parameter of its points; or why it has none. Changes nothing.
 
     Rows are what the last parameters of its loops go along, where they go through a warp or more.
+
+    Args:
+        shapes: of contiguous arrays, whose last two dimensions may be one row.
     """
+    nest = merge_rows(nest, shapes or {})
     longest = max((_row(loop) for loop in nest.loops), default=0)
     if longest < WARP:
         return f"its rows have {longest} elements, fewer than a warp has lanes"
     return _Tiling(nest, threads_of(longest)).tiled()
 
 
-def chunks_over_threads(chunks: Chunks) -> Chunks | str:
+def chunks_over_threads(chunks: Chunks, shapes: Shapes | None = None) -> Chunks | str:
     """The same for a nest in chunks: sums along the row, too, are divided among threads."""
     loops = (*chunks.nest.loops, *chunks.last)
-    tiled = over_threads(replace(chunks.nest, loops=loops, local={**chunks.nest.local, **chunks.sums}))
+    nest = replace(chunks.nest, loops=loops, local={**chunks.nest.local, **chunks.sums})
+    tiled = over_threads(nest, shapes)
     if isinstance(tiled, str):
         return tiled
     if any(f"{name}{_OF_ALL}" in tiled.local for name in chunks.sums):
         return "a sum over its points does not go along its rows"
-    count = len(tiled.loops) - len(chunks.last)
+    count = next(n for n, loop in enumerate(tiled.loops) if _arrays_read(loop) & chunks.sums.keys())
     sums = {name: tiled.local[name] for name in chunks.sums}
     local = {name: kind for name, kind in tiled.local.items() if name not in sums}
     nest = replace(tiled, loops=tiled.loops[:count], local=local)
@@ -64,8 +80,10 @@ def chunks_over_threads(chunks: Chunks) -> Chunks | str:
 
 
 def threads_of(elements: int) -> int:
-    """Threads for a row: a power of 2, from a warp to a whole block."""
-    threads = WARP
+    """Threads for a row: a warp, or whole blocks of a power of 2."""
+    if elements <= WARP * _ELEMENTS:
+        return WARP
+    threads = FEWEST_THREADS
     while threads < MOST_THREADS and threads * _ELEMENTS < elements:
         threads *= 2
     return threads
@@ -88,6 +106,7 @@ class _Tiling:
         self.joined: dict[str, str] = {}  # local array -> the one with what all threads have
         self.begun: dict[str, list[Scalar | None]] = {}  # local array -> what each thread has written there
         self.given: set[str] = set()  # arrays of the network that are written
+        self.width = self._width()
 
     def tiled(self) -> Nest | str:
         """See `over_threads`."""
@@ -97,7 +116,8 @@ class _Tiling:
                 return reason
         for name in self.parts:
             shape, dtype = self.local[name]
-            self.local[name] = ((*shape[:-1], _ceil(cast("int", shape[-1]), self.threads)), dtype)
+            vectors = _ceil(cast("int", shape[-1]), self.threads * self.width)
+            self.local[name] = ((*shape[:-1], vectors * self.width), dtype)
         loops: list[Loop] = []
         for loop in self.nest.loops:
             found = list(self._tiled(loop))
@@ -114,6 +134,25 @@ class _Tiling:
 
     def _along(self, loop: Loop) -> bool:
         return _row(loop) >= WARP
+
+    def _width(self) -> int:
+        """Neighbours that a thread takes together: they divide all rows, lie in memory, fill all threads."""
+        loops = [loop for loop in self.nest.loops if self._along(loop)]
+        largest = 0
+        for loop in loops:
+            last = str(loop.params[-1])
+            reads = [n for w in loop.writes for n in nodes_of(w.value) if n.op in ("read", "gather")]
+            for array, index, dtype in ((n.data[0], n.data[1], n.dtype) for n in reads):
+                if array in self.local or not any(i is not None and last in free_names(i) for i in index):
+                    continue
+                if not _ends_with(index, last) and not is_merged(index, last):
+                    return 1
+                largest = max(largest, dtype.bytes)
+        width = _VECTOR_BYTES // largest if largest else 1
+        extents = [_row(loop) for loop in loops]
+        while width > 1 and any(e % width or e < width * self.threads for e in extents):
+            width //= 2
+        return width
 
     def _classify(self, loop: Loop) -> str | None:
         """Finds arrays along the row; a reason where threads would be in each other's way."""
@@ -149,7 +188,7 @@ class _Tiling:
             for write in loop.writes:
                 if write.target in self.local and write.target not in self.parts:
                     self.partial[write.target] = write
-            yield self._divided(loop)
+            yield from self._divided(loop, self.width)
             return
         for write in loop.writes:
             whole = None if write.operator else write.value
@@ -162,12 +201,11 @@ class _Tiling:
             one = loop
             if not loop.params:
                 one = replace(loop, params=loop_parameters(0, 1), extents=(1,))
-            yield self._divided(replace(one, writes=given))
+            yield from self._divided(replace(one, writes=given), 1)
 
     def _joins(self, loop: Loop) -> Iterator[Loop]:
         """What all threads have added up, before somebody reads it."""
-        values = (node for write in loop.writes for node in nodes_of(write.value))
-        read_here = {node.data[0] for node in values if node.op in ("read", "gather")}
+        read_here = _arrays_read(loop)
         for name in [name for name in self.partial if name in read_here]:
             write = self.partial.pop(name)
             shape, dtype = self.local[name]
@@ -226,33 +264,53 @@ class _Tiling:
             for value in self.begun.get(write.target, ())
         )
 
-    def _divided(self, loop: Loop) -> Loop:
-        """The part of a loop that one thread does."""
+    def _divided(self, loop: Loop, width: int) -> Iterator[Loop]:
+        """The part of a loop that one thread does: what all threads have alike, and what some have more."""
         last: Any = loop.params[-1]
         extent = loop.extents[-1]
-        names: dict[str, Index] = {str(last): self.threads * last + THREAD}
-        even = isinstance(extent, int) and extent % self.threads == 0
-        part: Index = (
-            extent // self.threads
-            if even
-            else symbolic.int_floor(extent - THREAD + self.threads - 1, self.threads)
-        )
+        neighbour: Index = NEIGHBOUR if width > 1 else 0
+        first: Index = width * THREAD + neighbour
+        every = self.threads * width
+        if not isinstance(extent, int):
+            count = symbolic.int_floor(extent - THREAD + self.threads - 1, self.threads)
+            yield self._part(loop, count, width, every * last + first, last)
+            return
+        runs, rest = divmod(extent, every)
+        if runs:
+            yield self._part(loop, runs, width, every * last + first, width * last + neighbour)
+        if rest:
+            # 1 or 0; the element depends on the parameter, so that its bounds depend on how many there are
+            some = symbolic.int_floor(rest // width - THREAD + self.threads - 1, self.threads)
+            yield self._part(loop, some, width, every * (runs + last) + first, width * runs + neighbour)
+
+    def _part(self, loop: Loop, count: Index, width: int, element: Index, place: Index) -> Loop:
+        """A loop over vectors.
+
+        Args:
+            element: of a row, at which a thread is.
+            place: of that element in the thread's own part of the row.
+        """
+        names: dict[str, Index] = {str(loop.params[-1]): element}
         writes = [
             replace(
                 write,
-                index=write.index
+                index=(*write.index[:-1], place)
                 if write.target in self.parts
                 else tuple(rename(i, names) for i in write.index),
-                value=self._value(write.value, names, last),
+                value=self._value(write.value, names, place),
             )
             for write in loop.writes
         ]
-        return replace(loop, extents=(*loop.extents[:-1], part), writes=tuple(writes))
+        params, extents, sequential = loop.params, (*loop.extents[:-1], count), loop.sequential
+        if width > 1:
+            sequential += sequential == len(params)
+            params, extents = (*params, NEIGHBOUR), (*extents, width)
+        return replace(loop, params=params, extents=extents, writes=tuple(writes), sequential=sequential)
 
     def _renamed(self, write: Write) -> Write:
         return replace(write, value=self._value(write.value, {}, None))
 
-    def _value(self, value: Scalar, names: Mapping[str, Index], last: Index | None) -> Scalar:
+    def _value(self, value: Scalar, names: Mapping[str, Index], place: Index | None) -> Scalar:
         """Of a thread: totals in the place of its shares, and its own part of each row."""
         totals: dict[int, Scalar] = {}
         for node in nodes_of(value):
@@ -261,10 +319,15 @@ class _Tiling:
             array, index = node.data
             if array in self.joined:
                 totals[id(node)] = Scalar("read", node.dtype, (), (self.joined[array], index))
-            elif array in self.parts and last is not None:
+            elif array in self.parts and place is not None:
                 totals[id(node)] = Scalar("read", node.dtype, (), (array, (*index[:-1], _PLACE)))
         changed = substitute(replace_parts(value, totals), names)
-        return substitute(changed, {str(_PLACE): last}) if last is not None else changed
+        return substitute(changed, {str(_PLACE): place}) if place is not None else changed
+
+
+def _arrays_read(loop: Loop) -> set[str]:
+    values = (node for write in loop.writes for node in nodes_of(write.value))
+    return {node.data[0] for node in values if node.op in ("read", "gather")}
 
 
 def _ends_with(index: Sequence[Index | None], last: str) -> bool:

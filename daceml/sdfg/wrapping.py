@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from typing import Any
 
 import dace
@@ -17,12 +18,16 @@ from daceml.sdfg.scalar import Index
 def wrap(
     state: dace.SDFGState,
     entry: nodes.MapEntry,
-    param: str,
-    extent: Index,
+    box: Mapping[str, Index],
     schedule: dtypes.ScheduleType,
 ) -> nodes.MapEntry:
-    """Put a map over `param`, from 0 to `extent`, around another one. Mutates the state."""
-    body = nodes.Map(entry.map.label, [param], Range([(0, extent - 1, 1)]), schedule)
+    """Put a map around another one. Mutates the state.
+
+    Args:
+        box: extent of every parameter, each from 0 on.
+    """
+    ranges = Range([(0, extent - 1, 1) for extent in box.values()])
+    body = nodes.Map(entry.map.label, list(box), ranges, schedule)
     outer, outer_exit = nodes.MapEntry(body), nodes.MapExit(body)
     exit_: Any = state.exit_node(entry)
     state.add_nodes_from([outer, outer_exit])

@@ -112,13 +112,20 @@ _PROCESSOR_ONLY = (
 )
 
 
+_ON_DEVICE = {
+    "fuse_subgraphs": Step(fuse_subgraphs, {"threads": True}),
+    # nobody looks there whether weights have changed since they were folded
+    "fold_batch_norms": Step(fold_batch_norms, only=("frozen",)),
+}
+
+
 def device_recipe() -> Recipe:
     """The standard recipe for a CUDA device: every loop is a kernel there.
 
     Kernels of arrays in the processor's memory run in emulation, which is for tests.
     """
     steps = [step for step in standard_recipe() if step.name not in _PROCESSOR_ONLY]
-    steps = [Step(fuse_subgraphs, {"threads": True}) if s.run is fuse_subgraphs else s for s in steps]
+    steps = [_ON_DEVICE.get(step.name, step) for step in steps]
     return Recipe(*steps, schedule_on_device)
 
 
@@ -156,6 +163,6 @@ def absorbed_arrays(found: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     return every
 
 
-def unoptimised_recipe() -> Recipe:
-    """What every lowered network needs: every operator stays a loop of its own."""
-    return Recipe(schedule_maps)
+def unoptimised_recipe(*, on_device: bool = False) -> Recipe:
+    """What every lowered network needs: every operator stays a loop, or a kernel, of its own."""
+    return Recipe(schedule_on_device if on_device else schedule_maps)

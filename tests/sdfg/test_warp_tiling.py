@@ -8,15 +8,17 @@ from pathlib import Path
 import dace
 import pytest
 import torch
+from dace.symbolic import int_floor
 
 from daceml.sdfg.nest import Loop, Nest, Operator, Write, loop_parameters, points
 from daceml.sdfg.scalar import apply, literal, read
-from daceml.sdfg.warp_tiling import MOST_THREADS, WARP, over_threads, threads_of
+from daceml.sdfg.warp_tiling import MOST_THREADS, NEIGHBOUR, THREAD, WARP, over_threads, threads_of
 from tests.sdfg.test_nest import ROWS, run, shares
 
 
 @pytest.mark.parametrize(
-    ("elements", "threads"), [(1, 32), (256, 32), (257, 64), (1024, 128), (8192, 1024), (10**6, MOST_THREADS)]
+    ("elements", "threads"),
+    [(1, 32), (256, 32), (257, 128), (1024, 128), (4096, MOST_THREADS), (10**6, MOST_THREADS)],
 )
 def test_long_rows_have_more_threads(elements: int, threads: int) -> None:
     assert threads_of(elements) == threads
@@ -35,6 +37,23 @@ def test_every_thread_has_its_part_of_a_row_that_is_kept() -> None:
     tiled = over_threads(kept(100))
     assert isinstance(tiled, Nest)
     assert tiled.local["row"] == ((4,), dace.float32)  # 100 elements among 32 threads
+    assert [loop.extents for loop in tiled.loops[:2]] == [(1, 2), (int_floor(18 + 31 - THREAD, 32), 2)]
+
+
+def test_neighbours_are_taken_together_where_they_divide_the_rows() -> None:
+    for columns, width in ((101, 1), (102, 2), (1024, 4)):
+        tiled = over_threads(kept(columns))
+        assert isinstance(tiled, Nest)
+        assert {loop.extents[-1] for loop in tiled.loops if NEIGHBOUR in loop.params} == ({width} - {1})
+
+
+def test_places_in_a_part_of_a_row_are_known_where_loops_are_unrolled() -> None:
+    tiled = over_threads(kept(1030))
+    assert isinstance(tiled, Nest)
+    places = [write.index[0] for loop in tiled.loops for write in loop.writes if write.target == "row"]
+    (v,) = loop_parameters(0, 1)
+    # 2 times 2 elements in each of 256 threads, and 6 more among 3 of them
+    assert places == [2 * v + NEIGHBOUR, NEIGHBOUR + 4]
 
 
 def test_what_is_no_row_is_written_by_the_first_thread() -> None:

@@ -9,7 +9,7 @@ from daceml.sdfg.scopes import top_maps
 from daceml.sdfg.warp_tiling import THREAD
 from daceml.transformations.hardware.gpu_flattening import flatten_dimensions
 from daceml.transformations.hardware.gpu_points import schedule_points, schedule_rows
-from daceml.transformations.hardware.gpu_vectors import use_vectors
+from daceml.transformations.hardware.gpu_vectors import use_vectors, use_vectors_in_rows
 
 
 def lower_for_device(sdfg: dace.SDFG) -> None:
@@ -18,6 +18,7 @@ def lower_for_device(sdfg: dace.SDFG) -> None:
     (entry,) = top_maps(state)
     entry.map.schedule = dtypes.ScheduleType.Sequential
     if str(THREAD) in entry.map.params:
+        use_vectors_in_rows(sdfg, state, entry)
         schedule_rows(state, entry)
         return
     flatten_dimensions(sdfg, state, entry)

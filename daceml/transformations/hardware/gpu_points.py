@@ -21,13 +21,13 @@ from dace.subsets import Range
 
 from daceml.sdfg.scalar import Index
 from daceml.sdfg.sizes import product, size
+from daceml.sdfg.warp_tiling import FEWEST_THREADS, WARP
 from daceml.sdfg.warp_tiling import THREAD as THREAD_SYMBOL
 from daceml.sdfg.wrapping import wrap
 
 THREADS = 256  # of a block: 8 blocks fill a multiprocessor's 2,048 threads where registers allow it
 
-WARP = 32
-BLOCK, THREAD = "g", str(THREAD_SYMBOL)
+BLOCK, ROW, THREAD = "g", "w", str(THREAD_SYMBOL)
 
 
 def schedule_points(
@@ -50,23 +50,38 @@ def schedule_points(
     entry.map.schedule = dtypes.ScheduleType.Sequential
     whole = total.is_Integer and int(total) % width == 0
     in_block: Index = width if whole else sympy.Min(width, total - width * block)
-    inner = wrap(state, entry, THREAD, in_block, dtypes.ScheduleType.GPU_ThreadBlock)
-    outer = wrap(state, inner, BLOCK, _quotient(total + width - 1, width), dtypes.ScheduleType.GPU_Device)
+    blocks = _quotient(total + width - 1, width)
+    inner = wrap(state, entry, {THREAD: in_block}, dtypes.ScheduleType.GPU_ThreadBlock)
+    outer = wrap(state, inner, {BLOCK: blocks}, dtypes.ScheduleType.GPU_Device)
     outer.map.gpu_block_size = [width, 1, 1]
     return outer
 
 
 def schedule_rows(state: dace.SDFGState, entry: nodes.MapEntry) -> nodes.MapEntry:
-    """A block for each row of a nest whose last parameter is a thread (`sdfg/warp_tiling.py`)."""
-    *rows, last = [size(extent) for extent in entry.map.range.size()]
-    threads = int(last)
-    params = entry.map.params[:-1] or ["i0"]
-    places = _indices(symbolic.symbol(BLOCK, dace.int64), rows or [1])
-    entry.map.params, entry.map.range = params, Range([(place, place, 1) for place in places])
+    """Rows of a nest whose last parameter is a thread (`sdfg/warp_tiling.py`) over blocks.
+
+    Rows of a warp share a block: a multiprocessor holds 32 blocks, and 64 warps. Their threads never wait for
+    each other, so the last block may have fewer rows. Others have a block each.
+    """
+    *extents, last = [size(extent) for extent in entry.map.range.size()]
+    threads, rows = int(last), sympy.sympify(product(extents))
+    in_block = FEWEST_THREADS // WARP if threads == WARP else 1
+    if rows.is_Integer:
+        in_block = min(in_block, int(rows))
+    row: Any = in_block * symbolic.symbol(BLOCK, dace.int64)
+    box: dict[str, Index] = {THREAD: threads}
+    if in_block > 1:
+        whole = rows.is_Integer and int(rows) % in_block == 0
+        box = {ROW: in_block if whole else sympy.Min(in_block, rows - row), THREAD: threads}
+        row += symbolic.symbol(ROW, dace.int64)
+    places = _indices(row, extents or [1])
+    entry.map.params = entry.map.params[:-1] or ["i0"]
+    entry.map.range = Range([(place, place, 1) for place in places])
     entry.map.schedule = dtypes.ScheduleType.Sequential
-    inner = wrap(state, entry, THREAD, threads, dtypes.ScheduleType.GPU_ThreadBlock)
-    outer = wrap(state, inner, BLOCK, product(rows), dtypes.ScheduleType.GPU_Device)
-    outer.map.gpu_block_size = [threads, 1, 1]
+    blocks = _quotient(rows + in_block - 1, in_block)
+    inner = wrap(state, entry, box, dtypes.ScheduleType.GPU_ThreadBlock)
+    outer = wrap(state, inner, {BLOCK: blocks}, dtypes.ScheduleType.GPU_Device)
+    outer.map.gpu_block_size = [threads, in_block, 1]
     return outer
 
 

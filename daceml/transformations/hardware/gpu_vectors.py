@@ -16,6 +16,7 @@ import copy
 from typing import Any
 
 import dace
+import sympy
 from dace import dtypes, symbolic
 from dace.memlet import Memlet
 from dace.sdfg import nodes
@@ -24,6 +25,7 @@ from dace.subsets import Range
 from daceml.sdfg.access import add_access
 from daceml.sdfg.blocks import Block, block_last_loop
 from daceml.sdfg.scopes import scope_nodes
+from daceml.sdfg.warp_tiling import NEIGHBOUR
 from daceml.transformations.hardware.gpu_flattening import is_flat, place_of, words
 
 BYTES = 16
@@ -44,6 +46,8 @@ def use_vectors(sdfg: dace.SDFG, state: dace.SDFGState, entry: nodes.MapEntry) -
     if not moved:
         return
     width = BYTES // max(sdfg.arrays[array].dtype.bytes for array in moved)
+    while width > entry.map.range.size()[-1]:  # an address is a multiple of a power of 2
+        width //= 2
     if width < 2:
         return
     last_param = entry.map.params[-1]
@@ -59,6 +63,23 @@ def use_vectors(sdfg: dace.SDFG, state: dace.SDFGState, entry: nodes.MapEntry) -
         _store(sdfg, state, block, array)
 
 
+def use_vectors_in_rows(sdfg: dace.SDFG, state: dace.SDFGState, entry: nodes.MapEntry) -> None:
+    """Let the loops of a nest over neighbours (`sdfg/warp_tiling.py`) load and store all of them together.
+
+    Mutates the SDFG, which is a kernel's own.
+    """
+    inside = [n for n in scope_nodes(state, entry) if isinstance(n, nodes.MapEntry)]
+    for loop in [n for n in inside if n.map.params[-1] == str(NEIGHBOUR)]:
+        first, *_, last = scope_nodes(state, loop)
+        read = _along(sdfg, state.out_edges(first), loop.map.params)
+        written = _along(sdfg, state.in_edges(last), loop.map.params)
+        block = block_last_loop(sdfg, state, loop, int(loop.map.range.size()[-1]))
+        for array in read:
+            _load(sdfg, state, block, array)
+        for array in written:
+            _store(sdfg, state, block, array)
+
+
 def _stays(sdfg: dace.SDFG, edge: Any, params: list[str]) -> bool:
     """Whether an access is at the same place for all neighbours."""
     if edge.data.is_empty():
@@ -71,7 +92,7 @@ def _along(sdfg: dace.SDFG, edges: list[Any], params: list[str]) -> list[str]:
     """Arrays that all these edges access at one place, neighbours in memory for neighbours in the map."""
     places: dict[str, list[Any]] = {}
     for edge in edges:
-        if not edge.data.is_empty():
+        if not edge.data.is_empty() and not sdfg.arrays[edge.data.data].transient:
             places.setdefault(edge.data.data, []).append(place_of(sdfg, edge.data, params))
     return [
         array
@@ -92,7 +113,7 @@ def _load(sdfg: dace.SDFG, state: dace.SDFGState, block: Block, array: str) -> N
     block.entry.remove_out_connector(readers[0].src_conn)
     block.entry.add_in_connector("IN_" + name)
     block.entry.add_out_connector("OUT_" + name)
-    state.add_edge(outer.src, outer.src_conn, load, "_in", outer.data)
+    state.add_edge(outer.src, outer.src_conn, load, "_in", _neighbours(readers[0].data, block))
     state.add_edge(load, "_out", held, None, all_of_it)
     state.add_edge(held, None, block.entry, "IN_" + name, copy.deepcopy(all_of_it))
     for edge in readers:
@@ -114,7 +135,7 @@ def _store(sdfg: dace.SDFG, state: dace.SDFGState, block: Block, array: str) -> 
     state.add_edge(edge.src, edge.src_conn, block.exit, "IN_" + name, _one(name, block))
     state.add_edge(block.exit, "OUT_" + name, held, None, all_of_it)
     state.add_edge(held, None, store, "_in", copy.deepcopy(all_of_it))
-    state.add_edge(store, "_out", after.dst, after.dst_conn, after.data)
+    state.add_edge(store, "_out", after.dst, after.dst_conn, _neighbours(edge.data, block))
 
 
 def _registers(sdfg: dace.SDFG, block: Block, array: str) -> tuple[str, Memlet]:
@@ -126,6 +147,16 @@ def _registers(sdfg: dace.SDFG, block: Block, array: str) -> tuple[str, Memlet]:
         find_new_name=True,
     )
     return name, Memlet(data=name, subset=Range([(0, block.width - 1, 1)]))
+
+
+def _neighbours(one: Memlet, block: Block) -> Memlet:
+    """What a block accesses of an array, from what an iteration does."""
+    subset: Any = one.subset
+    first, last = {block.param: sympy.Integer(0)}, {block.param: sympy.sympify(block.extent) - 1}
+    ends = [
+        (sympy.sympify(low).xreplace(first), sympy.sympify(low).xreplace(last), 1) for low, _, _ in subset
+    ]
+    return Memlet(data=one.data, subset=Range(ends))
 
 
 def _one(name: str, block: Block) -> Memlet:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import dace
@@ -22,6 +23,8 @@ from daceml.sdfg.lifting import NotLiftable, arrays_outside
 from daceml.sdfg.nest import Loop, Nest, Write, emit_chunks, emit_nest
 from daceml.sdfg.network import Network
 from daceml.sdfg.passes import PassRecord, refused_arrays
+from daceml.sdfg.scalar import Index
+from daceml.sdfg.scalar_rewrite import nodes_of
 from daceml.sdfg.scopes import scope_nodes
 from daceml.sdfg.sizes import product, size
 from daceml.sdfg.warp_tiling import chunks_over_threads, over_threads
@@ -299,7 +302,7 @@ class _Fusion:
         run = {"run": 1} if self.threads else {}
         chunks, totals = in_chunks(self.sdfg, nest, sums, **run)
         if self.threads:
-            tiled = chunks_over_threads(chunks)
+            tiled = chunks_over_threads(chunks, self._contiguous(chunks.nest))
             chunks = chunks if isinstance(tiled, str) else tiled
             totals = side_by_side(totals)  # a launch costs more than a few columns
         emit_chunks(builder, chunks)
@@ -310,8 +313,16 @@ class _Fusion:
         """With rows in lanes, or divided among threads where they are long enough."""
         if not self.threads:
             return in_lanes(self.sdfg, nest)
-        tiled = over_threads(nest)
+        tiled = over_threads(nest, self._contiguous(nest))
         return nest if isinstance(tiled, str) else tiled
+
+    def _contiguous(self, nest: Nest) -> dict[str, Sequence[Index]]:
+        """Shapes of the network's arrays in a nest that have no gaps."""
+        values = (node for loop in nest.loops for write in loop.writes for node in nodes_of(write.value))
+        read = {node.data[0] for node in values if node.op in ("read", "gather")}
+        arrays = read | {write.target for loop in nest.loops for write in loop.writes}
+        known = {a: self.sdfg.arrays[a] for a in arrays - nest.local.keys() if a in self.sdfg.arrays}
+        return {a: desc.shape for a, desc in known.items() if desc.is_packed_c_strides()}
 
     def _is_needed(self, target: str, unit: Unit) -> bool:
         if target not in self.access:

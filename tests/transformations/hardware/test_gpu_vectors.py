@@ -68,3 +68,11 @@ def test_numbers_stay(shape: tuple[int, ...]):
     module = Apply(lambda x, y: torch.relu(norm(x) + y.flip(3)))
     emulated = daceml.compile(module, recipe=device_recipe(), backward=False)
     torch.testing.assert_close(emulated(x, y), module(x, y))
+
+
+@pytest.mark.parametrize("columns", [2, 3, 6, 7])
+def test_a_vector_of_a_short_row_has_a_power_of_2_elements(columns: int):
+    module = Apply(lambda x: x * x[:, :1] + 1)
+    emulated = daceml.compile(module, recipe=device_recipe(), backward=False)
+    x = torch.randn(9, columns).half()
+    torch.testing.assert_close(emulated(x).double(), module(x.double()), rtol=2e-3, atol=2e-3)

@@ -18,6 +18,16 @@ using uint64 = std::uint64_t;
 using float32 = float;
 using float64 = double;
 
+namespace math {
+// A power of a size, as code for a place in an array has it.
+template <typename T>
+DACEML_HD std::int64_t ipow(T base, unsigned exponent) {
+    std::int64_t power = 1;
+    while (exponent-- > 0) power *= base;
+    return power;
+}
+}  // namespace math
+
 enum class ReductionType { Sum, Product, Min, Max };
 
 // An accumulator belongs to one thread: no atomic operation adds to it.

@@ -1,0 +1,64 @@
+"""Sums on a device: what they are added up in, and that nothing is added up atomically."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import torch
+from torch import nn
+
+import daceml
+from daceml.transformations.standard import device_recipe
+from tests.codegen_cuda.networks import Case, kernel_units
+
+NARROW = [torch.float16, torch.bfloat16]
+
+
+class Sum(nn.Module):
+    """Over the last dimension."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.sum(-1)
+
+
+class Scaled(nn.Module):
+    """Its gradients are sums of columns and of everything."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(40))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (x * self.weight).mean()
+
+
+@pytest.mark.parametrize("dtype", NARROW, ids=str)
+def test_many_ones_are_counted(dtype: torch.dtype):
+    emulated = daceml.compile(Sum(), recipe=device_recipe(), backward=False)
+    assert emulated(torch.ones(3, 4096, dtype=dtype)).tolist() == [4096.0] * 3
+    # in the narrow type itself, a bfloat16 sum would stay at 256
+    values = torch.full((2, 70_000), 2.0**-7, dtype=dtype)
+    exact = torch.tensor([70_000 * 2.0**-7] * 2).to(dtype)
+    assert torch.equal(emulated(values), exact)
+
+
+@pytest.mark.parametrize("dtype", NARROW, ids=str)
+def test_gradients_of_scales_are_counted(dtype: torch.dtype):
+    module = Scaled().to(dtype)
+    emulated = daceml.compile(module, recipe=device_recipe())
+    emulated(torch.ones(2, 1024, 40, dtype=dtype)).backward(torch.tensor(1.0, dtype=dtype))
+    assert module.weight.grad is not None
+    torch.testing.assert_close(
+        module.weight.grad.double(), torch.full((40,), 0.025).double(), rtol=1e-2, atol=0
+    )
+
+
+@pytest.mark.parametrize("dtype", NARROW, ids=str)
+def test_threads_exchange_wider_numbers(dtype: torch.dtype):
+    case = Case(build=lambda: nn.LayerNorm(1030), shapes=((300, 1030),))
+    text = "".join(unit.text for unit in kernel_units(case, dtype))
+    exchanged = set(re.findall(r"(\S+) _out0;\s*/+\s*// Tasklet code[^\n]*\s*_out0 = block_sum", text))
+    assert exchanged and exchanged <= {"float", "double"}
+    assert "ReductionType::Sum, d" in text  # into double
+    assert not re.search(r"ReductionType::Sum, dace::b?float16", text)

@@ -1,0 +1,61 @@
+"""Device code of a kernel: what it is launched with, as numbers and over symbols."""
+
+from __future__ import annotations
+
+import re
+
+import torch
+from torch import nn
+
+from daceml.codegen_cuda.kernel_unit import KernelUnit, kernel_unit
+from daceml.frontend.pipeline import Stages, onnx_network, optimise
+from daceml.sdfg.outline import Outliner
+from daceml.sdfg.scopes import top_maps
+from daceml.transformations.standard import device_recipe
+
+
+class Scores(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(x) * 3
+
+
+def unit_of(module: nn.Module, x: torch.Tensor, *, open_rows: bool = False) -> KernelUnit:
+    """The one kernel of a module."""
+    shapes = ({0: torch.export.Dim("rows")},) if open_rows else None
+    network = onnx_network(torch.export.export(module, (x,), dynamic_shapes=shapes), Stages())
+    network = optimise(network, Stages(), recipe=device_recipe()).network
+    (entry,) = top_maps(network.state)
+    return kernel_unit(Outliner().outline(network.sdfg, network.state, entry).kernel)
+
+
+def launched_in(text: str) -> tuple[str, list[str]]:
+    """Function and sizes, as the generated C++ has them."""
+    (arguments,) = re.findall(r"DACEML_LAUNCH\((.*), stream", text)
+    function, *sizes = arguments.split(", ")
+    return function, sizes
+
+
+def test_sizes_that_are_known_are_numbers():
+    unit = unit_of(Scores(), torch.randn(5, 300))
+    assert unit.launched.grid == (2, 1, 1) and unit.launched.block == (256, 1, 1)
+    assert unit.launched.shared_bytes == 0
+    function, sizes = launched_in(unit.text)
+    assert function == unit.launched.function
+    assert [*map(int, sizes)] == [*unit.launched.grid, *unit.launched.block, 0]
+
+
+def test_sizes_that_are_open_are_over_the_symbols_of_the_kernel():
+    unit = unit_of(Scores(), torch.randn(5, 7), open_rows=True)
+    x, y, z = unit.launched.grid
+    assert (y, z) == (1, 1) and not isinstance(x, int)
+    assert [str(symbol) for symbol in x.free_symbols] == ["s00"]
+    _, sizes = launched_in(unit.text)
+    for rows in (1, 36, 37, 1000):
+        in_cpp = eval(sizes[0].replace("/", "//"), {"s00": rows})
+        assert int(x.subs(dict.fromkeys(x.free_symbols, rows))) == in_cpp == -(-7 * rows // 256)
+
+
+def test_a_row_in_a_block_has_a_thread_for_each_lane():
+    unit = unit_of(nn.Softmax(-1), torch.randn(40, 70))
+    assert unit.launched.grid == (10, 1, 1)
+    assert launched_in(unit.text)[1][3:6] == [str(extent) for extent in unit.launched.block]
