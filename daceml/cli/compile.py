@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from daceml.cli import options
+from daceml.cli.export_kernels import export_for_device, exported_text, refuse_beside_export, resolve_call
 from daceml.cli.inputs import make_inputs, parse_dims
 from daceml.cli.model_reference import resolve
 from daceml.cli.output_files import check_targets, written_aside
 from daceml.cli.saved_model import save_onnx, save_sdfg
 from daceml.cli.search import searching
 from daceml.cli.work import working
-from daceml.errors import ModelReferenceError
+from daceml.errors import ConfigurationError, ModelReferenceError
 
 if TYPE_CHECKING:
     import dace
@@ -80,10 +81,41 @@ def compile_model(
         Path | None,
         typer.Option("--json", metavar="FILE", help="write what was built as JSON; - prints it instead."),
     ] = None,
+    export: Annotated[
+        Path | None,
+        typer.Option(
+            "--export",
+            metavar="FOLDER",
+            help="compile the kernels for a CUDA device, which need not be in this machine, and nothing "
+            "else: a process with DACEML_CACHE=FOLDER, beside the device, finds them there.",
+        ),
+    ] = None,
+    architecture: Annotated[
+        int | None,
+        typer.Option("--arch", metavar="N", help="of --export's device: 90 for compute capability 9.0."),
+    ] = None,
+    backward: Annotated[
+        bool, typer.Option("--backward", help="with --export: kernels of the backward pass, too.")
+    ] = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,
 ) -> None:
     """Compile a model into the cache, ahead of its first call, and say what was built."""
+    if export is not None:
+        refuse_beside_export(
+            {"--dynamic": dynamic, "--search": search, "--onnx": onnx_file, "--sdfg": sdfg_file}
+        )
+        with working(quiet=quiet):
+            call = resolve_call(model, inputs, inputs_file, dims, train=train)
+            made = export_for_device(call, export, architecture=architecture, backward=backward)
+        typer.echo(json.dumps(made, indent=2) if json_file == _STDOUT else exported_text(made))
+        return
+    if architecture is not None or backward:
+        raise ConfigurationError(
+            "--arch and --backward belong to --export",
+            why="without it, a program for this processor's inference is compiled",
+            fix="add --export FOLDER, or leave them out",
+        )
     printed = json_file == _STDOUT
     targets = (("--onnx", onnx_file), ("--sdfg", sdfg_file), ("--json", None if printed else json_file))
     check_targets(targets)

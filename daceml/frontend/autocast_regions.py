@@ -17,6 +17,7 @@ from torch.utils import _pytree as pytree
 
 from daceml.frontend.exportable import RunsEagerlyError
 from daceml.frontend.gradient_stops import stop_gradient
+from daceml.frontend.places import autocast_types
 
 
 @contextmanager
@@ -28,7 +29,7 @@ def marked_in_autocast() -> Generator[None]:
     """
     thread, kind = threading.get_ident(), torch.autocast
     enter, leave = kind.__enter__, kind.__exit__
-    marks = _Marks(int(torch.is_autocast_enabled("cpu")))
+    marks = _Marks(sum(dtype is not None for dtype in autocast_types()))
 
     def entered(self: Any) -> Any:
         marks.depth += threading.get_ident() == thread

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -72,6 +72,21 @@ class BackwardPass:
         return results
 
 
+class _Like(NamedTuple):
+    """What a tensor is besides its numbers."""
+
+    shape: torch.Size
+    dtype: torch.dtype
+    device: torch.device
+
+    @classmethod
+    def of(cls, tensor: torch.Tensor) -> _Like:
+        return cls(tensor.shape, tensor.dtype, tensor.device)
+
+    def zeros(self) -> torch.Tensor:
+        return torch.zeros(self.shape, dtype=self.dtype, device=self.device)
+
+
 class _Differentiable(torch.autograd.Function):
     """The node; what it needs besides the tensors that gradients flow to comes in one piece.
 
@@ -98,8 +113,8 @@ class _Differentiable(torch.autograd.Function):
         anchor = torch.empty(0)
         ctx.save_for_backward(*(outputs[i] for i in record.saved), *read, anchor)
         ctx.backward_pass = backward
-        ctx.like = [(outputs[i].shape, outputs[i].dtype) for i in record.cotangents]
-        ctx.wanted = [(tensor.shape, tensor.dtype) for tensor in wanted]
+        ctx.like = [_Like.of(outputs[i]) for i in record.cotangents]
+        ctx.wanted = [_Like.of(tensor) for tensor in wanted]
         results = tuple(outputs[: record.results])
         fixed = [x for x, moves in zip(results, record.differentiable, strict=True) if not moves]
         ctx.mark_non_differentiable(*fixed)
@@ -140,18 +155,18 @@ class _Differentiable(torch.autograd.Function):
         return None, None, None, *gradients
 
 
-def _cotangent(given: torch.Tensor | None, like: tuple[torch.Size, torch.dtype]) -> torch.Tensor:
-    return torch.zeros(like[0], dtype=like[1]) if given is None else given.contiguous()
+def _cotangent(given: torch.Tensor | None, like: _Like) -> torch.Tensor:
+    return like.zeros() if given is None else given.contiguous()
 
 
 def _gradient(
-    source: Source | None, found: Mapping[str, Sequence[torch.Tensor]], like: tuple[torch.Size, torch.dtype]
+    source: Source | None, found: Mapping[str, Sequence[torch.Tensor]], like: _Like
 ) -> torch.Tensor | None:
     """One gradient of a backward pass that has run; None where there is none, as in eager."""
     if source is None:
         return None
     kind, place = source
-    return torch.zeros(like[0], dtype=like[1]) if kind == "zero" else found[kind][place]
+    return like.zeros() if kind == "zero" else found[kind][place]
 
 
 def _refuse_batches(cotangents: Sequence[torch.Tensor | None]) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.autograd import forward_ad
 
 from daceml.errors import CallError
-from daceml.frontend.array_kinds import Convert, NotAnArrayError, results_like, to_numpy, to_tensor
+from daceml.frontend.array_kinds import Convert, results_like, to_numpy, to_tensor
+from daceml.frontend.dlpack import NotAnArrayError
 from daceml.runtime.torch_types import DTYPES
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def collect_inputs(
     Raises:
         CallError: wrong number, name, kind, element type, device or shape.
     """
-    values = _by_name(model, [record.name for record in expected], args, kwargs)
+    values = by_name(model, [record.name for record in expected], args, kwargs)
     tensors = [_tensor(model, record, values[record.name]) for record in expected]
     symbols: dict[str, tuple[int, str]] = {}
     for record, tensor in zip(expected, tensors, strict=True):
@@ -51,7 +52,18 @@ def signature(expected: Sequence[TensorRecord]) -> str:
     return ", ".join(f"{record.name}: {_type(record)}" for record in expected) or "no inputs"
 
 
-def _by_name(model: str, names: list[str], args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+def by_name(
+    model: str,
+    names: Sequence[str],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    optional: Collection[str] = (),
+) -> dict[str, Any]:
+    """The values of a call by the names of what it takes; `optional` ones may be absent.
+
+    Raises:
+        CallError: too many values, a name that nothing has, a value given twice or not at all.
+    """
     takes = f"it takes {', '.join(names)}" if names else "it takes none"
     if len(args) > len(names):
         raise CallError(
@@ -76,7 +88,7 @@ def _by_name(model: str, names: list[str], args: Sequence[Any], kwargs: Mapping[
                 fix="pass it once",
             )
         values[name] = value
-    missing = [name for name in names if name not in values]
+    missing = [name for name in names if name not in values and name not in optional]
     if missing:
         raise CallError(
             f"{model} was called without input {', '.join(map(repr, missing))}",
@@ -100,7 +112,7 @@ def _tensor(model: str, record: TensorRecord, value: Any) -> torch.Tensor:
 def _check(
     model: str, record: TensorRecord, tensor: torch.Tensor, symbols: dict[str, tuple[int, str]]
 ) -> None:
-    if problem := _not_plain(tensor):
+    if problem := not_plain(tensor):
         what, fix = problem
         raise CallError(
             f"input {record.name!r} of {model} {what}", why="generated code reads plain dense memory", fix=fix
@@ -123,7 +135,7 @@ def _check(
         )
 
 
-def _not_plain(tensor: torch.Tensor) -> tuple[str, str] | None:
+def not_plain(tensor: torch.Tensor) -> tuple[str, str] | None:
     """What a tensor is besides its memory, and how to get rid of that."""
     if type(tensor) not in _PLAIN:
         kind = type(tensor).__name__

@@ -76,7 +76,7 @@ def capture(
     *,
     dynamic_shapes: Any = None,
     dynamic: bool = False,
-    autocast: torch.dtype | None = None,
+    autocast: tuple[torch.dtype | None, ...] = (),
     gradients: bool = False,
 ) -> Capture:
     """Trace one call of a module as it stands.
@@ -84,7 +84,7 @@ def capture(
     Args:
         dynamic_shapes: as in `torch.export.export`; a named size may be 0 or 1 in this call, too.
         dynamic: make every size symbolic that the module allows to be.
-        autocast: the type of the autocast region that the call is in.
+        autocast: the types of the autocast regions that the call is in, see `places.autocast_types`.
         gradients: whether a backward pass will be derived from the trace.
     Raises:
         ExportError: torch.export cannot take the module; `where` is the user's line.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from torch import nn
@@ -23,7 +23,9 @@ from daceml.frontend.gradient_stops import mark_gradient_stops
 from daceml.frontend.guards import Modes
 from daceml.frontend.making import Making
 from daceml.frontend.module_watch import watch_traced
+from daceml.frontend.moved_tensors import refuse_moved
 from daceml.frontend.pipeline import Stages
+from daceml.frontend.places import device_of, without_autocast
 from daceml.frontend.recomputation import Recomputation
 from daceml.frontend.results import result_template
 from daceml.frontend.same_graph import same_graph
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     import torch
     from torch.export import ExportedProgram
 
+    from daceml.frontend.backward import BackwardPass
     from daceml.frontend.dynamic_shapes import SizeGuard
     from daceml.frontend.pass_verification import Sample
     from daceml.frontend.search.decision import Decision
@@ -65,36 +68,14 @@ def compile_variant(
     freeze = options["freeze"]
     if freeze:
         check_frozen(module, arguments.tensors, modes, backward=options["backward"])
-    with tracing(), torch.autocast("cpu", enabled=False):
+    with tracing(), without_autocast():
         with stages.stage("export"):
             captured = _capture(session, arguments, modes, symbolic)
         if isinstance(captured, Variant):
             return captured
         exported = captured.program
-        state = _tensors(module) | captured.held
         watch = watch_traced(module, captured)
-        wanted = wanted_gradients(session, arguments, modes, state)
-        if wanted is not None:
-            mark_gradient_stops(exported)
-            read_chosen_extremes(exported)
-            refuse_changes(exported, wanted)
-        recipe = options["recipe"]
-        making = Making(
-            exported=exported,
-            stages=stages,
-            hooks=session.run_hooks if session.hooks else None,
-            autodiff_hooks=session.run_autodiff_hooks if session.hooks else None,
-            wanted=wanted,
-            cache=Cache(config().cache_folder),
-            levels=bool(options["auto_optimize"]),
-            freeze=freeze,
-            recomputation=Recomputation(
-                mode=options["recompute"], budget_bytes=options["memory_budget_bytes"]
-            ),
-            prefer_native=options["prefer_native"],
-            recipe=lambda: recipe,
-            sample=(lambda: _sample(arguments, state)) if options["verify"] else None,
-        )
+        making, state = making_of(session, arguments, modes, captured, stages)
         with torch.no_grad():
             decision = None
             if options["auto_optimize"] == "search":
@@ -102,6 +83,8 @@ def compile_variant(
             with stages.stage("key"):
                 making.key()
             program, backward = making.bind(state)
+        if options["cuda_graphs"]:
+            _use_graphs(making, program, backward)
     return Variant(
         program=program,
         exported=exported,
@@ -114,11 +97,59 @@ def compile_variant(
         auto_optimize=making.levels,
         freeze=freeze,
         recipe=making.recipe,
+        device=making.target,
         decision=decision,
         stages_s=stages.seconds,
         backward=backward,
         requiring=requirements(session, modes, module),
     )
+
+
+def making_of(
+    session: Session, arguments: Arguments, modes: Modes, captured: Capture, stages: Stages
+) -> tuple[Making, dict[str, torch.Tensor]]:
+    """How the programs of a captured call are made, and the tensors of the module that they share."""
+    exported, options = captured.program, session.options
+    state = _tensors(session.eager) | captured.held
+    wanted = wanted_gradients(session, arguments, modes, state)
+    if wanted is not None:
+        mark_gradient_stops(exported)
+        read_chosen_extremes(exported)
+        refuse_changes(exported, wanted)
+    making = Making(
+        exported=exported,
+        stages=stages,
+        hooks=session.run_hooks if session.hooks else None,
+        autodiff_hooks=session.run_autodiff_hooks if session.hooks else None,
+        wanted=wanted,
+        cache=Cache(config().cache_folder),
+        levels=bool(options["auto_optimize"]),
+        freeze=options["freeze"],
+        recomputation=Recomputation(mode=options["recompute"], budget_bytes=options["memory_budget_bytes"]),
+        prefer_native=options["prefer_native"],
+        ranges=options["ranges"],
+        recipe=lambda: options["recipe"],
+        sample=(lambda: _sample(arguments, state)) if options["verify"] else None,
+        device=device_of(_named(arguments, captured, state)),
+    )
+    if making.target != "cpu":
+        refuse_moved(exported, making.device)
+    return making, state
+
+
+def _use_graphs(making: Making, program: Program, backward: BackwardPass | None) -> None:
+    if making.target != "cuda":
+        raise ConfigurationError(
+            "cuda_graphs=True was given",
+            why=f"the tensors lie on {making.device}",
+            fix="move module and inputs to a CUDA device, or leave the option out",
+        )
+    if backward is None:
+        program.use_graphs()
+        return
+    record = backward.record
+    program.use_graphs([place for place in record.saved if place >= record.results])
+    backward.program.use_graphs()
 
 
 def _searched(
@@ -131,6 +162,12 @@ def _searched(
     """What the search for a recipe has chosen for this call, in this process or in an earlier one."""
     from daceml.frontend.search.module_task import search_module
 
+    if making.target != "cpu":
+        raise ConfigurationError(
+            'auto_optimize="search" is for the CPU',
+            why=f"the tensors lie on {making.device}, and variations are measured on the processor only",
+            fix="leave auto_optimize out: the recipe for devices is applied",
+        )
     if session.hooks:
         raise ConfigurationError(
             'hooks and auto_optimize="search" were both given',
@@ -206,6 +243,18 @@ def _sample(arguments: Arguments, state: Mapping[str, torch.Tensor]) -> Sample:
     from daceml.frontend.pass_verification import Sample
 
     return Sample.like(arguments.tensors, state)
+
+
+def _named(
+    arguments: Arguments, captured: Capture, state: Mapping[str, torch.Tensor]
+) -> Iterator[tuple[str, torch.Tensor]]:
+    """The arguments, and what forward reads of the module."""
+    yield from ((f"argument {place}", tensor) for place, tensor in enumerate(arguments.tensors))
+    signature = captured.program.graph_signature
+    keys = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
+    for node in captured.program.graph.nodes:
+        if node.op == "placeholder" and node.users and keys.get(node.name) in state:
+            yield keys[node.name], state[keys[node.name]]
 
 
 def _tensors(module: nn.Module) -> dict[str, torch.Tensor]:

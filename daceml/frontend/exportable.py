@@ -23,6 +23,7 @@ from torch.utils._pytree import tree_leaves
 
 from daceml.frontend.arguments import Arguments
 from daceml.frontend.holdings import held_values, is_plain_object
+from daceml.frontend.places import autocast_regions
 
 _HOOKS = (
     "_forward_hooks",
@@ -91,7 +92,7 @@ class ExportView:
 def exportable(
     module: nn.Module,
     arguments: Arguments,
-    autocast: torch.dtype | None = None,
+    autocast: tuple[torch.dtype | None, ...] = (),
     around: Callable[[], AbstractContextManager[object]] = nullcontext,
 ) -> Generator[ExportView]:
     """A view of `module` for the time of an export.
@@ -101,7 +102,7 @@ def exportable(
     torch.export wants parameters. What forward assigns to attributes is put back.
 
     Args:
-        autocast: the type of the autocast region that the call is in.
+        autocast: the types of the autocast regions that the call is in, see `places.autocast_types`.
         around: what forward is traced in, besides.
     Raises:
         RunsEagerlyError: a submodule has a hook; or, from within the export, forward changes a list or dict
@@ -116,7 +117,7 @@ def exportable(
 
     def flat(*tensors: torch.Tensor) -> Any:
         args, kwargs = arguments.rebuild(tensors)
-        with _watched_attributes(view, module), _autocast(autocast), around():
+        with _watched_attributes(view, module), autocast_regions(autocast), around():
             result = forward(*args, **kwargs)
         return result, [made.owner.__dict__[made.name] for made in view.assigned]
 
@@ -135,10 +136,6 @@ def exportable(
     view.assigned = [
         replace(made, owner=module) if made.owner is view.module else made for made in view.assigned
     ]
-
-
-def _autocast(dtype: torch.dtype | None) -> AbstractContextManager[object]:
-    return nullcontext() if dtype is None else torch.autocast("cpu", dtype)
 
 
 @contextmanager

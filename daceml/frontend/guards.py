@@ -18,19 +18,34 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from daceml.errors import CallError
+from daceml.frontend.places import DEVICE_TYPES, autocast_types
 
 _PLAIN = (torch.Tensor, nn.Parameter, nn.Buffer)
 _dispatch_keys = torch._C._dispatch_keys  # pyright: ignore[reportPrivateUsage]
 
 
-def _dense_keys() -> frozenset[int]:
+def _dense_keys(device: str) -> frozenset[int]:
     with torch.inference_mode():
-        inference = _dispatch_keys(torch.empty(0)).raw_repr()
-    return frozenset({inference, _dispatch_keys(torch.empty(0)).raw_repr()})
+        inference = _dispatch_keys(torch.empty(0, device=device)).raw_repr()
+    return frozenset({inference, _dispatch_keys(torch.empty(0, device=device)).raw_repr()})
 
 
-# Tensors that are memory and nothing else: no sparse, quantised, batched, negated or fake ones.
-_DENSE = _dense_keys()
+# Tensors that are memory and nothing else: no sparse, quantised, batched, negated or fake ones. Those of a
+# device are added when the first one comes.
+_DENSE = set(_dense_keys("cpu"))
+
+
+def _is_plain(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is memory and nothing else, on a device that programs run on."""
+    if type(tensor) not in _PLAIN:
+        return False
+    if _dispatch_keys(tensor).raw_repr() in _DENSE:
+        return True
+    if tensor.device.type != "cuda" or not torch.cuda.is_available():
+        return False
+    _DENSE.update(_dense_keys("cuda"))
+    return _dispatch_keys(tensor).raw_repr() in _DENSE
+
 
 # Values that a program may be compiled for; anything else may hold tensors, or change without a trace.
 _CONSTANTS = (
@@ -65,7 +80,7 @@ class Modes(NamedTuple):
     """torch's modes that decide what a forward does."""
 
     grad_enabled: bool
-    autocast: torch.dtype | None
+    autocast: tuple[torch.dtype | None, ...]
     default_dtype: torch.dtype
 
 
@@ -86,8 +101,7 @@ def call_key(leaves: Sequence[Any], structure: pytree.TreeSpec | None = None) ->
         CallError: a leaf that is neither a plain tensor nor a constant.
     """
     grad = torch.is_grad_enabled()
-    autocast = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None
-    return (grad, autocast, torch.get_default_dtype()), input_key(leaves, grad), structure
+    return (grad, autocast_types(), torch.get_default_dtype()), input_key(leaves, grad), structure
 
 
 def named_key(key: tuple[Any, ...]) -> CallKey:
@@ -106,7 +120,7 @@ def input_key(leaves: Sequence[Any], grad_enabled: bool = False) -> tuple[tuple[
     key: list[tuple[Any, ...]] = []
     for position, leaf in enumerate(leaves):
         if isinstance(leaf, torch.Tensor):
-            if type(leaf) not in _PLAIN or _dispatch_keys(leaf).raw_repr() not in _DENSE:
+            if not _is_plain(leaf):
                 raise CallError(**refusal(leaf, f"argument {position}"))
             strides = None if leaf.is_contiguous() else leaf.stride()
             key.append((leaf.dtype, leaf.shape, leaf.device, strides, grad_enabled and leaf.requires_grad))
@@ -122,10 +136,10 @@ def input_key(leaves: Sequence[Any], grad_enabled: bool = False) -> tuple[tuple[
 
 def refusal(tensor: torch.Tensor, name: str) -> dict[str, str]:
     """Why a tensor cannot reach compiled code, as the parts of an error."""
-    if tensor.device.type != "cpu":
+    if tensor.device.type not in DEVICE_TYPES:
         return {
             "what": f"{name} of a compiled module lies on {tensor.device}",
-            "why": "programs are compiled for the CPU",
+            "why": "programs are compiled for the CPU and for CUDA devices",
             "fix": "pass tensor.cpu(), or call the eager module",
         }
     if type(tensor) not in _PLAIN:

@@ -21,6 +21,8 @@ import numpy as np
 import torch
 from torch import nn
 
+from daceml.frontend.places import DEVICE_TYPES
+
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
@@ -134,9 +136,12 @@ def adopt(program: ExportedProgram, module: nn.Module) -> dict[str, torch.Tensor
     if not constants:
         return {}
     tensors = {_place(value): value for _, value in held_values(module) if _is_memory(value)}
+    elsewhere = {p.device for p in module.parameters()} - {torch.device("cpu")}
     adopted: dict[str, torch.Tensor] = {}
     for spec in constants:
         constant = program.constants.get(spec.target or "")
+        if elsewhere and isinstance(constant, torch.Tensor) and constant.dim() == 0:
+            continue  # numbers stay on the processor when a module moves, and torch takes them as they are
         if _is_memory(constant) and isinstance(spec.arg, TensorArgument) and _place(constant) in tensors:
             spec.kind, spec.persistent = InputKind.BUFFER, False
             adopted[str(spec.target)] = tensors[_place(constant)]
@@ -153,7 +158,7 @@ def places(program: ExportedProgram) -> Iterator[tuple[str, object]]:
 
 def _is_memory(value: Any) -> bool:
     dense = isinstance(value, torch.Tensor) and value.layout is torch.strided and value.numel() > 0
-    return dense and value.device.type == "cpu"
+    return dense and value.device.type in DEVICE_TYPES
 
 
 def _place(tensor: Any) -> tuple[object, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +21,7 @@ from daceml.frontend.pipeline import (
     training_networks,
     warming,
 )
+from daceml.frontend.places import CPU, without_autocast
 from daceml.frontend.program_key import program_key
 from daceml.frontend.recomputation import Recomputation
 from daceml.frontend.stance import current_stance
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
     from daceml.frontend.pass_verification import Sample
     from daceml.runtime.kernel_objects import KernelObjects
-    from daceml.sdfg.network import Network
+    from daceml.sdfg.network import Device, Network
     from daceml.transformations.recipe import Recipe
 
 log = logging.getLogger(__name__)
@@ -50,6 +51,7 @@ class Making:
         recipe: gives the passes in the place of the standard ones, or None; asked for where it matters.
         known_key: of the programs, where somebody has computed it already.
         objects: of kernels that both programs have, while they are built.
+        device: where the tensors lie.
     """
 
     exported: ExportedProgram
@@ -63,12 +65,19 @@ class Making:
     live: bool = False
     recomputation: Recomputation
     prefer_native: bool
+    ranges: bool
     recipe: Callable[[], Recipe | None]
     sample: Callable[[], Sample] | None
     made: list[Optimised] = field(default_factory=list[Optimised])
     record: GradientRecord | None = None
     known_key: str = ""
+    device: torch.device = CPU
     objects: KernelObjects | None = None
+
+    @property
+    def target(self) -> Device:
+        """The kind of device that programs are made for."""
+        return "cuda" if self.device.type == "cuda" else "cpu"
 
     def key(self) -> str:
         """Of the forward program; that of the backward program is a digest of it."""
@@ -82,6 +91,8 @@ class Making:
                 prefer_native=self.prefer_native,
                 recipe=self.recipe(),
                 verify=self.sample is not None,
+                device=self.target,
+                ranges=self.ranges,
             )
             if self.hooks is not None:
                 log.info("not looked up in the cache: what hooks do is not part of its key")
@@ -107,7 +118,7 @@ class Making:
         """
         stored, behind = self.stored()
         with self.stages.stage("bind"):
-            program = stored.bind(state)
+            program = stored.bind(state, self.device)
             if program.conditional:
                 program.substitute = functools.partial(self._unconditional, state)
             return program, None if behind is None else backward_pass(behind, self, self.key(), state)
@@ -117,23 +128,44 @@ class Making:
         import torch
 
         kept = replace(self, made=[], record=None, freeze=False, live=True, sample=None, stages=Stages())
-        with tracing(), torch.autocast("cpu", enabled=False), torch.no_grad():
+        with tracing(), without_autocast(), torch.no_grad():
             folder = self.cache.get("programs", digest(self.key(), "live"), kept.forward)
-            return StoredProgram(folder).bind(state)
+            return StoredProgram(folder).bind(state, self.device)
 
     def forward(self, folder: Path) -> None:
         with warming(self.cache), without_collection():
             given = None if self.wanted is None else ()
-            build(self.optimised()[0], self.cache, folder, self.stages, given=given, objects=self.objects)
+            build(
+                self.optimised()[0],
+                self.cache,
+                folder,
+                self.stages,
+                given=given,
+                objects=self.objects,
+                ranges=self.ranges,
+            )
 
     def backward(self, folder: Path) -> None:
         with warming(self.cache), without_collection():
             optimised = self.optimised()[1]
             assert self.record is not None, "networks with a backward pass have a record"
             given = self.record.saved_of(optimised.network.inputs)
-            build(optimised, self.cache, folder, self.stages, given=given, objects=self.objects)
+            build(
+                optimised,
+                self.cache,
+                folder,
+                self.stages,
+                given=given,
+                objects=self.objects,
+                ranges=self.ranges,
+            )
         self.record.save(folder)
         self._close()
+
+    def _build(self, optimised: Optimised, folder: Path, given: Collection[str] | None) -> None:
+        build(
+            optimised, self.cache, folder, self.stages, given=given, objects=self.objects, ranges=self.ranges
+        )
 
     def _close(self) -> None:
         if self.objects is not None:
@@ -156,12 +188,14 @@ class Making:
                         autodiff_hooks=autodiff_hooks,
                         recipe=self.recipe(),
                         sample=sample,
+                        device=self.target,
                     )
                 ]
             else:
                 from daceml.runtime.kernel_objects import KernelObjects
 
-                self.objects = KernelObjects(self.cache)
+                if self.objects is None:
+                    self.objects = KernelObjects(self.cache, self.target)
                 self.made, self.record = training_networks(
                     self.exported,
                     self.wanted,
@@ -174,6 +208,7 @@ class Making:
                     recipe=self.recipe(),
                     sample=sample,
                     ahead=self.objects.begin_all,
+                    device=self.target,
                 )
         return self.made
 
@@ -185,7 +220,7 @@ def backward_pass(folder: Path, making: Making, key: str, state: Mapping[str, to
     alone = making.recomputation.mode != "budget" and making.hooks is None
     kept = replace(making, made=[], record=None)  # what was built goes
     return BackwardPass(
-        program=StoredProgram(folder).bind({}),
+        program=StoredProgram(folder).bind({}, making.device),
         record=record,
         wanted=wanted,
         state=tuple(state[key] for key in wanted.state),
@@ -206,7 +241,7 @@ def _narrowed(making: Making, key: str, whole: GradientRecord, places: tuple[int
             fix="run one such step before, or let the loss use every result",
         )
     fewer = replace(making, wanted=replace(making.wanted, outputs=places), stages=Stages(), sample=None)
-    with tracing(), torch.autocast("cpu", enabled=False), torch.no_grad():
+    with tracing(), without_autocast(), torch.no_grad():
         folder = making.cache.get("programs", digest(key, "backward", repr(places)), fewer.backward)
         record = GradientRecord.load(folder)
         takes = record.places_in(whole)
@@ -214,4 +249,4 @@ def _narrowed(making: Making, key: str, whole: GradientRecord, places: tuple[int
             log.warning("zeros stand for the cotangents of unused results: what is stored is for all of them")
             return None
         log.info("a backward pass for the results at %s alone", list(places))
-        return Narrowed(program=StoredProgram(folder).bind({}), record=record, takes=takes)
+        return Narrowed(program=StoredProgram(folder).bind({}, making.device), record=record, takes=takes)

@@ -38,7 +38,7 @@ class DaceModule(nn.Module):
     Args:
         module: any nn.Module.
         options: see `ModuleOptions`: backward, dynamic_shapes, dynamic, auto_optimize, search_budget_s,
-            freeze, recompute, memory_budget_bytes, prefer_native, recipe, verify.
+            freeze, recompute, memory_budget_bytes, prefer_native, recipe, verify, ranges.
     """
 
     __slots__ = ("_session",)

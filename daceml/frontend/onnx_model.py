@@ -12,6 +12,7 @@ import torch
 
 from daceml.config import config
 from daceml.errors import BackwardUnavailableError, BeyondNetworksError, ConfigurationError
+from daceml.frontend.array_streams import stream_of
 from daceml.frontend.call_inputs import collect_inputs
 from daceml.frontend.outside import OutsideModel
 from daceml.frontend.pipeline import Stages
@@ -33,15 +34,19 @@ class ONNXModel:
     """A compiled ONNX model.
 
     Compiled at the first call, or loaded from the cache. Called with tensors, numpy arrays or other arrays
-    with `__dlpack__`, by position in the order of the model's inputs or by name; an input of rank 0 may be a
-    number. Returns one result, or a tuple where the model has several outputs, of the kind that came in. A
-    model that no network can hold (strings, control flow, sizes that depend on data) runs in ONNX Runtime as
-    a whole, and the log says so.
+    with `__dlpack__` (CuPy, JAX), by position in the order of the model's inputs or by name; an input of rank
+    0 may be a number. Contiguous arrays are read where they are, without a copy, and results are arrays of
+    the kind that came in, which share the program's memory: tensors if one input is a tensor, else arrays of
+    the first input's library that is not numpy, else numpy arrays. CuPy arrays run on CuPy's current stream,
+    all others on torch's. Returns one result, or a tuple where the model has several outputs. A model that no
+    network can hold (strings, control flow, sizes that depend on data) runs in ONNX Runtime as a whole, and
+    the log says so.
 
     Args:
         model: path of an `.onnx` file, whose data may lie in files beside it, or a model with its data. A
             model that was passed in memory must not be changed afterwards.
         dims: values for named dimensions, e.g. `{"batch": 8}`; the others stay symbolic: compiled once.
+        ranges: profilers see a range for each step, as in `daceml.compile`.
     Raises:
         OnnxFileError: the file is missing or malformed.
         UnknownOperatorError, InvalidNodeError, ShapeError, NoImplementationError: at compilation; the message
@@ -49,7 +54,11 @@ class ONNXModel:
     """
 
     def __init__(
-        self, model: str | os.PathLike[str] | onnx.ModelProto, *, dims: Mapping[str, int] | None = None
+        self,
+        model: str | os.PathLike[str] | onnx.ModelProto,
+        *,
+        dims: Mapping[str, int] | None = None,
+        ranges: bool = False,
     ) -> None:
         import onnx
 
@@ -66,8 +75,13 @@ class ONNXModel:
                 f"ONNXModel takes a path or an onnx.ModelProto, not a {type(model).__name__}",
                 fix="pass the path of an .onnx file; for an nn.Module use daceml.compile",
             )
+        if not isinstance(ranges, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigurationError(
+                "option 'ranges' of ONNXModel must be True or False", why=f"it is {ranges!r}",
+                fix="write ranges=True or ranges=False",
+            )  # fmt: skip
         self.name = self._source.name
-        self.dims = _checked_dims(dims or {})
+        self.dims, self.ranges = _checked_dims(dims or {}), ranges
         self._stages = Stages()
         self._program: Program | None = None
         self._outside: OutsideModel | None = None
@@ -83,16 +97,17 @@ class ONNXModel:
         """
         if self._outside is not None:
             return self._outside(args, kwargs)
-        try:
-            tensors, convert = self.prepare(args, kwargs)
-        except BeyondNetworksError as reason:
-            if config().fallback == "none":
-                raise
-            self._outside = OutsideModel(self._read(), reason)
-            return self._outside(args, kwargs)
-        outputs: list[Any] = self.program(tensors)
-        if convert is not None:
-            outputs = [convert(tensor) for tensor in outputs]
+        with stream_of((*args, *kwargs.values())):
+            try:
+                tensors, convert = self.prepare(args, kwargs)
+            except BeyondNetworksError as reason:
+                if config().fallback == "none":
+                    raise
+                self._outside = OutsideModel(self._read(), reason)
+                return self._outside(args, kwargs)
+            outputs: list[Any] = self.program(tensors)
+            if convert is not None:
+                outputs = [convert(tensor) for tensor in outputs]
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def prepare(
@@ -146,7 +161,7 @@ class ONNXModel:
         source = self._read()
         with torch.no_grad():
             with self._stages.stage("key"):
-                key = model_key(source.model, self.dims, source.weight_names())
+                key = model_key(source.model, self.dims, source.weight_names(), ranges=self.ranges)
             cache = Cache(config().cache_folder)
             folder = cache.get("programs", key, lambda scratch: self._build(cache, scratch))
             with self._stages.stage("bind"):
@@ -168,7 +183,7 @@ class ONNXModel:
     def _build(self, cache: Cache, folder: Path) -> None:
         from daceml.frontend.pipeline import build
 
-        build(self._optimise(), cache, folder, self._stages)
+        build(self._optimise(), cache, folder, self._stages, ranges=self.ranges)
 
 
 def _graph_name(model: onnx.ModelProto) -> str:

@@ -35,8 +35,12 @@ class ModuleOptions(TypedDict):
         memory_budget_bytes: of a training step at its peak, parameters and gradients included.
         prefer_native: derive every gradient from the operators' lowered form, rules or not.
         recipe: the passes that take the place of the standard ones, over forward and backward pass.
+        cuda_graphs: capture what a call launches on a CUDA device, and replay it. Sizes that change need a
+            graph each.
         verify: run the network before and after the passes, in float64 too, and name a pass that changes
             values. Once for each program, when it is compiled.
+        ranges: profilers see a range for each step of a program, named by its label and modules: an operator
+            in torch's profiler, a range of the domain `daceml` in tools that read NVTX.
     """
 
     backward: bool
@@ -49,7 +53,9 @@ class ModuleOptions(TypedDict):
     memory_budget_bytes: int | None
     prefer_native: bool
     recipe: Recipe | None
+    cuda_graphs: bool
     verify: bool
+    ranges: bool
 
 
 _DEFAULTS = ModuleOptions(
@@ -63,7 +69,9 @@ _DEFAULTS = ModuleOptions(
     memory_budget_bytes=None,
     prefer_native=False,
     recipe=None,
+    cuda_graphs=False,
     verify=False,
+    ranges=False,
 )
 
 

@@ -14,7 +14,8 @@ import numpy as np
 import torch
 
 from daceml.errors import CallError, DacemlError, ExecutionError, NoImplementationError
-from daceml.frontend.array_kinds import to_numpy
+from daceml.frontend.array_kinds import Convert, results_like, to_numpy
+from daceml.frontend.dlpack import NotAnArrayError, tensor_of
 
 if TYPE_CHECKING:
     from daceml.frontend.model_file import ModelSource
@@ -56,7 +57,7 @@ class OutsideModel:
         )
 
     def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Results as ONNX Runtime gives them: arrays as tensors where a tensor came in, lists for sequences.
+        """Results as ONNX Runtime gives them, arrays in the kind that came in, lists for sequences.
 
         Raises:
             CallError: inputs whose number, name, kind or shape does not fit.
@@ -71,7 +72,7 @@ class OutsideModel:
                 + (f" and {', '.join(kwargs)}" if kwargs else ""),
                 fix="pass one value for each input",
             )
-        feeds = {name: _given(values[name]) for name in names}
+        feeds = {name: self._given(name, values[name]) for name in names}
         try:
             results: list[Any] = list(self._session.run(None, feeds))  # pyright: ignore[reportArgumentType]
         except Exception as error:
@@ -81,9 +82,21 @@ class OutsideModel:
                 why=_first_line(error),
                 fix="check the inputs against what the model declares",
             ) from error
-        if any(isinstance(value, torch.Tensor) for value in values.values()):
-            results = [_as_tensors(value) for value in results]
+        tensors = any(isinstance(value, torch.Tensor) for value in values.values())
+        convert = None if tensors else results_like(values.values())
+        if tensors or convert not in (None, to_numpy):
+            results = [_as_tensors(value, convert) for value in results]
         return results[0] if len(results) == 1 else tuple(results)
+
+    def _given(self, name: str, value: Any) -> Any:
+        try:
+            return _given(value)
+        except NotAnArrayError as error:
+            raise CallError(
+                f"input {name!r} of {self.name} {error.what}",
+                why="ONNX Runtime takes numpy arrays, and what can be read as one",
+                fix=error.fix,
+            ) from error
 
 
 def _given(value: Any) -> Any:
@@ -96,13 +109,16 @@ def _given(value: Any) -> Any:
             if all(isinstance(part, str) for part in parts) and parts
             else parts
         )
+    if hasattr(type(value), "__dlpack__") and not isinstance(value, np.ndarray | np.generic):
+        return to_numpy(tensor_of(value).cpu().contiguous())
     return np.asarray(value) if isinstance(value, bool | int | float) else value
 
 
-def _as_tensors(value: Any) -> Any:
+def _as_tensors(value: Any, convert: Convert | None) -> Any:
     if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
-        return torch.from_numpy(value)
-    return [_as_tensors(part) for part in value] if isinstance(value, list) else value  # pyright: ignore[reportUnknownVariableType]
+        tensor = torch.from_numpy(value)
+        return tensor if convert is None else convert(tensor)
+    return [_as_tensors(part, convert) for part in value] if isinstance(value, list) else value  # pyright: ignore[reportUnknownVariableType]
 
 
 def _first_line(error: Exception) -> str:

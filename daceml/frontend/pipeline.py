@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from daceml.frontend.training import TrainingNetworks
     from daceml.onnx_ops.lowering import LoweringReport, NodeReport
     from daceml.runtime.kernel_objects import KernelObjects
-    from daceml.sdfg.network import Network
+    from daceml.sdfg.network import Device, Network
     from daceml.transformations.recipe import Recipe, Situation, Step
 
 
@@ -63,9 +63,17 @@ class Optimised:
 
 
 def onnx_network(
-    exported: ExportedProgram, stages: Stages, *, hooks: Callable[[Network], None] | None = None
+    exported: ExportedProgram,
+    stages: Stages,
+    *,
+    hooks: Callable[[Network], None] | None = None,
+    device: Device = "cpu",
 ) -> Network:
-    """The network of ONNX nodes of an exported program, after the user's hooks."""
+    """The network of ONNX nodes of an exported program, after the user's hooks.
+
+    Args:
+        device: where its tensors will lie, wherever those of the export did.
+    """
     with stages.stage("import"):
         from daceml.frontend.data_dependence import decided_by_data
         from daceml.frontend.export import to_onnx
@@ -81,6 +89,7 @@ def onnx_network(
         if reason is error:
             raise
         raise reason from error
+    network.device = device
     with stages.stage("sdfg"):
         relayout_weights(network, _strides(exported))
     if hooks is not None:
@@ -100,6 +109,7 @@ def optimised_network(
     autodiff_hooks: Callable[[Network], None] | None = None,
     recipe: Recipe | None = None,
     sample: Sample | None = None,
+    device: Device = "cpu",
 ) -> Optimised:
     """The network of an exported program after all levels.
 
@@ -108,18 +118,19 @@ def optimised_network(
         live: each call reads the weights, and nothing is prepared of them.
         hooks, autodiff_hooks: change the network of ONNX nodes in place before that.
         sample: what passes are verified on.
+        device: see `onnx_network`.
     Raises:
         PassError: a pass leaves an invalid network, or one that gives other values for the sample.
     """
     stages = stages or Stages()
-    network = onnx_network(exported, stages, hooks=hooks)
+    network = onnx_network(exported, stages, hooks=hooks, device=device)
     network.live = live
     if sample is not None:
         from daceml.frontend.pass_verification import verify_inference
 
         with stages.stage("verify"):
             situation = "frozen" if freeze else "inference"
-            verify_inference(network, chosen_recipe(recipe, situation, levels=levels), sample)
+            verify_inference(network, chosen_recipe(recipe, situation, levels=levels, device=device), sample)
     if autodiff_hooks is not None:
         with stages.stage("hooks"):
             autodiff_hooks(network)
@@ -139,12 +150,13 @@ def training_networks(
     recipe: Recipe | None = None,
     sample: Sample | None = None,
     ahead: Callable[[Network], None] | None = None,
+    device: Device = "cpu",
 ) -> tuple[list[Optimised], GradientRecord]:
     """Forward and backward pass of an exported program after all levels.
 
     Args:
         wanted: what requires a gradient.
-        levels, hooks, recipe, sample: see `optimised_network`.
+        levels, hooks, recipe, sample, device: see `optimised_network`.
         autodiff_hooks: change forward and backward pass in place before they are optimised.
         recomputation: what the backward pass computes again.
         prefer_native: derive every gradient from the lowered form.
@@ -157,7 +169,7 @@ def training_networks(
     from daceml.frontend.training import differentiate
 
     stages, how = stages or Stages(), recomputation or Recomputation()
-    network = onnx_network(exported, stages, hooks=hooks)
+    network = onnx_network(exported, stages, hooks=hooks, device=device)
 
     def halves(network: Network, limit_bytes: int | None = None) -> TrainingNetworks:
         return differentiate(
@@ -168,7 +180,9 @@ def training_networks(
         from daceml.frontend.pass_verification import verify_training
 
         with stages.stage("verify"):
-            verify_training(network, chosen_recipe(recipe, "training", levels=levels), sample, halves)
+            verify_training(
+                network, chosen_recipe(recipe, "training", levels=levels, device=device), sample, halves
+            )
     transform_operators(network, stages, levels=levels, recipe=recipe)
 
     def made(network: Network, limit_bytes: int | None = None) -> tuple[list[Optimised], GradientRecord]:
@@ -201,18 +215,23 @@ def _strides(exported: ExportedProgram) -> dict[str, tuple[int, ...]]:
     return {key: tuple(t.stride()) for key, t in tensors.items() if not t.is_contiguous()}
 
 
-def chosen_recipe(recipe: Recipe | None, situation: Situation, *, levels: bool = True) -> Recipe:
+def chosen_recipe(
+    recipe: Recipe | None, situation: Situation, *, levels: bool = True, device: Device = "cpu"
+) -> Recipe:
     """The passes of a compilation, level by level.
 
     Args:
         recipe: the user's, in the place of the standard one.
         levels: see `optimise`.
     """
-    from daceml.transformations.standard import standard_recipe, unoptimised_recipe
+    from daceml.transformations import standard
 
+    on_device = device != "cpu"
     if not levels:
-        return unoptimised_recipe()
-    return (standard_recipe() if recipe is None else recipe).ordered().when(situation)
+        return standard.unoptimised_recipe(on_device=on_device)
+    if recipe is None:
+        recipe = standard.device_recipe() if on_device else standard.standard_recipe()
+    return recipe.ordered().when(situation)
 
 
 def transform_operators(
@@ -220,7 +239,7 @@ def transform_operators(
 ) -> None:
     """Apply what belongs in front of differentiation. Mutates the network; see `optimise` for the rest."""
     with stages.stage("transform"):
-        passes = chosen_recipe(recipe, "training", levels=levels).at("coarse")
+        passes = chosen_recipe(recipe, "training", levels=levels, device=network.device).at("coarse")
         passes(network, _checker(recipe))
 
 
@@ -256,7 +275,8 @@ def optimise(
     from daceml.transformations.standard import absorbed_arrays
 
     situation = "training" if training else "frozen" if freeze else "inference"
-    passes, check = chosen_recipe(recipe, situation, levels=levels), _checker(recipe)
+    passes = chosen_recipe(recipe, situation, levels=levels, device=network.device)
+    check = _checker(recipe)
     with stages.stage("transform"):
         ahead = passes.at(*(() if training else ("coarse",)), "operators")(network, check)
     with stages.stage("lower"):
@@ -280,31 +300,41 @@ def build(
     *,
     given: Collection[str] | None = None,
     objects: KernelObjects | None = None,
+    ranges: bool = False,
 ) -> None:
     """Write everything that a stored program consists of into `folder`.
 
     Args:
         given: see `make_plan`.
-        objects: see `build_program`.
+        objects, ranges: see `build_program`.
     """
+    from daceml.frontend.launch_records import built_launches
     from daceml.frontend.record import make_manifest, save_fallbacks
     from daceml.onnx_ops.external import external_call
     from daceml.runtime.build import build_program
     from daceml.runtime.constants import save_constants
+    from daceml.runtime.kernel_objects import KernelObjects
     from daceml.runtime.plan import make_plan
 
     with stages.stage("plan"):
         plan = make_plan(optimised.network, external_call, given=given)
         constants = save_constants(plan, folder)
         fallbacks = save_fallbacks(plan, folder)
-    with stages.stage("kernels"):
-        build_program(plan, cache, folder, objects)
+    kernels = KernelObjects(cache, optimised.network.device) if objects is None else objects
+    try:
+        with stages.stage("kernels"):
+            build_program(plan, cache, folder, kernels, ranges=ranges)
+        launches = built_launches(plan, kernels)
+    finally:
+        if objects is None:
+            kernels.close()
     manifest = make_manifest(
         plan,
         optimised.lowering,
         absorbed=optimised.absorbed,
         constants=constants,
         fallbacks=fallbacks,
+        launches=launches,
     )
     replace(
         manifest,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from daceml.codegen_cuda.toolchain import cuda_toolchain, nvtx_folder
 from daceml.config import config
 from daceml.frontend.holdings import places
 from daceml.frontend.recipe_key import recipe_key
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from daceml.frontend.gradient_record import Wanted
     from daceml.frontend.recomputation import Recomputation
+    from daceml.sdfg.network import Device
     from daceml.transformations.recipe import Recipe
 
 _LIBRARIES = ("torch", "dace", "onnx", "onnx-ir", "onnxscript", "onnxruntime")
@@ -40,6 +42,8 @@ def program_key(
     prefer_native: bool = False,
     recipe: Recipe | None = None,
     verify: bool = False,
+    device: Device = "cpu",
+    ranges: bool = False,
 ) -> str:
     """Hash of the graph, its signature, shapes, ties, constants, the options, versions and daceml's sources.
 
@@ -69,13 +73,17 @@ def program_key(
         f"gradients {wanted} {recomputation} native {prefer_native and wanted is not None}",
         # what was verified once need not be again; what was not has to be
         f"recipe {recipe_key(recipe)} verified {verify}",
+        *_instrumentation(ranges),
         # what tensors that forward makes are, where it does not say
         f"{torch.get_default_dtype()}",
+        *(() if device == "cpu" else (device, cuda_toolchain().fingerprint)),
         *_surroundings(),
     )
 
 
-def model_key(model: onnx.ModelProto, dims: Mapping[str, int], bound: Collection[str] = ()) -> str:
+def model_key(
+    model: onnx.ModelProto, dims: Mapping[str, int], bound: Collection[str] = (), *, ranges: bool = False
+) -> str:
     """Hash of everything in a model that has a meaning, and of what surrounds it.
 
     Args:
@@ -94,7 +102,19 @@ def model_key(model: onnx.ModelProto, dims: Mapping[str, int], bound: Collection
             sha.update(f"{number} {len(text)} ".encode())
             sha.update(text)
     weights = [(t.name, t.data_type, tuple(t.dims)) for t in graph.initializer if t.name in names]
-    return digest("onnx", sha.hexdigest(), repr(weights), repr(sorted(dims.items())), *_surroundings())
+    return digest(
+        "onnx",
+        sha.hexdigest(),
+        repr(weights),
+        repr(sorted(dims.items())),
+        *_instrumentation(ranges),
+        *_surroundings(),
+    )
+
+
+def _instrumentation(ranges: bool) -> tuple[str, ...]:
+    """What a program with ranges around its steps depends on besides."""
+    return (f"ranges {nvtx_folder()}",) if ranges else ()
 
 
 def _surroundings() -> tuple[str, ...]:
@@ -136,7 +156,7 @@ def package_digest() -> str:
     root = Path(__file__).parents[1]
     sha = hashlib.sha256()
     for file in sorted(root.rglob("*")):
-        if file.suffix in (".py", ".h", ".cpp"):
+        if file.suffix in (".py", ".h", ".cpp", ".cu"):
             sha.update(file.relative_to(root).as_posix().encode())
             sha.update(file.read_bytes())
     return sha.hexdigest()

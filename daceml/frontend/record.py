@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from daceml.frontend.launch_records import BuiltLaunch, launch_record
 from daceml.frontend.level_records import level_records
 from daceml.runtime.element_codes import torch_code
 from daceml.runtime.manifest import (
@@ -40,11 +41,13 @@ def make_manifest(
     absorbed: Mapping[str, tuple[str, ...]],
     constants: tuple[ConstantRecord, ...],
     fallbacks: tuple[int, ...],
+    launches: Mapping[str, BuiltLaunch] | None = None,
 ) -> Manifest:
     """The manifest of a plan, without the facts that only the caller knows.
 
     Args:
         absorbed: array -> arrays that disappeared into the map that writes it.
+        launches: name of a kernel for a device -> how it is launched, and what its compiler said.
     """
     network = plan.network
     by_array = {array: report for report in lowering.nodes for array in report.writes}
@@ -60,7 +63,14 @@ def make_manifest(
         constants=constants,
         mutated=tuple(network.weights[b] for b in network.mutations.values()),
         symbols=tuple(sorted(network.sdfg.symbols)),
-        steps=tuple(replace(_step(s, network, reports, sizes), nodes=_nodes(s, network)) for s in plan.steps),
+        steps=tuple(
+            replace(
+                _step(s, network, reports, sizes),
+                nodes=_nodes(s, network),
+                launch=launch_record(s.action, launches or {}, sizes),
+            )
+            for s in plan.steps
+        ),
         workspace_bytes=Cost(unique_bytes=workspace).at(sizes).unique_bytes,  # pyright: ignore[reportArgumentType]
         kernels=len(plan.kernels),
         fallbacks=fallbacks,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from daceml.frontend.results import ResultTemplate
     from daceml.frontend.search.decision import Decision
     from daceml.runtime.program import Program
-    from daceml.sdfg.network import Network
+    from daceml.sdfg.network import Device, Network
     from daceml.transformations.recipe import Recipe
 
 
@@ -42,6 +42,7 @@ class Variant:
         auto_optimize: whether the levels of transformations were applied.
         freeze: whether weights were taken for constant.
         recipe: gives what took the place of the standard one: the user's recipe, or what a search has chosen.
+        device: where its tensors lie.
         decision: what a search has found.
         backward: how gradients are computed; None where nothing requires one.
         requiring: tensors of the module and whether they require a gradient, where that matters.
@@ -58,6 +59,7 @@ class Variant:
     auto_optimize: bool = True
     freeze: bool = False
     recipe: Callable[[], Recipe | None] = lambda: None
+    device: Device = "cpu"
     decision: Decision | None = None
     stages_s: dict[str, float] = field(default_factory=dict[str, float])
     backward: BackwardPass | None = None
@@ -122,7 +124,11 @@ class Variant:
         if self.optimised is not None:
             return self.optimised
         return optimised_network(
-            self.exported, levels=self.auto_optimize, freeze=self.freeze, recipe=self.recipe()
+            self.exported,
+            levels=self.auto_optimize,
+            freeze=self.freeze,
+            recipe=self.recipe(),
+            device=self.device,
         ).network
 
 

@@ -30,6 +30,7 @@ from daceml.frontend.optimizer_rows import STATE, HeldTensors, Row, UpdatedRows,
 from daceml.frontend.optimizers import refuse_hooks, rule_of
 from daceml.frontend.options import ModuleOptions, module_options
 from daceml.frontend.pipeline import Stages, build, warming
+from daceml.frontend.places import autocast_types, without_autocast
 from daceml.frontend.program_key import program_key
 from daceml.frontend.step_network import step_network
 from daceml.frontend.traceable import refuse_script
@@ -100,7 +101,7 @@ class CompiledStep:
         loss: takes the model's output and the targets; gives a scalar.
         optimizer: SGD, Adam or AdamW; its learning rates and other numbers are read at every step, and its
             state is kept where it keeps it.
-        options: auto_optimize, search_budget_s, recipe, verify: as for `daceml.compile`.
+        options: auto_optimize, search_budget_s, recipe, verify, ranges: as for `daceml.compile`.
     Raises:
         ConfigurationError: something else than these three, an optimizer that has no rule, or one for
             parameters of another model.
@@ -135,7 +136,7 @@ class CompiledStep:
             inputs: the model's tensor, or a tuple of its arguments.
             targets: what the loss takes besides the output, a tensor or a tuple.
         """
-        if torch.is_autocast_enabled("cpu"):
+        if any(autocast_types()):
             raise CallError(
                 "a compiled step was called under autocast",
                 why="it would run in the types of the parameters",
@@ -204,7 +205,7 @@ class CompiledStep:
     def _compiled_for(self, arguments: Arguments) -> _Compiled:
         cache = Cache(config().cache_folder)
         rows = rows_of(self.optimizer, self._keys())
-        with tracing(), torch.autocast("cpu", enabled=False):
+        with tracing(), without_autocast():
             with torch.enable_grad():
                 captured = capture(self.module, arguments, gradients=True)
             exported = captured.program
@@ -243,8 +244,10 @@ class CompiledStep:
     ) -> StoredProgram:
         wanted, levels = _wanted(rows, arguments), bool(self.options["auto_optimize"])
 
-        def key_of(recipe: Recipe | None, *, verify: bool = False) -> str:
-            program = program_key(exported, auto_optimize=levels, wanted=wanted, recipe=recipe, verify=verify)
+        def key_of(recipe: Recipe | None, *, verify: bool = False, ranges: bool = False) -> str:
+            program = program_key(
+                exported, auto_optimize=levels, wanted=wanted, recipe=recipe, verify=verify, ranges=ranges
+            )
             return digest(program, "step", repr(rows), repr(order))
 
         recipe = self.options["recipe"]
@@ -273,12 +276,13 @@ class CompiledStep:
                 network = step_network(
                     exported, rows, order, stages, levels=levels, recipe=recipe, sample=sample
                 )
-                build(network, cache, folder, stages)
+                build(network, cache, folder, stages, ranges=self.options["ranges"])
 
-        return StoredProgram(cache.get("programs", key_of(recipe, verify=self.options["verify"]), make))
+        key = key_of(recipe, verify=self.options["verify"], ranges=self.options["ranges"])
+        return StoredProgram(cache.get("programs", key, make))
 
 
-_OPTIONS = ("auto_optimize", "recipe", "search_budget_s", "verify")
+_OPTIONS = ("auto_optimize", "ranges", "recipe", "search_budget_s", "verify")
 
 
 def _step_options(given: dict[str, Any]) -> ModuleOptions:

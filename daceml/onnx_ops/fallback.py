@@ -30,8 +30,15 @@ def _refusal() -> str | None:
     return "disabled by DACEML_FALLBACK=none" if config().fallback == "none" else None
 
 
-@implements(EVERY_OPERATOR, kind="onnxruntime", name="onnxruntime", when=_refusal)
-@implements(EVERY_OPERATOR, domain="ai.onnx.ml", kind="onnxruntime", name="onnxruntime", when=_refusal)
+@implements(EVERY_OPERATOR, kind="onnxruntime", name="onnxruntime", when=_refusal, devices=("cpu",))
+@implements(
+    EVERY_OPERATOR,
+    domain="ai.onnx.ml",
+    kind="onnxruntime",
+    name="onnxruntime",
+    when=_refusal,
+    devices=("cpu",),
+)
 def fallback_call(node: ONNXNode, network: Network) -> FallbackCall:
     """The call of a node, checked by opening a session for it.
 

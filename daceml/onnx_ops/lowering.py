@@ -96,6 +96,9 @@ def choose(node: ONNXNode, network: Network, *, allowed: Sequence[Kind] = KINDS)
         if node.shapes_declared and implementation.kind != "onnxruntime":
             refusals.append((implementation.title, _ONLY_DECLARED))
             continue
+        if network.device not in implementation.devices:
+            refusals.append((implementation.title, f"it does not run on {network.device}"))
+            continue
         answer = _try(implementation, node, network)
         if isinstance(answer, str):
             refusals.append((implementation.title, answer))

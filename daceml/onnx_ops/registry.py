@@ -12,9 +12,12 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Literal, TypeVar
 
+from daceml.sdfg.network import Device
+
 Kind = Literal["alias", "aten", "native", "onnxruntime"]
 KINDS: tuple[Kind, ...] = ("alias", "aten", "native", "onnxruntime")
 EVERY_OPERATOR = "*"
+DEVICES: tuple[Device, ...] = ("cpu", "cuda")
 
 _RANKS: dict[Kind, int] = {"alias": 0, "aten": 100, "native": 200, "onnxruntime": 300}
 # Packages whose modules register implementations when imported; one that is absent has none.
@@ -41,6 +44,7 @@ class Implementation:
         rank: lower comes first.
         function: positional parameters are formal names, keyword-only ones attributes.
         when: takes operands and attributes by name; None where the implementation applies, else the reason.
+        devices: where it runs.
     """
 
     op_type: str
@@ -50,6 +54,7 @@ class Implementation:
     rank: int
     function: Callable[..., Any]
     when: When | None = None
+    devices: tuple[Device, ...] = DEVICES
 
     @property
     def title(self) -> str:
@@ -77,6 +82,7 @@ def implements(
     rank: int | None = None,
     when: When | None = None,
     domain: str = "",
+    devices: tuple[Device, ...] = DEVICES,
 ) -> Callable[[Function], Function]:
     """Register a function as an implementation of operators.
 
@@ -87,6 +93,7 @@ def implements(
         rank: lower comes first; by kind where None, and within one rank in order of registration.
         when: None where the implementation applies to the operands it takes by name, else the reason.
         domain: domain of the operators.
+        devices: where the implementation runs.
     """
 
     def register(function: Function) -> Function:
@@ -104,6 +111,7 @@ def implements(
                     rank=_RANKS[kind] if rank is None else rank,
                     function=function,
                     when=when,
+                    devices=devices,
                 )
             )
         return function

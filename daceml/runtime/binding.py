@@ -29,12 +29,17 @@ class Binding:
     """
 
     def __init__(
-        self, stored: StoredProgram, constants: Sequence[torch.Tensor], state: Mapping[str, torch.Tensor]
+        self,
+        stored: StoredProgram,
+        constants: Sequence[torch.Tensor],
+        state: Mapping[str, torch.Tensor],
+        device: torch.device,
     ) -> None:
         """Prepare arrays, and share them, the constants and the weights with the launcher.
 
         Args:
             state: state_dict key -> the very tensors of the module.
+            device: where all of them lie.
         Raises:
             CallError: a weight that the program would misread.
         """
@@ -49,13 +54,14 @@ class Binding:
             self.number = launcher.bind(
                 [*(state[key] for key in self.manifest.weights), *self._keep],
                 stored.folder / "program.so",
-                functools.partial(empty_outputs, self.manifest),
+                functools.partial(empty_outputs, self.manifest, device=device),
             )
         except RuntimeError as error:
             raise CallError(
                 "a weight does not fit the compiled program",
                 why=self.named(error),
-                fix="make it a CPU tensor in row-major order, of the type it was compiled for:\n"
+                fix="make it a tensor in row-major order, of the type and on the device that it was compiled"
+                " for:\n"
                 "module.to(memory_format=torch.contiguous_format), parameter.data = parameter.contiguous()",
             ) from error
         self._fallback = self._set_fallback(stored)
@@ -78,21 +84,20 @@ class Binding:
         return function
 
 
-def empty_outputs(manifest: Manifest, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+def empty_outputs(
+    manifest: Manifest, inputs: Sequence[torch.Tensor], *, device: torch.device
+) -> list[torch.Tensor]:
     """Tensors of the shapes and types that a program gives for these inputs, which may be fake ones."""
     sizes: dict[str, Any] = {}
     for tensor, record in zip(inputs, manifest.inputs, strict=True):
         named = zip(record.shape, tensor.shape, strict=True)
         sizes |= {s: n for s, n in named if isinstance(s, str) and s.isidentifier()}
-    return [_empty_output(record, sizes, inputs) for record in manifest.outputs]
+    return [_empty_output(record, sizes, device) for record in manifest.outputs]
 
 
-def _empty_output(
-    record: TensorRecord, sizes: dict[str, Any], inputs: Sequence[torch.Tensor]
-) -> torch.Tensor:
+def _empty_output(record: TensorRecord, sizes: dict[str, Any], device: torch.device) -> torch.Tensor:
     shape = [evaluate_size(s, sizes) if isinstance(s, str) else s for s in record.shape]
-    dtype = DTYPES[record.dtype]
-    return inputs[0].new_empty(shape, dtype=dtype) if inputs else torch.empty(shape, dtype=dtype)
+    return torch.empty(shape, dtype=DTYPES[record.dtype], device=device)
 
 
 def evaluate_size(expression: str, sizes: Mapping[str, Any]) -> Any:

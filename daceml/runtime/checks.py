@@ -22,12 +22,12 @@ def position_lines(check: IndexCheck, desc: dace.data.Data, pointer: str) -> lis
         f"const auto* positions = (const {desc.dtype.ctype}*){pointer};",
         f"const int64_t lowest = {cpp(lowest)}, extent = {cpp(check.extent)};",
         "DACEML_TRY(c, daceml::positions_outside("
-        f"positions, {count}, {check.offset}, {check.step}, lowest, extent),",
+        f"c, positions, {count}, {check.offset}, {check.step}, lowest, extent),",
         f'           "{_text(f"an index is outside{bounds}: {check.where}")}");',
     ]
     if check.ascending:
         lines += [
-            f"DACEML_TRY(c, daceml::starts_descend(positions, {count}),",
+            f"DACEML_TRY(c, daceml::starts_descend(c, positions, {count}),",
             f'           "{_text(f"starts of segments are not ascending from 0: {check.where}")}");',
         ]
     return lines

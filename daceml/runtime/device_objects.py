@@ -1,16 +1,46 @@
-"""Objects of kernels for a device: compiled for this processor, which emulates one."""
+"""Objects of kernels for a device: compiled for a CUDA device, or for this processor, which emulates one."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from daceml.codegen_cuda.emulation.compiler import compile_kernel, compile_scheduler, fingerprint
+from daceml.codegen_cuda.toolchain import INCLUDE, cuda_toolchain
 from daceml.runtime.cache import Cache, digest
 from daceml.runtime.toolchain import include_folder, toolchain
 
+_SHARED = include_folder() / "daceml" / "scalar_math.h"  # with the kernels of the processor
+_FUNCTIONS = INCLUDE.parent / "device_functions.cu"
 
-def device_object(source: str, cache: Cache) -> Path:
-    """The object of one kernel.
+
+def cuda_object(source: str, cache: Cache, architecture: int | None = None) -> Path:
+    """The object of one kernel for a CUDA device.
+
+    Args:
+        architecture: see `cuda_toolchain`.
+    Raises:
+        EnvironmentProblem: there is no CUDA compiler.
+        BuildError: it refused the kernel.
+    """
+    tools = cuda_toolchain(architecture)
+
+    def build(folder: Path) -> None:
+        tools.compile(source, folder, includes=(include_folder(),))
+
+    return cache.get("kernels", digest(tools.fingerprint, _SHARED.read_text(), source), build) / "kernel.o"
+
+
+def cuda_functions(cache: Cache, architecture: int | None = None) -> Path:
+    """The object of what every program on a CUDA device calls besides its kernels.
+
+    Raises:
+        EnvironmentProblem, BuildError: see `cuda_object`.
+    """
+    return cuda_object(_FUNCTIONS.read_text(), cache, architecture)
+
+
+def emulated_object(source: str, cache: Cache) -> Path:
+    """The object of one kernel for this processor.
 
     Raises:
         BuildError: the compiler refused it.
@@ -24,7 +54,7 @@ def device_object(source: str, cache: Cache) -> Path:
     return cache.get("kernels", key, build) / "kernel.o"
 
 
-def scheduler_objects(cache: Cache) -> list[Path]:
+def emulation_objects(cache: Cache) -> list[Path]:
     """What runs the threads of all emulated kernels of a program; made once for each toolchain.
 
     Raises:

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from daceml.codegen_cuda.kernel_facts import CompiledFacts, load_facts
+from daceml.codegen_cuda.kernel_unit import KernelLaunch, kernel_unit
 from daceml.config import config
 from daceml.runtime.cache import Cache, digest
-from daceml.runtime.device_objects import device_object
+from daceml.runtime.device_objects import cuda_object, emulated_object
 from daceml.runtime.kernel_source import kernel_source
 from daceml.runtime.toolchain import precompiled_header, toolchain
 from daceml.sdfg.outline import Kernel, Outliner
 from daceml.sdfg.scopes import top_maps
 
 if TYPE_CHECKING:
-    from daceml.sdfg.network import Network
+    from daceml.sdfg.network import Device, Network
+
+_LANES = Path(__file__).with_name("vector_lanes.cpp")
 
 
 class KernelObjects:
@@ -26,28 +32,56 @@ class KernelObjects:
 
     Attributes:
         sources: name of a kernel -> its text.
+        launches: name of a kernel for a device -> how it is launched.
         pool: of compilers.
     """
 
-    def __init__(self, cache: Cache) -> None:
-        self.cache = cache
+    def __init__(self, cache: Cache, device: Device = "cpu", architecture: int | None = None) -> None:
+        """
+        Args:
+            device: where the arrays of kernels lie; kernels of a device are emulated on the CPU.
+            architecture: of the device, see `cuda_toolchain`.
+        """
+        self.cache, self.device, self.architecture = cache, device, architecture
         self.sources: dict[str, str] = {}
+        self.launches: dict[str, KernelLaunch] = {}
         self.pool = ThreadPoolExecutor(max_workers=config().compile_jobs)
         self._objects: dict[str, Future[Path]] = {}
 
     def begin(self, kernel: Kernel) -> Future[Path]:
         """The object of a kernel, once it is compiled."""
         if kernel.name not in self._objects:
-            source = self.sources[kernel.name] = kernel_source(kernel)
-            make = device_object if kernel.on_device else kernel_object
-            self._objects[kernel.name] = self.pool.submit(make, source, self.cache)
+            source = self.sources[kernel.name] = self._source(kernel)
+            self._objects[kernel.name] = self.pool.submit(self._maker(kernel), source, self.cache)
         return self._objects[kernel.name]
+
+    def _source(self, kernel: Kernel) -> str:
+        if not kernel.on_device:
+            return kernel_source(kernel)
+        unit = kernel_unit(kernel)
+        self.launches[kernel.name] = unit.launched
+        return unit.text
+
+    def facts(self, name: str) -> CompiledFacts | None:
+        """What the CUDA compiler said of a kernel that is compiled; None in emulation."""
+        return load_facts(self._objects[name].result())
 
     def begin_all(self, network: Network) -> None:
         """Begin with every kernel of a network that no pass will change any more."""
         outliner = Outliner()
         for entry in top_maps(network.state):
             self.begin(outliner.outline(network.sdfg, network.state, entry).kernel)
+
+    def folders(self) -> list[Path]:
+        """The cache entries of all kernels that were begun with, once they are compiled."""
+        return [made.result().parent for made in self._objects.values()]
+
+    def _maker(self, kernel: Kernel) -> Callable[[str, Cache], Path]:
+        if not kernel.on_device:
+            return kernel_object
+        if self.device == "cpu":
+            return emulated_object
+        return functools.partial(cuda_object, architecture=self.architecture)
 
     def close(self) -> None:
         """Compile nothing more; what has not been started yet is not worth waiting for."""
@@ -64,3 +98,14 @@ def kernel_object(source: str, cache: Cache) -> Path:
     header = precompiled_header(cache)
     key = digest(tools.fingerprint, source)
     return cache.get("kernels", key, lambda folder: tools.compile_kernel(source, folder, header)) / "kernel.o"
+
+
+def lanes_object(cache: Cache) -> Path:
+    """The object of `daceml/vector_lanes.h`, which every kernel may call; made once for each toolchain.
+
+    Raises:
+        BuildError: the compiler refused it.
+    """
+    tools = toolchain()
+    key = digest(tools.fingerprint, _LANES.read_text())
+    return cache.get("kernels", key, lambda folder: tools.compile_source(_LANES, folder)) / "vector_lanes.o"

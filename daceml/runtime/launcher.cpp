@@ -28,6 +28,7 @@
 #include <torch/csrc/inductor/aoti_torch/generated/c_shim_cpu.h>
 #include <torch/csrc/stable/c/shim.h>
 
+#include <daceml/device_place.h>
 #include <daceml/pages.h>
 #include <daceml/program.h>
 
@@ -39,11 +40,10 @@ void daceml_call_log_add(int64_t program, int64_t start_ns, int64_t end_ns, std:
 
 namespace {
 
-void require(bool condition, const std::string& message) {
-  if (!condition) throw std::runtime_error("daceml: " + message);
-}
-
-void check(AOTITorchError status, const char* what) { require(status == 0, std::string(what) + " failed"); }
+using daceml::check;
+using daceml::DeviceGuard;
+using daceml::Place;
+using daceml::require;
 
 // An owned tensor handle.
 class Tensor {
@@ -117,18 +117,17 @@ void require_memory(AtenTensorHandle tensor, int32_t dtype, int64_t ndim, const 
 }
 
 // Refuses a tensor that the program would misread: element type, device, rank, sizes, layout, memory.
-const int64_t* matching_sizes(AtenTensorHandle tensor, const daceml_tensor& spec, const char* role, size_t index) {
+const int64_t* matching_sizes(AtenTensorHandle tensor, const daceml_tensor& spec, Place& place, const char* role,
+                              size_t index) {
   const std::string name = std::string(role) + " " + std::to_string(index);
   int32_t dtype = 0;
-  int32_t device = 0;
   int64_t ndim = 0;
   int64_t* sizes = nullptr;
   check(aoti_torch_get_dtype(tensor, &dtype), "reading a dtype");
-  check(aoti_torch_get_device_type(tensor, &device), "reading a device");
   check(aoti_torch_get_dim(tensor, &ndim), "reading a rank");
   check(aoti_torch_get_sizes(tensor, &sizes), "reading sizes");
   require(dtype == spec.dtype, name + " has another element type than the program was compiled for");
-  require(device == aoti_torch_device_type_cpu(), name + " is not on the CPU");
+  place.require_here(tensor, name);
   bool same = ndim == spec.ndim;
   for (int64_t d = 0; same && d < ndim; ++d) same = spec.sizes[d] < 0 || spec.sizes[d] == sizes[d];
   require(same, name + " has sizes " + describe(ndim, sizes) + ", the program was compiled for " +
@@ -166,7 +165,7 @@ struct Frame {
       view = {nullptr, nullptr};
     }
   }
-  void fit(const std::vector<int64_t>& wanted, int64_t bytes) {
+  void fit(const std::vector<int64_t>& wanted, int64_t bytes, const Place& place) {
     if (wanted != symbols) {
       forget_views();
       symbols = wanted;
@@ -175,11 +174,11 @@ struct Frame {
     forget_views();
     const int64_t one = 1;
     AtenTensorHandle handle = nullptr;
-    check(aoti_torch_empty_strided(1, &bytes, &one, aoti_torch_dtype_uint8(), aoti_torch_device_type_cpu(), 0, &handle),
+    check(aoti_torch_empty_strided(1, &bytes, &one, aoti_torch_dtype_uint8(), place.type(), place.index(), &handle),
           "allocating the workspace");
     workspace = Tensor(handle);
     base = bytes == 0 ? nullptr : static_cast<char*>(workspace.pointer());
-    advise_large_pages(base, bytes);
+    if (!place.on_cuda) advise_large_pages(base, bytes);
     capacity = bytes;
   }
 };
@@ -192,6 +191,7 @@ class Bound {
     program_ = static_cast<const daceml_program*>(dlsym(handle, "daceml_program_v1"));
     require(program_ != nullptr && program_->abi == DACEML_ABI, library + " was built for another daceml");
     require(weights_.size() == static_cast<size_t>(program_->weights), "wrong number of weights");
+    place_.on_cuda = program_->on_cuda != 0;
     pointers_.assign(weights_.size(), nullptr);
     for (size_t i = 0; i < weights_.size(); ++i) refresh(i);
   }
@@ -208,13 +208,23 @@ class Bound {
       for (int32_t i = 0; i < program_->outputs; ++i) {
         daceml_tensor spec = program_->output_specs[i];
         spec.sizes = of;
-        matching_sizes(written[i].get(), spec, "output", i);
+        Place place = place_;
+        matching_sizes(written[i].get(), spec, place, "output", i);
         of += spec.ndim;
       }
     });
     for (size_t i = 0; i < outputs.size(); ++i) {
       check(aoti_torch_copy_(written[i].get(), outputs[i].get(), 0), "writing an output");
     }
+  }
+
+  // A number that changes when a weight moves; graphs have addresses in them.
+  uint64_t addresses() const {
+    uint64_t mixed = 0;
+    for (size_t i = 0; i < weights_.size(); ++i) {
+      mixed = (mixed ^ reinterpret_cast<uint64_t>(address(i))) * 0x9e3779b97f4a7c15u;
+    }
+    return mixed;
   }
 
   daceml_fallback fallback = nullptr;
@@ -240,7 +250,7 @@ class Bound {
       pointers_[i] = weights_[i].get();
       return;
     }
-    matching_sizes(weights_[i].get(), program_->weight_specs[i], "weight", i);
+    matching_sizes(weights_[i].get(), program_->weight_specs[i], place_, "weight", i);
     pointers_[i] = weights_[i].pointer();
   }
 
@@ -256,9 +266,10 @@ class Bound {
     const daceml_program& p = *program_;
     require(inputs.size() == static_cast<size_t>(p.inputs),
             "the program takes " + std::to_string(p.inputs) + " tensors, got " + std::to_string(inputs.size()));
+    Place place = place_;
     std::vector<const int64_t*> input_sizes(inputs.size());
     for (size_t i = 0; i < inputs.size(); ++i) {
-      input_sizes[i] = matching_sizes(inputs[i].get(), p.input_specs[i], "input", i);
+      input_sizes[i] = matching_sizes(inputs[i].get(), p.input_specs[i], place, "input", i);
     }
     const std::vector<void*> input_pointers = pointers_of(inputs, inputs.size());
     std::vector<int64_t> symbols(p.symbols);
@@ -276,8 +287,9 @@ class Bound {
     uint32_t threads = 0;
     torch_get_num_threads(&threads);  // makes this thread's OpenMP obey torch.set_num_threads
 
+    const DeviceGuard guard(place);
     std::unique_ptr<Frame> frame = take_frame();
-    frame->fit(symbols, p.workspace_bytes(symbols.data()));
+    frame->fit(symbols, p.workspace_bytes(symbols.data()), place);
     for (size_t i = borrowed; i < inputs.size(); ++i) held[i] = inputs[i].release();
     static_assert(sizeof(Tensor) == sizeof(AtenTensorHandle), "a tensor is nothing but its handle");
     const bool recorded = daceml_call_log_on();
@@ -292,8 +304,10 @@ class Bound {
                      frame->views.data(),
                      recorded ? own_us.data() : profile,
                      fallback,
-                     daceml_bernoulli(),
+                     place.on_cuda ? nullptr : daceml_bernoulli(),
                      daceml_fingerprint,
+                     guard.stream,
+                     place.index(),
                      nullptr};
     const int32_t status = p.run(&call);
     if (recorded) log_call(start_ns, std::move(own_us));
@@ -336,13 +350,16 @@ class Bound {
     return frame;
   }
 
-  // One idle frame is kept: a caller's pages stay warm, and a burst of threads gives its memory back.
+  // One idle frame is kept: a caller's pages stay warm, and a burst of threads gives its memory back. That of a device
+  // goes back to torch, which knows the stream that still uses it and the graph that a capture makes.
   void give_frame(std::unique_ptr<Frame> frame) {
+    if (place_.on_cuda) return;
     std::lock_guard<std::mutex> lock(mutex_);
     idle_ = std::move(frame);
   }
 
   const daceml_program* program_ = nullptr;
+  Place place_;  // of the weights
   std::vector<Tensor> weights_;
   std::vector<void*> pointers_;
   std::unique_ptr<Frame> idle_;
@@ -477,9 +494,11 @@ struct AtLoad {
 
 }  // namespace
 
-// Called through ctypes: the two things that are not torch values.
+// Called through ctypes: what is no torch value.
 extern "C" void daceml_set_fallback(int64_t program, daceml_fallback fallback) {
   registry().find(program)->fallback = fallback;
 }
+
+extern "C" uint64_t daceml_weight_addresses(int64_t program) { return registry().find(program)->addresses(); }
 
 extern "C" void daceml_set_profile(int64_t program, double* step_us) { registry().find(program)->profile = step_us; }

@@ -51,6 +51,8 @@ def _load() -> ctypes.CDLL:
     torch.library.register_fake("daceml::call_into")(lambda inputs, written, program: None)
     native = ctypes.CDLL(str(library))
     native.daceml_set_fallback.argtypes = [ctypes.c_int64, FallbackFunction]
+    native.daceml_weight_addresses.argtypes = [ctypes.c_int64]
+    native.daceml_weight_addresses.restype = ctypes.c_uint64
     native.daceml_set_profile.argtypes = [ctypes.c_int64, ctypes.POINTER(ctypes.c_double)]
     native.daceml_fingerprint.argtypes = [
         ctypes.POINTER(ctypes.c_void_p),
@@ -102,6 +104,11 @@ def release(number: int) -> None:
 def folders() -> dict[int, Path]:
     """Number -> folder of every program that is bound now."""
     return dict(_folders)
+
+
+def weight_addresses(number: int) -> int:
+    """A number that changes when a weight of a bound program moves."""
+    return int(native().daceml_weight_addresses(number))
 
 
 def fingerprint(tensors: Sequence[torch.Tensor]) -> int:

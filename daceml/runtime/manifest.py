@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
+from daceml.codegen_cuda.kernel_facts import KernelFacts
 from daceml.runtime.levels import LevelRecord, save_levels
 from daceml.sdfg.origin import NodeOrigin
 
@@ -62,6 +63,35 @@ class PreparedRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LaunchRecord:
+    """How the kernel of a step runs on a device.
+
+    Attributes:
+        function: by which profilers know it, in the namespace `daceml::kernel`.
+        grid: blocks along x, y, z: numbers, or expressions over the program's symbols.
+        block: threads of each block along x, y, z.
+        blocks, threads: of all dimensions, at the sizes of the example inputs.
+        shared_bytes: of each block, beside what the kernel itself declares.
+        architecture: that it was compiled for: 90 for compute capability 9.0; None in emulation.
+        facts: what the assembler says of it; None in emulation.
+    """
+
+    function: str
+    grid: tuple[int | str, ...]
+    block: tuple[int | str, ...]
+    blocks: int
+    threads: int
+    shared_bytes: int = 0
+    architecture: int | None = None
+    facts: KernelFacts | None = None
+
+    @classmethod
+    def from_json(cls, record: dict[str, Any]) -> LaunchRecord:
+        facts = record.pop("facts", None)
+        return cls(**_with_tuples(record), facts=None if facts is None else KernelFacts(**facts))
+
+
+@dataclass(frozen=True, kw_only=True)
 class StepRecord:
     """One step as `explain` shows it; costs at the sizes of the example inputs.
 
@@ -71,6 +101,7 @@ class StepRecord:
         refusals: implementations that ranked higher and why they refused, one sentence each.
         nodes: what it computes, also where fusion has made one step of several; empty for what came from no
             node, and in programs that were compiled before this was recorded.
+        launch: of a kernel for a device; None for other steps, and in programs that were compiled before.
     """
 
     kind: str
@@ -85,6 +116,17 @@ class StepRecord:
     flops: int = 0
     special_functions: int = 0
     nodes: tuple[NodeOrigin, ...] = ()
+    launch: LaunchRecord | None = None
+
+    @classmethod
+    def from_json(cls, record: dict[str, Any]) -> StepRecord:
+        """Fields that a program was compiled without have their defaults."""
+        nodes, launch = record.pop("nodes", ()), record.pop("launch", None)
+        return cls(
+            **_with_tuples(record),
+            nodes=tuple(NodeOrigin(**node) for node in nodes),
+            launch=None if launch is None else LaunchRecord.from_json(launch),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,13 +181,9 @@ class Manifest:
             ("outputs", TensorRecord),
             ("constants", ConstantRecord),
             ("prepared", PreparedRecord),
-            ("steps", StepRecord),
         ):
             record[name] = tuple(kind(**_with_tuples(row)) for row in record[name])
-        record["steps"] = tuple(
-            replace(step, nodes=tuple(NodeOrigin(**cast("dict[str, str]", node)) for node in step.nodes))
-            for step in record["steps"]
-        )
+        record["steps"] = tuple(map(StepRecord.from_json, record["steps"]))
         return cls(**_with_tuples(record))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -90,6 +90,8 @@ def make_plan(network: Network, external_call: Resolve, *, given: Collection[str
     roots = _roots(sdfg, state)
     outliner = Outliner()
     steps = _late(_steps(network, outliner, external_call), network, roots, given)
+    if network.device != "cpu":
+        _check_device(network, steps, outliner.kernels.values())
     steps = _with_checks(steps, network, roots)
     used = {roots[a] for s in steps for a in (*s.reads, *s.writes)}
     used |= {roots[a] for a in (*network.outputs, *network.mutations) if a in roots}
@@ -137,6 +139,28 @@ def _check_sizes(sdfg: dace.SDFG) -> None:
                 why=f"generated loops count with 32 bits: at most {_MOST_ELEMENTS}",
                 fix="use a smaller batch, or split the tensor",
             )
+
+
+def _check_device(network: Network, steps: Sequence[Step], kernels: Iterable[Kernel]) -> None:
+    """Refuse what would run on the processor and touch a device's memory."""
+    if network.weight_check is not None or network.limits:
+        raise UnsupportedProgramError(
+            "a program for a device would look at weights or activations on the processor",
+            why="the recipe has a pass for the processor: watch_weights or fuse_activations",
+            fix="write recipe=device_recipe() + Recipe(my_pass), both of daceml.transformations",
+        )
+    elsewhere = [s.label for s in steps if isinstance(s.action, FallbackCall | ListCall)]
+    if elsewhere or not all(kernel.on_device for kernel in kernels):
+        raise UnsupportedProgramError(
+            "a part of the program would run on the processor, and its tensors are on a device",
+            where=", ".join(elsewhere),
+            why="loops over lists of tensors and operators of ONNX Runtime do not run there"
+            if elsewhere
+            else "the recipe does not end with schedule_on_device",
+            fix="keep such parts out of what is compiled"
+            if elsewhere
+            else "write recipe=device_recipe() + Recipe(my_pass), both of daceml.transformations",
+        )
 
 
 def _roots(sdfg: dace.SDFG, state: dace.SDFGState) -> dict[str, str]:

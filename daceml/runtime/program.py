@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,9 +17,12 @@ from daceml.runtime import launcher
 from daceml.runtime.binding import Binding, empty_outputs
 from daceml.runtime.manifest import OTHER_WEIGHTS, OUTSIDE_LIMITS, Manifest
 from daceml.runtime.renewal import Renewals
+from daceml.runtime.replays import Replays
 from daceml.runtime.torch_types import DTYPES
 
 log = logging.getLogger(__name__)
+
+CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True)
@@ -53,15 +56,16 @@ class StoredProgram:
             tensors.append(flat.reshape(record.shape))
         return tensors
 
-    def bind(self, state: Mapping[str, torch.Tensor]) -> Program:
+    def bind(self, state: Mapping[str, torch.Tensor], device: torch.device = CPU) -> Program:
         """Share a module's parameters and buffers with the program.
 
         Args:
             state: state_dict key -> the very tensors of the module.
+            device: where they lie, and the inputs.
         Raises:
             CallError: a weight that the program would misread.
         """
-        return Program(self, state)
+        return Program(self, state, device)
 
 
 class Program:
@@ -75,17 +79,21 @@ class Program:
 
     substitute: Callable[[], Program] | None = None
 
-    def __init__(self, stored: StoredProgram, state: Mapping[str, torch.Tensor]) -> None:
+    def __init__(
+        self, stored: StoredProgram, state: Mapping[str, torch.Tensor], device: torch.device
+    ) -> None:
         self.stored = stored
         self.manifest = stored.manifest
         functions = {record.function for record in self.manifest.prepared}
         self.conditional = not functions.isdisjoint(("limit", "fingerprint"))
         self.mutated = [state[key] for key in self.manifest.mutated]
-        self._constants = stored.constants()
-        self._binding = Binding(stored, self._constants, state)
+        self._device = device
+        self._constants = [constant.to(device) for constant in stored.constants()]
+        self._binding = Binding(stored, self._constants, state, device)
         # those of a program that never looks at its weights again need not be kept
         watched = "fingerprint" in functions
         self._state = {key: state[key] for key in self.manifest.weights} if watched else {}
+        self._replays: Replays | None = None
         self._renewals = Renewals()
         self._substituted: Program | None = None
         self._giving_up = threading.Lock()
@@ -110,7 +118,7 @@ class Program:
         """Run once.
 
         Args:
-            inputs: contiguous CPU tensors, of the shapes and types in `manifest.inputs`.
+            inputs: contiguous tensors on the program's device, of the shapes and types in `manifest.inputs`.
             last_use: the inputs that follow. The list is emptied, so that a tensor that nobody else holds is
                 released after its last reader and not at the end of the call.
         Returns:
@@ -151,7 +159,7 @@ class Program:
                 return self
             if self.substitute is None or self._renewals.due():
                 log.info("weights have changed: what was prepared of them is made again")
-                self._binding = Binding(self.stored, self._constants, self._state)
+                self._binding = Binding(self.stored, self._constants, self._state, self._device)
                 return self
         return self._substitute()
 
@@ -179,10 +187,23 @@ class Program:
     ) -> list[torch.Tensor]:
         if torch._C._len_torch_dispatch_stack():  # pyright: ignore
             return self._traced(binding, [*inputs, *last_use])
-        if last_use:
+        if torch._C._is_any_autocast_enabled():  # pyright: ignore
+            # a program has its casts in it, and torch's operators would add others
+            with torch._C._DisableAutocast():  # pyright: ignore
+                return self._run(binding, inputs, last_use)
+        outputs: list[torch.Tensor]
+        if self._replays is not None:
+            given = [*inputs, *last_use]
+            last_use.clear()
+            outputs = self._replays(
+                lambda tensors: self._call(tensors, binding.number),
+                given,
+                launcher.weight_addresses(binding.number),
+            )
+        elif last_use:
             held: int = self._hold(last_use)
             last_use.clear()
-            outputs: list[torch.Tensor] = self._call_held(inputs, held, binding.number)
+            outputs = self._call_held(inputs, held, binding.number)
         else:
             outputs = self._call(inputs, binding.number)
         if self.mutated:
@@ -193,20 +214,30 @@ class Program:
         """The call in a form whose effects whoever traces it can see."""
         if not self.mutated:
             return self._call(inputs, binding.number)
-        outputs = empty_outputs(self.manifest, inputs)
+        outputs = empty_outputs(self.manifest, inputs, device=self._device)
         self._call_into(inputs, [*outputs, *self.mutated], binding.number)
         torch.autograd.graph.increment_version(self.mutated)
         return outputs
+
+    def use_graphs(self, lent: Collection[int] = ()) -> None:
+        """From now on, replay what calls launch on a CUDA device.
+
+        Args:
+            lent: outputs that stay where the graph writes them, until the next call.
+        """
+        self._replays = Replays(lent)
 
     def profile(self, inputs: Sequence[torch.Tensor], calls: int = 1) -> list[float]:
         """Mean microseconds of each step over some calls."""
         count = max(len(self.manifest.steps), 1)
         step_us = (ctypes.c_double * count)()
         binding = self._binding
+        replays, self._replays = self._replays, None  # of a graph nobody sees the steps
         launcher.set_profile(binding.number, step_us)
         try:
             for _ in range(calls):
                 self(inputs)
         finally:
             launcher.set_profile(binding.number, None)
+            self._replays = replays
         return [t / calls for t in step_us][: len(self.manifest.steps)]

@@ -8,10 +8,12 @@ from the installed torch, so they are those of the library that is linked.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 TORCH_HEADERS = (
     "torch/csrc/inductor/aoti_torch/c/shim.h",
     "torch/csrc/inductor/aoti_torch/generated/c_shim_cpu.h",
+    "torch/csrc/inductor/aoti_torch/generated/c_shim_cuda.h",
     "torch/csrc/stable/c/shim.h",
 )
 
@@ -21,13 +23,27 @@ _TYPES = re.compile(
 _FUNCTIONS = re.compile(
     r'__attribute__\(\(__visibility__\("default"\)\)\)\s*((?:const )?\w+[\s*]+\w+\([^{};]*\);)'
 )
+_ON_CUDA = "aoti_torch_cuda_"
 _KNOWN = frozenset(
     ["const", "void", "bool", "char", "float", "double", "int", "unsigned", "long", "size_t"]
 ) | {f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 
 
-def declarations(preprocessed: str) -> str:
-    """A header with the functions of `TORCH_HEADERS` whose types are C's own or opaque.
+@dataclass(frozen=True, kw_only=True)
+class Declarations:
+    """Two headers.
+
+    Attributes:
+        common: types, functions of every torch, and those of operators on the CPU.
+        cuda: functions of operators on CUDA devices; it needs the other one.
+    """
+
+    common: str
+    cuda: str
+
+
+def declarations(preprocessed: str) -> Declarations:
+    """The functions of `TORCH_HEADERS` whose types are C's own or opaque.
 
     Args:
         preprocessed: those headers after the preprocessor, without line marks.
@@ -41,7 +57,13 @@ def declarations(preprocessed: str) -> str:
         for text in _FUNCTIONS.findall(preprocessed)
         if _types_of(text) <= _KNOWN | names
     ]
-    body = "\n".join([*opaque, *named, 'extern "C" {', *dict.fromkeys(functions), "}"])
+    cuda = [text for text in functions if _ON_CUDA in text]
+    others = [text for text in functions if _ON_CUDA not in text]
+    return Declarations(common=_header([*opaque, *named], others), cuda=_header([], cuda))
+
+
+def _header(types: list[str], functions: list[str]) -> str:
+    body = "\n".join([*types, 'extern "C" {', *dict.fromkeys(functions), "}"])
     head = "#pragma once\n// Made by daceml of torch's headers.\n#include <stddef.h>\n#include <stdint.h>\n"
     return f"{head}{body}\n"
 

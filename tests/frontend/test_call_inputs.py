@@ -94,12 +94,25 @@ def test_memory_of_an_array_lives_as_long_as_the_tensor():
         FLOATS[::-1], FLOATS[:, ::-1], np.asfortranarray(FLOATS), FLOATS.astype(">f4"),
         np.arange(12, dtype=np.float32).reshape(2, 6)[:, ::2],
         np.zeros(2, dtype=[("pad", "u1"), ("v", "f4", 3)])["v"],
+        np.ones(25, dtype=np.uint8)[1:].view(np.float32).reshape(2, 3),
     ],
-    ids=["reversed", "reversed columns", "Fortran order", "big-endian", "strided", "misaligned strides"],
+    ids=[
+        "reversed", "reversed columns", "Fortran order", "big-endian", "strided", "misaligned strides",
+        "odd address",
+    ],
 )  # fmt: skip
 def test_layouts_that_programs_cannot_read_are_copied(array: np.ndarray):
     tensor = one(array)
     assert tensor.is_contiguous() and np.array_equal(tensor.numpy(), array)
+    assert tensor.data_ptr() % 4 == 0 and not np.shares_memory(tensor.numpy(), array)
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (2, 0)])
+def test_arrays_without_elements(shape: tuple[int, ...]):
+    array = np.empty(shape, dtype=np.float32)
+    assert one(array, shape=shape).shape == one(array[::-1], shape=shape).shape == shape
+    array.flags.writeable = False
+    assert one(array, shape=shape).shape == shape and to_numpy(torch.empty(shape)).shape == shape
 
 
 def test_numbers_are_inputs_of_rank_zero():

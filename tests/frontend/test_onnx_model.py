@@ -87,6 +87,29 @@ def test_arrays_of_other_libraries_come_back_as_they_are(model: ONNXModel):
     assert torch.equal(y.tensor, model(torch.ones(2, 4))[0]) and total.tensor.shape == ()
 
 
+def test_inputs_are_read_and_results_given_without_a_copy(model: ONNXModel):
+    tensor = torch.ones(2, 4)
+    for given in (tensor, tensor.numpy(), Foreign(tensor)):
+        (taken,), convert = model.prepare((given,), {})
+        assert taken.data_ptr() == tensor.data_ptr()
+        made = tensor if convert is None else convert(taken)
+        assert (made.tensor if isinstance(made, Foreign) else torch.as_tensor(made)).data_ptr() == (
+            tensor.data_ptr()
+        )
+
+
+def test_one_tensor_among_the_inputs_makes_tensors_of_results():
+    nodes = [helper.make_node("Add", ["a", "b"], ["y"])]
+    info = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "aby"]
+    graph = helper.make_graph(nodes, "add", info[:2], info[2:])
+    add = ONNXModel(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9))
+    tensor, array = torch.ones(2), np.ones(2, dtype=np.float32)
+    kinds = [type(add(*pair)) for pair in ((tensor, array), (array, Foreign(tensor)), (array, array))]
+    assert kinds == [torch.Tensor, Foreign, np.ndarray]
+    assert type(add(Foreign(tensor), tensor)) is torch.Tensor
+    assert torch.equal(add(Foreign(tensor), array).tensor, torch.full((2,), 2.0))
+
+
 def test_a_single_output_comes_alone():
     single = linear()
     del single.graph.output[1]

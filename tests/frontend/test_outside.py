@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -43,6 +44,36 @@ def test_branches_take_and_return_tensors():
     assert torch.equal(model(True, x), -x)
     assert torch.equal(model(x=x, c=torch.tensor(False)), x.abs())
     assert isinstance(model(False, x.numpy()), np.ndarray)
+
+
+class Foreign:
+    """An array of a library that keeps the array-API standard."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor = tensor
+
+    def __dlpack__(self, **options: object) -> object:
+        return self.tensor.__dlpack__()
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.tensor.__dlpack_device__()
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> object:
+        return SimpleNamespace(from_dlpack=lambda other: Foreign(torch.from_dlpack(other)))
+
+
+def test_arrays_of_other_libraries_come_back_as_they_are():
+    x = torch.tensor([1.0, -2.0, 3.0])
+    result = daceml.ONNXModel(parse(BRANCH))(True, Foreign(x))
+    assert isinstance(result, Foreign) and torch.equal(result.tensor, -x)
+    parts = daceml.ONNXModel(parse(PIECES))(Foreign(torch.tensor([0.0, 2, 0, 3])))
+    assert [type(part) for part in parts] == [Foreign, Foreign] and parts[1].tensor.tolist() == [0, 3]
+
+
+def test_arrays_that_cannot_be_read_are_named():
+    with pytest.raises(CallError) as caught:
+        daceml.ONNXModel(parse(BRANCH))(True, Foreign(torch.ones(3).to_sparse()))
+    assert caught.value.what.startswith("input 'x' of g is a Foreign that cannot be read through DLPack: ")
 
 
 def test_sizes_that_depend_on_data_and_sequences():

@@ -21,7 +21,7 @@ def test_functions_with_types_of_c_are_kept():
               void (*deleter)(void*));
         {_EXPORTED}int32_t aoti_torch_device_type_cpu();
     """
-    header = declarations(text)
+    header = declarations(text).common
     assert "struct AtenTensorOpaque;\nusing AtenTensorHandle = AtenTensorOpaque*;" in header
     assert "AOTITorchError aoti_torch_get_dim(AtenTensorHandle tensor, int64_t* ret_dim);" in header
     assert "int32_t aoti_torch_device_type_cpu();" in header
@@ -34,13 +34,31 @@ def test_functions_of_cpp_are_left_out():
         {_EXPORTED}AOTITorchError aoti_torch_item(complex value, int32_t other);
         inline int32_t helper(int32_t x) {{ return x; }}
     """
-    assert "aoti_torch_item" not in declarations(text) and "helper" not in declarations(text)
+    header = declarations(text).common
+    assert "aoti_torch_item" not in header and "helper" not in header
+
+
+def test_functions_of_devices_have_a_header_of_their_own():
+    text = f"""
+        struct AtenTensorOpaque;
+        using AtenTensorHandle = AtenTensorOpaque*;
+        using AOTITorchError = int32_t;
+        {_EXPORTED}AOTITorchError aoti_torch_cpu_mm_out(AtenTensorHandle out);
+        {_EXPORTED}AOTITorchError aoti_torch_cuda_mm_out(AtenTensorHandle out);
+    """
+    made = declarations(text)
+    assert "cpu_mm_out" in made.common and "cuda_mm_out" not in made.common
+    assert "cuda_mm_out" in made.cuda and "cpu_mm_out" not in made.cuda and "using" not in made.cuda
 
 
 def test_the_installed_torch_has_what_drivers_call():
     """That both sides agree is checked by the compiler: the launcher includes torch's headers as well."""
-    header = (torch_header(Cache(config().cache_folder)) / "daceml_torch.h").read_text()
+    folder = torch_header(Cache(config().cache_folder))
+    header = (folder / "daceml_torch.h").read_text()
     called = ("call_dispatcher", "cpu_convolution", "cpu_addmm_out", "create_tensor_from_blob_v2")
     for name in (*(f"aoti_torch_{name}" for name in called), "torch_list_push_back", "torch_get_num_threads"):
         assert f" {name}(" in header
     assert "::" not in header
+    on_cuda = (folder / "daceml_torch_cuda.h").read_text()
+    for name in ("convolution", "addmm_out", "bmm_out", "native_dropout", "index_put"):
+        assert f" aoti_torch_cuda_{name}(" in on_cuda

@@ -63,7 +63,7 @@ def mask_view(mask: Tensor | None, Q: Tensor, K: Tensor) -> TensorView | None:
     return None if mask is None else view(mask, scores, mask_strides(mask.shape, scores))
 
 
-@implements("Attention", kind="aten", name="flash", when=attention_refusal)
+@implements("Attention", kind="aten", name="flash", when=attention_refusal, devices=("cpu",))
 def attention(
     Q: Tensor,
     K: Tensor,

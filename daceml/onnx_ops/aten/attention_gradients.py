@@ -27,7 +27,7 @@ def _refusal(
     return attention_refusal(Q, K, V, Y, attn_mask, 0.0, is_causal)
 
 
-@implements("AttentionSaving", domain="daceml", kind="aten", name="flash", when=_refusal)
+@implements("AttentionSaving", domain="daceml", kind="aten", name="flash", when=_refusal, devices=("cpu",))
 def attention_saving(
     Q: Tensor,
     K: Tensor,
@@ -74,7 +74,12 @@ def _gradient_refusal(
 
 
 @implements(
-    "AttentionSavingGrad", domain=GRADIENTS, kind="aten", name="flash_backward", when=_gradient_refusal
+    "AttentionSavingGrad",
+    domain=GRADIENTS,
+    kind="aten",
+    name="flash_backward",
+    when=_gradient_refusal,
+    devices=("cpu",),
 )
 def attention_gradient(
     Q: Tensor,

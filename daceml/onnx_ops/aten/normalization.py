@@ -53,7 +53,14 @@ def _loops_are_better(X: Tensor) -> str | None:
     return None
 
 
-@implements("BatchNormalizationSaving", domain="daceml", kind="aten", name="batch_norm", when=_batch_refusal)
+@implements(
+    "BatchNormalizationSaving",
+    domain="daceml",
+    kind="aten",
+    name="batch_norm",
+    when=_batch_refusal,
+    devices=("cpu",),  # running statistics are corrected where the processor can read them
+)
 def batch_normalization(
     X: Tensor,
     scale: Tensor,

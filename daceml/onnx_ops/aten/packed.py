@@ -28,7 +28,7 @@ def _refusal() -> str:
     return "only weights that do not change any more are packed (freeze=True)"
 
 
-@implements("Conv", kind="aten", name=CONVOLUTION, rank=_LAST, when=_refusal)
+@implements("Conv", kind="aten", name=CONVOLUTION, rank=_LAST, when=_refusal, devices=("cpu",))
 def packed_convolution(
     X: Tensor,
     W: Tensor,
@@ -48,7 +48,7 @@ def packed_convolution(
     )
 
 
-@implements("ConvActivation", domain=DOMAIN, kind="aten", name=CONVOLUTION)
+@implements("ConvActivation", domain=DOMAIN, kind="aten", name=CONVOLUTION, devices=("cpu",))
 def convolution_activation(
     X: Tensor,
     W: Tensor,
@@ -84,8 +84,8 @@ def convolution_activation(
     )
 
 
-@implements("ConvActivation", domain=DOMAIN, kind="aten", name=DEPTHWISE, rank=_LAST)
-@implements("Conv", kind="aten", name=DEPTHWISE, rank=_LAST, when=_refusal)
+@implements("ConvActivation", domain=DOMAIN, kind="aten", name=DEPTHWISE, rank=_LAST, devices=("cpu",))
+@implements("Conv", kind="aten", name=DEPTHWISE, rank=_LAST, when=_refusal, devices=("cpu",))
 def depthwise(
     X: Tensor,
     W: Tensor,
@@ -119,7 +119,7 @@ def depthwise(
     )
 
 
-@implements("Conv", kind="aten", name=POINTWISE, rank=_LAST, when=_refusal)
+@implements("Conv", kind="aten", name=POINTWISE, rank=_LAST, when=_refusal, devices=("cpu",))
 def plain_pointwise(
     X: Tensor,
     W: Tensor,
@@ -139,7 +139,7 @@ def plain_pointwise(
     )
 
 
-@implements("ConvActivation", domain=DOMAIN, kind="aten", name=POINTWISE, rank=_LAST)
+@implements("ConvActivation", domain=DOMAIN, kind="aten", name=POINTWISE, rank=_LAST, devices=("cpu",))
 def pointwise(
     X: Tensor,
     W: Tensor,
@@ -184,7 +184,7 @@ def _behind(activation: str, low: float, high: float) -> tuple[float, float, boo
     return *bounds.get(activation, (-math.inf, math.inf)), activation == "swish"
 
 
-@implements("Gemm", kind="aten", name=PRODUCT, rank=_LAST, when=_refusal)
+@implements("Gemm", kind="aten", name=PRODUCT, rank=_LAST, when=_refusal, devices=("cpu",))
 def packed_product(
     A: Tensor,
     B: Tensor,

@@ -164,8 +164,10 @@ def _forward(op_type: str, when: Any) -> Any:
         results, operands = (Y, Y_h, Y_c, State), (X, W, R, B, initial_h, initial_c)
         return _call("recurrent_layer", op_type, results, operands, X, R, activations, direction, 1)
 
-    implements(op_type, kind="aten", name="products", when=when)(call)
-    implements(f"{op_type}Saving", domain="daceml", kind="aten", name="products", when=when)(call)
+    implements(op_type, kind="aten", name="products", when=when, devices=("cpu",))(call)
+    implements(
+        f"{op_type}Saving", domain="daceml", kind="aten", name="products", when=when, devices=("cpu",)
+    )(call)
 
 
 def _backward(op_type: str, when: Any) -> Any:
@@ -193,7 +195,8 @@ def _backward(op_type: str, when: Any) -> Any:
         results, operands = (dX, dW, dR, dB, dinitial_h, dinitial_c), (State, X, W, R, dY, dY_h, dY_c)
         return _call("recurrent_layer_backward", op_type, results, operands, X, R, activations, direction, 2)
 
-    implements(f"{op_type}SavingGrad", domain=GRADIENTS, kind="aten", name="products_backward", when=when)(
+    name = "products_backward"
+    implements(f"{op_type}SavingGrad", domain=GRADIENTS, kind="aten", name=name, when=when, devices=("cpu",))(
         call
     )
 

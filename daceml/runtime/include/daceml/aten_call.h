@@ -1,16 +1,7 @@
 // What calls of ATen operators share: views of plain pointers, results that torch allocates, status codes.
 #pragma once
 
-#include <daceml/pages.h>
-#include <daceml/program.h>
-
-#define DACEML_TRY(call, expression, message) \
-  do {                                        \
-    if ((expression) != 0) {                  \
-      (call)->error = (message);              \
-      return 1;                               \
-    }                                         \
-  } while (0)
+#include <daceml/place.h>
 
 namespace daceml {
 
@@ -44,9 +35,9 @@ inline int32_t view(daceml_call* call, int slot, void* pointer, const Geometry& 
       kept.handle = nullptr;
     }
     DACEML_TRY(call,
-               aoti_torch_create_tensor_from_blob_v2(pointer, g.ndim, g.sizes, g.strides, 0, g.dtype,
-                                                     aoti_torch_device_type_cpu(), 0, &kept.handle,
-                                                     aoti_torch_layout_strided(), nullptr, 0),
+               aoti_torch_create_tensor_from_blob_v2(pointer, g.ndim, g.sizes, g.strides, 0, g.dtype, device_type(),
+                                                     call->device, &kept.handle, aoti_torch_layout_strided(), nullptr,
+                                                     0),
                "torch could not view an operand");
     kept.pointer = pointer;
   }
@@ -79,12 +70,12 @@ class Fresh {
     int64_t strides[64];  // torch's limit
     shape.row_major(strides);
     DACEML_TRY(call,
-               aoti_torch_empty_strided(shape.rank, shape.sizes, strides, shape.dtype, aoti_torch_device_type_cpu(), 0,
+               aoti_torch_empty_strided(shape.rank, shape.sizes, strides, shape.dtype, device_type(), call->device,
                                         &handle_),
                "there is no memory for a result");
     int64_t bytes = 0;
     if (aoti_torch_get_data_ptr(handle_, &pointer_) || aoti_torch_get_storage_size(handle_, &bytes)) return 1;
-    advise_large_pages(pointer_, bytes);
+    prepare_memory(pointer_, bytes);
     return 0;
   }
   // For arrays whose layout only generated code knows.

@@ -10,13 +10,13 @@ namespace aten {
 inline int32_t addbmm(daceml_call* call, Fresh& result, AtenTensorHandle ignored, AtenTensorHandle a,
                       AtenTensorHandle b) {
   return single(call, result, "aten::addbmm failed",
-                [&](auto* y) { return aoti_torch_cpu_addbmm(ignored, a, b, 0.0, 1.0, y); });
+                [&](auto* y) { return DACEML_ATEN(addbmm)(ignored, a, b, 0.0, 1.0, y); });
 }
 
 // Two products of batches of matrices.
 inline int32_t bmm_pair_out(daceml_call* call, AtenTensorHandle first, AtenTensorHandle a, AtenTensorHandle b,
                             AtenTensorHandle second, AtenTensorHandle c, AtenTensorHandle d) {
-  DACEML_TRY(call, aoti_torch_cpu_bmm_out(first, a, b) || aoti_torch_cpu_bmm_out(second, c, d), "aten::bmm failed");
+  DACEML_TRY(call, DACEML_ATEN(bmm_out)(first, a, b) || DACEML_ATEN(bmm_out)(second, c, d), "aten::bmm failed");
   return 0;
 }
 
@@ -32,7 +32,7 @@ inline int32_t convolution_backward(daceml_call* call, Fresh* dx, Fresh* dw, Fre
   const int64_t* bias_sizes = &channels;
   AtenTensorHandle found[3] = {};
   DACEML_TRY(call,
-             aoti_torch_cpu_convolution_backward(dy, x, w, &bias_sizes, 1, strides, rank, pads, rank, dilations, rank,
+             DACEML_ATEN(convolution_backward)(dy, x, w, &bias_sizes, 1, strides, rank, pads, rank, dilations, rank,
                                                  transposed, output_padding, rank, group, mask, 3, &found[0],
                                                  &found[1], &found[2]),
              "aten::convolution_backward failed");
@@ -50,7 +50,7 @@ inline int32_t convolution_backward(daceml_call* call, Fresh* dx, Fresh* dw, Fre
 inline int32_t average_pool_backward(daceml_call* call, Fresh& result, AtenTensorHandle dy, AtenTensorHandle x,
                                      int64_t rank, const int64_t* kernel, const int64_t* strides, const int64_t* pads,
                                      int32_t ceil_mode, int32_t count_include_pad) {
-  const auto backward = rank == 2 ? aoti_torch_cpu_avg_pool2d_backward : aoti_torch_cpu_avg_pool3d_backward;
+  const auto backward = rank == 2 ? DACEML_ATEN(avg_pool2d_backward) : DACEML_ATEN(avg_pool3d_backward);
   return single(call, result, "aten::avg_pool backward failed", [&](auto* y) {
     return backward(dy, x, kernel, rank, strides, rank, pads, rank, ceil_mode, count_include_pad, nullptr, y);
   });

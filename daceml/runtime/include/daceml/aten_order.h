@@ -10,13 +10,13 @@ inline int32_t sort(daceml_call* call, Fresh& values, AtenTensorHandle indices, 
                     int32_t descending) {
   int32_t stable = 1;
   return pair(call, values, indices, "aten::sort failed",
-              [&](auto* v, auto* i) { return aoti_torch_cpu_sort_stable(x, &stable, dim, descending, v, i); });
+              [&](auto* v, auto* i) { return DACEML_ATEN(sort_stable)(x, &stable, dim, descending, v, i); });
 }
 
 inline int32_t topk(daceml_call* call, Fresh& values, AtenTensorHandle indices, AtenTensorHandle x, int64_t k,
                     int64_t dim, int32_t largest, int32_t sorted) {
   return pair(call, values, indices, "aten::topk failed",
-              [&](auto* v, auto* i) { return aoti_torch_cpu_topk(x, k, dim, largest, sorted, v, i); });
+              [&](auto* v, auto* i) { return DACEML_ATEN(topk)(x, k, dim, largest, sorted, v, i); });
 }
 
 // The first k in stable order: of equal elements those with the lowest indices.
@@ -25,9 +25,9 @@ inline int32_t first_in_order(daceml_call* call, Fresh& values, AtenTensorHandle
   return pair(call, values, indices, "aten::sort failed", [&](auto* v, auto* i) {
     int32_t stable = 1;
     AtenTensorHandle all[2] = {nullptr, nullptr};
-    if (aoti_torch_cpu_sort_stable(x, &stable, dim, largest, &all[0], &all[1])) return 1;
-    int32_t failed = aoti_torch_cpu_narrow(all[0], dim, 0, k, v);
-    if (!failed && (failed = aoti_torch_cpu_narrow(all[1], dim, 0, k, i))) aoti_torch_delete_tensor_object(*v);
+    if (DACEML_ATEN(sort_stable)(x, &stable, dim, largest, &all[0], &all[1])) return 1;
+    int32_t failed = DACEML_ATEN(narrow)(all[0], dim, 0, k, v);
+    if (!failed && (failed = DACEML_ATEN(narrow)(all[1], dim, 0, k, i))) aoti_torch_delete_tensor_object(*v);
     aoti_torch_delete_tensor_object(all[0]);
     aoti_torch_delete_tensor_object(all[1]);
     return failed;
@@ -37,32 +37,32 @@ inline int32_t first_in_order(daceml_call* call, Fresh& values, AtenTensorHandle
 inline int32_t kthvalue(daceml_call* call, Fresh& values, AtenTensorHandle indices, AtenTensorHandle x, int64_t k,
                         int64_t dim, int32_t keepdim) {
   return pair(call, values, indices, "aten::kthvalue failed",
-              [&](auto* v, auto* i) { return aoti_torch_cpu_kthvalue(x, k, dim, keepdim, v, i); });
+              [&](auto* v, auto* i) { return DACEML_ATEN(kthvalue)(x, k, dim, keepdim, v, i); });
 }
 
 inline int32_t cummax(daceml_call* call, Fresh& values, AtenTensorHandle indices, AtenTensorHandle x, int64_t dim) {
   return pair(call, values, indices, "aten::cummax failed",
-              [&](auto* v, auto* i) { return aoti_torch_cpu_cummax(x, dim, v, i); });
+              [&](auto* v, auto* i) { return DACEML_ATEN(cummax)(x, dim, v, i); });
 }
 
 inline int32_t cummin(daceml_call* call, Fresh& values, AtenTensorHandle indices, AtenTensorHandle x, int64_t dim) {
   return pair(call, values, indices, "aten::cummin failed",
-              [&](auto* v, auto* i) { return aoti_torch_cpu_cummin(x, dim, v, i); });
+              [&](auto* v, auto* i) { return DACEML_ATEN(cummin)(x, dim, v, i); });
 }
 
 inline int32_t cumprod(daceml_call* call, Fresh& result, AtenTensorHandle x, int64_t dim) {
   int32_t type = 0;
   DACEML_TRY(call, aoti_torch_get_dtype(x, &type), "torch could not describe an operand");
-  return single(call, result, "aten::cumprod failed", [&](auto* y) { return aoti_torch_cpu_cumprod(x, dim, &type, y); });
+  return single(call, result, "aten::cumprod failed", [&](auto* y) { return DACEML_ATEN(cumprod)(x, dim, &type, y); });
 }
 
 inline int32_t logcumsumexp(daceml_call* call, Fresh& result, AtenTensorHandle x, int64_t dim) {
   return single(call, result, "aten::logcumsumexp failed",
-                [&](auto* y) { return aoti_torch_cpu_logcumsumexp(x, dim, y); });
+                [&](auto* y) { return DACEML_ATEN(logcumsumexp)(x, dim, y); });
 }
 
 inline int32_t median(daceml_call* call, Fresh& result, AtenTensorHandle x) {
-  return single(call, result, "aten::median failed", [&](auto* y) { return aoti_torch_cpu_median(x, y); });
+  return single(call, result, "aten::median failed", [&](auto* y) { return DACEML_ATEN(median)(x, y); });
 }
 
 inline int32_t median_along(daceml_call* call, Fresh& values, AtenTensorHandle indices, AtenTensorHandle x,
@@ -83,7 +83,7 @@ inline int32_t median_along(daceml_call* call, Fresh& values, AtenTensorHandle i
 inline int32_t searchsorted(daceml_call* call, Fresh& result, AtenTensorHandle boundaries, AtenTensorHandle values,
                             int32_t narrow, int32_t right) {
   return single(call, result, "aten::searchsorted failed", [&](auto* y) {
-    return aoti_torch_cpu_searchsorted_Tensor(boundaries, values, narrow, right, nullptr, nullptr, y);
+    return DACEML_ATEN(searchsorted_Tensor)(boundaries, values, narrow, right, nullptr, nullptr, y);
   });
 }
 
@@ -91,18 +91,18 @@ inline int32_t masked_put(daceml_call* call, Fresh& result, AtenTensorHandle x, 
                           AtenTensorHandle values, int32_t accumulate) {
   const AtenTensorHandle* indices[] = {&mask};
   return single(call, result, "aten::index_put failed: as many values as elements that the mask selects, or one",
-                [&](auto* y) { return aoti_torch_cpu_index_put(x, indices, 1, values, accumulate, y); });
+                [&](auto* y) { return DACEML_ATEN(index_put)(x, indices, 1, values, accumulate, y); });
 }
 
 inline int32_t adaptive_max_pool2d(daceml_call* call, Fresh& values, AtenTensorHandle indices, AtenTensorHandle x,
                                    const int64_t* size) {
   return pair(call, values, indices, "aten::adaptive_max_pool2d failed",
-              [&](auto* v, auto* i) { return aoti_torch_cpu_adaptive_max_pool2d(x, size, 2, v, i); });
+              [&](auto* v, auto* i) { return DACEML_ATEN(adaptive_max_pool2d)(x, size, 2, v, i); });
 }
 
 inline int32_t distances(daceml_call* call, Fresh& result, AtenTensorHandle a, AtenTensorHandle b, double p) {
   return single(call, result, "aten::_cdist_forward failed",
-                [&](auto* y) { return aoti_torch_cpu__cdist_forward(a, b, p, nullptr, y); });
+                [&](auto* y) { return DACEML_ATEN(_cdist_forward)(a, b, p, nullptr, y); });
 }
 
 }  // namespace aten

@@ -19,21 +19,21 @@ inline int32_t fill(daceml_call* call, AtenTensorHandle out, const char* message
 
 inline int32_t uniform(daceml_call* call, AtenTensorHandle out, double low, double high) {
   return fill(call, out, "aten::uniform failed",
-              [&](auto* y) { return aoti_torch_cpu_uniform(out, low, high, nullptr, y); });
+              [&](auto* y) { return DACEML_ATEN(uniform)(out, low, high, nullptr, y); });
 }
 
 inline int32_t normal(daceml_call* call, AtenTensorHandle out, double mean, double deviation) {
   return fill(call, out, "aten::normal failed",
-              [&](auto* y) { return aoti_torch_cpu_normal_functional(out, mean, deviation, nullptr, y); });
+              [&](auto* y) { return DACEML_ATEN(normal_functional)(out, mean, deviation, nullptr, y); });
 }
 
 inline int32_t exponential(daceml_call* call, AtenTensorHandle out, double rate) {
   return fill(call, out, "aten::exponential failed",
-              [&](auto* y) { return aoti_torch_cpu_exponential(out, rate, nullptr, y); });
+              [&](auto* y) { return DACEML_ATEN(exponential)(out, rate, nullptr, y); });
 }
 
 inline int32_t bernoulli(daceml_call* call, AtenTensorHandle out, AtenTensorHandle probabilities) {
-  DACEML_TRY(call, aoti_torch_cpu_bernoulli__Tensor(out, probabilities, nullptr), "aten::bernoulli failed");
+  DACEML_TRY(call, DACEML_ATEN(bernoulli__Tensor)(out, probabilities, nullptr), "aten::bernoulli failed");
   return 0;
 }
 
@@ -53,14 +53,14 @@ inline int32_t bernoulli_of(daceml_call* call, AtenTensorHandle out, double prob
   if (dtype == aoti_torch_dtype_float64()) bytes = 8;
   const bool ours = call->bernoulli != nullptr && count >= least && dense && bytes > 0;
   if (ours && call->bernoulli(pointer, bytes, count, probability) == 0) return 0;
-  DACEML_TRY(call, aoti_torch_cpu_bernoulli__float(out, probability, nullptr), "aten::bernoulli failed");
+  DACEML_TRY(call, DACEML_ATEN(bernoulli__float)(out, probability, nullptr), "aten::bernoulli failed");
   return 0;
 }
 
 inline int32_t dropout(daceml_call* call, Fresh& result, AtenTensorHandle mask, AtenTensorHandle x, double p) {
   int32_t train = 1;
   return pair(call, result, mask, "aten::native_dropout failed",
-              [&](auto* y, auto* m) { return aoti_torch_cpu_native_dropout(x, p, &train, y, m); });
+              [&](auto* y, auto* m) { return DACEML_ATEN(native_dropout)(x, p, &train, y, m); });
 }
 
 inline int32_t randint(daceml_call* call, AtenTensorHandle out, int64_t low, int64_t high) {
@@ -68,7 +68,7 @@ inline int32_t randint(daceml_call* call, AtenTensorHandle out, int64_t low, int
   int64_t* sizes = nullptr;
   DACEML_TRY(call,
              aoti_torch_get_dim(out, &rank) || aoti_torch_get_sizes(out, &sizes) ||
-                 aoti_torch_cpu_randint_low_out(out, low, high, sizes, rank),
+                 DACEML_ATEN(randint_low_out)(out, low, high, sizes, rank),
              "aten::randint failed");
   return 0;
 }
@@ -76,7 +76,8 @@ inline int32_t randint(daceml_call* call, AtenTensorHandle out, int64_t low, int
 inline int32_t randperm(daceml_call* call, Fresh& result, int64_t count) {
   int32_t type = aoti_torch_dtype_int64();
   return single(call, result, "aten::randperm failed", [&](auto* y) {
-    return aoti_torch_cpu_randperm(count, &type, nullptr, nullptr, 0, nullptr, y);
+    int32_t where = device_type();
+    return DACEML_ATEN(randperm)(count, &type, nullptr, &where, call->device, nullptr, y);
   });
 }
 

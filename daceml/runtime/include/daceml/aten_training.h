@@ -6,13 +6,15 @@
 namespace daceml {
 namespace aten {
 
+#ifndef DACEML_ON_CUDA
+
 // Attention over [batch, heads, length, features] and the logarithms of its sums; see `attention`.
 inline int32_t attention_saving(daceml_call* call, Fresh* y, Fresh* logsumexp, AtenTensorHandle q, AtenTensorHandle k,
                                 AtenTensorHandle v, AtenTensorHandle mask, int32_t causal, double scale) {
   Fresh* const targets[2] = {y, logsumexp};
   AtenTensorHandle found[2] = {};
   DACEML_TRY(call,
-             aoti_torch_cpu__scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, causal,
+             DACEML_ATEN(_scaled_dot_product_flash_attention_for_cpu)(q, k, v, 0.0, causal,
                                                                         mask == nullptr ? nullptr : &mask,
                                                                         scale < 0 ? nullptr : &scale, &found[0],
                                                                         &found[1]),
@@ -26,7 +28,7 @@ inline int32_t attention_backward(daceml_call* call, Fresh* dq, Fresh* dk, Fresh
   Fresh* const targets[3] = {dq, dk, dv};
   AtenTensorHandle found[3] = {};
   DACEML_TRY(call,
-             aoti_torch_cpu__scaled_dot_product_flash_attention_for_cpu_backward(
+             DACEML_ATEN(_scaled_dot_product_flash_attention_for_cpu_backward)(
                  dy, q, k, v, y, logsumexp, 0.0, causal, mask == nullptr ? nullptr : &mask,
                  scale < 0 ? nullptr : &scale, &found[0], &found[1], &found[2]),
              "aten::_scaled_dot_product_flash_attention_for_cpu_backward failed");
@@ -131,6 +133,71 @@ inline int32_t embedding_bag_backward(daceml_call* call, Fresh* result, AtenTens
   return result->take(call, added.result());
 }
 
+#else
+
+// Gradient of a table: rows of `dy` [count, width] added up where `indices` [count] point, from either end where no
+// row is left out.
+inline int32_t embedding_backward(daceml_call* call, Fresh* result, AtenTensorHandle dy, AtenTensorHandle indices,
+                                  int64_t rows, int64_t padding, int32_t by_frequency) {
+  Stack stack;
+  if (padding >= 0 || by_frequency) {
+    stack.tensor(dy).tensor(indices).integer(rows).integer(padding).boolean(by_frequency);
+    DACEML_TRY(call, stack.call("aten::embedding_dense_backward"), "aten::embedding_dense_backward failed");
+    return result->take(call, stack.result());
+  }
+  int64_t width = 0;
+  DACEML_TRY(call, aoti_torch_get_size(dy, 1, &width), "torch could not describe an operand");
+  const int64_t sizes[2] = {rows, width};
+  stack.tensor(dy).list(sizes, 2).none().none().none().none();
+  DACEML_TRY(call, stack.call("aten::new_zeros"), "aten::new_zeros failed");
+  const AtenTensorHandle* where[] = {&indices};
+  AtenTensorHandle sums = nullptr;
+  const int32_t failed = DACEML_ATEN(index_put)(stack.result(), where, 1, dy, 1, &sums);
+  aoti_torch_delete_tensor_object(stack.result());
+  DACEML_TRY(call, failed, "aten::index_put failed");
+  return result->take(call, sums);
+}
+
+// Gradient of the table of an embedding bag that sums: row `dy[b]` for each look-up of bag b.
+inline int32_t embedding_bag_backward(daceml_call* call, Fresh* result, AtenTensorHandle dy, AtenTensorHandle indices,
+                                      AtenTensorHandle offsets, int64_t rows) {
+  // look-up t, counted from 1, belongs to the last of the bags that begin before it
+  Stack ones, negative, bags, gathered, added;
+  AtenTensorHandle numbers = nullptr, behind = nullptr;
+  int32_t type = 0;
+  int32_t failed = aoti_torch_get_dtype(offsets, &type) ||
+                   ones.tensor(indices).none().none().none().none().none().call("aten::ones_like");
+  if (!failed) {
+    failed = DACEML_ATEN(cumsum)(ones.result(), 0, &type, &numbers);
+    aoti_torch_delete_tensor_object(ones.result());
+  }
+  if (!failed) {
+    failed = DACEML_ATEN(searchsorted_Tensor)(offsets, numbers, 0, 0, nullptr, nullptr, &behind);
+    aoti_torch_delete_tensor_object(numbers);
+  }
+  if (!failed) {
+    failed = negative.tensor(behind).call("aten::neg");  // ~(-n) is n - 1
+    aoti_torch_delete_tensor_object(behind);
+  }
+  if (!failed) {
+    failed = bags.tensor(negative.result()).call("aten::bitwise_not");
+    aoti_torch_delete_tensor_object(negative.result());
+  }
+  if (!failed) {
+    failed = gathered.tensor(dy).integer(0).tensor(bags.result()).call("aten::index_select");
+    aoti_torch_delete_tensor_object(bags.result());
+  }
+  if (!failed) {
+    added.tensor(gathered.result()).tensor(indices).integer(rows).integer(-1).boolean(false);
+    failed = added.call("aten::embedding_dense_backward");
+    aoti_torch_delete_tensor_object(gathered.result());
+  }
+  DACEML_TRY(call, failed, "the gradient of an embedding bag failed");
+  return result->take(call, added.result());
+}
+
+#endif
+
 // Cumulative sums from the end.
 inline int32_t cumsum_backward(daceml_call* call, Fresh* result, AtenTensorHandle dy, int64_t dim) {
   int32_t type = 0;
@@ -138,7 +205,7 @@ inline int32_t cumsum_backward(daceml_call* call, Fresh* result, AtenTensorHandl
   Stack flipped, back;
   DACEML_TRY(call, flipped.tensor(dy).list(&dim, 1).call("aten::flip"), "aten::flip failed");
   AtenTensorHandle sums = nullptr;
-  const int32_t failed = aoti_torch_cpu_cumsum(flipped.result(), dim, &type, &sums);
+  const int32_t failed = DACEML_ATEN(cumsum)(flipped.result(), dim, &type, &sums);
   aoti_torch_delete_tensor_object(flipped.result());
   DACEML_TRY(call, failed, "aten::cumsum failed");
   const int32_t not_flipped = back.tensor(sums).list(&dim, 1).call("aten::flip");

@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <daceml_torch.h>  // torch's C functions: see torch_declarations.py
 
-#define DACEML_ABI 7
+#define DACEML_ABI 8
 
 extern "C" {
 
@@ -42,6 +42,8 @@ struct daceml_call {
   daceml_fallback fallback;
   daceml_draw bernoulli;  // null where torch has to draw itself
   daceml_digest fingerprint;
+  void* stream;    // of the device, in which everything is enqueued; null on the CPU
+  int32_t device;  // its number
   const char* error;  // why `run` returned non-zero
 };
 
@@ -56,6 +58,7 @@ struct daceml_tensor {
 
 struct daceml_program {
   int32_t abi;
+  int32_t on_cuda;  // whether inputs, weights and outputs lie on a CUDA device, else in the processor's memory
   int32_t inputs, weights, outputs, symbols, views, steps;
   const daceml_tensor* input_specs;
   const daceml_tensor* weight_specs;
