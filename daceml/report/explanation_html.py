@@ -6,6 +6,9 @@ from collections.abc import Iterable
 from html import escape
 from typing import TYPE_CHECKING
 
+from daceml.report.device_kernels import HEADERS as HEADERS_OF_KERNELS
+from daceml.report.device_kernels import headline as headline_of_kernels
+from daceml.report.device_kernels import kernel_rows
 from daceml.report.levels import TITLES
 from daceml.report.search_text import HEADERS, headline, row_of
 from daceml.report.text import in_millions
@@ -43,6 +46,13 @@ def explanation_html(explanation: Explanation) -> str:
         _table(("", "one at a time", "compiled"), totals),
         f"<details><summary>{len(explanation.steps)} steps</summary>{_table(_HEADERS, steps)}</details>",
     ]
+    every_step = (*explanation.steps, *explanation.backward_steps)
+    on_device = kernel_rows(every_step)
+    if on_device:
+        kernels = _table(HEADERS_OF_KERNELS, on_device)
+        parts.append(
+            f"<details><summary>{escape(headline_of_kernels(every_step))}</summary>{kernels}</details>"
+        )
     if explanation.levels:
         parts.append(_table(("level", "applied", "refused", *_AMOUNTS), map(_level, explanation.levels)))
     parts += [_refused(level) for level in explanation.levels if level.refused]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
+from daceml.report.device_kernels import device_kernels_text
 from daceml.report.gradients_text import gradients_text
 from daceml.report.levels import TITLES, group
 from daceml.report.search_text import search_text
@@ -37,6 +38,7 @@ def explanation_text(explanation: Explanation, *, every_refusal: bool = False) -
     gradients = gradients_text(explanation.by_rule, explanation.lowered)
     blocks = (
         _backward(explanation),
+        device_kernels_text((*explanation.steps, *explanation.backward_steps)),
         _outside(explanation),
         refused,
         gradients,

@@ -1,10 +1,10 @@
 """Kernels of our own compiled modules in a trace: which ran when, and the ONNX nodes and modules behind them.
 
 torch's profiler sees one operator for each call of a program, and inside it those operators of torch's that
-the program calls. The program's own clocks know how long each step took. Steps follow each other without a
-pause, so their times are laid end to end from the moment when the program began; where that cuts an operator
-that the profiler saw inside the call, by the microsecond in which two clocks differ, the step ends at the
-operator's edge.
+the program calls. Where the program was compiled with ranges, each step is one of them. Else the program's
+own clocks know how long each step took. Steps follow each other without a pause, so their times are laid end
+to end from the moment when the program began; where that cuts an operator that the profiler saw inside the
+call, by the microsecond in which two clocks differ, the step ends at the operator's edge.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
+from daceml.profiling.device_kernels import CALLS, PREFIX
+from daceml.runtime.ranges import PREFIX as RANGE
+
 if TYPE_CHECKING:
     from torch import nn
 
     from daceml.frontend.module import DaceModule
     from daceml.runtime.call_log import LoggedCall
-
-PREFIX = "daceml.kernel: "
-CALLS = ("daceml::call", "daceml::call_held", "daceml::call_into")
 
 Event = dict[str, Any]
 
@@ -79,6 +79,7 @@ def program_records(
                 "name": f"{PREFIX}{step.label} {step.kernel}".rstrip(),
                 "kind": step.kind,
                 "kernel": step.kernel or None,
+                "function": step.launch.function if step.launch is not None else None,
                 "layers": _layers(step, path, root),
                 "nodes": [
                     {"operator": n.operator, "name": n.onnx_name, "layer": _joined(path, n.module_path, root)}
@@ -129,7 +130,9 @@ def kernel_events(
         if operator is None or record is None or len(record["steps"]) != len(call.step_us):
             missing += 1
             continue
-        spans = placed_steps(call.step_us, first_us, _span(operator), lanes.inside(operator))
+        spans = [_span(event) for event in lanes.within(operator) if event["name"].startswith(RANGE)]
+        if len(spans) != len(call.step_us):
+            spans = placed_steps(call.step_us, first_us, _span(operator), lanes.inside(operator))
         for index, ((start, end), step) in enumerate(zip(spans, record["steps"], strict=True)):
             details = {"program": call.program, "step": index, "kind": step["kind"], "kernel": step["kernel"]}
             details |= {"layers": step["layers"], "nodes": [node["name"] for node in step["nodes"]]}
@@ -192,15 +195,17 @@ class _Lanes:
         place = bisect_right(starts, time_us) - 1
         return lane[place] if place >= 0 and time_us <= _span(lane[place])[1] else None
 
-    def inside(self, call: Event) -> list[tuple[float, float]]:
-        """Spans of the outermost operators within a call."""
+    def within(self, call: Event) -> list[Event]:
+        """The operators within a call."""
         lane, starts = self.operators[call["tid"]], self.starts[call["tid"]]
         first, last = _span(call)
+        events = lane[bisect_right(starts, first) - 1 : bisect_right(starts, last)]
+        return [event for event in events if event is not call and event["ts"] >= first]
+
+    def inside(self, call: Event) -> list[tuple[float, float]]:
+        """Spans of the outermost operators within a call."""
         found: list[tuple[float, float]] = []
-        for event in lane[bisect_right(starts, first) - 1 :]:
-            start, end = _span(event)
-            if start > last:
-                break
-            if event is not call and start >= first and (not found or start >= found[-1][1]):
+        for start, end in map(_span, self.within(call)):
+            if not found or start >= found[-1][1]:
                 found.append((start, end))
         return found

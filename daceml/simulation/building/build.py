@@ -9,6 +9,7 @@ from daceml.errors import TraceContentError
 from daceml.profiling.trace import Trace
 from daceml.simulation.building.attribution import attribute
 from daceml.simulation.building.blocking_calls import add_synchronization_edges, split_blocking_copies
+from daceml.simulation.building.compiled_kernels import attribute_compiled
 from daceml.simulation.building.cpu_lanes import add_cpu_rows
 from daceml.simulation.building.device_lanes import add_device_rows
 from daceml.simulation.building.draft import Draft, finish
@@ -36,6 +37,7 @@ ROWS: tuple[Pass, ...] = (
 EDGES: tuple[Pass, ...] = (
     assign_steps,
     attribute,
+    attribute_compiled,
     add_synchronization_edges,
     add_handover_edges,
     add_queue_edges,
