@@ -7,9 +7,10 @@
         def forward(self, x):
             return x * torch.tanh(torch.nn.functional.softplus(x))
 
-`daceml.compile(module)` does the same to an instance, `daceml.ONNXModel(file)` to an ONNX file. `explain`
-says what became of a module and why, `verify` compares it with float64, `profile_call` says where a call
-spends its time. `daceml.profile(model)` records steps of a training run for what-if questions.
+`daceml.compile(module)` does the same to an instance, `daceml.ONNXModel(file)` to an ONNX file, and
+`daceml.StandaloneSDFG(sdfg)` makes a function of arrays of any DaCe program. `explain` says what became of a
+module and why, `verify` compares it with float64, `profile_call` says where a call spends its time.
+`daceml.profile(model)` records steps of a training run for what-if questions.
 
 Importing daceml loads neither torch nor dace nor onnx: every public name loads what it needs at first use.
 Options are environment variables; `daceml.Config` lists them.
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from daceml.frontend.module import DaceModule, dace_module
     from daceml.frontend.onnx_model import ONNXModel
     from daceml.frontend.stance import stance
+    from daceml.frontend.standalone import StandaloneSDFG
     from daceml.frontend.whole_step import compile_step
     from daceml.profiling.recording.recorder import Recorder, profile
     from daceml.report.explanation import explain
@@ -42,6 +44,7 @@ __all__ = [
     "DacemlError",
     "ONNXModel",
     "Recorder",
+    "StandaloneSDFG",
     "compile",
     "compile_step",
     "dace_module",
@@ -59,6 +62,7 @@ _HOMES = {
     "DacemlError": "daceml.errors",
     "ONNXModel": "daceml.frontend.onnx_model",
     "Recorder": "daceml.profiling.recording.recorder",
+    "StandaloneSDFG": "daceml.frontend.standalone",
     "compile_step": "daceml.frontend.whole_step",
     "dace_module": "daceml.frontend.module",
     "explain": "daceml.report.explanation",
@@ -87,7 +91,8 @@ def compile(module: M, **options: Any) -> M:
             ("cheap") and memory_budget_bytes (None): what a backward pass computes again, "none" or "budget".
             prefer_native (False): derive every gradient from the operators' lowered form, rules or not.
             recipe (None): a `daceml.transformations.Recipe` in the place of the standard one. verify
-            (False): name the pass that changes values, if one does.
+            (False): name the pass that changes values, if one does. ranges (False): profilers see a range for
+            each step.
     Raises:
         ConfigurationError: something that is no module, or an unknown option.
     """

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import types
+import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from daceml.errors import CallError
+from daceml.frontend.dlpack import NotAnArrayError, memory_of, tensor_of
+
 if TYPE_CHECKING:
     import numpy as np
 
 Convert = Callable[[torch.Tensor], Any]
-
-
-class NotAnArrayError(Exception):
-    """A value that is no array, or one that holds no numbers; the text says what it is and what helps."""
-
-    def __init__(self, what: str, fix: str) -> None:
-        super().__init__(what)
-        self.what, self.fix = what, fix
 
 
 def to_tensor(value: Any, dtype: torch.dtype) -> torch.Tensor:
@@ -29,7 +24,7 @@ def to_tensor(value: Any, dtype: torch.dtype) -> torch.Tensor:
         value: a tensor, a numpy array or scalar, an object with `__dlpack__`, or a Python number.
         dtype: that is wanted; Python numbers take it if it holds them exactly, other values keep their own.
     Raises:
-        NotAnArrayError: something else.
+        NotAnArrayError: something else, or memory or elements that programs cannot take.
     """
     if isinstance(value, torch.Tensor):
         return value
@@ -38,7 +33,7 @@ def to_tensor(value: Any, dtype: torch.dtype) -> torch.Tensor:
     if isinstance(value, bool | int | float | complex):
         return _from_number(value, dtype)
     if hasattr(type(value), "__dlpack__"):
-        return _from_dlpack(value)
+        return tensor_of(value)
     kind = type(value).__name__
     fix = "pass a torch.Tensor, a numpy array, or any array with __dlpack__"
     if isinstance(value, list | tuple):
@@ -46,11 +41,32 @@ def to_tensor(value: Any, dtype: torch.dtype) -> torch.Tensor:
     raise NotAnArrayError(f"is a {kind}", fix)
 
 
+def write_problem(value: Any, tensor: torch.Tensor) -> str | None:
+    """Why what is written to a tensor would not reach the value that it was made of, or must not."""
+    if isinstance(value, torch.Tensor):
+        return "is a view that is computed when it is read" if value.is_conj() or value.is_neg() else None
+    if _is_numpy(value):
+        if not value.flags.writeable:
+            return "is read-only"
+        address: int = value.__array_interface__["data"][0]
+    elif hasattr(type(value), "__dlpack__"):
+        memory = memory_of(value)
+        if memory.read_only:
+            return "is read-only"
+        address = memory.address
+    else:
+        return "is a number"
+    shared = tensor.numel() == 0 or tensor.data_ptr() == address
+    return None if shared else "its byte order, strides or alignment are none that torch has"
+
+
 def results_like(values: Iterable[Any]) -> Convert | None:
     """How results are made the kind of what came in; None where they stay tensors.
 
-    One tensor among the inputs makes them tensors; else arrays of a library that says how to make its own
-    (`__array_namespace__().from_dlpack`) make them that; else numpy arrays make them numpy arrays.
+    One tensor among the inputs makes them tensors; else the first array that is not numpy's decides: results
+    become arrays of its library, if that makes its own from DLPack (`__array_namespace__().from_dlpack`, or
+    `from_dlpack` of the package that the array's class comes from), else tensors. Numpy arrays alone make
+    them numpy arrays, numbers alone tensors.
     """
     values = [
         value for value in values if not isinstance(value, bool | int | float | complex) or _is_numpy(value)
@@ -60,8 +76,7 @@ def results_like(values: Iterable[Any]) -> Convert | None:
     foreign = [value for value in values if not _is_numpy(value)]
     if not foreign:
         return to_numpy
-    namespace = _namespace(foreign[0])
-    return None if namespace is None else namespace.from_dlpack
+    return _maker(foreign[0])
 
 
 def to_numpy(tensor: torch.Tensor) -> np.ndarray:
@@ -104,15 +119,13 @@ def _from_numpy(value: np.ndarray | np.generic) -> torch.Tensor:
         )
     array = np.asarray(value)
     kind = str(array.dtype)
-    if (
-        array.dtype.names is not None
-        or array.dtype.hasobject
-        or (array.dtype.kind in "SUVmM" and kind != "bfloat16")
-    ):
+    if array.dtype.names is not None:
+        raise NotAnArrayError(f"has element type {kind}", "pass its fields one by one: array['name']")
+    if array.dtype.hasobject or (array.dtype.kind in "SUVmM" and kind != "bfloat16"):
         raise NotAnArrayError(f"has element type {kind}", "pass an array of numbers")
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
-    if any(stride < 0 or stride % array.itemsize for stride in array.strides):
+    if not array.flags.aligned or any(step < 0 or step % array.itemsize for step in array.strides):
         array = array.copy()  # torch counts strides in whole elements, forwards
     if kind == "bfloat16":  # numpy knows it through ml_dtypes only
         return _wrap(array.view(np.uint16)).view(torch.bfloat16)
@@ -139,23 +152,35 @@ class _Writeable:
         self.__array_interface__ = interface
 
 
-def _from_dlpack(value: Any) -> torch.Tensor:
-    kind = type(value).__name__
+def _maker(value: Any) -> Convert | None:
+    """What makes a value's library take a tensor's memory for an array of its own."""
+    for namespace in (_namespace(value), _package(value)):
+        from_dlpack = getattr(namespace, "from_dlpack", None)
+        if callable(from_dlpack):
+            return lambda tensor: _handed_over(tensor, from_dlpack, type(value))
+    return None
+
+
+def _handed_over(tensor: torch.Tensor, from_dlpack: Callable[[torch.Tensor], Any], kind: type) -> Any:
     try:
-        tensor = torch.from_dlpack(value)
+        return from_dlpack(tensor)
     except Exception as error:  # another library's code
-        reason = str(error).strip().split("\n")[0] or type(error).__name__
-        raise NotAnArrayError(
-            f"is a {kind} that cannot be read through DLPack: {reason}",
-            "pass a dense array in the CPU's memory",
+        name = f"{kind.__module__}.{kind.__qualname__}"
+        raise CallError(
+            f"a result of type {str(tensor.dtype).removeprefix('torch.')} cannot become a {name}",
+            why=f"its from_dlpack says: {str(error).strip().split(chr(10))[0] or type(error).__name__}",
+            fix="pass one of the inputs as a torch.Tensor: then results are tensors",
         ) from error
-    return tensor
 
 
-def _namespace(value: Any) -> types.ModuleType | Any | None:
-    """The array library of a value, if it makes its arrays from DLPack."""
+def _namespace(value: Any) -> Any:
+    """The array library of a value, if it keeps the array-API standard."""
     try:
-        namespace = value.__array_namespace__()
+        return value.__array_namespace__()
     except (AttributeError, TypeError, ValueError, NotImplementedError):
         return None
-    return namespace if callable(getattr(namespace, "from_dlpack", None)) else None
+
+
+def _package(value: Any) -> Any:
+    """The package that a value's class comes from."""
+    return sys.modules.get(type(value).__module__.partition(".")[0])
