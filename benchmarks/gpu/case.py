@@ -1,0 +1,39 @@
+"""One thing to measure on a device, as one process tells it to another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from benchmarks.peers import Mode
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A case of a shard.
+
+    Attributes:
+        kind: of `measures.MEASURES`, which function measures it.
+        name: of a network, a block or a check.
+        mode: `inference` or `training`; empty where there is no choice.
+        precision: of `PRECISIONS`; empty for checks.
+        emulated: on the processor, with kernels in emulation and at small sizes.
+        quick: fewer rounds.
+    """
+
+    kind: str
+    name: str
+    mode: Mode | str = ""
+    precision: str = "fp32"
+    emulated: bool = False
+    quick: bool = False
+
+    @property
+    def label(self) -> str:
+        return ", ".join(part for part in (self.name, self.mode, self.precision) if part)
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What tells it from every other case."""
+        return (self.kind, self.name, self.mode, self.precision, self.emulated, self.quick)

@@ -1,0 +1,44 @@
+"""The function that measures each kind of case."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from benchmarks.gpu.case import Case
+from benchmarks.gpu.correctness import correctness
+from benchmarks.gpu.doctor import check
+from benchmarks.gpu.environment import readings
+from benchmarks.gpu.guided import guided
+from benchmarks.gpu.networks import autotuned, block, times
+from benchmarks.gpu.overhead import overhead
+
+Measure = Callable[[Case], dict[str, Any]]
+
+MEASURES: dict[str, Measure] = {
+    "check": check,
+    "correctness": correctness,
+    "block": block,
+    "guided": guided,
+    "times": times,
+    "autotune": autotuned,
+    "overhead": overhead,
+}
+TIMED = ("block", "guided", "times", "autotune", "overhead")
+
+
+def measure(case: Case) -> dict[str, Any]:
+    """Measure a case in this process, and leave nothing behind that the next one could meet."""
+    try:
+        row = MEASURES[case.kind](case)
+        if case.kind in TIMED and not case.emulated:
+            row["readings"] = readings()  # before the device has become idle
+        return row
+    finally:
+        torch.compiler.reset()
+        gc.collect()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
