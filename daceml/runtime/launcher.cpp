@@ -7,7 +7,6 @@
 //                                                               releases each of them after its last reader
 //   daceml::call_into(Tensor[] inputs, Tensor(a!)[] written, int program) -> ()
 //                                                               `written` holds the outputs, then the buffers written
-//   daceml::release(int program) -> ()
 //
 // Two calls, because torch functionalises an operator that both writes and returns lists of tensors in neither form.
 // Built once per torch version from torch's stable C ABI only, so no torch C++ header is needed.
@@ -382,8 +381,12 @@ class Registry {
     return found->second;
   }
   void remove(int64_t number) {
+    std::shared_ptr<Bound> last;  // dropped without the lock: a weight's end may run Python
     std::unique_lock lock(mutex_);
-    programs_.erase(number);
+    const auto found = programs_.find(number);
+    if (found == programs_.end()) return;
+    last = std::move(found->second);
+    programs_.erase(found);
   }
 
  private:
@@ -464,8 +467,6 @@ void boxed_call_into(StableIValue* stack, uint64_t, uint64_t) {
   registry().find(static_cast<int64_t>(stack[2]))->call_into(std::move(inputs), written);
 }
 
-void boxed_release(StableIValue* stack, uint64_t, uint64_t) { registry().remove(static_cast<int64_t>(stack[0])); }
-
 void register_operators() {
   TorchLibraryHandle definitions = nullptr;
   check(aoti_torch_library_init_def("daceml", __FILE__, __LINE__, &definitions), "registering operators");
@@ -476,7 +477,6 @@ void register_operators() {
   check(aoti_torch_library_def(definitions, "hold(Tensor[] tensors) -> int"), "registering hold");
   check(aoti_torch_library_def(definitions, "call_held(Tensor[] inputs, int held, int program) -> Tensor[]"),
         "registering call_held");
-  check(aoti_torch_library_def(definitions, "release(int program) -> ()"), "registering release");
   TorchLibraryHandle kernels = nullptr;
   check(aoti_torch_library_init_impl("daceml", "CompositeExplicitAutograd", __FILE__, __LINE__, &kernels),
         "registering kernels");
@@ -485,7 +485,6 @@ void register_operators() {
   check(aoti_torch_library_impl(kernels, "call_into", &boxed_call_into), "registering call_into");
   check(aoti_torch_library_impl(kernels, "hold", &boxed_hold), "registering hold");
   check(aoti_torch_library_impl(kernels, "call_held", &boxed_call_held), "registering call_held");
-  check(aoti_torch_library_impl(kernels, "release", &boxed_release), "registering release");
 }
 
 struct AtLoad {
@@ -494,7 +493,10 @@ struct AtLoad {
 
 }  // namespace
 
-// Called through ctypes: what is no torch value.
+// Called through ctypes: what is no torch value, or no operation of a graph. Python's collector forgets programs at any
+// moment, in the middle of a trace, too, where torch would record an operator.
+extern "C" void daceml_release(int64_t program) { registry().remove(program); }
+
 extern "C" void daceml_set_fallback(int64_t program, daceml_fallback fallback) {
   registry().find(program)->fallback = fallback;
 }

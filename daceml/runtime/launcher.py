@@ -1,5 +1,5 @@
-"""The native launcher: loads compiled programs and registers torch's operators `daceml::bind`, `call`,
-`call_into` and `release`."""
+"""The native launcher: loads compiled programs and registers torch's operators `daceml::bind`, `call` and
+`call_into`."""
 
 from __future__ import annotations
 
@@ -51,6 +51,8 @@ def _load() -> ctypes.CDLL:
     torch.library.register_fake("daceml::call_into")(lambda inputs, written, program: None)
     native = ctypes.CDLL(str(library))
     native.daceml_set_fallback.argtypes = [ctypes.c_int64, FallbackFunction]
+    native.daceml_release.argtypes = [ctypes.c_int64]
+    native.daceml_release.restype = None
     native.daceml_weight_addresses.argtypes = [ctypes.c_int64]
     native.daceml_weight_addresses.restype = ctypes.c_uint64
     native.daceml_set_profile.argtypes = [ctypes.c_int64, ctypes.POINTER(ctypes.c_double)]
@@ -95,10 +97,10 @@ def bind(weights: Sequence[torch.Tensor], library: Path, fake_outputs: Any) -> i
 
 
 def release(number: int) -> None:
-    """Forget a bound program; calls in flight finish."""
+    """Forget a bound program; calls in flight finish. For finalizers: takes no lock of Python's."""
     _shapes.pop(number, None)
     _folders.pop(number, None)
-    torch.ops.daceml.release(number)
+    _load().daceml_release(number)
 
 
 def folders() -> dict[int, Path]:

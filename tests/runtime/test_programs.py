@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import subprocess
 import sys
@@ -12,9 +13,11 @@ from pathlib import Path
 import dace
 import pytest
 import torch
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from daceml.errors import CallError, ExecutionError
 from daceml.onnx_ops import nodes
+from daceml.runtime import launcher
 from daceml.sdfg.network import Network
 from daceml.transformations.hardware.cpu_schedule import schedule_maps
 from tests.runtime.programs import build, elementwise, whole
@@ -186,3 +189,19 @@ def test_one_openmp_runtime_is_loaded(tmp_path: Path):
         [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "1"
+
+
+def test_a_program_that_is_collected_within_a_trace_leaves_no_mark(tmp_path: Path):
+    """The collector may run anywhere: an operator that a finalizer calls would become part of the graph."""
+    programs = [build(elementwise(["_out = _a"], (8, 32)), tmp_path)]
+    number = programs[0].number
+
+    def forward(x):
+        y = x + 1
+        programs.clear()
+        gc.collect()
+        return y * 2
+
+    graph = make_fx(forward, pre_dispatch=True)(torch.ones(2)).graph
+    assert [n.name for n in graph.nodes if n.op == "call_function"] == ["add", "mul"]
+    assert number not in launcher.folders()
