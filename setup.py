@@ -67,7 +67,9 @@ EXTRAS_REQUIRE = {
         "ruff>=0.17",
     ],
     "bench": [*NETWORKS, "pytorchcv>=0.0.74"],
-    "gpu": ["nvidia-ml-py>=13"],
+    # CuPy's wheels are one for each CUDA: measurements of devices, and its arrays as arguments
+    "gpu": ["nvidia-ml-py>=13", "cupy-cuda13x>=14"],
+    "gpu-cuda12": ["nvidia-ml-py>=13", "cupy-cuda12x>=14"],
     "mpi": ["mpi4py>=4"],
     "db": ["pyarrow>=20"],
     "plot": ["matplotlib>=3.10"],

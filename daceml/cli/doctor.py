@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -11,21 +12,46 @@ from rich.text import Text
 
 from daceml.cli import options
 from daceml.cli.checks import CHECKS, Finding, examine
+from daceml.cli.measuring import measured_devices
+from daceml.devices.measured import MeasuredDevice
+from daceml.report.measured_device import measured_device_lines
 
 _STYLES = {"ok": "green", "warn": "yellow", "fail": "red"}
+_Measure = Annotated[
+    bool,
+    typer.Option(
+        "--measure",
+        help="also measure what processor and devices reach: rates of copies, the cost of a call and of "
+        "a launch, occupancy (some seconds each; devices through CuPy). "
+        "With --json: {findings: …, devices: …}.",
+    ),
+]
 
 
-def doctor(as_json: options.Json = False, debug: options.Debug = False) -> None:
+def doctor(measure: _Measure = False, as_json: options.Json = False, debug: options.Debug = False) -> None:
     """Check versions, compiler, threads, cache and launcher; exit 1 if something is broken."""
     findings: list[Finding] = []
+    devices: list[MeasuredDevice] = []
     console = Console(highlight=False, soft_wrap=True)  # leaves colours out where nobody sees them
-    for title, check in CHECKS:
-        finding = examine(title, check)
+
+    def add(finding: Finding) -> None:
         findings.append(finding)
         if not as_json:
             _show(finding, console)
+
+    for title, check in CHECKS:
+        add(examine(title, check))
+    for found in measured_devices() if measure else ():
+        if isinstance(found, Finding):
+            add(found)
+            continue
+        devices.append(found)
+        if not as_json:
+            console.print(Text("\n".join(measured_device_lines(found))))
     if as_json:
-        typer.echo(json.dumps([asdict(finding) for finding in findings], indent=2))
+        rows = [asdict(finding) for finding in findings]
+        measured = {"findings": rows, "devices": [device.as_dict() for device in devices]}
+        typer.echo(json.dumps(measured if measure else rows, indent=2))
     raise typer.Exit(1 if any(finding.status == "fail" for finding in findings) else 0)
 
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from daceml.cli import checks, doctor
 from daceml.cli.checks import Finding, check_package, examine, openmp_runtimes
 from daceml.cli.main import app
 from daceml.config import config
+from daceml.devices.measured import MeasuredDevice
 from daceml.errors import EnvironmentProblem
+from daceml.report.measured_device import measured_device_lines
 
 
 def test_this_machine_can_compile_and_run():
@@ -85,3 +89,24 @@ def test_openmp_runtimes_are_told_apart_by_path():
         "7f03-7f04 rw-p 00000000 00:00 0\n"
     )
     assert openmp_runtimes(maps) == ["/usr/lib/libiomp5.so", "/venv/torch/lib/libgomp.so.1"]
+
+
+def test_what_devices_reach(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(doctor, "CHECKS", ())
+    done = CliRunner().invoke(app, ["doctor", "--measure", "--json"])
+    assert done.exit_code == 0
+    found = json.loads(done.stdout)
+    processor = MeasuredDevice.from_dict(found["devices"][0])
+    assert processor.kind == "cpu"
+    assert f"{processor.memory.bytes_per_s / 1e9:.3g} GB/s" in "\n".join(measured_device_lines(processor))
+
+
+def test_a_device_that_cannot_be_measured_says_why(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(doctor, "CHECKS", ())
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setitem(sys.modules, "cupy", None)  # as if it were not installed
+    done = CliRunner().invoke(app, ["doctor", "--measure"])
+    assert done.exit_code == 0
+    assert "warn cuda:0:          not measured: " in done.stdout
+    assert "pip install 'daceml[gpu]'" in done.stdout

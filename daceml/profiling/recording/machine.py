@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from daceml.runtime.processor import cpu_model
+
 
 def machine_facts() -> dict[str, Any]:
     """Plain values for a trace's header."""
@@ -20,7 +22,7 @@ def machine_facts() -> dict[str, Any]:
         "python": platform.python_version(),
         "cuda": torch.version.cuda if cuda else None,
         "devices": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())] if cuda else [],
-        "processor": _processor(),
+        "processor": cpu_model(),
         "threads": torch.get_num_threads(),
         "cores": len(os.sched_getaffinity(0)),
         "date": datetime.now(UTC).date().isoformat(),
@@ -39,12 +41,3 @@ def optimizer_facts(optimizer: torch.optim.Optimizer | None) -> dict[str, Any] |
         "capturable": group.get("capturable"),
         "parameters": sum(len(g["params"]) for g in optimizer.param_groups),
     }
-
-
-def _processor() -> str:
-    try:
-        with open("/proc/cpuinfo") as lines:
-            names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    except OSError:
-        names = []
-    return names[0] if names else platform.machine()

@@ -1,0 +1,74 @@
+"""The processor as a device: torch's copies and its smallest operation, on as many threads as torch uses."""
+
+from __future__ import annotations
+
+import os
+import platform
+from datetime import UTC, datetime
+from pathlib import Path
+from time import perf_counter
+
+import torch
+
+from daceml.devices.measured import MeasuredDevice
+from daceml.profiling.measuring.batches import Timed, duration
+from daceml.profiling.measuring.copies import copy_rates
+from daceml.runtime.processor import cpu_model
+
+_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+_FALLBACK_CACHE = 64 << 20  # where the system does not say: larger than most
+_BEYOND = 4
+
+
+def measure_processor() -> MeasuredDevice:
+    """Measure the processor that this process runs on; some seconds."""
+    cache = last_cache_bytes(_CACHES)
+    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return MeasuredDevice(
+        name=cpu_model(),
+        kind="cpu",
+        threads=torch.get_num_threads(),
+        cache_bytes=cache,
+        copies=copy_rates(_copying, largest=_BEYOND * (cache or _FALLBACK_CACHE), free_bytes=free),
+        call_us=duration(_smallest_operation()).seconds * 1e6,
+        versions={"torch": str(torch.__version__), "python": platform.python_version()},
+        date=datetime.now(UTC).date().isoformat(),
+    )
+
+
+def last_cache_bytes(folder: Path) -> int | None:
+    """Size of the highest level that the system lists, as `32768K`; None where it lists none."""
+    sizes: dict[int, int] = {}
+    for cache in folder.glob("index*"):
+        try:
+            text = (cache / "size").read_text().strip()
+            sizes[int((cache / "level").read_text())] = int(text[:-1]) * _UNITS[text[-1]]
+        except (OSError, ValueError, KeyError, IndexError):
+            continue  # of virtual machines, some list levels without a size
+    return sizes[max(sizes)] if sizes else None
+
+
+def _copying(size: int) -> Timed:
+    source = torch.randint(0, 256, (size,), dtype=torch.uint8)
+    target = torch.empty_like(source)
+
+    def timed(runs: int) -> float:
+        start = perf_counter()
+        for _ in range(runs):
+            target.copy_(source)
+        return perf_counter() - start
+
+    return timed
+
+
+def _smallest_operation() -> Timed:
+    x = torch.ones(1)
+
+    def timed(runs: int) -> float:
+        start = perf_counter()
+        for _ in range(runs):
+            torch.add(x, x, out=x)
+        return perf_counter() - start
+
+    return timed

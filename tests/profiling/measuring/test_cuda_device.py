@@ -1,0 +1,63 @@
+"""Measuring a device whose truth is known."""
+
+from __future__ import annotations
+
+import pytest
+
+from daceml.devices.measured import MeasuredDevice
+from daceml.devices.occupancy import occupancy
+from daceml.profiling.measuring.cuda_device import measure_cuda
+from daceml.report.measured_device import measured_device_lines
+from tests.profiling.measuring import fake_cupy
+
+
+def driver(threads: int, registers: int, shared: int) -> int:
+    return occupancy(90, threads=threads, registers=registers, shared_bytes=shared).blocks
+
+
+@pytest.fixture(name="measured", scope="module")
+def measured_device() -> MeasuredDevice:
+    return measure_cuda(fake_cupy.Device(driver).package, 0)
+
+
+def test_memory_and_cache_are_told_apart(measured: MeasuredDevice):
+    assert measured.beyond_caches
+    moved = 2 * measured.memory.size_bytes
+    expected = moved / (fake_cupy.COPY_S + moved / fake_cupy.MEMORY_BYTES_PER_S)
+    assert measured.memory.bytes_per_s == pytest.approx(expected)
+    assert measured.memory.spread == pytest.approx(0, abs=1e-9)
+    assert measured.cache is not None
+    assert 2 * measured.cache.size_bytes <= fake_cupy.CACHE
+    assert measured.cache.bytes_per_s > measured.memory.bytes_per_s
+
+
+def test_launches_one_by_one_and_in_a_graph(measured: MeasuredDevice):
+    assert measured.launch_us == pytest.approx(fake_cupy.LAUNCH_S * 1e6)
+    assert measured.graph_launch_us == pytest.approx(fake_cupy.REPLAYED_S * 1e6)
+    assert measured.call_us > 0
+
+
+def test_the_drivers_word_on_occupancy_stands_beside_ours(measured: MeasuredDevice):
+    assert len(measured.resident) >= 30
+    assert len({one.registers for one in measured.resident}) >= 3
+    assert not measured.occupancy_differs
+    other = measure_cuda(fake_cupy.Device(lambda threads, registers, shared: 1).package, 0)
+    assert other.occupancy_differs
+    assert any("differs from the driver's" in line for line in measured_device_lines(other))
+
+
+def test_a_record_survives_json(measured: MeasuredDevice):
+    assert MeasuredDevice.from_dict(measured.as_dict()) == measured
+    lines = "\n".join(measured_device_lines(measured))
+    assert "Planted 1 (cuda" in lines
+    assert "2.00 us from one empty kernel to the next" in lines
+    assert "0.50 us" in lines
+
+
+def test_at_most_an_eighth_of_the_memory_is_taken(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(fake_cupy, "BYTES_FREE", 16 << 20)
+    device = fake_cupy.Device(driver)
+    found = measure_cuda(device.package, 0)
+    assert 2 * max(device.copied) <= (16 << 20) / 8
+    assert not found.beyond_caches
+    assert "no cache has a part" in "\n".join(measured_device_lines(found))
