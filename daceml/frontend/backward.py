@@ -52,6 +52,11 @@ class BackwardPass:
         """Every program that may run."""
         return (self.program, *(found.program for found in self._narrowed.values() if found is not None))
 
+    @property
+    def saved_places(self) -> range:
+        """Inputs of the program that follow the cotangents."""
+        return range(len(self.record.cotangents), len(self.program.manifest.inputs))
+
     def narrowed(self, places: tuple[int, ...]) -> Narrowed | None:
         """The half for cotangents of the results at these places; None where zeros have to do for the others.
 

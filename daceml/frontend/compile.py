@@ -148,8 +148,8 @@ def _use_graphs(making: Making, program: Program, backward: BackwardPass | None)
         program.use_graphs()
         return
     record = backward.record
-    program.use_graphs([place for place in record.saved if place >= record.results])
-    backward.program.use_graphs()
+    program.use_graphs(lent=[place for place in record.saved if place >= record.results])
+    backward.program.use_graphs(standing=backward.saved_places)
 
 
 def _searched(

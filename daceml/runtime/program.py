@@ -219,13 +219,14 @@ class Program:
         torch.autograd.graph.increment_version(self.mutated)
         return outputs
 
-    def use_graphs(self, lent: Collection[int] = ()) -> None:
+    def use_graphs(self, *, lent: Collection[int] = (), standing: Collection[int] = ()) -> None:
         """From now on, replay what calls launch on a CUDA device.
 
         Args:
             lent: outputs that stay where the graph writes them, until the next call.
+            standing: inputs that are read where they lie, while they stay there.
         """
-        self._replays = Replays(lent)
+        self._replays = Replays(lent, standing)
 
     def profile(self, inputs: Sequence[torch.Tensor], calls: int = 1) -> list[float]:
         """Mean microseconds of each step over some calls."""

@@ -1,8 +1,8 @@
 """CUDA graphs: the launches of a program are captured once for each kind of inputs, and replayed.
 
 A graph reads and writes memory at fixed addresses. So inputs are copied to where it reads, and results from
-where it writes; only what a forward pass keeps for its backward pass is lent as it is, and autograd refuses a
-backward pass whose saved values a later replay has overwritten.
+where it writes; only what a forward pass keeps for its backward pass is lent as it is and read where it lies,
+and autograd refuses a backward pass whose saved values a later replay has overwritten.
 """
 
 from __future__ import annotations
@@ -55,6 +55,23 @@ def capture_graph(call: Call, inputs: list[torch.Tensor]) -> tuple[list[torch.Te
     return outputs, graph.replay
 
 
+@dataclass
+class _Kind:
+    """Calls with inputs of the same shapes.
+
+    Attributes:
+        standing: inputs that may be read where they lie, while they stay there.
+        addresses: of the inputs of the last call.
+        warm: calls that have run as they are.
+    """
+
+    standing: frozenset[int]
+    addresses: tuple[int, ...] = ()
+    warm: int = 0
+    captured: Captured | None = None
+    refused: bool = False
+
+
 class Replays:
     """The captured calls of one program.
 
@@ -62,16 +79,24 @@ class Replays:
     kernels then; the second is captured. When a weight has moved, its graph is captured again. Calls that
     cannot be captured, since an operator waits for the device, run as they are.
 
+    What another program's replays lend lies at one place from their second call on. So a program that has
+    standing inputs is captured at its third call, and reads those of them in place that lay there before.
+    One that is found elsewhere later is copied from then on.
+
     Args:
         lent: outputs that are not copied.
+        standing: inputs that likely lie where they lay at the last call, as weights and lent outputs do.
         capture: makes a graph of a call.
     """
 
-    def __init__(self, lent: Collection[int] = (), capture: Capture = capture_graph) -> None:
-        self._lent, self._capture = frozenset(lent), capture
-        self._warm: set[Key] = set()
-        self._refused: set[Key] = set()
-        self._captured: dict[Key, Captured] = {}
+    def __init__(
+        self,
+        lent: Collection[int] = (),
+        standing: Collection[int] = (),
+        capture: Capture = capture_graph,
+    ) -> None:
+        self._lent, self._standing, self._capture = frozenset(lent), frozenset(standing), capture
+        self._kinds: dict[Key, _Kind] = {}
         self._lock = threading.Lock()
         self._last: Any = None
 
@@ -84,20 +109,27 @@ class Replays:
         """
         key = tuple(x.shape for x in inputs)
         with self._lock, _on_device_of(inputs):
-            if key not in self._warm or key in self._refused:
-                self._warm.add(key)
+            kind = self._kinds.setdefault(key, _Kind(standing=self._standing))
+            before, kind.addresses = kind.addresses, tuple(x.data_ptr() for x in inputs)
+            if kind.refused or kind.warm < (2 if self._standing else 1):
+                kind.warm += 1
                 return call(list(inputs))
-            known = self._captured.get(key)
-            if known is None or known.addresses != addresses:
-                known = self._begin(call, inputs, addresses)
-                if known is None:
-                    self._refused.add(key)
-                    return call(list(inputs))
-                self._captured[key] = known
-            return self._replay(known, inputs)
+            still = kind.captured.inputs if kind.captured is not None else None
+            lay = before if still is None else tuple(x.data_ptr() for x in still)
+            moved = {place for place in kind.standing if kind.addresses[place] != lay[place]}
+            kind.standing -= moved
+            if kind.captured is None or kind.captured.addresses != addresses or moved:
+                kind.captured = None  # whose memory the next capture may have
+                kind.captured = self._begin(call, inputs, addresses, kind.standing)
+            if kind.captured is None:
+                kind.refused = True
+                return call(list(inputs))
+            return self._replay(kind.captured, inputs)
 
-    def _begin(self, call: Call, inputs: Sequence[torch.Tensor], addresses: int) -> Captured | None:
-        places = [x.clone() for x in inputs]
+    def _begin(
+        self, call: Call, inputs: Sequence[torch.Tensor], addresses: int, standing: Collection[int]
+    ) -> Captured | None:
+        places = [x if place in standing else x.clone() for place, x in enumerate(inputs)]
         try:
             outputs, replay = self._capture(call, places)
         except RuntimeError as error:
