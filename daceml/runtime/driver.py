@@ -64,6 +64,7 @@ class _Driver:
             *([INCLUDE] if any(isinstance(s.action, ListCall) for s in self.plan.steps) else []),
             *(["#include <daceml/aten_packed.h>"] if self.network.prepared else []),
             *(["#include <daceml/aten_attention.h>"] if self._calls("attention_spelled") else []),
+            *(["#include <daceml/aten_device.h>"] if self._calls("device_") else []),
             *(["#include <daceml/aten_convolution.h>"] if own_convolutions(self.plan) else []),
             *(["#include <daceml/aten_recurrent.h>"] if self._calls("recurrent_layer") else []),
             *([RANGES] if self.ranges else []),

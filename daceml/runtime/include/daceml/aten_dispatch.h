@@ -16,12 +16,25 @@ class Stack {
     return push(value == nullptr ? 0 : bits(new uint64_t(bits(copied(value)))));
   }
   Stack& none() { return push(0); }
+  // A tensor that is none: what operators get for one they do not want, where it is not optional.
+  Stack& undefined() {
+    AtenTensorHandle made = nullptr;
+    failed_ = failed_ || aoti_torch_new_uninitialized_tensor(&made);
+    return push(bits(made));
+  }
   Stack& integer(int64_t value) { return push(static_cast<uint64_t>(value)); }
   Stack& boolean(bool value) { return push(value ? 1 : 0); }
   Stack& number(double value) {
     uint64_t held = 0;
     memcpy(&held, &value, sizeof(value));
     return push(held);
+  }
+  // Below 0 it is absent.
+  Stack& optional_number(double value) {
+    if (value < 0) return none();
+    uint64_t* const held = new uint64_t;
+    memcpy(held, &value, sizeof(value));
+    return push(bits(held));
   }
   // A list of ints, or of booleans.
   template <typename T>
