@@ -8,7 +8,7 @@ from daceml.onnx_ops.schema import Attribute, Formal, OperatorSchema
 DOMAIN = "daceml"
 # In the order of `daceml::aten::Activation`
 ACTIVATIONS = ("none", "relu", "clip", "swish")
-_FLOAT = frozenset({"tensor(float)"})
+_FLOATS = frozenset({"tensor(float)", "tensor(float16)", "tensor(bfloat16)"})
 _GEOMETRY = ("strides", "dilations", "pads", "kernel_shape")
 
 ConvActivation = define_operator(
@@ -16,10 +16,10 @@ ConvActivation = define_operator(
         op_type="ConvActivation",
         domain=DOMAIN,
         inputs=tuple(
-            Formal(name=name, connector=name, types=_FLOAT, option="single" if name in "XW" else "optional")
+            Formal(name=name, connector=name, types=_FLOATS, option="single" if name in "XW" else "optional")
             for name in "XWBZ"
         ),
-        outputs=(Formal(name="Y", connector="Y", types=_FLOAT),),
+        outputs=(Formal(name="Y", connector="Y", types=_FLOATS),),
         attributes={
             "group": Attribute(name="group", kind="int", default=1),
             "auto_pad": Attribute(name="auto_pad", kind="string", default="NOTSET"),

@@ -19,6 +19,7 @@ from daceml.transformations.coarse.gelu_lifting import lift_gelu
 from daceml.transformations.coarse.layer_normalization_lifting import lift_layer_normalization
 from daceml.transformations.coarse.matmul_scaling import scale_products
 from daceml.transformations.coarse.mish_lifting import lift_mish
+from daceml.transformations.coarse.product_epilogues import fuse_product_epilogues
 from daceml.transformations.coarse.product_joining import join_products
 from daceml.transformations.coarse.rms_normalization_lifting import lift_rms_normalization
 from daceml.transformations.coarse.spatial_flattening import flatten_spatial_dimensions
@@ -126,6 +127,9 @@ def device_recipe() -> Recipe:
     """
     steps = [step for step in standard_recipe() if step.name not in _PROCESSOR_ONLY]
     steps = [_ON_DEVICE.get(step.name, step) for step in steps]
+    # before biases go from products to loops
+    place = next(i for i, step in enumerate(steps) if step.name == "separate_biases")
+    steps.insert(place, Step(fuse_product_epilogues, only=("inference", "frozen")))
     return Recipe(*steps, schedule_on_device)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from daceml.onnx_ops.aten.views import float_operands, no_empty_operand, view
 from daceml.onnx_ops.registry import implements
 from daceml.onnx_ops.tensor import Output, Tensor
-from daceml.sdfg.external import AtenCall
+from daceml.sdfg.external import AtenCall, TensorView
 from daceml.sdfg.sizes import Size, product
 
 
@@ -50,7 +50,7 @@ def gemm(
     transB: int = 0,
 ) -> AtenCall:
     """Y = alpha A' B' + beta C; torch broadcasts C as ONNX does."""
-    a, b, y = _matrix(A, transA), _matrix(B, transB), view(Y)
+    a, b, y = matrix_view(A, transA), matrix_view(B, transB), view(Y)
     flops = 2 * product(Y.shape) * A.shape[0 if transA else 1]
     if C is None and alpha == 1.0:
         return AtenCall(function="mm_out", arguments=(y, a, b), writes=Y.name, flops=flops)
@@ -63,7 +63,8 @@ def gemm(
     )
 
 
-def _matrix(X: Tensor, transposed: int):
+def matrix_view(X: Tensor, transposed: int) -> TensorView:
+    """A matrix, or its transposition."""
     rows, columns = X.shape
     if not transposed:
         return view(X)

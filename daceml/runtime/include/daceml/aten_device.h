@@ -1,4 +1,4 @@
-// Kernels that torch has for CUDA devices: fused attention.
+// Kernels that torch has for CUDA devices: fused attention, products and convolutions with an activation.
 //
 // What the user sets (TF32, determinism, cuDNN's benchmark) is torch's, and read by torch at each call. Attention draws no dropout here: seeds and offsets are memory that nobody looks at.
 #pragma once
@@ -249,6 +249,26 @@ inline int32_t device_flash_attention_backward(daceml_call* call, Fresh* dq, Fre
   DACEML_TRY(call, stack.call("aten::_scaled_dot_product_flash_attention_backward"),
              "aten::_scaled_dot_product_flash_attention_backward failed");
   return device::give_gradients(call, targets, stack, beside);
+}
+
+// relu, or GELU by tanh, of c + alpha * a b: cuBLASLt applies it before it writes.
+inline int32_t device_addmm_activation(daceml_call* call, Fresh& result, AtenTensorHandle c, AtenTensorHandle a,
+                                       AtenTensorHandle b, double beta, double alpha, int32_t gelu) {
+  return single(call, result, "aten::_addmm_activation failed",
+                [&](auto* y) { return DACEML_ATEN(_addmm_activation)(c, a, b, beta, alpha, gelu, y); });
+}
+
+// relu of a convolution, to which `z` is added first where it is no null handle.
+inline int32_t device_convolution_relu(daceml_call* call, Fresh& result, AtenTensorHandle x, AtenTensorHandle w,
+                                       AtenTensorHandle bias, AtenTensorHandle z, int64_t rank, const int64_t* strides,
+                                       const int64_t* pads, const int64_t* dilations, int64_t group) {
+  Stack stack;
+  stack.tensor(x).tensor(w);
+  if (z != nullptr) stack.tensor(z).none();  // added as it is
+  stack.optional(bias).list(strides, rank).list(pads, rank).list(dilations, rank).integer(group);
+  const char* name = z == nullptr ? "aten::cudnn_convolution_relu" : "aten::cudnn_convolution_add_relu";
+  DACEML_TRY(call, stack.call(name), "a convolution with relu failed in cuDNN");
+  return result.take(call, stack.result());
 }
 
 }  // namespace aten
