@@ -39,6 +39,7 @@ from daceml.transformations.layout.short_reductions import write_out_reductions
 from daceml.transformations.layout.watched_weights import watch_weights
 from daceml.transformations.local.copy_elimination import eliminate_copies
 from daceml.transformations.local.map_fusion import fuse_maps
+from daceml.transformations.local.narrow_sums import narrow_sums
 from daceml.transformations.local.one_sweep import sweep_rows_once
 from daceml.transformations.local.subgraph_fusion import fuse_subgraphs
 from daceml.transformations.recipe import LOOPS, Recipe, Step
@@ -130,7 +131,7 @@ def device_recipe() -> Recipe:
     # before biases go from products to loops
     place = next(i for i, step in enumerate(steps) if step.name == "separate_biases")
     steps.insert(place, Step(fuse_product_epilogues, only=("inference", "frozen")))
-    return Recipe(*steps, schedule_on_device)
+    return Recipe(*steps, schedule_on_device).before("eliminate_copies", narrow_sums)
 
 
 def operator_recipe(*, training: bool = False) -> Recipe:
@@ -169,4 +170,4 @@ def absorbed_arrays(found: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
 
 def unoptimised_recipe(*, on_device: bool = False) -> Recipe:
     """What every lowered network needs: every operator stays a loop, or a kernel, of its own."""
-    return Recipe(schedule_on_device if on_device else schedule_maps)
+    return Recipe(narrow_sums, schedule_on_device) if on_device else Recipe(schedule_maps)

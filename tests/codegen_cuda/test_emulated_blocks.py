@@ -69,19 +69,14 @@ def far_off(ours: torch.Tensor, eager: torch.Tensor, exact: torch.Tensor) -> str
 
 def test_kernels_add_up_without_atomics_and_registers_suffice(tmp_path: Path):
     units: dict[str, str] = {}
-    saves: set[str] = set()
-    for name, case in BLOCKS.items():
-        found = kernel_units(case, torch.bfloat16)
-        made = {unit.launch.removeprefix("daceml_launch_k_"): unit.text for unit in found}
-        units |= made
-        # a division of doubles is a call in a layer's kernels, which saves a register
-        saves |= made.keys() if name in ("bert", "mbconv", "basic block") else set()
+    for case in BLOCKS.values():
+        units |= {unit.launch: unit.text for unit in kernel_units(case, torch.bfloat16)}
     assert not any("atomic" in text.lower() for text in units.values())
+    assert not any("double" in text for text in units.values())
     nvcc = find_nvcc()
     if nvcc is None:
         return
     tools = CudaToolchain(nvcc=nvcc, release=(13, 0), architecture=90)
     facts = tools.compile("\n".join(units.values()), tmp_path, includes=(include_folder(),))
     assert len(facts) == len(units)
-    allowed = {name: 8 if any(kernel in name for kernel in saves) else 0 for name in facts}
-    assert not {name: one for name, one in facts.items() if one.spill_bytes > allowed[name]}
+    assert not {name: one for name, one in facts.items() if one.spill_bytes}

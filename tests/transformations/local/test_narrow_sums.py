@@ -1,0 +1,79 @@
+"""Sums of float32 in float32: which are, and what keeps float64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import dace
+import numpy as np
+import pytest
+
+from daceml.sdfg.builder import Builder, Computation, parameters, reduced_parameters
+from daceml.sdfg.network import Network
+from daceml.sdfg.scalar import DType, Index, Scalar, cast, index_value, read, reduce_over
+from daceml.transformations.local.narrow_sums import narrow_sums
+
+ROWS, COLUMNS = 5, 77
+
+
+def means(given: DType, made: DType, *, wide_terms: bool = False) -> Network:
+    """Y[i] = (sum of X[i, k] over k) / 77, in the accumulator's type."""
+    sdfg = dace.SDFG("means")
+    sdfg.add_array("X", [ROWS, COLUMNS], given)
+    sdfg.add_array("Y", [ROWS], made)
+    state = sdfg.add_state()
+    (row,), (k,) = parameters(1), reduced_parameters(1)
+    value = _mean(read("X", given, (row, k), (ROWS, COLUMNS)), k, wide_terms)
+    computation = Computation(
+        label="mean", target="Y", index=(row,), params=(row,), extents=(ROWS,), value=cast(value, made)
+    )
+    Builder(sdfg, state).emit(computation)
+    return Network(sdfg=sdfg, inputs=("X",), outputs=("Y",))
+
+
+def _mean(element: Scalar, k: Index, wide_terms: bool) -> Scalar:
+    terms = cast(element, dace.float64) * 3.0 if wide_terms else element
+    total = reduce_over("sum", [k], [COLUMNS], terms)
+    return total / index_value(COLUMNS, total.dtype)
+
+
+def types(network: Network) -> set[str]:
+    return {desc.dtype.to_string() for desc in network.sdfg.arrays.values()}
+
+
+@pytest.mark.parametrize("given", [dace.float32, dace.float16, dace.bfloat16], ids=str)
+def test_narrow_values_are_added_up_in_float32(given: DType) -> None:
+    network = means(given, dace.float32)
+    assert "float64" in types(network)
+    assert narrow_sums(network) == 1
+    assert types(network) == {given.to_string(), "float32"}
+    assert "float64" not in "".join(
+        n.code.as_string for n in network.state.nodes() if isinstance(n, dace.nodes.Tasklet)
+    )
+    network.sdfg.validate()
+
+
+def test_the_values_stay() -> None:
+    network = means(dace.float32, dace.float32)
+    narrow_sums(network)
+    x = np.random.default_rng(0).standard_normal((ROWS, COLUMNS), np.float32)
+    y = np.empty(ROWS, np.float32)
+    network.sdfg(X=x, Y=y)
+    # 77 additions one after the other
+    limit = 77 * 2.0**-24 * np.abs(x).astype(np.float64).mean(1)
+    assert (np.abs(y - x.astype(np.float64).mean(1)) <= limit).all()
+
+
+@pytest.mark.parametrize(
+    ("network", "reason"),
+    [
+        (lambda: means(dace.float64, dace.float32), "its terms are float64"),
+        (lambda: means(dace.float32, dace.float64), "its result is float64"),
+        (lambda: means(dace.float32, dace.float32, wide_terms=True), "its terms are float64"),
+    ],
+    ids=["operand", "result", "terms"],
+)
+def test_float64_stays(network: Callable[[], Network], reason: str) -> None:
+    given = network()
+    assert narrow_sums(given) == 0
+    assert [refusal.reason for refusal in given.passes[-1].refused] == [reason]
