@@ -63,3 +63,25 @@ def test_threads_exchange_float32(dtype: torch.dtype):
     assert "ReductionType::Sum, float" in text
     assert not re.search(r"ReductionType::Sum, dace::b?float16", text)
     assert "double" not in text
+
+
+class Biased(nn.Module):
+    """The gradient of its bias is a sum of few columns over many rows."""
+
+    def __init__(self, columns: int) -> None:
+        super().__init__()
+        self.bias = nn.Parameter(torch.randn(columns))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x + self.bias)
+
+
+def test_few_columns_of_many_rows_are_added_up_in_groups():
+    torch.manual_seed(0)
+    module, x, cotangent = Biased(40), torch.randn(5003, 40), torch.randn(5003, 40)
+    daceml.compile(module, recipe=device_recipe())(x.requires_grad_()).backward(cotangent)
+    terms = (x + module.bias > 0).double() * cotangent.double()
+    assert module.bias.grad is not None
+    # 17 rows in a chunk, 18 chunks in a group, 17 groups
+    limit = (17 + 18 + 17) * 2.0**-24 * terms.abs().sum(0)
+    assert ((module.bias.grad.double() - terms.sum(0)).abs() <= limit).all()

@@ -12,6 +12,7 @@ from their number, not from the number of threads: the order of additions is par
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -32,17 +33,11 @@ from daceml.sdfg.nest import (
 )
 from daceml.sdfg.scalar import DType, Index, read
 from daceml.sdfg.scalar_rewrite import as_index, free_names, nodes_of, rename, replace_parts, substitute
-from daceml.sdfg.sizes import product, size
 from daceml.transformations.local.fusion_groups import Axis, Group, hands_over, join
 from daceml.transformations.local.fusion_judge import LOCAL_BYTES, Judge
 from daceml.transformations.local.members import Member, places
+from daceml.transformations.local.row_chunks import MOST_CHUNKS, cut, groups_of
 
-# Chunks that a loop over rows is cut into, and rows that a chunk should have: its share of a sum is small
-# beside what it reads
-_MOST_CHUNKS, _FEWEST_ROWS = 64, 16
-_FEWEST_CHUNKS = 8
-# Of rows whose number is not known, and where further dimensions of them follow
-_UNKNOWN_CHUNKS, _UNKNOWN_LEADING_CHUNKS = 32, 8
 # Columns that a row should have, to be gone through in vectors
 FEWEST_COLUMNS = 16
 # A sum beside nothing gains where what it reads is in no near cache
@@ -158,76 +153,47 @@ def _checked(judge: Judge, group: Group) -> Group | str:
             return f"each chunk of rows would keep [{shape}] sums"
         if terms.extents[-1] < FEWEST_COLUMNS:
             return f"rows of [{shape}] columns are too short"
-    chunks = _cut([axis.extent for axis in group.axes])
+    chunks = cut([axis.extent for axis in group.axes])
     if isinstance(chunks, str):
         return chunks
     return judge.refusal(group) or group
 
 
-def _cut(extents: Sequence[Index]) -> list[Index] | str:
-    """How many chunks each axis of points is cut into, or why there are too few points.
-
-    Leading axes first: the points of a chunk follow each other in memory.
-    """
-    known = product(size(e) for e in extents if isinstance(e, int))
-    if all(isinstance(e, int) for e in extents):
-        assert isinstance(known, int)
-        left = min(_MOST_CHUNKS, known // _FEWEST_ROWS)
-        if left < _FEWEST_CHUNKS:
-            return f"{known} rows are too few to go through in chunks"
-    else:
-        left = _UNKNOWN_CHUNKS
-    counts: list[Index] = []
-    for place, extent in enumerate(extents):
-        if isinstance(extent, int):
-            count = _count(extent, left)
-        else:
-            last = all(e == 1 for e in extents[place + 1 :])
-            count = left if last else min(left, _UNKNOWN_LEADING_CHUNKS)
-        counts.append(count)
-        left = max(1, left // count)
-    return counts
-
-
-def _count(extent: int, most: int) -> int:
-    """Into how many chunks an axis is cut: equal ones, if there are some that are not much fewer."""
-    if extent <= most:
-        return extent
-    even = max(n for n in range(1, most + 1) if extent % n == 0)
-    return even if 2 * even > most else -(-extent // -(-extent // most))
-
-
 def in_chunks(
-    sdfg: dace.SDFG, nest: Nest, sums: Sequence[ColumnSum], *, run: int = _RUN
+    sdfg: dace.SDFG, nest: Nest, sums: Sequence[ColumnSum], *, most: int = MOST_CHUNKS, run: int = _RUN
 ) -> tuple[Chunks, list[Nest]]:
     """The nest in chunks, which write their shares of the sums, and the nests that add these up.
 
     Args:
         sums: over all points of the nest. Their shares become arrays of the network.
+        most: chunks in all.
         run: columns that are added up together in the end.
     """
-    counts = _cut(nest.extents)
+    counts = cut(nest.extents, most)
     assert not isinstance(counts, str), counts
-    outer, inner = points(len(counts)), points_of_chunks(len(counts))
-    chunks: list[tuple[Index, Index]] = []
+    outer, inner = points(sum(map(len, counts))), points_of_chunks(len(counts))
+    chunks: list[tuple[Index, int]] = []
     within: list[tuple[Index, Index]] = []
     names: dict[str, Index] = {}
-    for param, extent, count in zip(nest.params, nest.extents, counts, strict=True):
-        chunk, point = outer[len(chunks)], inner[len(within)]
+    for param, extent, parts in zip(nest.params, nest.extents, counts, strict=True):
+        point, count = inner[len(within)], math.prod(parts)
         if count == 1:
             within.append((point, extent))
             names[str(param)] = point
-        elif count == extent:
-            chunks.append((chunk, extent))
+            continue
+        chunk: Index = 0
+        for part in parts:
+            chunk = chunk * part + outer[len(chunks)]
+            chunks.append((outer[len(chunks)], part))
+        if count == extent:
             names[str(param)] = chunk
-        else:
-            symbolic_size = not isinstance(extent, int)
-            rows = symbolic.int_ceil(extent, count) if symbolic_size else -(-extent // count)
-            left = extent - chunk * rows
-            even = not symbolic_size and extent % count == 0
-            chunks.append((chunk, count))
-            within.append((point, rows if even else symbolic.sympy.Min(rows, left)))
-            names[str(param)] = chunk * rows + point
+            continue
+        symbolic_size = not isinstance(extent, int)
+        rows = symbolic.int_ceil(extent, count) if symbolic_size else -(-extent // count)
+        left = extent - chunk * rows
+        even = not symbolic_size and extent % count == 0
+        within.append((point, rows if even else symbolic.sympy.Min(rows, left)))
+        names[str(param)] = chunk * rows + point
     if not within:
         within.append((inner[0], 1))
     if not chunks:
@@ -235,6 +201,7 @@ def in_chunks(
     shape = tuple(count for _, count in chunks)
     shares: dict[str, tuple[tuple[Index, ...], DType]] = {}
     last: list[Loop] = []
+    groups: list[Nest] = []
     totals: list[Nest] = []
     for found in sums:
         terms = found.terms
@@ -243,7 +210,11 @@ def in_chunks(
         )
         shares[terms.target] = (found.shape, terms.dtype)
         last.append(hand_over(terms.target, found.shape, terms.dtype, share, tuple(c for c, _ in chunks)))
-        totals.append(_total(found, share, shape, run))
+        leading = groups_of(shape)
+        if leading:
+            groups.append(_grouped(sdfg, found, share, shape, leading))
+            share = groups[-1].loops[-1].writes[0].target
+        totals.append(_total(found, share, shape[:leading] or shape, run))
     nest = replace(
         nest,
         params=tuple(p for p, _ in chunks),
@@ -251,19 +222,29 @@ def in_chunks(
         loops=tuple(_renamed(loop, names) for loop in nest.loops),
     )
     params, extents = tuple(p for p, _ in within), tuple(e for _, e in within)
-    return Chunks(nest=nest, params=params, extents=extents, sums=shares, last=tuple(last)), totals
+    chunked = Chunks(nest=nest, params=params, extents=extents, sums=shares, last=tuple(last))
+    return chunked, [*groups, *totals]
 
 
 def side_by_side(nests: Sequence[Nest]) -> list[Nest]:
-    """Nests over equal boxes as one."""
-    joined: dict[tuple[Index, ...], Nest] = {}
+    """Nests over equal boxes as one, where none of them reads what another one writes."""
+    joined: list[Nest] = []
     for nest in nests:
-        known = joined.get(nest.extents)
-        if known is not None:
-            local = {**known.local, **nest.local}
-            nest = replace(known, loops=(*known.loops, *nest.loops), local=local)
-        joined[nest.extents] = nest
-    return list(joined.values())
+        place = next((n for n, known in enumerate(joined) if known.extents == nest.extents), None)
+        written = {w.target for known in joined[place or 0 :] for loop in known.loops for w in loop.writes}
+        if place is None or written & _reads(nest):
+            joined.append(nest)
+            continue
+        known = joined[place]
+        local = {**known.local, **nest.local}
+        joined[place] = replace(known, loops=(*known.loops, *nest.loops), local=local)
+    return joined
+
+
+def _reads(nest: Nest) -> set[str]:
+    """Arrays of the network that a nest reads."""
+    nodes = (n for loop in nest.loops for write in loop.writes for n in nodes_of(write.value))
+    return {n.data[0] for n in nodes if n.op == "read"} - nest.local.keys()
 
 
 def _renamed(loop: Loop, names: dict[str, Index]) -> Loop:
@@ -278,6 +259,40 @@ def _renamed(loop: Loop, names: dict[str, Index]) -> Loop:
             )
             for write in loop.writes
         ),
+    )
+
+
+def _grouped(sdfg: dace.SDFG, found: ColumnSum, share: str, chunks: tuple[int, ...], leading: int) -> Nest:
+    """The nest over groups of chunks that adds up what those of a group have written."""
+    dtype, columns = found.terms.dtype, found.shape
+    outer, added = (
+        points(leading + len(columns)),
+        loop_parameters(len(chunks) - leading, len(chunks) - leading),
+    )
+    shape = (*chunks[:leading], *columns)
+    groups, _ = sdfg.add_transient(f"{found.result.target}_groups", shape, dtype, find_new_name=True)
+    one = read(share, dtype, (*outer[:leading], *added, *outer[leading:]), (*chunks, *columns))
+    name = f"{found.terms.target}_group"
+    count = len(added)
+    return Nest(
+        label=found.result.label,
+        params=outer,
+        extents=shape,
+        loops=(
+            start(name, (1,), dtype, "sum"),
+            Loop(
+                params=added,
+                extents=chunks[leading:],
+                writes=(Write(target=name, index=(0,), value=one, operator="sum"),),
+                sequential=count,
+            ),
+            Loop(
+                params=(),
+                extents=(),
+                writes=(Write(target=groups, index=outer, value=read(name, dtype, (0,), (1,))),),
+            ),
+        ),
+        local={name: ((1,), dtype)},
     )
 
 

@@ -35,6 +35,7 @@ from daceml.transformations.local.fusion_groups import Group, group_of, hands_ov
 from daceml.transformations.local.fusion_judge import LOCAL_BYTES, MOST_MEMBERS, SMALL_BYTES, Joined, Judge
 from daceml.transformations.local.members import Member, members_of
 from daceml.transformations.local.point_values import read_points_once
+from daceml.transformations.local.row_chunks import device_chunks
 from daceml.transformations.local.row_sums import (
     ColumnSum,
     alone,
@@ -299,8 +300,8 @@ class _Fusion:
         return self.report
 
     def _emit_chunks(self, builder: Builder, nest: Nest, sums: list[ColumnSum]) -> None:
-        run = {"run": 1} if self.threads else {}
-        chunks, totals = in_chunks(self.sdfg, nest, sums, **run)
+        device = {"run": 1, "most": max(device_chunks(found.shape) for found in sums)} if self.threads else {}
+        chunks, totals = in_chunks(self.sdfg, nest, sums, **device)
         if self.threads:
             tiled = chunks_over_threads(chunks, self._contiguous(chunks.nest))
             chunks = chunks if isinstance(tiled, str) else tiled
