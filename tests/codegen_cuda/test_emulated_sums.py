@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 
 import pytest
@@ -56,13 +57,14 @@ def test_gradients_of_scales_are_counted(dtype: torch.dtype):
 
 @pytest.mark.parametrize("dtype", NARROW, ids=str)
 def test_threads_exchange_float32(dtype: torch.dtype):
-    case = Case(build=lambda: nn.LayerNorm(1030), shapes=((300, 1030),))
+    """But for means of values, of float64."""
+    case = Case(build=lambda: nn.Sequential(nn.LayerNorm(1030), nn.Softmax(-1)), shapes=((300, 1030),))
     text = "".join(unit.text for unit in kernel_units(case, dtype))
-    exchanged = set(re.findall(r"(\S+) _out0;\s*/+\s*// Tasklet code[^\n]*\s*_out0 = block_sum", text))
-    assert exchanged == {"float"}
+    exchanged = re.findall(r"(\S+) _out0;\s*/+\s*// Tasklet code[^\n]*\s*_out0 = block_sum", text)
+    assert set(exchanged) == {"float", "double"}
+    assert exchanged.count("double") == 1
     assert "ReductionType::Sum, float" in text
     assert not re.search(r"ReductionType::Sum, dace::b?float16", text)
-    assert "double" not in text
 
 
 class Biased(nn.Module):
@@ -85,3 +87,45 @@ def test_few_columns_of_many_rows_are_added_up_in_groups():
     # 17 rows in a chunk, 18 chunks in a group, 17 groups
     limit = (17 + 18 + 17) * 2.0**-24 * terms.abs().sum(0)
     assert ((module.bias.grad.double() - terms.sum(0)).abs() <= limit).all()
+
+
+class Norms(nn.Module):
+    """Statistics along rows, and of channels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows, self.channels = nn.LayerNorm(67), nn.BatchNorm1d(48)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.rows(x), self.channels(x)
+
+
+def test_variances_do_not_cancel():
+    # many channels, so that errors of their means are those on average: eager's are float64, rounded once
+    torch.manual_seed(0)
+    eager = Norms()
+    emulated = daceml.compile(copy.deepcopy(eager), recipe=device_recipe())
+    exact = copy.deepcopy(eager).double()
+    for mean in (1e3, 1e4):
+        x = torch.randn(3, 48, 67) + mean
+        cotangents = [torch.randn(x.shape) for _ in range(2)]
+        ours, theirs, expected = (
+            _step(module, x.to(dtype), cotangents)
+            for module, dtype in ((emulated, torch.float32), (eager, torch.float32), (exact, torch.float64))
+        )
+        for name, value in expected.items():
+            error, allowed = (float((t[name].double() - value).norm()) for t in (ours, theirs))
+            assert error <= 3 * allowed + 2**-23 * float(value.norm()), (mean, name, error, allowed)
+
+
+def _step(module: nn.Module, x: torch.Tensor, cotangents: list[torch.Tensor]) -> dict[str, torch.Tensor]:
+    x = x.clone().requires_grad_()
+    module.zero_grad()
+    results = module(x)
+    torch.autograd.backward(results, [c.to(x.dtype) for c in cotangents])
+    assert x.grad is not None
+    found = {"rows": results[0].detach(), "channels": results[1].detach(), "gradient": x.grad}
+    found |= {
+        f"gradient of {name}": p.grad.clone() for name, p in module.named_parameters() if p.grad is not None
+    }
+    return found | {name: b.clone() for name, b in module.named_buffers() if b.is_floating_point()}

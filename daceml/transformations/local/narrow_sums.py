@@ -10,9 +10,11 @@ they have in a tree: with n terms, T threads and eps = 2^-24, the sum is off by 
     (n / T + log2 T) eps sum |x_k|
 
 where one after the other would have n eps; errors of threads are independent, so what is usual is far less.
-What is divided, or else computed, from such a sum is in float32 as well. Statistics keep their two passes:
-the mean first, then the squares of what is centred, where an error d of a mean is one of d^2 in the variance.
-Operands and results of float64 stay as they are.
+What is divided, or else computed, from such a sum is in float32 as well.
+
+The mean of an array's own values keeps its accumulator: it is what statistics take off every value, so its
+error counts beside the deviation, not beside the mean. It is rounded before it is divided. Of what is centred
+float32 does: an error d of the mean is one of d^2 in the variance. Operands and results of float64 stay.
 """
 
 from __future__ import annotations
@@ -90,11 +92,14 @@ def _narrowed(sdfg: dace.SDFG, statements: Sequence[Statement]) -> Computation |
     terms = _exact(total.args[0])
     if terms.dtype not in _NARROW:
         return f"its terms are {terms.dtype.to_string()}"
+    if _is_mean_of_values(statement.value, total):
+        narrow = cast(total, dace.float32)
+    else:
+        narrow = Scalar("reduce", dace.float32, (cast(terms, dace.float32),), total.data)
     how: Reduction = total.data
     names: dict[str, Index] = {}
     names |= zip(map(str, statement.params), parameters(len(statement.params)), strict=True)
     names |= zip(map(str, how.params), reduced_parameters(len(how.params)), strict=True)
-    narrow = Scalar("reduce", dace.float32, (cast(terms, dace.float32),), how)
     return Computation(
         label=statement.label,
         target=statement.target,
@@ -103,6 +108,18 @@ def _narrowed(sdfg: dace.SDFG, statements: Sequence[Statement]) -> Computation |
         extents=statement.extents,
         value=substitute(_with_total(statement.value, total, narrow), names),
     )
+
+
+def _is_mean_of_values(value: Scalar, total: Scalar) -> bool:
+    value, terms = _plain(value), _plain(total.args[0])
+    return value.op == "div" and value.args[0] is total and terms.op == "read"
+
+
+def _plain(value: Scalar) -> Scalar:
+    """A value without conversions around it."""
+    while value.op == "cast":
+        (value,) = value.args
+    return value
 
 
 def _exact(value: Scalar) -> Scalar:

@@ -16,14 +16,15 @@ from daceml.transformations.local.narrow_sums import narrow_sums
 ROWS, COLUMNS = 5, 77
 
 
-def means(given: DType, made: DType, *, wide_terms: bool = False) -> Network:
-    """Y[i] = (sum of X[i, k] over k) / 77, in the accumulator's type."""
+def means(given: DType, made: DType, *, wide_terms: bool = False, squares: bool = True) -> Network:
+    """Y[i] = (sum of X[i, k]^2 over k) / 77, in the accumulator's type."""
     sdfg = dace.SDFG("means")
     sdfg.add_array("X", [ROWS, COLUMNS], given)
     sdfg.add_array("Y", [ROWS], made)
     state = sdfg.add_state()
     (row,), (k,) = parameters(1), reduced_parameters(1)
-    value = _mean(read("X", given, (row, k), (ROWS, COLUMNS)), k, wide_terms)
+    element = read("X", given, (row, k), (ROWS, COLUMNS))
+    value = _mean(element * element if squares else element, k, wide_terms)
     computation = Computation(
         label="mean", target="Y", index=(row,), params=(row,), extents=(ROWS,), value=cast(value, made)
     )
@@ -60,8 +61,20 @@ def test_the_values_stay() -> None:
     y = np.empty(ROWS, np.float32)
     network.sdfg(X=x, Y=y)
     # 77 additions one after the other
-    limit = 77 * 2.0**-24 * np.abs(x).astype(np.float64).mean(1)
-    assert (np.abs(y - x.astype(np.float64).mean(1)) <= limit).all()
+    squares = x.astype(np.float64) ** 2
+    assert (np.abs(y - squares.mean(1)) <= 77 * 2.0**-24 * squares.mean(1)).all()
+
+
+def test_the_mean_of_values_is_rounded_once_and_divided() -> None:
+    """Statistics take it off every value: far from zero its error would be all that is left."""
+    network = means(dace.float32, dace.float32, squares=False)
+    assert narrow_sums(network) == 1
+    assert "float64" in types(network), "the accumulator"
+    x = 1e4 + np.random.default_rng(0).standard_normal((ROWS, COLUMNS), np.float32)
+    y = np.empty(ROWS, np.float32)
+    network.sdfg(X=x, Y=y)
+    total = x.astype(np.float64).sum(1).astype(np.float32)
+    assert (y == total / np.float32(COLUMNS)).all()
 
 
 @pytest.mark.parametrize(
