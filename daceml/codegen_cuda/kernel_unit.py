@@ -15,6 +15,7 @@ from daceml.sdfg.outline import Kernel
 from daceml.sdfg.scopes import top_maps
 from daceml.sdfg.sizes import Size, product, size
 from daceml.transformations.hardware.device_kernel import lower_for_device
+from daceml.transformations.hardware.gpu_points import BLOCK, POINT, Spread
 
 HEADERS = "\n".join(
     f"#include <daceml/{name}.h>" for name in ("device", "collectives", "vectors", "dace_names")
@@ -23,6 +24,10 @@ _KERNEL = re.compile(r"^__global__ void .*?\b(?P<name>\w+)\((?P<parameters>[^)]*
 _SUFFIX = "_0_0_0"  # DaCe's numbers of SDFG, state and node
 _INT = re.compile(r"\bint (?=[a-z]\d* = |s\d\d\b)")
 _LAUNCH = re.compile(r"cudaLaunchKernel\(\(void\*\)(\w+), ")
+_POINTS = re.compile(rf"for \((?P<type>\w+) {POINT} = [^;]+; {POINT} < (?P<end>[^;]+); {POINT} \+= 1\)")
+_BLOCK = re.compile(rf"(?P<type>\w+) {BLOCK} = [^;]*\bblockIdx\.x\)?;\s*(?=\{{)")
+# A loop goes a step of all threads beyond its last point: 8,192 on each of at most 512 multiprocessors.
+_LONGEST_STEP = 2**22
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,12 +39,15 @@ class KernelLaunch:
         grid: blocks along x, y, z; where they are not numbers, over the kernel's symbols `s00, s01, …`.
         block: threads along x, y, z.
         shared_bytes: of each block, beside what the kernel itself declares.
+        goes_round: whether the grid is what a launch has at most: a small device gets fewer blocks, which go
+            through several of these.
     """
 
     function: str
     grid: tuple[Size, ...]
     block: tuple[Size, ...]
     shared_bytes: int = 0
+    goes_round: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +69,7 @@ class KernelUnit:
 
 def kernel_unit(kernel: Kernel) -> KernelUnit:
     """Device code of a kernel whose top-level map is one of a device (`device_schedule.py`)."""
-    on_device = _on_device(kernel.sdfg)
+    on_device, spread = _on_device(kernel.sdfg)
     source = _device_code(on_device)
     (found,) = _KERNEL.finditer(source)
     body = source[found.start() : _end_of_block(source, found.end() - 1)]
@@ -70,12 +78,16 @@ def kernel_unit(kernel: Kernel) -> KernelUnit:
     body = re.sub(rf"\b{found['name']}\b", function, body)
     if _large(kernel.sdfg):  # places are sums and products of these: all of them are as wide
         body = _INT.sub("int64_t ", body)
+    sizes = _launch_sizes(source)
+    wanted = sizes[0].removesuffix(", 1, 1")  # all blocks are along x
+    body = _spread(body, spread, wanted)
     parameters = [p.strip() for p in found["parameters"].split(",")]
     names = tuple(re.split(r"[\s*]+", p)[-1] for p in parameters)
     taken = [f"int64_t {n}" if n.startswith("s") else p for n, p in zip(names, parameters, strict=True)]
     launch = f"daceml_launch_{kernel.name}"
-    sizes = _launch_sizes(source)
-    arguments = (function, *sizes, "stream", *names)
+    grid, block = _grid_and_block(on_device)
+    arguments = (function, "blocks, 1, 1", *sizes[1:], "stream", *names)
+    blocks = f"daceml::blocks_at_once({wanted}, {product(block)})" if spread.goes_round else wanted
     text = [
         HEADERS,
         "namespace daceml::kernel {",
@@ -83,23 +95,53 @@ def kernel_unit(kernel: Kernel) -> KernelUnit:
         "}  // namespace daceml::kernel",
         f'extern "C" int {launch}(void* stream, {", ".join(taken)}) {{',
         "    using namespace daceml::kernel;",
+        f"    const std::int64_t blocks = {blocks};",
         f"    return DACEML_LAUNCH({', '.join(arguments)});",
         "}",
     ]
-    grid, block = _grid_and_block(on_device)
-    launched = KernelLaunch(function=function, grid=grid, block=block, shared_bytes=int(sizes[-1]))
+    launched = KernelLaunch(
+        function=function, grid=grid, block=block, shared_bytes=int(sizes[-1]), goes_round=spread.goes_round
+    )
     return KernelUnit(text="\n".join(text) + "\n", launch=launch, parameters=names, launched=launched)
 
 
-def _on_device(sdfg: dace.SDFG) -> dace.SDFG:
+def _spread(body: str, spread: Spread, blocks: str) -> str:
+    """A kernel that is right for any grid, if it may go round.
+
+    Args:
+        blocks: that it has at most, as C++.
+    """
+    if spread.points is None:
+        if not spread.goes_round:
+            return body
+        # all threads of a block go round together, so they come to the same barriers
+        every = rf"for (\g<type> {BLOCK} = blockIdx.x; {BLOCK} < {blocks}; {BLOCK} += gridDim.x) "
+        return _once(_BLOCK, every, body)
+    first = rf"\g<type> {POINT} = \g<type>(blockIdx.x) * \g<type>(blockDim.x) + \g<type>(threadIdx.x)"
+    step = r"\g<type>(gridDim.x) * \g<type>(blockDim.x)"
+    if spread.goes_round:
+        return _once(_POINTS, rf"for ({first}; {POINT} < \g<end>; {POINT} += {step})", body)
+    return _once(_POINTS, rf"if (const {first}; {POINT} < \g<end>)", body)
+
+
+def _once(pattern: re.Pattern[str], by: str, text: str) -> str:
+    changed, count = pattern.subn(by, text)
+    if count != 1:
+        raise ValueError(
+            f"{count} places in the code of a kernel look like {pattern.pattern}, instead of one"
+        )
+    return changed
+
+
+def _on_device(sdfg: dace.SDFG) -> tuple[dace.SDFG, Spread]:
     """A copy whose map goes over blocks and threads."""
     on_device = copy.deepcopy(sdfg)
-    lower_for_device(on_device)
+    spread = lower_for_device(on_device)
     for array in on_device.arrays.values():
         # what is made inside belongs to one thread
         registers, memory = dtypes.StorageType.Register, dtypes.StorageType.GPU_Global
         array.storage = registers if array.transient else memory
-    return on_device
+    return on_device, spread
 
 
 def _device_code(on_device: dace.SDFG) -> str:
@@ -121,9 +163,9 @@ def _grid_and_block(on_device: dace.SDFG) -> tuple[tuple[Size, ...], tuple[Size,
 
 
 def _large(sdfg: dace.SDFG) -> bool:
-    """Whether places in an array, may have more than 31 bits; where sizes are symbols, they may."""
+    """Whether places in an array, or a step behind it, may have more than 31 bits; as symbols may."""
     sizes = [array.total_size for array in sdfg.arrays.values()]
-    return any(symbolic.issymbolic(size) or int(size) >= 2**31 for size in sizes)
+    return any(symbolic.issymbolic(size) or int(size) >= 2**31 - _LONGEST_STEP for size in sizes)
 
 
 def _end_of_block(text: str, start: int) -> int:

@@ -29,10 +29,14 @@ def unit_of(module: nn.Module, x: torch.Tensor, *, open_rows: bool = False) -> K
 
 
 def launched_in(text: str) -> tuple[str, list[str]]:
-    """Function and sizes, as the generated C++ has them."""
+    """Function and sizes, as the generated C++ has them; blocks are what there is at most."""
     (arguments,) = re.findall(r"DACEML_LAUNCH\((.*), stream", text)
     function, *sizes = arguments.split(", ")
-    return function, sizes
+    ((cut, whole),) = re.findall(
+        r"const std::int64_t blocks = (?:daceml::blocks_at_once\((.*), \d+\)|(.*));", text
+    )
+    assert sizes[0] == "blocks"
+    return function, [cut or whole, *sizes[1:]]
 
 
 def test_sizes_that_are_known_are_numbers():
@@ -59,3 +63,26 @@ def test_a_row_in_a_block_has_a_thread_for_each_lane():
     unit = unit_of(nn.Softmax(-1), torch.randn(40, 70))
     assert unit.launched.grid == (10, 1, 1)
     assert launched_in(unit.text)[1][3:6] == [str(extent) for extent in unit.launched.block]
+
+
+def rounds_of(unit: KernelUnit) -> list[str]:
+    """Heads of the loops over points, or over blocks of rows, whose step is the grid's."""
+    return re.findall(r"for \(([^{]*gridDim[^{]*)\)", unit.text)
+
+
+def test_only_what_a_device_may_not_have_at_once_goes_round():
+    """65,536 threads are always there: vectors of 4 points, warps for short rows."""
+    small = [unit_of(Scores(), torch.randn(4, 65536)), unit_of(nn.Softmax(-1), torch.randn(2048, 70))]
+    large = [unit_of(Scores(), torch.randn(4, 65537)), unit_of(nn.Softmax(-1), torch.randn(2049, 70))]
+    large += [unit_of(nn.Softmax(-1), torch.randn(129, 3000))]
+    assert [(unit.launched.goes_round, len(rounds_of(unit))) for unit in small] == [(False, 0)] * 2
+    assert [(unit.launched.goes_round, len(rounds_of(unit))) for unit in large] == [(True, 1)] * 3
+    assert "blocks_at_once" not in small[0].text
+    assert "blocks_at_once" in large[0].text
+
+
+def test_places_are_as_wide_as_the_sizes_and_a_step_behind_them_need():
+    with torch.device("meta"):
+        narrow, wide = torch.empty(2**31 - 2**22 - 4), torch.empty(2**31 - 2**22)
+    assert rounds_of(unit_of(Scores(), narrow))[0].startswith("int p")
+    assert rounds_of(unit_of(Scores(), wide))[0].startswith("int64_t p")

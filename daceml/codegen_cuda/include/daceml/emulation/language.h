@@ -31,6 +31,13 @@
                                  {std::uint32_t(bx), std::uint32_t(by), std::uint32_t(bz)}, std::size_t(shared_bytes)}, \
                                 [&] { kernel(__VA_ARGS__); })
 
+namespace daceml {
+
+// A device so small that blocks go round in kernels of a few thousand threads, see `daceml/device.h`.
+inline std::int64_t threads_at_once() { return 1024; }
+
+}  // namespace daceml
+
 namespace daceml::emulation {
 
 template <typename Body>
