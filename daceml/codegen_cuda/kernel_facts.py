@@ -37,10 +37,14 @@ class CompiledFacts:
     Attributes:
         architecture: 90 for compute capability 9.0.
         kernels: by mangled name.
+        threads: of a block of the one kernel, if that was chosen for it (`block_size.py`).
+        min_blocks: that its registers leave room for on a multiprocessor, if asked for.
     """
 
     architecture: int
     kernels: Mapping[str, KernelFacts]
+    threads: int | None = None
+    min_blocks: int = 1
 
     def of(self, function: str) -> KernelFacts | None:
         """Those of a generated kernel; None where the object has none of that name."""
@@ -92,7 +96,7 @@ def load_facts(object_file: Path) -> CompiledFacts | None:
         return None
     record = json.loads(file.read_text())
     kernels = {name: KernelFacts(**known) for name, known in record["kernels"].items()}
-    return CompiledFacts(architecture=record["architecture"], kernels=kernels)
+    return CompiledFacts(**(record | {"kernels": kernels}))
 
 
 def _facts_file(object_file: Path) -> Path:

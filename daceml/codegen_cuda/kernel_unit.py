@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import copy
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import dace
 from dace import dtypes, symbolic
 from dace.codegen import codegen
 from dace.config import set_temporary
 
+from daceml.codegen_cuda.block_size import constants
 from daceml.sdfg.outline import Kernel
 from daceml.sdfg.scopes import top_maps
 from daceml.sdfg.sizes import Size, product, size
 from daceml.transformations.hardware.device_kernel import lower_for_device
-from daceml.transformations.hardware.gpu_points import BLOCK, POINT, Spread
+from daceml.transformations.hardware.gpu_points import BLOCK, POINT, THREADS, Spread
 
 HEADERS = "\n".join(
     f"#include <daceml/{name}.h>" for name in ("device", "collectives", "vectors", "dace_names")
@@ -24,6 +25,7 @@ _KERNEL = re.compile(r"^__global__ void .*?\b(?P<name>\w+)\((?P<parameters>[^)]*
 _SUFFIX = "_0_0_0"  # DaCe's numbers of SDFG, state and node
 _INT = re.compile(r"\bint (?=[a-z]\d* = |s\d\d\b)")
 _LAUNCH = re.compile(r"cudaLaunchKernel\(\(void\*\)(\w+), ")
+_BOUNDS = re.compile(r"__launch_bounds__\((\d+)\)")
 _POINTS = re.compile(rf"for \((?P<type>\w+) {POINT} = [^;]+; {POINT} < (?P<end>[^;]+); {POINT} \+= 1\)")
 _BLOCK = re.compile(rf"(?P<type>\w+) {BLOCK} = [^;]*\bblockIdx\.x\)?;\s*(?=\{{)")
 # A loop goes a step of all threads beyond its last point: 8,192 on each of at most 512 multiprocessors.
@@ -41,6 +43,7 @@ class KernelLaunch:
         shared_bytes: of each block, beside what the kernel itself declares.
         goes_round: whether the grid is what a launch has at most: a small device gets fewer blocks, which go
             through several of these.
+        points: of a kernel whose blocks may have any number of threads; else None.
     """
 
     function: str
@@ -48,6 +51,14 @@ class KernelLaunch:
     block: tuple[Size, ...]
     shared_bytes: int = 0
     goes_round: bool = False
+    points: Size | None = None
+
+    def with_threads(self, threads: int) -> KernelLaunch:
+        """In blocks of another size, where that may be (`block_size.py`)."""
+        if self.points is None:
+            return self
+        blocks = size(symbolic.int_floor(self.points + threads - 1, threads))
+        return replace(self, grid=(blocks, 1, 1), block=(threads, 1, 1))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,18 +90,26 @@ def kernel_unit(kernel: Kernel) -> KernelUnit:
     if _large(kernel.sdfg):  # places are sums and products of these: all of them are as wide
         body = _INT.sub("int64_t ", body)
     sizes = _launch_sizes(source)
+    grid, block = _grid_and_block(on_device)
+    is_open = spread.points is not None and block[0] == THREADS
+    threads = f"{function}_threads" if is_open else str(product(block))
     wanted = sizes[0].removesuffix(", 1, 1")  # all blocks are along x
-    body = _spread(body, spread, wanted)
+    if is_open:
+        (found_points,) = _POINTS.finditer(body)
+        wanted = f"({found_points['end']} + {threads} - 1) / {threads}"
+        sizes = (sizes[0], f"{threads}, 1, 1", sizes[2])
+    body = _once(_BOUNDS, f"__launch_bounds__({threads}, {function}_blocks)", body)
+    body = _spread(body, spread, wanted, threads)
     parameters = [p.strip() for p in found["parameters"].split(",")]
     names = tuple(re.split(r"[\s*]+", p)[-1] for p in parameters)
     taken = [f"int64_t {n}" if n.startswith("s") else p for n, p in zip(names, parameters, strict=True)]
     launch = f"daceml_launch_{kernel.name}"
-    grid, block = _grid_and_block(on_device)
     arguments = (function, "blocks, 1, 1", *sizes[1:], "stream", *names)
-    blocks = f"daceml::blocks_at_once({wanted}, {product(block)})" if spread.goes_round else wanted
+    blocks = f"daceml::blocks_at_once({wanted}, {threads})" if spread.goes_round else wanted
     text = [
         HEADERS,
         "namespace daceml::kernel {",
+        constants(function, THREADS if is_open else None),
         body,
         "}  // namespace daceml::kernel",
         f'extern "C" int {launch}(void* stream, {", ".join(taken)}) {{',
@@ -100,16 +119,22 @@ def kernel_unit(kernel: Kernel) -> KernelUnit:
         "}",
     ]
     launched = KernelLaunch(
-        function=function, grid=grid, block=block, shared_bytes=int(sizes[-1]), goes_round=spread.goes_round
+        function=function,
+        grid=grid,
+        block=block,
+        shared_bytes=int(sizes[-1]),
+        goes_round=spread.goes_round,
+        points=spread.points if is_open else None,
     )
     return KernelUnit(text="\n".join(text) + "\n", launch=launch, parameters=names, launched=launched)
 
 
-def _spread(body: str, spread: Spread, blocks: str) -> str:
+def _spread(body: str, spread: Spread, blocks: str, threads: str) -> str:
     """A kernel that is right for any grid, if it may go round.
 
     Args:
         blocks: that it has at most, as C++.
+        threads: of a block, as C++.
     """
     if spread.points is None:
         if not spread.goes_round:
@@ -117,8 +142,8 @@ def _spread(body: str, spread: Spread, blocks: str) -> str:
         # all threads of a block go round together, so they come to the same barriers
         every = rf"for (\g<type> {BLOCK} = blockIdx.x; {BLOCK} < {blocks}; {BLOCK} += gridDim.x) "
         return _once(_BLOCK, every, body)
-    first = rf"\g<type> {POINT} = \g<type>(blockIdx.x) * \g<type>(blockDim.x) + \g<type>(threadIdx.x)"
-    step = r"\g<type>(gridDim.x) * \g<type>(blockDim.x)"
+    first = rf"\g<type> {POINT} = \g<type>(blockIdx.x) * {threads} + \g<type>(threadIdx.x)"
+    step = rf"\g<type>(gridDim.x) * {threads}"
     if spread.goes_round:
         return _once(_POINTS, rf"for ({first}; {POINT} < \g<end>; {POINT} += {step})", body)
     return _once(_POINTS, rf"if (const {first}; {POINT} < \g<end>)", body)

@@ -46,18 +46,22 @@ def launch_record(
     if not isinstance(action, KernelCall | ListCall) or action.kernel.name not in launches:
         return None
     built = launches[action.kernel.name]
-    grid = tuple(_of_program(extent, action) for extent in built.launch.grid)
-    block = tuple(_of_program(extent, action) for extent in built.launch.block)
-    compiled = built.compiled
+    compiled, launch = built.compiled, built.launch
+    if compiled is not None and compiled.threads is not None:
+        launch = launch.with_threads(compiled.threads)
+    grid = tuple(_of_program(extent, action) for extent in launch.grid)
+    block = tuple(_of_program(extent, action) for extent in launch.block)
     return LaunchRecord(
-        function=built.launch.function,
+        function=launch.function,
         grid=_written(grid),
         block=_written(block),
         blocks=_at(product(grid), sizes),
         threads=_at(product(block), sizes),
-        shared_bytes=built.launch.shared_bytes,
+        shared_bytes=launch.shared_bytes,
+        goes_round=launch.goes_round,
+        min_blocks=1 if compiled is None else compiled.min_blocks,
         architecture=None if compiled is None else compiled.architecture,
-        facts=None if compiled is None else compiled.of(built.launch.function),
+        facts=None if compiled is None else compiled.of(launch.function),
     )
 
 

@@ -60,7 +60,8 @@ def headline(steps: Iterable[StepRecord]) -> str:
 
 
 def _row(launch: LaunchRecord, calls: int) -> tuple[str, ...]:
-    sizes = (_extents(launch.grid), _extents(launch.block))
+    grid = _extents(launch.grid)
+    sizes = (f"up to {grid}" if launch.goes_round else grid, _extents(launch.block))
     facts, found = launch.facts, launch_occupancy(launch)
     of_compiler = ("", "")
     if facts is not None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from daceml.codegen_cuda.block_size import BlockShape, Trial, choose_shape, rules, shape_of, with_shape
 from daceml.codegen_cuda.emulation.compiler import compile_kernel, compile_scheduler, fingerprint
-from daceml.codegen_cuda.toolchain import INCLUDE, cuda_toolchain
+from daceml.codegen_cuda.kernel_facts import CompiledFacts, KernelFacts, save_facts
+from daceml.codegen_cuda.toolchain import INCLUDE, CudaToolchain, cuda_toolchain
 from daceml.runtime.cache import Cache, digest
 from daceml.runtime.toolchain import include_folder, toolchain
 
@@ -25,9 +27,41 @@ def cuda_object(source: str, cache: Cache, architecture: int | None = None) -> P
     tools = cuda_toolchain(architecture)
 
     def build(folder: Path) -> None:
-        tools.compile(source, folder, includes=(include_folder(),))
+        _compile_in_shape(source, folder, tools)
 
-    return cache.get("kernels", digest(tools.fingerprint, _SHARED.read_text(), source), build) / "kernel.o"
+    key = digest(tools.fingerprint, _SHARED.read_text(), rules(), source)
+    return cache.get("kernels", key, build) / "kernel.o"
+
+
+def _compile_in_shape(source: str, folder: Path, tools: CudaToolchain) -> None:
+    """Leave the object of a kernel in a folder, in blocks of the size that is chosen for it."""
+    found = shape_of(source)
+    said = tools.compile(source, folder, includes=(include_folder(),))
+    if found is None or len(said) != 1:
+        return
+    first, is_open = found
+    last = first
+
+    def compiled(shape: BlockShape) -> KernelFacts:
+        nonlocal last
+        last = shape
+        text = with_shape(source, shape)
+        (facts,) = tools.compile(text, folder, includes=(include_folder(),)).values()
+        return facts
+
+    (facts,) = said.values()
+    trial = Trial(shape=first, facts=facts)
+    chosen = choose_shape(tools.architecture, trial, compiled, is_open=is_open)
+    if chosen.shape != last:
+        compiled(chosen.shape)
+    (name,) = said
+    known = CompiledFacts(
+        architecture=tools.architecture,
+        kernels={name: chosen.facts},
+        threads=chosen.shape.threads,
+        min_blocks=chosen.shape.min_blocks,
+    )
+    save_facts(known, folder / "kernel.o")
 
 
 def cuda_functions(cache: Cache, architecture: int | None = None) -> Path:

@@ -74,6 +74,8 @@ class LaunchRecord:
         shared_bytes: of each block, beside what the kernel itself declares.
         architecture: that it was compiled for: 90 for compute capability 9.0; None in emulation.
         facts: what the assembler says of it; None in emulation.
+        goes_round: whether grid and blocks are what a launch has at most: a small device gets fewer.
+        min_blocks: that nvcc was to leave registers for on a multiprocessor.
     """
 
     function: str
@@ -84,6 +86,8 @@ class LaunchRecord:
     shared_bytes: int = 0
     architecture: int | None = None
     facts: KernelFacts | None = None
+    goes_round: bool = False
+    min_blocks: int = 1
 
     @classmethod
     def from_json(cls, record: dict[str, Any]) -> LaunchRecord:

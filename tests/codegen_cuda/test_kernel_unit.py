@@ -32,11 +32,15 @@ def launched_in(text: str) -> tuple[str, list[str]]:
     """Function and sizes, as the generated C++ has them; blocks are what there is at most."""
     (arguments,) = re.findall(r"DACEML_LAUNCH\((.*), stream", text)
     function, *sizes = arguments.split(", ")
+    threads = dict(re.findall(r"constexpr int (\w+_threads) = (\d+)", text))
     ((cut, whole),) = re.findall(
-        r"const std::int64_t blocks = (?:daceml::blocks_at_once\((.*), \d+\)|(.*));", text
+        r"const std::int64_t blocks = (?:daceml::blocks_at_once\((.*), \w+\)|(.*));", text
     )
     assert sizes[0] == "blocks"
-    return function, [cut or whole, *sizes[1:]]
+    sizes = [cut or whole, *sizes[1:]]
+    for name, count in threads.items():
+        sizes = [one.replace(name, count) for one in sizes]
+    return function, sizes
 
 
 def test_sizes_that_are_known_are_numbers():
@@ -45,7 +49,7 @@ def test_sizes_that_are_known_are_numbers():
     assert unit.launched.shared_bytes == 0
     function, sizes = launched_in(unit.text)
     assert function == unit.launched.function
-    assert [*map(int, sizes)] == [*unit.launched.grid, *unit.launched.block, 0]
+    assert [eval(one.replace("/", "//")) for one in sizes] == [*unit.launched.grid, *unit.launched.block, 0]
 
 
 def test_sizes_that_are_open_are_over_the_symbols_of_the_kernel():
