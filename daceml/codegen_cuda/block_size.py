@@ -59,7 +59,7 @@ def constants(function: str, threads: int | None) -> str:
         threads: of a block; None where the kernel is right for one number of them only.
     """
     size = "" if threads is None else f"{function}_threads = {threads}, "
-    return f"constexpr int {size}{function}_blocks = 1;"
+    return f"constexpr int {size}{function}_blocks = 0;"
 
 
 def shape_of(text: str) -> tuple[BlockShape, bool] | None:
@@ -72,7 +72,7 @@ def shape_of(text: str) -> tuple[BlockShape, bool] | None:
     if not is_open and fixed is None:
         return None
     threads = found[0]["threads"] if is_open or fixed is None else fixed["threads"]
-    return BlockShape(threads=int(threads), min_blocks=int(found[0]["blocks"])), is_open
+    return BlockShape(threads=int(threads), min_blocks=max(1, int(found[0]["blocks"]))), is_open
 
 
 def with_shape(text: str, shape: BlockShape) -> str:
@@ -80,7 +80,9 @@ def with_shape(text: str, shape: BlockShape) -> str:
 
     def line(found: re.Match[str]) -> str:
         size = "" if found["threads"] is None else f"{found[1]}_threads = {shape.threads}, "
-        return f"constexpr int {size}{found[3]}_blocks = {shape.min_blocks};"
+        # 0 asks for nothing: with 1, nvcc takes as many registers as it may
+        blocks = shape.min_blocks if shape.min_blocks > 1 else 0
+        return f"constexpr int {size}{found[3]}_blocks = {blocks};"
 
     return _CONSTANTS.sub(line, text)
 

@@ -4,12 +4,14 @@ Gemm(A, B) * s   ->   Gemm(A, B, alpha=s)
 Gemm(A, B) / s   ->   Gemm(A, B, alpha=1 / s)
 MatMul(A, B) * s ->   Gemm(A, B, alpha=s)      matrices
 
-The vendor's kernel scales each sum once, when it is complete: it rounds where the loop did, and 1 / s once
-more unless s is a power of two. Where loops read the result, one of them scales it for nothing, and it stays
-(the scale in front of a softmax is in the softmax's loop). Left out is what could leave the range of a type
-where the steps do not: a factor of an operand moved behind the product, or one of the result moved to an
-operand, which a product with batches would need. On one thread 256 x 256 x 256 takes 0.9 of the time, with
-its gradients, too. Source: Rausch et al., DaCeML, ICS '22, figure 18.
+Most kernels scale each sum when it is complete, and round where the loop did, and 1 / s once more unless s is
+a power of two; MKL scales an operand on some processors. Where loops read the result, one of them scales it
+for nothing, and it stays (the scale in front of a softmax is in the softmax's loop). Left out is what could
+leave the range of a type where the steps do not: factors beyond 1 and tiny ones, a factor of an operand moved
+behind the product, or one of the result moved to an operand, which a product with batches would need. So are
+negative factors, which give a sum of zeros another sign. A sum that overflows before it is scaled may become
+finite. On one thread 256 x 256 x 256 takes 0.9 of the time, with its gradients, too.
+Source: Rausch et al., DaCeML, ICS '22, figure 18.
 """
 
 from __future__ import annotations
@@ -17,9 +19,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
-from daceml.onnx_ops.element_types import BY_DACE_TYPE
 from daceml.onnx_ops.node import ONNXNode
 from daceml.sdfg.network import Network
 from daceml.transformations.coarse.forms import Form, rewrite_forms, rounded_once
@@ -27,6 +26,9 @@ from daceml.transformations.pattern import OperatorGraph
 from daceml.transformations.replacement import Value
 
 NAME = "MatmulScaling"
+# a factor of scores or of an average is larger; times it, what is not tiny keeps all digits
+SMALLEST = 2.0**-16
+_OUTSIDE = "an operand times it could leave the range of its type, or a sum of zeros change its sign"
 VIEWS = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
 # What vendors' kernels compute, which scale none of their operands
 CALLS = frozenset({"Attention", "AttentionSaving", "Conv", "Einsum", "Gemm", "GRU", "LSTM", "MatMul", "RNN"})
@@ -65,9 +67,8 @@ class _Scaled(Form):
             return f"{s.array} is no constant of one element"
         if (reason := rounded_once(a)) is not None:
             return reason
-        limits = np.finfo(BY_DACE_TYPE[a.dtype].numpy_type)
-        if not limits.tiny <= abs(self._factor(s)) <= limits.max:
-            return f"its factor {self._factor(s):.6g} is 0, not finite or not a normal number"
+        if not SMALLEST <= self._factor(s) <= 1:
+            return f"its factor {self._factor(s):.6g} is not from 2^-16 to 1: {_OUTSIDE}"
         if a.rank != 2 or b.rank != 2 or result.rank != 2:
             return "a product with batches has no factor of its own"
         if _is_free(result):

@@ -18,7 +18,7 @@ def divided(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 
 def multiplied(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    return -0.3 * (a @ b.mT.mT)
+    return 0.3 * (a @ b.mT.mT)
 
 
 def turned(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -42,9 +42,10 @@ def test_products_scale_themselves(function: Callable[..., torch.Tensor], others
 
 def test_powers_of_two_are_exact_and_special_numbers_eagers():
     a, b = torch.randn(5, 9), torch.randn(9, 5)
-    a[0], a[1, 0], a[2, 3], a[3] = 1e38, math.inf, math.nan, 0.0
+    # of which no sum overflows before it is scaled
+    a[0], a[1, 0], a[2, 3], a[3] = 1e37, math.inf, math.nan, 0.0
     b[:, 1] = 1e-30
-    for factor in (0.25, -8.0):
+    for factor in (0.25, 1 / 1024):
 
         def scaled(a: torch.Tensor, b: torch.Tensor, factor: float = factor) -> torch.Tensor:
             return a @ b * factor
@@ -70,6 +71,9 @@ def test_refusals():
     def tiny(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         return a @ b / 2.5e38
 
+    def large(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return a @ b * -8.0
+
     def shared(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
         y = a @ b
         return y / 7, y
@@ -81,8 +85,10 @@ def test_refusals():
     a, b = torch.randn(3, 4), torch.randn(4, 4)
     assert refused(softmax, a, b) == "what reads its result is a loop, which scales it for nothing"
     assert refused(computed, a, b).endswith("is no constant of one element")
-    assert refused(zero, a, b) == "its factor 0 is 0, not finite or not a normal number"
-    assert refused(tiny, a, b) == "its factor 4e-39 is 0, not finite or not a normal number"
+    range_of_type = "an operand times it could leave the range of its type, or a sum of zeros change its sign"
+    assert refused(zero, a, b) == f"its factor 0 is not from 2^-16 to 1: {range_of_type}"
+    assert refused(tiny, a, b) == f"its factor 4e-39 is not from 2^-16 to 1: {range_of_type}"
+    assert refused(large, a, b) == f"its factor -8 is not from 2^-16 to 1: {range_of_type}"
     assert refused(shared, a, b) == "what MatMul gives is a result of the network"
     assert refused(divided, a[None].repeat(2, 1, 1), b[None].repeat(2, 1, 1)) == (
         "a product with batches has no factor of its own"
