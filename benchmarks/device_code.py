@@ -115,8 +115,27 @@ def _unit(
         return [(kernels[0], error.why, time.monotonic() - start)]
     facts = CompiledFacts(architecture=tools.architecture, kernels=said)
     share_s = (time.monotonic() - start) / len(kernels)
-    missing = "the assembler says nothing of it"
-    return [(kernel, facts.of(kernel.unit.launched.function) or missing, share_s) for kernel in kernels]
+    return [
+        _in_shape(kernel, facts.of(kernel.unit.launched.function), share_s, tools, folder)
+        for kernel in kernels
+    ]
+
+
+def _in_shape(
+    kernel: GeneratedKernel, facts: KernelFacts | None, seconds: float, tools: CudaToolchain, folder: Path
+) -> tuple[GeneratedKernel, KernelFacts | str, float]:
+    """The kernel in the blocks that programs launch it in."""
+    from daceml.runtime.device_objects import compiled_in_shape
+
+    if facts is None:
+        return kernel, "the assembler says nothing of it", seconds
+    start = time.monotonic()
+    chosen = compiled_in_shape(kernel.unit.text, facts, folder, tools)
+    seconds += time.monotonic() - start
+    if chosen is None:
+        return kernel, facts, seconds
+    launched = kernel.unit.launched.with_threads(chosen.shape.threads)
+    return replace(kernel, unit=replace(kernel.unit, launched=launched)), chosen.facts, seconds
 
 
 def rows_of(case: Case, tools: CudaToolchain) -> list[dict[str, Any]]:

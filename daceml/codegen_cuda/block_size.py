@@ -3,7 +3,8 @@
 A kernel's text has both as constants, so a choice costs a run of nvcc, and nothing before it. Kernels of
 points begin with blocks of 256. Other sizes hold more threads on a multiprocessor where registers are handed
 out in pieces that 256 do not divide. Where less than half of a multiprocessor is used even so, nvcc is asked
-once for code of fewer registers, which is taken if nothing is spilled for it.
+once for code of fewer registers, which is taken if nothing is spilled for it. Where it spills without being
+asked, it is asked once to take as many registers as it likes.
 """
 
 from __future__ import annotations
@@ -32,11 +33,12 @@ class BlockShape:
 
     Attributes:
         threads: of a block.
-        min_blocks: that a multiprocessor can hold, so that a thread may have that many registers at most.
+        min_blocks: that a multiprocessor can hold, which bounds the registers of a thread; 0 leaves their
+            number to nvcc, which holds them back by a rule of its own, and with 1 takes all it has a use for.
     """
 
     threads: int
-    min_blocks: int = 1
+    min_blocks: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +74,7 @@ def shape_of(text: str) -> tuple[BlockShape, bool] | None:
     if not is_open and fixed is None:
         return None
     threads = found[0]["threads"] if is_open or fixed is None else fixed["threads"]
-    return BlockShape(threads=int(threads), min_blocks=max(1, int(found[0]["blocks"]))), is_open
+    return BlockShape(threads=int(threads), min_blocks=int(found[0]["blocks"])), is_open
 
 
 def with_shape(text: str, shape: BlockShape) -> str:
@@ -80,9 +82,7 @@ def with_shape(text: str, shape: BlockShape) -> str:
 
     def line(found: re.Match[str]) -> str:
         size = "" if found["threads"] is None else f"{found[1]}_threads = {shape.threads}, "
-        # 0 asks for nothing: with 1, nvcc takes as many registers as it may
-        blocks = shape.min_blocks if shape.min_blocks > 1 else 0
-        return f"constexpr int {size}{found[3]}_blocks = {blocks};"
+        return f"constexpr int {size}{found[3]}_blocks = {shape.min_blocks};"
 
     return _CONSTANTS.sub(line, text)
 
@@ -111,10 +111,15 @@ def choose_shape(
         registers = trial.facts.registers
         return occupancy(architecture, threads=trial.shape.threads, registers=registers, shared_bytes=shared)
 
+    if first.facts.spill_bytes:
+        shape = BlockShape(threads=first.shape.threads, min_blocks=1)
+        tried = Trial(shape=shape, facts=compiled(shape))
+        first = tried if tried.facts.spill_bytes < first.facts.spill_bytes else first
     best = first
     if is_open and "registers" in held(first).limited_by:
         # the code is the same for other numbers of threads, unless it has more registers than these may
-        guesses = [Trial(shape=BlockShape(threads=n), facts=first.facts) for n in CANDIDATES]
+        shapes = [BlockShape(threads=n, min_blocks=first.shape.min_blocks) for n in CANDIDATES]
+        guesses = [Trial(shape=shape, facts=first.facts) for shape in shapes]
         guess = max(guesses, key=lambda one: held(one).warps)
         if held(guess).warps > held(first).warps:
             tried = Trial(shape=guess.shape, facts=compiled(guess.shape))

@@ -44,7 +44,7 @@ class CompiledFacts:
     architecture: int
     kernels: Mapping[str, KernelFacts]
     threads: int | None = None
-    min_blocks: int = 1
+    min_blocks: int = 0
 
     def of(self, function: str) -> KernelFacts | None:
         """Those of a generated kernel; None where the object has none of that name."""

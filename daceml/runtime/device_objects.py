@@ -35,10 +35,33 @@ def cuda_object(source: str, cache: Cache, architecture: int | None = None) -> P
 
 def _compile_in_shape(source: str, folder: Path, tools: CudaToolchain) -> None:
     """Leave the object of a kernel in a folder, in blocks of the size that is chosen for it."""
-    found = shape_of(source)
     said = tools.compile(source, folder, includes=(include_folder(),))
-    if found is None or len(said) != 1:
+    if len(said) != 1:
         return
+    ((name, facts),) = said.items()
+    chosen = compiled_in_shape(source, facts, folder, tools)
+    if chosen is None:
+        return
+    known = CompiledFacts(
+        architecture=tools.architecture,
+        kernels={name: chosen.facts},
+        threads=chosen.shape.threads,
+        min_blocks=chosen.shape.min_blocks,
+    )
+    save_facts(known, folder / "kernel.o")
+
+
+def compiled_in_shape(source: str, facts: KernelFacts, folder: Path, tools: CudaToolchain) -> Trial | None:
+    """The shape that is chosen for a kernel; its object is left in the folder, unless the first shape is it.
+
+    Args:
+        facts: what the assembler said of the text as it is.
+    Returns:
+        None for a text that is no generated kernel.
+    """
+    found = shape_of(source)
+    if found is None:
+        return None
     first, is_open = found
     last = first
 
@@ -49,19 +72,10 @@ def _compile_in_shape(source: str, folder: Path, tools: CudaToolchain) -> None:
         (facts,) = tools.compile(text, folder, includes=(include_folder(),)).values()
         return facts
 
-    (facts,) = said.values()
-    trial = Trial(shape=first, facts=facts)
-    chosen = choose_shape(tools.architecture, trial, compiled, is_open=is_open)
+    chosen = choose_shape(tools.architecture, Trial(shape=first, facts=facts), compiled, is_open=is_open)
     if chosen.shape != last:
         compiled(chosen.shape)
-    (name,) = said
-    known = CompiledFacts(
-        architecture=tools.architecture,
-        kernels={name: chosen.facts},
-        threads=chosen.shape.threads,
-        min_blocks=chosen.shape.min_blocks,
-    )
-    save_facts(known, folder / "kernel.o")
+    return chosen
 
 
 def cuda_functions(cache: Cache, architecture: int | None = None) -> Path:

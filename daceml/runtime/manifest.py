@@ -87,7 +87,7 @@ class LaunchRecord:
     architecture: int | None = None
     facts: KernelFacts | None = None
     goes_round: bool = False
-    min_blocks: int = 1
+    min_blocks: int = 0
 
     @classmethod
     def from_json(cls, record: dict[str, Any]) -> LaunchRecord:

@@ -17,7 +17,10 @@ import torch
 from torch import nn
 
 import daceml
+from daceml.codegen_cuda.kernel_facts import KernelFacts, load_facts
 from daceml.codegen_cuda.toolchain import CudaToolchain, find_nvcc
+from daceml.runtime.cache import Cache
+from daceml.runtime.device_objects import cuda_object
 from daceml.runtime.toolchain import include_folder
 from daceml.transformations.standard import device_recipe
 from tests.codegen_cuda.networks import BLOCKS, kernel_units
@@ -83,4 +86,19 @@ def test_kernels_add_up_without_atomics_and_registers_suffice(tmp_path: Path):
     tools = CudaToolchain(nvcc=nvcc, release=(13, 0), architecture=90)
     facts = tools.compile("\n".join(units.values()), tmp_path, includes=(include_folder(),))
     assert len(facts) == len(units)
-    assert not {name: one for name, one in facts.items() if one.spill_bytes}
+    spilling = [
+        unit
+        for unit in units
+        if any(
+            unit.removeprefix("daceml_launch_k_") in name for name, one in facts.items() if one.spill_bytes
+        )
+    ]
+    assert not {unit: one for unit in spilling if (one := in_chosen_shape(units[unit], tmp_path)).spill_bytes}
+
+
+def in_chosen_shape(text: str, folder: Path) -> KernelFacts:
+    """What the assembler says of a kernel, in the blocks that are chosen for it."""
+    found = load_facts(cuda_object(text, Cache(folder), 90))
+    assert found is not None
+    (facts,) = found.kernels.values()
+    return facts
