@@ -11,11 +11,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from daceml.codegen_cuda.cuda_files import cudart_library, include_folders, library_folders, wheel_folders
 from daceml.codegen_cuda.kernel_facts import CompiledFacts, KernelFacts, kernel_facts, save_facts
 from daceml.config import config
 from daceml.errors import BuildError, EnvironmentProblem
+
+if TYPE_CHECKING:
+    import torch
 
 INCLUDE = Path(__file__).parent / "include"
 OLDEST_RELEASE = (12, 0)  # with C++20
@@ -217,19 +221,23 @@ def architectures(nvcc: str) -> tuple[int, ...]:
     return tuple(sorted(one for one in listed if one >= OLDEST_ARCHITECTURE))
 
 
-def device_architecture() -> int:
-    """DACEML_CUDA_ARCH, else that of torch's current device, else 90."""
-    return chosen_architecture()[0]
+def device_architecture(device: torch.device | None = None) -> int:
+    """DACEML_CUDA_ARCH, else that of a CUDA device, else 90.
+
+    Args:
+        device: torch's current one where None.
+    """
+    return chosen_architecture(device)[0]
 
 
-def chosen_architecture() -> tuple[int, str]:
+def chosen_architecture(device: torch.device | None = None) -> tuple[int, str]:
     """What `device_architecture` gives, and where it is from."""
     if config().cuda_arch:
         return config().cuda_arch, "DACEML_CUDA_ARCH"
     import torch
 
     if torch.cuda.is_available():
-        major, minor = torch.cuda.get_device_capability()
+        major, minor = torch.cuda.get_device_capability(device)
         return 10 * major + minor, "the device"
     return WITHOUT_DEVICE, "no device is here"
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
+from daceml.codegen_cuda.toolchain import device_architecture
 from daceml.config import config
 from daceml.errors import ConfigurationError
 from daceml.frontend.arguments import Arguments
@@ -98,6 +99,7 @@ def compile_variant(
         freeze=freeze,
         recipe=making.recipe,
         device=making.target,
+        architecture=making.architecture,
         decision=decision,
         stages_s=stages.seconds,
         backward=backward,
@@ -134,6 +136,7 @@ def making_of(
     )
     if making.target != "cpu":
         refuse_moved(exported, making.device)
+        making.architecture = device_architecture(making.device)
     return making, state
 
 

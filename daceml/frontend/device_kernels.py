@@ -68,7 +68,7 @@ def export_kernels(
             captured = capture(session.eager, arguments, autocast=modes.autocast, gradients=gradients)
         making, _ = making_of(session, arguments, modes, captured, stages)
         objects = KernelObjects(making.cache, "cuda", architecture)
-        making = replace(making, device=torch.device("cuda"), objects=objects)
+        making = replace(making, device=torch.device("cuda"), architecture=architecture, objects=objects)
         with torch.no_grad(), without_collection():
             for part in making.optimised():
                 objects.begin_all(part.network)

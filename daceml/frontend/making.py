@@ -52,6 +52,7 @@ class Making:
         known_key: of the programs, where somebody has computed it already.
         objects: of kernels that both programs have, while they are built.
         device: where the tensors lie.
+        architecture: of a CUDA device: 90 for compute capability 9.0.
     """
 
     exported: ExportedProgram
@@ -72,6 +73,7 @@ class Making:
     record: GradientRecord | None = None
     known_key: str = ""
     device: torch.device = CPU
+    architecture: int | None = None
     objects: KernelObjects | None = None
 
     @property
@@ -92,6 +94,7 @@ class Making:
                 recipe=self.recipe(),
                 verify=self.sample is not None,
                 device=self.target,
+                architecture=self.architecture,
                 ranges=self.ranges,
             )
             if self.hooks is not None:
@@ -189,13 +192,14 @@ class Making:
                         recipe=self.recipe(),
                         sample=sample,
                         device=self.target,
+                        architecture=self.architecture,
                     )
                 ]
             else:
                 from daceml.runtime.kernel_objects import KernelObjects
 
                 if self.objects is None:
-                    self.objects = KernelObjects(self.cache, self.target)
+                    self.objects = KernelObjects(self.cache, self.target, self.architecture)
                 self.made, self.record = training_networks(
                     self.exported,
                     self.wanted,
@@ -209,6 +213,7 @@ class Making:
                     sample=sample,
                     ahead=self.objects.begin_all,
                     device=self.target,
+                    architecture=self.architecture,
                 )
         return self.made
 

@@ -68,11 +68,13 @@ def onnx_network(
     *,
     hooks: Callable[[Network], None] | None = None,
     device: Device = "cpu",
+    architecture: int | None = None,
 ) -> Network:
     """The network of ONNX nodes of an exported program, after the user's hooks.
 
     Args:
         device: where its tensors will lie, wherever those of the export did.
+        architecture: of that device, see `Network`.
     """
     with stages.stage("import"):
         from daceml.frontend.data_dependence import decided_by_data
@@ -89,7 +91,7 @@ def onnx_network(
         if reason is error:
             raise
         raise reason from error
-    network.device = device
+    network.device, network.architecture = device, architecture
     with stages.stage("sdfg"):
         relayout_weights(network, _strides(exported))
     if hooks is not None:
@@ -110,6 +112,7 @@ def optimised_network(
     recipe: Recipe | None = None,
     sample: Sample | None = None,
     device: Device = "cpu",
+    architecture: int | None = None,
 ) -> Optimised:
     """The network of an exported program after all levels.
 
@@ -118,12 +121,12 @@ def optimised_network(
         live: each call reads the weights, and nothing is prepared of them.
         hooks, autodiff_hooks: change the network of ONNX nodes in place before that.
         sample: what passes are verified on.
-        device: see `onnx_network`.
+        device, architecture: see `onnx_network`.
     Raises:
         PassError: a pass leaves an invalid network, or one that gives other values for the sample.
     """
     stages = stages or Stages()
-    network = onnx_network(exported, stages, hooks=hooks, device=device)
+    network = onnx_network(exported, stages, hooks=hooks, device=device, architecture=architecture)
     network.live = live
     if sample is not None:
         from daceml.frontend.pass_verification import verify_inference
@@ -151,12 +154,13 @@ def training_networks(
     sample: Sample | None = None,
     ahead: Callable[[Network], None] | None = None,
     device: Device = "cpu",
+    architecture: int | None = None,
 ) -> tuple[list[Optimised], GradientRecord]:
     """Forward and backward pass of an exported program after all levels.
 
     Args:
         wanted: what requires a gradient.
-        levels, hooks, recipe, sample, device: see `optimised_network`.
+        levels, hooks, recipe, sample, device, architecture: see `optimised_network`.
         autodiff_hooks: change forward and backward pass in place before they are optimised.
         recomputation: what the backward pass computes again.
         prefer_native: derive every gradient from the lowered form.
@@ -169,7 +173,7 @@ def training_networks(
     from daceml.frontend.training import differentiate
 
     stages, how = stages or Stages(), recomputation or Recomputation()
-    network = onnx_network(exported, stages, hooks=hooks, device=device)
+    network = onnx_network(exported, stages, hooks=hooks, device=device, architecture=architecture)
 
     def halves(network: Network, limit_bytes: int | None = None) -> TrainingNetworks:
         return differentiate(
@@ -320,7 +324,8 @@ def build(
         plan = make_plan(optimised.network, external_call, given=given)
         constants = save_constants(plan, folder)
         fallbacks = save_fallbacks(plan, folder)
-    kernels = KernelObjects(cache, optimised.network.device) if objects is None else objects
+    made_for = optimised.network
+    kernels = KernelObjects(cache, made_for.device, made_for.architecture) if objects is None else objects
     try:
         with stages.stage("kernels"):
             build_program(plan, cache, folder, kernels, ranges=ranges)

@@ -43,6 +43,7 @@ def program_key(
     recipe: Recipe | None = None,
     verify: bool = False,
     device: Device = "cpu",
+    architecture: int | None = None,
     ranges: bool = False,
 ) -> str:
     """Hash of the graph, its signature, shapes, ties, constants, the options, versions and daceml's sources.
@@ -76,7 +77,7 @@ def program_key(
         *_instrumentation(ranges),
         # what tensors that forward makes are, where it does not say
         f"{torch.get_default_dtype()}",
-        *(() if device == "cpu" else (device, cuda_toolchain().fingerprint)),
+        *(() if device == "cpu" else (device, cuda_toolchain(architecture).fingerprint)),
         *_surroundings(),
     )
 

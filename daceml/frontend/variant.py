@@ -42,7 +42,7 @@ class Variant:
         auto_optimize: whether the levels of transformations were applied.
         freeze: whether weights were taken for constant.
         recipe: gives what took the place of the standard one: the user's recipe, or what a search has chosen.
-        device: where its tensors lie.
+        device, architecture: where its tensors lie, see `Network`.
         decision: what a search has found.
         backward: how gradients are computed; None where nothing requires one.
         requiring: tensors of the module and whether they require a gradient, where that matters.
@@ -60,6 +60,7 @@ class Variant:
     freeze: bool = False
     recipe: Callable[[], Recipe | None] = lambda: None
     device: Device = "cpu"
+    architecture: int | None = None
     decision: Decision | None = None
     stages_s: dict[str, float] = field(default_factory=dict[str, float])
     backward: BackwardPass | None = None
@@ -129,6 +130,7 @@ class Variant:
             freeze=self.freeze,
             recipe=self.recipe(),
             device=self.device,
+            architecture=self.architecture,
         ).network
 
 

@@ -32,7 +32,8 @@ class Binding:
 
     Attributes:
         inputs, outputs: formal name -> tensor, tensors of a variadic formal, or None for an absent optional.
-        attributes: values with the schema's defaults filled in, and `since_version`; None is absent.
+        attributes: values with the schema's defaults filled in, `since_version`, and the network's
+            `architecture`; None is absent.
         defaults: the schema's defaults.
         interface: arrays that the network's caller sees.
     """
@@ -113,14 +114,15 @@ def bind(node: ONNXNode, network: Network, trace: Trace | None = None) -> Bindin
     own.stem = "_".join((node.op_type.lower(), *outputs[:1]))
     own.known_sizes |= {str(s) for a in outputs for s in as_shape(sdfg.arrays[a].shape)}
     defaults = {name: attribute.default for name, attribute in node.schema.attributes.items()}
+    known = {"since_version": node.since_version, "architecture": network.architecture}
     return Binding(
         inputs={formal: _actual(name, tensor) for formal, name in found.inputs.items()},
         outputs={
             formal: _actual(name, lambda n: Output(shape_of(n), sdfg.arrays[n].dtype, n, own))
             for formal, name in found.outputs.items()
         },
-        attributes={**node.attribute_values(), "since_version": node.since_version},
-        defaults={**defaults, "since_version": node.since_version},
+        attributes={**node.attribute_values(), **known},
+        defaults={**defaults, **known},
         interface=frozenset((*network.inputs, *network.outputs, *network.weights, *network.mutations)),
     )
 

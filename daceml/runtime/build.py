@@ -30,7 +30,8 @@ def build_program(
     Raises:
         BuildError: the compiler refused a kernel or the driver.
     """
-    kernels = KernelObjects(cache, plan.network.device) if objects is None else objects
+    network = plan.network
+    kernels = KernelObjects(cache, network.device, network.architecture) if objects is None else objects
     try:
         _build(plan, cache, folder, kernels, ranges=ranges)
     except BaseException:
@@ -57,8 +58,8 @@ def _build(plan: Plan, cache: Cache, folder: Path, kernels: KernelObjects, *, ra
     linked = [*(one.result() for one in made), lanes.result()]
     cudart = None
     if plan.network.device == "cuda":
-        linked.append(cuda_functions(cache))
-        cudart = cuda_toolchain().cudart
+        linked.append(cuda_functions(cache, kernels.architecture))
+        cudart = cuda_toolchain(kernels.architecture).cudart
     elif any(kernel.on_device for kernel in plan.kernels):
         linked += emulation_objects(cache)
     tools.link_program(linked, folder, torch_header(cache), cudart=cudart)

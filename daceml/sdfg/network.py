@@ -102,6 +102,7 @@ class Network:
         constants: array name -> value, for every initializer that is neither.
         prepared: array name -> how it is made of weights when a program is bound; the program owns it.
         device: "cuda" where tensors are on such a device, else "cpu".
+        architecture: of that device: 90 for compute capability 9.0; None where nobody has said.
         live: whether nothing may be prepared: each call reads the weights themselves.
         mutations: array name of a new buffer value -> array name of the buffer (in `weights`) it replaces;
             the same name where the network writes the buffer in place.
@@ -123,6 +124,7 @@ class Network:
     constants: dict[str, np.ndarray] = field(default_factory=dict)  # pyright: ignore[reportUnknownVariableType]
     prepared: dict[str, Preparation] = field(default_factory=dict[str, Preparation])
     device: Device = "cpu"
+    architecture: int | None = None
     live: bool = False
     mutations: dict[str, str] = field(default_factory=dict[str, str])
     scalars: frozenset[str] = frozenset()

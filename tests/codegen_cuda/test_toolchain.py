@@ -5,13 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
 from daceml.codegen_cuda import toolchain
 from daceml.codegen_cuda.kernel_facts import load_facts
 from daceml.codegen_cuda.toolchain import (
     CudaToolchain,
     architectures,
+    chosen_architecture,
     cuda_toolchain,
+    device_architecture,
     find_nvcc,
     locate_nvcc,
     nvtx_folder,
@@ -155,3 +158,16 @@ def test_what_nvcc_refuses_is_said(tmp_path: Path):
     with pytest.raises(BuildError, match="nvcc failed") as caught:
         tools.compile("__global__ void f() { undeclared(); }", tmp_path)
     assert "undeclared" in caught.value.why
+
+
+def test_code_is_for_the_device_of_the_call(options, monkeypatch: pytest.MonkeyPatch):
+    """Of several devices: not for the current one, which is another in each thread."""
+    options()
+    capabilities = {0: (9, 0), 1: (8, 6), None: (9, 0)}
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(
+        torch.cuda, "get_device_capability", lambda device: capabilities[getattr(device, "index", None)]
+    )
+    first, second = torch.device("cuda:0"), torch.device("cuda:1")
+    assert [device_architecture(one) for one in (None, first, second)] == [90, 90, 86]
+    assert chosen_architecture(second) == (86, "the device")

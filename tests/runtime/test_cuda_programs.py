@@ -12,7 +12,7 @@ from torch import nn
 
 from daceml.codegen_cuda.toolchain import find_nvcc
 from daceml.config import config
-from daceml.errors import CallError, UnsupportedProgramError
+from daceml.errors import CallError, EnvironmentProblem, UnsupportedProgramError
 from daceml.frontend.export import export_program
 from daceml.frontend.exportable import RunsEagerlyError
 from daceml.frontend.gradient_record import Wanted
@@ -20,6 +20,7 @@ from daceml.frontend.moved_tensors import refuse_moved
 from daceml.frontend.pipeline import Optimised, Stages, build, optimised_network, training_networks
 from daceml.frontend.places import device_of
 from daceml.onnx_ops.external import external_call
+from daceml.runtime import device_objects
 from daceml.runtime.cache import Cache
 from daceml.runtime.driver import driver_text
 from daceml.runtime.kernel_source import kernel_source, signature
@@ -153,3 +154,19 @@ def test_tensors_on_two_devices_are_refused():
         device_of([("argument 0", torch.ones(1)), ("weight", torch.ones(1, device="meta"))])
     assert "weight" in str(caught.value)
     assert device_of([]) == torch.device("cpu")
+
+
+def test_kernels_are_compiled_for_the_architecture_of_the_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    asked: list[int | None] = []
+
+    def asked_for(architecture: int | None = None) -> None:
+        asked.append(architecture)
+        raise EnvironmentProblem("no compiler here")
+
+    monkeypatch.setattr(device_objects, "cuda_toolchain", asked_for)
+    part = optimised_network(export_program(nn.Tanh(), (torch.randn(3),)), device="cuda", architecture=86)
+    with pytest.raises(EnvironmentProblem):
+        build(part, Cache(tmp_path / "cache"), tmp_path, Stages())
+    assert set(asked) == {86}

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dace
 
-from daceml.config import config
 from daceml.onnx_ops.aten.attention import mask_strides
 from daceml.onnx_ops.aten.gradients import handed
 from daceml.onnx_ops.aten.views import float_operands, no_empty_operand, view
@@ -26,23 +25,9 @@ _CUDA: tuple[Device, ...] = ("cuda",)
 _HALVES = (dace.float16, dace.bfloat16)
 # Of compute capability, times 10: FlashAttention, and bfloat16 in tensor cores
 _AMPERE = 80
-# Of Hopper, where no device says otherwise: `daceml.codegen_cuda.toolchain` has the same number
-_WITHOUT_DEVICE = 90
 _WIDEST_FLASH = 256
 # Bytes that the kernels load at once, within a head
 _TOGETHER = 16
-
-
-def architecture() -> int:
-    """Compute capability, times 10, of the device that calls will run on."""
-    if config().cuda_arch:
-        return config().cuda_arch
-    import torch
-
-    if torch.cuda.is_available():
-        major, minor = torch.cuda.get_device_capability()
-        return 10 * major + minor
-    return _WITHOUT_DEVICE
 
 
 def _heads_of(X: Tensor | Output, heads: int | None) -> tuple[Size, Size, Size, Size] | str:
@@ -115,14 +100,15 @@ def efficient_refusal(
     softcap: float | None,
     q_num_heads: int | None,
     kv_num_heads: int | None,
+    architecture: int | None,
 ) -> str | None:
     """Why torch's memory-efficient attention does not take these operands."""
     if softcap:
         return "torch's kernels do not cap scores"
     if Q.dtype not in (dace.float32, *_HALVES):
         return f"torch's kernels are for float32 and half types, not for {Q.dtype.to_string()}"
-    if Q.dtype == dace.bfloat16 and architecture() < _AMPERE:
-        return f"bfloat16 takes compute capability 8.0, the device has {architecture() / 10:.1f}"
+    if Q.dtype == dace.bfloat16 and architecture is not None and architecture < _AMPERE:
+        return f"bfloat16 takes compute capability 8.0, the device has {architecture / 10:.1f}"
     return (
         float_operands(Q, K, V, Y)
         or _shape_refusal(Q, K, V, is_causal, q_num_heads, kv_num_heads)
@@ -168,6 +154,7 @@ def flash_refusal(
     softcap: float | None,
     q_num_heads: int | None,
     kv_num_heads: int | None,
+    architecture: int | None,
 ) -> str | None:
     """Why torch's FlashAttention does not take these operands."""
     if softcap:
@@ -176,8 +163,8 @@ def flash_refusal(
         return "FlashAttention has no mask"
     if Q.dtype not in _HALVES:
         return f"FlashAttention is for half types, not for {Q.dtype.to_string()}"
-    if architecture() < _AMPERE:
-        return f"FlashAttention takes compute capability 8.0, the device has {architecture() / 10:.1f}"
+    if architecture is not None and architecture < _AMPERE:
+        return f"FlashAttention takes compute capability 8.0, the device has {architecture / 10:.1f}"
     refused = float_operands(Q, K, V, Y) or _shape_refusal(Q, K, V, is_causal, q_num_heads, kv_num_heads)
     if refused is not None:
         return refused

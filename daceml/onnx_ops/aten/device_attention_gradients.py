@@ -35,8 +35,9 @@ def _flash_refusal(
     is_causal: int,
     q_num_heads: int | None,
     kv_num_heads: int | None,
+    architecture: int | None,
 ) -> str | None:
-    return flash_refusal(Q, K, V, dY, attn_mask, is_causal, None, q_num_heads, kv_num_heads)
+    return flash_refusal(Q, K, V, dY, attn_mask, is_causal, None, q_num_heads, kv_num_heads, architecture)
 
 
 @implements(
@@ -93,8 +94,11 @@ def _efficient_refusal(
     as_spelled: int,
     q_num_heads: int | None,
     kv_num_heads: int | None,
+    architecture: int | None,
 ) -> str | None:
-    return efficient_refusal(Q, K, V, dY, attn_mask, is_causal, as_spelled, None, q_num_heads, kv_num_heads)
+    return efficient_refusal(
+        Q, K, V, dY, attn_mask, is_causal, as_spelled, None, q_num_heads, kv_num_heads, architecture
+    )
 
 
 @implements(

@@ -10,10 +10,8 @@ import pytest
 import torch
 
 import daceml
-from daceml.config import config
 from daceml.frontend.export import export_program
 from daceml.frontend.pipeline import optimised_network
-from daceml.onnx_ops.aten import device_attention
 from daceml.onnx_ops.external import external_call
 from daceml.onnx_ops.lowering import lower
 from daceml.onnx_ops.node import ONNXNode
@@ -117,7 +115,7 @@ def test_no_logarithms_are_computed_without_gradients():
     assert seen == [False]
 
 
-def refusals(case: Case, **attributes: Any) -> dict[str, str]:
+def refusals(case: Case, architecture: int | None = None, **attributes: Any) -> dict[str, str]:
     """Why implementations do not take a node on a CUDA device."""
     node = Node(
         op=case.op,
@@ -128,7 +126,7 @@ def refusals(case: Case, **attributes: Any) -> dict[str, str]:
         symbolic=case.symbolic,
     )
     network, _ = network_of([node])
-    network.device = "cuda"
+    network.device, network.architecture = "cuda", architecture
     (lowered,) = lower(network).nodes
     return {"chosen": lowered.chosen, **dict(lowered.refusals)}
 
@@ -153,20 +151,15 @@ def test_what_neither_takes_stays_loops(case: Case, efficient: str, flash: str):
     assert found["aten:flash"] == "it does not run on cuda"
 
 
-def test_wide_heads_and_older_devices_get_the_other_kernel(monkeypatch: pytest.MonkeyPatch):
+def test_wide_heads_and_older_devices_get_the_other_kernel():
     found = refusals(attention(1, 1, 3, 3, 264, dtype=HALF))
     assert "FlashAttention has at most 256" in found["aten:cuda_flash"]
     assert found["chosen"] == "aten:cuda_efficient"
-    monkeypatch.setattr(device_attention, "architecture", lambda: 75)
-    found = refusals(attention(1, 1, 3, 3, 8, dtype=HALF))
+    found = refusals(attention(1, 1, 3, 3, 8, dtype=HALF), architecture=75)
     assert "takes compute capability 8.0, the device has 7.5" in found["aten:cuda_flash"]
     assert found["chosen"] == "aten:cuda_efficient"
-    found = refusals(attention(1, 1, 3, 3, 8, dtype=BFLOAT))
+    found = refusals(attention(1, 1, 3, 3, 8, dtype=BFLOAT), architecture=75)
     assert "bfloat16 takes compute capability 8.0" in found["aten:cuda_efficient"]
-
-
-def test_the_device_is_that_of_the_configuration():
-    assert device_attention.architecture() == (config().cuda_arch or 90) or torch.cuda.is_available()
 
 
 def test_rows_of_hidden_scores_alone_stay_nan_where_spelled_out():
