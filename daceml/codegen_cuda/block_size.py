@@ -103,6 +103,10 @@ def choose_shape(
         is_open: whether there may be other threads than at first.
         shared_bytes: dynamic, of a block.
     """
+    if first.facts.spill_bytes:
+        shape = BlockShape(threads=first.shape.threads, min_blocks=1)
+        tried = Trial(shape=shape, facts=compiled(shape))
+        first = tried if tried.facts.spill_bytes < first.facts.spill_bytes else first
     if architecture not in LIMITS:
         return first
 
@@ -111,10 +115,6 @@ def choose_shape(
         registers = trial.facts.registers
         return occupancy(architecture, threads=trial.shape.threads, registers=registers, shared_bytes=shared)
 
-    if first.facts.spill_bytes:
-        shape = BlockShape(threads=first.shape.threads, min_blocks=1)
-        tried = Trial(shape=shape, facts=compiled(shape))
-        first = tried if tried.facts.spill_bytes < first.facts.spill_bytes else first
     best = first
     if is_open and "registers" in held(first).limited_by:
         # the code is the same for other numbers of threads, unless it has more registers than these may

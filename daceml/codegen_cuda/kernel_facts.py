@@ -38,7 +38,7 @@ class CompiledFacts:
         architecture: 90 for compute capability 9.0.
         kernels: by mangled name.
         threads: of a block of the one kernel, if that was chosen for it (`block_size.py`).
-        min_blocks: that its registers leave room for on a multiprocessor, if asked for.
+        min_blocks: what nvcc was told of it, see `block_size.BlockShape`.
     """
 
     architecture: int

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from daceml.codegen_cuda.toolchain import device_architecture
 from daceml.frontend.arguments import Arguments
 from daceml.frontend.capture import capture
 from daceml.frontend.compile import making_of
@@ -61,6 +62,7 @@ def export_kernels(
         ExportError, NoImplementationError, ShapeError, BuildError: see `compile_variant`.
     """
     arguments, stages = Arguments(args, kwargs), Stages()
+    architecture = architecture or device_architecture()
     modes = named_key(call_key(arguments.tensors)).modes
     with tracing(), without_autocast():
         gradients = gradients_wanted(session, arguments, modes)

@@ -233,10 +233,11 @@ class _Driver:
                     values.append("nullptr")
                 case bool():
                     values.append(str(int(argument)))
+                case float() if not math.isfinite(argument):
+                    sign = "-" if argument < 0 else ""
+                    values.append('__builtin_nan("")' if math.isnan(argument) else f"{sign}__builtin_inf()")
                 case _:
-                    infinite = isinstance(argument, float) and math.isinf(argument)
-                    sign = "-" if infinite and argument < 0 else ""
-                    values.append(f"{sign}__builtin_inf()" if infinite else repr(argument))
+                    values.append(repr(argument))
         lines.append(f"if (daceml::aten::{call.function}({', '.join(values)})) return 1;")
         return [*lines, *copies]
 

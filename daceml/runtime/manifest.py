@@ -75,7 +75,7 @@ class LaunchRecord:
         architecture: that it was compiled for: 90 for compute capability 9.0; None in emulation.
         facts: what the assembler says of it; None in emulation.
         goes_round: whether grid and blocks are what a launch has at most: a small device gets fewer.
-        min_blocks: that nvcc was to leave registers for on a multiprocessor.
+        min_blocks: what nvcc was told of it, see `codegen_cuda.block_size.BlockShape`.
     """
 
     function: str

@@ -132,6 +132,8 @@ class Replays:
         places = [x if place in standing else x.clone() for place, x in enumerate(inputs)]
         try:
             outputs, replay = self._capture(call, places)
+        except torch.OutOfMemoryError:
+            raise  # of this call; another may have room
         except RuntimeError as error:
             log.warning("calls are not replayed: %s", str(error).partition("\n")[0])
             return None

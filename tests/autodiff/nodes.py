@@ -66,7 +66,8 @@ def run(*nodes: Node, allowed: Sequence[Kind] = KINDS) -> Run:
     network, feeds = network_of(nodes)
     report = lower(network, allowed=allowed)
     network.sdfg.validate()
-    values = compiled(network, report, *map(_text, nodes), *allowed)(feeds)
+    chosen = (n.chosen for n in report.nodes)  # others than usual, where something stands in for a device
+    values = compiled(network, report, *map(_text, nodes), *allowed, *chosen)(feeds)
     results: list[dict[str, torch.Tensor]] = [{} for _ in nodes]
     for name, value in zip(network.outputs, values, strict=True):
         number, _, connector = name[1:].partition("_")

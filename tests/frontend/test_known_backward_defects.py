@@ -278,6 +278,23 @@ def test_tied_weights_attention_and_dropout_of_nothing() -> None:
     trains(Tied().double(), (torch.tensor([[0, 2, 4], [1, 1, 3]]), mask))
 
 
+class Attends(nn.Module):
+    """Attention as PyTorch has it, and spelled out with a mask."""
+
+    def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> dict[str, torch.Tensor]:
+        scores = (q @ k.mT * -0.25).masked_fill(torch.ones(5, 5).triu(1).bool(), -torch.inf)
+        return {
+            "fused": functional.scaled_dot_product_attention(q, k, v, scale=-0.5),
+            "spelled": functional.softmax(scores, -1) @ v,
+        }
+
+
+def test_attention_with_a_negative_scale() -> None:
+    trains(
+        Attends(), tuple(torch.randn(2, 3, 5, 8, dtype=torch.float64, requires_grad=True) for _ in range(3))
+    )
+
+
 def test_products_and_activations_in_bfloat16() -> None:
     """Eager rounds after each operator, to 2^-9; so many roundings lie between its gradients and others."""
     module = Several(

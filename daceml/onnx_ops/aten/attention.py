@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import math
+
 from daceml.onnx_ops.aten.views import float_operands, no_empty_operand, view
 from daceml.onnx_ops.indexing import same
 from daceml.onnx_ops.registry import implements
 from daceml.onnx_ops.tensor import Output, Tensor
 from daceml.sdfg.external import AtenCall, TensorView
 from daceml.sdfg.sizes import Size, product, row_major
+
+
+def factor_of(scale: float | None) -> float:
+    """A scale as calls take it: NaN is for one that nobody has given, which is 1 / sqrt(features)."""
+    return math.nan if scale is None else float(scale)
 
 
 def attention_refusal(
@@ -81,7 +88,7 @@ def attention(
     mask = mask_view(attn_mask, Q, K)
     return AtenCall(
         function="attention",
-        arguments=(view(Q), view(K), view(V), mask, bool(is_causal), -1.0 if scale is None else float(scale)),
+        arguments=(view(Q), view(K), view(V), mask, bool(is_causal), factor_of(scale)),
         writes=Y.name,
         fresh=True,
         flops=4 * product(Q.shape) * K.shape[2],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from daceml.onnx_ops.aten.attention import attention_refusal, mask_view
+from daceml.onnx_ops.aten.attention import attention_refusal, factor_of, mask_view
 from daceml.onnx_ops.aten.gradients import gradient_call, handed
 from daceml.onnx_ops.aten.views import GRADIENTS, view
 from daceml.onnx_ops.registry import implements
@@ -51,7 +51,7 @@ def attention_saving(
             *(view(t) for t in (Q, K, V)),
             mask_view(attn_mask, Q, K),
             bool(mask_hides if as_spelled else is_causal),
-            -1.0 if scale is None else float(scale),
+            factor_of(scale),
         ),
         writes=Y.name,
         more=() if LogSumExp is None else (LogSumExp.name,),
@@ -107,6 +107,6 @@ def attention_gradient(
         *(view(t) for t in (dY, Q, K, V, Y, LogSumExp)),
         mask_view(attn_mask, Q, K),
         bool(mask_hides if as_spelled else is_causal),
-        -1.0 if scale is None else float(scale),
+        factor_of(scale),
         flops=10 * product(Q.shape) * K.shape[2],
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dace
 
-from daceml.onnx_ops.aten.attention import mask_strides
+from daceml.onnx_ops.aten.attention import factor_of, mask_strides
 from daceml.onnx_ops.aten.gradients import handed
 from daceml.onnx_ops.aten.views import float_operands, no_empty_operand, view
 from daceml.onnx_ops.indexing import divide, same
@@ -196,7 +196,7 @@ def _call(
             *masks,
             bool(is_causal),
             Q.rank == 3,
-            -1.0 if scale is None else float(scale),
+            factor_of(scale),
         ),
         writes=Y.name,
         more=() if LogSumExp is None else (LogSumExp.name,),

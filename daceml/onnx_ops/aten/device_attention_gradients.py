@@ -7,6 +7,7 @@ numbers of queries the call copies them.
 
 from __future__ import annotations
 
+from daceml.onnx_ops.aten.attention import factor_of
 from daceml.onnx_ops.aten.device_attention import (
     EFFICIENT,
     FLASH,
@@ -37,7 +38,13 @@ def _flash_refusal(
     kv_num_heads: int | None,
     architecture: int | None,
 ) -> str | None:
-    return flash_refusal(Q, K, V, dY, attn_mask, is_causal, None, q_num_heads, kv_num_heads, architecture)
+    refused = flash_refusal(Q, K, V, dY, attn_mask, is_causal, None, q_num_heads, kv_num_heads, architecture)
+    width = heads_view(Q, q_num_heads).sizes[3] if refused is None else 0
+    small = architecture is not None and (86 <= architecture < 90 or architecture >= 120)
+    # Source: torch, sdp_utils.cpp: check_requires_grad_and_head_dim_gt192_constraints_on_sm86_89_or_120
+    if small and isinstance(width, int) and 192 < width <= 224:
+        return f"FlashAttention has no gradient for heads of {width} elements on this device"
+    return refused
 
 
 @implements(
@@ -78,7 +85,7 @@ def flash_gradient(
         view(LogSumExp),
         bool(is_causal),
         Q.rank == 3,
-        -1.0 if scale is None else float(scale),
+        factor_of(scale),
         flops=10 * product(size(s) for s in Q.shape) * attended(K, kv_num_heads),
         temporary_bytes=_FLOAT_BYTES * product(size(s) for s in Q.shape),
     )
@@ -142,7 +149,7 @@ def efficient_gradient(
         mask_as_stored(attn_mask),
         bool(is_causal),
         Q.rank == 3,
-        -1.0 if scale is None else float(scale),
+        factor_of(scale),
         flops=10 * product(size(s) for s in Q.shape) * attended(K, kv_num_heads),
         temporary_bytes=0 if dattn_mask is None else scores * Q.dtype.bytes,
     )

@@ -34,6 +34,7 @@ def duration(timed: Timed, *, batches: int = _BATCHES, batch_s: float = _BATCH_S
         timed: is called with as many runs as fill a batch, a power of two.
         batches: at least 2.
     """
+    timed(1)  # compiles and loads, and is no guide to how many runs fill a batch
     runs = 1
     while timed(runs) < batch_s and runs < _MOST:
         runs *= 2

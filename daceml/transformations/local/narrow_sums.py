@@ -14,7 +14,8 @@ What is divided, or else computed, from such a sum is in float32 as well.
 
 The mean of an array's own values keeps its accumulator: it is what statistics take off every value, so its
 error counts beside the deviation, not beside the mean. It is rounded before it is divided. Of what is centred
-float32 does: an error d of the mean is one of d^2 in the variance. Operands and results of float64 stay.
+float32 does: an error d of the mean is one of d^2 in the variance. Sums of more than 4,096 terms, or of an
+unknown number, keep theirs, too: not every loop is divided among threads. What is float64 stays.
 """
 
 from __future__ import annotations
@@ -32,7 +33,11 @@ from daceml.sdfg.passes import PassRecord, refused_arrays
 from daceml.sdfg.scalar import HALF, Index, Reduction, Scalar, cast
 from daceml.sdfg.scalar_rewrite import rename, substitute
 from daceml.sdfg.scopes import remove_scope, scope_nodes, top_maps
+from daceml.sdfg.sizes import product, size
 from daceml.sdfg.tasklet_code import find_reductions
+
+# One thread that adds up as many is off by 2^-12 of them at most, and by 2^-18 as a rule.
+MOST_TERMS = 4096
 
 _NARROW = frozenset({dace.float32, *HALF})
 
@@ -92,7 +97,7 @@ def _narrowed(sdfg: dace.SDFG, statements: Sequence[Statement]) -> Computation |
     terms = _exact(total.args[0])
     if terms.dtype not in _NARROW:
         return f"its terms are {terms.dtype.to_string()}"
-    if _is_mean_of_values(statement.value, total):
+    if _is_mean_of_values(statement.value, total) or not _few(total.data):
         narrow = cast(total, dace.float32)
     else:
         narrow = Scalar("reduce", dace.float32, (cast(terms, dace.float32),), total.data)
@@ -113,6 +118,13 @@ def _narrowed(sdfg: dace.SDFG, statements: Sequence[Statement]) -> Computation |
 def _is_mean_of_values(value: Scalar, total: Scalar) -> bool:
     value, terms = _plain(value), _plain(total.args[0])
     return value.op == "div" and value.args[0] is total and terms.op == "read"
+
+
+def _few(how: Reduction) -> bool:
+    """Whether the terms are few even for one thread, which some loops leave all of them to."""
+    extents = [extent for extent in how.extents if not isinstance(extent, Scalar)]
+    count = product(map(size, extents)) if len(extents) == len(how.extents) else None
+    return isinstance(count, int) and count <= MOST_TERMS
 
 
 def _plain(value: Scalar) -> Scalar:

@@ -24,7 +24,12 @@ def operands() -> list[torch.Tensor]:
 
 @pytest.mark.parametrize(
     ("attributes", "options"),
-    [("", {}), ("is_causal = 1", {"is_causal": True}), ("scale = 0.3", {"scale": 0.3})],
+    [
+        ("", {}),
+        ("is_causal = 1", {"is_causal": True}),
+        ("scale = 0.3", {"scale": 0.3}),
+        ("scale = -0.5", {"scale": -0.5}),
+    ],
 )
 def test_both_implementations_agree_with_torch(attributes: str, options: dict[str, float]):
     q, k, v = operands()

@@ -30,6 +30,7 @@ CASES = {
     "32 queries": attention(1, 2, 32, 9, 4),
     "causal, a ragged tail": attention(2, 2, 37, 37, 4, causal=True),
     "scale": attention(1, 2, 65, 3, 4, scale=0.3),
+    "negative scale": attention(1, 2, 5, 3, 4, scale=-0.5),
     "mask of all": attention(2, 3, 5, 7, 8, mask=some_rows_without_keys(2, 3, 5, 7)),
     "mask of batches": attention(2, 3, 5, 8, 8, mask=numbers(2, 1, 1, 8)),
     "mask of keys alone": attention(2, 3, 5, 7, 8, mask=numbers(1, 7)),

@@ -11,20 +11,22 @@ import pytest
 from daceml.sdfg.builder import Builder, Computation, parameters, reduced_parameters
 from daceml.sdfg.network import Network
 from daceml.sdfg.scalar import DType, Index, Scalar, cast, index_value, read, reduce_over
-from daceml.transformations.local.narrow_sums import narrow_sums
+from daceml.transformations.local.narrow_sums import MOST_TERMS, narrow_sums
 
 ROWS, COLUMNS = 5, 77
 
 
-def means(given: DType, made: DType, *, wide_terms: bool = False, squares: bool = True) -> Network:
+def means(
+    given: DType, made: DType, *, wide_terms: bool = False, squares: bool = True, columns: int = COLUMNS
+) -> Network:
     """Y[i] = (sum of X[i, k]^2 over k) / 77, in the accumulator's type."""
     sdfg = dace.SDFG("means")
-    sdfg.add_array("X", [ROWS, COLUMNS], given)
+    sdfg.add_array("X", [ROWS, columns], given)
     sdfg.add_array("Y", [ROWS], made)
     state = sdfg.add_state()
     (row,), (k,) = parameters(1), reduced_parameters(1)
-    element = read("X", given, (row, k), (ROWS, COLUMNS))
-    value = _mean(element * element if squares else element, k, wide_terms)
+    element = read("X", given, (row, k), (ROWS, columns))
+    value = _mean(element * element if squares else element, k, columns, wide_terms)
     computation = Computation(
         label="mean", target="Y", index=(row,), params=(row,), extents=(ROWS,), value=cast(value, made)
     )
@@ -32,10 +34,10 @@ def means(given: DType, made: DType, *, wide_terms: bool = False, squares: bool 
     return Network(sdfg=sdfg, inputs=("X",), outputs=("Y",))
 
 
-def _mean(element: Scalar, k: Index, wide_terms: bool) -> Scalar:
+def _mean(element: Scalar, k: Index, columns: int, wide_terms: bool) -> Scalar:
     terms = cast(element, dace.float64) * 3.0 if wide_terms else element
-    total = reduce_over("sum", [k], [COLUMNS], terms)
-    return total / index_value(COLUMNS, total.dtype)
+    total = reduce_over("sum", [k], [columns], terms)
+    return total / index_value(columns, total.dtype)
 
 
 def types(network: Network) -> set[str]:
@@ -63,6 +65,16 @@ def test_the_values_stay() -> None:
     # 77 additions one after the other
     squares = x.astype(np.float64) ** 2
     assert (np.abs(y - squares.mean(1)) <= 77 * 2.0**-24 * squares.mean(1)).all()
+
+
+def test_sums_of_many_terms_keep_their_accumulator() -> None:
+    """One thread may have them all: 2^24 ones would be as far as it gets."""
+    network = means(dace.float32, dace.float32, columns=MOST_TERMS + 1)
+    assert narrow_sums(network) == 1
+    assert "float64" in types(network)
+    few = means(dace.float32, dace.float32, columns=MOST_TERMS)
+    narrow_sums(few)
+    assert "float64" not in types(few)
 
 
 def test_the_mean_of_values_is_rounded_once_and_divided() -> None:

@@ -3,6 +3,8 @@
 
 #include <time.h>
 
+#include <cmath>
+
 #include <daceml/aten_call.h>
 #include <daceml/aten_gradients.h>
 #include <daceml/aten_normalization.h>
@@ -118,14 +120,14 @@ inline int32_t embedding_bag(daceml_call* call, Fresh& result, AtenTensorHandle 
 }
 
 #ifndef DACEML_ON_CUDA  // torch has other kernels for it there, and programs their own
-// Attention over [batch, heads, length, features]; a missing mask is a null handle, scale < 0 means 1/sqrt(features).
+// Attention over [batch, heads, length, features]; a missing mask is a null handle, a scale of NaN means 1/sqrt(features).
 inline int32_t attention(daceml_call* call, Fresh& result, AtenTensorHandle q, AtenTensorHandle k,
                          AtenTensorHandle v, AtenTensorHandle mask, int32_t causal, double scale) {
   AtenTensorHandle y = nullptr;
   AtenTensorHandle logsumexp = nullptr;
   DACEML_TRY(call,
              DACEML_ATEN(_scaled_dot_product_flash_attention_for_cpu)(
-                 q, k, v, 0.0, causal, mask == nullptr ? nullptr : &mask, scale < 0 ? nullptr : &scale, &y,
+                 q, k, v, 0.0, causal, mask == nullptr ? nullptr : &mask, std::isnan(scale) ? nullptr : &scale, &y,
                  &logsumexp),
              "aten::_scaled_dot_product_flash_attention_for_cpu failed");
   aoti_torch_delete_tensor_object(logsumexp);

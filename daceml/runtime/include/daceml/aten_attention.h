@@ -65,7 +65,7 @@ struct Operands {
     masked = M != nullptr;
     hides = replaces != 0;
     if (q.read(Q) || k.read(K) || v.read(V) || (masked && mask.read(M))) return 1;
-    scale = static_cast<T>(factor < 0 ? 1 / std::sqrt(static_cast<double>(q.sizes[3])) : factor);
+    scale = static_cast<T>(std::isnan(factor) ? 1 / std::sqrt(static_cast<double>(q.sizes[3])) : factor);
     return 0;
   }
   bool hidden(int64_t b, int64_t h, int64_t i, int64_t j) const {
@@ -176,7 +176,7 @@ int32_t mend_gradients(const Operands<T>& on, AtenTensorHandle dY, const AtenTen
 }  // namespace spelled
 
 // Attention over [batch, heads, length, features] with the numbers of its steps; `hides`: where the mask is -inf it
-// takes the place of a score, and is added elsewhere. scale < 0 means 1/sqrt(features).
+// takes the place of a score, and is added elsewhere. A scale of NaN means 1/sqrt(features).
 inline int32_t attention_spelled(daceml_call* call, Fresh* y, Fresh* logsumexp, AtenTensorHandle q, AtenTensorHandle k,
                                  AtenTensorHandle v, AtenTensorHandle mask, int32_t hides, double scale) {
   Fresh* const targets[2] = {y, logsumexp};
@@ -185,7 +185,7 @@ inline int32_t attention_spelled(daceml_call* call, Fresh* y, Fresh* logsumexp, 
   DACEML_TRY(call,
              aoti_torch_cpu__scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, 0,
                                                                         mask == nullptr ? nullptr : &mask,
-                                                                        scale < 0 ? nullptr : &scale, &found[0],
+                                                                        std::isnan(scale) ? nullptr : &scale, &found[0],
                                                                         &found[1]),
              "aten::_scaled_dot_product_flash_attention_for_cpu failed");
   const auto mended = [&](auto operands) {
@@ -209,7 +209,7 @@ inline int32_t attention_spelled_backward(daceml_call* call, Fresh* dq, Fresh* d
   DACEML_TRY(call,
              aoti_torch_cpu__scaled_dot_product_flash_attention_for_cpu_backward(
                  dy, q, k, v, y, logsumexp, 0.0, 0, mask == nullptr ? nullptr : &mask,
-                 scale < 0 ? nullptr : &scale, &found[0], &found[1], &found[2]),
+                 std::isnan(scale) ? nullptr : &scale, &found[0], &found[1], &found[2]),
              "aten::_scaled_dot_product_flash_attention_for_cpu_backward failed");
   const auto mended = [&](auto operands) {
     return operands.read(q, k, v, mask, hides, scale) || spelled::mend_gradients(operands, dy, found);

@@ -82,15 +82,15 @@ class Fresh {
   int32_t make(daceml_call* call, int64_t bytes) { return make(call, {aoti_torch_dtype_uint8(), 1, &bytes}); }
   // Makes it the call's output, which an operator may have made in another shape of as many elements.
   int32_t give(daceml_call* call, int output, const Shape& shape) {
-    int64_t strides[64], offset = 0;
+    int64_t strides[64];
     shape.row_major(strides);
     bool same = false;
     DACEML_TRY(call, has(shape, strides, &same), "the shape of a result is unknown");
     if (!same) {
       AtenTensorHandle shaped = nullptr;
       DACEML_TRY(call,
-                 aoti_torch_get_storage_offset(handle_, &offset) ||
-                     aoti_torch__reinterpret_tensor(handle_, shape.rank, shape.sizes, strides, offset, &shaped),
+                 // torch adds the result's own offset
+                 aoti_torch__reinterpret_tensor(handle_, shape.rank, shape.sizes, strides, 0, &shaped),
                  "torch could not give a result its shape");
       release();
       handle_ = shaped;

@@ -1,7 +1,10 @@
 // Kernels that torch has for CUDA devices: fused attention, products and convolutions with an activation.
 //
-// What the user sets (TF32, determinism, cuDNN's benchmark) is torch's, and read by torch at each call. Attention draws no dropout here: seeds and offsets are memory that nobody looks at.
+// What the user sets (TF32, determinism, cuDNN's benchmark) is torch's, and read by torch at each call. Attention draws
+// no dropout here: seeds and offsets are memory that nobody looks at.
 #pragma once
+
+#include <cmath>
 
 #include <daceml/aten_dispatch.h>
 
@@ -23,14 +26,13 @@ struct Owned {
 
 // Shape of a tensor of up to four dimensions.
 struct Form {
-  int64_t rank = 0, sizes[4] = {}, strides[4] = {}, offset = 0;
+  int64_t rank = 0, sizes[4] = {}, strides[4] = {};
   int32_t dtype = 0;
 
   int32_t read(AtenTensorHandle tensor) {
     int64_t *extents = nullptr, *steps = nullptr;
     if (aoti_torch_get_dim(tensor, &rank) || rank > 4 || aoti_torch_get_sizes(tensor, &extents) ||
-        aoti_torch_get_strides(tensor, &steps) || aoti_torch_get_storage_offset(tensor, &offset) ||
-        aoti_torch_get_dtype(tensor, &dtype)) {
+        aoti_torch_get_strides(tensor, &steps) || aoti_torch_get_dtype(tensor, &dtype)) {
       return 1;
     }
     for (int64_t d = 0; d < rank; ++d) {
@@ -39,9 +41,9 @@ struct Form {
     }
     return 0;
   }
-  // The memory of a tensor under this shape.
+  // The memory of a tensor under this shape; torch adds the tensor's own offset.
   int32_t over(AtenTensorHandle tensor, AtenTensorHandle* made) const {
-    return aoti_torch__reinterpret_tensor(tensor, rank, sizes, strides, offset, made);
+    return aoti_torch__reinterpret_tensor(tensor, rank, sizes, strides, 0, made);
   }
 };
 
@@ -74,9 +76,8 @@ struct Bias {
     Form own, queries, keys;
     if (own.read(mask) || queries.read(q) || keys.read(k)) return 1;
     const int64_t columns = own.sizes[3];
-    const bool one_row = own.sizes[0] * own.sizes[1] * own.sizes[2] == 1;
     AtenTensorHandle source = mask;
-    if (columns % together != 0 && !one_row) {
+    if (columns % together != 0) {
       const int64_t extent = (columns + together - 1) / together * together;
       if (padded(call, mask, extent, 0, &whole_, &part_) || own.read(part_.handle)) return 1;
       source = part_.handle;
@@ -148,7 +149,7 @@ inline int32_t flash(AtenTensorHandle q, AtenTensorHandle k, AtenTensorHandle v,
 #else
   Stack stack;
   stack.tensor(q).tensor(k).tensor(v).number(0).boolean(causal).boolean(false);
-  stack.optional_number(scale == nullptr ? -1 : *scale);
+  stack.optional_number(scale == nullptr ? __builtin_nan("") : *scale);
   if (stack.call("daceml::emulated_flash_attention")) return 1;
   for (int i = 0; i < 2; ++i) found[i] = stack.result(i);
   return 0;
@@ -158,7 +159,7 @@ inline int32_t flash(AtenTensorHandle q, AtenTensorHandle k, AtenTensorHandle v,
 }  // namespace device
 
 // Attention over [batch, heads, length, features], and the logarithms of its sums where they are wanted; a missing
-// mask is a null handle, scale < 0 means 1 / sqrt(features), `beside` that the result is [batch, length, heads, features].
+// mask is a null handle, a scale of NaN means 1 / sqrt(features), `beside` that the result is [batch, length, heads, features].
 inline int32_t device_efficient_attention(daceml_call* call, Fresh* y, Fresh* logsumexp, AtenTensorHandle q,
                                           AtenTensorHandle k, AtenTensorHandle v, AtenTensorHandle mask,
                                           int32_t causal, int32_t beside, double scale) {
@@ -222,7 +223,7 @@ inline int32_t device_flash_attention(daceml_call* call, Fresh* y, Fresh* logsum
                                       AtenTensorHandle k, AtenTensorHandle v, int32_t causal, int32_t beside,
                                       double scale) {
   AtenTensorHandle found[7] = {};
-  DACEML_TRY(call, device::flash(q, k, v, causal, scale < 0 ? nullptr : &scale, found),
+  DACEML_TRY(call, device::flash(q, k, v, causal, std::isnan(scale) ? nullptr : &scale, found),
              "aten::_scaled_dot_product_flash_attention failed");
   for (int i = 2; i < 7; ++i) {
     if (found[i] != nullptr) aoti_torch_delete_tensor_object(found[i]);

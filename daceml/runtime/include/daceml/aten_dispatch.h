@@ -29,9 +29,9 @@ class Stack {
     memcpy(&held, &value, sizeof(value));
     return push(held);
   }
-  // Below 0 it is absent.
+  // NaN is absent.
   Stack& optional_number(double value) {
-    if (value < 0) return none();
+    if (value != value) return none();
     uint64_t* const held = new uint64_t;
     memcpy(held, &value, sizeof(value));
     return push(bits(held));

@@ -1,6 +1,8 @@
 // Attention that keeps what its gradient needs, and gradients of attention, look-ups and cumulative sums.
 #pragma once
 
+#include <cmath>
+
 #include <daceml/aten_dispatch.h>
 
 namespace daceml {
@@ -16,7 +18,7 @@ inline int32_t attention_saving(daceml_call* call, Fresh* y, Fresh* logsumexp, A
   DACEML_TRY(call,
              DACEML_ATEN(_scaled_dot_product_flash_attention_for_cpu)(q, k, v, 0.0, causal,
                                                                         mask == nullptr ? nullptr : &mask,
-                                                                        scale < 0 ? nullptr : &scale, &found[0],
+                                                                        std::isnan(scale) ? nullptr : &scale, &found[0],
                                                                         &found[1]),
              "aten::_scaled_dot_product_flash_attention_for_cpu failed");
   return deliver(call, targets, found, 2);
@@ -30,7 +32,7 @@ inline int32_t attention_backward(daceml_call* call, Fresh* dq, Fresh* dk, Fresh
   DACEML_TRY(call,
              DACEML_ATEN(_scaled_dot_product_flash_attention_for_cpu_backward)(
                  dy, q, k, v, y, logsumexp, 0.0, causal, mask == nullptr ? nullptr : &mask,
-                 scale < 0 ? nullptr : &scale, &found[0], &found[1], &found[2]),
+                 std::isnan(scale) ? nullptr : &scale, &found[0], &found[1], &found[2]),
              "aten::_scaled_dot_product_flash_attention_for_cpu_backward failed");
   return deliver(call, targets, found, 3);
 }
