@@ -40,6 +40,8 @@ def test_ctrl_c_leaves_nothing_half_built(tmp_path: Path):
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        # whoever starts tests in the background may have it ignored
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
         assert process.stderr is not None
         assert process.stderr.readline() == "traced\n"  # what a model prints goes to stderr
