@@ -9,7 +9,7 @@ from typing import Any, Literal
 from daceml.errors import ConfigurationError
 
 # A copy from and to arrays of this many times the last cache leaves nothing of use in it.
-_BEYOND = 4
+BEYOND_CACHE = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +81,7 @@ class MeasuredDevice:
     @property
     def beyond_caches(self) -> bool:
         """Whether the largest copy says something of memory, and not of a cache."""
-        return self.cache_bytes is not None and self.memory.size_bytes >= _BEYOND * self.cache_bytes
+        return self.cache_bytes is not None and self.memory.size_bytes >= BEYOND_CACHE * self.cache_bytes
 
     @property
     def cache(self) -> CopyRate | None:

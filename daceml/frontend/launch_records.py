@@ -59,7 +59,6 @@ def launch_record(
         threads=_at(product(block), sizes),
         shared_bytes=launch.shared_bytes,
         goes_round=launch.goes_round,
-        min_blocks=0 if compiled is None else compiled.min_blocks,
         architecture=None if compiled is None else compiled.architecture,
         facts=None if compiled is None else compiled.of(launch.function),
     )

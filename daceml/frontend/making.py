@@ -138,30 +138,14 @@ class Making:
     def forward(self, folder: Path) -> None:
         with warming(self.cache), without_collection():
             given = None if self.wanted is None else ()
-            build(
-                self.optimised()[0],
-                self.cache,
-                folder,
-                self.stages,
-                given=given,
-                objects=self.objects,
-                ranges=self.ranges,
-            )
+            self._build(self.optimised()[0], folder, given)
 
     def backward(self, folder: Path) -> None:
         with warming(self.cache), without_collection():
             optimised = self.optimised()[1]
             assert self.record is not None, "networks with a backward pass have a record"
             given = self.record.saved_of(optimised.network.inputs)
-            build(
-                optimised,
-                self.cache,
-                folder,
-                self.stages,
-                given=given,
-                objects=self.objects,
-                ranges=self.ranges,
-            )
+            self._build(optimised, folder, given)
         self.record.save(folder)
         self._close()
 

@@ -75,7 +75,6 @@ class LaunchRecord:
         architecture: that it was compiled for: 90 for compute capability 9.0; None in emulation.
         facts: what the assembler says of it; None in emulation.
         goes_round: whether grid and blocks are what a launch has at most: a small device gets fewer.
-        min_blocks: what nvcc was told of it, see `codegen_cuda.block_size.BlockShape`.
     """
 
     function: str
@@ -87,7 +86,6 @@ class LaunchRecord:
     architecture: int | None = None
     facts: KernelFacts | None = None
     goes_round: bool = False
-    min_blocks: int = 0
 
     @classmethod
     def from_json(cls, record: dict[str, Any]) -> LaunchRecord:

@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 import daceml
+from daceml.codegen_cuda.block_size import BlockShape, with_shape
 from daceml.codegen_cuda.emulation.compiler import compile_scheduler
 from daceml.codegen_cuda.emulation.emulator import EmulatedUnit, Order, compile_unit
 from daceml.errors import ExecutionError
@@ -106,6 +107,20 @@ def test_neither_order_nor_number_of_blocks_matters(order: Order, emulated: Call
     expected = torch.softmax(torch.from_numpy(x).double(), -1).numpy()
     np.testing.assert_allclose(results[0], expected, rtol=2e-6)
     assert all(np.array_equal(one, results[0]) for one in results)
+
+
+@pytest.mark.parametrize("threads", [128, 256, 512])
+def test_blocks_of_points_have_any_size(threads: int, emulated: Callable[[str], EmulatedUnit]):
+    """What is chosen on a device by registers: more points than go at once, and a ragged tail."""
+    rows = 4 * NEVER_CUT // 7 + 3
+    module = Bias(7)
+    unit = unit_of(module, torch.randn(rows, 7))
+    text = with_shape(unit.text, BlockShape(threads=threads))
+    assert f"_threads = {threads}," in text
+    x = np.random.default_rng(0).normal(size=(rows, 7)).astype(np.float32)
+    bias = module.bias.detach().numpy()
+    found = emulated(text).run(unit.launch, x, bias, np.zeros_like(x))[-1]
+    np.testing.assert_allclose(found, x * 2 - bias, rtol=1e-6, atol=1e-6)
 
 
 def test_a_round_that_forgets_a_barrier_is_told(emulated: Callable[[str], EmulatedUnit]):

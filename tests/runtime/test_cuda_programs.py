@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from torch import nn
 from daceml.codegen_cuda.toolchain import find_nvcc
 from daceml.config import config
 from daceml.errors import CallError, EnvironmentProblem, UnsupportedProgramError
+from daceml.frontend import program_key as program_keys
 from daceml.frontend.export import export_program
 from daceml.frontend.exportable import RunsEagerlyError
 from daceml.frontend.gradient_record import Wanted
@@ -154,6 +156,17 @@ def test_tensors_on_two_devices_are_refused():
         device_of([("argument 0", torch.ones(1)), ("weight", torch.ones(1, device="meta"))])
     assert "weight" in str(caught.value)
     assert device_of([]) == torch.device("cpu")
+
+
+def test_programs_of_other_architectures_are_other_programs(monkeypatch: pytest.MonkeyPatch):
+    def tools(architecture: int | None = None) -> SimpleNamespace:
+        return SimpleNamespace(fingerprint=f"nvcc for {architecture}")
+
+    monkeypatch.setattr(program_keys, "cuda_toolchain", tools)
+    program = export_program(nn.Tanh(), (torch.randn(3),))
+    keys = [program_keys.program_key(program, device="cuda", architecture=one) for one in (86, 90, 86)]
+    assert keys[0] == keys[2] != keys[1]
+    assert program_keys.program_key(program) == program_keys.program_key(program, architecture=86)
 
 
 def test_kernels_are_compiled_for_the_architecture_of_the_network(

@@ -17,11 +17,9 @@ from daceml.onnx_ops.indexing import divide, same
 from daceml.onnx_ops.registry import implements
 from daceml.onnx_ops.tensor import Output, Tensor
 from daceml.sdfg.external import AtenCall, TensorView
-from daceml.sdfg.network import Device
 from daceml.sdfg.sizes import Size, product, size
 
 FLASH, EFFICIENT = "cuda_flash", "cuda_efficient"
-_CUDA: tuple[Device, ...] = ("cuda",)
 _HALVES = (dace.float16, dace.bfloat16)
 # Of compute capability, times 10: FlashAttention, and bfloat16 in tensor cores
 _AMPERE = 80
@@ -205,9 +203,9 @@ def _call(
 
 
 @implements(
-    "AttentionSaving", domain="daceml", kind="aten", name="cuda_flash", when=flash_refusal, devices=("cuda",)
+    "AttentionSaving", domain="daceml", kind="aten", name=FLASH, when=flash_refusal, devices=("cuda",)
 )
-@implements("Attention", kind="aten", name="cuda_flash", when=flash_refusal, devices=("cuda",))
+@implements("Attention", kind="aten", name=FLASH, when=flash_refusal, devices=("cuda",))
 def flash_attention(
     Q: Tensor,
     K: Tensor,
@@ -234,11 +232,11 @@ def flash_attention(
     "AttentionSaving",
     domain="daceml",
     kind="aten",
-    name="cuda_efficient",
+    name=EFFICIENT,
     when=efficient_refusal,
     devices=("cuda",),
 )
-@implements("Attention", kind="aten", name="cuda_efficient", when=efficient_refusal, devices=("cuda",))
+@implements("Attention", kind="aten", name=EFFICIENT, when=efficient_refusal, devices=("cuda",))
 def efficient_attention(
     Q: Tensor,
     K: Tensor,

@@ -8,12 +8,11 @@ from datetime import UTC, datetime
 from time import perf_counter
 from typing import Any
 
-from daceml.devices.measured import MeasuredDevice, ResidentBlocks
+from daceml.devices.measured import BEYOND_CACHE, MeasuredDevice, ResidentBlocks
 from daceml.devices.occupancy import LIMITS, occupancy
 from daceml.profiling.measuring.batches import Timed, duration
 from daceml.profiling.measuring.copies import copy_rates
 
-_BEYOND = 4
 _IN_GRAPH = 512  # launches: a graph's own launch is shared by all of them
 _THREADS = (64, 128, 256, 512, 1024)
 _SHARED_BYTES = (0, 12 << 10, 40 << 10)  # within the 48 KiB that need no asking for
@@ -48,7 +47,9 @@ def measure_cuda(cupy: Any, index: int) -> MeasuredDevice:
         architecture = int(device.compute_capability)
         nothing = cupy.RawKernel(_EMPTY, "nothing")
         copies = copy_rates(
-            lambda size: _copying(cupy, stream, size), largest=_BEYOND * cache, free_bytes=device.mem_info[0]
+            lambda size: _copying(cupy, stream, size),
+            largest=BEYOND_CACHE * cache,
+            free_bytes=device.mem_info[0],
         )
         return MeasuredDevice(
             name=cupy.cuda.runtime.getDeviceProperties(index)["name"].decode(),

@@ -10,7 +10,7 @@ from time import perf_counter
 
 import torch
 
-from daceml.devices.measured import MeasuredDevice
+from daceml.devices.measured import BEYOND_CACHE, MeasuredDevice
 from daceml.profiling.measuring.batches import Timed, duration
 from daceml.profiling.measuring.copies import copy_rates
 from daceml.runtime.processor import cpu_model
@@ -18,7 +18,6 @@ from daceml.runtime.processor import cpu_model
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _FALLBACK_CACHE = 64 << 20  # where the system does not say: larger than most
-_BEYOND = 4
 
 
 def measure_processor() -> MeasuredDevice:
@@ -30,7 +29,7 @@ def measure_processor() -> MeasuredDevice:
         kind="cpu",
         threads=torch.get_num_threads(),
         cache_bytes=cache,
-        copies=copy_rates(_copying, largest=_BEYOND * (cache or _FALLBACK_CACHE), free_bytes=free),
+        copies=copy_rates(_copying, largest=BEYOND_CACHE * (cache or _FALLBACK_CACHE), free_bytes=free),
         call_us=duration(_smallest_operation()).seconds * 1e6,
         versions={"torch": str(torch.__version__), "python": platform.python_version()},
         date=datetime.now(UTC).date().isoformat(),
