@@ -6,6 +6,9 @@ from collections.abc import Iterator
 
 from daceml.devices.measured import CopyRate, MeasuredDevice
 
+# What batches on a quiet machine differ by, several times over.
+_STEADY = 0.25
+
 
 def measured_device_lines(device: MeasuredDevice) -> Iterator[str]:
     """The device, what its memory and caches reach, and what a call costs besides its work."""
@@ -29,7 +32,8 @@ def measured_device_lines(device: MeasuredDevice) -> Iterator[str]:
 
 def _rate(copy: CopyRate) -> str:
     size = _bytes(copy.size_bytes)
-    return f"{copy.bytes_per_s / 1e9:.3g} GB/s (+-{copy.spread:.0%}) read and written, copying {size}"
+    found = f"{copy.bytes_per_s / 1e9:.3g} GB/s (+-{copy.spread:.0%}) read and written, copying {size}"
+    return found if copy.spread <= _STEADY else f"{found}: unsteady, repeat it while nothing else runs"
 
 
 def _occupancy(device: MeasuredDevice) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -54,6 +55,26 @@ def test_a_named_batch_is_compiled_once(first: int, train: bool):
     compiled = compile_module(eager, backward=False, dynamic_shapes={"x": {0: "batch"}})
     for batch in (first, 1, 3, 8, 5):
         agree(compiled, eager, torch.randn(batch, 3, 6, 8))
+    assert len(compiled.session.variants) == 1
+
+
+@pytest.mark.parametrize("open_dim", [0, 1])
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (lambda: nn.Sequential(nn.Linear(16, 32), nn.GELU()), "input"),
+        (lambda: nn.TransformerEncoderLayer(16, 4, 32, batch_first=True), "src"),
+    ],
+    ids=["linear", "encoder"],
+)
+def test_one_of_two_leading_sizes_is_named(make: Callable[[], nn.Module], name: str, open_dim: int):
+    """Linear layers flatten rows and unfold them again: of what is open, -1 says no number."""
+    eager = make().eval()
+    compiled = compile_module(eager, backward=False, dynamic_shapes={name: {open_dim: "n"}})
+    for size in (3, 1, 5):
+        shape = [2, 7, 16]
+        shape[open_dim] = size
+        agree(compiled, eager, torch.randn(shape))
     assert len(compiled.session.variants) == 1
 
 

@@ -87,7 +87,11 @@ class _Reshaped(_Separated):
         return self.refusal(a, b, product, result)
 
     def rewrite(self, op: Any, a: Any, w: Any, b: Any, shape: Any, product: Any, reshape: Any) -> Any:
-        return op.Add(op.Reshape(_unbiased(op, a, w, product), shape, allowzero=reshape.allowzero), b)
+        (result,) = reshape.results
+        # what -1 stands for among symbolic sizes is known of the result alone
+        sums = _unbiased(op, a, w, product)
+        rows = op.Reshape(sums, shape, allowzero=reshape.allowzero, shape=result.shape, dtype=a.dtype)
+        return op.Add(rows, b)
 
 
 def _unbiased(op: Any, a: Any, w: Any, product: Any) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from daceml.devices.measured import MeasuredDevice
@@ -52,6 +54,13 @@ def test_a_record_survives_json(measured: MeasuredDevice):
     assert "Planted 1 (cuda" in lines
     assert "2.00 us from one empty kernel to the next" in lines
     assert "0.50 us" in lines
+
+
+def test_rates_that_batches_do_not_agree_on_are_marked(measured: MeasuredDevice):
+    assert "unsteady" not in "\n".join(measured_device_lines(measured))
+    copies = tuple(replace(one, spread=0.6) for one in measured.copies)
+    lines = list(measured_device_lines(replace(measured, copies=copies)))
+    assert lines[1].endswith("unsteady, repeat it while nothing else runs")
 
 
 def test_at_most_an_eighth_of_the_memory_is_taken(monkeypatch: pytest.MonkeyPatch):
