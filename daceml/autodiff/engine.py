@@ -35,7 +35,7 @@ from daceml.onnx_ops.operands import operands
 from daceml.onnx_ops.tensor import Tensor, element_reader
 from daceml.onnx_ops.trace import Trace
 from daceml.sdfg.builder import Builder, Computation, parameters
-from daceml.sdfg.lifting import NotLiftable, lift
+from daceml.sdfg.lifting import NotLiftable, arrays_outside, lift
 from daceml.sdfg.network import Network
 from daceml.sdfg.origin import NodeOrigin
 from daceml.sdfg.scalar import DType, Index, Scalar, cast, compute_type, literal, read
@@ -172,6 +172,7 @@ class _Reverse:
         self.by_rule: list[str] = []
         self.forward = Forward(arrays=self.sdfg.arrays, wanted=self.active, hold=self._hold)
         self.origin: tuple[NodeOrigin, ...] = ()  # of the gradients that are being made
+        self.outside = arrays_outside(self.state)
 
     def run(self) -> Gradients:
         cotangents: dict[str, str] = {}
@@ -210,7 +211,7 @@ class _Reverse:
 
     def _scope(self, entry: nodes.MapEntry) -> None:
         try:
-            statements = lift(self.sdfg, self.state, entry)
+            statements = lift(self.sdfg, self.state, entry, self.outside)
         except NotLiftable as reason:
             target = next(writes(self.state, entry))
             raise GradientError(

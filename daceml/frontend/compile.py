@@ -25,7 +25,7 @@ from daceml.frontend.guards import Modes
 from daceml.frontend.making import Making
 from daceml.frontend.module_watch import watch_traced
 from daceml.frontend.moved_tensors import refuse_moved
-from daceml.frontend.pipeline import Stages
+from daceml.frontend.pipeline import Stages, warm
 from daceml.frontend.places import device_of, without_autocast
 from daceml.frontend.recomputation import Recomputation
 from daceml.frontend.results import result_template
@@ -69,6 +69,7 @@ def compile_variant(
     freeze = options["freeze"]
     if freeze:
         check_frozen(module, arguments.tensors, modes, backward=options["backward"])
+    warm(Cache(config().cache_folder))
     with tracing(), without_autocast():
         with stages.stage("export"):
             captured = _capture(session, arguments, modes, symbolic)

@@ -19,7 +19,6 @@ from daceml.frontend.pipeline import (
     build,
     optimised_network,
     training_networks,
-    warming,
 )
 from daceml.frontend.places import CPU, without_autocast
 from daceml.frontend.program_key import program_key
@@ -136,12 +135,12 @@ class Making:
             return StoredProgram(folder).bind(state, self.device)
 
     def forward(self, folder: Path) -> None:
-        with warming(self.cache), without_collection():
+        with without_collection():
             given = None if self.wanted is None else ()
             self._build(self.optimised()[0], folder, given)
 
     def backward(self, folder: Path) -> None:
-        with warming(self.cache), without_collection():
+        with without_collection():
             optimised = self.optimised()[1]
             assert self.record is not None, "networks with a backward pass have a record"
             given = self.record.saved_of(optimised.network.inputs)

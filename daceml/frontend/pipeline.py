@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from threading import Lock, Thread
 from typing import TYPE_CHECKING
 
-from daceml.errors import ExportError, ShapeError
+from daceml.errors import DacemlError, ExportError, ShapeError
 from daceml.frontend.gradient_record import GradientRecord, Wanted
 from daceml.frontend.recomputation import Recomputation
 from daceml.runtime.cache import Cache
@@ -321,7 +322,8 @@ def build(
     from daceml.runtime.plan import make_plan
 
     with stages.stage("plan"):
-        plan = make_plan(optimised.network, external_call, given=given)
+        outliner = None if objects is None else objects.outliner
+        plan = make_plan(optimised.network, external_call, given=given, outliner=outliner)
         constants = save_constants(plan, folder)
         fallbacks = save_fallbacks(plan, folder)
     made_for = optimised.network
@@ -348,19 +350,29 @@ def build(
     ).save(folder)
 
 
-@contextmanager
-def warming(cache: Cache) -> Generator[None]:
+def warm(cache: Cache) -> Thread | None:
     """Let the compiler make what every program needs, once for each machine, while Python is still busy.
 
     What fails here fails again, and is reported, where it is needed.
+
+    Returns:
+        who does it; None where this process did it before.
     """
-    from concurrent.futures import ThreadPoolExecutor
+    with _warmed_lock:
+        if cache.root in _warmed:
+            return None
+        _warmed.add(cache.root)
+    thread = Thread(target=_make_ready, args=(cache,), name="daceml-warm")
+    thread.start()
+    return thread
 
-    from daceml.runtime.launcher import build_launcher
-    from daceml.runtime.toolchain import precompiled_header
 
-    # one after the other: on two cores, Python keeps one
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        pool.submit(precompiled_header, cache)
-        pool.submit(build_launcher, cache)
-        yield
+def _make_ready(cache: Cache) -> None:
+    from daceml.runtime.launcher import make_ready
+
+    with suppress(DacemlError, OSError):
+        make_ready(cache)
+
+
+_warmed_lock = Lock()
+_warmed: set[Path] = set()

@@ -29,7 +29,7 @@ from daceml.frontend.module_watch import ModuleWatch, watch_traced
 from daceml.frontend.optimizer_rows import STATE, HeldTensors, Row, UpdatedRows, layouts, rows_of
 from daceml.frontend.optimizers import refuse_hooks, rule_of
 from daceml.frontend.options import ModuleOptions, module_options
-from daceml.frontend.pipeline import Stages, build, warming
+from daceml.frontend.pipeline import Stages, build, warm
 from daceml.frontend.places import autocast_types, without_autocast
 from daceml.frontend.program_key import program_key
 from daceml.frontend.step_network import step_network
@@ -204,6 +204,7 @@ class CompiledStep:
 
     def _compiled_for(self, arguments: Arguments) -> _Compiled:
         cache = Cache(config().cache_folder)
+        warm(cache)
         rows = rows_of(self.optimizer, self._keys())
         with tracing(), without_autocast():
             with torch.enable_grad():
@@ -267,7 +268,7 @@ class CompiledStep:
             recipe = varied_recipe(self.decision.choices)
 
         def make(folder: Path) -> None:
-            with warming(cache), without_collection():
+            with without_collection():
                 stages, sample = Stages(), None
                 if self.options["verify"]:
                     from daceml.frontend.pass_verification import Sample

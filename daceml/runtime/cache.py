@@ -38,6 +38,10 @@ class Cache:
         folder = self.root / kind / key
         return folder if folder.is_dir() and not _damage(folder) else None
 
+    def holds(self, kind: str, key: str) -> bool:
+        """Whether there is an entry, of which nothing is read: it may be damaged."""
+        return (self.root / kind / key).is_dir()
+
     def get(self, kind: str, key: str, build: Callable[[Path], None]) -> Path:
         """The folder of an entry; `build` fills an empty folder where there is none.
 

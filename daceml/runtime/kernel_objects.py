@@ -34,6 +34,7 @@ class KernelObjects:
         sources: name of a kernel -> its text.
         launches: name of a kernel for a device -> how it is launched.
         pool: of compilers.
+        outliner: of networks that no pass will change any more.
     """
 
     def __init__(self, cache: Cache, device: Device = "cpu", architecture: int | None = None) -> None:
@@ -43,6 +44,7 @@ class KernelObjects:
             architecture: of the device, see `cuda_toolchain`.
         """
         self.cache, self.device, self.architecture = cache, device, architecture
+        self.outliner = Outliner(final=True)
         self.sources: dict[str, str] = {}
         self.launches: dict[str, KernelLaunch] = {}
         self.pool = ThreadPoolExecutor(max_workers=config().compile_jobs)
@@ -68,9 +70,8 @@ class KernelObjects:
 
     def begin_all(self, network: Network) -> None:
         """Begin with every kernel of a network that no pass will change any more."""
-        outliner = Outliner()
         for entry in top_maps(network.state):
-            self.begin(outliner.outline(network.sdfg, network.state, entry).kernel)
+            self.begin(self.outliner.outline(network.sdfg, network.state, entry).kernel)
 
     def folders(self) -> list[Path]:
         """The cache entries of all kernels that were begun with, once they are compiled."""

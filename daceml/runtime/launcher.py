@@ -15,14 +15,15 @@ import torch
 from daceml.config import config
 from daceml.runtime.cache import Cache, digest
 from daceml.runtime.random_stream import share_generator
-from daceml.runtime.toolchain import toolchain, torch_header
+from daceml.runtime.toolchain import precompiled_header, toolchain, torch_header
 
 # daceml_fallback in program.h
 FallbackFunction = ctypes.CFUNCTYPE(
     ctypes.c_int32, ctypes.c_int64, ctypes.POINTER(ctypes.c_void_p), ctypes.c_void_p
 )
 
-_SOURCES = ("launcher.cpp", "watch.cpp", "random_stream.cpp", "fingerprint.cpp", "call_log.cpp")
+_CALLING = tuple(map(Path(__file__).with_name, ("launcher.cpp", "watch.cpp", "call_log.cpp")))
+_LOOPING = tuple(map(Path(__file__).with_name, ("random_stream.cpp", "fingerprint.cpp")))
 _loading = threading.Lock()
 # What the fake implementation needs to know of a bound program: number -> (inputs -> outputs of the right
 # shape).
@@ -33,14 +34,26 @@ _folders: dict[int, Path] = {}
 
 def build_launcher(cache: Cache) -> Path:
     """`launcher.so`, built once for each toolchain and torch version."""
-    sources = [Path(__file__).with_name(name) for name in _SOURCES]
-    tools = toolchain()  # whose fingerprint covers the headers
-    key = digest(tools.fingerprint, *(source.read_text() for source in sources), torch.__version__)
 
     def build(folder: Path) -> None:
-        tools.build_launcher(sources, folder, torch_header(cache))
+        toolchain().build_launcher(_CALLING, _LOOPING, folder, torch_header(cache))
 
-    return cache.get("launchers", key, build) / "launcher.so"
+    return cache.get("launchers", _launcher_key(), build) / "launcher.so"
+
+
+def _launcher_key() -> str:
+    sources = (source.read_text() for source in (*_CALLING, *_LOOPING))
+    # the toolchain's fingerprint covers the headers
+    return digest(toolchain().fingerprint, *sources, torch.__version__)
+
+
+def make_ready(cache: Cache) -> None:
+    """Make what every program needs and a cache lacks: the precompiled header and the launcher."""
+    # one after the other: on two cores, Python keeps one
+    if not cache.holds("headers", toolchain().fingerprint):
+        precompiled_header(cache)
+    if not cache.holds("launchers", _launcher_key()):
+        build_launcher(cache)
 
 
 @lru_cache(maxsize=1)

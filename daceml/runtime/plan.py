@@ -21,7 +21,7 @@ from daceml.runtime.steps import Copy, Location, Step, Storage, handed_over
 from daceml.runtime.usage import Usage
 from daceml.sdfg.external import AtenCall, ExternalCall, FallbackCall
 from daceml.sdfg.network import LimitCheck
-from daceml.sdfg.outline import Kernel, Outliner
+from daceml.sdfg.outline import Kernel, KernelCall, Outliner
 from daceml.sdfg.program_order import program_order
 from daceml.sdfg.sizes import product, size, size_bytes
 from daceml.sdfg.tensor_lists import ListCall
@@ -73,7 +73,13 @@ class Plan:
         return self.locations[self.roots[array]]
 
 
-def make_plan(network: Network, external_call: Resolve, *, given: Collection[str] | None = None) -> Plan:
+def make_plan(
+    network: Network,
+    external_call: Resolve,
+    *,
+    given: Collection[str] | None = None,
+    outliner: Outliner | None = None,
+) -> Plan:
     """Order the steps of a lowered network and give every array a place. Does not change the network.
 
     Args:
@@ -82,16 +88,17 @@ def make_plan(network: Network, external_call: Resolve, *, given: Collection[str
         given: not None for a program of a training step, where memory counts first: arrays exist from their
             first writer to their last reader only, and not in a workspace that stays from call to call. It
             names the inputs that only the call holds, so that they are released as early.
+        outliner: one that may have seen scopes of the network.
     Raises:
         UnsupportedProgramError: a node that is none of these.
     """
     sdfg, state = network.sdfg, network.state
     _check_sizes(sdfg)
     roots = _roots(sdfg, state)
-    outliner = Outliner()
-    steps = _late(_steps(network, outliner, external_call), network, roots, given)
+    steps = _late(_steps(network, outliner or Outliner(), external_call), network, roots, given)
+    kernels = _kernels(steps)
     if network.device != "cpu":
-        _check_device(network, steps, outliner.kernels.values())
+        _check_device(network, steps, kernels)
     steps = _with_checks(steps, network, roots)
     used = {roots[a] for s in steps for a in (*s.reads, *s.writes)}
     used |= {roots[a] for a in (*network.outputs, *network.mutations) if a in roots}
@@ -126,7 +133,7 @@ def make_plan(network: Network, external_call: Resolve, *, given: Collection[str
         weights=weights,
         makes=makes(steps, roots, locations, lived),
         releases=releases(locations, lived, inputs=given is not None),
-        kernels=tuple(outliner.kernels.values()),
+        kernels=kernels,
     )
 
 
@@ -196,8 +203,6 @@ def _steps(network: Network, outliner: Outliner, external_call: Resolve) -> list
                 steps.append(Step(action=call, reads=call.reads, writes=call.writes, label=call.label))
             case nodes.LibraryNode():
                 steps.append(_external_step(calls[node]))
-                if isinstance(called := calls[node].action, ListCall):
-                    outliner.kernels.setdefault(called.kernel.text, called.kernel)
             case nodes.AccessNode():
                 steps += _copies_into(node, sdfg, state)
             case _:
@@ -208,6 +213,11 @@ def _steps(network: Network, outliner: Outliner, external_call: Resolve) -> list
                     fix="wrap tasklets in a map, expand library nodes and inline nested SDFGs",
                 )
     return steps
+
+
+def _kernels(steps: Iterable[Step]) -> tuple[Kernel, ...]:
+    called = (s.action.kernel for s in steps if isinstance(s.action, KernelCall | ListCall))
+    return tuple({kernel.text: kernel for kernel in called}.values())
 
 
 def _late(

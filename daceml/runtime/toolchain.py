@@ -113,12 +113,23 @@ class Toolchain:
         self._link(["driver.o", *map(str, objects)], folder / "program.so", torch_header, device)
         (folder / "driver.o").unlink()
 
-    def build_launcher(self, sources: Sequence[Path], folder: Path, torch_header: Path) -> None:
-        """Write `launcher.so`; `torch_header` is the folder of torch's C functions."""
-        objects = [f"{source.stem}.o" for source in sources]
-        for source, target in zip(sources, objects, strict=True):
+    def build_launcher(
+        self, calling: Sequence[Path], looping: Sequence[Path], folder: Path, torch_header: Path
+    ) -> None:
+        """Write `launcher.so`.
+
+        Args:
+            calling: sources that call more than they compute, for which the compiler need not try hard.
+            looping: sources with loops over data.
+            torch_header: the folder of torch's C functions.
+        """
+        objects: list[str] = []
+        for name, sources, level in (("calling", calling, ("-O2",)), ("looping", looping, ())):
+            # The headers take longer than the code: they are read once for several sources.
+            (folder / f"{name}.cpp").write_text("".join(f'#include "{source}"\n' for source in sources))
             includes = [*self._torch_includes(), f"-I{torch_header}"]
-            self._run([*includes, "-c", str(source), "-o", target], folder)
+            self._run([*includes, *level, "-c", f"{name}.cpp", "-o", f"{name}.o"], folder)
+            objects.append(f"{name}.o")
         self._link(objects, folder / "launcher.so", torch_header)
         for target in objects:
             (folder / target).unlink()
@@ -185,7 +196,15 @@ def toolchain() -> Toolchain:
 def precompiled_header(cache: Cache) -> Path:
     """Folder of the precompiled header; made once for each toolchain."""
     tools = toolchain()
-    return cache.get("headers", tools.fingerprint, tools.compile_header)
+    key = (cache.root, tools.fingerprint)
+    folder = _checked_headers.get(key)
+    if folder is None or not folder.is_dir():
+        folder = _checked_headers[key] = cache.get("headers", tools.fingerprint, tools.compile_header)
+    return folder
+
+
+# Where this process has looked whether the file is whole, which takes as long as a fifth of a kernel.
+_checked_headers: dict[tuple[Path, str], Path] = {}
 
 
 def torch_header(cache: Cache) -> Path:

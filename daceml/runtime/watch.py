@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from daceml.config import config
@@ -24,34 +24,44 @@ def container_watch(dicts: Sequence[WatchedDict], lists: Sequence[list[Any]] = (
     """
     held = [(d, keys, tuple(d[k] for k in keys), len(d)) for d, keys in dicts]
     items = [(entries, tuple(entries)) for entries in lists]
-    native = _native()
-    watch = native.daceml_watch_new()
-    if watch is None:
-        return lambda: _unchanged(held, items)
-    for members, keys, objects, size in held:
-        native.daceml_watch_dict(watch, id(members), size)
-        for key, value in zip(keys, objects, strict=True):
-            native.daceml_watch_entry(watch, id(key), id(value))
-    for entries, objects in items:
-        native.daceml_watch_list(watch, id(entries))
-        for value in objects:
-            native.daceml_watch_entry(watch, None, id(value))
-    return _Watch(native.daceml_watch_unchanged, watch, (held, items))
+    return _Watch(held, items)
+
+
+_Held = Sequence[tuple[dict[Any, Any], tuple[Any, ...], tuple[Any, ...], int]]
+_Items = Sequence[tuple[list[Any], tuple[Any, ...]]]
 
 
 class _Watch:
-    def __init__(self, check: Callable[[int], int], watch: int, held: object) -> None:
-        self._check, self._watch, self._held = check, watch, held
-        weakref.finalize(self, _native().daceml_watch_delete, watch)
+    """Hands its list to native code when it is asked first: a compiler may still be busy with that code."""
+
+    def __init__(self, held: _Held, items: _Items) -> None:
+        self._held, self._items = held, items
+        self._check: Callable[[], bool] | None = None
 
     def __call__(self) -> bool:
-        return self._check(self._watch) == 1
+        if self._check is None:
+            self._check = self._native_check()
+        return self._check()
+
+    def _native_check(self) -> Callable[[], bool]:
+        native = _native()
+        watch = native.daceml_watch_new()
+        if watch is None:
+            return partial(_unchanged, self._held, self._items)
+        weakref.finalize(self, native.daceml_watch_delete, watch)
+        for members, keys, objects, size in self._held:
+            native.daceml_watch_dict(watch, id(members), size)
+            for key, value in zip(keys, objects, strict=True):
+                native.daceml_watch_entry(watch, id(key), id(value))
+        for entries, objects in self._items:
+            native.daceml_watch_list(watch, id(entries))
+            for value in objects:
+                native.daceml_watch_entry(watch, None, id(value))
+        unchanged = native.daceml_watch_unchanged
+        return lambda: unchanged(watch) == 1
 
 
-def _unchanged(
-    held: Sequence[tuple[dict[Any, Any], tuple[Any, ...], tuple[Any, ...], int]],
-    items: Sequence[tuple[list[Any], tuple[Any, ...]]],
-) -> bool:
+def _unchanged(held: _Held, items: _Items) -> bool:
     for members, keys, objects, size in held:
         if len(members) != size:
             return False

@@ -254,7 +254,7 @@ class Scope:
         if connector in entry.in_connectors:
             (edge,) = self.state.in_edges_by_connector(entry, connector)
             known = [(low, high) for low, high, _ in cast_type(Range, edge.data.subset).ranges]
-            if any(str(a) != str(b) for a, b in zip(known, subset, strict=True)):
+            if any(a != b and str(a) != str(b) for a, b in zip(known, subset, strict=True)):
                 edge.data = Memlet(data=array, subset=box(union(known, subset, self.arrays[array].shape)))
             return
         entry.add_in_connector(connector)
@@ -308,7 +308,7 @@ def union(first: Spans, second: Spans, shape: Sequence[Index]) -> Spans:
     """What covers two subsets of an array; a whole dimension where it is not known which ends first."""
     both: Spans = []
     for (a, b), (c, d), extent in zip(first, second, shape, strict=True):
-        if str((a, b)) == str((c, d)):
+        if (a, b) == (c, d) or str((a, b)) == str((c, d)):
             both.append((a, b))
         elif all(isinstance(v, int) or getattr(v, "is_Integer", False) for v in (a, b, c, d)):
             both.append((min(a, c), max(b, d)))

@@ -21,7 +21,7 @@ from dace.sdfg import nodes
 
 from daceml.sdfg.scalar import Index, Scalar, apply, cast, identity, read, reduce_over
 from daceml.sdfg.scalar_rewrite import Names, as_index, rename
-from daceml.sdfg.scopes import scope_nodes
+from daceml.sdfg.scopes import exit_among, nested_nodes
 from daceml.sdfg.tasklet_parser import Element, UnreadableTasklet, parse_tasklet
 
 
@@ -111,11 +111,10 @@ class _Lift:
         self.registers: dict[str, Scalar] = {}
         self.results: dict[tuple[int, str], Scalar] = {}
         self.found: list[Statement] = []
-        self.children = state.scope_children()
-        self.order: dict[nodes.Node, int] = {}
+        self.children: dict[nodes.MapEntry, list[nodes.Node]] = {}
 
     def scope(self, entry: nodes.MapEntry) -> tuple[Statement, ...]:
-        self.order = {node: n for n, node in enumerate(scope_nodes(self.state, entry))}
+        self.children = nested_nodes(self.state, entry)
         self._scope(entry, self._outside(entry.map.params))
         return tuple(self.found)
 
@@ -132,7 +131,7 @@ class _Lift:
 
     def _scope(self, entry: nodes.MapEntry, level: _Level) -> None:
         inner = self._entered(entry, level)
-        for node in sorted(self.children[entry], key=self.order.__getitem__):
+        for node in self.children[entry]:
             match node:
                 case nodes.Tasklet():
                     self._tasklet(node, inner)
@@ -148,7 +147,10 @@ class _Lift:
     def _entered(self, entry: nodes.MapEntry, level: _Level) -> _Level:
         names, params, extents = dict(level.names), [*level.params], [*level.extents]
         reduced, lengths = [*level.reduced], [*level.reduced_extents]
-        sums = any(self._is_register(e.data.data) for e in self.state.out_edges(self.state.exit_node(entry)))
+        sums = any(
+            self._is_register(e.data.data)
+            for e in self.state.out_edges(exit_among(self.children[entry], entry))
+        )
         dynamic = self._dynamic(entry, level)
         for name, (low, high, step) in zip(entry.map.params, entry.map.range.ranges, strict=True):
             start, last = (rename(as_index(v), {**names, **_indices(dynamic)}) for v in (low, high))

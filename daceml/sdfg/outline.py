@@ -12,15 +12,17 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import dace
 from dace import dtypes
 from dace.sdfg import nodes
+from dace.subsets import Range
 
 from daceml.errors import UnsupportedProgramError
 from daceml.sdfg.access import add_access
-from daceml.sdfg.scopes import scope_nodes
+from daceml.sdfg.scopes import exit_among, scope_nodes
 from daceml.sdfg.type_order import order_types
 
 if TYPE_CHECKING:
@@ -71,14 +73,26 @@ class KernelCall:
 
 
 class Outliner:
-    """Outlines the scopes of one network; equal scopes share a kernel."""
+    """Outlines the scopes of networks; equal scopes share a kernel."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, final: bool = False) -> None:
+        """
+        Args:
+            final: no scope changes any more once it was outlined, so that it is looked at only once.
+        """
         order_types()
         self.kernels: dict[str, Kernel] = {}
+        self._calls: dict[nodes.MapEntry, KernelCall] | None = {} if final else None
 
     def outline(self, sdfg: dace.SDFG, state: dace.SDFGState, entry: nodes.MapEntry) -> KernelCall:
         """The kernel of one top-level map scope, and what it is applied to. Does not change the SDFG."""
+        if self._calls is None:
+            return self._outlined(sdfg, state, entry)
+        if entry not in self._calls:
+            self._calls[entry] = self._outlined(sdfg, state, entry)
+        return self._calls[entry]
+
+    def _outlined(self, sdfg: dace.SDFG, state: dace.SDFGState, entry: nodes.MapEntry) -> KernelCall:
         scope = _Scope(sdfg, state, entry)
         text = scope.text()
         kernel = self.kernels.get(text)
@@ -101,8 +115,8 @@ class _Scope:
 
     def __init__(self, sdfg: dace.SDFG, state: dace.SDFGState, entry: nodes.MapEntry) -> None:
         self.sdfg, self.state, self.entry = sdfg, state, entry
-        self.exit: Any = state.exit_node(entry)
         self.nodes = scope_nodes(state, entry)
+        self.exit = exit_among(self.nodes, entry)
         self.index = {node: i for i, node in enumerate(self.nodes)}
         self.reads = _unique(e.data.data for e in state.in_edges(entry) if e.data.data is not None)
         self.writes = _unique(e.data.data for e in state.out_edges(self.exit) if e.data.data is not None)
@@ -181,9 +195,9 @@ class _Scope:
         if memlet.is_empty():
             return "-"
         assert memlet.data is not None, "only an empty memlet has no array"
-        text = f"{self.names[memlet.data]}[{self._canonical(str(memlet.subset), params)}]"
+        text = f"{self.names[memlet.data]}[{self._canonical(_subset_text(memlet.subset), params)}]"
         if memlet.other_subset is not None:
-            text += f" -> [{self._canonical(str(memlet.other_subset), params)}]"
+            text += f" -> [{self._canonical(_subset_text(memlet.other_subset), params)}]"
         if memlet.wcr is not None:
             text += f" wcr {memlet.wcr}"
         return text + (" dynamic" if memlet.dynamic else "")
@@ -276,6 +290,19 @@ class _Scope:
                         twin.code = dace.properties.CodeBlock(code, twin.language)
             copies[node] = twin
         return copies
+
+
+def _subset_text(subset: Any) -> str:
+    """What `str` says of a subset."""
+    if not isinstance(subset, Range):
+        return str(subset)
+    return ", ".join(map(_dimension_text, subset.ranges, subset.tile_sizes))
+
+
+# Equal layers read and write at the same positions; printing an expression takes longer than all else.
+@lru_cache(maxsize=1 << 14)
+def _dimension_text(bounds: tuple[Any, Any, Any], tile_size: Any) -> str:
+    return Range.dim_to_string(bounds, tile_size)
 
 
 def _same_map(node: nodes.Node, exit_node: nodes.MapExit) -> bool:

@@ -17,7 +17,7 @@ def rename(index: Index, names: Names) -> Index:
     """An index expression with symbols replaced, by name."""
     if isinstance(index, int) or not names:
         return index
-    found = {s: names[str(s)] for s in index.free_symbols if str(s) in names}
+    found = {s: names[s.name] for s in index.free_symbols if s.name in names}
     return index.xreplace(found) if found else index
 
 
@@ -96,7 +96,7 @@ def contains(value: Scalar, part: Scalar) -> bool:
 
 def free_names(index: Index) -> set[str]:
     """Names of the symbols of an index expression."""
-    return set() if isinstance(index, int) else {str(s) for s in index.free_symbols}
+    return set() if isinstance(index, int) else {s.name for s in index.free_symbols}
 
 
 def as_index(expression: Any) -> Index:

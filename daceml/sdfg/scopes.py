@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from dace import SDFGState
 from dace.sdfg import nodes
 
@@ -46,8 +48,46 @@ def scope_nodes(state: SDFGState, entry: nodes.MapEntry) -> list[nodes.Node]:
 
 def exit_of(state: SDFGState, entry: nodes.MapEntry) -> nodes.MapExit:
     """The end of a map."""
-    ends = (n for n in reversed(scope_nodes(state, entry)) if isinstance(n, nodes.MapExit))
-    return next(end for end in ends if end.map is entry.map)
+    return exit_among(scope_nodes(state, entry), entry)
+
+
+def exit_among(inside: Sequence[nodes.Node], entry: nodes.MapEntry) -> nodes.MapExit:
+    """The end of a map, which is one of these nodes, and late rather than early."""
+    return next(n for n in reversed(inside) if isinstance(n, nodes.MapExit) and n.map is entry.map)
+
+
+def nested_nodes(state: SDFGState, entry: nodes.MapEntry) -> dict[nodes.MapEntry, list[nodes.Node]]:
+    """For a map and each map inside it, what stands directly in it, ends included, in `scope_nodes`' order.
+
+    Looks at nothing else, where `SDFGState.scope_children` walks the whole state after each change.
+    """
+    inside = scope_nodes(state, entry)
+    within: dict[nodes.Node, nodes.MapEntry] = {}
+    children: dict[nodes.MapEntry, list[nodes.Node]] = {}
+    entries = {n.map: n for n in inside if isinstance(n, nodes.MapEntry)}
+    for node in inside:
+        if node is entry:
+            children[entry] = []
+            continue
+        if isinstance(node, nodes.MapExit):
+            around = entries[node.map]
+        else:
+            before = next(e.src for e in state.in_edges(node))
+            around = _after(before, entries, within)
+        within[node] = around
+        children[around].append(node)
+        if isinstance(node, nodes.MapEntry):
+            children[node] = []
+    return children
+
+
+def _after(
+    node: nodes.Node, entries: Mapping[nodes.Map, nodes.MapEntry], within: Mapping[nodes.Node, nodes.MapEntry]
+) -> nodes.MapEntry:
+    """The map in which stands what comes after a node."""
+    if isinstance(node, nodes.MapEntry):
+        return node
+    return within[entries[node.map]] if isinstance(node, nodes.MapExit) else within[node]
 
 
 def remove_scope(state: SDFGState, entry: nodes.MapEntry) -> None:

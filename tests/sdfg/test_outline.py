@@ -8,6 +8,7 @@ import pytest
 from daceml.errors import UnsupportedProgramError
 from daceml.sdfg.network import Network
 from daceml.sdfg.outline import KernelCall, Outliner
+from daceml.sdfg.scopes import top_maps
 from tests.runtime.programs import elementwise
 
 
@@ -51,6 +52,19 @@ def test_other_code_or_sizes_are_another_kernel(other: Network):
     (base,) = calls(elementwise(["_out = _a * dace.float32(2)"]))
     (different,) = calls(other)
     assert base.kernel.name != different.kernel.name
+
+
+def test_scopes_that_do_not_change_are_outlined_once():
+    network = elementwise(["_out = _a * dace.float32(2)"])
+    (entry,) = top_maps(network.state)
+    final, current = Outliner(final=True), Outliner()
+    before = [o.outline(network.sdfg, network.state, entry) for o in (final, current)]
+    tasklet = next(n for n in network.state.nodes() if isinstance(n, dace.nodes.Tasklet))
+    tasklet.code = dace.properties.CodeBlock("_out = _a * dace.float32(3)")
+    after = [o.outline(network.sdfg, network.state, entry) for o in (final, current)]
+    assert before[0].kernel.text == before[1].kernel.text
+    assert after[0] is before[0]
+    assert after[1].kernel.text != before[1].kernel.text
 
 
 def test_a_name_does_not_depend_on_the_process():

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from daceml.frontend.pipeline import Stages, build, warming
+from daceml.frontend.pipeline import Stages, build
 from daceml.frontend.search.decision import Decision
 from daceml.frontend.search.greedy import decide
 from daceml.frontend.search.machine import fingerprint, this_machine
@@ -111,7 +111,7 @@ class StepTask:
 
         def make(folder: Path) -> None:
             assert candidate.optimised is not None, "it is compiled once"
-            with warming(cache), without_collection():
+            with without_collection():
                 build(candidate.optimised, cache, folder, Stages())
 
         stored = StoredProgram(cache.get("programs", self.making.key(candidate.recipe), make))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import dace
 import sympy
@@ -161,6 +162,12 @@ Place = tuple[str, Index]
 
 def places(index: Sequence[Index], params: Sequence[sympy.Basic]) -> tuple[Place | None, ...]:
     """For each dimension, the parameter that alone runs along it and the offset; None where it is not so."""
+    return _places(tuple(index), tuple(params))
+
+
+# Passes ask for the same places of a member again and again, and equal layers for those of each other.
+@lru_cache(maxsize=1 << 16)
+def _places(index: tuple[Index, ...], params: tuple[sympy.Basic, ...]) -> tuple[Place | None, ...]:
     names = {str(p) for p in params}
     return tuple(_place(i, names) for i in index)
 
@@ -168,12 +175,12 @@ def places(index: Sequence[Index], params: Sequence[sympy.Basic]) -> tuple[Place
 def _place(index: Index, names: set[str]) -> Place | None:
     if isinstance(index, int):
         return None
-    inside = [s for s in index.free_symbols if str(s) in names]
+    inside = [s for s in index.free_symbols if s.name in names]
     if len(inside) != 1:
         return None
     if index == inside[0]:
-        return str(inside[0]), 0
+        return inside[0].name, 0
     rest = sympy.expand(index - inside[0])
     if inside[0] in rest.free_symbols:
         return None
-    return str(inside[0]), int(rest) if rest.is_Integer else rest
+    return inside[0].name, int(rest) if rest.is_Integer else rest
