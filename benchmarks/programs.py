@@ -12,6 +12,7 @@ from daceml.frontend.gradient_record import Wanted
 from daceml.frontend.pipeline import Optimised, optimised_network, training_networks
 
 if TYPE_CHECKING:
+    from daceml.sdfg.network import Device
     from daceml.transformations.recipe import Recipe
 
 
@@ -22,6 +23,8 @@ def optimised(
     levels: bool = True,
     train_mode: bool = False,
     recipe: Recipe | None = None,
+    device: Device = "cpu",
+    architecture: int | None = None,
 ) -> dict[str, Optimised]:
     """The networks of a call: `inference` alone, or `forward` and `backward` of a training step.
 
@@ -29,6 +32,7 @@ def optimised(
         levels: False leaves every operator a loop of its own.
         train_mode: inference in train mode, for blocks that are something else in eval mode.
         recipe: passes in the place of the standard ones.
+        device, architecture: of the tensors; see `daceml.frontend.pipeline.optimised_network`.
     """
     gradients = mode == "training"
     module, inputs = spec.module().train(gradients or train_mode), spec.example()
@@ -36,10 +40,15 @@ def optimised(
     with spec.casting():
         program = capture(module, Arguments(inputs, {}), autocast=autocast, gradients=gradients).program
     if not gradients:
-        return {"inference": optimised_network(program, levels=levels, recipe=recipe)}
+        network = optimised_network(
+            program, levels=levels, recipe=recipe, device=device, architecture=architecture
+        )
+        return {"inference": network}
     wanted = Wanted(
         inputs=tuple(x.is_floating_point() for x in tensors_of(inputs)),
         state=tuple(name for name, p in module.named_parameters() if p.requires_grad),
     )
-    (forward, backward), _ = training_networks(program, wanted, levels=levels, recipe=recipe)
+    (forward, backward), _ = training_networks(
+        program, wanted, levels=levels, recipe=recipe, device=device, architecture=architecture
+    )
     return {"forward": forward, "backward": backward}

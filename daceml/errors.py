@@ -105,6 +105,10 @@ class CallError(DacemlError):
     code = "DML203"
 
 
+class SignatureError(CallError, TypeError):
+    """Arguments that `forward` does not take: what Python itself calls a TypeError."""
+
+
 class ShapeError(DacemlError):
     """A tensor whose shape or element type cannot be inferred or represented."""
 

@@ -7,8 +7,9 @@ forward one is saved: it is an output of the first part and an input of the seco
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import dace
 from dace.data import View
@@ -43,7 +44,10 @@ class Partition:
 
 
 def partition(network: Network, gradients: Gradients) -> Partition:
-    """Cut a network with gradients in two. Does not change it."""
+    """Cut a network with gradients in two. What was the network is the forward pass afterwards.
+
+    Nodes are moved and not copied: a copy of all of it would take longer than everything else here.
+    """
     state = network.state
     ahead = forward_nodes(network)
     behind = [n for n in state.nodes() if n not in ahead]
@@ -57,12 +61,11 @@ def partition(network: Network, gradients: Gradients) -> Partition:
     saved = tuple(sorted(a for a in held if a not in outside and a not in network.constants))
     read = tuple(a for a in (*network.inputs, *network.weights) if a in held)
 
-    forward = _part(network, ahead, ())
-    forward.passes = list(network.passes)  # what was done to operators before differentiation
+    cotangents = gradients.cotangents
+    backward = _taken(network, behind, border, cotangents.values())
+    forward = _rest(network)
     forward.outputs = (*network.outputs, *(a for a in saved if a not in network.outputs))
     _open(forward, saved)
-    backward = _part(network, {*behind, *border}, gradients.cotangents.values())
-    cotangents = gradients.cotangents
     given = {*cotangents.values()}
     targets = [a for a in gradients.arrays.values() if a is not None and a not in given]
     backward.inputs = (*cotangents.values(), *saved, *read)
@@ -113,34 +116,77 @@ def to_root(state: dace.SDFGState, node: nodes.AccessNode) -> list[nodes.AccessN
     return chain
 
 
-def _part(network: Network, kept: Collection[nodes.Node], arrays: Iterable[str]) -> Network:
-    """A copy of a network with some of its nodes only, and with these arrays besides those in use."""
-    stays = [node in kept for node in network.state.nodes()]
-    part = replace(
+def _taken(
+    network: Network,
+    taken: Sequence[nodes.Node],
+    border: Collection[nodes.AccessNode],
+    arrays: Iterable[str],
+) -> Network:
+    """A network of nodes that are taken out of this one, and of copies of those at its border.
+
+    Args:
+        arrays: of the new network besides those that its nodes use.
+    """
+    state = network.state
+    own: set[nodes.Node] = set(taken)
+    moved: dict[nodes.Node, nodes.Node] = {n: copy.deepcopy(n) for n in border} | {n: n for n in taken}
+    sdfg = dace.SDFG(network.sdfg.name)
+    for symbol, dtype in network.sdfg.symbols.items():
+        sdfg.add_symbol(symbol, dtype)
+    part = sdfg.add_state(state.label, is_start_block=True)
+    kept = [n for n in state.nodes() if n in moved]
+    edges: list[Any] = [e for e in state.edges() if e.src in moved and e.dst in moved]
+    state.remove_nodes_from(taken)
+    for node in kept:
+        part.add_node(moved[node])
+    for edge in edges:
+        data = edge.data if edge.src in own or edge.dst in own else copy.deepcopy(edge.data)
+        part.add_edge(moved[edge.src], edge.src_conn, moved[edge.dst], edge.dst_conn, data)
+    _drop_isolated(part)
+    used = _used(part) | _interface(network) | {*arrays}
+    for name, desc in network.sdfg.arrays.items():
+        if name in used:
+            sdfg.add_datadesc(name, copy.deepcopy(desc))
+    return replace(
         network,
-        sdfg=copy.deepcopy(network.sdfg),
-        constants=dict(network.constants),
+        sdfg=sdfg,
+        constants={a: c for a, c in network.constants.items() if a in used},
+        passes=[],
+        origins=dict(network.origins),
+    )
+
+
+def _rest(network: Network) -> Network:
+    """What is left of a network from which nodes were taken."""
+    _drop_isolated(network.state)
+    used = _used(network.state) | _interface(network)
+    for array in list(network.sdfg.arrays):
+        if array not in used:
+            network.sdfg.remove_data(array, validate=False)
+    return replace(
+        network,
+        constants={a: c for a, c in network.constants.items() if a in used},
         weights=dict(network.weights),
         mutations=dict(network.mutations),
         checks=list(network.checks),
         signature=dict(network.signature),
-        passes=[],
+        passes=list(network.passes),  # what was done to operators before differentiation
         origins=dict(network.origins),
     )
-    state = part.state
-    for node, stay in zip(list(state.nodes()), stays, strict=True):
-        if not stay:
-            state.remove_node(node)
+
+
+def _drop_isolated(state: dace.SDFGState) -> None:
     for node in list(state.data_nodes()):
         if state.degree(node) == 0:
             state.remove_node(node)
-    used = {n.data for n in state.data_nodes()} | {e.data.data for e in state.edges() if e.data.data}
-    interface = {*arrays, *network.inputs, *network.outputs, *network.weights, *network.mutations}
-    for array in list(part.sdfg.arrays):
-        if array not in used and array not in interface:
-            part.sdfg.remove_data(array, validate=False)
-            part.constants.pop(array, None)
-    return part
+
+
+def _used(state: dace.SDFGState) -> set[str]:
+    return {n.data for n in state.data_nodes()} | {e.data.data for e in state.edges() if e.data.data}
+
+
+def _interface(network: Network) -> set[str]:
+    return {*network.inputs, *network.outputs, *network.weights, *network.mutations}
 
 
 def _open(network: Network, arrays: Iterable[str]) -> None:

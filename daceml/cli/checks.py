@@ -6,6 +6,7 @@ import os
 import platform
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -109,6 +110,9 @@ def check_cmake() -> tuple[Status, str, str]:
     """Only dace itself uses it; kernels are compiled without."""
     path = shutil.which("cmake")
     if path is None:
+        beside = Path(sys.executable).with_name("cmake")
+        if beside.exists():
+            return "warn", f"{beside}, not in PATH", f"put {beside.parent} first in PATH"
         return "warn", "not found; only sdfg.compile() of dace needs it", "pip install cmake"
     done = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
     found = done.stdout.split()[2] if done.returncode == 0 else "no version"

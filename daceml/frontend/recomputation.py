@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -30,10 +31,12 @@ def check_recomputation(mode: object, budget_bytes: object) -> None:
         ConfigurationError: another word, a budget that is no positive number, or one without the other.
     """
     if mode not in get_args(Recompute):
+        close = difflib.get_close_matches(str(mode), get_args(Recompute), n=1)
+        meaning = "'cheap' computes again what costs nothing; 'budget' keeps memory_budget_bytes"
         raise ConfigurationError(
             "option 'recompute' must be 'none', 'cheap' or 'budget'",
             why=f"it is {mode!r}",
-            fix="'cheap' computes again what costs nothing; 'budget' keeps memory_budget_bytes",
+            fix=f"did you mean {close[0]!r}? {meaning}" if close else meaning,
         )
     if budget_bytes is not None and (
         isinstance(budget_bytes, bool) or not isinstance(budget_bytes, int) or budget_bytes <= 0

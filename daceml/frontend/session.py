@@ -14,7 +14,14 @@ from torch.autograd import forward_ad
 from torch.nn.modules.module import _has_any_global_hook  # pyright: ignore[reportPrivateUsage]
 
 from daceml.config import config
-from daceml.errors import CallError, GradientError, MemoryBudgetError, RecompileError, StaleWeightError
+from daceml.errors import (
+    CallError,
+    GradientError,
+    MemoryBudgetError,
+    RecompileError,
+    SignatureError,
+    StaleWeightError,
+)
 from daceml.frontend.arguments import Arguments, flatten
 from daceml.frontend.exportable import RunsEagerlyError
 from daceml.frontend.guards import (
@@ -301,7 +308,7 @@ class Session:
             signature.bind(*args, **kwargs)
         except TypeError as error:
             name = type(self.eager).__name__
-            raise CallError(
+            raise SignatureError(
                 f"{name} cannot be called with these arguments",
                 why=str(error),
                 fix=f"call it as {name}{signature}",

@@ -13,6 +13,7 @@ import dace
 import sympy
 from dace.sdfg import nodes
 
+from daceml.sdfg.scopes import exit_among, nested_nodes, top_maps
 from daceml.sdfg.sizes import Size, product, size
 
 # Each counts as one special function, not as one flop: its price depends on the target.
@@ -63,31 +64,45 @@ class Cost:
 def kernel_cost(sdfg: dace.SDFG) -> Cost:
     """Cost of a kernel SDFG: one state, one top-level map over arrays that are not transient."""
     (state,) = sdfg.states()
+    (entry,) = top_maps(state)
+    return scope_cost(sdfg, state, entry)
+
+
+def scope_cost(sdfg: dace.SDFG, state: dace.SDFGState, entry: nodes.MapEntry) -> Cost:
+    """Cost of a top-level map; what is only inside of it does not count as memory."""
     unique: dict[str, Size] = {}
     total: Size = 0
     flops: Size = 0
     special: Size = 0
-    scopes = state.scope_dict()
-    for edge in state.edges():
-        if edge.data.is_empty() or edge.data.data is None:
+    nested = nested_nodes(state, entry)
+    scopes: dict[Any, Any] = {entry: None}
+    for around, children in nested.items():
+        scopes |= dict.fromkeys(children, around)
+    inside = list(scopes)
+    end = exit_among(nested[entry], entry)
+    first, last = state.in_edges(entry), state.out_edges(end)
+    memory: set[Any] = {e.data.data for e in (*first, *last)}
+    edges: list[Any] = [*first, *(e for n in inside if n is not end for e in state.out_edges(n)), *last]
+    for edge in edges:
+        array = edge.data.data
+        if edge.data.is_empty() or array is None:
             continue
-        desc = sdfg.arrays[edge.data.data]
+        desc = sdfg.arrays[array]
         outer = isinstance(edge.src, nodes.AccessNode) or isinstance(edge.dst, nodes.AccessNode)
-        if outer and not desc.transient:
+        if outer and array in memory:
             box: Any = edge.data.subset
             moved = size(box.num_elements()) * desc.dtype.bytes
-            name = edge.data.data
-            unique[name] = _at_most(
-                unique.get(name, 0) + moved, product(map(size, desc.shape)) * desc.dtype.bytes
+            unique[array] = _at_most(
+                unique.get(array, 0) + moved, product(map(size, desc.shape)) * desc.dtype.bytes
             )
         tasklet = edge.dst if isinstance(edge.dst, nodes.Tasklet) else edge.src
         hint = isinstance(edge.dst, nodes.Tasklet) and edge.dst.language is dace.Language.CPP
-        if isinstance(tasklet, nodes.Tasklet) and not desc.transient and not hint:
+        if isinstance(tasklet, nodes.Tasklet) and array in memory and not hint:
             per_run = size(edge.data.volume) if not edge.data.dynamic else 1
             total = total + _in_all(per_run, tasklet, scopes) * desc.dtype.bytes
         if edge.data.wcr is not None and isinstance(edge.src, nodes.Tasklet):
             flops = flops + _in_all(1, edge.src, scopes)
-    for tasklet in state.nodes():
+    for tasklet in inside:
         # C++ moves what others compute
         if not isinstance(tasklet, nodes.Tasklet) or tasklet.language is not dace.Language.Python:
             continue

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 import dace
-from dace.sdfg import nodes
 
-from daceml.sdfg.costs import Cost, kernel_cost
+from daceml.sdfg.costs import Cost, kernel_cost, scope_cost
 from daceml.sdfg.external import AtenCall, FallbackCall, FreshResult, PackedWeight, TensorView
 from daceml.sdfg.network import Network
-from daceml.sdfg.outline import Kernel, KernelCall, Outliner
+from daceml.sdfg.outline import Kernel, KernelCall, canonical_text
+from daceml.sdfg.scopes import top_maps
 from daceml.sdfg.sizes import Size, size, size_bytes
 from daceml.sdfg.tensor_lists import ListCall
 
@@ -61,16 +61,16 @@ def arrays_bytes(arrays: Iterable[str], network: Network) -> Size:
 
 def maps_cost(network: Network) -> tuple[int, Cost]:
     """Number and cost of the top-level maps of a network as it stands."""
-    state = network.state
-    scopes = state.scope_dict()
-    outliner = Outliner()
     total = Cost()
-    count = 0
-    for node in state.nodes():
-        if isinstance(node, nodes.MapEntry) and scopes[node] is None:
-            total += call_cost(outliner.outline(network.sdfg, state, node))
-            count += 1
-    return count, total
+    maps = top_maps(network.state)
+    # equal layers cost the same
+    known: dict[tuple[str, tuple[str, ...]], Cost] = {}
+    for entry in maps:
+        text = canonical_text(network.sdfg, network.state, entry)
+        if text not in known:
+            known[text] = scope_cost(network.sdfg, network.state, entry)
+        total += known[text]
+    return len(maps), total
 
 
 @lru_cache(maxsize=4096)

@@ -110,6 +110,15 @@ class Outliner:
         )
 
 
+def canonical_text(
+    sdfg: dace.SDFG, state: dace.SDFGState, entry: nodes.MapEntry
+) -> tuple[str, tuple[str, ...]]:
+    """What tells the kernel of a top-level map scope from others, and the network's symbols in it."""
+    order_types()
+    scope = _Scope(sdfg, state, entry)
+    return scope.text(), tuple(scope.symbols)
+
+
 class _Scope:
     """One top-level scope, with the canonical names of everything that is not its own."""
 

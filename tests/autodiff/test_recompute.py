@@ -190,6 +190,7 @@ def test_explain_says_what_is_stored() -> None:
     ("options", "message"),
     [
         ({"recompute": "some"}, "'none', 'cheap' or 'budget'"),
+        ({"recompute": "chep"}, "did you mean 'cheap'"),
         ({"recompute": "budget"}, "belong together"),
         ({"memory_budget_bytes": 5}, "belong together"),
         ({"recompute": "budget", "memory_budget_bytes": -1}, "positive whole number"),

@@ -9,7 +9,19 @@ import torch
 from torch import nn
 
 from benchmarks import device_code
-from benchmarks.device_code import Case, GeneratedKernel, bars_of, cases, compiled, generated, main, rows_of
+from benchmarks.device_code import (
+    LAUNCHES,
+    Case,
+    GeneratedKernel,
+    Launches,
+    bars_of,
+    cases,
+    compiled,
+    generated,
+    launch_bars,
+    main,
+    rows_of,
+)
 from benchmarks.models import MODELS
 from benchmarks.models.spec import ModelSpec
 from daceml.codegen_cuda.kernel_unit import KernelLaunch, KernelUnit
@@ -36,7 +48,8 @@ def tools() -> CudaToolchain:
 
 
 def test_both_passes_are_compiled_for_each_architecture():
-    kernels = generated(SPEC)
+    kernels, launches = generated(SPEC)
+    assert launches == dict.fromkeys(("forward", "backward"), Launches(kernels=1, contractions=0, others=0))
     assert [kernel.part for kernel in kernels] == ["forward", "backward"]
     assert {case.architectures for case in cases(quick=True)} == {(80, 90, 100)}
     full = {case.name: case.architectures for case in cases(quick=False)}
@@ -61,7 +74,7 @@ def test_of_several_kernels_the_one_that_is_refused_is_named(tmp_path: Path):
     faulty = KernelUnit(
         text="__global__ void faulty() { undeclared(); }\n", launch="", parameters=(), launched=launched
     )
-    seen = compiled([*generated(SPEC)[:1], GeneratedKernel(part="forward", unit=faulty)], tools(), tmp_path)
+    seen = compiled([generated(SPEC)[0][0], GeneratedKernel(part="forward", unit=faulty)], tools(), tmp_path)
     assert [isinstance(facts, str) for _, facts, _ in seen] == [False, True]
     rows = [device_code.row(CASE, kernel, 90, facts) for kernel, facts, _ in seen]
     _, _, refused, spilled = bars_of(CASE, rows)
@@ -77,7 +90,7 @@ def test_without_a_compiler_every_bar_is_missed_and_only_check_fails(
     said = capsys.readouterr().out
     assert said.startswith("not compiled: there is no CUDA compiler\n")
     assert "MISSED block mish, sm_90: kernels that do not compile: not measured" in said
-    assert said.endswith("\n0 of 42 bars met\n")
+    assert said.endswith("\n0 of 48 bars met\n")
     assert main(["--quick", "--check"]) == 1
 
 
@@ -93,7 +106,8 @@ def test_a_run_goes_on_from_its_journal(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
     def outcome(case: Case, _: CudaToolchain):
         begun.append(case.name)
-        facts = {"registers": 8, "spill_bytes": 0, "seconds": 0.1}
+        facts: dict[str, object] = {"registers": 8, "spill_bytes": 0, "seconds": 0.1, "part": "forward"}
+        facts["launches"] = {"kernels": 7, "contractions": 8, "others": 3}
         return [{"architecture": one, "kernel": case.name, **facts} for one in case.architectures], ""
 
     monkeypatch.setattr(device_code, "_tools", lambda: (tools(), ""))
@@ -103,3 +117,18 @@ def test_a_run_goes_on_from_its_journal(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert main(["--only", "mish", "--only", "bert", "--budget-s", "0", *journal]) == 1
     assert main(["--only", "mish", "--only", "bert", *journal]) == 0
     assert begun == ["mish", "bert"]
+
+
+def test_launches_besides_contractions_are_counted_beside_the_paper():
+    rows = [
+        {"part": part, "launches": launches}
+        for part, launches in (
+            ("forward", {"kernels": 1, "contractions": 0, "others": 0}),
+            ("backward", {"kernels": 2, "contractions": 5, "others": 1}),
+        )
+    ]
+    case = Case(name="block layer_norm", spec=SPEC, architectures=(90,), is_block=True)
+    forward, backward = launch_bars(case, rows)
+    assert (forward.figure, forward.met, backward.figure, backward.met) == (1, True, 3, False)
+    assert "figure 4" in forward.note and backward.note.startswith("and 5 contractions; ")
+    assert {name for name, _ in LAUNCHES} <= {case.name for case in cases(quick=False)}

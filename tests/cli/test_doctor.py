@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -79,6 +80,15 @@ def test_a_missing_or_old_package(monkeypatch: pytest.MonkeyPatch):
     status, found, fix = check_package("torch")()
     assert (status, fix) == ("warn", "pip install 'torch>=99'")
     assert found.endswith(": 99 is the oldest that is supported")
+
+
+def test_cmake_beside_python_and_not_in_path_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(checks.shutil, "which", lambda name: None)
+    monkeypatch.setattr(checks.sys, "executable", str(tmp_path / "python"))
+    assert checks.check_cmake()[2] == "pip install cmake"
+    (tmp_path / "cmake").touch()
+    status, found, fix = checks.check_cmake()
+    assert (status, fix) == ("warn", f"put {tmp_path} first in PATH") and "not in PATH" in found
 
 
 def test_openmp_runtimes_are_told_apart_by_path():

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.nn.functional import softplus
 
-from daceml.errors import CallError, ConfigurationError
+from daceml.errors import CallError, ConfigurationError, SignatureError
 from daceml.frontend.module import DaceModule, compile_module, dace_module
 
 
@@ -324,7 +324,7 @@ def test_what_would_go_wrong_silently_is_refused(net: Net):
 def test_a_call_that_forward_cannot_take_is_named(net: Net):
     compiled = compile_module(net, backward=False)
     for args, why in [((), "missing a required argument: 'x'"), ((1, 2), "too many positional arguments")]:
-        with pytest.raises(CallError, match="Net cannot be called with these arguments") as error:
+        with pytest.raises(SignatureError, match="Net cannot be called with these arguments") as error:
             compiled(*args)
         assert why in str(error.value)
         assert "call it as Net(x: 'torch.Tensor')" in str(error.value)
