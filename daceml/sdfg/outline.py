@@ -267,15 +267,6 @@ class _Scope:
                 state.add_edge(copies[self.exit], edge.src_conn, written[edge.data.data], None, memlet(edge))
         return kernel
 
-    def _copy_descriptor(self, array: str, symbols: Mapping[str, str]) -> dace.data.Data:
-        desc = self.sdfg.arrays[array]
-        local = array in self.locals
-        if isinstance(desc, dace.data.Scalar):
-            return dace.data.Scalar(desc.dtype, transient=local, storage=desc.storage)
-        shape = [_replaced(s, symbols) for s in desc.shape]
-        strides = [_replaced(s, symbols) for s in desc.strides]
-        return dace.data.Array(desc.dtype, shape, strides=strides, storage=desc.storage, transient=local)
-
     def _copy_nodes(self, symbols: Mapping[str, str]) -> dict[nodes.Node, nodes.Node]:
         copies: dict[nodes.Node, nodes.Node] = {}
         maps: dict[int, nodes.Map] = {}

@@ -130,5 +130,8 @@ def test_launches_besides_contractions_are_counted_beside_the_paper():
     case = Case(name="block layer_norm", spec=SPEC, architectures=(90,), is_block=True)
     forward, backward = launch_bars(case, rows)
     assert (forward.figure, forward.met, backward.figure, backward.met) == (1, True, 3, False)
-    assert "figure 4" in forward.note and backward.note.startswith("and 5 contractions; ")
+    assert forward.note == "and 0 contractions; no number in the paper's text"
+    assert backward.note.startswith("and 5 contractions; ")
+    counted_before = [{"part": "forward", "architecture": 90}]
+    assert [bar.figure for bar in launch_bars(case, counted_before)] == [None, None]
     assert {name for name, _ in LAUNCHES} <= {case.name for case in cases(quick=False)}

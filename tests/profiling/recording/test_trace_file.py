@@ -14,7 +14,7 @@ from daceml.profiling.recording.trace_file import extended, read_document, write
 DOCUMENT = {
     "schemaVersion": 1,
     "host_name": "somebody's laptop",
-    "traceName": "/home/somebody/trace.json",
+    "traceName": "somebody/trace.json",
     "traceEvents": [{"name": "ProfilerStep#2"}, {"name": "aten::add"}, {"name": "ProfilerStep#3"}],
 }
 
