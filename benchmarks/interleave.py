@@ -67,7 +67,8 @@ def measure(
     """Run rounds until `rounds` of them are clean, or `patience` times as many have been run.
 
     Args:
-        limit_s: seconds after which no round begins but the first; building is not counted.
+        limit_s: seconds after which no round begins once enough are clean for an interval, and twice as many
+            in any case; building is not counted.
     Raises:
         RuntimeError: a variant's process failed; the message holds its traceback.
     """
@@ -90,11 +91,12 @@ def measure(
             else:
                 ask[variant.name] = asked
         names = tuple(ask)
-        end = time.monotonic() + limit_s
+        begin = time.monotonic()
         for number in range(rounds * patience):
             done.append({name: ask[name](slice_s) for name in order_of_round(names, number)})
             result = Measurement(names=names, rounds=tuple(done), foreign_limit=foreign_limit)
-            if len(result.clean) >= rounds or time.monotonic() >= end:
+            limit = limit_s if result.measured else 2 * limit_s
+            if len(result.clean) >= rounds or time.monotonic() - begin >= limit:
                 break
     return Measurement(names=names, rounds=tuple(done), foreign_limit=foreign_limit, missing=missing)
 

@@ -203,9 +203,13 @@ class _Driver:
         values: list[str] = ["c->stream" if call.kernel.on_device else "nullptr"]
         for parameter in self.signatures[call.kernel.name]:
             number = int(parameter[1:])
-            values.append(
-                self._pointer(call.arguments[number]) if parameter.startswith("a") else call.symbols[number]
-            )
+            if not parameter.startswith("a"):
+                values.append(call.symbols[number])
+                continue
+            array, start = call.arguments[number], call.starts[number]
+            address = self._pointer(array)
+            from_start = f"(char*){address} + {start * self.arrays[array].dtype.bytes}"
+            values.append(from_start if start else address)
         if call.kernel.on_device:
             launch = f"daceml_launch_{call.kernel.name}({', '.join(values)})"
             return [f"DACEML_TRY(c, {launch}, daceml_launch_error());"]

@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import dace
+import sympy
 from dace import dtypes
 from dace.sdfg import nodes
 from dace.subsets import Range
@@ -62,6 +63,8 @@ class KernelCall:
         reads, writes: the same arrays, by what the kernel does with them.
         symbols: network symbol behind `s00, …`.
         label: where the scope came from, for people.
+        starts: element of each argument's array that the kernel takes for the first: 27 copies into the parts
+            of one array are one kernel.
     """
 
     kernel: Kernel
@@ -70,6 +73,7 @@ class KernelCall:
     writes: tuple[str, ...]
     symbols: tuple[str, ...]
     label: str
+    starts: tuple[int, ...]
 
 
 class Outliner:
@@ -107,6 +111,7 @@ class Outliner:
             writes=tuple(scope.writes),
             symbols=tuple(scope.symbols),
             label=entry.map.label,
+            starts=tuple(scope.start(array) for array in scope.arguments),
         )
 
 
@@ -138,8 +143,43 @@ class _Scope:
         ]
         self.names: dict[str, str] = {a: f"a{i:02d}" for i, a in enumerate(self.arguments)}
         self.names |= {a: f"t{i:02d}" for i, a in enumerate(self.locals)}
+        self.origins = self._origins()
         self.symbols: list[str] = []
         self.ports: dict[tuple[nodes.Node, str], int] = {}
+
+    def _origins(self) -> dict[str, tuple[int, ...]]:
+        """Array -> the least index in each dimension that is accessed; without those that are all 0."""
+        found: dict[str, tuple[int, ...]] = {}
+        for edge in (*self.state.in_edges(self.entry), *self.state.out_edges(self.exit)):
+            array = edge.data.data
+            if array is None:
+                continue
+            subset: Any = edge.data.subset
+            strides = self.sdfg.arrays[array].strides
+            least = tuple(
+                max(0, _known(low) or 0) if _known(stride) is not None else 0
+                for (low, _, _), stride in zip(subset.ranges, strides, strict=True)
+            )
+            found[array] = tuple(map(min, found.get(array, least), least))
+        return {array: origin for array, origin in found.items() if any(origin)}
+
+    def start(self, array: str) -> int:
+        """The element of an array in memory that is the kernel's first."""
+        origin = self.origins.get(array)
+        if origin is None:
+            return 0
+        strides = self.sdfg.arrays[array].strides
+        return sum(at * int(stride) for at, stride in zip(origin, strides, strict=True) if at)
+
+    def _from_start(self, memlet: dace.Memlet) -> Any:
+        """What a memlet covers, as the kernel counts."""
+        origin = self.origins.get(memlet.data or "")
+        subset: Any = memlet.subset
+        if origin is None:
+            return subset
+        moved = Range([(b - o, e - o, s) for (b, e, s), o in zip(subset.ranges, origin, strict=True)])
+        moved.tile_sizes = list(subset.tile_sizes)
+        return moved
 
     def text(self) -> str:
         """The canonical text; fills `symbols` in order of first appearance."""
@@ -204,7 +244,7 @@ class _Scope:
         if memlet.is_empty():
             return "-"
         assert memlet.data is not None, "only an empty memlet has no array"
-        text = f"{self.names[memlet.data]}[{self._canonical(_subset_text(memlet.subset), params)}]"
+        text = f"{self.names[memlet.data]}[{self._canonical(_subset_text(self._from_start(memlet)), params)}]"
         if memlet.other_subset is not None:
             text += f" -> [{self._canonical(_subset_text(memlet.other_subset), params)}]"
         if memlet.wcr is not None:
@@ -249,6 +289,7 @@ class _Scope:
         def memlet(edge: MultiConnectorEdge[dace.Memlet]) -> dace.Memlet:
             copied = copy.deepcopy(edge.data)
             if copied.data is not None:
+                copied.subset = self._from_start(copied)
                 copied.data = self.names[copied.data]
                 if symbols:
                     copied.replace(symbols)
@@ -290,6 +331,11 @@ class _Scope:
                         twin.code = dace.properties.CodeBlock(code, twin.language)
             copies[node] = twin
         return copies
+
+
+def _known(number: Any) -> int | None:
+    """A number; None for an expression."""
+    return int(number) if isinstance(number, int | sympy.Integer) else None
 
 
 def _subset_text(subset: Any) -> str:

@@ -48,19 +48,20 @@ _OF_ALL = "_of_all"
 _COLLECTIVES = {"sum": "block_sum", "prod": "block_product", "max": "block_max", "min": "block_min"}
 
 
-def over_threads(nest: Nest, shapes: Shapes | None = None) -> Nest | str:
+def over_threads(nest: Nest, shapes: Shapes | None = None, threads: int | None = None) -> Nest | str:
     """The nest with a thread as the last parameter of its points; or why it has none. Changes nothing.
 
     Rows are what the last parameters of its loops go along, where they go through a warp or more.
 
     Args:
         shapes: of contiguous arrays, whose last two dimensions may be one row.
+        threads: of a row; as its length asks for, unless they are given.
     """
     nest = merge_rows(nest, shapes or {})
     longest = max((_row(loop) for loop in nest.loops), default=0)
     if longest < WARP:
         return f"its rows have {longest} elements, fewer than a warp has lanes"
-    return _Tiling(nest, threads_of(longest)).tiled()
+    return _Tiling(nest, threads or threads_of(longest)).tiled()
 
 
 def chunks_over_threads(chunks: Chunks, shapes: Shapes | None = None) -> Chunks | str:

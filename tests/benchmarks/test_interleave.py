@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 
+from benchmarks import interleave
 from benchmarks.interleave import TUNED_ALLOCATOR, Step, Variant, calls_per_batch, measure, time_slice
+from benchmarks.rounds import MINIMUM_ROUNDS
 
 
 def build_sleep(seconds: float) -> Step:
@@ -93,6 +97,16 @@ def test_a_variant_may_have_the_allocator_of_the_machine(monkeypatch: pytest.Mon
 def test_no_round_begins_after_the_limit():
     seen = measure([Variant(name="short", build=partial(build_sleep, 0.001))], slice_s=0.002, limit_s=0.0)
     assert len(seen.rounds) == 1
+
+
+def test_twice_the_limit_is_for_as_many_rounds_as_an_interval_needs(monkeypatch: pytest.MonkeyPatch):
+    seconds = itertools.count()  # a round takes one
+    clock = SimpleNamespace(monotonic=lambda: float(next(seconds)), perf_counter=time.perf_counter)
+    monkeypatch.setattr(interleave, "time", clock)
+    variant = Variant(name="short", build=partial(build_sleep, 0.001))
+    for foreign_limit, rounds in ((1.0, MINIMUM_ROUNDS), (-1.0, 9)):
+        seen = measure([variant], slice_s=0.002, foreign_limit=foreign_limit, limit_s=4.5)
+        assert len(seen.rounds) == rounds
 
 
 def test_names_have_to_differ():

@@ -44,6 +44,7 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "bias and gelu": (lambda: nn.Sequential(nn.Linear(9, 70), nn.GELU()), (33, 9)),
     "layer norm": (lambda: nn.LayerNorm(70), (9, 70)),
     "layer norm of many rows": (lambda: nn.LayerNorm(70), (203, 70)),
+    "layer norm that fills a device": (lambda: nn.LayerNorm(70), (5003, 70)),
     "masked softmax": (ScaledMaskedSoftmax, (2, 67, 67)),
     "batch norm": (lambda: nn.Sequential(nn.BatchNorm2d(6), nn.ReLU()), (4, 6, 5, 7)),
     "convolution": (
@@ -127,7 +128,12 @@ def test_kernels_are_cuda(name: str, tmp_path: Path):
 
 @pytest.mark.parametrize(
     ("name", "forward", "backward"),
-    [("mish", 1, 1), ("masked softmax", 1, 1), ("layer norm of many rows", 1, 2)],
+    [
+        ("mish", 1, 1),
+        ("masked softmax", 1, 1),
+        ("layer norm of many rows", 1, 2),
+        ("layer norm that fills a device", 1, 2),
+    ],
 )
 def test_how_many_kernels_there_are(name: str, forward: int, backward: int):
     assert [len(top_maps(network.state)) for network in passes(*NETWORKS[name])] == [forward, backward]

@@ -2,14 +2,50 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable
+
 import dace
 import pytest
+import torch
+from dace.subsets import Range
+from torch import nn
 
 from daceml.errors import UnsupportedProgramError
+from daceml.frontend.export import export_program
+from daceml.frontend.pipeline import Stages, onnx_network, optimise
 from daceml.sdfg.network import Network
 from daceml.sdfg.outline import KernelCall, Outliner
 from daceml.sdfg.scopes import top_maps
 from tests.runtime.programs import elementwise
+
+
+def lowered(function: Callable[[torch.Tensor], torch.Tensor]) -> Network:
+    """The loops of a function of a matrix."""
+
+    class Module(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return function(x)
+
+    stages = Stages()
+    return optimise(onnx_network(export_program(Module(), (torch.randn(5, 10),)), stages), stages).network
+
+
+def shifted_in_place() -> Network:
+    """`x[i + 2] = 2 x[i + 3]` for i in 0..4."""
+    network = elementwise(["_out = _a * dace.float32(2)"], (8,))
+    sdfg, state = network.sdfg, network.state
+    (entry,) = top_maps(state)
+    entry.map.range = Range([(0, 3, 1)])
+    sdfg.arrays["x"] = copy.deepcopy(sdfg.arrays["x0"])
+    inside, last = {"x0": "i0 + 3", "x1": "i0 + 2"}, {"x0": "3:7", "x1": "2:6"}
+    for edge in state.edges():
+        array = edge.data.data
+        tasklet = isinstance(edge.src, dace.nodes.Tasklet) or isinstance(edge.dst, dace.nodes.Tasklet)
+        edge.data = dace.Memlet(data="x", subset=(inside if tasklet else last)[array])
+    for node in state.data_nodes():
+        node.data = "x"
+    return network
 
 
 def calls(network: Network) -> list[KernelCall]:
@@ -42,6 +78,25 @@ def test_equal_scopes_on_other_arrays_are_one_kernel():
     found = calls(elementwise(twice))
     assert len({c.kernel.name for c in found}) == 1
     assert [c.arguments for c in found] == [("x0", "x1"), ("x1", "x2"), ("x2", "x3")]
+
+
+def test_parts_of_an_array_are_one_kernel():
+    found = [
+        call
+        for call in calls(lowered(lambda x: torch.cat([x[:, :3].sin(), x[:, 4:7].sin(), x[:, 7:10].sin()])))
+        if "a00[0:5, 0:3]" in call.kernel.text
+    ]
+    assert len({call.kernel.name for call in found}) == 1
+    # rows of 10 elements: a part begins at one of its columns; 5 rows of 3 elements of the result each
+    assert [call.starts for call in found] == [(0, 0), (4, 15), (7, 30)]
+
+
+def test_what_is_read_and_written_begins_at_the_least_index():
+    (call,) = calls(shifted_in_place())
+    assert call.arguments == ("x",)
+    assert call.starts == (2,)
+    assert "0.OUT_0 -> 1._a a00[p0 + 1]" in call.kernel.text
+    assert "1._out -> 2.IN_1 a00[p0]" in call.kernel.text
 
 
 @pytest.mark.parametrize(

@@ -31,12 +31,12 @@ from daceml.sdfg.nest import (
     points_of_chunks,
     start,
 )
-from daceml.sdfg.scalar import DType, Index, read
+from daceml.sdfg.scalar import DType, Index, Scalar, read
 from daceml.sdfg.scalar_rewrite import as_index, free_names, nodes_of, rename, replace_parts, substitute
 from daceml.transformations.local.fusion_groups import Axis, Group, hands_over, join
 from daceml.transformations.local.fusion_judge import LOCAL_BYTES, Judge
 from daceml.transformations.local.members import Member, places
-from daceml.transformations.local.row_chunks import MOST_CHUNKS, cut, groups_of
+from daceml.transformations.local.row_chunks import MOST_CHUNKS, cut
 
 # Columns that a row should have, to be gone through in vectors
 FEWEST_COLUMNS = 16
@@ -162,29 +162,29 @@ def _checked(judge: Judge, group: Group) -> Group | str:
 def in_chunks(
     sdfg: dace.SDFG, nest: Nest, sums: Sequence[ColumnSum], *, most: int = MOST_CHUNKS, run: int = _RUN
 ) -> tuple[Chunks, list[Nest]]:
-    """The nest in chunks, which write their shares of the sums, and the nests that add these up.
+    """The nest in chunks, which write their shares of the sums, and for each sum the nest that adds these up.
 
     Args:
         sums: over all points of the nest. Their shares become arrays of the network.
         most: chunks in all.
-        run: columns that are added up together in the end.
+        run: columns that are added up together in the end; with 1, threads may divide the shares of a column.
     """
     counts = cut(nest.extents, most)
     assert not isinstance(counts, str), counts
-    outer, inner = points(sum(map(len, counts))), points_of_chunks(len(counts))
+    outer, inner = points(len(counts)), points_of_chunks(len(counts))
     chunks: list[tuple[Index, int]] = []
     within: list[tuple[Index, Index]] = []
     names: dict[str, Index] = {}
-    for param, extent, parts in zip(nest.params, nest.extents, counts, strict=True):
-        point, count = inner[len(within)], math.prod(parts)
+    number: Index = 0
+    for param, extent, count in zip(nest.params, nest.extents, counts, strict=True):
+        point = inner[len(within)]
         if count == 1:
             within.append((point, extent))
             names[str(param)] = point
             continue
-        chunk: Index = 0
-        for part in parts:
-            chunk = chunk * part + outer[len(chunks)]
-            chunks.append((outer[len(chunks)], part))
+        chunk = outer[len(chunks)]
+        chunks.append((chunk, count))
+        number = number * count + chunk
         if count == extent:
             names[str(param)] = chunk
             continue
@@ -198,32 +198,26 @@ def in_chunks(
         within.append((inner[0], 1))
     if not chunks:
         chunks.append((outer[0], 1))
-    shape = tuple(count for _, count in chunks)
+    total = math.prod(count for _, count in chunks)
     shares: dict[str, tuple[tuple[Index, ...], DType]] = {}
     last: list[Loop] = []
-    groups: list[Nest] = []
     totals: list[Nest] = []
     for found in sums:
         terms = found.terms
         share, _ = sdfg.add_transient(
-            f"{found.result.target}_shares", (*shape, *found.shape), terms.dtype, find_new_name=True
+            f"{found.result.target}_shares", (total, *found.shape), terms.dtype, find_new_name=True
         )
         shares[terms.target] = (found.shape, terms.dtype)
-        last.append(hand_over(terms.target, found.shape, terms.dtype, share, tuple(c for c, _ in chunks)))
-        leading = groups_of(shape)
-        if leading:
-            groups.append(_grouped(sdfg, found, share, shape, leading))
-            share = groups[-1].loops[-1].writes[0].target
-        totals.append(_total(found, share, shape[:leading] or shape, run))
+        last.append(hand_over(terms.target, found.shape, terms.dtype, share, (number,)))
+        totals.append(_total_of_column(found, share, total) if run == 1 else _total(found, share, total, run))
     nest = replace(
         nest,
         params=tuple(p for p, _ in chunks),
-        extents=shape,
+        extents=tuple(count for _, count in chunks),
         loops=tuple(_renamed(loop, names) for loop in nest.loops),
     )
     params, extents = tuple(p for p, _ in within), tuple(e for _, e in within)
-    chunked = Chunks(nest=nest, params=params, extents=extents, sums=shares, last=tuple(last))
-    return chunked, [*groups, *totals]
+    return Chunks(nest=nest, params=params, extents=extents, sums=shares, last=tuple(last)), totals
 
 
 def side_by_side(nests: Sequence[Nest]) -> list[Nest]:
@@ -262,66 +256,56 @@ def _renamed(loop: Loop, names: dict[str, Index]) -> Loop:
     )
 
 
-def _grouped(sdfg: dace.SDFG, found: ColumnSum, share: str, chunks: tuple[int, ...], leading: int) -> Nest:
-    """The nest over groups of chunks that adds up what those of a group have written."""
-    dtype, columns = found.terms.dtype, found.shape
-    outer, added = (
-        points(leading + len(columns)),
-        loop_parameters(len(chunks) - leading, len(chunks) - leading),
-    )
-    shape = (*chunks[:leading], *columns)
-    groups, _ = sdfg.add_transient(f"{found.result.target}_groups", shape, dtype, find_new_name=True)
-    one = read(share, dtype, (*outer[:leading], *added, *outer[leading:]), (*chunks, *columns))
-    name = f"{found.terms.target}_group"
-    count = len(added)
+def _total_of_column(found: ColumnSum, share: str, chunks: int) -> Nest:
+    """The nest over columns that adds up what chunks have written, in an order that threads may divide."""
+    result, dtype, columns = found.result, found.terms.dtype, found.shape
+    outer, (chunk,) = points(len(columns)), loop_parameters(1, 1)
+    name = f"{found.terms.target}_total"
+    one = read(share, dtype, (chunk, *outer), (chunks, *columns))
+    added = Write(target=name, index=(0,), value=one, operator="sum")
     return Nest(
-        label=found.result.label,
+        label=result.label,
         params=outer,
-        extents=shape,
+        extents=columns,
         loops=(
             start(name, (1,), dtype, "sum"),
-            Loop(
-                params=added,
-                extents=chunks[leading:],
-                writes=(Write(target=name, index=(0,), value=one, operator="sum"),),
-                sequential=count,
-            ),
-            Loop(
-                params=(),
-                extents=(),
-                writes=(Write(target=groups, index=outer, value=read(name, dtype, (0,), (1,))),),
-            ),
+            Loop(params=(chunk,), extents=(chunks,), writes=(added,), sequential=1),
+            Loop(params=(), extents=(), writes=(_made_of(found, read(name, dtype, (0,), (1,)), outer),)),
         ),
         local={name: ((1,), dtype)},
     )
 
 
-def _total(found: ColumnSum, share: str, chunks: Sequence[Index], most: int) -> Nest:
+def _made_of(found: ColumnSum, total: Scalar, columns: Sequence[Index]) -> Write:
+    """The result for a column, from its sum."""
+    result = found.result
+    of_terms = {
+        id(n): total for n in nodes_of(result.value) if n.op == "read" and n.data[0] == found.terms.target
+    }
+    names = dict(zip(map(str, result.params), columns, strict=True))
+    return Write(
+        target=result.target,
+        index=tuple(as_index(rename(i, names)) for i in result.index),
+        value=substitute(replace_parts(result.value, of_terms), names),
+    )
+
+
+def _total(found: ColumnSum, share: str, chunks: int, most: int) -> Nest:
     """The nest over runs of columns that adds up what chunks have written."""
     result, dtype = found.result, found.terms.dtype
     columns = found.shape
     width = columns[-1]
     run = most if width % most == 0 else width
     outer = points(len(columns))
-    added = loop_parameters(len(chunks), len(chunks) + 1)
+    added = loop_parameters(1, 2)
     (column,) = loop_parameters(0, 1)
 
     def at(place: Index) -> tuple[Index, ...]:
         return (*outer[:-1], as_index(outer[-1] * run + place))
 
-    share_shape = (*chunks, *columns)
-    one = read(share, dtype, (*added[:-1], *at(added[-1])), share_shape)
+    one = read(share, dtype, (added[0], *at(added[-1])), (chunks, *columns))
     name = f"{found.terms.target}_total"
-    kept = read(name, dtype, (column,), (run,))
-    of_terms = {
-        id(n): kept for n in nodes_of(result.value) if n.op == "read" and n.data[0] == found.terms.target
-    }
-    names = dict(zip(map(str, result.params), at(column), strict=True))
-    written = Write(
-        target=result.target,
-        index=tuple(as_index(rename(i, names)) for i in result.index),
-        value=substitute(replace_parts(result.value, of_terms), names),
-    )
+    written = _made_of(found, read(name, dtype, (column,), (run,)), at(column))
     return Nest(
         label=result.label,
         params=outer,
@@ -330,9 +314,9 @@ def _total(found: ColumnSum, share: str, chunks: Sequence[Index], most: int) -> 
             start(name, (run,), dtype, "sum"),
             Loop(
                 params=added,
-                extents=(*chunks, run),
+                extents=(chunks, run),
                 writes=(Write(target=name, index=(added[-1],), value=one, operator="sum"),),
-                sequential=len(chunks),
+                sequential=1,
             ),
             Loop(params=(column,), extents=(run,), writes=(written,)),
         ),

@@ -35,7 +35,7 @@ from daceml.transformations.local.fusion_groups import Group, group_of, hands_ov
 from daceml.transformations.local.fusion_judge import LOCAL_BYTES, MOST_MEMBERS, SMALL_BYTES, Joined, Judge
 from daceml.transformations.local.members import Member, members_of
 from daceml.transformations.local.point_values import read_points_once
-from daceml.transformations.local.row_chunks import device_chunks
+from daceml.transformations.local.row_chunks import device_chunks, device_threads
 from daceml.transformations.local.row_sums import (
     ColumnSum,
     alone,
@@ -44,6 +44,7 @@ from daceml.transformations.local.row_sums import (
     in_chunks,
     side_by_side,
 )
+from daceml.transformations.local.shared_launches import share_launches
 from daceml.transformations.local.shared_values import keep_shared_values
 from daceml.transformations.local.simplification import simplified
 
@@ -83,8 +84,13 @@ def fuse_subgraphs(
     fusion = _Fusion(network, most_members, threads=threads)
     fusion.join()
     fusion.take_sums()
+    launches = share_launches(fusion.graph, fusion.judge, fusion.sums) if threads else 0
     report = fusion.rewrite()
-    counts = {"SubgraphFusion": report.fused, "sums beside rows": report.sums}
+    counts = {
+        "SubgraphFusion": report.fused,
+        "sums beside rows": report.sums,
+        "launches of independent loops": launches,
+    }
     fused = {what: count for what, count in counts.items() if count}
     left = {array: reason for array, reason in report.refused.items() if array in network.sdfg.arrays}
     network.passes.append(
@@ -305,10 +311,17 @@ class _Fusion:
         if self.threads:
             tiled = chunks_over_threads(chunks, self._contiguous(chunks.nest))
             chunks = chunks if isinstance(tiled, str) else tiled
-            totals = side_by_side(totals)  # a launch costs more than a few columns
+            # a launch costs more than a few columns
+            totals = [self._shares_divided(total) for total in side_by_side(totals)]
         emit_chunks(builder, chunks)
         for total in totals:
             emit_nest(builder, total)
+
+    def _shares_divided(self, total: Nest) -> Nest:
+        """The total of every column with its shares divided among threads, where they are many."""
+        shares = max(int(loop.extents[-1]) for loop in total.loops if loop.sequential)
+        tiled = over_threads(total, threads=device_threads(shares, total.extents))
+        return total if isinstance(tiled, str) else tiled
 
     def _divided(self, nest: Nest) -> Nest:
         """With rows in lanes, or divided among threads where they are long enough."""
