@@ -19,6 +19,7 @@ from torch import nn
 from benchmarks import command
 from benchmarks.bars import Bar
 from benchmarks.models import MODELS
+from benchmarks.models.further import FURTHER
 from benchmarks.parity_dynamic import CompileDynamic, CountVariants, dynamic, reason_of
 from benchmarks.parity_export import ExportFunction, export
 from benchmarks.parity_static import CompileFunction, CountFunction, inference
@@ -28,11 +29,12 @@ if TYPE_CHECKING:
     import onnx
     import torch
 
+NETWORKS = {**MODELS, **FURTHER}
 SEEDS = (0, 1, 2)
 # for training steps of all networks on a small machine
 TRAINING_MINUTES = 50
 # Every column of progress starts after the longest name.
-_WIDTH = max(map(len, MODELS))
+_WIDTH = max(map(len, NETWORKS))
 
 
 class Seen(Protocol):
@@ -127,7 +129,7 @@ def main(
     seeds = SEEDS[:1] if options.quick else SEEDS
 
     def cases(name: str) -> Iterator[tuple[str, Callable[[], Seen]]]:
-        spec = MODELS[name]
+        spec = NETWORKS[name]
         if options.mode == "export":
             yield name, lambda: export(spec, export_module)
             return
@@ -158,11 +160,14 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--mode", choices=("inference", "export", "training"), default="inference")
     parser.add_argument("--dynamic", action="store_true", help="inference with an open batch size, too")
     parser.add_argument(
-        "--models", default=",".join(MODELS), help=f"some of {', '.join(MODELS)}, with commas between"
+        "--models",
+        help=f"some of {', '.join(NETWORKS)}, with commas between; without it, {', '.join(MODELS)}",
     )
+    parser.add_argument("--further", action="store_true", help=f"instead of these, {', '.join(FURTHER)}")
     options = parser.parse_args(arguments)
-    if unknown := [name for name in options.models.split(",") if name not in MODELS]:
-        parser.error(f"no such model: {', '.join(unknown)}; there are {', '.join(MODELS)}")
+    options.models = options.models or ",".join(FURTHER if options.further else MODELS)
+    if unknown := [name for name in options.models.split(",") if name not in NETWORKS]:
+        parser.error(f"no such model: {', '.join(unknown)}; there are {', '.join(NETWORKS)}")
     if options.dynamic and options.mode != "inference":
         parser.error("--dynamic is a part of --mode inference")
     return options

@@ -19,6 +19,7 @@ STRUCTURAL: dict[str, tuple[int, ...]] = {
     "CenterCropPad": (1,),
     "Clip": (1, 2),
     "Col2Im": (1, 2),
+    "Compress": (1,),
     "ConstantOfShape": (0,),
     "CumProd": (1,),
     "CumSum": (1,),

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from benchmarks.models import MODELS, bert_encoder
+from benchmarks.models.further import FURTHER
 from benchmarks.models.reduced import REDUCED
 from benchmarks.models.resnet50 import RESNET152
 from benchmarks.models.spec import ModelSpec
 
 
 def spec_named(name: str) -> ModelSpec:
-    """A registered network, `reduced:NETWORK` for its small replica, `resnet152`, or `bert_encoder:LAYERS`.
+    """A registered or further network, `reduced:NETWORK` for its small replica, `resnet152`, or
+    `bert_encoder:LAYERS`.
 
     Raises:
         KeyError: there is no such network.
@@ -23,4 +25,4 @@ def spec_named(name: str) -> ModelSpec:
         case "resnet152":
             return RESNET152
         case _:
-            return MODELS[name]
+            return FURTHER[name] if name in FURTHER else MODELS[name]

@@ -92,6 +92,11 @@ class Binding:
             return str(refusal)
         return answer
 
+    def shape_is_known(self, implementation: Implementation) -> bool:
+        """Whether what decides the shape of the results is constant, so that the function compares it."""
+        deciding = [self.inputs.get(name) for name in implementation.shape_from]
+        return bool(deciding) and all(isinstance(t, Tensor) and t.value is not None for t in deciding)
+
     def call_by_name(self, question: Callable[..., Any]) -> Any:
         """The answer of a function that takes operands and attributes by name."""
         known = {**self.attributes, **self.outputs, **self.inputs}

@@ -93,9 +93,6 @@ def choose(node: ONNXNode, network: Network, *, allowed: Sequence[Kind] = KINDS)
                 (implementation.title, f"{implementation.kind} implementations are not allowed here")
             )
             continue
-        if node.shapes_declared and implementation.kind != "onnxruntime":
-            refusals.append((implementation.title, _ONLY_DECLARED))
-            continue
         if network.device not in implementation.devices:
             refusals.append((implementation.title, f"it does not run on {network.device}"))
             continue
@@ -120,6 +117,12 @@ def _try(
     """The trace or alias of an implementation that applies, else the reason why it does not."""
     trace = Trace(node.op_type, network.sdfg.arrays)
     binding = bind(node, network, trace)
+    if (
+        node.shapes_declared
+        and implementation.kind != "onnxruntime"
+        and not binding.shape_is_known(implementation)
+    ):
+        return _ONLY_DECLARED
     reason = binding.refusal(implementation)
     if reason is not None:
         return reason

@@ -45,6 +45,8 @@ class Implementation:
         function: positional parameters are formal names, keyword-only ones attributes.
         when: takes operands and attributes by name; None where the implementation applies, else the reason.
         devices: where it runs.
+        shape_from: operands that decide the shape of the results; where they are constants, the function
+            compares it with what the model says. () where the shape follows from shapes.
     """
 
     op_type: str
@@ -55,6 +57,7 @@ class Implementation:
     function: Callable[..., Any]
     when: When | None = None
     devices: tuple[Device, ...] = DEVICES
+    shape_from: tuple[str, ...] = ()
 
     @property
     def title(self) -> str:
@@ -83,6 +86,7 @@ def implements(
     when: When | None = None,
     domain: str = "",
     devices: tuple[Device, ...] = DEVICES,
+    shape_from: tuple[str, ...] = (),
 ) -> Callable[[Function], Function]:
     """Register a function as an implementation of operators.
 
@@ -94,6 +98,7 @@ def implements(
         when: None where the implementation applies to the operands it takes by name, else the reason.
         domain: domain of the operators.
         devices: where the implementation runs.
+        shape_from: see `Implementation`.
     """
 
     def register(function: Function) -> Function:
@@ -112,6 +117,7 @@ def implements(
                     function=function,
                     when=when,
                     devices=devices,
+                    shape_from=shape_from,
                 )
             )
         return function

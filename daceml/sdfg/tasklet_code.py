@@ -174,10 +174,19 @@ class _Printer:
                 parts = [self._text(o, nested=operation.infix) for o in self.operands[number]]
                 text, infix = operation.template.format(*parts), operation.infix
         if number != self.root and (self.uses[number] > 1 or len(text) > _LONGEST):
-            name = self.names[number] = f"_t{len(self.statements)}"
-            self.statements.append(f"{name} = {text}")
-            return name
+            return self._named(number, text)
         return f"({text})" if nested and infix else text
+
+    def _named(self, number: int, text: str) -> str:
+        name = self.names[number] = f"_t{len(self.statements)}"
+        self.statements.append(f"{name} = {text}")
+        return name
+
+    def _position(self, number: int) -> str:
+        """A position that is data, by a name: dace takes what stands in brackets for integers, and would
+        make `ceil(x - 0.5)` there `x + int_ceil(0.5, -1)`."""
+        text = self._text(number, nested=False)
+        return text if text.isidentifier() else self._named(number, text)
 
     def _connect(self, number: int, access: Access) -> str:
         name = self.names[number] = f"_a{len(self.reads)}"
@@ -197,8 +206,7 @@ class _Printer:
         _, known, _ = gather.data
         operands = dict(zip([d for d, i in enumerate(known) if i is None], numbers, strict=True))
         positions = [
-            self._text(operands[d], nested=False) if d in operands else symbolic.symstr(known[d])
-            for d in written
+            self._position(operands[d]) if d in operands else symbolic.symstr(known[d]) for d in written
         ]
         return f"[{', '.join(positions)}]" if positions else ""
 

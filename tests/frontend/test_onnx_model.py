@@ -172,3 +172,17 @@ def test_what_is_no_model_is_refused():
         ONNXModel(3)  # pyright: ignore[reportArgumentType]
     with pytest.raises(OnnxFileError, match=r"missing\.onnx cannot be read"):
         ONNXModel("missing.onnx")
+
+
+def test_an_element_whose_place_is_rounded():
+    # fused into the loop that reads: the place is computed in its brackets
+    node = helper.make_node("Resize", ["x", "", "scales"], ["y"], mode="nearest")
+    graph = helper.make_graph(
+        [node],
+        "resize",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 1, 2, 4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 1, 1, 2])],
+        [numpy_helper.from_array(np.array([1, 1, 0.6, 0.6], np.float32), "scales")],
+    )
+    resize = ONNXModel(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9))
+    assert resize(torch.arange(1.0, 9).reshape(1, 1, 2, 4)).tolist() == [[[[1, 3]]]]

@@ -110,3 +110,13 @@ def test_integers_are_divided_as_numbers_and_positions_are_integers() -> None:
 def test_what_has_no_scalar_form_says_why(code: str, reason: str) -> None:
     with pytest.raises(UnreadableTasklet, match=reason):
         parsed(code, a=dace.float64)
+
+
+def test_positions_that_are_data_are_names():
+    # in brackets dace makes ceil(x - 0.5) an expression of integers: x + int_ceil(0.5, -1)
+    place = apply("ceil", read("P", dace.float32, (0,), (4,)) - literal(0.5, dace.float32))
+    value = Scalar("gather", dace.float32, (cast(place, dace.int64),), ("X", (None,), (9,)))
+    assert text(value).splitlines() == [
+        "_t0 = dace.int64(ceil(_a1 - dace.float32(0.5)))",
+        "_out = _a0[_t0]",
+    ]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from daceml.autodiff.vjp import vjp
-from daceml.onnx_ops.native.resize import ResizedAxis, resized_axes
+from daceml.onnx_ops.native.resize import Resizing, resized_axes
+from daceml.onnx_ops.native.resize_axes import ResizedAxis
 from daceml.onnx_ops.scatter import scatter
 from daceml.onnx_ops.tensor import Output, Tensor, compute, full, sum_over
 from daceml.sdfg.scalar import Index, Scalar, compute_type
@@ -14,7 +15,9 @@ from daceml.sdfg.scalar import Index, Scalar, compute_type
 @vjp("Resize")
 def resize_vjp(
     dY: Tensor,
+    roi: Tensor | None,
     scales: Tensor | None,
+    sizes: Tensor | None,
     dX: Output,
     *,
     antialias: int = 0,
@@ -28,10 +31,20 @@ def resize_vjp(
     nearest_mode: str = "round_prefer_floor",
 ) -> None:
     """The transpose of the interpolation; it is linear, so that only sizes matter."""
-    found = resized_axes(
-        *(dX, dY, scales, axes, antialias, coordinate_transformation_mode, cubic_coeff_a, exclude_outside),
-        *(keep_aspect_ratio_policy, mode, nearest_mode),
+    how = Resizing(
+        roi=roi,
+        scales=scales,
+        sizes=sizes,
+        antialias=antialias,
+        axes=axes,
+        coordinate_transformation_mode=coordinate_transformation_mode,
+        cubic_coeff_a=cubic_coeff_a,
+        exclude_outside=exclude_outside,
+        keep_aspect_ratio_policy=keep_aspect_ratio_policy,
+        mode=mode,
+        nearest_mode=nearest_mode,
     )
+    found = resized_axes(dX, dY, how)
     if isinstance(found, dict):
         dX[:] = _sums(dY, dX.shape, found)
         return

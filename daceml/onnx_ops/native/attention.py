@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import dace
 import numpy as np
@@ -10,9 +12,12 @@ import numpy as np
 from daceml.onnx_ops.functions import where
 from daceml.onnx_ops.indexing import broadcast_index, divide
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.tensor import Output, Tensor, compute, sum_over
+from daceml.onnx_ops.tensor import Output, Tensor, compute, full, sum_over
 from daceml.onnx_ops.trace import Refused
 from daceml.sdfg.scalar import Index, Scalar, compute_type, index_value, literal
+
+At = Callable[..., Scalar]
+"""The element at (sample, key head, query in its group, row, column)."""
 
 
 def with_heads(x: Tensor, heads: int | None) -> Tensor:
@@ -44,6 +49,59 @@ def _joined(past: Tensor | None, new: Tensor, present: Output | None) -> Tensor:
     return present
 
 
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    """Which keys a query sees, from where both are.
+
+    Attributes:
+        before: keys that come before the first query; `lengths` are added to it.
+        lengths: keys of each sample that are no padding.
+        left, right: how far a query sees; -1 for all.
+        causal: whether it sees none behind itself.
+    """
+
+    before: Index
+    lengths: Tensor | None
+    left: int
+    right: int
+    causal: bool
+
+    def conditions(self, b: Index, i: Index, j: Index) -> list[Scalar]:
+        """All of them hold where key j is visible for query i of sample b."""
+        place, key = index_value(i + self.before), index_value(j)
+        found: list[Scalar] = []
+        if self.lengths is not None:
+            length = self.lengths[(b,)].astype(dace.int64)
+            place = place + length
+            found.append(key < length)
+        if self.causal:
+            found.append(key <= place)
+        if self.left >= 0:
+            found.append(place - key <= self.left)
+        if self.right >= 0:
+            found.append(key - place <= self.right)
+        return found
+
+
+def _elements(held: Tensor) -> At:
+    return lambda *index: held[index]
+
+
+def _as_wide(mask: Tensor, columns: Index) -> Tensor:
+    """A mask that ends before the keys hides the rest of them; one of a single column is for all keys."""
+    width = mask.shape[-1]
+    if not isinstance(width, int) or not isinstance(columns, int) or width in (1, columns):
+        return mask
+    if width > columns:
+        raise Refused(f"a mask of {width} columns for {columns} keys")
+    shape = (*mask.shape[:-1], columns)
+    wide = Output(shape, mask.dtype, mask.trace.intermediate("mask", shape, mask.dtype).name, mask.trace)
+    wide[..., :width] = mask
+    hidden = False if mask.dtype == dace.bool_ else -math.inf
+    wide[..., width:] = full((*mask.shape[:-1], columns - width), hidden, mask.dtype)
+    return wide
+
+
 @implements("AttentionSaving", name="maps", domain="daceml")
 @implements("Attention", name="maps")
 def attention(
@@ -53,9 +111,11 @@ def attention(
     attn_mask: Tensor | None,
     past_key: Tensor | None,
     past_value: Tensor | None,
+    nonpad_kv_seqlen: Tensor | None,
     Y: Output,
     present_key: Output | None,
     present_value: Output | None,
+    qk_matmul_output: Output | None,
     LogSumExp: Output | None,
     *,
     is_causal: int = 0,
@@ -65,13 +125,14 @@ def attention(
     scale: float | None = None,
     softcap: float = 0.0,
     softmax_precision: int | None = None,
+    left_window_size: int = -1,
+    right_window_size: int = -1,
     as_spelled: int = 0,
     mask_hides: int = 0,
 ) -> None:
     """Attributes beyond ONNX's are those of `daceml.onnx_ops.saving`."""
     q, k, v = with_heads(Q, q_num_heads), with_heads(K, kv_num_heads), with_heads(V, kv_num_heads)
     k, v = _joined(past_key, k, present_key), _joined(past_value, v, present_value)
-    offset = 0 if past_key is None else past_key.shape[2]
     group = divide(q.shape[1], k.shape[1])
     if group is None:
         raise Refused(f"{q.shape[1]} query heads are no multiple of {k.shape[1]} key heads")
@@ -82,25 +143,55 @@ def attention(
     factor = 1 / math.sqrt(float(features)) if scale is None else scale  # pyright: ignore[reportArgumentType]
     # Head h of the queries is (kv head, place in its group), so that no index is divided.
     grouped = q.reshape((batch, heads, group, rows, features))
+    shape = (batch, heads, group, rows, columns)
+    mask = None if attn_mask is None else _as_wide(attn_mask, columns)
+    # What comes before the first query: the cache, or what is no padding of the keys
+    before = 0 if past_key is None else past_key.shape[2]
+    window = Window(
+        before=before if nonpad_kv_seqlen is None else -rows,
+        lengths=nonpad_kv_seqlen,
+        left=left_window_size,
+        right=right_window_size,
+        causal=bool(is_causal),
+    )
+
+    def product(b: Index, h: Index, g: Index, i: Index, j: Index) -> Scalar:
+        return sum_over((features,), lambda d: grouped[b, h, g, i, d] * k[b, h, j, d]) * factor
+
+    def capped(value: Scalar) -> Scalar:
+        return np.tanh(value / softcap) * softcap if softcap else value
+
+    wanted = None if qk_matmul_output is None else qk_matmul_output.split(1, (heads, group))
+    step = qk_matmul_output_mode
+    if wanted is not None and step not in range(4):
+        raise Refused(f"there is no qk_matmul_output_mode {step}")
+    products: At = product
+    if wanted is not None and step == 0:
+        wanted[:] = held = compute(shape, product).materialize()
+        products = _elements(held)
+    caps: At = lambda *index: capped(products(*index))  # noqa: E731
+    if wanted is not None and step == 1:
+        wanted[:] = held = compute(shape, caps).materialize()
+        caps = _elements(held)
 
     def score(b: Index, h: Index, g: Index, i: Index, j: Index) -> Scalar:
-        value = sum_over((features,), lambda d: grouped[b, h, g, i, d] * k[b, h, j, d]) * factor
-        if softcap:
-            value = np.tanh(value / softcap) * softcap
-        if attn_mask is not None:
+        value = caps(b, h, g, i, j)
+        if mask is not None:
             value = masked_score(
                 value,
-                attn_mask,
+                mask,
                 (b, h * group + g, i, j),
                 (batch, q.shape[1], rows, columns),
                 hides=bool(mask_hides),
             )
-        if is_causal:
-            visible = index_value(j) <= index_value(i + offset)
-            value = where(visible, value, literal(-math.inf, value.dtype))
+        hidden = literal(-math.inf, value.dtype)
+        for visible in window.conditions(b, i, j):
+            value = where(visible, value, hidden)
         return value
 
-    scores = compute((batch, heads, group, rows, columns), score).materialize()
+    scores = compute(shape, score).materialize()
+    if wanted is not None and step == 2:
+        wanted[:] = scores
     largest = scores.max(-1, keepdims=True).materialize()
     # A row without visible keys has probabilities 0, as in ONNX and torch, not 0/0; spelled out it has 0/0
     shift = largest if as_spelled else where(largest == -math.inf, 0, largest)
@@ -110,6 +201,9 @@ def attention(
         # 0 for a row without visible keys, as in torch: exp(-inf - 0) is 0
         LogSumExp.split(1, (heads, group))[:] = (shift + np.log(where(total == 0, 1, total))).squeeze(-1)
     weights = (exponential / where(total == 0, 1, total)).materialize()
+
+    if wanted is not None and step == 3:
+        wanted[:] = weights
 
     def element(b: Index, h: Index, g: Index, i: Index, d: Index) -> Scalar:
         return sum_over((columns,), lambda j: weights[b, h, g, i, j] * v[b, h, j, d])

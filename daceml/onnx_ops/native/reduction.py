@@ -13,6 +13,7 @@ from daceml.onnx_ops.indexing import axis_of, same
 from daceml.onnx_ops.registry import implements
 from daceml.onnx_ops.tensor import Output, Tensor, compute, elementwise, is_float, min_over
 from daceml.onnx_ops.trace import Refused
+from daceml.sdfg.nest import Operator
 from daceml.sdfg.scalar import Index, Scalar, identity, index_value
 from daceml.sdfg.sizes import product
 
@@ -38,8 +39,21 @@ def _mean(x: Tensor, axes: Axes, keepdims: bool) -> Tensor:
     return elementwise("trunc_div", total, count)
 
 
+def _extreme(operator: Operator) -> Callable[[Tensor, Axes, bool], Any]:
+    """The largest or smallest element; over no elements what is smaller, or larger, than all others."""
+
+    def of(x: Tensor, axes: Axes, keepdims: bool) -> Tensor:
+        gone = {axis_of(a, x.rank) for a in (range(x.rank) if axes is None else axes)}
+        if not any(same(x.shape[a], 0) for a in gone):
+            return x.max(axes, keepdims) if operator == "max" else x.min(axes, keepdims)
+        shape = [1 if d in gone else e for d, e in enumerate(x.shape) if keepdims or d not in gone]
+        return compute(shape, lambda *_: identity(operator, x.dtype))
+
+    return of
+
+
 def _log_sum_exp(x: Tensor, axes: Axes, keepdims: bool) -> Tensor:
-    largest = x.max(axes, keepdims=True).materialize()
+    largest = _extreme("max")(x, axes, True).materialize()
     # Of all -inf, or with an inf, subtracting the largest would give NaN.
     shift = where(np.isinf(largest), 0, largest)
     total = np.log(np.exp(x - shift).sum(axes, keepdims))
@@ -52,8 +66,8 @@ def _log_sum_exp(x: Tensor, axes: Axes, keepdims: bool) -> Tensor:
 _ROWS: dict[str, Callable[[Tensor, Axes, bool], Any]] = {
     "ReduceSum": lambda x, axes, keep: x.sum(axes, keep),
     "ReduceProd": lambda x, axes, keep: x.prod(axes, keep),
-    "ReduceMax": lambda x, axes, keep: x.max(axes, keep),
-    "ReduceMin": lambda x, axes, keep: x.min(axes, keep),
+    "ReduceMax": _extreme("max"),
+    "ReduceMin": _extreme("min"),
     "ReduceMean": _mean,
     "ReduceL1": lambda x, axes, keep: abs(x).sum(axes, keep),
     "ReduceL2": lambda x, axes, keep: np.sqrt((x * x).sum(axes, keep)),

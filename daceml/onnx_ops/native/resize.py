@@ -7,7 +7,7 @@ over all elements computes no coordinates.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -16,39 +16,48 @@ import numpy as np
 
 from daceml.onnx_ops.functions import maximum, minimum, where
 from daceml.onnx_ops.indexing import axis_of, divide, same
+from daceml.onnx_ops.native.resize_axes import (
+    Axis,
+    Place,
+    ResizedAxis,
+    coordinate,
+    filtered,
+    inside,
+    only_inside,
+    tables,
+)
 from daceml.onnx_ops.registry import implements
 from daceml.onnx_ops.schema import exact_float
 from daceml.onnx_ops.tensor import Output, Tensor, compute, is_float
 from daceml.onnx_ops.trace import Refused
-from daceml.sdfg.scalar import DType, Index, Scalar, index_value, literal
+from daceml.sdfg.scalar import Index, Scalar, compute_type, index_value, literal
 
-_COORDINATES = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "half_pixel_symmetric")
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Axis:
-    """One resized dimension.
-
-    Attributes:
-        axis: of the tensor.
-        extent, outputs: sizes before and after.
-        scale: as given; None where the sizes are.
-    """
-
-    axis: int
-    extent: Index
-    outputs: Index
-    scale: float | None
+_COORDINATES = (
+    "half_pixel",
+    "pytorch_half_pixel",
+    "align_corners",
+    "asymmetric",
+    "half_pixel_symmetric",
+    "tf_crop_and_resize",
+)
+_POLICIES: dict[str, Callable[[Iterable[float]], float]] = {"not_larger": min, "not_smaller": max}
 
 
 @dataclass(frozen=True, kw_only=True)
-class ResizedAxis:
-    """What the outputs of one dimension read: places [taps, outputs] and weights; None are all 1."""
+class Resizing:
+    """What a Resize is told, beside its operand: ONNX's inputs and attributes, under their names."""
 
-    axis: int
-    count: int
-    places: Tensor
-    weights: Tensor | None
+    roi: Tensor | None
+    scales: Tensor | None
+    sizes: Tensor | None
+    antialias: int
+    axes: Sequence[int] | None
+    coordinate_transformation_mode: str
+    cubic_coeff_a: float
+    exclude_outside: int
+    keep_aspect_ratio_policy: str
+    mode: str
+    nearest_mode: str
 
 
 @implements("Resize", name="tables")
@@ -69,12 +78,22 @@ def resize(
     mode: str = "nearest",
     nearest_mode: str = "round_prefer_floor",
 ) -> None:
-    found = resized_axes(
-        *(X, Y, scales, axes, antialias, coordinate_transformation_mode, cubic_coeff_a, exclude_outside),
-        *(keep_aspect_ratio_policy, mode, nearest_mode),
+    how = Resizing(
+        roi=roi,
+        scales=scales,
+        sizes=sizes,
+        antialias=antialias,
+        axes=axes,
+        coordinate_transformation_mode=coordinate_transformation_mode,
+        cubic_coeff_a=cubic_coeff_a,
+        exclude_outside=exclude_outside,
+        keep_aspect_ratio_policy=keep_aspect_ratio_policy,
+        mode=mode,
+        nearest_mode=nearest_mode,
     )
+    found = resized_axes(X, Y, how)
     if isinstance(found, list):
-        Y[:] = compute(Y.shape, _interpolated(X, found))
+        Y[:] = compute(Y.shape, _interpolated(X, found, extrapolation_value))
         return
     target, source = Y, X
     for axis in sorted(found, reverse=True):
@@ -83,63 +102,84 @@ def resize(
     target[:] = source
 
 
-def resized_axes(
-    X: Tensor,
-    Y: Tensor,
-    scales: Tensor | None,
-    axes: Sequence[int] | None,
-    antialias: int,
-    coordinates: str,
-    cubic_coeff_a: float,
-    exclude_outside: int,
-    keep_aspect_ratio_policy: str,
-    mode: str,
-    nearest_mode: str,
-) -> list[ResizedAxis] | dict[int, int]:
+def resized_axes(X: Tensor, Y: Tensor, how: Resizing) -> list[ResizedAxis] | dict[int, int]:
     """What the outputs of each resized dimension read, or axis -> factor where elements are repeated."""
+    coordinates, mode = how.coordinate_transformation_mode, how.mode
     if coordinates not in _COORDINATES:
         raise Refused(f"coordinates {coordinates!r}")
-    if antialias or exclude_outside:
-        raise Refused("antialias=1" if antialias else "exclude_outside=1")
-    if keep_aspect_ratio_policy != "stretch":
-        raise Refused(f"keep_aspect_ratio_policy={keep_aspect_ratio_policy!r}")
+    if mode == "nearest" and how.exclude_outside:
+        raise Refused("exclude_outside=1 leaves nothing of a nearest element outside")
     if mode != "nearest" and not is_float(X):
         raise Refused(f"{mode} interpolation of {X.dtype.to_string()}")
-    rows = _resized(X, Y, scales, axes)
-    if mode == "nearest" and (factors := _repeats(rows, coordinates, nearest_mode)) is not None:
+    rows = _resized(X, Y, how)
+    if mode == "nearest" and (factors := _repeats(rows, coordinates, how.nearest_mode)) is not None:
         return factors
-    wide = dace.float64 if X.dtype == dace.float64 and mode != "nearest" else dace.float32
+    exact = (X.dtype == dace.float64 and mode != "nearest") or coordinates == "tf_crop_and_resize"
+    wide = dace.float64 if exact else dace.float32
     found: list[ResizedAxis] = []
     for row in rows:
-        place = _coordinate(row, coordinates, wide)
-        match mode:
-            case "nearest":
-                found.append(_nearest(row, place, nearest_mode))
-            case "linear":
-                found.append(_linear(row, place))
-            case _:
-                found.append(_cubic(row, place, cubic_coeff_a))
+        place = coordinate(row, coordinates, wide)
+        table = _table(row, place, how)
+        if row.crop is not None:
+            table = only_inside(table, row, place, compute_type(X.dtype) if is_float(X) else None)
+        found.append(table)
     return found
 
 
-def _resized(X: Tensor, Y: Tensor, scales: Tensor | None, axes: Sequence[int] | None) -> list[_Axis]:
-    chosen = range(X.rank) if axes is None else [axis_of(a, X.rank) for a in axes]
-    factors: list[float | None] = [None] * len(chosen)
-    if scales is not None and not same(scales.size, 0):
-        if scales.value is None:
-            raise Refused("scales is no constant")
-        # A scale that was written as 1.7 is 1.7, not the nearest float32.
-        factors = [exact_float(v) for v in np.asarray(scales.value).reshape(-1)]
-    rows: list[_Axis] = []
-    for axis, factor in zip(chosen, factors, strict=True):
+def _table(row: Axis, place: Place, how: Resizing) -> ResizedAxis:
+    if how.mode == "nearest":
+        return _nearest(row, place, how.nearest_mode)
+    if how.antialias or how.exclude_outside:
+        return filtered(
+            row, place, how.mode, how.cubic_coeff_a, bool(how.antialias), bool(how.exclude_outside)
+        )
+    return _linear(row, place) if how.mode == "linear" else _cubic(row, place, how.cubic_coeff_a)
+
+
+def _resized(X: Tensor, Y: Tensor, how: Resizing) -> list[Axis]:
+    chosen = range(X.rank) if how.axes is None else [axis_of(a, X.rank) for a in how.axes]
+    crops: list[tuple[float, float] | None] = [None] * len(chosen)
+    if how.coordinate_transformation_mode == "tf_crop_and_resize":
+        region = _numbers(how.roi, "roi")
+        if region is None:
+            raise Refused("tf_crop_and_resize without a roi")
+        crops = list(zip(region[: len(chosen)], region[len(chosen) :], strict=True))
+    factors = _numbers(how.scales, "scales") or _common_factors(X, chosen, how) or [None] * len(chosen)
+    rows: list[Axis] = []
+    for axis, factor, crop in zip(chosen, factors, crops, strict=True):
         extent, outputs = X.shape[axis], Y.shape[axis]
-        if same(extent, outputs) and factor in (None, 1.0):
+        if same(extent, outputs) and factor in (None, 1.0) and crop in (None, (0.0, 1.0)):
             continue
-        rows.append(_Axis(axis=axis, extent=extent, outputs=outputs, scale=factor))
+        rows.append(Axis(axis=axis, extent=extent, outputs=outputs, scale=factor, crop=crop))
     return rows
 
 
-def _repeats(rows: Sequence[_Axis], coordinates: str, rounding: str) -> dict[int, int] | None:
+def _numbers(operand: Tensor | None, name: str) -> list[float] | None:
+    """A constant operand; None where it is not given."""
+    if operand is None or same(operand.size, 0):
+        return None
+    if operand.value is None:
+        raise Refused(f"{name} is no constant")
+    # A scale that was written as 1.7 is 1.7, not the nearest float32.
+    return [exact_float(v) for v in np.asarray(operand.value).reshape(-1)]
+
+
+def _common_factors(X: Tensor, chosen: Sequence[int], how: Resizing) -> list[float] | None:
+    """The one scale of all axes that keeps their ratio; None where each has its own."""
+    policy = how.keep_aspect_ratio_policy
+    if policy == "stretch":
+        return None
+    if policy not in _POLICIES:
+        raise Refused(f"there is no keep_aspect_ratio_policy {policy!r}")
+    sizes = _numbers(how.sizes, "sizes")
+    extents = [X.shape[axis] for axis in chosen]
+    if sizes is None or not all(isinstance(e, int) for e in extents):
+        raise Refused(f"keep_aspect_ratio_policy={policy!r} without sizes that are known")
+    ratios = [size / int(extent) for size, extent in zip(sizes, extents, strict=True)]  # pyright: ignore[reportArgumentType]
+    return [_POLICIES[policy](ratios)] * len(ratios)
+
+
+def _repeats(rows: Sequence[Axis], coordinates: str, rounding: str) -> dict[int, int] | None:
     """Axis -> factor of a nearest resize by whole factors, with affine indices; None where it is none."""
     if (coordinates, rounding) != ("asymmetric", "floor"):
         return None
@@ -159,47 +199,7 @@ def _repeats(rows: Sequence[_Axis], coordinates: str, rounding: str) -> dict[int
     return factors
 
 
-def _coordinate(row: _Axis, mode: str, wide: DType) -> Callable[[Index], Scalar]:
-    """Where an output position lies in the input, computed in the order in which torch does."""
-    extent, outputs = row.extent, row.outputs
-
-    def ratio(more: int = 0) -> Scalar:
-        if row.scale is not None and not more:
-            return literal(1.0 / row.scale, wide)
-        return index_value(extent - more, wide) / index_value(outputs - more, wide)
-
-    def place(o: Index) -> Scalar:
-        position = index_value(o, wide)
-        if mode == "align_corners":
-            if same(outputs, 1):
-                return literal(0.0, wide)
-            aligned = ratio(1) * position
-            return aligned if isinstance(outputs, int) else _unless_single(outputs, aligned)
-        if mode == "asymmetric":
-            return position * ratio()
-        centre = ratio() * (position + 0.5) - 0.5
-        if mode == "pytorch_half_pixel":
-            if same(outputs, 1):
-                return literal(0.0, wide)
-            return centre if isinstance(outputs, int) else _unless_single(outputs, centre)
-        if mode == "half_pixel_symmetric" and row.scale is not None:
-            full = index_value(extent, wide)
-            adjusted = index_value(outputs, wide) / (full * row.scale)
-            return full * 0.5 * (1.0 - adjusted) + centre
-        return centre
-
-    return place
-
-
-def _unless_single(outputs: Index, value: Scalar) -> Scalar:
-    return where(index_value(outputs) > 1, value, literal(0.0, value.dtype))
-
-
-def _inside(position: Scalar, extent: Index) -> Scalar:
-    return minimum(maximum(position, 0), index_value(extent - 1))
-
-
-def _nearest(row: _Axis, place: Callable[[Index], Scalar], rounding: str) -> ResizedAxis:
+def _nearest(row: Axis, place: Place, rounding: str) -> ResizedAxis:
     def rounded(o: Index) -> Scalar:
         x = place(o)
         match rounding:
@@ -215,17 +215,17 @@ def _nearest(row: _Axis, place: Callable[[Index], Scalar], rounding: str) -> Res
                 raise Refused(f"nearest_mode {rounding!r}")
 
     def element(_: Index, o: Index) -> Scalar:
-        return _inside(rounded(o).astype(dace.int64), row.extent)
+        return inside(rounded(o).astype(dace.int64), row.extent)
 
     return ResizedAxis(
         axis=row.axis, count=1, places=compute((1, row.outputs), element).materialize(), weights=None
     )
 
 
-def _linear(row: _Axis, place: Callable[[Index], Scalar]) -> ResizedAxis:
+def _linear(row: Axis, place: Place) -> ResizedAxis:
     def bounded(o: Index) -> tuple[Scalar, Scalar]:
         x = maximum(place(o), 0.0)
-        return x, _inside(np.floor(x).astype(dace.int64), row.extent)
+        return x, inside(np.floor(x).astype(dace.int64), row.extent)
 
     def position(tap: Index, o: Index) -> Scalar:
         return minimum(bounded(o)[1] + index_value(tap), index_value(row.extent - 1))
@@ -235,14 +235,14 @@ def _linear(row: _Axis, place: Callable[[Index], Scalar]) -> ResizedAxis:
         part = minimum(x - low.astype(x.dtype), 1.0)
         return where(index_value(tap) == 0, 1.0 - part, part)
 
-    return _tables(2, row, position, weight)
+    return tables(2, row, position, weight)
 
 
-def _cubic(row: _Axis, place: Callable[[Index], Scalar], a: float) -> ResizedAxis:
+def _cubic(row: Axis, place: Place, a: float) -> ResizedAxis:
     """Keys' convolution with coefficient a; taps outside repeat the border."""
 
     def position(tap: Index, o: Index) -> Scalar:
-        return _inside(np.floor(place(o)).astype(dace.int64) + (index_value(tap) - 1), row.extent)
+        return inside(np.floor(place(o)).astype(dace.int64) + (index_value(tap) - 1), row.extent)
 
     def weight(tap: Index, o: Index) -> Scalar:
         x = place(o)
@@ -251,26 +251,11 @@ def _cubic(row: _Axis, place: Callable[[Index], Scalar], a: float) -> ResizedAxi
         far = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
         return where(distance <= 1.0, near, far)
 
-    return _tables(4, row, position, weight)
+    return tables(4, row, position, weight)
 
 
-def _tables(
-    count: int,
-    row: _Axis,
-    position: Callable[[Index, Index], Scalar],
-    weight: Callable[[Index, Index], Scalar],
-) -> ResizedAxis:
-    shape = (count, row.outputs)
-    return ResizedAxis(
-        axis=row.axis,
-        count=count,
-        places=compute(shape, position).materialize(),
-        weights=compute(shape, weight).materialize(),
-    )
-
-
-def _interpolated(X: Tensor, axes: Sequence[ResizedAxis]) -> Callable[..., Scalar]:
-    def element(*index: Index) -> Scalar:
+def _interpolated(X: Tensor, axes: Sequence[ResizedAxis], outside: float) -> Callable[..., Scalar]:
+    def weighted(*index: Index) -> Scalar:
         total: Scalar | None = None
         for chosen in product(*(range(t.count) for t in axes)):
             source: list[Index | Scalar] = list(index)
@@ -286,5 +271,12 @@ def _interpolated(X: Tensor, axes: Sequence[ResizedAxis]) -> Callable[..., Scala
             total = term if total is None else total + term
         assert total is not None
         return total
+
+    def element(*index: Index) -> Scalar:
+        value = weighted(*index)
+        for table in axes:
+            if table.inside is not None:
+                value = where(table.inside[index[table.axis]], value, literal(outside, value.dtype))
+        return value
 
     return element

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -165,8 +166,16 @@ def constant_of_shape(input: Tensor, output: Output, *, value: np.ndarray | None
     output[:] = 0 if value is None else np.asarray(value).reshape(-1)[0]
 
 
-@implements("Range")
-def range_(start: Tensor, limit: Tensor, delta: Tensor, output: Output) -> None:
+@implements("Range", shape_from=("start", "limit", "delta"))
+def range_(
+    start: Tensor, limit: Tensor, delta: Tensor, output: Output, *, stash_type: int | None = None
+) -> None:
+    values = [t.value for t in (start, limit, delta)]
+    if all(v is not None for v in values):
+        a, b, d = (np.asarray(v).reshape(()).item() for v in values)
+        count = max(math.ceil((b - a) / d), 0) if d else 0
+        if not same(output.shape[0], count):
+            raise Refused(f"range({a}, {b}, {d}) has {count} elements, and the model says {output.shape[0]}")
     first, step = start.reshape(()).at(()), delta.reshape(()).at(())
 
     def element(i: Index) -> Scalar:
@@ -200,8 +209,11 @@ def depth_to_space(input: Tensor, output: Output, *, blocksize: int, mode: str =
 
 
 @implements("SpaceToDepth")
-def space_to_depth(input: Tensor, output: Output, *, blocksize: int) -> None:
+def space_to_depth(input: Tensor, output: Output, *, blocksize: int, mode: str = "DCR") -> None:
     n, c, *_ = input.shape
     rows, columns = output.shape[2], output.shape[3]
-    source = input.reshape((n, c, rows, blocksize, columns, blocksize)).transpose(0, 3, 5, 1, 2, 4)
-    output.split(1, (blocksize, blocksize, c))[:] = source
+    source = input.reshape((n, c, rows, blocksize, columns, blocksize))
+    if mode == "DCR":
+        output.split(1, (blocksize, blocksize, c))[:] = source.transpose(0, 3, 5, 1, 2, 4)
+    else:
+        output.split(1, (c, blocksize, blocksize))[:] = source.transpose(0, 1, 3, 5, 2, 4)

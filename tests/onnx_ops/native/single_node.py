@@ -37,6 +37,7 @@ class Case:
         constants: positions of inputs that the network knows the value of.
         expected: outputs by position (None: absent); from the ONNX reference where not given.
         outputs: number of outputs, where `expected` is not given.
+        domain: of the operator.
         symbolic: size -> symbol or expression, for every dimension of every operand that has this size.
         rtol, atol: float32 rounding unless said otherwise.
     """
@@ -48,6 +49,7 @@ class Case:
     expected: Sequence[np.ndarray | None] | None = None
     outputs: int = 1
     version: int | None = None
+    domain: str = ""
     symbolic: Mapping[int, str] = field(default_factory=dict)
     rtol: float = 1e-5
     atol: float = 1e-6
@@ -58,7 +60,7 @@ class Case:
             return [None if e is None else np.asarray(e) for e in self.expected]
         names = [f"x{i}" if v is not None else "" for i, v in enumerate(self.inputs)]
         results = [f"y{i}" for i in range(self.outputs)]
-        node = onnx.helper.make_node(self.op, names, results, **self.attributes)
+        node = onnx.helper.make_node(self.op, names, results, domain=self.domain, **self.attributes)
         graph = onnx.helper.make_graph(
             [node],
             "g",
@@ -69,9 +71,10 @@ class Case:
             ],
             [onnx.helper.make_tensor_value_info(r, onnx.TensorProto.UNDEFINED, None) for r in results],
         )
-        model = onnx.helper.make_model(
-            graph, opset_imports=[onnx.helper.make_opsetid("", self.version or 23)]
-        )
+        opsets = [onnx.helper.make_opsetid(self.domain, self.version or 23)]
+        if self.domain:
+            opsets.append(onnx.helper.make_opsetid("", 23))
+        model = onnx.helper.make_model(graph, opset_imports=opsets)
         feeds = {n: v for n, v in zip(names, self.inputs, strict=True) if v is not None}
         with np.errstate(all="ignore"):
             return [np.asarray(r) for r in ReferenceEvaluator(model).run(None, feeds)]
@@ -81,7 +84,7 @@ def network_of(case: Case, name: str, results: Sequence[np.ndarray | None]) -> N
     """A network of one state with one node."""
     sdfg = dace.SDFG(name)
     state = sdfg.add_state("main")
-    cls = node_class(case.op, version=case.version)
+    cls = node_class(case.op, domain=case.domain, version=case.version)
     ins = cls.schema.connectors("inputs", [v is not None for v in case.inputs])
     outs = cls.schema.connectors("outputs", [v is not None for v in results])
     node = cls(

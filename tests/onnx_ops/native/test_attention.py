@@ -41,6 +41,24 @@ def flat(x: np.ndarray) -> np.ndarray:
 
 PAST = random(2, 4, 3, 8, seed=7), random(2, 4, 3, 6, seed=8)
 JOINED = np.concatenate([PAST[0], K], 2), np.concatenate([PAST[1], V], 2)
+LENGTHS = np.array([3, 5], np.int64)
+MASK = random(Q.shape[2], K.shape[2], seed=21)
+
+
+def with_scores(
+    mode: int, cap: float, mask: np.ndarray | None = None, is_causal: int = 0
+) -> list[np.ndarray | None]:
+    """The result, and the matrix of scores after a step: products, softcap, mask, softmax; from the words."""
+    products = Q @ K.swapaxes(-1, -2) / np.sqrt(Q.shape[-1])
+    capped = np.tanh(products / cap) * cap if cap else products
+    masked = capped if mask is None else capped + mask
+    if is_causal:
+        rows, columns = np.ogrid[: Q.shape[2], : K.shape[2]]
+        masked = np.where(columns <= rows, masked, -np.inf)
+    weights = torch.softmax(t(masked), -1).numpy()
+    return [weights @ V, None, None, (products, capped, masked, weights)[mode].astype(np.float32)]
+
+
 CASES = {
     "plain": attention(),
     "scale": attention(scale=0.3),
@@ -68,6 +86,56 @@ CASES = {
         version=23,
         expected=[functional.scaled_dot_product_attention(t(Q), t(JOINED[0]), t(JOINED[1])).numpy(), *JOINED],
     ),
+    **{
+        f"scores after step {mode}, {title}": Case(
+            op="Attention",
+            inputs=[Q, K, V, *further],
+            attributes={"qk_matmul_output_mode": mode, "softcap": cap} | attributes,
+            version=24,
+            expected=with_scores(mode, cap, *further, **attributes),
+        )
+        for mode in range(4)
+        for cap in (0.0, 1.5)
+        for title, further, attributes in (
+            (f"softcap {cap}", (), {}),
+            (f"softcap {cap}, masked", (MASK,), {}),
+            (f"softcap {cap}, causal", (), {"is_causal": 1}),
+        )
+    },
+    "keys of each sample that are padding": Case(
+        op="Attention", inputs=[Q, K, V, None, None, None, LENGTHS], version=24
+    ),
+    "the same, causal": Case(
+        op="Attention",
+        inputs=[Q, K, V, None, None, None, LENGTHS],
+        attributes={"is_causal": 1},
+        version=24,
+    ),
+    **{
+        f"a window of {left} and {right}, causal {causal}": Case(
+            op="Attention",
+            inputs=[Q, K, V],
+            attributes={"left_window_size": left, "right_window_size": right, "is_causal": causal},
+            version=25,
+        )
+        for left, right, causal in ((1, 0, 0), (2, -1, 0), (-1, 1, 0), (1, 1, 1))
+    },
+    "a window behind a cache": Case(
+        op="Attention",
+        inputs=[Q, K, V, None, *PAST],
+        attributes={"left_window_size": 2, "right_window_size": 1},
+        version=25,
+        outputs=3,
+    ),
+    **{
+        f"a mask of {width} columns, {np.dtype(kind).name}": Case(
+            op="Attention",
+            inputs=[Q, K, V, (MASK[..., :width] > 0) if kind is bool else MASK[..., :width]],
+            version=24,
+        )
+        for width in (2, 3)
+        for kind in (bool, np.float32)
+    },
     "symbolic": Case(
         op="Attention",
         inputs=[random(3, 2, 11, 4)] * 3,

@@ -70,6 +70,22 @@ CASES = {
         constants=[1],
         expected=[np.full((3, 1), np.nan, np.float32)],
     ),
+    **{
+        f"{op} of nothing, {dtype.__name__}": Case(
+            op=f"Reduce{op}",
+            inputs=[np.zeros((3, 0, 2), dtype), np.array([1])],
+            constants=[1],
+            attributes={"keepdims": keep},
+            expected=[np.full((3, 1, 2) if keep else (3, 2), value, dtype)],
+        )
+        for op, dtype, value, keep in (
+            ("Max", np.float32, -np.inf, 1),
+            ("Min", np.float32, np.inf, 0),
+            ("Max", np.int32, -(2**31), 0),
+            ("Min", np.int64, 2**63 - 1, 1),
+            ("LogSumExp", np.float32, -np.inf, 0),
+        )
+    },
     "Sum to nothing": Case(op="ReduceSum", inputs=[NOTHING, np.array([0])], constants=[1]),
     "cancellation": Case(
         op="ReduceSum",

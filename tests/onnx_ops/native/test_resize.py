@@ -98,6 +98,49 @@ CASES = {
         resized((1, 3, 5, 11), "linear", (2.0, 2.0), align_corners=True),
         {5: "H", 10: "2*H", 11: "W", 22: "2*W"},
     ),
+    **{
+        f"{mode}, {title}, to {sizes}": Case(
+            op="Resize",
+            inputs=[random(2, 1, 9, 6), None, None, np.array(sizes)],
+            constants=[3],
+            attributes={"mode": mode, "axes": [2, 3], **attributes},
+            rtol=1e-4,
+            atol=1e-5,
+        )
+        for mode in ("linear", "cubic")
+        for title, attributes in (
+            ("antialias", {"antialias": 1}),
+            ("excluded", {"exclude_outside": 1}),
+            ("both", {"antialias": 1, "exclude_outside": 1}),
+        )
+        for sizes in ((4, 5), (2, 11), (9, 1))
+    },
+    **{
+        f"{mode}, {policy}, axes {axes}": Case(
+            op="Resize",
+            inputs=[random(1, 2, 9, 6), None, None, np.array([7, 8])],
+            constants=[3],
+            attributes={"mode": mode, "keep_aspect_ratio_policy": policy, "axes": axes},
+        )
+        for mode in ("nearest", "linear")
+        for policy in ("not_larger", "not_smaller")
+        for axes in ([2, 3], [3, 2])
+    },
+    **{
+        f"{mode}, cropped to {roi}": Case(
+            op="Resize",
+            inputs=[random(1, 2, 7, 6), np.array(roi, np.float32), None, np.array([5, 4])],
+            constants=[1, 3],
+            attributes={
+                "mode": mode,
+                "axes": [2, 3],
+                "coordinate_transformation_mode": "tf_crop_and_resize",
+                "extrapolation_value": 10.0,
+            },
+        )
+        for mode in ("nearest", "linear", "cubic")
+        for roi in ((0.25, 0.5, 0.75, 0.75), (-0.3, 0.5, 0.6, 1.4), (0, 0, 1, 1))
+    },
     "pytorch_half_pixel of one": Case(
         op="Resize",
         inputs=[random(1, 1, 4, 5), None, None, np.array([1, 1, 1, 3])],
@@ -153,10 +196,9 @@ def test_the_first_tables_hold_every_coordinate() -> None:
 @pytest.mark.parametrize(
     ("attributes", "reason"),
     [
-        ({"mode": "linear", "antialias": 1}, "antialias=1"),
-        ({"mode": "cubic", "exclude_outside": 1}, "exclude_outside=1"),
-        ({"coordinate_transformation_mode": "tf_crop_and_resize"}, "coordinates 'tf_crop_and_resize'"),
-        ({"keep_aspect_ratio_policy": "not_larger"}, "keep_aspect_ratio_policy='not_larger'"),
+        ({"mode": "nearest", "exclude_outside": 1}, "exclude_outside=1 leaves nothing of a nearest element"),
+        ({"coordinate_transformation_mode": "tf_crop_and_resize"}, "tf_crop_and_resize without a roi"),
+        ({"keep_aspect_ratio_policy": "largest"}, "there is no keep_aspect_ratio_policy 'largest'"),
     ],
 )
 def test_refusals(attributes: dict[str, Any], reason: str) -> None:

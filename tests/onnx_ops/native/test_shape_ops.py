@@ -113,6 +113,9 @@ CASES = {
         op="DepthToSpace", inputs=[random(2, 8, 3, 2)], attributes={"blocksize": 2, "mode": "CRD"}
     ),
     "SpaceToDepth": Case(op="SpaceToDepth", inputs=[random(2, 3, 4, 6)], attributes={"blocksize": 2}),
+    "SpaceToDepth CRD": Case(
+        op="SpaceToDepth", inputs=[random(2, 3, 4, 6)], attributes={"blocksize": 2, "mode": "CRD"}
+    ),
 }
 
 
