@@ -56,7 +56,12 @@ def swin() -> nn.Module:
 
     options: dict[str, Any] = {"image_size": 64, "patch_size": 4, "window_size": 4}
     config = SwinConfig(embed_dim=24, depths=[2, 2], num_heads=[2, 4], drop_path_rate=0.0, **options)
-    return Taken(SwinForImageClassification(config), "logits")
+    module = SwinForImageClassification(config)
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            if name.endswith("relative_position_bias_table"):
+                parameter.normal_()  # they begin as zeros
+    return Taken(module, "logits")
 
 
 def gpt2() -> nn.Module:

@@ -9,6 +9,7 @@ from torch.utils import _pytree as pytree
 
 from benchmarks.models import MODELS, bert_encoder, shapes
 from benchmarks.models.dlrm import click_inputs, symbolic_lookups
+from benchmarks.models.further import FURTHER
 from benchmarks.models.reduced import REDUCED
 from benchmarks.models.spec import as_float64, symbolic_batch
 
@@ -167,3 +168,14 @@ def test_open_sizes_are_the_batch_and_for_each_table_its_lookups():
     dense, indices, offsets = symbolic_lookups(REDUCED["dlrm"].example())
     assert [entry[0].__name__ for entry in indices] == ["lookups0", "lookups1", "lookups2"]
     assert {entry[0] for entry in offsets} == {dense[0]}
+
+
+@pytest.mark.parametrize("name", FURTHER)
+def test_further_networks_run_and_tell_inputs_apart(name: str):
+    spec = FURTHER[name]
+    module = spec.module()
+    with torch.no_grad():
+        first, second = (module(*spec.example(seed)) for seed in (0, 1))
+    assert first.isfinite().all()
+    assert (first - second).abs().max() > 1e-3
+    assert all((p != p.flatten()[0]).any() for p in module.parameters() if p.dim() > 1)

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from benchmarks import parity
+from benchmarks.models.further import FURTHER
 from benchmarks.models.mish import Mish
 from daceml.errors import CallError
 
@@ -56,6 +57,7 @@ def test_the_program_exits_with_1_on_a_miss_and_writes_its_file(
     assert written["arguments"] == {
         "dynamic": False,
         "mode": "inference",
+        "further": False,
         "models": "mish",
         "quick": True,
     }
@@ -112,3 +114,9 @@ def test_mode_export_checks_onnx_models(capsys: pytest.CaptureFixture[str]):
     assert "valid, " in said
     assert "6 changed buffers, 0 missing" in said
     assert "2 of 2 bars met" in said
+
+
+def test_further_networks_are_asked_for_by_one_word():
+    assert parity.parse(["--further"]).models.split(",") == list(FURTHER)
+    assert set(parity.parse([]).models.split(",")).isdisjoint(FURTHER)
+    assert parity.parse(["--models", "swin,mish"]).models == "swin,mish"

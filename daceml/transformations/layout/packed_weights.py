@@ -121,15 +121,17 @@ def _convolution(node: ONNXNode, weight: str, network: Network) -> Preparation |
     same_memory = 1 in (x.shape[1], product(x.shape[2:]))
     if size(strides[1]) != 1 and not same_memory:
         return "its input is not in channels-last order, in which the kernel gives its result"
-    if _is_small_depthwise(binding):
+    (result,) = network.state.out_edges(node)
+    channels_last = size(network.sdfg.arrays[result.dst.data].strides[1]) == 1
+    # loops of our own write only so: the result of a network, which belongs to the caller, may be row-major
+    own = channels_last or 1 in (y.shape[1], product(y.shape[2:]))
+    if own and _is_small_depthwise(binding):
         return Preparation(function="depthwise", sources=(weight,), packed=False)
     from daceml.onnx_ops.aten.convolution import convolution
 
     *_, steps, pads, spread, _transposed, _extra, group = binding.call(convolution).arguments
     assert isinstance(pads, tuple)
-    (result,) = network.state.out_edges(node)
-    channels_last = size(network.sdfg.arrays[result.dst.data].strides[1]) == 1
-    if _is_pointwise(binding, pads, group) and (channels_last or 1 in (y.shape[1], product(y.shape[2:]))):
+    if own and _is_pointwise(binding, pads, group):
         return Preparation(function="pointwise", sources=(weight,))
     if not _mkldnn():
         return "this build of torch has no oneDNN"

@@ -137,3 +137,18 @@ def test_a_depthwise_loop_of_our_own(channels: int, stride: int, kernel: int, di
         functional.relu(x), w, b, stride=stride, padding=padding, dilation=dilation, groups=channels
     )
     torch.testing.assert_close(run(network, {"w": w, "b": b}, x), torch.tanh(expected), equal_nan=True)
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_a_result_in_the_order_of_the_caller_is_not_written_by_a_loop_of_our_own(stride: int):
+    first, last = (f"group = 24, strides = [{s}, {s}], pads = [1, 1, 1, 1]" for s in (1, stride))
+    text = (
+        "g (float[2, 24, 33, 35] X, float[24, 1, 3, 3] V, float[24, 1, 3, 3] W) => (float[n, c, h, w] Y) "
+        f"{{ C = Conv <{first}> (X, V) Y = Conv <{last}> (C, W) }}"
+    )
+    network = packed(text)
+    torch.manual_seed(0)
+    v, w, x = torch.randn(24, 1, 3, 3), torch.randn(24, 1, 3, 3), torch.randn(2, 24, 33, 35)
+    inner = functional.conv2d(x, v, padding=1, groups=24)
+    expected = functional.conv2d(inner, w, stride=stride, padding=1, groups=24)
+    torch.testing.assert_close(run(network, {"v": v, "w": w}, x), expected)
