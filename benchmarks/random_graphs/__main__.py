@@ -1,6 +1,7 @@
 """Random graphs beside eager PyTorch: python -m benchmarks.random_graphs --count 500 --check.
 
---recipe device compares kernels of a device, which run in emulation.
+--family images compares networks over images, most of them in inference; --recipe device kernels of a device,
+which run in emulation.
 """
 
 from __future__ import annotations
@@ -18,8 +19,11 @@ import torch
 from benchmarks import command
 from benchmarks.bars import Bar
 from benchmarks.children import Outcome, Tell, run_cases
-from benchmarks.random_graphs.graphs import Graph, GraphModule, draw
+from benchmarks.random_graphs import graphs, images
+from benchmarks.random_graphs.graphs import Graph
+from benchmarks.random_graphs.images import ImageGraph
 
+DRAW: dict[str, Callable[[int], Graph | ImageGraph]] = {"loops": graphs.draw, "images": images.draw}
 RECIPES = ("standard", "device")
 BAD = ("wrong", "foreign exception", "crash", "timeout", "no oracle")
 QUICK = 40
@@ -30,8 +34,11 @@ _OVER_EAGER = 30.0
 _SHORT = 1e-5
 
 
-def observed(run: Any, graph: Graph, dtype: torch.dtype) -> list[torch.Tensor]:
-    """Results of a graph, then gradients of its inputs for fixed cotangents."""
+def observed(run: Any, graph: Graph | ImageGraph, dtype: torch.dtype) -> list[torch.Tensor]:
+    """Results of a graph; for training, gradients of its inputs for fixed cotangents, too."""
+    if graph.mode != "training":
+        with torch.no_grad():
+            return [r.detach() for r in run(*(x.to(dtype) for x in graph.inputs()))]
     leaves = [x.to(dtype).requires_grad_() for x in graph.inputs()]
     results = run(*leaves)
     generator = torch.Generator().manual_seed(graph.seed + 1)
@@ -58,25 +65,27 @@ def difference(ours: torch.Tensor, eager: torch.Tensor, exact: torch.Tensor) -> 
     return f"{error:.1e} from float64, eager {allowed:.1e}"
 
 
-def compiled_with(recipe: str, graph: Graph) -> Any:
+def compiled_with(recipe: str, graph: Graph | ImageGraph) -> Any:
     """The module of a graph; kernels of a device run in emulation."""
     import daceml
     from daceml.transformations.standard import device_recipe
 
-    options = {"recipe": device_recipe()} if recipe == "device" else {}
-    return daceml.compile(GraphModule(graph), dynamic=graph.open_batch, **options)
+    options: dict[str, Any] = {"recipe": device_recipe()} if recipe == "device" else {}
+    if graph.mode != "training":
+        options |= {"backward": False, "freeze": graph.mode == "frozen"}
+    return daceml.compile(graph.module(), dynamic=graph.open_batch, **options)
 
 
-def verdict_of(number: int, recipe: str = "standard") -> list[str]:
+def verdict_of(number: int, recipe: str = "standard", family: str = "loops") -> list[str]:
     """Compile and compare one graph."""
     from daceml.errors import BuildError, DacemlError
 
-    graph = draw(number)
-    module = GraphModule(graph)
+    graph = DRAW[family](number)
+    module = graph.module()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            exact = observed(module, graph, torch.float64)
+            exact = observed(graph.module().double(), graph, torch.float64)
             eager = exact if graph.dtype == torch.float64 else observed(module, graph, graph.dtype)
         except Exception as error:
             return ["no oracle", str(error).partition("\n")[0][:200]]
@@ -100,21 +109,22 @@ def verdict_of(number: int, recipe: str = "standard") -> list[str]:
     return ["equal", ""]
 
 
-def case_of(recipe: str) -> Callable[[int, Tell], None]:
+def case_of(recipe: str, family: str) -> Callable[[int, Tell], None]:
     """What compares one graph, in a process that may crash."""
 
     def case(number: int, tell: Tell) -> None:
-        tell({"verdict": verdict_of(number, recipe)})
+        tell({"verdict": verdict_of(number, recipe, family)})
 
     return case
 
 
-def row_of(outcome: Outcome) -> dict[str, Any]:
+def row_of(outcome: Outcome, family: str) -> dict[str, Any]:
     """What was seen of a graph."""
     verdict, reason = outcome.told.get("verdict", ("", ""))
     if not verdict:
         verdict, reason = ("timeout" if outcome.end == "timeout" else "crash"), outcome.end
-    return {"draw": outcome.case, "use": str(draw(outcome.case)), "verdict": verdict, "reason": reason}
+    use = str(DRAW[family](outcome.case))
+    return {"draw": outcome.case, "use": use, "verdict": verdict, "reason": reason}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -126,21 +136,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--recipe", choices=RECIPES, default=RECIPES[0], help="device: kernels of a device, in emulation"
     )
+    parser.add_argument(
+        "--family", choices=tuple(DRAW), default="loops", help="images: networks over images, for values, too"
+    )
     options = parser.parse_args(arguments)
     if options.draw is not None:
-        print(draw(options.draw))
-        verdict, reason = verdict_of(options.draw, options.recipe)
+        print(DRAW[options.family](options.draw))
+        verdict, reason = verdict_of(options.draw, options.recipe, options.family)
         print(verdict, reason)
         return int(verdict in BAD)
     numbers = range(options.seed, options.seed + (QUICK if options.quick else options.count))
     started = time.perf_counter()
     rows: list[dict[str, Any]] = []
-    for outcome in run_cases(case_of(options.recipe), numbers, processes=options.jobs, limit_s=LIMIT_S):
-        rows.append(row_of(outcome))
+    case = case_of(options.recipe, options.family)
+    for outcome in run_cases(case, numbers, processes=options.jobs, limit_s=LIMIT_S):
+        rows.append(row_of(outcome, options.family))
         if rows[-1]["verdict"] != "equal":
             latest = rows[-1]
             print(
-                f"{latest['verdict']}: --draw {latest['draw']}: {latest['use']}: {latest['reason']}",
+                f"{latest['verdict']}: --family {options.family} --draw {latest['draw']}: {latest['use']}: "
+                f"{latest['reason']}",
                 flush=True,
             )
     verdicts = Counter(row["verdict"] for row in rows)

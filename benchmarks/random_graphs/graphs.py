@@ -114,6 +114,12 @@ class Graph:
     dtype: torch.dtype
     open_batch: bool
 
+    mode = "training"
+
+    def module(self) -> nn.Module:
+        """The graph as a network."""
+        return GraphModule(self)
+
     def inputs(self) -> tuple[torch.Tensor, ...]:
         """Normal tensors."""
         generator = torch.Generator().manual_seed(self.seed)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from benchmarks.random_graphs import images
 from benchmarks.random_graphs.__main__ import QUICK, difference, observed
 from benchmarks.random_graphs.graphs import ALONG, BINARY, UNARY, GraphModule, draw
 
@@ -59,6 +60,21 @@ def test_graphs_whose_loops_are_kernels_of_a_device(tmp_path: Path):
     """In emulation; the first of them has a size that is an argument of its kernels."""
     assert draw(10).open_batch
     assert verdicts(tmp_path, "--recipe", "device", "--seed", "10", "--count", "8") == Counter(equal=8)
+
+
+def test_every_kind_of_layer_is_drawn():
+    networks = [images.draw(number) for number in range(200)]
+    kinds = {layer.kind for network in networks for layer in network.layers}
+    functions = images.ACTIVATIONS.keys() | images.MOVES.keys()
+    assert kinds == functions | {"add", "mul", "cat", "gate", *images.CONVOLUTIONS}
+    assert {network.mode for network in networks} == set(images.MODES)
+    assert any(len(network.results) > 1 for network in networks)
+    assert {network.channels_last for network in networks} == {True, False}
+    assert str(images.draw(5)) == str(images.draw(5))
+
+
+def test_networks_over_images(tmp_path: Path):
+    assert verdicts(tmp_path, "--family", "images", "--count", "16") == Counter(equal=16)
 
 
 def verdicts(folder: Path, *options: str) -> Counter[str]:
