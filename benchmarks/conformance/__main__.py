@@ -38,8 +38,8 @@ from benchmarks.conformance.page import page
 from benchmarks.conformance.promotion import promoted
 
 MODES = ("constant", "runtime")
-# Passed cases that the native operators owe, of those that are no second forms of others
-NATIVE_CASES = 600
+# Passed cases that the native operators owe: of those that are no second forms of others, and of all
+NATIVE_CASES, ALL_NATIVE_CASES = 850, 1300
 _PAGE = Path(__file__).parents[2] / "docs" / "conformance.md"
 _LIMIT_S = {"light": 600.0}
 _NODE_LIMIT_S = 90.0
@@ -234,23 +234,19 @@ def bars_of(rows: Sequence[Row], kind: str, *, everything: bool = True) -> list[
                 continue
             label = f"{kind}, {implementation}, {mode}"
             if kind == "node" and everything and form == ("native", "constant"):
-                passed = sum(r["verdict"] == "passed" and not r["expanded"] for r in found)
-                met.append(_owed(label, passed))
+                passed = [r for r in found if r["verdict"] == "passed"]
+                distinct = sum(not r["expanded"] for r in passed)
+                met.append(_owed(f"{label}: distinct cases", distinct, NATIVE_CASES))
+                met.append(_owed(f"{label}: all cases", len(passed), ALL_NATIVE_CASES))
             met += [_none(f"{label}: {verdict}", found, verdict) for verdict in ("wrong", "crashed")]
             if implementation == "any":
                 met.append(_as_oracle(label, rows, found))
     return met
 
 
-def _owed(label: str, passed: int) -> Bar:
+def _owed(label: str, passed: int, owed: int) -> Bar:
     """Bars are largest figures, so this one counts what is missing."""
-    missing = max(0, NATIVE_CASES - passed)
-    return Bar(
-        name=f"{label}: distinct cases short of {NATIVE_CASES}",
-        figure=missing,
-        limit=0,
-        note=f"{passed} pass",
-    )
+    return Bar(name=f"{label} short of {owed}", figure=max(0, owed - passed), limit=0, note=f"{passed} pass")
 
 
 def _none(name: str, rows: Sequence[Row], verdict: str) -> Bar:
