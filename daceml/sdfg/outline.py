@@ -150,7 +150,11 @@ class _Scope:
     def _origins(self) -> dict[str, tuple[int, ...]]:
         """Array -> the least index in each dimension that is accessed; without those that are all 0."""
         found: dict[str, tuple[int, ...]] = {}
-        for edge in (*self.state.in_edges(self.entry), *self.state.out_edges(self.exit)):
+        ends = (*self.state.in_edges(self.entry), *self.state.out_edges(self.exit))
+        memlets = [edge.data for edge in (*ends, *self.edges) if not edge.data.is_empty()]
+        if any(not isinstance(m.subset, Range) or m.other_subset is not None for m in memlets):
+            return {}  # a scope that somebody else wrote: it stays as it is
+        for edge in ends:
             array = edge.data.data
             if array is None:
                 continue

@@ -30,7 +30,7 @@ def resize_vjp(
     mode: str = "nearest",
     nearest_mode: str = "round_prefer_floor",
 ) -> None:
-    """The transpose of the interpolation; it is linear, so that only sizes matter."""
+    """The transpose of the interpolation; it is linear, so that only sizes and regions matter."""
     how = Resizing(
         roi=roi,
         scales=scales,

@@ -83,10 +83,6 @@ class Window:
         return found
 
 
-def _elements(held: Tensor) -> At:
-    return lambda *index: held[index]
-
-
 def _as_wide(mask: Tensor, columns: Index) -> Tensor:
     """A mask that ends before the keys hides the rest of them; one of a single column is for all keys."""
     width = mask.shape[-1]
@@ -161,18 +157,18 @@ def attention(
     def capped(value: Scalar) -> Scalar:
         return np.tanh(value / softcap) * softcap if softcap else value
 
-    wanted = None if qk_matmul_output is None else qk_matmul_output.split(1, (heads, group))
-    step = qk_matmul_output_mode
-    if wanted is not None and step not in range(4):
-        raise Refused(f"there is no qk_matmul_output_mode {step}")
-    products: At = product
-    if wanted is not None and step == 0:
-        wanted[:] = held = compute(shape, product).materialize()
-        products = _elements(held)
-    caps: At = lambda *index: capped(products(*index))  # noqa: E731
-    if wanted is not None and step == 1:
-        wanted[:] = held = compute(shape, caps).materialize()
-        caps = _elements(held)
+    def given(step: int, element: At) -> At:
+        """The element after a step of the scores; the output has those after the step that is asked for."""
+        if qk_matmul_output is None or step != qk_matmul_output_mode:
+            return element
+        held = compute(shape, element).materialize()
+        qk_matmul_output.split(1, (heads, group))[:] = held
+        return lambda *index: held[index]
+
+    if qk_matmul_output is not None and qk_matmul_output_mode not in range(4):
+        raise Refused(f"there is no qk_matmul_output_mode {qk_matmul_output_mode}")
+    products = given(0, product)
+    caps = given(1, lambda *index: capped(products(*index)))
 
     def score(b: Index, h: Index, g: Index, i: Index, j: Index) -> Scalar:
         value = caps(b, h, g, i, j)
@@ -189,9 +185,7 @@ def attention(
             value = where(visible, value, hidden)
         return value
 
-    scores = compute(shape, score).materialize()
-    if wanted is not None and step == 2:
-        wanted[:] = scores
+    scores = compute(shape, given(2, score)).materialize()
     largest = scores.max(-1, keepdims=True).materialize()
     # A row without visible keys has probabilities 0, as in ONNX and torch, not 0/0; spelled out it has 0/0
     shift = largest if as_spelled else where(largest == -math.inf, 0, largest)
@@ -201,9 +195,7 @@ def attention(
         # 0 for a row without visible keys, as in torch: exp(-inf - 0) is 0
         LogSumExp.split(1, (heads, group))[:] = (shift + np.log(where(total == 0, 1, total))).squeeze(-1)
     weights = (exponential / where(total == 0, 1, total)).materialize()
-
-    if wanted is not None and step == 3:
-        wanted[:] = weights
+    given(3, lambda *index: weights[index])
 
     def element(b: Index, h: Index, g: Index, i: Index, d: Index) -> Scalar:
         return sum_over((columns,), lambda j: weights[b, h, g, i, j] * v[b, h, j, d])

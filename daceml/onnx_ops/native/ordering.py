@@ -16,8 +16,9 @@ from daceml.onnx_ops.tensor import Output, Tensor, compute, is_float, sum_over
 from daceml.onnx_ops.trace import Refused
 from daceml.sdfg.scalar import Index, Scalar, index_value, literal
 
-# Comparisons go with the square: 1,024 take a core as long as sorting does
-_MOST = 32
+# Comparisons go with the square: on one thread with AVX-512, 4,096 rows of 8, 12, 16 and 32 elements
+# take 0.7, 2.2, 5.0 and 18 ms, and torch's sort 0.7, 1.2, 1.7 and 4.1
+_MOST = 8
 
 
 @implements("TopK", rank=50)

@@ -23,6 +23,7 @@ from daceml.onnx_ops.native.resize_axes import (
     coordinate,
     filtered,
     inside,
+    keys,
     only_inside,
     tables,
 )
@@ -143,6 +144,8 @@ def _resized(X: Tensor, Y: Tensor, how: Resizing) -> list[Axis]:
         region = _numbers(how.roi, "roi")
         if region is None:
             raise Refused("tf_crop_and_resize without a roi")
+        if len(region) != 2 * len(chosen):
+            raise Refused(f"a roi of {len(region)} numbers for {len(chosen)} axes")
         crops = list(zip(region[: len(chosen)], region[len(chosen) :], strict=True))
     factors = _numbers(how.scales, "scales") or _common_factors(X, chosen, how) or [None] * len(chosen)
     rows: list[Axis] = []
@@ -173,8 +176,8 @@ def _common_factors(X: Tensor, chosen: Sequence[int], how: Resizing) -> list[flo
         raise Refused(f"there is no keep_aspect_ratio_policy {policy!r}")
     sizes = _numbers(how.sizes, "sizes")
     extents = [X.shape[axis] for axis in chosen]
-    if sizes is None or not all(isinstance(e, int) for e in extents):
-        raise Refused(f"keep_aspect_ratio_policy={policy!r} without sizes that are known")
+    if sizes is None or len(sizes) != len(extents) or not all(isinstance(e, int) and e for e in extents):
+        raise Refused(f"keep_aspect_ratio_policy={policy!r} without sizes, before and after, that are known")
     ratios = [size / int(extent) for size, extent in zip(sizes, extents, strict=True)]  # pyright: ignore[reportArgumentType]
     return [_POLICIES[policy](ratios)] * len(ratios)
 
@@ -246,10 +249,7 @@ def _cubic(row: Axis, place: Place, a: float) -> ResizedAxis:
 
     def weight(tap: Index, o: Index) -> Scalar:
         x = place(o)
-        distance = abs(x - np.floor(x) + 1.0 - index_value(tap, x.dtype))
-        near = ((a + 2) * distance - (a + 3)) * distance * distance + 1.0
-        far = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
-        return where(distance <= 1.0, near, far)
+        return keys(abs(x - np.floor(x) + 1.0 - index_value(tap, x.dtype)), a)
 
     return tables(4, row, position, weight)
 

@@ -139,11 +139,11 @@ def filtered(
     """
     scale = row.scale
     if scale is None:
-        if not isinstance(row.extent, int) or not isinstance(row.outputs, int):
-            raise Refused("antialias or exclude_outside of a symbolic size")
+        if not isinstance(row.extent, int) or not isinstance(row.outputs, int) or not row.extent:
+            raise Refused("antialias or exclude_outside of a size that is symbolic, or 0")
         scale = row.outputs / row.extent
     shrink = min(scale, 1.0) if antialias else 1.0
-    reach, kernel = (1, _triangle) if mode == "linear" else (2, lambda x: _keys(x, a))
+    reach, kernel = (1, _triangle) if mode == "linear" else (2, lambda x: keys(x, a))
     first = math.floor(-reach / shrink) + 1
     count = 2 - 2 * first
 
@@ -168,7 +168,7 @@ def _triangle(distance: Scalar) -> Scalar:
     return maximum(1.0 - distance, 0.0)
 
 
-def _keys(distance: Scalar, a: float) -> Scalar:
+def keys(distance: Scalar, a: float) -> Scalar:
     """Keys' convolution with coefficient a."""
     near = ((a + 2) * distance - (a + 3)) * distance * distance + 1.0
     far = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a

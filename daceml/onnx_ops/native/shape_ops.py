@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -166,16 +165,8 @@ def constant_of_shape(input: Tensor, output: Output, *, value: np.ndarray | None
     output[:] = 0 if value is None else np.asarray(value).reshape(-1)[0]
 
 
-@implements("Range", shape_from=("start", "limit", "delta"))
-def range_(
-    start: Tensor, limit: Tensor, delta: Tensor, output: Output, *, stash_type: int | None = None
-) -> None:
-    values = [t.value for t in (start, limit, delta)]
-    if all(v is not None for v in values):
-        a, b, d = (np.asarray(v).reshape(()).item() for v in values)
-        count = max(math.ceil((b - a) / d), 0) if d else 0
-        if not same(output.shape[0], count):
-            raise Refused(f"range({a}, {b}, {d}) has {count} elements, and the model says {output.shape[0]}")
+@implements("Range")
+def range_(start: Tensor, limit: Tensor, delta: Tensor, output: Output) -> None:
     first, step = start.reshape(()).at(()), delta.reshape(()).at(())
 
     def element(i: Index) -> Scalar:

@@ -211,3 +211,25 @@ def test_refusals(attributes: dict[str, Any], reason: str) -> None:
     )
     with pytest.raises(NoImplementationError, match="native:tables: " + reason):
         lowered(case)
+
+
+@pytest.mark.parametrize(
+    ("shape", "roi", "attributes", "reason"),
+    [
+        ((1, 1, 4, 5), [0.0, 1.0], {"coordinate_transformation_mode": "tf_crop_and_resize"}, "a roi of 2"),
+        ((1, 1, 0, 5), None, {"mode": "linear", "antialias": 1}, "of a size that is symbolic, or 0"),
+        ((1, 1, 0, 5), None, {"keep_aspect_ratio_policy": "not_larger"}, "without sizes, before and after"),
+    ],
+)
+def test_what_has_no_coordinates_is_refused(
+    shape: tuple[int, ...], roi: list[float] | None, attributes: dict[str, Any], reason: str
+) -> None:
+    case = Case(
+        op="Resize",
+        inputs=[random(*shape), None if roi is None else np.array(roi), None, np.array([1, 1, 8, 10])],
+        constants=[1, 3],
+        attributes=attributes,
+        expected=[random(1, 1, 8, 10)],
+    )
+    with pytest.raises(NoImplementationError, match=reason):
+        lowered(case)
