@@ -29,6 +29,7 @@ from daceml.frontend.onnx_process import OnnxProcess
 from daceml.frontend.prepare import prepare
 from daceml.frontend.shape_fit import fit_dims
 from daceml.frontend.shape_probe import check_initializers, check_types, declared_alone, probe
+from daceml.frontend.shape_values import fold
 from daceml.frontend.shapes import Infer, complete_types, infer_here, is_complete, small_values
 from daceml.frontend.symbols import Dim, SymbolTable, free_symbol_names
 from daceml.frontend.tensor_types import TensorType, tensor_type
@@ -148,7 +149,11 @@ class _Import:
         known = {name: self.symbols.resolve(entry) for name, entry in known.items()}
         for value in self._inputs():
             self.symbols.bind(known[_name(value)].shape or ())
-        known = self._checked(known) if self.infer is not None else self._completed(known, infer_here)
+        if self.infer is None:
+            known = self._completed(known, infer_here)
+        else:
+            known = self._checked(known)
+            self._fold(known)
         for name, entry in known.items():
             place = self._where_made(values[name])
             self.types[name] = tensor_type(entry, self.symbols, value=name, where=place)
@@ -191,6 +196,22 @@ class _Import:
             known = self._completed(known | new, self.infer)
         check_types(self.model, known, probes, self.symbols)
         return known
+
+    def _fold(self, known: dict[str, Declared]) -> None:
+        """Integers that follow from constants and sizes become constants: operators ask for them here."""
+        found = fold(self.model, known, self._small_values())
+        integers = {name: array for name, array in found.items() if array.dtype.kind in "biu"}
+        kept = {value.name for value in self.graph.outputs}
+        folded = {
+            id(node)
+            for node in self.operators
+            if all(value.name in integers and value.name not in kept for value in node.outputs if value.name)
+        }
+        self.operators = [node for node in self.operators if id(node) not in folded]
+        names = {value.name for node in self.graph if id(node) in folded for value in node.outputs}
+        self.constants |= {name: array for name, array in integers.items() if name in names}
+        for name in {*self.constants, *self.graph.initializers}.difference(self._used()):
+            known.pop(name, None)
 
     def _values(self) -> dict[str, ir.Value]:
         """Every value that the network holds: inputs, used initializers and constants, results."""

@@ -48,6 +48,7 @@ def prepare(model: onnx.ModelProto | ir.Model, convert: Convert = convert_here) 
     read = _inline(read) if read.functions else read
     replace_withdrawn(read)
     _remove_unused_constants(read)
+    _say_one_sided(read)
     return read
 
 
@@ -58,6 +59,13 @@ def _remove_unused_constants(model: ir.Model) -> None:
             value = node.outputs[0] if node.outputs else None
             if value is not None and not value.uses() and not value.is_graph_output():
                 model.graph.remove(node, safe=True)
+
+
+def _say_one_sided(model: ir.Model) -> None:
+    """Write down the default of STFT, one side: ONNX's shape inference takes both for it."""
+    for node in model.graph:
+        if node.op_type == "STFT" and node.domain in ("", "ai.onnx") and "onesided" not in node.attributes:
+            node.attributes["onesided"] = ir.AttrInt64("onesided", 1)
 
 
 def _refuse_sparse(model: onnx.ModelProto) -> None:

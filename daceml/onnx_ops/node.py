@@ -101,11 +101,11 @@ class ONNXNode(LibraryNode):
         Lists come as tuples, tensors as numpy arrays.
 
         Raises:
-            InvalidNodeError: the operator has a body (a graph attribute).
+            InvalidNodeError: the operator always has a body (a graph attribute).
         """
         values: dict[str, Any] = {}
         for name, attribute in self.schema.attributes.items():
-            if attribute.kind == "graph":
+            if attribute.kind == "graph" and attribute.required:
                 self._refuse_kind(name, attribute.kind)
             value = None if attribute.kind in UNSUPPORTED_KINDS else getattr(self, name)
             values[name] = (

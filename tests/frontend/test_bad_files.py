@@ -147,8 +147,8 @@ def test_old_models_are_converted_without_their_data():
 @pytest.mark.parametrize(
     "graph",
     [
-        "g (bool c, float[2] x) => (float[2] y) { y = If(c)"
-        " <then_branch = t () => (float[2] a) { a = Relu(x) },"
+        "g (bool c, float[2] x, int64[2] i) => (float[2] y) { y = If(c)"
+        " <then_branch = t () => (float[2] a) { a = Gather(x, i) },"
         " else_branch = e () => (float[2] b) { b = Neg(x) }> }",
         "g (int64 n, bool c, float[2] x) => (float[2] y) { y = Loop(n, c, x)"
         " <body = b (int64 i, bool d, float[2] u) => (bool e, float[2] v) { e = Identity(d) v = Relu(u) }> }",

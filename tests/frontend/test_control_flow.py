@@ -9,8 +9,9 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from daceml.errors import ControlFlowError
-from daceml.frontend.control_flow import MOST_TRIPS, inline_control_flow
+from daceml.errors import ControlFlowError, ShapeError
+from daceml.frontend.control_flow import inline_control_flow
+from daceml.frontend.inlining import MOST_TRIPS
 from daceml.frontend.onnx_model import ONNXModel
 from tests.frontend.foreign import imported, parse, refusal
 
@@ -178,3 +179,81 @@ def test_a_branch_within_a_branch_sees_what_is_around_both():
         }"""
     )
     assert agree(made, 3)[:2] == ["Neg", "Add"]
+
+
+def choice(
+    then: str, otherwise: str, *, condition: str = "bool c", output: str = "float[3] y"
+) -> onnx.ModelProto:
+    """A model of x and a condition, which chooses between two branches."""
+    return parse(
+        f"""g (float[3] x, {condition}) => ({output}) {{
+            z = Exp(x)
+            y = If (c) <
+              then_branch = t () => (float[3] a) {{ {then} }},
+              else_branch = e () => (float[3] a) {{ {otherwise} }}>
+        }}"""
+    )
+
+
+@pytest.mark.parametrize("condition", ["bool c", "bool[1] c"])
+def test_a_condition_that_is_data_chooses_between_cheap_branches(condition: str):
+    made = choice("b = Div(z, x) a = Relu(b)", "a = Log(x)", condition=condition)
+    compiled = ONNXModel(made)
+    x = np.array([-1, 0, 2], np.float32)
+    session = onnxruntime.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
+    for way in (True, False):
+        given = np.full((1,) if "[1]" in condition else (), way)
+        ours, (theirs,) = compiled(x, given), session.run(None, {"x": x, "c": given})
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+    assert compiled.program, "it does not run outside"
+
+
+def test_what_a_branch_declares_is_compared_with_what_it_makes():
+    made = choice("a = Concat<axis = 0>(x, x)", "a = Log(x)")
+    assert "'a__0' is declared as float [3], which it is not" in refusal(made, ShapeError)
+
+
+@pytest.mark.parametrize(
+    "branch",
+    ["w = Constant<value = int64[3] {0, 1, 9}>() a = Gather(x, w)", "a = RandomNormalLike(x)"],
+    ids=["reads by position", "draws"],
+)
+def test_a_branch_that_may_fail_or_draws_is_not_computed_where_it_is_not_taken(branch: str):
+    made = choice(branch, "a = Log(x)")
+    assert inline_control_flow(made) is made
+
+
+def test_branches_of_different_sizes_are_left_alone():
+    made = parse(
+        """g (float[3] x, bool c) => (float[n] y) {
+            y = If (c) <
+              then_branch = t () => (float[3] a) { a = Neg(x) },
+              else_branch = e () => (float[6] a) { a = Concat<axis = 0>(x, x) }>
+        }"""
+    )
+    assert inline_control_flow(made) is made
+
+
+def test_positions_within_the_steps_of_a_loop_are_constants():
+    made = parse(
+        """g (float[4] x) => (float[1] last, float[4, 1] all)
+        <int64 trips = {4}, bool go = {1}, float[1] start = {0}, int64[1] one = {1}, int64[1] flat = {1}> {
+            last, all = Loop (trips, go, start) <body = b (int64 i, bool g_in, float[1] s) =>
+                (bool g_out, float[1] t, float[1] u) {
+                g_out = Identity(g_in)
+                first = Reshape(i, flat)
+                behind = Add(first, one)
+                part = Slice(x, first, behind)
+                t = Add(s, part)
+                u = Identity(t)
+            }>
+        }"""
+    )
+    network = imported(made)
+    assert not [n for n in network.state.nodes() if getattr(n, "op_type", "") in ("Reshape", "Loop")]
+    compiled = ONNXModel(made)
+    x = np.arange(4, dtype=np.float32)
+    last, steps = compiled(x)
+    np.testing.assert_array_equal(last, [6])
+    np.testing.assert_array_equal(steps[:, 0], [0, 1, 3, 6])
+    assert compiled.program, "it does not run outside"

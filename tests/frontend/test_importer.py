@@ -305,8 +305,8 @@ def test_unknown_operators_domains_and_opsets():
 
 def test_control_flow_is_refused():
     text = refusal("""
-        g (bool c, float[2] x) => (float[2] y)
-        { y = If(c) <then_branch = t () => (float[2] a) { a = Neg(x) },
+        g (bool c, float[2] x, int64[2] i) => (float[2] y)
+        { y = If(c) <then_branch = t () => (float[2] a) { a = Gather(x, i) },
                      else_branch = e () => (float[2] b) { b = Exp(x) }> }
         """, InvalidNodeError)  # fmt: skip
     assert "If has a body" in text and "no control flow yet" in text

@@ -22,8 +22,8 @@ from tests.frontend.foreign import parse
 
 STRINGS = "g (string[N] x) => (string[N] y) { y = StringConcat(x, x) }"
 BRANCH = """
-    g (bool c, float[3] x) => (float[3] y) {
-        y = If (c) <then_branch = a () => (float[3] p) { p = Neg(x) },
+    g (bool c, float[3] x) => (float[3] y) <int64[3] i = {0, 1, 2}> {
+        y = If (c) <then_branch = a () => (float[3] p) { r = Gather(x, i) p = Neg(r) },
                     else_branch = b () => (float[3] q) { q = Abs(x) }>
     }"""
 OPEN = "g (float[N] x) => (int64[1, K] y) { y = NonZero(x) }"
@@ -121,7 +121,7 @@ def test_no_fallback_means_the_refusal(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_what_onnxruntime_cannot_run_either_has_both_reasons():
-    text = BRANCH.replace("Neg(x)", "BitCast<to = 1>(x)")
+    text = BRANCH.replace("Neg(r)", "BitCast<to = 1>(r)")
     with pytest.raises(NoImplementationError) as caught:
         daceml.ONNXModel(parse(text))(True, np.ones(3, np.float32))
     assert "If has a body" in str(caught.value) and "onnxruntime: " in str(caught.value)

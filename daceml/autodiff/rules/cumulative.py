@@ -16,11 +16,7 @@ from daceml.sdfg.scalar import Index, Scalar, compute_type, literal
 from daceml.sdfg.scatter import Loop
 
 
-def _known(axis: Tensor) -> str | None:
-    return "axis is no constant" if axis.value is None else None
-
-
-@vjp("CumSum", wrt="x", name="CumSumGrad", when=_known)
+@vjp("CumSum", wrt="x", name="CumSumGrad")
 def cumulative_sum_vjp(axis: Tensor, dy: Tensor, dx: Output, *, exclusive: int = 0, reverse: int = 0) -> None:
     """dx[i] = sum of dy from i on; up to i where the forward sum is reversed."""
     cumulative_sum(dy, axis, dx, exclusive=exclusive, reverse=1 - reverse)

@@ -5,9 +5,7 @@ That is quadratic in the length; a scan would carry a value from one result to t
 
 from __future__ import annotations
 
-import numpy as np
-
-from daceml.onnx_ops.indexing import axis_of
+from daceml.onnx_ops.native.axes import along_axis
 from daceml.onnx_ops.registry import implements
 from daceml.onnx_ops.tensor import Output, Tensor, compute, sum_over
 from daceml.onnx_ops.trace import Refused
@@ -19,17 +17,17 @@ LONGEST = 4096
 
 @implements("CumSum", name="triangle")
 def cumulative_sum(x: Tensor, axis: Tensor, y: Output, *, exclusive: int = 0, reverse: int = 0) -> None:
-    if axis.value is None:
-        raise Refused("axis is no constant")
-    along = axis_of(int(np.asarray(axis.value).reshape(-1)[0]), x.rank)
-    extent = x.shape[along]
-    if isinstance(extent, int) and extent > LONGEST:
-        raise Refused(f"{extent} sums of up to {extent} terms each")
+    def sums(along: int) -> Tensor:
+        extent = x.shape[along]
+        if isinstance(extent, int) and extent > LONGEST:
+            raise Refused(f"{extent} sums of up to {extent} terms each")
 
-    def element(*index: Index) -> Scalar:
-        place = index[along]
-        first = place + exclusive if reverse else 0
-        count = (extent - place if reverse else place + 1) - exclusive
-        return sum_over((count,), lambda k: x[(*index[:along], first + k, *index[along + 1 :])])
+        def element(*index: Index) -> Scalar:
+            place = index[along]
+            first = place + exclusive if reverse else 0
+            count = (extent - place if reverse else place + 1) - exclusive
+            return sum_over((count,), lambda k: x[(*index[:along], first + k, *index[along + 1 :])])
 
-    y[:] = compute(y.shape, element)
+        return compute(y.shape, element)
+
+    y[:] = along_axis(axis, x.rank, sums)

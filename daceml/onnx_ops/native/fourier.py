@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import dace
 import numpy as np
 
 from daceml.onnx_ops.functions import where
 from daceml.onnx_ops.indexing import axis_of, same
+from daceml.onnx_ops.native.axes import along_axis
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.tensor import Output, Tensor, compute, sum_over
+from daceml.onnx_ops.tensor import Output, Tensor, compute, full, sum_over
 from daceml.onnx_ops.trace import Refused
 from daceml.sdfg.scalar import Index, Scalar, compute_type, index_value, literal
 
@@ -65,20 +67,27 @@ def dft(
     inverse: int = 0,
     onesided: int = 0,
 ) -> None:
-    along = _constant(axis, "axis")
-    along = axis_of(-2 if along is None else along, input.rank)
-    if along == input.rank - 1:
-        raise Refused("the last axis holds real and imaginary parts")
-    held, length = input.shape[along], _constant(dft_length, "dft_length")
+    length = _constant(dft_length, "dft_length")
     if inverse and onesided:
-        _real_inverse(input, along, 2 * (held - 1) if length is None else length, output)
+        known = _constant(axis, "axis")
+        along = axis_of(-2 if known is None else known, input.rank)
+        _real_inverse(input, along, 2 * (input.shape[along] - 1) if length is None else length, output)
         return
-    length = held if length is None else length
-    turn = _Turn(length, input)
-    terms = min(held, length) if isinstance(held, int) else held
     complex_input = same(input.shape[-1], 2)
+    turns: dict[Index, _Turn] = {}
 
-    def part(imaginary: bool) -> Callable[..., Scalar]:
+    def part(along: int, imaginary: bool) -> Tensor:
+        if along == input.rank - 1:
+            if axis is None or axis.value is not None:
+                raise Refused("the last axis holds real and imaginary parts")
+            return full((*output.shape[:-1], 1), np.nan, output.dtype)
+        held = input.shape[along]
+        points = held if length is None else length
+        if points not in turns:
+            turns[points] = _Turn(points, input)
+        turn = turns[points]
+        terms = min(held, turn.length) if isinstance(held, int) else held
+
         def element(*index: Index) -> Scalar:
             def term(n: Index) -> Scalar:
                 place = (*index[:along], n, *index[along + 1 : -1])
@@ -91,13 +100,16 @@ def dft(
                 return real * sine + other * cosine if imaginary else real * cosine - other * sine
 
             total = sum_over((terms,), term)
-            return total / length if inverse else total
+            return total / turn.length if inverse else total
 
-        return element
+        return compute((*output.shape[:-1], 1), element)
 
-    shape = (*output.shape[:-1], 1)
-    output[..., 0:1] = compute(shape, part(False))
-    output[..., 1:2] = compute(shape, part(True))
+    for place, imaginary in enumerate((False, True)):
+        if axis is None:
+            result = part(axis_of(-2, input.rank), imaginary)
+        else:
+            result = along_axis(axis, input.rank, partial(part, imaginary=imaginary))
+        output[..., place : place + 1] = result
 
 
 def _real_inverse(input: Tensor, along: int, length: Index, output: Output) -> None:

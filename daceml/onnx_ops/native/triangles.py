@@ -7,19 +7,21 @@ import numpy as np
 from daceml.onnx_ops.functions import where
 from daceml.onnx_ops.registry import implements
 from daceml.onnx_ops.tensor import Output, Tensor, compute
-from daceml.onnx_ops.trace import Refused
 from daceml.sdfg.scalar import Index, Scalar, cast, compute_type, index_value, literal
 
 
 @implements("Trilu")
 def triangle(input: Tensor, k: Tensor | None, output: Output, *, upper: int = 1) -> None:
-    if k is not None and k.value is None:
-        raise Refused("k is no constant")
-    diagonal = 0 if k is None else int(np.asarray(k.value).reshape(-1)[0])
     zero = literal(0, input.dtype)
 
+    def diagonal(row: Index) -> Scalar:
+        """The column where the diagonal crosses a row."""
+        if k is None or k.value is not None:
+            return index_value(row + (0 if k is None else int(np.asarray(k.value).reshape(-1)[0])))
+        return index_value(row) + k[(0,) * k.rank]
+
     def element(*index: Index) -> Scalar:
-        offset, column = index_value(index[-2] + diagonal), index_value(index[-1])
+        offset, column = diagonal(index[-2]), index_value(index[-1])
         kept = column >= offset if upper else column <= offset
         return where(kept, input[index], zero)
 

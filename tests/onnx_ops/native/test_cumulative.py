@@ -29,6 +29,12 @@ def symbolic(case: Case, size: int) -> Case:
     return case
 
 
+def along_data(case: Case) -> Case:
+    """The same with the axis as an operand of the call."""
+    case.constants = []
+    return case
+
+
 CASES = {
     **{
         f"axis {axis}, exclusive {e}, reverse {r}": cumulative(X, axis, exclusive=e, reverse=r)
@@ -39,6 +45,9 @@ CASES = {
     "float64": cumulative(random(2, 7, dtype=np.float64), 1),
     "integers": cumulative(np.arange(12).reshape(3, 4), 1),
     "one element": cumulative(random(1), 0, exclusive=True),
+    "axis of the call": along_data(cumulative(X, 1, exclusive=True)),
+    "axis of the call, from the end": along_data(cumulative(X, -3, reverse=True)),
+    "axis of the call, vector": along_data(cumulative(random(4), 0)),
     "symbolic length": symbolic(cumulative(random(2, 9), 1), 9),
     "symbolic batch": symbolic(cumulative(random(9, 2), 1, reverse=True), 9),
 }

@@ -39,6 +39,12 @@ def transform(
     )
 
 
+def along_data(case: Case) -> Case:
+    """The same with the axis as an operand of the call."""
+    case.constants = []
+    return case
+
+
 def frames(x: np.ndarray, step: int, window: np.ndarray | None, length: int, onesided: int) -> Case:
     starts = range(0, x.shape[1] - length + 1, step)
     weight = np.ones(length) if window is None else window
@@ -66,6 +72,9 @@ CASES = {
     "back to real, even": transform(COMPLEX, 1, inverse=1, onesided=1),
     "back to real, odd": transform(COMPLEX, 1, 9, inverse=1, onesided=1),
     "length 1": transform(COMPLEX[:, :1], 1),
+    "axis of the call": along_data(transform(COMPLEX, 1)),
+    "axis of the call, from the end, inverse": along_data(transform(COMPLEX, -2, inverse=1)),
+    "axis of the call, real": along_data(transform(REAL, 0)),
     "version 17": transform(COMPLEX, 1, version=17),
     "frames": frames(random(2, 20, 1), 4, np.hanning(8).astype(np.float32), 8, 1),
     "frames, both sides": frames(random(1, 11, 1), 3, None, 5, 0),

@@ -13,6 +13,8 @@ CASES = {
     "upper": Case(op="Trilu", inputs=[X]),
     "lower": Case(op="Trilu", inputs=[X], attributes={"upper": 0}),
     "lower, shifted": Case(op="Trilu", inputs=[X, np.array(-1)], constants=[1], attributes={"upper": 0}),
+    "lower, shifted by data": Case(op="Trilu", inputs=[X, np.array(-1)], attributes={"upper": 0}),
+    "upper, shifted beyond, by data": Case(op="Trilu", inputs=[X, np.array([7])]),
     "infinite inside": Case(
         op="Trilu", inputs=[np.full((3, 3), -np.inf, np.float32), np.array(1)], constants=[1]
     ),

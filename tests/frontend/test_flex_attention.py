@@ -1,0 +1,72 @@
+"""FlexAttention: the standard's definition, with modifiers of scores and probabilities, against numpy."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnx.parser
+import pytest
+
+from daceml.errors import NoImplementationError
+from daceml.frontend.control_flow import inline_control_flow
+from daceml.frontend.onnx_model import ONNXModel
+
+HEADER = '<ir_version: 10, opset_import: ["" : 22, "ai.onnx.preview" : 1]>'
+
+
+def model(shapes: tuple[str, str, str, str], modifiers: str = "", kind: str = "float") -> onnx.ModelProto:
+    q, k, v, y = (f"{kind}[{shape}]" for shape in shapes)
+    return onnx.parser.parse_model(
+        f"{HEADER} g ({q} q, {k} k, {v} v) => ({y} y) "
+        f"{{ y = ai.onnx.preview.FlexAttention {modifiers} (q, k, v) }}"
+    )
+
+
+def reference(q: np.ndarray, k: np.ndarray, v: np.ndarray, score, probability) -> np.ndarray:
+    q, k, v = (x.astype(np.float64) for x in (q, k, v))
+    group = q.shape[1] // k.shape[1]
+    k, v = k.repeat(group, 1), v.repeat(group, 1)
+    scores = score(q @ k.swapaxes(2, 3) / np.sqrt(q.shape[3]))
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    return probability(weights / weights.sum(-1, keepdims=True)) @ v
+
+
+CASES = {
+    "plain": ("", lambda s: s, lambda p: p),
+    "soft cap": (
+        "<score_mod = m (float[B,H,L,S] s) => (float[B,H,L,S] o) <float c = {2}> "
+        "{ d = Div(s, c) t = Tanh(d) o = Mul(t, c) }>",
+        lambda s: 2 * np.tanh(s / 2),
+        lambda p: p,
+    ),
+    "both": (
+        "<score_mod = m (float[B,H,L,S] s) => (float[B,H,L,S] o) { o = Neg(s) }, "
+        "prob_mod = n (float[B,H,L,S] p) => (float[B,H,L,S] o) { o = Mul(p, p) }>",
+        lambda s: -s,
+        lambda p: p * p,
+    ),
+}
+
+
+@pytest.mark.parametrize("title", CASES)
+@pytest.mark.parametrize("groups", [1, 3])
+def test_values(title: str, groups: int):
+    modifiers, score, probability = CASES[title]
+    made = model((f"2,{2 * groups},5,4", "2,2,7,4", "2,2,7,3", f"2,{2 * groups},5,3"), modifiers)
+    rng = np.random.default_rng(0)
+    shapes = [(2, 2 * groups, 5, 4), (2, 2, 7, 4), (2, 2, 7, 3)]
+    q, k, v = (rng.standard_normal(shape).astype(np.float32) for shape in shapes)
+    compiled = ONNXModel(made)
+    y = compiled(q, k, v)
+    np.testing.assert_allclose(y, reference(q, k, v, score, probability), rtol=1e-5, atol=1e-6)
+    assert compiled.program, "it does not run outside"
+
+
+def test_operands_whose_types_nobody_declares_leave_the_node_as_it_is():
+    made = onnx.parser.parse_model(
+        f"{HEADER} g (float[1,1,2,2] q) => (float[1,1,2,2] y) "
+        "{ k = Neg(q) y = ai.onnx.preview.FlexAttention (q, k, k) }"
+    )
+    assert inline_control_flow(made) is made
+    with pytest.raises(NoImplementationError, match="FlexAttention"):
+        ONNXModel(made)(np.ones((1, 1, 2, 2), np.float32))
