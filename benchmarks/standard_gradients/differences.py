@@ -1,0 +1,96 @@
+"""Gradients against central differences, along elements and along random directions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from benchmarks.standard_gradients.program import Differentiated
+
+# (step, how far a derivative may be off, of its size): the second where something inside is float32
+STEPS = ((1e-5, 1e-6), (1e-3, 1e-3))
+_ELEMENTS, _DIRECTIONS = 6, 3
+# Where a kink is nearer than a step, the inputs are moved
+_MOVES = 3
+
+Numbers = Sequence[np.ndarray]
+
+
+def first_difference(compiled: Differentiated, inputs: Numbers) -> str | None:
+    """Where a gradient is not the derivative, in words: empty for nowhere, None where no place was smooth.
+
+    Inputs are moved a little first: the standard's are often whole numbers, where many functions have a kink.
+    """
+    random = np.random.default_rng(0)
+    smooth, problem = set[int](), ""
+    for _ in range(_MOVES):
+        moved = [_moved(value, random) for value in inputs]
+        results, _ = compiled(moved, _zeros(compiled, moved))
+        cotangents = [random.normal(size=results[p].shape) for p in compiled.sources]
+        usable = [np.isfinite(results[p]) for p in compiled.sources]
+        cotangents = [np.where(mask, c, 0) for mask, c in zip(usable, cotangents, strict=True)]
+        _, gradients = compiled(moved, cotangents)
+
+        def value(at: Numbers, cotangents: Numbers = cotangents, usable: Numbers = usable) -> float:
+            results, _ = compiled(at, cotangents)
+            made = zip(compiled.sources, cotangents, usable, strict=True)
+            return float(sum(np.sum(results[p][mask] * c[mask]) for p, c, mask in made))
+
+        for place, gradient in gradients.items():
+            if place in smooth:
+                continue
+            verdicts = [
+                _agrees(value, moved, place, direction, float(np.sum(gradient * direction)))
+                for direction in _directions(moved[place], random)
+            ]
+            known = [verdict for verdict in verdicts if verdict is not None]
+            problem = next(filter(None, known), "")
+            if problem:
+                return f"input {place}: {problem}"
+            if len(known) == len(verdicts):
+                smooth.add(place)
+        if len(smooth) == len(gradients):
+            return ""
+    return None
+
+
+def _zeros(compiled: Differentiated, inputs: Numbers) -> Numbers:
+    shapes = [spec.shape for spec in compiled.program.manifest.inputs[len(inputs) :]]
+    return [np.zeros([int(size) for size in shape]) for shape in shapes]
+
+
+def _moved(value: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    if value.dtype.kind != "f":
+        return value
+    return value * (1 + 1e-2 * random.uniform(size=value.shape)) + 1e-3 * random.normal(size=value.shape)
+
+
+def _directions(value: np.ndarray, random: np.random.Generator) -> Iterator[np.ndarray]:
+    for element in random.permutation(value.size)[:_ELEMENTS]:
+        single = np.zeros(value.size)
+        single[element] = 1
+        yield single.reshape(value.shape)
+    for _ in range(_DIRECTIONS if value.size > 1 else 0):
+        direction = random.normal(size=value.shape)
+        yield direction / np.linalg.norm(direction)
+
+
+def _agrees(
+    value: Callable[[Numbers], float], at: Numbers, place: int, direction: np.ndarray, slope: float
+) -> str | None:
+    """Empty where the slope is that of a difference, None where differences do not agree with each other."""
+
+    def difference(step: float) -> float:
+        ends = ([*at[:place], at[place] + s * step * direction, *at[place + 1 :]] for s in (1, -1))
+        up, down = map(value, ends)
+        return (up - down) / (2 * step)
+
+    smooth = False
+    for step, allowed in STEPS:
+        wide, narrow = difference(step), difference(step / 4)
+        scale = max(abs(slope), abs(narrow), 1.0)
+        if abs(narrow - slope) <= allowed * scale:
+            return ""
+        smooth = smooth or abs(wide - narrow) <= allowed * scale
+    return f"{slope:.6g} where differences say {narrow:.6g}" if smooth else None

@@ -1,0 +1,138 @@
+"""A case of the standard in float64, compiled with the gradients of all its numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+import torch
+from onnx import numpy_helper
+
+from benchmarks.conformance.cases import Case
+
+if TYPE_CHECKING:
+    from daceml.frontend.onnx_process import OnnxProcess
+    from daceml.runtime.program import Program
+
+_FLOAT, _DOUBLE = onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE
+
+
+def widened(case: Case) -> Case:
+    """The same with float64 wherever the model has float32; attributes that name a type stay."""
+    model = onnx.ModelProto()
+    model.CopyFrom(case.model)
+    graph = model.graph
+    del graph.value_info[:]
+    for value in (*graph.input, *graph.output):
+        if value.type.tensor_type.elem_type == _FLOAT:
+            value.type.tensor_type.elem_type = _DOUBLE
+    for tensor in _tensors(graph):
+        if tensor.data_type == _FLOAT:
+            tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor).astype(float), tensor.name))
+    inputs, expected = case.data[0]
+    return replace(case, model=model, data=[([_wide(x) for x in inputs], expected)])
+
+
+def _tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
+    yield from graph.initializer
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.TENSOR:
+                yield attribute.t
+            elif attribute.type == onnx.AttributeProto.GRAPH:
+                yield from _tensors(attribute.g)
+
+
+def _wide(value: object) -> object:
+    return value.astype(float) if isinstance(value, np.ndarray) and value.dtype == np.float32 else value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Differentiated:
+    """A compiled case: a call takes its inputs and a cotangent for each of `sources`.
+
+    Attributes:
+        wanted: positions of the inputs whose gradients come behind the results; None is a gradient of zero.
+        sources: positions of the results that cotangents belong to.
+        results: how many results come before the gradients.
+    """
+
+    program: Program
+    wanted: dict[int, int | None]
+    sources: tuple[int, ...]
+    results: int
+
+    def __call__(
+        self, inputs: Sequence[np.ndarray], cotangents: Sequence[np.ndarray]
+    ) -> tuple[list[np.ndarray], dict[int, np.ndarray]]:
+        """Results, and gradients by the position of their input."""
+        tensors = [torch.tensor(value) for value in (*inputs, *cotangents)]
+        found = [tensor.numpy() for tensor in self.program(tensors)]
+        gradients = {
+            place: np.zeros_like(inputs[place]) if at is None else found[at].reshape(inputs[place].shape)
+            for place, at in self.wanted.items()
+        }
+        return found[: self.results], gradients
+
+
+def differentiated(case: Case) -> Differentiated | None:
+    """The program of a case; None where no result depends on a number that has a derivative.
+
+    Raises:
+        DacemlError: it is not compiled, or has no gradient.
+    """
+    from daceml.autodiff.activity import active_arrays
+    from daceml.autodiff.engine import add_gradients
+    from daceml.autodiff.replacements import replace_for_training
+    from daceml.config import config
+    from daceml.frontend.importer import import_source
+    from daceml.frontend.model_file import ModelSource, checked
+    from daceml.frontend.pipeline import Stages, build, optimise
+    from daceml.frontend.program_key import model_key
+    from daceml.runtime.cache import Cache, digest
+    from daceml.runtime.program import StoredProgram
+    from daceml.sdfg.scalar import FLOATS
+
+    source = checked(ModelSource(model=case.model, name=case.name))
+    network = import_source(source, name="case", process=_onnx_process())
+    arrays = network.sdfg.arrays
+    inputs = [a for a in network.inputs if arrays[a].dtype in FLOATS]
+    replace_for_training(network)
+    reached = active_arrays(network.sdfg, network.state, inputs, network.outputs)
+    outputs = [a for a in dict.fromkeys(network.outputs) if arrays[a].dtype in FLOATS and a in reached]
+    if not inputs or not outputs:
+        return None
+    gradients = add_gradients(network, outputs, inputs)
+    found = [gradients.arrays[a] for a in inputs]
+    made = list(dict.fromkeys(array for array in found if array is not None))
+    results = len(network.outputs)
+    for array in made:
+        arrays[array].transient = False
+    wanted = {
+        network.inputs.index(a): None if g is None else results + made.index(g)
+        for a, g in zip(inputs, found, strict=True)
+    }
+    sources = tuple(network.outputs.index(a) for a in gradients.cotangents)
+    network.outputs = (*network.outputs, *made)
+    network.inputs = (*network.inputs, *gradients.cotangents.values())
+    key = digest("standard_gradients", model_key(source.model, {}, source.weight_names()))
+
+    def make(folder: Path) -> None:
+        build(optimise(network, Stages()), Cache(config().cache_folder), folder, Stages())
+
+    stored = StoredProgram(Cache(config().cache_folder).get("programs", key, make))
+    program = stored.bind(source.weights(stored.manifest.weights))
+    return Differentiated(program=program, wanted=wanted, sources=sources, results=results)
+
+
+@lru_cache(maxsize=1)
+def _onnx_process() -> OnnxProcess:
+    """One for all cases of a process; it ends with it."""
+    from daceml.frontend.onnx_process import OnnxProcess
+
+    return OnnxProcess()

@@ -1,0 +1,1 @@
+"""How long operations took: measured, imported or predicted, on which device and with what software."""
