@@ -22,6 +22,9 @@ standard's results under the standard's tolerances.
 - **native**: every node becomes loops of DaCe or a view. **any**: nodes may also call ATen, or ONNX Runtime.
 - **constant**: inputs that say what to do (shapes, axes, starts, pads, bounds) are initializers, as they are
   in networks. **runtime**: all inputs are tensors of the call.
+- Natively, the shape of a result has to follow from the shapes of its operands. Where a value decides it
+  (sizes, axes that vanish, how many elements are chosen), a case is refused in runtime mode; **any** leaves
+  it to ONNX Runtime and compares the shape with the declared one.
 - *Expanded* cases are second forms of others, with the operator written as a function, and counted apart.
 - Results of random operators are compared by shape, type, mean and deviation. float16 and bfloat16 may differ
   by two units in the last place, as the standard's runner has it for bfloat16.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -22,6 +22,9 @@ from benchmarks.outputs import named_outputs
 from benchmarks.parity_training import requiring, restore, training_step
 
 Steps = dict[str, Mapping[str, int]]
+
+# Networks with a single result: the error of one draw is that many roundings, and no median
+_DRAWS = 5
 
 
 def correctness(case: Case) -> dict[str, Any]:
@@ -51,16 +54,21 @@ def compared(
 def inferred(
     spec: ModelSpec, target: Target, precision: Precision, *, train_mode: bool = False
 ) -> tuple[Accuracy, Steps]:
-    """The results of a call without gradients, in eval mode unless train mode is asked for."""
+    """The results of calls without gradients, in eval mode unless train mode is asked for."""
     module = without_draws(in_precision(spec, precision, target).train(train_mode))
-    inputs = target.place(spec.example(), precision.dtype)
+    draws = [target.place(spec.example(seed), precision.dtype) for seed in range(_DRAWS)]
     compiled = target.compile(module, training=False)
+
+    def results(run: nn.Module, places: Sequence[tuple[Any, ...]]) -> dict[str, torch.Tensor]:
+        named = [named_outputs(run(*inputs), f"call{seed}") for seed, inputs in enumerate(places)]
+        return {name: value for outputs in named for name, value in outputs.items()}
+
     with torch.no_grad():
         # first of all: what cannot be compiled should not cost a reference
         with target.casting(spec):
-            ours, steps = named_outputs(compiled(*inputs), "call"), steps_of(compiled, inputs)
-            eager = named_outputs(module(*inputs), "call")
-        reference = named_outputs(in_float64(module)(*as_float64(inputs)), "call")
+            ours, steps = results(compiled, draws), steps_of(compiled, draws[0])
+            eager = results(module, draws)
+        reference = results(in_float64(module), [as_float64(inputs) for inputs in draws])
     return compare(ours, eager, reference, precision=precision, depth=spec.depth), steps
 
 

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
+import onnx.shape_inference
 import torch
 from onnx import numpy_helper
 
@@ -23,19 +24,60 @@ _FLOAT, _DOUBLE = onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE
 
 
 def widened(case: Case) -> Case:
-    """The same with float64 wherever the model has float32; attributes that name a type stay."""
+    """The same with float64 wherever the model has float32 and its operators take it; attributes stay."""
     model = onnx.ModelProto()
     model.CopyFrom(case.model)
-    graph = model.graph
+    graph, short = model.graph, _short(case.model)
     del graph.value_info[:]
-    for value in (*graph.input, *graph.output):
-        if value.type.tensor_type.elem_type == _FLOAT:
+    names = [value.name for value in graph.input]
+    for value in graph.input:
+        if value.type.tensor_type.elem_type == _FLOAT and value.name not in short:
             value.type.tensor_type.elem_type = _DOUBLE
     for tensor in _tensors(graph):
-        if tensor.data_type == _FLOAT:
+        if tensor.data_type == _FLOAT and tensor.name not in short:
             tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor).astype(float), tensor.name))
+    _infer_results(model)
     inputs, expected = case.data[0]
-    return replace(case, model=model, data=[([_wide(x) for x in inputs], expected)])
+    wide = [x if name in short else _wide(x) for name, x in zip(names, inputs, strict=False)]
+    return replace(case, model=model, data=[(wide, expected)])
+
+
+def _short(model: onnx.ModelProto) -> set[str]:
+    """Operands that some operator does not take in float64, or that say what it does."""
+    versions = {entry.domain: entry.version for entry in model.opset_import}
+    found: set[str] = set()
+    given = {value.name for value in model.graph.input}
+    for node in model.graph.node:
+        try:
+            schema: Any = onnx.defs.get_schema(node.op_type, versions[node.domain], node.domain)
+        except onnx.defs.SchemaError:
+            continue
+        operands = [
+            (name, schema.inputs[min(place, len(schema.inputs) - 1)]) for place, name in enumerate(node.input)
+        ]
+        shared = {formal.type_str for name, formal in operands if name in given}
+        for name, formal in operands:
+            wide = "tensor(double)" in formal.types and formal.type_str in shared
+            if "tensor(float)" in formal.types and not wide:
+                found.add(name)
+    return found
+
+
+def _infer_results(model: onnx.ModelProto) -> None:
+    """Have results the types that follow from their operands, where ONNX knows them."""
+    bare = onnx.ModelProto()
+    bare.CopyFrom(model)
+    for value in bare.graph.output:
+        value.ClearField("type")
+    try:
+        inferred = onnx.shape_inference.infer_shapes(bare)
+    except onnx.shape_inference.InferenceError:
+        return
+    for value, known in zip(model.graph.output, inferred.graph.output, strict=True):
+        if known.type.tensor_type.elem_type:
+            value.type.tensor_type.elem_type = known.type.tensor_type.elem_type
+        elif value.type.tensor_type.elem_type == _FLOAT:
+            value.type.tensor_type.elem_type = _DOUBLE
 
 
 def _tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
@@ -58,13 +100,14 @@ class Differentiated:
 
     Attributes:
         wanted: positions of the inputs whose gradients come behind the results; None is a gradient of zero.
-        sources: positions of the results that cotangents belong to.
+        sources: positions of the results that cotangents belong to; zeros: one cotangent for each.
         results: how many results come before the gradients.
     """
 
     program: Program
     wanted: dict[int, int | None]
     sources: tuple[int, ...]
+    zeros: tuple[np.ndarray, ...]
     results: int
 
     def __call__(
@@ -92,7 +135,7 @@ def differentiated(case: Case) -> Differentiated | None:
     from daceml.config import config
     from daceml.frontend.importer import import_source
     from daceml.frontend.model_file import ModelSource, checked
-    from daceml.frontend.pipeline import Stages, build, optimise
+    from daceml.frontend.pipeline import Stages, build, optimise, transform_operators
     from daceml.frontend.program_key import model_key
     from daceml.runtime.cache import Cache, digest
     from daceml.runtime.program import StoredProgram
@@ -100,6 +143,7 @@ def differentiated(case: Case) -> Differentiated | None:
 
     source = checked(ModelSource(model=case.model, name=case.name))
     network = import_source(source, name="case", process=_onnx_process())
+    transform_operators(network, Stages())
     arrays = network.sdfg.arrays
     inputs = [a for a in network.inputs if arrays[a].dtype in FLOATS]
     replace_for_training(network)
@@ -118,16 +162,19 @@ def differentiated(case: Case) -> Differentiated | None:
         for a, g in zip(inputs, found, strict=True)
     }
     sources = tuple(network.outputs.index(a) for a in gradients.cotangents)
+    zeros = tuple(
+        np.zeros(list(map(int, arrays[a].shape)), arrays[a].dtype.type) for a in gradients.cotangents
+    )
     network.outputs = (*network.outputs, *made)
     network.inputs = (*network.inputs, *gradients.cotangents.values())
     key = digest("standard_gradients", model_key(source.model, {}, source.weight_names()))
 
     def make(folder: Path) -> None:
-        build(optimise(network, Stages()), Cache(config().cache_folder), folder, Stages())
+        build(optimise(network, Stages(), training=True), Cache(config().cache_folder), folder, Stages())
 
     stored = StoredProgram(Cache(config().cache_folder).get("programs", key, make))
     program = stored.bind(source.weights(stored.manifest.weights))
-    return Differentiated(program=program, wanted=wanted, sources=sources, results=results)
+    return Differentiated(program=program, wanted=wanted, sources=sources, zeros=zeros, results=results)
 
 
 @lru_cache(maxsize=1)

@@ -50,11 +50,37 @@ def log_cumulative_sum_vjp(
 
 @vjp("CumProd", domain=DOMAIN, wrt="data", name="CumProdGrad")
 def cumulative_product_vjp(data: Tensor, dvalues: Tensor, ddata: Output, *, axis: int) -> None:
+    """See `_product_gradient`."""
+    _product_gradient(data, dvalues, ddata, axis_of(axis, data.rank))
+
+
+def _one_axis(axis: Tensor) -> str | None:
+    return "axis is no constant" if axis.value is None else None
+
+
+@vjp("CumProd", wrt="x", name="OnnxCumProdGrad", when=_one_axis)
+def onnx_cumulative_product_vjp(
+    x: Tensor, axis: Tensor, dy: Tensor, dx: Output, *, exclusive: int = 0, reverse: int = 0
+) -> None:
+    """See `_product_gradient`."""
+    along = axis_of(int(np.asarray(axis.value).reshape(-1)[0]), x.rank)
+    _product_gradient(x, dy, dx, along, exclusive=bool(exclusive), reverse=bool(reverse))
+
+
+def _product_gradient(
+    data: Tensor,
+    dvalues: Tensor,
+    ddata: Output,
+    along: int,
+    *,
+    exclusive: bool = False,
+    reverse: bool = False,
+) -> None:
     """dx[i] = x[0] … x[i-1] (dy[i] + x[i+1] (dy[i+1] + x[i+2] (…))): no division, so zeros are no exception.
 
-    Both factors are recurrences over the steps: forward the product of what came before, backward the sum.
+    Both factors are recurrences over the steps: forward the product of what came before, backward the sum. In
+    an exclusive product x[i] first counts in y[i+1]; a reverse one counts steps from the end.
     """
-    along = axis_of(axis, data.rank)
     steps, dtype, trace = data.shape[along], compute_type(data.dtype), ddata.trace
     lanes = (*data.shape[:along], *data.shape[along + 1 :]) or (1,)
     lane = parameters(len(lanes))
@@ -64,11 +90,12 @@ def cumulative_product_vjp(data: Tensor, dvalues: Tensor, ddata: Output, *, axis
     state = Output(shape, dtype, array, trace)
 
     def place(at: Index) -> tuple[Index, ...]:
-        return (*lane[:along], at, *lane[along : data.rank - 1])
+        return (*lane[:along], steps - 1 - at if reverse else at, *lane[along : data.rank - 1])
 
     last = steps - 1 - step
     product = state[(*lane, step, 0)] * data[place(step)]
-    total = data[place(last)] * (dvalues[place(last)] + state[(*lane, step, 1)])
+    given, behind = dvalues[place(last)], state[(*lane, step, 1)]
+    total = given + data[place(last)] * behind if exclusive else data[place(last)] * (given + behind)
     start = where(part < 1, literal(1, dtype), literal(0, dtype))
     trace.computations.append(
         Recurrence(
@@ -87,7 +114,9 @@ def cumulative_product_vjp(data: Tensor, dvalues: Tensor, ddata: Output, *, axis
     )
 
     def element(*index: Index) -> Scalar:
-        others, at = (*index[:along], *index[along + 1 :]) or (0,), index[along]
-        return state[(*others, at, 0)] * (dvalues[index] + state[(*others, steps - 1 - at, 1)])
+        others = (*index[:along], *index[along + 1 :]) or (0,)
+        at = steps - 1 - index[along] if reverse else index[along]
+        before, behind = state[(*others, at, 0)], state[(*others, steps - 1 - at, 1)]
+        return before * (behind if exclusive else dvalues[index] + behind)
 
     ddata[:] = compute(data.shape, element)

@@ -5,13 +5,18 @@ Where several updates went to one element, each gets the element's gradient, as 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from daceml.autodiff.vjp import vjp
-from daceml.onnx_ops.indexing import axis_of
+from daceml.onnx_ops.indexing import axis_of, unflatten_index
+from daceml.onnx_ops.native.folding import pooled_shape
 from daceml.onnx_ops.native.gather import check_positions, position
+from daceml.onnx_ops.native.scatter import cache_position
 from daceml.onnx_ops.scatter import Place, scatter
 from daceml.onnx_ops.tensor import Output, Tensor, compute, full
 from daceml.onnx_ops.trace import Refused
 from daceml.sdfg.scalar import Index, Scalar
+from daceml.sdfg.sizes import product
 
 
 def _linear(reduction: str | None) -> str | None:
@@ -82,6 +87,51 @@ def scatter_nd_vjp(
             return doutput[(*found, *index[outer:])]
 
         _assign(dupdates, compute(shape, element))
+
+
+@vjp("TensorScatter")
+def tensor_scatter_vjp(
+    update: Tensor,
+    write_indices: Tensor | None,
+    dpresent_cache: Tensor,
+    dpast_cache: Output | None,
+    dupdate: Output | None,
+    *,
+    axis: int = -2,
+    mode: str = "linear",
+) -> None:
+    """The same for a cache; forward has seen to it that the positions are there."""
+    axis = axis_of(axis, dpresent_cache.rank)
+    along = cache_position(write_indices, axis, dpresent_cache.shape[axis])
+    if dpast_cache is not None:
+        places: list[Place] = [along if d == axis else d for d in range(dpresent_cache.rank)]
+        scatter(dpast_cache, dpresent_cache, full(update.shape, 0, update.dtype), places)
+    if dupdate is not None:
+
+        def element(*index: Index) -> Scalar:
+            return dpresent_cache[(*index[:axis], along(index), *index[axis + 1 :])]
+
+        dupdate[:] = compute(update.shape, element)
+
+
+@vjp("MaxUnpool", wrt="X")
+def max_unpool_vjp(
+    I: Tensor,  # noqa: E741  (as ONNX names it)
+    doutput: Tensor,
+    dX: Output,
+    *,
+    kernel_shape: Sequence[int],
+    pads: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+) -> None:
+    """dX = dY at the positions."""
+    pooled = pooled_shape(dX.shape, kernel_shape, pads, strides)
+    check_positions(I, product(pooled))
+
+    def element(*index: Index) -> Scalar:
+        return doutput[unflatten_index(position(I, index, product(pooled)), pooled)]
+
+    dX[:] = compute(dX.shape, element)
 
 
 def _survivors(

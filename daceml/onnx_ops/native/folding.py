@@ -76,16 +76,7 @@ def max_unpool(
     pads: Sequence[int] | None = None,
     strides: Sequence[int] | None = None,
 ) -> None:
-    space = len(kernel_shape)
-    steps, cut = strides or (1,) * space, pads or (0,) * (2 * space)
-    # Positions count the elements of the image that was pooled; what output_shape adds lies behind it.
-    pooled = (
-        *X.shape[:2],
-        *(
-            (extent - 1) * s - (cut[d] + cut[d + space]) + k
-            for d, (extent, s, k) in enumerate(zip(X.shape[2:], steps, kernel_shape, strict=True))
-        ),
-    )
+    pooled = pooled_shape(X.shape, kernel_shape, pads, strides)
     if any(
         isinstance(a, int) and isinstance(b, int) and a > b for a, b in zip(pooled, output.shape, strict=True)
     ):
@@ -96,3 +87,21 @@ def max_unpool(
         return lambda index: unflatten_index(position(I, index, product(pooled)), pooled)[d]
 
     scatter(output, full(output.shape, 0, output.dtype), X, [along(d) for d in range(X.rank)])
+
+
+def pooled_shape(
+    shape: Sequence[Index],
+    kernel_shape: Sequence[int],
+    pads: Sequence[int] | None,
+    strides: Sequence[int] | None,
+) -> tuple[Index, ...]:
+    """The image that was pooled, whose elements positions count; what output_shape adds lies behind it."""
+    space = len(kernel_shape)
+    steps, cut = strides or (1,) * space, pads or (0,) * (2 * space)
+    return (
+        *shape[:2],
+        *(
+            (extent - 1) * s - (cut[d] + cut[d + space]) + k
+            for d, (extent, s, k) in enumerate(zip(shape[2:], steps, kernel_shape, strict=True))
+        ),
+    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import dace
 import numpy as np
 
@@ -21,14 +23,17 @@ _ONE_AXIS = 13
 def one_hot(indices: Tensor, depth: Tensor, values: Tensor, output: Output, *, axis: int = -1) -> None:
     """values[1] where the position is the index, else values[0]; an index outside is nowhere."""
     axis = axis_of(axis, output.rank)
-    extent = index_value(output.shape[axis])
 
     def element(*index: Index) -> Scalar:
-        found = indices.closed().at((*index[:axis], *index[axis + 1 :])).astype(dace.int64)
-        found = where(found < 0, found + extent, found)
-        return where(found == index_value(index[axis]), values[(1,)], values[(0,)])
+        return where(is_hot(indices, index, axis, output.shape[axis]), values[(1,)], values[(0,)])
 
     output[:] = compute(output.shape, element)
+
+
+def is_hot(indices: Tensor, index: Sequence[Index], axis: int, extent: Index) -> Scalar:
+    """Whether an element of a one-hot tensor is where its index says; negative ones count from the end."""
+    found = indices.closed().at((*index[:axis], *index[axis + 1 :])).astype(dace.int64)
+    return where(found < 0, found + index_value(extent), found) == index_value(index[axis])
 
 
 @implements("Hardmax")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import dace
 
@@ -100,6 +100,15 @@ def tensor_scatter(
     if write_indices is not None:
         last = length if mode == "circular" else length - count + 1
         check_positions(write_indices, last, lowest=0)
+    along = cache_position(write_indices, axis, length)
+    places: list[Place] = [along if d == axis else d for d in range(past_cache.rank)]
+    scatter(present_cache, past_cache, update, places)
+
+
+def cache_position(
+    write_indices: Tensor | None, axis: int, length: Index
+) -> Callable[[Sequence[Index]], Position]:
+    """Where in a cache of some length, along its axis, an element of an update is written."""
 
     def along(index: Sequence[Index]) -> Position:
         if write_indices is None:
@@ -107,5 +116,4 @@ def tensor_scatter(
         place = write_indices[(index[0],)].astype(dace.int64) + index_value(index[axis])
         return where(place < index_value(length), place, place - index_value(length))
 
-    places: list[Place] = [along if d == axis else d for d in range(past_cache.rank)]
-    scatter(present_cache, past_cache, update, places)
+    return along

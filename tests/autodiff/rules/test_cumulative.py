@@ -39,6 +39,39 @@ def cumulative(
     )
 
 
+def product(*shape: int, axis: int = 0, exclusive: bool = False, reverse: bool = False) -> Case:
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    x.view(-1)[::4] = 0  # a quotient would be no number
+
+    def total(x: torch.Tensor, axis: torch.Tensor) -> torch.Tensor:
+        along = int(axis)
+        given = x.flip(along) if reverse else x
+        if exclusive:
+            ones = torch.ones_like(given.narrow(along, 0, 1))
+            given = torch.cat([ones, given.narrow(along, 0, given.shape[along] - 1)], along)
+        values = given.cumprod(along)
+        return values.flip(along) if reverse else values
+
+    return Case(
+        op="CumProd",
+        inputs={"x": x, "axis": torch.tensor(axis)},
+        outputs={"y": x},
+        result="y",
+        constants=("axis",),
+        attributes={"exclusive": int(exclusive), "reverse": int(reverse)},
+        reference=total,
+        wanted=("x",),
+    )
+
+
+PRODUCTS = {
+    f"exclusive {e}, reverse {r}, axis {axis}": product(3, 6, axis=axis, exclusive=e, reverse=r)
+    for axis in (0, -1)
+    for e in (False, True)
+    for r in (False, True)
+} | {"one": product(1), "one, exclusive": product(1, exclusive=True)}
+
+
 CASES = {
     "first": cumulative(7, 3),
     "last, float64": cumulative(3, 33, axis=-1, dtype=torch.float64),
@@ -55,3 +88,7 @@ CASES = {
 def test_gradients_are_those_of_torch(kinds: tuple[Kind, ...]):
     _, chosen = agree(CASES, forward=kinds, backward=kinds)
     assert ("aten:cumsum_backward" in chosen) == (kinds == KINDS)
+
+
+def test_gradients_of_products_are_those_of_torch_zeros_and_all():
+    agree(PRODUCTS, forward=NATIVE, backward=NATIVE)

@@ -79,8 +79,62 @@ CASES = {
 }
 
 
+def cache(indices: torch.Tensor | None, mode: str = "linear") -> Case:
+    """Two new positions in each sample's cache of five."""
+
+    def write(
+        past_cache: torch.Tensor, update: torch.Tensor, write_indices: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        first = torch.zeros(3, dtype=torch.int64) if write_indices is None else write_indices
+        place = (first[:, None] + torch.arange(2)) % 5
+        return past_cache.index_put((torch.arange(3)[:, None], place), update)
+
+    past = numbers(3, 5, 4)
+    inputs = {"past_cache": past, "update": numbers(3, 2, 4, seed=1)}
+    return Case(
+        op="TensorScatter",
+        inputs=inputs if indices is None else inputs | {"write_indices": indices},
+        outputs={"present_cache": past},
+        result="present_cache",
+        attributes={"mode": mode, "axis": 1},
+        reference=write,
+        wanted=("past_cache", "update"),
+    )
+
+
+def unpooled() -> Case:
+    pooled, places = torch.nn.functional.max_pool2d(numbers(2, 3, 6, 8), 2, return_indices=True)
+    # ONNX counts in the whole tensor, torch in each image
+    planes = torch.arange(6).reshape(2, 3, 1, 1) * 48
+
+    def put_back(X: torch.Tensor, I: torch.Tensor) -> torch.Tensor:  # noqa: E741
+        return torch.nn.functional.max_unpool2d(X, I - planes, 2)
+
+    return Case(
+        op="MaxUnpool",
+        inputs={"X": pooled, "I": places + planes},
+        outputs={"output": numbers(2, 3, 6, 8)},
+        result="output",
+        attributes={"kernel_shape": [2, 2], "strides": [2, 2]},
+        reference=put_back,
+        wanted=("X",),
+    )
+
+
+WRITTEN = {
+    "cache": cache(torch.tensor([0, 3, 1])),
+    "cache from its beginning": cache(None),
+    "circular cache": cache(torch.tensor([4, 0, 2]), "circular"),
+    "maxima put back": unpooled(),
+}
+
+
 def test_gradients_are_those_of_torch():
     agree(CASES)
+
+
+def test_gradients_of_caches_and_maxima_are_those_of_torch():
+    agree(WRITTEN, forward=("native",), backward=("native",))
 
 
 @pytest.mark.parametrize("op", ["ScatterElements", "ScatterND"])
