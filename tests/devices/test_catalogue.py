@@ -40,6 +40,11 @@ def test_every_file_is_a_device_of_its_name():
     assert {plain(name.removesuffix(".toml")) for name in files} == set(map(plain, NAMES))
 
 
+def test_a_wheel_has_the_files():
+    setup = Path(__file__).resolve().parents[2] / "setup.py"
+    assert '"daceml.devices.catalogue": ["*.toml"],' in setup.read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_the_peak_of_float32_is_lanes_times_clock(name: str):
     """A peak that counts a multiplication with its addition as one is half of it."""
