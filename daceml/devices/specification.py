@@ -60,13 +60,13 @@ class Device:
     boost_clock_hz: Sourced | None = None
     memory_bytes: Sourced | None = None
     memory_bytes_per_s: Sourced | None = None
-    peak_flops_per_s: Mapping[str, Sourced] = field(default_factory=dict[str, Sourced])
+    peak_flops_per_s: Mapping[str, Sourced] = field(default_factory=dict[str, Sourced], hash=False)
     l2_bytes: Sourced | None = None
     l2_bytes_per_s: Sourced | None = None
     link_bytes_per_s: Sourced | None = None
     pcie_generation: Sourced | None = None
     achieved_bytes_per_s: Sourced | None = None
-    achieved_gemm_flops_per_s: Mapping[str, Sourced] = field(default_factory=dict[str, Sourced])
+    achieved_gemm_flops_per_s: Mapping[str, Sourced] = field(default_factory=dict[str, Sourced], hash=False)
     floor_us: Sourced | None = None
     notes: tuple[str, ...] = ()
 

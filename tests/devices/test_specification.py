@@ -87,6 +87,10 @@ def test_names_are_compared_by_letters_and_digits():
     assert not toy.is_called("Toy 8") and not toy.is_called("")
 
 
+def test_a_device_can_be_a_key():
+    assert {device(peak_flops_per_s={"tf32": sure(1)}): 1}[device(peak_flops_per_s={"tf32": sure(1)})] == 1
+
+
 def test_as_json():
     values = json.loads(
         json.dumps(device(multiprocessors=guess(4), peak_flops_per_s={"tf32": sure(1)}).as_dict())
