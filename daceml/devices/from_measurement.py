@@ -12,6 +12,8 @@ from daceml.devices.measured import MeasuredDevice
 from daceml.devices.specification import Device, Sourced
 from daceml.errors import ConfigurationError, DeviceError
 
+UNKNOWN = "unknown"  # vendor and architecture, which no measurement says
+
 
 def device_from(measured: MeasuredDevice, known: Device | None = None) -> Device:
     """What was measured, above what is known of such a device.
@@ -34,12 +36,11 @@ def device_from(measured: MeasuredDevice, known: Device | None = None) -> Device
     floor_us = measured.call_us if measured.kind == "cpu" else graph_us
     reached = measured.memory.bytes_per_s if measured.beyond_caches else None
     in_cache = measured.cache.bytes_per_s if measured.cache is not None else None
-    threads = "" if measured.threads is None else f", {measured.threads} threads"
     base = known or Device(
         name=measured.name,
         kind="cpu" if measured.kind == "cpu" else "gpu",
-        vendor="unknown",
-        architecture=f"unknown{threads}",
+        vendor=UNKNOWN,
+        architecture=UNKNOWN if measured.threads is None else f"{measured.threads} threads",
     )
     notes = base.notes
     if not measured.beyond_caches:

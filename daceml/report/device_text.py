@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from daceml.devices.catalogue import variants
+from daceml.devices.from_measurement import UNKNOWN
 from daceml.devices.specification import Device, Sourced
 from daceml.report.text import cell, render, table
 
@@ -44,12 +45,11 @@ def device_table(devices: Sequence[Device]) -> str:
 
 def device_lines(device: Device) -> Iterator[str]:
     """Every figure of a device with its source, its other names, and its variants."""
-    capability = (
-        ""
-        if device.compute_capability is None
-        else f", compute capability {device.compute_capability / 10:.1f}"
-    )
-    yield f"{device.name} ({device.vendor} {device.architecture}{capability})"
+    words = [word for word in (device.vendor, device.architecture) if word != UNKNOWN]
+    about = [device.kind if device.kind == "cpu" else "", " ".join(words)]
+    if device.compute_capability is not None:
+        about.append(f"compute capability {device.compute_capability / 10:.1f}")
+    yield f"{device.name} ({', '.join(filter(None, about)) or device.kind})"
     if device.aliases:
         yield f"  also called: {', '.join(device.aliases)}"
     others = variants(device) if device.family else ()

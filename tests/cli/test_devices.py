@@ -11,6 +11,7 @@ import pytest
 
 from daceml.cli.main import app
 from daceml.devices.catalogue import catalogue
+from daceml.devices.measured import CopyRate, MeasuredDevice
 from daceml.report.text import WIDTH
 
 
@@ -85,7 +86,24 @@ def test_a_device_of_ones_own(capsys: pytest.CaptureFixture[str], tmp_path: Path
     )
     code, out, _ = told(capsys, file)
     assert code == 0
-    assert out == "Mine (Acme One)\n  memory_bytes  1 GiB              the box\n"
+    assert out == "Mine (cpu, Acme One)\n  memory_bytes  1 GiB              the box\n"
+
+
+def test_what_doctor_measured(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    measured = MeasuredDevice(
+        name="A processor", kind="cpu", threads=2, cache_bytes=1 << 20, call_us=0.5, versions={},
+        date="2026-11-23", copies=(CopyRate(size_bytes=1 << 23, bytes_per_s=20e9, spread=0),),
+    )  # fmt: skip
+    file = tmp_path / "here.json"
+    file.write_text(json.dumps({"findings": [], "devices": [measured.as_dict()]}))
+    code, out, _ = told(capsys, file)
+    assert code == 0
+    assert [line.split("measured")[0].split() for line in out.splitlines()] == [
+        ["A", "processor", "(cpu,", "2", "threads)"],
+        ["achieved_bytes_per_s", "20", "GB/s"],
+        ["l2_bytes", "1", "MiB"],
+        ["floor_us", "0.5", "us"],
+    ]
 
 
 def test_names_that_nobody_knows(capsys: pytest.CaptureFixture[str]):
