@@ -112,6 +112,7 @@ setup(
     package_data={
         "daceml": ["py.typed"],
         "daceml.codegen_cuda": ["**/*.h", "**/*.cpp"],
+        "daceml.devices.catalogue": ["*.toml"],
         "daceml.runtime": ["**/*.h", "**/*.cpp"],
     },
     entry_points={

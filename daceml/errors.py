@@ -227,3 +227,13 @@ class WhatIfError(DacemlError):
     """An optimisation that cannot be applied to this graph: nothing it would change, or a figure it needs."""
 
     code = "DML613"
+
+
+class DeviceError(DacemlError):
+    """A device that nobody knows, or a record of one that is wrong or says too little for a question."""
+
+    code = "DML631"
+
+
+class ScalingError(DeviceError):
+    """A kernel whose time on another device does not follow from its time on this one."""

@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 
 from daceml.cli.cache import cache
 from daceml.cli.compile import compile_model
+from daceml.cli.devices import devices
 from daceml.cli.doctor import doctor
 from daceml.cli.explain import explain
 from daceml.cli.replay import replay
@@ -97,6 +98,7 @@ app.command("compile")(compile_model)
 app.command("explain")(explain)
 app.command("verify")(verify)
 app.command("replay")(replay)
+app.command("devices")(devices)
 app.command("whatif", context_settings=CONTEXT, epilog=EPILOG)(whatif)
 app.add_typer(cache, name="cache")
 

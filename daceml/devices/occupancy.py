@@ -14,9 +14,8 @@ from daceml.errors import ConfigurationError
 WARP = 32
 _REGISTERS_PER_THREAD = 255
 _THREADS_PER_BLOCK = 1024
-# warps get registers by these, from a quarter of the multiprocessor each
+# warps get registers by these, from one part of the multiprocessor each
 _REGISTER_GRANULARITY = 256
-_QUARTERS = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,16 +29,26 @@ class MultiprocessorLimits:
         shared_bytes_per_block: at most, of which a kernel has to ask for more than 48 KiB.
         shared_granularity: blocks get shared memory in multiples of it, in bytes.
         reserved_shared_bytes: of each block, for the system.
+        parts: among which warps and registers are divided.
     """
 
     warps: int
     blocks: int
+    parts: int = 4
     registers: int = 65536
     shared_bytes: int
     shared_bytes_per_block: int
     shared_granularity: int
     reserved_shared_bytes: int
     source: str
+
+
+def _pascal(shared: int, parts: int, source: str) -> MultiprocessorLimits:
+    """Before 7.0 no kernel may ask for more than 48 KiB."""
+    return MultiprocessorLimits(
+        warps=64, blocks=32, parts=parts, shared_bytes=shared << 10, shared_bytes_per_block=48 << 10,
+        shared_granularity=256, reserved_shared_bytes=0, source=source,
+    )  # fmt: skip
 
 
 def _volta(warps: int, blocks: int, shared: int, source: str) -> MultiprocessorLimits:
@@ -59,6 +68,8 @@ def _ampere(warps: int, blocks: int, shared: int, source: str) -> Multiprocessor
 
 # compute capability times 10 -> limits
 LIMITS = {
+    60: _pascal(64, 2, "Pascal Tuning Guide, 6.0"),
+    61: _pascal(96, 4, "Pascal Tuning Guide, 6.1"),
     70: _volta(64, 32, 96, "Volta Tuning Guide"),
     72: _volta(64, 32, 96, "CUDA C++ Programming Guide 12, table of technical specifications, 7.2"),
     75: _volta(32, 16, 64, "Turing Tuning Guide"),
@@ -68,6 +79,10 @@ LIMITS = {
     89: _ampere(48, 24, 100, "NVIDIA Ada GPU Architecture Tuning Guide"),
     90: _ampere(64, 32, 228, "NVIDIA Hopper Tuning Guide"),
     100: _ampere(64, 32, 228, "NVIDIA Blackwell Tuning Guide, 10.0"),
+    103: _ampere(64, 32, 228, "NVIDIA/cccl, libcudacxx, arch_traits.h, 10.3"),
+    110: _ampere(48, 24, 228, "NVIDIA/cccl, libcudacxx, arch_traits.h, 11.0"),
+    120: _ampere(48, 24, 100, "NVIDIA/cccl, libcudacxx, arch_traits.h, 12.0"),
+    121: _ampere(48, 24, 100, "NVIDIA/cccl, libcudacxx, arch_traits.h, 12.1"),
 }
 
 
@@ -124,10 +139,10 @@ def occupancy(architecture: int, *, threads: int, registers: int, shared_bytes: 
 
 def _by_registers(limits: MultiprocessorLimits, warps: int, registers: int) -> int:
     of_warp = _up(max(registers, 1) * WARP, _REGISTER_GRANULARITY)
-    # a launch is checked as if its warps were spread over all quarters
-    if registers > _REGISTERS_PER_THREAD or of_warp * _up(warps, _QUARTERS) > limits.registers:
+    # a launch is checked as if its warps were spread over all parts
+    if registers > _REGISTERS_PER_THREAD or of_warp * _up(warps, limits.parts) > limits.registers:
         return 0
-    resident = _QUARTERS * (limits.registers // _QUARTERS // of_warp)
+    resident = limits.parts * (limits.registers // limits.parts // of_warp)
     return resident // max(warps, 1)
 
 

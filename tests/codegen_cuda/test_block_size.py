@@ -94,10 +94,10 @@ def test_rows_keep_their_threads():
 
 
 def test_nothing_is_chosen_for_an_architecture_that_nobody_has_written_down():
-    assert chosen(128, {}, architecture=121) == (POINTS, [])
+    assert chosen(128, {}, architecture=130) == (POINTS, [])
     free = BlockShape(threads=256, min_blocks=1)
     spilling = KernelFacts(registers=40, spill_bytes=20)
-    assert chosen(spilling, {free: KernelFacts(registers=128)}, architecture=121) == (free, [free])
+    assert chosen(spilling, {free: KernelFacts(registers=128)}, architecture=130) == (free, [free])
 
 
 def test_the_text_of_a_kernel_has_its_shape():

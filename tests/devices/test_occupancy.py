@@ -42,8 +42,8 @@ def test_what_cannot_be_launched(threads: int, registers: int, shared_bytes: int
 
 
 def test_an_architecture_without_limits_is_refused():
-    with pytest.raises(ConfigurationError, match=r"not known for compute capability 6\.1") as caught:
-        occupancy(61, threads=128, registers=32)
+    with pytest.raises(ConfigurationError, match=r"not known for compute capability 5\.2") as caught:
+        occupancy(52, threads=128, registers=32)
     assert "add a row with its source" in caught.value.fix
 
 

@@ -42,7 +42,7 @@ def test_shared_memory_of_the_launch_counts():
 def test_what_nobody_knows_is_left_empty():
     emulated = replace(LAUNCH, architecture=None, facts=None)
     assert kernel_rows([step(emulated)]) == [("Softmax_0", "1", "256*N", "256", "", "", "")]
-    newer = replace(LAUNCH, architecture=121)
+    newer = replace(LAUNCH, architecture=130)
     assert kernel_rows([step(newer)])[0][4:] == ("40", "48, 8, 0", "")
 
 

@@ -1,0 +1,37 @@
+"""`daceml devices`: what is known of the devices that predictions can be made for, and who says so."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from daceml.cli import options
+
+Names = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[NAME]...",
+        help="a device, by name or alias in any case; a .toml file that describes one; a .json file that "
+        "`daceml doctor --measure --json` wrote. Without one, a table of all.",
+        show_default=False,
+    ),
+]
+Sources = Annotated[bool, typer.Option("--sources", help="every figure of every device, with its source.")]
+
+
+def devices(
+    names: Names = None, sources: Sources = False, as_json: options.Json = False, debug: options.Debug = False
+) -> None:
+    """List devices with peaks and measured rates; with names, every figure of each with its source."""
+    from daceml.devices.catalogue import catalogue, find_devices
+    from daceml.report.device_text import device_lines, device_table
+
+    chosen = [one for name in names or () for one in find_devices(name)] or list(catalogue())
+    if as_json:
+        typer.echo(json.dumps([device.as_dict() for device in chosen], indent=2))
+    elif names or sources:
+        typer.echo("\n\n".join("\n".join(device_lines(device)) for device in chosen))
+    else:
+        typer.echo(device_table(chosen))
