@@ -1,4 +1,4 @@
-"""The campaign over gradients of the standard's operators: it finds what is wrong, and says what it cannot measure."""
+"""The campaign over the standard's gradients finds what is wrong, and says what it cannot measure."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from benchmarks.standard_gradients.program import differentiated, widened
 def case(text: str, *inputs: np.ndarray, opset: int = 20) -> Case:
     model = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : {opset}]> {text}')
     return Case(
-        kind="node", name="case", operator="", expanded=False, model=model, data=[(inputs, ())], rtol=0, atol=0,
-        statistical=False,
+        kind="node", name="case", operator="", expanded=False, model=model, data=[(inputs, ())],
+        rtol=0, atol=0, statistical=False,
     )  # fmt: skip
 
 
