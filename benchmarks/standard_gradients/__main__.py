@@ -40,7 +40,7 @@ def verdict_of(case: Case) -> tuple[str, str]:
     inputs = wide.data[0][0]
     if not all(isinstance(value, np.ndarray) for value in inputs):
         return "refused", "its inputs are no tensors"
-    if any(value.dtype.name == "bfloat16" for value in inputs):
+    if any(value.dtype.name in ("bfloat16", "float16") for value in inputs):
         return "refused", "too short a type for differences"
     try:
         compiled = differentiated(wide)

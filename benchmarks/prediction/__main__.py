@@ -1,0 +1,89 @@
+"""Predictions for other hardware, beside what ran there: python -m benchmarks.prediction $DACEML_DATA --check."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks import command
+from benchmarks.bars import Bar
+
+Seen = tuple[list[dict[str, Any]], list[Bar]]
+
+
+def _occupancy(folder: Path, *, quick: bool) -> Seen:
+    from benchmarks.prediction.occupancy import measured
+
+    del quick
+    return measured(folder)
+
+
+def _database(folder: Path, *, quick: bool) -> Seen:
+    from benchmarks.prediction.database import measure
+
+    del folder
+    return measure(quick=quick)
+
+
+def _additivity(folder: Path, *, quick: bool) -> Seen:
+    from benchmarks.prediction.additivity import ROUNDS, additivity, bars
+
+    del folder
+    rows = additivity(rounds=ROUNDS // 4 if quick else ROUNDS)
+    return rows, bars(rows)
+
+
+PARTS: dict[str, Callable[..., Seen]] = {
+    "occupancy": _occupancy,
+    "database": _database,
+    "additivity": _additivity,
+}
+"""In the order in which they run; each takes the folder of the data sets, and whether a first look is enough."""
+
+# What is promised, and nothing measures yet: bars that are missed until something does
+PROMISED = {
+    "NeuSight, one row in ten held out: mean error of an operator": 0.05,
+    "NeuSight, one GPU held out: mean error of an operator": 0.15,
+    "NeuSight, elementwise and normalisations of 50 us and more by roofline: mean error": 0.08,
+    "GEMM in bfloat16 on H100 from A100 and L40S: mean error": 0.10,
+    "NCCL, every second size held out, 64 KiB and more: mean error": 0.05,
+    "end to end, the GPU left out: mean error": 0.09,
+    "bert-small between H100 and MI300X: error of a kernel class": 0.20,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = command.parser("Compare predictions for other hardware with what was measured there.")
+    parser.add_argument("folder", type=Path, help="the data sets: measurements and traces")
+    parser.add_argument(
+        "--part", action="append", choices=tuple(PARTS), help="only this part; may be repeated (all)"
+    )
+    options = parser.parse_args(arguments)
+    _check(parser, options.folder)
+    rows: list[dict[str, Any]] = []
+    bars: list[Bar] = []
+    for name in options.part or PARTS:
+        seen, made = PARTS[name](options.folder, quick=options.quick)
+        rows += [{"part": name, **row} for row in seen]
+        bars += made
+        for bar in made:
+            print(bar.line(), flush=True)
+    if not options.part:
+        bars += [
+            Bar(name=name, figure=None, limit=limit, note="nothing measures it yet")
+            for name, limit in PROMISED.items()
+        ]
+    options.folder = str(options.folder)
+    return command.finish("prediction", options, rows, bars)
+
+
+def _check(parser: argparse.ArgumentParser, folder: Path) -> None:
+    if not (folder / "measurements").is_dir() or not (folder / "traces").is_dir():
+        parser.error(f"{folder} has no folders 'measurements' and 'traces' of public data sets")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
