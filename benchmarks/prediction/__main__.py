@@ -1,4 +1,7 @@
-"""Predictions for other hardware, beside what ran there: python -m benchmarks.prediction $DACEML_DATA --check."""
+"""Predictions for other hardware beside what ran there: python -m benchmarks.prediction FOLDER --check.
+
+FOLDER is what $DACEML_DATA names: public traces and measurements.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ PARTS: dict[str, Callable[..., Seen]] = {
     "database": _database,
     "additivity": _additivity,
 }
-"""In the order in which they run; each takes the folder of the data sets, and whether a first look is enough."""
+"""In the order in which they run; each takes the folder, and whether a first look is enough."""
 
 # What is promised, and nothing measures yet: bars that are missed until something does
 PROMISED = {
