@@ -73,6 +73,8 @@ def refusals(path: Path) -> Generator[None]:
             why=str(error),
             fix="open it again: an OpDatabase belongs to one thread and ends with its `with` block",
         ) from error
+    except UnicodeDecodeError as error:  # a text of the file, or SQLite's message that quotes one
+        raise damage(path, str(error)) from error
     except sqlite3.OperationalError as error:
         raise _operational(path, error) from error
     except sqlite3.DatabaseError as error:
