@@ -1,10 +1,11 @@
-"""Export and import as text: a line that says what it is, a line for each row, and one that says how many.
+"""Export and import as text: a line that says what it is, one for each row, one with their number and digest.
 
 Needs nothing but Python, so a database can be shared, read by others and recovered everywhere.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,12 +33,15 @@ def export_json_lines(database: OpDatabase, path: str | Path) -> int:
         DatabaseAccessError: it cannot be written.
         DatabaseDamageError: the database is damaged.
     """
-    rows = 0
-    with written_aside(Path(path)) as aside, aside.open("w", encoding="ascii", newline="\n") as file:
-        file.write(json_text({"format": FORMAT, "version": VERSION}) + "\n")
-        for rows, entry in enumerate(database.entries(), start=1):  # noqa: B007
-            file.write(json_text(entry_record(entry)) + "\n")
-        file.write(json_text({"rows": rows}) + "\n")
+    rows, seen = 0, hashlib.sha256()
+    with written_aside(Path(path)) as aside, aside.open("wb") as file:
+        file.write(_line({"format": FORMAT, "version": VERSION}))
+        for entry in database.entries():
+            line = _line(entry_record(entry))
+            file.write(line)
+            seen.update(line)
+            rows += 1
+        file.write(_line({"rows": rows, "sha256": seen.hexdigest()}))
     return rows
 
 
@@ -58,31 +62,38 @@ def read_json_lines(path: Path) -> Iterator[Entry]:
         MeasurementFileError: it is no export, of a newer daceml, or not all there.
     """
     try:
-        with path.open(encoding="utf-8") as file:
+        with path.open("rb") as file:
             header = _parsed(path, 1, file.readline())
             if not isinstance(header, dict) or cast("dict[str, Any]", header).get("format") != FORMAT:
                 raise refuse_export(path, "its first line does not say that it is one")
             check_version(path, cast("dict[str, Any]", header).get("version"))
-            rows, said = 0, None
+            rows, seen, said = 0, hashlib.sha256(), None
             for number, line in enumerate(file, start=2):
                 if said is not None:
                     raise refuse_export(path, f"line {number} is after the last one")
                 record = _parsed(path, number, line)
-                if isinstance(record, dict) and set(cast("dict[str, Any]", record)) == {"rows"}:
-                    said = cast("dict[str, Any]", record)["rows"]
+                if isinstance(record, dict) and set(cast("dict[str, Any]", record)) == {"rows", "sha256"}:
+                    said = cast("dict[str, Any]", record)
                     continue
                 try:
                     yield entry_of(record)
                 except EntryError as error:
                     raise refuse_export(path, f"line {number}: {error.what}; {error.why}") from error
                 rows += 1
-    except (OSError, UnicodeDecodeError) as error:
+                seen.update(line)
+    except OSError as error:
         raise refuse_export(path, str(error)) from error
-    if said != rows:
-        raise refuse_export(path, f"it has {rows} rows, and its last line says {said}")
+    if said is None or said["rows"] != rows:
+        raise refuse_export(path, f"it has {rows} rows, and its last line says {said and said['rows']}")
+    if said["sha256"] != seen.hexdigest():
+        raise refuse_export(path, "its rows are not those that were written: their digest is another one")
 
 
-def _parsed(path: Path, number: int, line: str) -> object:
+def _line(record: object) -> bytes:
+    return json_text(record).encode("ascii") + b"\n"
+
+
+def _parsed(path: Path, number: int, line: bytes) -> object:
     try:
         return json.loads(line)
     except (ValueError, RecursionError) as error:

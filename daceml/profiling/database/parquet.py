@@ -62,7 +62,7 @@ def export_parquet(database: OpDatabase, path: str | Path) -> int:
     rows, entries = 0, database.entries()
     with (
         written_aside(Path(path)) as aside,
-        parquet.ParquetWriter(aside, table_schema, compression="zstd") as writer,
+        parquet.ParquetWriter(aside, table_schema, compression="zstd", write_page_checksum=True) as writer,
     ):
         while lot := [_columns(entry) for entry in islice(entries, _LOT)]:
             writer.write_table(arrow.Table.from_pylist(lot, schema=table_schema))
@@ -91,7 +91,7 @@ def read_parquet(path: Path) -> Iterator[Entry]:
     arrow, parquet = load_pyarrow()
     row = 0
     try:
-        with parquet.ParquetFile(path) as file:
+        with parquet.ParquetFile(path, page_checksum_verification=True) as file:
             _check_schema(path, file.schema_arrow, _schema(arrow))
             for lot in file.iter_batches(_LOT):
                 for record in lot.to_pylist():

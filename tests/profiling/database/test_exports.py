@@ -140,6 +140,35 @@ def test_a_line_that_means_nothing_is_named(
     assert why in refusal.value.why
 
 
+def test_a_figure_that_was_changed_is_noticed(filled: Path, tmp_path: Path):
+    file = tmp_path / "export"
+    with OpDatabase(filled) as database:
+        export_json_lines(database, file)
+        file.write_text(file.read_text().replace('"median_s":0.001', '"median_s":0.003', 1))
+        with pytest.raises(MeasurementFileError) as refusal:
+            import_json_lines(database, file)
+        assert "their digest is another one" in refusal.value.why
+        assert not [e for e in database.entries() if e.duration.median_s == 0.003]
+
+
+def test_damaged_values_of_a_parquet_file_are_noticed(filled: Path, tmp_path: Path):
+    file = tmp_path / "export"
+    with OpDatabase(filled) as database:
+        database.add_all(numbered(0, 300))
+        export_parquet(database, file)
+        data = file.read_bytes()
+        refused = 0
+        for place in range(100, len(data) * 2 // 3, 97):
+            file.write_bytes(data[:place] + bytes([data[place] ^ 0x41]) + data[place + 1 :])
+            whole = list(database.entries())
+            try:
+                import_parquet(database, file)
+            except MeasurementFileError:
+                refused += 1
+            assert list(database.entries()) == whole
+    assert refused > 10
+
+
 def test_an_export_of_a_newer_daceml_is_refused(tmp_path: Path):
     file = tmp_path / "export"
     with OpDatabase(tmp_path / "ops.db") as database:
