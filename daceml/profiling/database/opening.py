@@ -49,7 +49,7 @@ def connect(path: Path, *, create: bool, timeout_s: float, verify: bool | None) 
                 check_pages(connection, path, thorough=bool(verify))
             if version < schema.VERSION:
                 _make_or_migrate(connection, path)
-            _use_write_ahead_log(connection, timeout_s)
+            use_write_ahead_log(connection, timeout_s)
         except BaseException:
             connection.close()
             raise
@@ -135,20 +135,9 @@ def _check_file(path: Path, *, create: bool) -> None:
 
 
 def _suspicious(path: Path) -> bool:
-    """Whether a writer did not close, or has not yet, or the size is none that SQLite leaves."""
+    """Whether a writer did not close, or has not yet; SQLite sees itself where a file is too short."""
     beside = [path.with_name(path.name + ending) for ending in ("-wal", "-journal")]
-    try:
-        if any(file.exists() and file.stat().st_size for file in beside):
-            return True
-        with path.open("rb") as file:
-            head = file.read(100)
-    except FileNotFoundError:
-        return False
-    if len(head) < 100:
-        return bool(head)
-    page_bytes = int.from_bytes(head[16:18], "big")
-    page_bytes = 65536 if page_bytes == 1 else page_bytes
-    return path.stat().st_size != page_bytes * int.from_bytes(head[28:32], "big")
+    return any(file.exists() and file.stat().st_size for file in beside)
 
 
 def _set_up(connection: sqlite3.Connection) -> None:
@@ -220,8 +209,11 @@ def _make_or_migrate(connection: sqlite3.Connection, path: Path) -> None:
         raise
 
 
-def _use_write_ahead_log(connection: sqlite3.Connection, timeout_s: float) -> None:
-    """Readers go on while somebody writes. SQLite does not wait for this change of mode, so we do."""
+def use_write_ahead_log(connection: sqlite3.Connection, timeout_s: float) -> None:
+    """From here on readers go on while somebody writes.
+
+    Two that turn it on at a time would wait for each other: SQLite refuses one at once, which tries again.
+    """
     until = time.monotonic() + timeout_s
     while True:
         try:

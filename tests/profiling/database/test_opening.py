@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import random
 import sqlite3
+import threading
 from pathlib import Path
 
 import pytest
 
 from daceml.errors import DatabaseAccessError, DatabaseDamageError, DatabaseFileError
 from daceml.profiling.database import schema
+from daceml.profiling.database.opening import use_write_ahead_log
 from daceml.profiling.database.store import OpDatabase
 from tests.profiling.database.entries import entry, numbered
 
@@ -132,6 +134,57 @@ def test_statistics_of_sqlite_are_no_manipulation(path: Path):
     manipulated(path, "ANALYZE")
     with OpDatabase(path) as database:
         assert database.verify() == 1
+
+
+def test_opening_waits_for_a_reader_of_the_old_kind(path: Path):
+    """Until the write-ahead log is on, a reader keeps everybody else from turning it on."""
+    manipulated(path, "PRAGMA journal_mode = DELETE")
+    reader = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM entries").fetchone()
+    done = threading.Timer(0.3, lambda: reader.execute("COMMIT"))
+    done.start()
+    with OpDatabase(path, timeout_s=30) as database:
+        assert len(database) == 1
+    done.join()
+    reader.close()
+
+
+def test_two_that_turn_on_the_log_at_a_time_do_not_fail():
+    class Contended:
+        tries = 0
+
+        def execute(self, _: str) -> Contended:
+            self.tries += 1
+            if self.tries < 3:
+                raise sqlite3.OperationalError("database is locked")
+            return self
+
+        def fetchone(self) -> None: ...
+
+    connection = Contended()
+    use_write_ahead_log(connection, 30)  # pyright: ignore[reportArgumentType]
+    assert connection.tries == 3
+    connection.tries = -(10**9)
+    with pytest.raises(sqlite3.OperationalError):
+        use_write_ahead_log(connection, 0)  # pyright: ignore[reportArgumentType]
+
+
+def test_opening_does_not_wait_for_ever(path: Path):
+    with pytest.raises(DatabaseAccessError, match="stayed locked"):
+        manipulated_and_read(path)
+
+
+def manipulated_and_read(path: Path) -> None:
+    """Open where a reader of the old kind does not end."""
+    manipulated(path, "PRAGMA journal_mode = DELETE")
+    reader = sqlite3.connect(path, isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM entries").fetchone()
+    try:
+        OpDatabase(path, timeout_s=0.05).close()
+    finally:
+        reader.close()
 
 
 def test_a_missing_file_or_folder_is_named(path: Path):

@@ -6,13 +6,14 @@ import os
 import random
 import sqlite3
 import threading
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from daceml.errors import DatabaseAccessError, DatabaseDamageError, EntryError
-from daceml.profiling.database.records import Duration, Operand, Operation
+from daceml.profiling.database.records import Duration, Entry, Operand, Operation
 from daceml.profiling.database.store import OpDatabase, Written
 from tests.profiling.database.entries import EVERYTHING, VARIED, entry, matmul, numbered
 
@@ -43,9 +44,9 @@ def test_the_same_measurement_again_is_no_second_row(path: Path):
 
 def test_an_older_measurement_does_not_take_the_place_of_a_newer_one(path: Path):
     with OpDatabase(path) as database:
-        database.add(entry(seconds=2.0, date="2026-11-24T08:00:00+02:00"))
+        database.add(entry(seconds=2.0, date="2026-11-24T05:45:00Z"))
         # as a text it is larger, as a moment it is earlier
-        assert database.add(entry(seconds=1.0, date="2026-11-24T05:30:00Z")) == Written(kept=1)
+        assert database.add(entry(seconds=1.0, date="2026-11-24T07:00:00+02:00")) == Written(kept=1)
         assert [e.duration.median_s for e in database.entries()] == [2.0]
 
 
@@ -260,6 +261,21 @@ def test_a_writer_that_waits_too_long_says_so_and_has_written_nothing(path: Path
         other.execute("ROLLBACK")
         other.close()
         assert database.add(entry()) == Written(added=1)
+
+
+def test_a_writer_has_the_lock_before_it_looks_for_its_rows(path: Path):
+    """Else what it read might be out of date when it writes, and SQLite would refuse that without waiting."""
+
+    def rows() -> Iterator[Entry]:
+        assert database.find(matmul()) == ()
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            other.execute("BEGIN IMMEDIATE")
+        yield entry()
+
+    with OpDatabase(path) as database:
+        other = sqlite3.connect(path, isolation_level=None, timeout=0)
+        assert database.add_all(rows(), rows_per_commit=None) == Written(added=1)
+        other.close()
 
 
 def test_readers_do_not_wait_for_a_writer(path: Path):

@@ -165,12 +165,14 @@ def test_a_date_that_is_none_is_refused(tmp_path: Path):
     assert "'lately' is not ISO 8601" in refusal.value.why
 
 
-def test_all_of_the_set_is_imported():
+def test_tables_of_the_set_are_imported_whole():
     data = os.environ.get("DACEML_DATA")
     folder = Path(data or "") / "measurements" / "neusight" / "train"
     if data is None or not folder.is_dir():
         pytest.skip("DACEML_DATA has no measurements of NeuSight")
-    tables = [path for path in sorted(folder.glob("*/p2.1.0/*.csv.gz")) if "bmm" not in path.parts]
+    # bmm is as linear, and three times as large
+    tables = [path for path in sorted(folder.glob("*/p2.1.0/Tesla P4.csv.gz")) if "bmm" not in path.parts]
+    assert len(tables) == 6
     for path in tables:
         found = import_neusight(path, date=DATE)
         assert not found.malformed
