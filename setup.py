@@ -38,6 +38,9 @@ NETWORKS = [
 # Compiles the loops of the simulator, which run in Python without it.
 SIMULATION = ["numba>=0.61"]
 
+# Exchanges rows of the operation database as Parquet.
+DATABASE = ["pyarrow>=20"]
+
 # nvcc, its headers, its libraries and CCCL, of one release: they do not ask for one themselves.
 # The wheels of CUDA 12 hold no nvcc; for it there is the toolkit.
 CUDA_BUILD = [
@@ -57,6 +60,7 @@ EXTRAS_REQUIRE = {
     "test": [
         *NETWORKS,
         *SIMULATION,
+        *DATABASE,
         "hypothesis>=6.150",
         "pytest>=9",
         "pytest-timeout>=2.4",
@@ -71,7 +75,7 @@ EXTRAS_REQUIRE = {
     "gpu": ["nvidia-ml-py>=13", "cupy-cuda13x>=14"],
     "gpu-cuda12": ["nvidia-ml-py>=13", "cupy-cuda12x>=14"],
     "mpi": ["mpi4py>=4"],
-    "db": ["pyarrow>=20"],
+    "db": DATABASE,
     "plot": ["matplotlib>=3.10"],
     "docs": ["mkdocs-material>=9.6", "mkdocstrings[python]>=1"],
 }

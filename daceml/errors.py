@@ -229,10 +229,40 @@ class WhatIfError(DacemlError):
     code = "DML613"
 
 
+class DatabaseFileError(DacemlError):
+    """A file that is no operation database, or one that a newer daceml wrote."""
+
+    code = "DML621"
+
+
+class DatabaseDamageError(DatabaseFileError):
+    """An operation database that is not as it was written."""
+
+    code = "DML622"
+
+
+class DatabaseAccessError(DacemlError):
+    """An operation database that cannot be written or read now: locked, full, closed, of another process."""
+
+    code = "DML623"
+
+
+class EntryError(DacemlError):
+    """A row that an operation database cannot keep: a duration below zero, an attribute of an odd type."""
+
+    code = "DML624"
+
+
+class MeasurementFileError(DacemlError):
+    """A table, log or export of measurements that cannot be read as what it was said to be."""
+
+    code = "DML625"
+
+
 class DeviceError(DacemlError):
     """A device that nobody knows, or a record of one that is wrong or says too little for a question."""
 
-    code = "DML631"
+    code = "DML641"
 
 
 class ScalingError(DeviceError):

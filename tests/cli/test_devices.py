@@ -109,7 +109,7 @@ def test_what_doctor_measured(capsys: pytest.CaptureFixture[str], tmp_path: Path
 def test_names_that_nobody_knows(capsys: pytest.CaptureFixture[str]):
     code, out, err = told(capsys, "H1000")
     assert (code, out) == (2, "")
-    assert err.startswith("[DML631] no device is called 'H1000'\n  why:   near are ")
+    assert err.startswith("[DML641] no device is called 'H1000'\n  why:   near are ")
     assert "did you mean" in err and "docs/devices.md" in err
 
 

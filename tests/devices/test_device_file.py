@@ -79,7 +79,7 @@ def test_what_is_wrong_is_said(text: str, why: str, fix: str):
 
 def test_the_whole_error():
     assert str(refusal(HEAD + "multiprocessors = 80")) == (
-        "[DML631] this file describes no device\n"
+        "[DML641] this file describes no device\n"
         "  where: mine.toml\n"
         "  why:   multiprocessors has no source\n"
         '  fix:   write multiprocessors = { value = 80, source = "whose figure it is", verified = true }'

@@ -45,7 +45,7 @@ def test_what_is_needed_and_not_known_is_refused_with_what_to_do():
     with pytest.raises(DeviceError) as caught:
         toy.need("boost_clock_hz", why="the ratio of clocks is taken")
     assert str(caught.value) == (
-        "[DML631] boost_clock_hz of Toy is not known\n"
+        "[DML641] boost_clock_hz of Toy is not known\n"
         "  why:   the ratio of clocks is taken\n"
         "         Sources disagree on the clock.\n"
         "  fix:   describe the device in a TOML file with boost_clock_hz and its source: docs/devices.md"

@@ -165,7 +165,7 @@ def test_too_much_shared_memory_for_the_destination():
     error = refusal(kernel, find_device("V100"), find_device("T4"))
     assert isinstance(error, ScalingError)
     assert str(error) == (
-        "[DML631] the kernel cannot be launched on T4\n"
+        "[DML641] the kernel cannot be launched on T4\n"
         "  why:   its blocks exceed what there is of shared memory\n"
         "         they have 256 threads of 64 registers and 98304 bytes of shared memory; a block may have "
         "1024 threads of 255 registers, 65536 registers in all, and 65536 bytes\n"
