@@ -227,3 +227,21 @@ class WhatIfError(DacemlError):
     """An optimisation that cannot be applied to this graph: nothing it would change, or a figure it needs."""
 
     code = "DML613"
+
+
+class MeasurementError(DacemlError):
+    """An operation whose time cannot be measured: its shapes follow from data, or noise hides it."""
+
+    code = "DML631"
+
+
+class SamplingPlanError(DacemlError):
+    """A sampling plan that is damaged, or names operators, sizes or attributes that there are not."""
+
+    code = "DML632"
+
+
+class MeasurementFileError(DacemlError):
+    """A file of measurements that is damaged, or written by somebody else."""
+
+    code = "DML633"
