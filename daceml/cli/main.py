@@ -17,6 +17,7 @@ from daceml.cli.cache import cache
 from daceml.cli.compile import compile_model
 from daceml.cli.doctor import doctor
 from daceml.cli.explain import explain
+from daceml.cli.measure import measure
 from daceml.cli.replay import replay
 from daceml.cli.verify import verify
 from daceml.cli.whatif import CONTEXT, EPILOG, whatif
@@ -96,6 +97,7 @@ app.command("doctor")(doctor)
 app.command("compile")(compile_model)
 app.command("explain")(explain)
 app.command("verify")(verify)
+app.command("measure")(measure)
 app.command("replay")(replay)
 app.command("whatif", context_settings=CONTEXT, epilog=EPILOG)(whatif)
 app.add_typer(cache, name="cache")

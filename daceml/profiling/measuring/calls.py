@@ -153,7 +153,7 @@ def _without_values(value: Any) -> Any:
 
 
 def tensor_of(value: torch.Tensor) -> Tensor:
-    """What another process has to know of a tensor; reads whole numbers, and signs, where there are values."""
+    """What another process has to know of a tensor; reads whole numbers, and signs, if it has any."""
     low = high = None
     if value.layout is not torch.strided:
         raise MeasurementError(

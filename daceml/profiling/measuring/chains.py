@@ -1,15 +1,15 @@
 """Copies of one operation, one after the other, as something that can be timed.
 
 How copies depend on each other. Where a result can be the next one's first operand, it is:
-x[i+1] = op(x[i], ...). Elsewhere copies take the same operands, and their order is the dependency: a processor
-does what it is told before a call returns, and a CUDA stream, or the graph captured from it, does one kernel
-after the other. That costs nothing, so nothing is subtracted; an added `0 * x` would cost a kernel of its own,
-and hide a short operation.
+x[i+1] = op(x[i], ...). Elsewhere copies take the same operands, and order is the dependency: a processor does
+what it is told before a call returns, and a CUDA stream, or the graph captured from it, does one kernel after
+the other. That costs nothing, so nothing is subtracted; an added `0 * x` would cost a kernel of its own, and
+hide a short operation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -46,14 +46,16 @@ def forward_chain(
     stopwatch: Stopwatch,
     *,
     device: str = "cpu",
-    sets: int = 1,
+    buffers: Sequence[int] | None = None,
+    results: int = 1,
     before: Work = nothing,
     seed: int = 0,
 ) -> Chain:
     """Copies of a call without autograd; what it allocates for its result, it allocates in the chain, too.
 
     Args:
-        sets: of operands, taken in turn; with more than one, results are no operands.
+        buffers: of each tensor, taken in turn; where they are given, results are no operands.
+        results: that are alive at a time, so that as many more are written before memory is written again.
         before: done before each chain, and not timed.
     Raises:
         MeasurementError: its result's shape follows from data.
@@ -61,9 +63,8 @@ def forward_chain(
     function = call.function()
     _refuse_data_dependent(call, function)
     with stopwatch.scope():
-        drawn = draw(call.tensors, sets=sets, device=device, seed=seed)
-        arguments = [_arguments(call, one, device) for one in drawn]
-        chained = sets == 1 and _feeds_itself(call, function, arguments[0])
+        arguments = _argument_sets(call, buffers or [1] * len(call.tensors), device, seed)
+        chained = buffers is None and results == 1 and _feeds_itself(call, function, arguments[0])
     if chained:
         (args, kwargs) = arguments[0]
         first, rest = args[0], args[1:]
@@ -73,7 +74,7 @@ def forward_chain(
             for _ in range(copies):
                 x = function(x, *rest, **kwargs)
 
-    elif sets == 1:
+    elif len(arguments) == results == 1:
         (args, kwargs) = arguments[0]
 
         def work(copies: int) -> None:
@@ -81,13 +82,14 @@ def forward_chain(
                 function(*args, **kwargs)
 
     else:
-        # no order that a prefetcher learns
-        Random(seed).shuffle(arguments)
+        sets, kept, begun = len(arguments), [None] * results, 0
 
         def work(copies: int) -> None:
-            for place in range(copies):
+            nonlocal begun  # the next chain goes on where this one ends
+            for place in range(begun, begun + copies):
                 args, kwargs = arguments[place % sets]
-                function(*args, **kwargs)
+                kept[place % results] = function(*args, **kwargs)
+            begun += copies
 
     return Chain(timed=_timed(work, stopwatch, before), chained=chained)
 
@@ -154,6 +156,19 @@ def _arguments(call: Call, tensors: Iterable[torch.Tensor], device: str) -> tupl
     rest = iter(tensors)
     args = [filled(value, rest, device) for value in call.args]
     return args, {name: filled(value, rest, device) for name, value in call.kwargs}
+
+
+def _argument_sets(
+    call: Call, buffers: Sequence[int], device: str, seed: int
+) -> list[tuple[list[Any], dict[str, Any]]]:
+    random = Random(seed)
+    drawn: list[list[torch.Tensor]] = []
+    for place, (one, count) in enumerate(zip(call.tensors, buffers, strict=True)):
+        made = [tensor for (tensor,) in draw([one], sets=count, device=device, seed=seed + place)]
+        random.shuffle(made)  # no order that a prefetcher learns
+        drawn.append(made)
+    turns = range(max(buffers, default=1))
+    return [_arguments(call, [made[turn % len(made)] for made in drawn], device) for turn in turns]
 
 
 def _refuse_data_dependent(call: Call, function: Any) -> None:

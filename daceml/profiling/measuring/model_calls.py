@@ -76,13 +76,13 @@ class _Collector(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         call = call_of(func, args, kwargs or {})
-        key = _without_ranges(call)
+        key = without_ranges(call)
         self.calls.setdefault(key, call)
         self.counts[key] += 1
         return func(*args, **(kwargs or {}))
 
 
-def _without_ranges(call: Call) -> Any:
+def without_ranges(call: Call) -> Any:
     """What tells calls apart: two lookups in a table are one operation, whichever rows they read."""
     return (call.operator, *map(_shape, call.args), *((name, _shape(value)) for name, value in call.kwargs))
 

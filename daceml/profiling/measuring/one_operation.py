@@ -113,11 +113,13 @@ def _slopes(
     held = max(1, call.bytes_held)
     before: Work = nothing
     sets, most = 1, 4096
+    buffers: list[int] | None = None
     if settings.mode == "cold":
         cache = cache_bytes(settings.device)
         before, sets, most = scrubbing(BEYOND_CACHE * cache, settings.device), _COLD_COPIES, _COLD_COPIES
         # large operands push each other out
         sets = max(LENGTHS, min(sets, BEYOND_CACHE * cache // held + 1))
+        buffers = [sets] * len(call.tensors)
     if direction == "backward":
         if settings.mode == "cold":
             raise MeasurementError(
@@ -130,7 +132,7 @@ def _slopes(
     made: Chain
     if direction == "forward":
         made = forward_chain(
-            call, stopwatch, device=settings.device, sets=sets, before=before, seed=settings.seed
+            call, stopwatch, device=settings.device, buffers=buffers, before=before, seed=settings.seed
         )
     else:
         made = backward_chain(call, stopwatch, most=most, device=settings.device, seed=settings.seed)

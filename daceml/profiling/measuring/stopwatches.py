@@ -1,7 +1,7 @@
 """How long work takes: by the wall clock, between two CUDA events, and as a captured CUDA graph.
 
-Each stopwatch takes work once, prepares what it needs, and hands back what runs it and says the seconds. Chains
-and slopes are the same for all three.
+Each stopwatch takes work once, prepares what it needs, and hands back what runs it and says the seconds.
+Chains and slopes are the same for all three.
 """
 
 from __future__ import annotations

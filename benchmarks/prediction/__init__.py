@@ -1,0 +1,1 @@
+"""How far predicted durations are from measured ones."""

@@ -1,0 +1,79 @@
+"""Three networks whose operators are measured one by one: an MLP, a convolutional one, an LSTM step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+Network = Callable[[], tuple[nn.Module, torch.Tensor]]
+
+
+class UnrolledLstm(nn.Module):
+    """An LSTM as its operators: `nn.LSTM` is one call into a library."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.size = size
+        self.from_input = nn.Linear(size, 4 * size)
+        self.from_hidden = nn.Linear(size, 4 * size)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        hidden = cell = x.new_zeros(x.shape[1], self.size)
+        for one in x.unbind(0):
+            gates = self.from_input(one) + self.from_hidden(hidden)
+            put, keep, new, out = gates.chunk(4, 1)
+            cell = torch.sigmoid(keep) * cell + torch.sigmoid(put) * torch.tanh(new)
+            hidden = torch.sigmoid(out) * torch.tanh(cell)
+        return hidden
+
+
+def mlp() -> tuple[nn.Module, torch.Tensor]:
+    layers = nn.Sequential(
+        nn.Linear(512, 1024),
+        nn.ReLU(),
+        nn.LayerNorm(1024),
+        nn.Linear(1024, 512),
+        nn.GELU(),
+        nn.Linear(512, 256),
+        nn.Tanh(),
+        nn.Linear(256, 10),
+        nn.Softmax(-1),
+    )
+    return layers, torch.randn(64, 512)
+
+
+def convolutional() -> tuple[nn.Module, torch.Tensor]:
+    layers = nn.Sequential(
+        nn.Conv2d(3, 16, 3, padding=1),
+        nn.BatchNorm2d(16),
+        nn.ReLU(),
+        nn.Conv2d(16, 32, 3, stride=2, padding=1),
+        nn.BatchNorm2d(32),
+        nn.SiLU(),
+        nn.AvgPool2d(2),
+        nn.Conv2d(32, 64, 3, padding=1),
+        nn.Hardtanh(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(64, 64, 3, padding=1),
+        nn.ELU(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(64, 10),
+        nn.LogSoftmax(-1),
+    )
+    return layers, torch.randn(8, 3, 48, 48)
+
+
+def lstm() -> tuple[nn.Module, torch.Tensor]:
+    return UnrolledLstm(256), torch.randn(8, 32, 256)
+
+
+def small_lstm() -> tuple[nn.Module, torch.Tensor]:
+    """Its operators take microseconds: what is between them is a large part."""
+    return UnrolledLstm(32), torch.randn(8, 4, 32)
+
+
+NETWORKS: dict[str, Network] = {"MLP": mlp, "convolutional": convolutional, "LSTM": lstm}
+FURTHER: dict[str, Network] = {"LSTM of 32": small_lstm}
