@@ -2,10 +2,13 @@
 
     python -m benchmarks.prediction.additivity [--rounds 40] [--json FILE]
 
-Operators and network are measured in turn by one process: in each round a chain of each length of everything.
-Times are those of the thread, not of the wall: on a machine that others use, a thread that waits for a core is no
-part of either. Two sums are told. "as placed": operands as far from the processor as the network leaves them
-(`daceml.profiling.measuring.placement`), which is what the bar is about; "warm": every copy on the same operands,
+Operators and network are measured in turn by one process: in each round a chain of each length of all.
+Times are those of the thread, not of the wall: on a machine that others use, waiting for a core is no part
+of either. Means over rounds are told, without the slowest eighth: means add up, where medians and fastest
+runs do not (a pass is rarely undisturbed in all its parts at once).
+
+Two sums are told. "placed": operands as far from the processor as the network leaves them
+(`daceml.profiling.measuring.placement`), which the bar is about; "warm": every copy on the same operands,
 which a database has.
 """
 
@@ -20,15 +23,20 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.bars import Bar, report
 from benchmarks.interleave import TUNED_ALLOCATOR
 
+if TYPE_CHECKING:
+    from daceml.profiling.measuring.batches import Timed
+
+Times = dict[int, list[float]]
 LIMIT = 0.05
 ROUNDS = 40
 _OPERATION_S, _NETWORK_S = 3e-3, 8e-3  # of the longest chains
-_CHILD = "DACEML_ADDITIVITY_CHILD"
+SECOND_CACHE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +48,7 @@ class Additivity:
         placed_us, warm_us: sums of counts times times.
         operators: names of those that differ.
         calls: of one pass.
-        medians: the same three of medians over rounds, not of the fastest runs.
+        quarters: the placed sum over the network, of each quarter of the rounds.
     """
 
     network: str
@@ -49,11 +57,7 @@ class Additivity:
     warm_us: float
     operators: tuple[str, ...]
     calls: int
-    medians: tuple[float, float, float]
-
-    @property
-    def error(self) -> float:
-        return abs(self.placed_us / self.network_us - 1)
+    quarters: tuple[float, ...]
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -65,7 +69,7 @@ class Additivity:
             "warm_over_network": self.warm_us / self.network_us,
             "operators": list(self.operators),
             "calls": self.calls,
-            "medians_us": dict(zip(("network", "placed", "warm"), self.medians, strict=True)),
+            "quarters": list(self.quarters),
         }
 
 
@@ -76,7 +80,6 @@ def measured(name: str, *, rounds: int = ROUNDS) -> Additivity:
     from benchmarks.prediction.networks import FURTHER, NETWORKS
     from daceml.profiling.measuring.chains import forward_chain
     from daceml.profiling.measuring.placement import placed_calls
-    from daceml.profiling.measuring.slopes import lengths
     from daceml.profiling.measuring.stopwatches import WallClock
 
     torch.manual_seed(0)
@@ -85,7 +88,7 @@ def measured(name: str, *, rounds: int = ROUNDS) -> Additivity:
         module.eval()
         clock = WallClock(clock_s=time.thread_time)
         calls = placed_calls(lambda: module(x))
-        placed = [one.chain(clock).timed for one in calls]
+        placed = [one.chains(clock, cache_bytes=SECOND_CACHE_BYTES) for one in calls]
         warm = [forward_chain(one.call, clock).timed for one in calls]
 
         def passes(count: int) -> float:
@@ -94,47 +97,74 @@ def measured(name: str, *, rounds: int = ROUNDS) -> Additivity:
                 module(x)
             return time.thread_time() - start
 
-        every = [*placed, *warm, passes]
-        chains = [lengths(one, longest_s=_OPERATION_S) for one in every[:-1]]
-        chains.append(lengths(passes, longest_s=_NETWORK_S))
-        seen: list[dict[int, list[float]]] = [{copies: [] for copies in one} for one in chains]
-        for number in range(rounds):
-            for timed, times in zip(every, seen, strict=True):
-                for copies in list(times)[:: -1 if number % 2 else 1]:
-                    times[copies].append(timed(copies))
+        seen = _rounds([*placed, *((one, None) for one in warm), (passes, None)], rounds)
     counts = [one.count for one in calls]
+    split = len(calls)
+
+    def sums(part: slice) -> tuple[float, float, float]:
+        times = [_less(pair, part) for pair in seen]
+        return times[-1] * 1e6, _sum_us(counts, times[:split]), _sum_us(counts, times[split:-1])
+
+    network_us, placed_us, warm_us = sums(slice(None))
+    quarter = max(2, rounds // 4)
+    parts = [sums(slice(begin, begin + quarter)) for begin in range(0, rounds - quarter + 1, quarter)]
     return Additivity(
         network=name,
-        network_us=_fastest_s(seen[-1]) * 1e6,
-        placed_us=_sum_us(counts, map(_fastest_s, seen[: len(calls)])),
-        warm_us=_sum_us(counts, map(_fastest_s, seen[len(calls) : -1])),
+        network_us=network_us,
+        placed_us=placed_us,
+        warm_us=warm_us,
         operators=tuple(sorted({one.call.operator.partition(".")[0] for one in calls})),
         calls=sum(counts),
-        medians=(
-            _median_s(seen[-1]) * 1e6,
-            _sum_us(counts, map(_median_s, seen[: len(calls)])),
-            _sum_us(counts, map(_median_s, seen[len(calls) : -1])),
-        ),
+        quarters=tuple(far / network for network, far, _ in parts),
     )
+
+
+def _rounds(every: Sequence[tuple[Timed, Timed | None]], rounds: int) -> list[list[Times]]:
+    """Seconds of each chain by its length, and of what is to be subtracted, in turn."""
+    from daceml.profiling.measuring.slopes import lengths
+
+    seen: list[list[Times]] = []
+    for chain, _ in every:
+        found = lengths(chain, longest_s=_NETWORK_S if chain is every[-1][0] else _OPERATION_S)
+        seen.append([{copies: [] for copies in found} for _ in range(2)])
+    for number in range(rounds):
+        for pair, times in zip(every, seen, strict=True):
+            for timed in pair:
+                if timed is not None:
+                    timed(next(iter(times[0])))  # the operator before it has left the caches to itself
+            for copies in list(times[0])[:: -1 if number % 2 else 1]:
+                for timed, into in zip(pair, times, strict=True):
+                    if timed is not None:
+                        into[copies].append(timed(copies))
+    return seen
+
+
+def _less(pair: Sequence[Times], part: slice) -> float:
+    """Seconds of one copy, of some of the rounds, less what its chains do beside it."""
+    first, second = pair
+    return _slope_s(first, part) - (_slope_s(second, part) if all(second.values()) else 0.0)
+
+
+def _slope_s(times: Times, part: slice) -> float:
+    from daceml.profiling.measuring.slopes import theil_sen
+
+    return theil_sen([(copies, _trimmed(seen[part])) for copies, seen in times.items()])
+
+
+def _trimmed(seen: Sequence[float]) -> float:
+    return fmean(sorted(seen)[: len(seen) - len(seen) // 8])
 
 
 def additivity(*, rounds: int = ROUNDS, names: Sequence[str] | None = None) -> list[dict[str, Any]]:
     """A row for each network, each in a process of its own whose allocator keeps its memory."""
     from benchmarks.prediction.networks import FURTHER, NETWORKS
 
-    environment = {**os.environ, **TUNED_ALLOCATOR, "OMP_NUM_THREADS": "1", _CHILD: "1"}
+    environment = {**os.environ, **TUNED_ALLOCATOR, "OMP_NUM_THREADS": "1"}
+    command = (sys.executable, "-m", "benchmarks.prediction.additivity")
     rows: list[dict[str, Any]] = []
     for name in names or (*NETWORKS, *FURTHER):
         done = subprocess.run(
-            [
-                sys.executable,
-                "-m",
-                "benchmarks.prediction.additivity",
-                "--one",
-                name,
-                "--rounds",
-                str(rounds),
-            ],
+            [*command, "--one", name, "--rounds", str(rounds)],
             env=environment,
             capture_output=True,
             text=True,
@@ -158,38 +188,21 @@ def bars(rows: Iterable[Mapping[str, Any]]) -> list[Bar]:
                 name=f"{name}: sum of its operators, N/M, beside the network",
                 figure=None if row is None else abs(row["placed_over_network"] - 1),
                 limit=LIMIT,
-                note=""
-                if row is None
-                else f"sum {row['placed_us']:.0f} us of {row['calls']} calls, network {row['network_us']:.0f} us; "
-                f"all operands warm: {row['warm_over_network'] - 1:+.1%}",
+                note="" if row is None else _note(row),
             )
         )
     operators = {one for row in found.values() for one in row["operators"]}
-    made.append(
-        Bar(
-            name="operators short of 20",
-            figure=max(0, 20 - len(operators)),
-            limit=0,
-            note=f"{len(operators)} measured",
-        )
-    )
+    short = max(0, 20 - len(operators))
+    made.append(Bar(name="operators short of 20", figure=short, limit=0, note=f"{len(operators)} measured"))
     return made
 
 
-def _fastest_s(times: Mapping[int, Sequence[float]]) -> float:
-    """The slope through the fastest run of each length: others can only make a run longer."""
-    from daceml.profiling.measuring.slopes import theil_sen
-
-    return theil_sen([(copies, min(seen)) for copies, seen in times.items()])
-
-
-def _median_s(times: Mapping[int, Sequence[float]]) -> float:
-    from statistics import median
-
-    from daceml.profiling.measuring.slopes import theil_sen
-
-    rounds = zip(*times.values(), strict=True)
-    return median(theil_sen(list(zip(times, one, strict=True))) for one in rounds)
+def _note(row: Mapping[str, Any]) -> str:
+    return (
+        f"{row['placed_us']:.0f} us of {row['calls']} calls, network {row['network_us']:.0f} us; ratio "
+        f"{row['placed_over_network']:.3f}, quarters of the rounds {min(row['quarters']):.3f} to "
+        f"{max(row['quarters']):.3f}; warm {row['warm_over_network']:.3f}"
+    )
 
 
 def _sum_us(counts: Sequence[int], times_s: Iterable[float]) -> float:
@@ -212,10 +225,7 @@ def main() -> int:
         return 0
     rows = additivity(rounds=given.rounds)
     for row in rows:
-        print(
-            f"{row['network']}: network {row['network_us']:.0f} us, sum as placed {row['placed_over_network']:.3f}, "
-            f"warm {row['warm_over_network']:.3f}; medians {row['medians_us']['placed'] / row['medians_us']['network']:.3f}"
-        )
+        print(f"{row['network']}: {_note(row)}")
     if given.json:
         from benchmarks.machine import description
 

@@ -1,4 +1,4 @@
-"""`daceml measure`: how long single operations take on this machine, those of a model or of a sampling plan."""
+"""`daceml measure`: how long single operations take here, those of a model or of a sampling plan."""
 
 from __future__ import annotations
 

@@ -40,6 +40,14 @@ class Tensor:
     def bytes_held(self) -> int:
         return self.span * getattr(torch, self.dtype).itemsize
 
+    @property
+    def bytes_touched(self) -> int:
+        """Of its elements; of a part of a matrix, not of the rows it lies in."""
+        elements = 1
+        for size, stride in zip(self.shape, self.strides, strict=True):
+            elements *= size if stride else min(size, 1)
+        return elements * getattr(torch, self.dtype).itemsize
+
     def operand(self) -> Operand:
         return Operand(shape=self.shape, dtype=self.dtype, layout=_layout(self.shape, self.strides))
 

@@ -49,6 +49,8 @@ def forward_chain(
     buffers: Sequence[int] | None = None,
     results: int = 1,
     before: Work = nothing,
+    between: Callable[[Sequence[torch.Tensor]], None] | None = None,
+    only_between: bool = False,
     seed: int = 0,
 ) -> Chain:
     """Copies of a call without autograd; what it allocates for its result, it allocates in the chain, too.
@@ -57,13 +59,16 @@ def forward_chain(
         buffers: of each tensor, taken in turn; where they are given, results are no operands.
         results: that are alive at a time, so that as many more are written before memory is written again.
         before: done before each chain, and not timed.
+        between: done with a copy's tensors before it, and timed: the slope is that of both.
+        only_between: without the copies, so that there is something to subtract.
     Raises:
         MeasurementError: its result's shape follows from data.
     """
     function = call.function()
     _refuse_data_dependent(call, function)
     with stopwatch.scope():
-        arguments = _argument_sets(call, buffers or [1] * len(call.tensors), device, seed)
+        tensors = _tensor_sets(call, buffers or [1] * len(call.tensors), device, seed)
+        arguments = [_arguments(call, one, device) for one in tensors]
         chained = buffers is None and results == 1 and _feeds_itself(call, function, arguments[0])
     if chained:
         (args, kwargs) = arguments[0]
@@ -74,7 +79,7 @@ def forward_chain(
             for _ in range(copies):
                 x = function(x, *rest, **kwargs)
 
-    elif len(arguments) == results == 1:
+    elif len(arguments) == results == 1 and between is None:
         (args, kwargs) = arguments[0]
 
         def work(copies: int) -> None:
@@ -87,6 +92,10 @@ def forward_chain(
         def work(copies: int) -> None:
             nonlocal begun  # the next chain goes on where this one ends
             for place in range(begun, begun + copies):
+                if between is not None:
+                    between(tensors[place % sets])
+                    if only_between:
+                        continue
                 args, kwargs = arguments[place % sets]
                 kept[place % results] = function(*args, **kwargs)
             begun += copies
@@ -158,9 +167,9 @@ def _arguments(call: Call, tensors: Iterable[torch.Tensor], device: str) -> tupl
     return args, {name: filled(value, rest, device) for name, value in call.kwargs}
 
 
-def _argument_sets(
+def _tensor_sets(
     call: Call, buffers: Sequence[int], device: str, seed: int
-) -> list[tuple[list[Any], dict[str, Any]]]:
+) -> list[tuple[torch.Tensor, ...]]:
     random = Random(seed)
     drawn: list[list[torch.Tensor]] = []
     for place, (one, count) in enumerate(zip(call.tensors, buffers, strict=True)):
@@ -168,7 +177,7 @@ def _argument_sets(
         random.shuffle(made)  # no order that a prefetcher learns
         drawn.append(made)
     turns = range(max(buffers, default=1))
-    return [_arguments(call, [made[turn % len(made)] for made in drawn], device) for turn in turns]
+    return [tuple(made[turn % len(made)] for made in drawn) for turn in turns]
 
 
 def _refuse_data_dependent(call: Call, function: Any) -> None:
@@ -209,7 +218,9 @@ def _alike(x: torch.Tensor, y: torch.Tensor) -> bool:
 
 
 def _size(x: torch.Tensor) -> float:
-    return float(x.abs().double().mean()) if x.numel() else 0.0
+    """The median magnitude of what is not zero: a few large elements hide no others that die down."""
+    nonzero = x[x != 0]
+    return float(nonzero.abs().double().median()) if nonzero.numel() else 0.0
 
 
 def _differentiable(call: Call, result: Any) -> torch.Tensor:

@@ -1,29 +1,33 @@
 """How far a network leaves its operands from the processor, and chains that leave them as far.
 
-Copies of an operation on the same operands find them in the first cache. In a network, other tensors have been
-touched since a weight was last read, and the memory of a result was last written a while ago. The bytes between
-two touches decide which cache still has them (LRU stack distance; Mattson et al., IBM Systems Journal 1970). So
-one step of the network is observed, and a chain takes as many buffers in turn as give that distance.
+Copies of an operation on the same operands find them in the first cache. In a network, other tensors have
+been touched since a weight was last read, and the memory of a result was last written a while ago. The bytes
+between two touches decide which cache still has them (LRU stack distance; Mattson et al., IBM Systems Journal
+1970). So one step of the network is observed, and a chain takes as many buffers in turn as give that
+distance.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import log2
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from daceml.profiling.measuring.batches import Timed
 from daceml.profiling.measuring.calls import Call, call_of
-from daceml.profiling.measuring.chains import Chain, forward_chain
+from daceml.profiling.measuring.chains import forward_chain
 from daceml.profiling.measuring.model_calls import without_ranges
 from daceml.profiling.measuring.stopwatches import Stopwatch
 
 _PAGE = 4096
 _PASSES = 3  # the allocator's second answer differs from its first, and its third seldom from its second
 _MOST_BUFFERS = 1024
+_SWEPT = 4  # times the cache: what is replaced at random is then gone for all but 2 %
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,30 +35,56 @@ class Placed:
     """A call with the bytes that were touched since its operands were, and since its result's memory was.
 
     Attributes:
-        distances: of each tensor, rounded up to a power of two; 0 where nothing lies between.
+        distances: of each tensor, to the nearest power of two; 0 where nothing lies between.
         result_distance: of the memory of the first result; 0 for views.
+        result_bytes: of the first result.
+        operator_distance: since the operator's code was executed, and its workspace was used.
         count: how often a step makes this call, so placed.
     """
 
     call: Call
     distances: tuple[int, ...]
     result_distance: int
+    result_bytes: int = 0
+    operator_distance: int = 0
     count: int = 1
 
     def buffers(self) -> tuple[int, ...]:
         """Of each tensor, so many that as many bytes are touched before one of them comes round again."""
-        return tuple(_turns(one, self._bytes_a_copy) for one in self.distances)
+        return tuple(self._turns(one) for one in self.distances)
 
     def results(self) -> int:
-        return _turns(self.result_distance, self._bytes_a_copy)
+        return self._turns(self.result_distance)
 
-    @property
-    def _bytes_a_copy(self) -> int:
-        return max(1, self.call.bytes_held)
+    def chains(self, stopwatch: Stopwatch, *, cache_bytes: int) -> tuple[Timed, Timed | None]:
+        """Copies whose operands are as far away as those of the network, and what to subtract.
 
-    def chain(self, stopwatch: Stopwatch) -> Chain:
-        """Copies whose operands are as far away as those of the network."""
-        return forward_chain(self.call, stopwatch, buffers=self.buffers(), results=self.results())
+        Args:
+            cache_bytes: of the cache that a core has for itself, for data and code. An operator whose code
+                has left it finds it gone in the chain, too: so many bytes are swept before each copy, and a
+                second chain does nothing but sweep.
+        """
+        buffers, results = self.buffers(), self.results()
+        if self.operator_distance <= cache_bytes:
+            return forward_chain(self.call, stopwatch, buffers=buffers, results=results).timed, None
+        room = torch.zeros(min(self.operator_distance, _SWEPT * cache_bytes) // 4)
+        near = tuple(place for place, one in enumerate(self.distances) if not one)
+
+        def sweep(tensors: Sequence[torch.Tensor]) -> None:
+            room.add_(1.0)
+            for place in near:  # what the operation before has just written
+                tensors[place].sum()
+
+        both = forward_chain(self.call, stopwatch, buffers=buffers, results=results, between=sweep)
+        alone = forward_chain(
+            self.call, stopwatch, buffers=buffers, results=results, between=sweep, only_between=True
+        )
+        return both.timed, alone.timed
+
+    def _turns(self, distance: int) -> int:
+        sizes = [one.bytes_touched for one, far in zip(self.call.tensors, self.distances, strict=True) if far]
+        turning = max(1, sum(sizes) + (self.result_bytes if self.result_distance else 0))
+        return min(_MOST_BUFFERS, max(1, -(-distance // turning)))
 
 
 def placed_calls(step: Callable[[], Any]) -> tuple[Placed, ...]:
@@ -70,14 +100,9 @@ def placed_calls(step: Callable[[], Any]) -> tuple[Placed, ...]:
             step()
     counts: dict[Any, Placed] = {}
     for one in observer.seen:
-        key = (without_ranges(one.call), one.distances, one.result_distance)
+        key = (without_ranges(one.call), one.distances, one.result_distance, one.operator_distance)
         before = counts.get(key)
-        counts[key] = Placed(
-            call=one.call,
-            distances=one.distances,
-            result_distance=one.result_distance,
-            count=1 + (before.count if before else 0),
-        )
+        counts[key] = replace(one, count=1 + (before.count if before else 0))
     return tuple(counts.values())
 
 
@@ -88,6 +113,7 @@ class _Observer(TorchDispatchMode):
         super().__init__()
         self.seen: list[Placed] = []
         self.touched: dict[int, int] = {}
+        self.ran: dict[Any, int] = {}
         self.now = 0
 
     def __torch_dispatch__(
@@ -96,35 +122,38 @@ class _Observer(TorchDispatchMode):
         call = call_of(func, args, kwargs or {})
         result = func(*args, **(kwargs or {}))
         operands, results = _tensors((args, kwargs or {})), _tensors(result)
-        held = call.bytes_held
         if any(returned.alias_info is not None for returned in func._schema.returns):
             # a view touches nothing
             self.seen.append(Placed(call=call, distances=(0,) * len(operands), result_distance=0))
             return result
-        distances = [self._distance(one, held) for one in (*operands, *results[:1])]
-        for one in (*operands, *results):
-            self.now += 1
-            self.touched |= dict.fromkeys(_pages(one), self.now)
+        held = sum(one.bytes_touched for one in call.tensors)
+        ran = self.ran.get(func)
         self.seen.append(
             Placed(
                 call=call,
-                distances=tuple(distances[: len(operands)]),
-                result_distance=distances[len(operands)] if results else 0,
+                distances=tuple(self._distance(_pages(one), held) for one in operands),
+                result_distance=self._distance(_pages(results[0]), held) if results else 0,
+                result_bytes=results[0].nbytes if results else 0,
+                operator_distance=0 if ran is None else self._since(ran),
             )
         )
+        for one in (*operands, *results):
+            self.now += 1
+            self.touched |= dict.fromkeys(_pages(one), self.now)
+        self.ran[func] = self.now
         return result
 
-    def _distance(self, tensor: torch.Tensor, held: int) -> int:
-        times = sorted(self.touched[page] for page in _pages(tensor) if page in self.touched)
+    def _distance(self, pages: Iterable[int], held: int) -> int:
+        times = sorted(self.touched[page] for page in pages if page in self.touched)
         if not times:
             return 0
-        last = times[len(times) // 2]
-        found = _PAGE * sum(1 for one in self.touched.values() if one > last)
-        return 0 if found <= held else 1 << (found - 1).bit_length()
+        found = self._since(times[len(times) // 2])
+        return 0 if found <= held else found
 
-
-def _turns(distance: int, bytes_a_copy: int) -> int:
-    return min(_MOST_BUFFERS, max(1, -(-distance // bytes_a_copy)))
+    def _since(self, time: int) -> int:
+        """Bytes that were touched after a time, to the nearest power of two."""
+        found = _PAGE * sum(1 for one in self.touched.values() if one > time)
+        return 1 << round(log2(found)) if found else 0
 
 
 def _tensors(value: Any) -> Sequence[torch.Tensor]:

@@ -17,8 +17,13 @@
     choices = { stride = [1, 2], window = [1, 3] }
     dtypes = ["float32", "bfloat16"]
     operands = [["b", "c", "s", "s"], ["o", "c", "window", "window"], ["o"]]
-    attributes = { stride = ["stride", "stride"], padding = [1, 1], dilation = [1, 1], transposed = false,
-                   output_padding = [0, 0], groups = 1 }
+    [operation.attributes]                       # under the names of the operator's schema
+    stride = ["stride", "stride"]
+    padding = [1, 1]
+    dilation = [1, 1]
+    transposed = false
+    output_padding = [0, 0]
+    groups = 1
 
 Every name of `sizes` and `choices` is drawn once for each sample, and stands for its value in operands and
 attributes.
