@@ -87,7 +87,7 @@ def measure(
     from daceml.profiling.measuring.sinks import JsonLines
 
     settings = Settings(mode=mode, device=device)  # pyright: ignore[reportArgumentType]
-    with working(quiet=quiet), JsonLines(output) as sink:
+    with working(quiet=quiet):
         counts: tuple[Occurrence, ...] = ()
         if plan is not None:
             if inputs or inputs_file or train:
@@ -103,7 +103,8 @@ def measure(
         campaign = Campaign(
             settings=settings, executor=processes(jobs), workers=jobs, budget_s=limit_s, observe=_show
         )
-        outcome = campaign.run(todo, sink)
+        with JsonLines(output) as sink:
+            outcome = campaign.run(todo, sink)
         told = _as_json(outcome, counts, output) if as_json else _text(outcome, output)
     typer.echo(json.dumps(told, indent=2) if as_json else told)
     if outcome.interrupted:
