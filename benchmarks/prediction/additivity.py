@@ -4,8 +4,9 @@
 
 Operators and network are measured in turn by one process: in each round a chain of each length of all.
 Times are those of the thread, not of the wall: on a machine that others use, waiting for a core is no part
-of either. Means over rounds are told, without the slowest eighth: means add up, where medians and fastest
-runs do not (a pass is rarely undisturbed in all its parts at once).
+of either. Nor are runs that another interrupted, who leaves his data in the caches. Means of the others are
+told, without the slowest eighth: means add up, where medians and fastest runs do not (a pass is rarely
+undisturbed in all its parts at once).
 
 Two sums are told. "placed": operands as far from the processor as the network leaves them
 (`daceml.profiling.measuring.placement`), which the bar is about; "warm": every copy on the same operands,
@@ -17,6 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -32,7 +34,7 @@ from benchmarks.interleave import TUNED_ALLOCATOR
 if TYPE_CHECKING:
     from daceml.profiling.measuring.batches import Timed
 
-Times = dict[int, list[float]]
+Times = dict[int, list[tuple[int, float]]]  # length -> how often another took the core, and seconds
 LIMIT = 0.05
 ROUNDS = 40
 _OPERATION_S, _NETWORK_S = 3e-3, 8e-3  # of the longest chains
@@ -49,6 +51,7 @@ class Additivity:
         operators: names of those that differ.
         calls: of one pass.
         quarters: the placed sum over the network, of each quarter of the rounds.
+        alone: part of the network's runs that nobody interrupted.
     """
 
     network: str
@@ -58,6 +61,7 @@ class Additivity:
     operators: tuple[str, ...]
     calls: int
     quarters: tuple[float, ...]
+    alone: float
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -70,6 +74,7 @@ class Additivity:
             "operators": list(self.operators),
             "calls": self.calls,
             "quarters": list(self.quarters),
+            "alone": self.alone,
         }
 
 
@@ -102,7 +107,7 @@ def measured(name: str, *, rounds: int = ROUNDS) -> Additivity:
     split = len(calls)
 
     def sums(part: slice) -> tuple[float, float, float]:
-        times = [_less(pair, part) for pair in seen]
+        times = [less(pair, part) for pair in seen]
         return times[-1] * 1e6, _sum_us(counts, times[:split]), _sum_us(counts, times[split:-1])
 
     network_us, placed_us, warm_us = sums(slice(None))
@@ -116,6 +121,7 @@ def measured(name: str, *, rounds: int = ROUNDS) -> Additivity:
         operators=tuple(sorted({one.call.operator.partition(".")[0] for one in calls})),
         calls=sum(counts),
         quarters=tuple(far / network for network, far, _ in parts),
+        alone=fmean(not switches for times in seen[-1][0].values() for switches, _ in times),
     )
 
 
@@ -135,24 +141,35 @@ def _rounds(every: Sequence[tuple[Timed, Timed | None]], rounds: int) -> list[li
             for copies in list(times[0])[:: -1 if number % 2 else 1]:
                 for timed, into in zip(pair, times, strict=True):
                     if timed is not None:
-                        into[copies].append(timed(copies))
+                        before = _switches()
+                        seconds = timed(copies)
+                        into[copies].append((_switches() - before, seconds))
     return seen
 
 
-def _less(pair: Sequence[Times], part: slice) -> float:
+def less(pair: Sequence[Times], part: slice) -> float:
     """Seconds of one copy, of some of the rounds, less what its chains do beside it."""
     first, second = pair
-    return _slope_s(first, part) - (_slope_s(second, part) if all(second.values()) else 0.0)
+    return _slope_s(first, part) - (_slope_s(second, part) if any(second.values()) else 0.0)
 
 
 def _slope_s(times: Times, part: slice) -> float:
     from daceml.profiling.measuring.slopes import theil_sen
 
-    return theil_sen([(copies, _trimmed(seen[part])) for copies, seen in times.items()])
+    return theil_sen([(copies, _undisturbed(seen[part])) for copies, seen in times.items()])
 
 
-def _trimmed(seen: Sequence[float]) -> float:
-    return fmean(sorted(seen)[: len(seen) - len(seen) // 8])
+def _undisturbed(seen: Sequence[tuple[int, float]]) -> float:
+    """The mean of runs that nobody interrupted; where those are few, of the least interrupted third."""
+    ordered = sorted(seen)
+    alone = [seconds for switches, seconds in ordered if not switches]
+    least = max(1, len(seen) // 3)
+    kept = alone if len(alone) >= least else [seconds for _, seconds in ordered[:least]]
+    return fmean(sorted(kept)[: max(1, len(kept) - len(kept) // 8)])
+
+
+def _switches() -> int:
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw
 
 
 def additivity(*, rounds: int = ROUNDS, names: Sequence[str] | None = None) -> list[dict[str, Any]]:
@@ -201,7 +218,8 @@ def _note(row: Mapping[str, Any]) -> str:
     return (
         f"{row['placed_us']:.0f} us of {row['calls']} calls, network {row['network_us']:.0f} us; ratio "
         f"{row['placed_over_network']:.3f}, quarters of the rounds {min(row['quarters']):.3f} to "
-        f"{max(row['quarters']):.3f}; warm {row['warm_over_network']:.3f}"
+        f"{max(row['quarters']):.3f}; warm {row['warm_over_network']:.3f}; "
+        f"{row['alone']:.0%} of its runs alone"
     )
 
 

@@ -35,7 +35,7 @@ class Placed:
     """A call with the bytes that were touched since its operands were, and since its result's memory was.
 
     Attributes:
-        distances: of each tensor, to the nearest power of two; 0 where nothing lies between.
+        distances: of each tensor; 0 where no more lies between than the call itself touches.
         result_distance: of the memory of the first result; 0 for views.
         result_bytes: of the first result.
         operator_distance: since the operator's code was executed, and its workspace was used.
@@ -100,9 +100,10 @@ def placed_calls(step: Callable[[], Any]) -> tuple[Placed, ...]:
             step()
     counts: dict[Any, Placed] = {}
     for one in observer.seen:
-        key = (without_ranges(one.call), one.distances, one.result_distance, one.operator_distance)
-        before = counts.get(key)
-        counts[key] = replace(one, count=1 + (before.count if before else 0))
+        far = (*one.distances, one.result_distance, one.operator_distance)
+        key = (without_ranges(one.call), *map(_octave, far))
+        first = counts.get(key, one)
+        counts[key] = replace(first, count=first.count + (key in counts))
     return tuple(counts.values())
 
 
@@ -151,9 +152,13 @@ class _Observer(TorchDispatchMode):
         return 0 if found <= held else found
 
     def _since(self, time: int) -> int:
-        """Bytes that were touched after a time, to the nearest power of two."""
-        found = _PAGE * sum(1 for one in self.touched.values() if one > time)
-        return 1 << round(log2(found)) if found else 0
+        """Bytes that were touched after a time."""
+        return _PAGE * sum(1 for one in self.touched.values() if one > time)
+
+
+def _octave(distance: int) -> int:
+    """Distances that differ by less than a factor of two are one: as far as the first of them."""
+    return round(log2(distance)) if distance else 0
 
 
 def _tensors(value: Any) -> Sequence[torch.Tensor]:
