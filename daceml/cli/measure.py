@@ -14,7 +14,7 @@ from daceml.cli.inputs import make_inputs
 from daceml.cli.model_reference import resolve
 from daceml.cli.output_files import check_targets
 from daceml.cli.work import working
-from daceml.errors import ConfigurationError, ModelReferenceError
+from daceml.errors import ConfigurationError, EnvironmentProblem, ModelReferenceError
 
 if TYPE_CHECKING:
     from daceml.profiling.measuring.campaign import Job, Outcome, Standing
@@ -86,6 +86,7 @@ def measure(
     from daceml.profiling.measuring.sampling_plan import read_plan
     from daceml.profiling.measuring.sinks import JsonLines
 
+    _check_device(device)
     settings = Settings(mode=mode, device=device)  # pyright: ignore[reportArgumentType]
     with working(quiet=quiet):
         counts: tuple[Occurrence, ...] = ()
@@ -109,6 +110,20 @@ def measure(
     typer.echo(json.dumps(told, indent=2) if as_json else told)
     if outcome.interrupted:
         raise typer.Exit(_INTERRUPTED)
+
+
+def _check_device(device: str) -> None:
+    import torch
+
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
+        raise ConfigurationError(f"--device {device} is none", fix="take cpu, cuda or cuda:1")
+    count = torch.cuda.device_count() if device != "cpu" else 0
+    if device != "cpu" and int(device.partition(":")[2] or 0) >= count:
+        raise EnvironmentProblem(
+            f"there is no device {device}",
+            why=f"torch {torch.__version__} sees {count}",
+            fix="daceml doctor says what is missing; --device cpu measures the processor",
+        )
 
 
 def parse_budget(text: str) -> float:

@@ -103,6 +103,8 @@ def test_a_budget_that_is_spent_says_how_to_go_on(tmp_path: Path, capsys: pytest
         (["plan.toml"], "[DML632] plan.toml cannot be read"),
         ([f"{MODELS}:make", "--mode", "hot"], "[DML001] --mode hot is none"),
         ([f"{MODELS}:make", "--mode", "graph"], "[DML631] operations on cpu cannot be measured in a graph"),
+        ([f"{MODELS}:make", "--device", "gpu"], "[DML001] --device gpu is none"),
+        ([f"{MODELS}:make", "--device", "cuda:99"], "[DML002] there is no device cuda:99"),
         ([f"{MODELS}:make", "--budget", "soon"], "[DML001] --budget soon is no time"),
         (["plan.toml", "--train"], "[DML001] --input, --inputs and --train belong to a model"),
     ],

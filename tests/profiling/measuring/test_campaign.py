@@ -14,12 +14,14 @@ import pytest
 
 from daceml.errors import MeasurementError
 from daceml.profiling.database.records import Duration, Entry, Environment, Operation
+from daceml.profiling.measuring import one_operation
 from daceml.profiling.measuring.calls import Call, Tensor
 from daceml.profiling.measuring.campaign import Campaign, Job, Standing, measured_entry
 from daceml.profiling.measuring.executors import InProcess, of_client, processes
 from daceml.profiling.measuring.machine import environment
 from daceml.profiling.measuring.one_operation import Settings
 from daceml.profiling.measuring.sinks import JsonLines
+from tests.profiling.measuring.ticking import Ticking
 
 HERE = Environment(device="Planted 1", fingerprint="cores=2", software={"torch": "2.13.0"})
 QUICK = Settings(rounds=3)
@@ -188,7 +190,8 @@ def test_processes_of_their_own(tmp_path: Path):
     assert reasons[0].startswith("it ended the process that measured it") and len(reasons) == 2
 
 
-def test_an_operation_is_measured_and_found_again(tmp_path: Path):
+def test_an_operation_is_measured_and_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(one_operation, "stopwatch_of", lambda settings: Ticking())
     work = Campaign(executor=InProcess, settings=QUICK)
     with JsonLines(tmp_path / "m.jsonl") as sink:
         outcome = work.run([job(1000)], sink)
