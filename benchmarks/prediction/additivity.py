@@ -106,13 +106,12 @@ def measured(name: str, *, rounds: int = ROUNDS) -> Additivity:
     counts = [one.count for one in calls]
     split = len(calls)
 
-    def sums(part: slice) -> tuple[float, float, float]:
-        times = [less(pair, part) for pair in seen]
+    def sums(begin: float, end: float) -> tuple[float, float, float]:
+        times = [less(pair, begin, end) for pair in seen]
         return times[-1] * 1e6, _sum_us(counts, times[:split]), _sum_us(counts, times[split:-1])
 
-    network_us, placed_us, warm_us = sums(slice(None))
-    quarter = max(2, rounds // 4)
-    parts = [sums(slice(begin, begin + quarter)) for begin in range(0, rounds - quarter + 1, quarter)]
+    network_us, placed_us, warm_us = sums(0, 1)
+    parts = [sums(quarter / 4, (quarter + 1) / 4) for quarter in range(4)]
     return Additivity(
         network=name,
         network_us=network_us,
@@ -126,15 +125,22 @@ def measured(name: str, *, rounds: int = ROUNDS) -> Additivity:
 
 
 def _rounds(every: Sequence[tuple[Timed, Timed | None]], rounds: int) -> list[list[Times]]:
-    """Seconds of each chain by its length, and of what is to be subtracted, in turn."""
+    """Seconds of each chain by its length, and of what is to be subtracted, in turn.
+
+    The last one, the network, comes after each third of the others: a machine changes within a second.
+    """
     from daceml.profiling.measuring.slopes import lengths
 
     seen: list[list[Times]] = []
     for chain, _ in every:
         found = lengths(chain, longest_s=_NETWORK_S if chain is every[-1][0] else _OPERATION_S)
         seen.append([{copies: [] for copies in found} for _ in range(2)])
+    last = len(every) - 1
+    ends = {round(last * third / 3) - 1 for third in (1, 2, 3)}
+    turns = [place for one in range(last) for place in ((one, last) if one in ends else (one,))]
     for number in range(rounds):
-        for pair, times in zip(every, seen, strict=True):
+        for place in turns:
+            pair, times = every[place], seen[place]
             for timed in pair:
                 if timed is not None:
                     timed(next(iter(times[0])))  # the operator before it has left the caches to itself
@@ -147,16 +153,22 @@ def _rounds(every: Sequence[tuple[Timed, Timed | None]], rounds: int) -> list[li
     return seen
 
 
-def less(pair: Sequence[Times], part: slice) -> float:
-    """Seconds of one copy, of some of the rounds, less what its chains do beside it."""
+def less(pair: Sequence[Times], begin: float, end: float) -> float:
+    """Seconds of one copy, of a part of the rounds, less what its chains do beside it."""
     first, second = pair
-    return _slope_s(first, part) - (_slope_s(second, part) if any(second.values()) else 0.0)
+    beside = _slope_s(second, begin, end) if any(second.values()) else 0.0
+    return _slope_s(first, begin, end) - beside
 
 
-def _slope_s(times: Times, part: slice) -> float:
+def _slope_s(times: Times, begin: float, end: float) -> float:
     from daceml.profiling.measuring.slopes import theil_sen
 
-    return theil_sen([(copies, _undisturbed(seen[part])) for copies, seen in times.items()])
+    return theil_sen(
+        [
+            (copies, _undisturbed(seen[int(begin * len(seen)) : int(end * len(seen))]))
+            for copies, seen in times.items()
+        ]
+    )
 
 
 def _undisturbed(seen: Sequence[tuple[int, float]]) -> float:

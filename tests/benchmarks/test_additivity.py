@@ -46,14 +46,14 @@ def test_what_was_not_measured_and_too_few_operators_are_missed():
 
 def test_runs_that_another_interrupted_do_not_count():
     chain = {1: [(0, 1.0), (2, 9.0), (0, 1.0)], 2: [(0, 2.0), (0, 2.0), (1, 30.0)]}
-    assert less([chain, {}], slice(None)) == pytest.approx(1.0)
+    assert less([chain, {}], 0, 1) == pytest.approx(1.0)
     beside = {1: [(0, 0.25)] * 3, 2: [(0, 0.5)] * 3}
-    assert less([chain, beside], slice(None)) == pytest.approx(0.75)
+    assert less([chain, beside], 0, 1) == pytest.approx(0.75)
 
 
 def test_where_every_run_was_interrupted_the_least_interrupted_ones_count():
     chain = {1: [(5, 7.0), (1, 1.0), (9, 8.0)], 2: [(1, 2.0), (5, 9.0), (7, 9.0)]}
-    assert less([chain, {}], slice(None)) == pytest.approx(1.0)
+    assert less([chain, {}], 0, 1) == pytest.approx(1.0)
 
 
 def test_a_network_is_measured_from_end_to_end():
@@ -61,4 +61,4 @@ def test_a_network_is_measured_from_end_to_end():
     found = measured("LSTM of 32, batch of 4", rounds=4).as_json()
     assert {"aten::addmm", "aten::sigmoid", "aten::tanh"} <= set(found["operators"])
     assert found["calls"] > 100
-    assert found["network_us"] > 0 and found["placed_us"] > 0 and len(found["quarters"]) == 2
+    assert found["network_us"] > 0 and found["placed_us"] > 0 and len(found["quarters"]) == 4
