@@ -74,6 +74,7 @@ EXTRAS_REQUIRE = {
     # CuPy's wheels are one for each CUDA: measurements of devices, and its arrays as arguments
     "gpu": ["nvidia-ml-py>=13", "cupy-cuda13x>=14"],
     "gpu-cuda12": ["nvidia-ml-py>=13", "cupy-cuda12x>=14"],
+    "measure": ["dask>=2026.1", "distributed>=2026.1"],
     "mpi": ["mpi4py>=4"],
     "db": DATABASE,
     "plot": ["matplotlib>=3.10"],

@@ -259,6 +259,18 @@ class MeasurementFileError(DacemlError):
     code = "DML625"
 
 
+class MeasurementError(DacemlError):
+    """An operation whose time cannot be measured: its shapes follow from data, or noise hides it."""
+
+    code = "DML631"
+
+
+class SamplingPlanError(DacemlError):
+    """A sampling plan that is damaged, or names operators, sizes or attributes that there are not."""
+
+    code = "DML632"
+
+
 class DeviceError(DacemlError):
     """A device that nobody knows, or a record of one that is wrong or says too little for a question."""
 

@@ -1,0 +1,218 @@
+"""`daceml measure`: how long single operations take here, those of a model or of a sampling plan."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from daceml.cli import options
+from daceml.cli.inputs import make_inputs
+from daceml.cli.model_reference import resolve
+from daceml.cli.output_files import check_targets
+from daceml.cli.work import working
+from daceml.errors import ConfigurationError, EnvironmentProblem, ModelReferenceError
+
+if TYPE_CHECKING:
+    from daceml.profiling.measuring.campaign import Job, Outcome, Standing
+    from daceml.profiling.measuring.model_calls import Occurrence
+
+_PLANS = (".toml", ".json")
+_MODES = ("eager", "graph", "cold")
+_UNITS_S = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+_INTERRUPTED = 130
+
+
+def measure(
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL|PLAN",
+            help="path.py:Name or package.module:Name, as for compile; or a sampling plan, .toml or .json "
+            "(docs/measuring.md).",
+        ),
+    ],
+    inputs: options.Inputs = None,
+    inputs_file: options.InputsFile = None,
+    train: Annotated[
+        bool,
+        typer.Option("--train", help="in training mode, with the operations of the backward pass."),
+    ] = False,
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="JSON lines, one for each operation; what a file has already is not measured again.",
+        ),
+    ] = Path("measurements.jsonl"),
+    mode: Annotated[
+        str,
+        typer.Option(
+            "--mode",
+            metavar="MODE",
+            help="eager: as calls come; graph: in a captured CUDA graph; cold: with no operand in a cache.",
+        ),
+    ] = "eager",
+    device: Annotated[
+        str, typer.Option("--device", metavar="DEVICE", help="cpu, or cuda with an index: cuda:0.")
+    ] = "cpu",
+    jobs: Annotated[
+        int,
+        typer.Option("--jobs", min=1, metavar="N", help="processes at a time, which disturb each other."),
+    ] = 1,
+    budget: Annotated[
+        str | None,
+        typer.Option("--budget", metavar="TIME", help="no operation begins after so long: 90s, 2m, 1h."),
+    ] = None,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+    debug: options.Debug = False,
+) -> None:
+    """Measure single operations: the different ones of a model, or samples of a plan."""
+    limit_s = float("inf") if budget is None else parse_budget(budget)
+    if mode not in _MODES:
+        raise ConfigurationError(f"--mode {mode} is none", fix=f"take {', '.join(_MODES)}")
+    plan = Path(what) if what.endswith(_PLANS) else None
+    check_targets([("--output", output)], read=plan)
+
+    from daceml.profiling.measuring.campaign import Campaign
+    from daceml.profiling.measuring.executors import processes
+    from daceml.profiling.measuring.one_operation import Settings
+    from daceml.profiling.measuring.sampling_plan import read_plan
+    from daceml.profiling.measuring.sinks import JsonLines
+
+    _check_device(device)
+    settings = Settings(mode=mode, device=device)  # pyright: ignore[reportArgumentType]
+    with working(quiet=quiet):
+        counts: tuple[Occurrence, ...] = ()
+        if plan is not None:
+            if inputs or inputs_file or train:
+                raise ConfigurationError(
+                    "--input, --inputs and --train belong to a model",
+                    why="a sampling plan has sizes and directions of its own",
+                    fix="leave them out",
+                )
+            todo = read_plan(plan)
+        else:
+            counts = _occurrences(what, inputs, inputs_file, train=train)
+            todo = _jobs(counts)
+        campaign = Campaign(
+            settings=settings, executor=processes(jobs), workers=jobs, budget_s=limit_s, observe=_show
+        )
+        with JsonLines(output) as sink:
+            outcome = campaign.run(todo, sink)
+        told = _as_json(outcome, counts, output) if as_json else _text(outcome, output)
+    typer.echo(json.dumps(told, indent=2) if as_json else told)
+    if outcome.interrupted:
+        raise typer.Exit(_INTERRUPTED)
+
+
+def _check_device(device: str) -> None:
+    import torch
+
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
+        raise ConfigurationError(f"--device {device} is none", fix="take cpu, cuda or cuda:1")
+    count = torch.cuda.device_count() if device != "cpu" else 0
+    if device != "cpu" and int(device.partition(":")[2] or 0) >= count:
+        raise EnvironmentProblem(
+            f"there is no device {device}",
+            why=f"torch {torch.__version__} sees {count}",
+            fix="daceml doctor says what is missing; --device cpu measures the processor",
+        )
+
+
+def parse_budget(text: str) -> float:
+    """`90`, `90s`, `2m`, `1.5h` -> seconds.
+
+    Raises:
+        ConfigurationError: it is none of them.
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text)
+    if found is None:
+        raise ConfigurationError(f"--budget {text} is no time", fix="write for example 90s, 2m or 1h")
+    return float(found[1]) * _UNITS_S[found[2]]
+
+
+def _occurrences(
+    reference: str, inputs: list[str] | None, file: Path | None, *, train: bool
+) -> tuple[Occurrence, ...]:
+    from torch import nn
+
+    from daceml.profiling.measuring.model_calls import model_calls
+
+    if reference.endswith(".onnx"):
+        raise ModelReferenceError(
+            f"{reference} cannot be measured operation by operation",
+            why="operations are collected while torch runs a module, and an ONNX file is none",
+            fix="name the module that it was exported from, or write a sampling plan",
+        )
+    model = resolve(reference, train=train)
+    assert isinstance(model, nn.Module)
+    called = make_inputs(model, inputs, None, file)
+    return model_calls(model, called.args, called.kwargs, backward=train)
+
+
+def _jobs(counts: tuple[Occurrence, ...]) -> tuple[Job, ...]:
+    from daceml.profiling.measuring.campaign import Job
+
+    return tuple(Job(call=one.call) for one in counts)
+
+
+def _show(standing: Standing) -> None:
+    from daceml.runtime.progress import publish
+
+    left = "" if standing.left_s is None else f", {_duration(standing.left_s)} left"
+    publish(f"measuring{left}", standing.done, standing.total)
+
+
+def _duration(seconds: float) -> str:
+    whole = round(seconds)
+    return f"{whole} s" if whole < 120 else f"{whole // 60} min"
+
+
+def _as_json(outcome: Outcome, counts: tuple[Occurrence, ...], output: Path) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return {
+        "output": str(output),
+        "measured": [asdict(one) for one in outcome.measured],
+        "known": outcome.known,
+        "refused": [
+            {"operation": asdict(one.job.operation), "reason": one.reason} for one in outcome.refused
+        ],
+        "left": len(outcome.left),
+        "interrupted": outcome.interrupted,
+        "calls": [
+            {
+                "operation": asdict(one.call.operation()),
+                "forward": one.forward,
+                "backward": one.backward,
+            }
+            for one in counts
+        ],
+    }
+
+
+def _text(outcome: Outcome, output: Path) -> str:
+    slowest = sorted(outcome.measured, key=lambda entry: -entry.duration.median_s)
+    lines = [f"{'operation':<44} {'direction':<9} {'median':>12} {'MAD':>10}"] if slowest else []
+    for entry in slowest:
+        one, took = entry.operation, entry.duration
+        shapes = " ".join("x".join(map(str, operand.shape)) or "scalar" for operand in one.operands)
+        spread = f"{took.mad_s * 1e6:.2f}" if took.mad_s is not None else ""
+        lines.append(
+            f"{one.operator:<44} {one.direction:<9} {took.median_s * 1e6:>9.2f} us {spread:>7} us  {shapes}"
+        )
+    lines += [f"refused: {one.job.call.operator}: {one.reason}" for one in outcome.refused]
+    lines.append(
+        f"{len(outcome.measured)} measured, {outcome.known} known before, {len(outcome.refused)} refused, "
+        f"{len(outcome.left)} left, in {output}"
+    )
+    if outcome.left:
+        lines.append("the same command goes on from here")
+    return "\n".join(lines)

@@ -1,0 +1,135 @@
+"""`daceml measure`, with times that are planted where they would be measured."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import Executor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from daceml.cli.main import app
+from daceml.cli.measure import parse_budget
+from daceml.errors import ConfigurationError
+from daceml.profiling.database.records import Duration
+from daceml.profiling.measuring import campaign, executors
+
+MODELS = Path(__file__).parent / "models.py"
+PLAN = """
+samples = 2
+[[operation]]
+operator = "aten::mm"
+sizes = { m = [1, 64], k = [1, 64] }
+operands = [["m", "k"], ["k", 3]]
+directions = ["forward", "backward"]
+[[operation]]
+operator = "aten::nonzero"
+samples = 1
+operands = [[4]]
+"""
+
+
+@pytest.fixture(autouse=True)
+def planted(monkeypatch: pytest.MonkeyPatch) -> None:
+    def measure(call: Any, settings: Any, *, direction: str) -> Duration:
+        from daceml.errors import MeasurementError
+
+        if call.operator == "aten::nonzero":
+            raise MeasurementError("aten::nonzero has no time of its own", why="its shape follows from data")
+        return Duration(median_s=len(call.operator) * 1e-6, samples=15, mad_s=1e-7, mode=settings.mode)
+
+    def in_process(workers: int) -> Any:
+        def made() -> Executor:
+            return executors.InProcess()
+
+        return made
+
+    monkeypatch.setattr(campaign, "measure", measure)
+    monkeypatch.setattr(executors, "processes", in_process)
+
+
+def told(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    code = 0
+    try:
+        app([str(argument) for argument in arguments])
+    except SystemExit as ended:
+        code = int(ended.code or 0)
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def test_the_operations_of_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    file = tmp_path / "m.jsonl"
+    call = ("measure", f"{MODELS}:make", "-i", "8,4", "-o", file)
+    code, out, _ = told(capsys, *call)
+    assert code == 0
+    assert "aten::addmm" in out and "11.00 us    0.10 us  2 8x4 4x2" in out
+    assert out.splitlines()[-1] == f"2 measured, 0 known before, 0 refused, 0 left, in {file}"
+    assert len(file.read_text().splitlines()) == 3
+    _, again, _ = told(capsys, *call)
+    assert again.splitlines()[-1].startswith("0 measured, 2 known before")
+
+
+def test_the_backward_pass_with_train(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    code, out, _ = told(
+        capsys, "measure", f"{MODELS}:make", "-i", "8,4", "--train", "--json", "-o", tmp_path / "m.jsonl"
+    )
+    assert code == 0
+    calls = {one["operation"]["operator"]: one for one in json.loads(out)["calls"]}
+    assert calls["aten::addmm"]["forward"] == 1 and calls["aten::mm"]["backward"] == 1
+
+
+def test_a_plan_with_an_operation_that_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    plan = tmp_path / "plan.toml"
+    plan.write_text(PLAN)
+    code, out, _ = told(capsys, "measure", plan, "-o", tmp_path / "m.jsonl")
+    assert code == 0
+    assert "refused: aten::nonzero: aten::nonzero has no time of its own: its shape follows from data" in out
+    assert "4 measured, 0 known before, 1 refused, 0 left" in out
+
+
+def test_a_budget_that_is_spent_says_how_to_go_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    plan = tmp_path / "plan.toml"
+    plan.write_text(PLAN)
+    _, out, _ = told(capsys, "measure", plan, "--budget", "0", "-o", tmp_path / "m.jsonl")
+    assert out.splitlines()[-1] == "the same command goes on from here"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["x.onnx"], "[DML501] x.onnx cannot be measured operation by operation"),
+        (["plan.toml"], "[DML632] plan.toml cannot be read"),
+        ([f"{MODELS}:make", "--mode", "hot"], "[DML001] --mode hot is none"),
+        ([f"{MODELS}:make", "--mode", "graph"], "[DML631] operations on cpu cannot be measured in a graph"),
+        ([f"{MODELS}:make", "--device", "gpu"], "[DML001] --device gpu is none"),
+        ([f"{MODELS}:make", "--device", "cuda:99"], "[DML002] there is no device cuda:99"),
+        ([f"{MODELS}:make", "--budget", "soon"], "[DML001] --budget soon is no time"),
+        (["plan.toml", "--train"], "[DML001] --input, --inputs and --train belong to a model"),
+    ],
+)
+def test_requests_that_cannot_be_carried_out(
+    arguments: list[str],
+    message: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+):
+    code, out, err = told(capsys, "measure", *arguments, "-o", tmp_path / "m.jsonl")
+    assert code == 2 and out == ""
+    assert err.startswith(message) and "fix:" in err
+    assert not (tmp_path / "m.jsonl").exists()
+
+
+def test_the_output_of_somebody_else_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    file = tmp_path / "notes.txt"
+    file.write_text("my notes\n")
+    code, _, err = told(capsys, "measure", f"{MODELS}:make", "-i", "8,4", "-o", file)
+    assert code == 2 and "[DML625]" in err
+    assert file.read_text() == "my notes\n"
+
+
+def test_budgets_have_units():
+    assert [parse_budget(text) for text in ("90", "90s", "2m", "1.5h")] == [90, 90, 120, 5400]
+    with pytest.raises(ConfigurationError, match="--budget 2 days is no time"):
+        parse_budget("2 days")

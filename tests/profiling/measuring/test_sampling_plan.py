@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from daceml.errors import SamplingPlanError
+from daceml.profiling.measuring.calls import filled
+from daceml.profiling.measuring.operands import draw
+from daceml.profiling.measuring.sampling_plan import read_plan, sampled
+
+ADDMM: dict[str, Any] = {
+    "operator": "aten::addmm",
+    "samples": 20,
+    "sizes": {"m": [1, 1024], "k": [1, 64], "n": [3, 3]},
+    "operands": [["n"], ["m", "k"], ["k", "n"]],
+}
+CONVOLUTION = """
+seed = 4
+[[operation]]
+operator = "aten::convolution"
+samples = 4
+spread = "log"
+sizes = { b = [1, 4], c = [1, 8], o = [1, 8], s = [7, 20] }
+choices = { stride = [1, 2], window = [1, 3] }
+operands = [["b", "c", "s", "s"], ["o", "c", "window", "window"], ["o"]]
+directions = ["forward", "backward"]
+[operation.attributes]
+stride = ["stride", "stride"]
+padding = [1, 1]
+dilation = [1, 1]
+transposed = false
+output_padding = [0, 0]
+groups = 1
+[[operation]]
+operator = "aten::embedding"
+samples = 1
+sizes = { rows = [10, 20] }
+operands = [["rows", 4], { shape = [7], dtype = "int64", low = 0, high = 9 }]
+[[operation]]
+operator = "aten::_to_copy"
+samples = 1
+operands = [[3]]
+attributes = { dtype = "float16" }
+[[operation]]
+operator = "aten::cat"
+samples = 1
+operands = [[3], [4]]
+"""
+
+
+def test_sizes_lie_in_their_ranges_and_names_stand_for_one_value():
+    jobs = list(sampled({"operation": [ADDMM]}))
+    assert len(jobs) == 20
+    for job in jobs:
+        bias, left, right = (one.shape for one in job.call.tensors)
+        assert bias == (3,) and left[1] == right[0] <= 64 and 1 <= left[0] <= 1024
+    assert len({job.call.tensors[1].shape for job in jobs}) > 15
+
+
+def test_a_seed_gives_the_same_samples_and_a_further_operation_changes_none():
+    once = list(sampled({"seed": 3, "operation": [ADDMM]}))
+    assert once == list(sampled({"seed": 3, "operation": [ADDMM]}))
+    assert once != list(sampled({"seed": 4, "operation": [ADDMM]}))
+    relu = {"operator": "aten::relu", "samples": 1, "operands": [[4]]}
+    assert list(sampled({"seed": 3, "operation": [ADDMM, relu]}))[:20] == once
+
+
+def test_every_sample_of_a_file_can_be_called(tmp_path: Path):
+    file = tmp_path / "plan.toml"
+    file.write_text(CONVOLUTION)
+    jobs = read_plan(file)
+    assert [job.direction for job in jobs[:4]] == ["forward", "backward"] * 2
+    assert len(jobs) == 11
+    for job in jobs:
+        ((*tensors,),) = draw(job.call.tensors)
+        rest = iter(tensors)
+        args = [filled(one, rest, "cpu") for one in job.call.args]
+        kwargs = {name: filled(one, rest, "cpu") for name, one in job.call.kwargs}
+        assert isinstance(job.call.function()(*args, **kwargs), torch.Tensor)
+
+
+def test_logarithmic_sizes_are_as_often_small_as_large():
+    plan = {**ADDMM, "spread": "log", "samples": 200}
+    small = sum(job.call.tensors[1].shape[0] <= 32 for job in sampled({"operation": [plan]}))
+    assert 70 <= small <= 130
+
+
+def test_a_plan_is_json_as_well(tmp_path: Path):
+    file = tmp_path / "plan.json"
+    file.write_text(json.dumps({"operation": [ADDMM]}))
+    assert list(read_plan(file)) == list(sampled({"operation": [ADDMM]}))
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"operator": "aten::admm"}, "does not know it"),
+        ({"operator": 3}, "there is no `operator`"),
+        ({"sizes": {"m": [0, 4]}}, "size m is [0, 4]"),
+        ({"sizes": {"m": [8, 4]}}, "size m is [8, 4]"),
+        ({"sizes": [1]}, "`sizes` is [1]"),
+        ({"choices": {"m": []}}, "choice m is []"),
+        ({"operands": [["n"], ["m", "k"]]}, "operand mat2 is missing"),
+        ({"operands": [["n"], ["m", "q"], ["k", "n"]]}, "operand ['m', 'q'] is no list of sizes"),
+        ({"operands": [["n"], ["m", "k"], ["k", "n"], ["n"]]}, "it has fewer operands"),
+        ({"operands": 3}, "there are no `operands`"),
+        ({"attributes": {"bata": 1}}, "it has no bata"),
+        ({"dtypes": ["float31"]}, "'float31' is no dtype of torch"),
+        ({"directions": ["sideways"]}, "`directions` is ['sideways']"),
+        ({"spread": "wide"}, "`spread` is ['wide']"),
+    ],
+)
+def test_what_cannot_be_sampled_says_why(change: dict[str, Any], why: str):
+    with pytest.raises(SamplingPlanError) as refusal:
+        list(sampled({"operation": [{**ADDMM, **change}]}))
+    assert why in refusal.value.why
+    assert refusal.value.where.startswith("operation 1 (")
+    assert refusal.value.fix
+
+
+def test_an_operator_with_several_overloads_names_them():
+    with pytest.raises(SamplingPlanError) as refusal:
+        list(sampled({"operation": [{"operator": "aten::softmax", "operands": [[3]]}]}))
+    assert "aten::softmax.int" in refusal.value.fix
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("operation = 3", "a plan has no operations"),
+        ("[[operation", "is neither TOML nor JSON"),
+        ("sead = 1\noperation = []", "the plan has a key that means nothing"),
+        ("samples = -1\noperation = []", "`samples` is -1"),
+        ("operation = [3]", "an operation is a table"),
+        ("[[operation]]\noperator = 'aten::relu'\nsize = 3", "operation 1 (aten::relu) has a key"),
+    ],
+)
+def test_a_file_that_is_no_plan(text: str, what: str, tmp_path: Path):
+    file = tmp_path / "plan.toml"
+    file.write_text(text)
+    with pytest.raises(SamplingPlanError) as refusal:
+        read_plan(file)
+    assert what in refusal.value.what
+    assert str(file) in str(refusal.value)
+
+
+def test_a_file_that_is_not_there(tmp_path: Path):
+    with pytest.raises(SamplingPlanError, match="cannot be read"):
+        read_plan(tmp_path / "plan.toml")
