@@ -47,9 +47,9 @@ def measure(
             "--output",
             "-o",
             metavar="FILE",
-            help="JSON lines, one for each operation; what a file has already is not measured again.",
+            help="an operation database; what it has already is not measured again.",
         ),
-    ] = Path("measurements.jsonl"),
+    ] = Path("measurements.db"),
     mode: Annotated[
         str,
         typer.Option(
@@ -80,11 +80,11 @@ def measure(
     plan = Path(what) if what.endswith(_PLANS) else None
     check_targets([("--output", output)], read=plan)
 
+    from daceml.profiling.database.store import OpDatabase
     from daceml.profiling.measuring.campaign import Campaign
     from daceml.profiling.measuring.executors import processes
     from daceml.profiling.measuring.one_operation import Settings
     from daceml.profiling.measuring.sampling_plan import read_plan
-    from daceml.profiling.measuring.sinks import JsonLines
 
     _check_device(device)
     settings = Settings(mode=mode, device=device)  # pyright: ignore[reportArgumentType]
@@ -104,8 +104,8 @@ def measure(
         campaign = Campaign(
             settings=settings, executor=processes(jobs), workers=jobs, budget_s=limit_s, observe=_show
         )
-        with JsonLines(output) as sink:
-            outcome = campaign.run(todo, sink)
+        with OpDatabase(output) as database:
+            outcome = campaign.run(todo, database)
         told = _as_json(outcome, counts, output) if as_json else _text(outcome, output)
     typer.echo(json.dumps(told, indent=2) if as_json else told)
     if outcome.interrupted:

@@ -13,6 +13,7 @@ from daceml.cli.main import app
 from daceml.cli.measure import parse_budget
 from daceml.errors import ConfigurationError
 from daceml.profiling.database.records import Duration
+from daceml.profiling.database.store import OpDatabase
 from daceml.profiling.measuring import campaign, executors
 
 MODELS = Path(__file__).parent / "models.py"
@@ -60,20 +61,21 @@ def told(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, s
 
 
 def test_the_operations_of_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    file = tmp_path / "m.jsonl"
+    file = tmp_path / "m.db"
     call = ("measure", f"{MODELS}:make", "-i", "8,4", "-o", file)
     code, out, _ = told(capsys, *call)
     assert code == 0
     assert "aten::addmm" in out and "11.00 us    0.10 us  2 8x4 4x2" in out
     assert out.splitlines()[-1] == f"2 measured, 0 known before, 0 refused, 0 left, in {file}"
-    assert len(file.read_text().splitlines()) == 3
+    with OpDatabase(file) as database:
+        assert len(database) == 2
     _, again, _ = told(capsys, *call)
     assert again.splitlines()[-1].startswith("0 measured, 2 known before")
 
 
 def test_the_backward_pass_with_train(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     code, out, _ = told(
-        capsys, "measure", f"{MODELS}:make", "-i", "8,4", "--train", "--json", "-o", tmp_path / "m.jsonl"
+        capsys, "measure", f"{MODELS}:make", "-i", "8,4", "--train", "--json", "-o", tmp_path / "m.db"
     )
     assert code == 0
     calls = {one["operation"]["operator"]: one for one in json.loads(out)["calls"]}
@@ -83,7 +85,7 @@ def test_the_backward_pass_with_train(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_a_plan_with_an_operation_that_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     plan = tmp_path / "plan.toml"
     plan.write_text(PLAN)
-    code, out, _ = told(capsys, "measure", plan, "-o", tmp_path / "m.jsonl")
+    code, out, _ = told(capsys, "measure", plan, "-o", tmp_path / "m.db")
     assert code == 0
     assert "refused: aten::nonzero: aten::nonzero has no time of its own: its shape follows from data" in out
     assert "4 measured, 0 known before, 1 refused, 0 left" in out
@@ -92,7 +94,7 @@ def test_a_plan_with_an_operation_that_is_refused(tmp_path: Path, capsys: pytest
 def test_a_budget_that_is_spent_says_how_to_go_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     plan = tmp_path / "plan.toml"
     plan.write_text(PLAN)
-    _, out, _ = told(capsys, "measure", plan, "--budget", "0", "-o", tmp_path / "m.jsonl")
+    _, out, _ = told(capsys, "measure", plan, "--budget", "0", "-o", tmp_path / "m.db")
     assert out.splitlines()[-1] == "the same command goes on from here"
 
 
@@ -115,17 +117,17 @@ def test_requests_that_cannot_be_carried_out(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ):
-    code, out, err = told(capsys, "measure", *arguments, "-o", tmp_path / "m.jsonl")
+    code, out, err = told(capsys, "measure", *arguments, "-o", tmp_path / "m.db")
     assert code == 2 and out == ""
     assert err.startswith(message) and "fix:" in err
-    assert not (tmp_path / "m.jsonl").exists()
+    assert not (tmp_path / "m.db").exists()
 
 
 def test_the_output_of_somebody_else_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     file = tmp_path / "notes.txt"
     file.write_text("my notes\n")
     code, _, err = told(capsys, "measure", f"{MODELS}:make", "-i", "8,4", "-o", file)
-    assert code == 2 and "[DML625]" in err
+    assert code == 2 and "[DML621]" in err
     assert file.read_text() == "my notes\n"
 
 

@@ -197,7 +197,7 @@ class _Run:
             except Exception as error:
                 self.refuse(self.flying.pop(future), f"{type(error).__name__}: {error}")
             else:
-                self.sink.add([entry])
+                self.sink.add(entry)
                 self.measured.append(entry)
                 del self.flying[future]
                 self.tell()
@@ -240,5 +240,5 @@ def _known(job: Job, sink: Sink, where: Environment, settings: Settings) -> bool
         and entry.environment.fingerprint == where.fingerprint
         and dict(entry.environment.software) == dict(where.software)
         and entry.provenance == "measured"
-        for entry in sink.find(job.operation, where.device)
+        for entry in sink.find(job.operation, device=where.device)
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future
 from functools import partial
 from pathlib import Path
@@ -14,13 +14,13 @@ import pytest
 
 from daceml.errors import MeasurementError
 from daceml.profiling.database.records import Duration, Entry, Environment, Operation
+from daceml.profiling.database.store import OpDatabase
 from daceml.profiling.measuring import one_operation
 from daceml.profiling.measuring.calls import Call, Tensor
 from daceml.profiling.measuring.campaign import Campaign, Job, Standing, measured_entry
 from daceml.profiling.measuring.executors import InProcess, of_client, processes
 from daceml.profiling.measuring.machine import environment
 from daceml.profiling.measuring.one_operation import Settings
-from daceml.profiling.measuring.sinks import JsonLines
 from tests.profiling.measuring.ticking import Ticking
 
 HERE = Environment(device="Planted 1", fingerprint="cores=2", software={"torch": "2.13.0"})
@@ -33,10 +33,10 @@ class Memory:
     def __init__(self) -> None:
         self.entries: list[Entry] = []
 
-    def add(self, entries: Iterable[Entry]) -> None:
-        self.entries.extend(entries)
+    def add(self, entry: Entry) -> None:
+        self.entries.append(entry)
 
-    def find(self, operation: Operation, device: str) -> Sequence[Entry]:
+    def find(self, operation: Operation, *, device: str) -> Sequence[Entry]:
         return [e for e in self.entries if e.operation == operation and e.environment.device == device]
 
 
@@ -181,7 +181,7 @@ def end_of_process(one: Job, settings: Settings) -> Entry:
 
 
 def test_processes_of_their_own(tmp_path: Path):
-    with JsonLines(tmp_path / "m.jsonl") as sink:
+    with OpDatabase(tmp_path / "m.db") as sink:
         outcome = campaign(executor=processes(1), measure_job=end_of_process).run(
             [job(1), job(66), job(13), job(2)], sink
         )
@@ -193,7 +193,7 @@ def test_processes_of_their_own(tmp_path: Path):
 def test_an_operation_is_measured_and_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(one_operation, "stopwatch_of", lambda settings: Ticking())
     work = Campaign(executor=InProcess, settings=QUICK)
-    with JsonLines(tmp_path / "m.jsonl") as sink:
+    with OpDatabase(tmp_path / "m.db") as sink:
         outcome = work.run([job(1000)], sink)
         (entry,) = outcome.measured
         assert entry.duration.median_s > 0 and entry.environment == environment()
@@ -210,7 +210,7 @@ def test_a_cluster_of_two_workers(tmp_path: Path):
     with (
         LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
         Client(cluster) as client,
-        JsonLines(tmp_path / "m.jsonl") as sink,
+        OpDatabase(tmp_path / "m.db") as sink,
     ):
         work = Campaign(executor=of_client(client), workers=2, settings=QUICK)
         outcome = work.run([job(100), job(200), odd, job(300)], sink)
