@@ -92,11 +92,12 @@ def _agrees(
         up, down = map(value, ends)
         return (up - down) / (2 * step)
 
-    smooth = False
+    smooth, seen = False, 0.0
     for step, allowed in STEPS if at[place].dtype == np.float64 else SHORT_STEPS:
         wide, narrow = difference(step), difference(step / 4)
         scale = max(abs(slope), abs(narrow), 1.0)
         if abs(narrow - slope) <= allowed * scale:
             return ""
-        smooth = smooth or abs(wide - narrow) <= allowed * scale
-    return f"{slope:.6g} where differences say {narrow:.6g}" if smooth else None
+        if abs(wide - narrow) <= allowed * scale:
+            smooth, seen = True, narrow
+    return f"{slope:.6g} where differences say {seen:.6g}" if smooth else None

@@ -1,0 +1,46 @@
+"""The program of predictions for other hardware: its parts, and what it says of those that are not built."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.bars import Bar
+from benchmarks.prediction import __main__ as program
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in ("measurements", "traces"):
+        (tmp_path / name).mkdir()
+    return tmp_path
+
+
+def test_a_folder_without_data_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as ended:
+        program.main([str(tmp_path)])
+    assert ended.value.code == 2
+    assert "has no folders 'measurements' and 'traces'" in capsys.readouterr().err
+
+
+def test_what_nothing_measures_yet_is_missed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    def part(given: Path, *, quick: bool) -> program.Seen:
+        assert given == folder and quick
+        return [{"case": "a"}], [Bar(name="planted", figure=0, limit=0)]
+
+    monkeypatch.setattr(program, "PARTS", {"planted": part})
+    file = folder / "seen.json"
+    assert program.main([str(folder), "--quick", "--check", "--json", str(file)]) == 1
+    seen = json.loads(file.read_text())
+    assert seen["rows"] == [{"part": "planted", "case": "a"}]
+    assert [bar["met"] for bar in seen["bars"]] == [True] + [False] * len(program.PROMISED)
+    assert "not measured" in capsys.readouterr().out
+
+
+def test_a_part_alone(folder: Path, capsys: pytest.CaptureFixture[str]):
+    assert program.main([str(folder), "--part", "database", "--quick", "--check"]) == 0
+    assert "nothing measures it yet" not in capsys.readouterr().out
