@@ -279,3 +279,9 @@ class DeviceError(DacemlError):
 
 class ScalingError(DeviceError):
     """A kernel whose time on another device does not follow from its time on this one."""
+
+
+class EstimationError(DacemlError):
+    """An operation whose time does not follow from what was measured."""
+
+    code = "DML642"
