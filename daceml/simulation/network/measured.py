@@ -61,7 +61,7 @@ class MeasuredCollective:
         )
 
     def duration_us(self, size_bytes: float) -> float:
-        """Straight lines between the logarithms of what was measured.
+        """Straight lines between what was measured: a latency and a bandwidth from each size to the next.
 
         Below the smallest size it takes as long as that; above the largest one, the last bandwidth holds.
         """
@@ -69,5 +69,4 @@ class MeasuredCollective:
             return 0.0
         if size_bytes >= self.sizes_bytes[-1]:
             return float(self.times_us[-1] * size_bytes / self.sizes_bytes[-1])
-        logs = np.interp(np.log(size_bytes), np.log(self.sizes_bytes), np.log(self.times_us))
-        return float(np.exp(logs))
+        return float(np.interp(size_bytes, self.sizes_bytes, self.times_us))
