@@ -19,6 +19,7 @@ from benchmarks.conformance.cases import Case
 if TYPE_CHECKING:
     from daceml.frontend.onnx_process import OnnxProcess
     from daceml.runtime.program import Program
+    from daceml.sdfg.network import Network
 
 _FLOAT, _DOUBLE = onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE
 
@@ -162,9 +163,7 @@ def differentiated(case: Case) -> Differentiated | None:
         for a, g in zip(inputs, found, strict=True)
     }
     sources = tuple(network.outputs.index(a) for a in gradients.cotangents)
-    zeros = tuple(
-        np.zeros(list(map(int, arrays[a].shape)), arrays[a].dtype.type) for a in gradients.cotangents
-    )
+    zeros = tuple(_zeros(network, array) for array in gradients.cotangents)
     network.outputs = (*network.outputs, *made)
     network.inputs = (*network.inputs, *gradients.cotangents.values())
     key = digest("standard_gradients", model_key(source.model, {}, source.weight_names()))
@@ -175,6 +174,13 @@ def differentiated(case: Case) -> Differentiated | None:
     stored = StoredProgram(Cache(config().cache_folder).get("programs", key, make))
     program = stored.bind(source.weights(stored.manifest.weights))
     return Differentiated(program=program, wanted=wanted, sources=sources, zeros=zeros, results=results)
+
+
+def _zeros(network: Network, array: str) -> np.ndarray:
+    """A cotangent of a result; a scalar's array has one element."""
+    desc = network.sdfg.arrays[array]
+    shape = () if array in network.scalars else tuple(map(int, desc.shape))
+    return np.zeros(shape, desc.dtype.type)
 
 
 @lru_cache(maxsize=1)

@@ -70,6 +70,15 @@ def test_an_operator_of_two_inputs_is_compiled_with_both_gradients():
     assert first_difference(compiled, made.data[0][0]) == ""
 
 
+def test_a_scalar_result_has_a_cotangent_of_no_dimension():
+    made = widened(
+        case("g (float[3] a) => (float c) { c = ReduceSum<keepdims = 0>(a) }", np.ones(3, np.float32))
+    )
+    compiled = differentiated(made)
+    assert compiled is not None and compiled.zeros[0].shape == ()
+    assert first_difference(compiled, made.data[0][0]) == ""
+
+
 def test_comparisons_have_no_derivative():
     made = case("g (float[3] a) => (bool[3] c) { c = Greater(a, a) }", np.ones(3, np.float32))
     assert differentiated(widened(made)) is None
