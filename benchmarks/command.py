@@ -10,7 +10,7 @@ from typing import Any
 
 from benchmarks import bars, machine
 
-_MOVE_NO_NUMBER = ("json", "check", "journal")
+_MOVE_NO_NUMBER = ("json", "check", "journal", "page", "folder")
 
 
 def parser(description: str) -> argparse.ArgumentParser:

@@ -93,7 +93,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             Bar(name=name, figure=None, limit=limit, note="nothing measures it yet")
             for name, limit in PROMISED.items()
         ]
-    options.folder = str(options.folder)
     return command.finish("prediction", options, rows, bars)
 
 

@@ -97,7 +97,7 @@ def damaged_file(folder: Path, rows: int) -> dict[str, Any]:
             database.verify()
         reported = ""
     except DatabaseDamageError as error:
-        reported = str(error)
+        reported = f"{error.code} {error.what}"
     recovered = recover(path, export)
     kept = recovered.damaged is not None and recovered.damaged.read_bytes() == bytes(data)
     with OpDatabase(path, create=False) as database:

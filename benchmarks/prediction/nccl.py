@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from math import prod
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,7 +18,6 @@ from daceml.simulation.network.measured import MeasuredCollective
 TABLES = "measurements/aiconfigurator"
 LARGE_BYTES = 64 << 10
 LARGE_ERROR = 0.05
-_ELEMENT_BYTES = {"float16": 2, "int8": 1, "bfloat16": 2, "float32": 4}
 
 
 def measured(folder: Path) -> tuple[list[dict[str, Any]], list[Bar]]:
@@ -35,9 +33,8 @@ def held_out(machine: str, entries: Iterable[Entry]) -> list[dict[str, Any]]:
     series: defaultdict[tuple[str, int, str], list[tuple[float, float]]] = defaultdict(list)
     for entry in entries:
         operand, attributes = entry.operation.operands[0], entry.operation.attributes
-        size = prod(operand.shape) * _ELEMENT_BYTES[operand.dtype]
         key = (entry.operation.operator, cast("int", attributes["devices"]), operand.dtype)
-        series[key].append((float(size), entry.duration.median_s * 1e6))
+        series[key].append((float(operand.size_bytes), entry.duration.median_s * 1e6))
     rows: list[dict[str, Any]] = []
     for (operator, devices, dtype), points in sorted(series.items()):
         points.sort()

@@ -9,24 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from daceml.cli.main import app
 from daceml.devices.catalogue import catalogue
 from daceml.devices.measured import CopyRate, MeasuredDevice
 from daceml.report.text import WIDTH
-
-
-def told(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
-    code = 0
-    try:
-        app(["devices", *map(str, arguments)])
-    except SystemExit as ended:
-        code = int(ended.code or 0)
-    out, err = capsys.readouterr()
-    return code, out, err
+from tests.cli.told import told
 
 
 def test_the_table_has_a_line_a_device_that_fits_a_terminal(capsys: pytest.CaptureFixture[str]):
-    code, out, err = told(capsys)
+    code, out, err = told(capsys, "devices")
     lines = out.splitlines()
     assert (code, err) == (0, "")
     assert max(map(len, lines)) <= WIDTH
@@ -38,7 +28,7 @@ def test_the_table_has_a_line_a_device_that_fits_a_terminal(capsys: pytest.Captu
 
 
 def test_one_device_has_every_figure_with_its_source(capsys: pytest.CaptureFixture[str]):
-    code, out, _ = told(capsys, "v100")
+    code, out, _ = told(capsys, "devices", "v100")
     assert code == 0
     lines = out.splitlines()
     assert lines[0] == "V100-SXM2-16GB (NVIDIA Volta, compute capability 7.0)"
@@ -52,13 +42,13 @@ def test_one_device_has_every_figure_with_its_source(capsys: pytest.CaptureFixtu
 
 
 def test_several_devices_and_their_notes(capsys: pytest.CaptureFixture[str]):
-    _, out, _ = told(capsys, "b200", "T4")
+    _, out, _ = told(capsys, "devices", "b200", "T4")
     assert out.startswith("B200-SXM-180GB (") and "\n\nT4 (NVIDIA Turing" in out
     assert "note: Sources disagree on the second-level cache" in out
 
 
 def test_sources_of_all(capsys: pytest.CaptureFixture[str]):
-    _, out, _ = told(capsys, "--sources")
+    _, out, _ = told(capsys, "devices", "--sources")
     assert out.count("\n\n") == len(catalogue()) - 1
     lines = iter(out.splitlines())
     for device in catalogue():
@@ -69,12 +59,12 @@ def test_sources_of_all(capsys: pytest.CaptureFixture[str]):
 
 
 def test_json(capsys: pytest.CaptureFixture[str]):
-    _, out, _ = told(capsys, "h100", "--json")
+    _, out, _ = told(capsys, "devices", "h100", "--json")
     (device,) = json.loads(out)
     assert device["name"] == "H100-SXM5-80GB"
     assert device["peak_flops_per_s"]["bfloat16"]["value"] == 989e12
     assert device["l2_bytes"]["verified"] is False
-    _, out, _ = told(capsys, "--json")
+    _, out, _ = told(capsys, "devices", "--json")
     assert [one["name"] for one in json.loads(out)] == [device.name for device in catalogue()]
 
 
@@ -84,7 +74,7 @@ def test_a_device_of_ones_own(capsys: pytest.CaptureFixture[str], tmp_path: Path
         'name = "Mine"\nkind = "cpu"\nvendor = "Acme"\narchitecture = "One"\n'
         'memory_bytes = { value = 1073741824, source = "the box", verified = true }\n'
     )
-    code, out, _ = told(capsys, file)
+    code, out, _ = told(capsys, "devices", file)
     assert code == 0
     assert out == "Mine (cpu, Acme One)\n  memory_bytes  1 GiB              the box\n"
 
@@ -96,7 +86,7 @@ def test_what_doctor_measured(capsys: pytest.CaptureFixture[str], tmp_path: Path
     )  # fmt: skip
     file = tmp_path / "here.json"
     file.write_text(json.dumps({"findings": [], "devices": [measured.as_dict()]}))
-    code, out, _ = told(capsys, file)
+    code, out, _ = told(capsys, "devices", file)
     assert code == 0
     assert [line.split("measured")[0].split() for line in out.splitlines()] == [
         ["A", "processor", "(cpu,", "2", "threads)"],
@@ -107,7 +97,7 @@ def test_what_doctor_measured(capsys: pytest.CaptureFixture[str], tmp_path: Path
 
 
 def test_names_that_nobody_knows(capsys: pytest.CaptureFixture[str]):
-    code, out, err = told(capsys, "H1000")
+    code, out, err = told(capsys, "devices", "H1000")
     assert (code, out) == (2, "")
     assert err.startswith("[DML641] no device is called 'H1000'\n  why:   near are ")
     assert "did you mean" in err and "docs/devices.md" in err

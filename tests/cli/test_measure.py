@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from daceml.cli.main import app
 from daceml.cli.measure import parse_budget
 from daceml.errors import ConfigurationError
 from daceml.profiling.database.records import Duration
 from daceml.profiling.database.store import OpDatabase
 from daceml.profiling.measuring import campaign, executors
+from tests.cli.told import told
 
 MODELS = Path(__file__).parent / "models.py"
 PLAN = """
@@ -48,16 +48,6 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(campaign, "measure", measure)
     monkeypatch.setattr(executors, "processes", in_process)
-
-
-def told(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
-    code = 0
-    try:
-        app([str(argument) for argument in arguments])
-    except SystemExit as ended:
-        code = int(ended.code or 0)
-    out, err = capsys.readouterr()
-    return code, out, err
 
 
 def test_the_operations_of_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from daceml.cli.main import app
+from tests.cli.told import told
 from tests.simulation.building.recording import Recording
 
 
@@ -21,16 +21,6 @@ def trace(tmp_path: Path) -> Path:
     file = tmp_path / "run.json"
     file.write_text(json.dumps({"traceEvents": run.events}))
     return file
-
-
-def told(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
-    code = 0
-    try:
-        app([str(argument) for argument in arguments])
-    except SystemExit as ended:
-        code = int(ended.code or 0)
-    out, err = capsys.readouterr()
-    return code, out, err
 
 
 def test_a_replay_of_a_file(trace: Path, capsys: pytest.CaptureFixture[str]):

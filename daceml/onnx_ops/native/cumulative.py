@@ -23,11 +23,15 @@ def cumulative_sum(x: Tensor, axis: Tensor, y: Output, *, exclusive: int = 0, re
             raise Refused(f"{extent} sums of up to {extent} terms each")
 
         def element(*index: Index) -> Scalar:
-            place = index[along]
-            first = place + exclusive if reverse else 0
-            count = (extent - place if reverse else place + 1) - exclusive
+            first, count = taken(index[along], extent, exclusive=exclusive, reverse=reverse)
             return sum_over((count,), lambda k: x[(*index[:along], first + k, *index[along + 1 :])])
 
         return compute(y.shape, element)
 
     y[:] = along_axis(axis, x.rank, sums)
+
+
+def taken(place: Index, extent: Index, *, exclusive: int, reverse: int) -> tuple[Index, Index]:
+    """The first element that a place's result takes, and how many."""
+    first = place + exclusive if reverse else 0
+    return first, (extent - place if reverse else place + 1) - exclusive

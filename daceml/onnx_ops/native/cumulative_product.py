@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from daceml.onnx_ops.native.axes import along_axis
-from daceml.onnx_ops.native.cumulative import LONGEST
+from daceml.onnx_ops.native.cumulative import LONGEST, taken
 from daceml.onnx_ops.registry import implements
 from daceml.onnx_ops.tensor import Output, Tensor, compute
 from daceml.onnx_ops.trace import Refused
@@ -21,9 +21,7 @@ def cumulative_product(x: Tensor, axis: Tensor, y: Output, *, exclusive: int = 0
             raise Refused(f"{extent} products of up to {extent} factors each")
 
         def element(*index: Index) -> Scalar:
-            place = index[along]
-            first = place + exclusive if reverse else 0
-            count = (extent - place if reverse else place + 1) - exclusive
+            first, count = taken(index[along], extent, exclusive=exclusive, reverse=reverse)
             factor = x[(*index[:along], first + k, *index[along + 1 :])]
             return cast(reduce_over("prod", [k], [count], factor), factor.dtype)
 

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import prod
 from typing import Literal
 
-Attribute = bool | int | float | str | tuple[int, ...] | tuple[float, ...] | tuple[str, ...]
+from daceml.errors import EntryError
+
+Attribute = (
+    bool | int | float | str | tuple[bool, ...] | tuple[int, ...] | tuple[float, ...] | tuple[str, ...]
+)
 Direction = Literal["forward", "backward"]
 Mode = Literal["eager", "graph", "cold"]
 Provenance = Literal["measured", "imported", "predicted"]
@@ -25,6 +30,25 @@ class Operand:
     shape: tuple[int, ...]
     dtype: str
     layout: str | tuple[int, ...] = "contiguous"
+
+    @property
+    def elements(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all elements, by the digits of their type's name; those of less than a byte take one.
+
+        Raises:
+            EntryError: the name says no size.
+        """
+        bits = "".join(c for c in self.dtype.partition("_")[0] if c.isdigit())
+        if not bits and self.dtype != "bool":
+            raise EntryError(
+                f"elements of type {self.dtype!r} have no size that is known",
+                fix="name the type as numpy does: float32, int64, bool",
+            )
+        return self.elements * max(1, int(bits or 8) // 8)
 
 
 @dataclass(frozen=True, kw_only=True)

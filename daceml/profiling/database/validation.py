@@ -156,7 +156,7 @@ def _is_integer(value: object) -> bool:
 def _is_attribute(value: object) -> bool:
     if isinstance(value, tuple):
         kinds = {type(one) for one in value}
-        return len(kinds) <= 1 and kinds <= {int, float, str} and all(map(_is_attribute, value))
+        return len(kinds) <= 1 and kinds <= {bool, int, float, str} and all(map(_is_attribute, value))
     if isinstance(value, str):
         return not any(_text("attribute", value, empty=True))
     return type(value) in (bool, float) or _is_integer(value)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
 
 import numpy as np
 
@@ -76,22 +75,14 @@ def row_work(operations: Sequence[Operation]) -> RowWork:
         )
     first = [operation.operands[0] for operation in operations]
     length = np.array([one.shape[-1] if one.shape else 1 for one in first], dtype=float)
-    elements = np.array([prod(one.shape) for one in first], dtype=float)
-    sizes = np.array([_size(one.dtype) for one in first], dtype=float)
-    others = [sum(prod(o.shape) * _size(o.dtype) for o in operation.operands[1:]) for operation in operations]
+    elements = np.array([one.elements for one in first], dtype=float)
+    moved = np.array([one.size_bytes for one in first], dtype=float)
+    others = [sum(o.size_bytes for o in operation.operands[1:]) for operation in operations]
     # what is smaller than the first operand is read besides: weights of a normalisation
     small = np.array(others, dtype=float) if known.by_row else np.zeros(len(first))
     return RowWork(
         rows=elements / np.maximum(length, 1),
         length=length,
-        bytes_moved=known.tensors * elements * sizes + small,
+        bytes_moved=known.tensors * moved + small,
         mode=np.searchsorted(np.array(known.longest, dtype=float), length),
     )
-
-
-def _size(dtype: str) -> int:
-    """Bytes of an element, by the digits of its type's name."""
-    bits = "".join(c for c in dtype.partition("_")[0] if c.isdigit())
-    if not bits and dtype != "bool":
-        raise EstimationError(f"{dtype} has no size that is known", fix="name a type as numpy does")
-    return max(1, int(bits or 8) // 8)

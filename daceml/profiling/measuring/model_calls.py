@@ -23,6 +23,17 @@ class Occurrence:
     backward: int = 0
 
 
+def _called(model: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    try:
+        return model(*args, **kwargs)
+    except (RuntimeError, TypeError, ValueError, IndexError) as error:
+        raise MeasurementError(
+            "the model fails with these inputs",
+            why=f"{type(error).__name__}: {str(error).strip().splitlines()[0]}",
+            fix="give inputs that a plain call of the model takes",
+        ) from error
+
+
 def model_calls(
     model: Callable[..., Any],
     args: Sequence[Any],
@@ -36,12 +47,12 @@ def model_calls(
         model: a module, or whatever can be called; on a processor.
         backward: also the backward pass of the sum of all results.
     Raises:
-        MeasurementError: nothing of its result has a gradient, and a backward pass is asked for.
+        MeasurementError: it fails, or nothing of its result has a gradient, and a backward pass is asked for.
     """
     collector = _Collector()
     with torch.set_grad_enabled(backward):
         with collector:
-            result = model(*args, **dict(kwargs or {}))
+            result = _called(model, args, dict(kwargs or {}))
         if backward:
             roots = _with_gradient(result)
             if not roots:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import os
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ import torch
 
 from daceml.devices.measured import BEYOND_CACHE
 from daceml.errors import MeasurementError
+from daceml.garbage_collection import without_collection
 from daceml.profiling.database.records import Direction, Duration, Mode
 from daceml.profiling.measuring.calls import Call
 from daceml.profiling.measuring.chains import Chain, backward_chain, forward_chain
@@ -70,7 +69,8 @@ def measure(
         MeasurementError: its shapes follow from data, it fails, it fills the memory, or noise hides it.
     """
     settings = settings or Settings()
-    with torch.random.fork_rng(devices=[]), torch.no_grad(), _no_collection():
+    # a collection of garbage would fall into one chain and not into the others
+    with torch.random.fork_rng(devices=[]), torch.no_grad(), without_collection():
         try:
             found = _slopes(call, settings, direction, stopwatch or stopwatch_of(settings), spent)
         except (RuntimeError, TypeError, ValueError, NotImplementedError, IndexError) as error:
@@ -161,15 +161,3 @@ def scrubbing(size: int, device: str) -> Work:
 
 def _shapes(call: Call) -> str:
     return f"{call.operator}({', '.join(f'{one.dtype}{list(one.shape)}' for one in call.tensors)})"
-
-
-@contextmanager
-def _no_collection() -> Generator[None]:
-    """A collection of garbage falls into one chain and not into the others."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()

@@ -15,19 +15,24 @@ def cumulative(
     exclusive: bool = False,
     reverse: bool = False,
     dtype: torch.dtype = torch.float32,
+    op: str = "CumSum",
     **more: object,
 ) -> Case:
     x = torch.randn(shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(dtype)
+    if op == "CumProd":
+        x.view(-1)[::4] = 0  # a quotient would be no number
 
     def total(x: torch.Tensor, axis: torch.Tensor) -> torch.Tensor:
         along = int(axis)
         given = x.flip(along) if reverse else x
-        sums = given.cumsum(along)
-        sums = sums - given if exclusive else sums
-        return sums.flip(along) if reverse else sums
+        if exclusive:
+            nothing = torch.full_like(given.narrow(along, 0, 1), float(op == "CumProd"))
+            given = torch.cat([nothing, given.narrow(along, 0, given.shape[along] - 1)], along)
+        values = given.cumsum(along) if op == "CumSum" else given.cumprod(along)
+        return values.flip(along) if reverse else values
 
     return Case(
-        op="CumSum",
+        op=op,
         inputs={"x": x, "axis": torch.tensor(axis)},
         outputs={"y": x},
         result="y",
@@ -39,37 +44,17 @@ def cumulative(
     )
 
 
-def product(*shape: int, axis: int = 0, exclusive: bool = False, reverse: bool = False) -> Case:
-    x = torch.randn(shape, generator=torch.Generator().manual_seed(0))
-    x.view(-1)[::4] = 0  # a quotient would be no number
-
-    def total(x: torch.Tensor, axis: torch.Tensor) -> torch.Tensor:
-        along = int(axis)
-        given = x.flip(along) if reverse else x
-        if exclusive:
-            ones = torch.ones_like(given.narrow(along, 0, 1))
-            given = torch.cat([ones, given.narrow(along, 0, given.shape[along] - 1)], along)
-        values = given.cumprod(along)
-        return values.flip(along) if reverse else values
-
-    return Case(
-        op="CumProd",
-        inputs={"x": x, "axis": torch.tensor(axis)},
-        outputs={"y": x},
-        result="y",
-        constants=("axis",),
-        attributes={"exclusive": int(exclusive), "reverse": int(reverse)},
-        reference=total,
-        wanted=("x",),
-    )
-
-
 PRODUCTS = {
-    f"exclusive {e}, reverse {r}, axis {axis}": product(3, 6, axis=axis, exclusive=e, reverse=r)
+    f"exclusive {e}, reverse {r}, axis {axis}": cumulative(
+        3, 6, axis=axis, exclusive=e, reverse=r, op="CumProd"
+    )
     for axis in (0, -1)
     for e in (False, True)
     for r in (False, True)
-} | {"one": product(1), "one, exclusive": product(1, exclusive=True)}
+} | {
+    "one": cumulative(1, op="CumProd"),
+    "one, exclusive": cumulative(1, exclusive=True, op="CumProd"),
+}
 
 
 CASES = {

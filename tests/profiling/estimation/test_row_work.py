@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from daceml.errors import EstimationError
+from daceml.errors import EntryError, EstimationError
 from daceml.profiling.database.records import Operand, Operation
 from daceml.profiling.estimation.row_work import row_work
 
@@ -52,5 +52,5 @@ def test_what_does_not_go_through_rows_is_refused(operations: list[Operation]):
 
 
 def test_a_type_without_a_size_is_refused():
-    with pytest.raises(EstimationError, match="complex has no size that is known"):
+    with pytest.raises(EntryError, match="of type 'complex' have no size that is known"):
         row_work([operation("aten::add", (2,), (2,), dtype="complex")])

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch import nn
 
 from daceml.errors import MeasurementError
+from daceml.profiling.database.records import Duration, Entry, Environment
+from daceml.profiling.database.store import OpDatabase
 from daceml.profiling.measuring.model_calls import model_calls
 
 
@@ -53,3 +57,56 @@ def test_a_model_without_gradients_has_no_backward_pass():
     with pytest.raises(MeasurementError) as refusal:
         model_calls(nn.ReLU(), (torch.randn(3),), backward=True)
     assert refusal.value.fix == "leave --train out, or return a tensor that depends on a parameter"
+
+
+class Everything(nn.Module):
+    """Operators with attributes of every kind: masks of outputs, strides, reductions, probabilities."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.front = nn.Sequential(
+            nn.Conv2d(3, 4, 3, stride=2, padding=1),
+            nn.BatchNorm2d(4),
+            nn.GELU(approximate="tanh"),
+            nn.MaxPool2d(2),
+            nn.Upsample(scale_factor=2, mode="bilinear"),
+            nn.Flatten(),
+            nn.Linear(256, 8),
+            nn.LayerNorm(8),
+            nn.Dropout(0.25),
+        )
+        self.table = nn.Embedding(10, 8)
+
+    def forward(self, x: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+        logits = self.front(x) + self.table(places).sum(1)
+        return nn.functional.cross_entropy(logits.softmax(-1), places[:, 0] % 8, label_smoothing=0.1)
+
+
+def test_every_operation_of_a_training_step_can_be_kept_and_found(tmp_path: Path):
+    torch.manual_seed(0)
+    calls = model_calls(
+        Everything(), (torch.randn(2, 3, 16, 16), torch.randint(0, 10, (2, 5))), backward=True
+    )
+    operations = [one.call.operation() for one in calls]
+    assert {"aten::convolution_backward", "aten::native_batch_norm_backward"} <= {
+        o.operator for o in operations
+    }
+    with OpDatabase(tmp_path / "m.db") as database:
+        for operation in operations:
+            entry = Entry(
+                operation=operation,
+                environment=Environment(device="Planted 1"),
+                duration=Duration(median_s=1e-6),
+                provenance="measured",
+                source="a test",
+                licence="CC0-1.0",
+                date="2026-11-23",
+            )
+            database.add(entry)
+            assert database.find(operation, device="Planted 1") == (entry,)
+
+
+def test_inputs_that_the_model_does_not_take_are_named():
+    with pytest.raises(MeasurementError, match="the model fails with these inputs") as refusal:
+        model_calls(nn.Linear(3, 2), (torch.randn(4, 5),))
+    assert "mat1 and mat2 shapes cannot be multiplied" in (refusal.value.why or "")
