@@ -30,8 +30,8 @@ def operator_class(node: ir.Node, model: ir.Model) -> type[ONNXNode]:
                 f"{node.op_type} has a body (attribute {attribute.name!r})",
                 where=where(node),
                 why="a network is one state of dataflow and holds no control flow yet",
-                fix="rewrite this part without control flow: torch.where instead of if, an unrolled loop; an If is "
-                "compiled where both branches are elementwise and declare the same fixed sizes",
+                fix="rewrite this part without control flow: torch.where instead of if, an unrolled loop; "
+                "an If is compiled where both branches are elementwise and declare the same fixed sizes",
             )
     version = model.opset_imports.get(node.domain)
     if version is None and node.domain in ("", "ai.onnx"):
