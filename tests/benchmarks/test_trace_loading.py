@@ -32,6 +32,15 @@ def test_bars_take_the_slowest_and_the_largest():
     assert not any(bar.met for bar in bars_of([]))
 
 
+def test_the_peak_is_that_of_reading_alone(tmp_path: Path):
+    """Not of the program that asks: one that once took 600 MB, as this does, would fail every bar."""
+    large = np.ones(75_000_000)
+    path = tmp_path / "trace.json"
+    write_repeated(training_run(steps=1), path, megabytes=0.03)
+    peak = trace_loading.measured(path, rounds=1)["peak_bytes"]
+    assert large.nbytes > 2 * peak
+
+
 def test_a_small_measurement(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     monkeypatch.delenv("DACEML_DATA", raising=False)
     assert trace_loading.main(["--rounds", "1", "--megabytes", "0.1", "--check"]) == 0
