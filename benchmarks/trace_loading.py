@@ -31,8 +31,8 @@ REAL = (
     "gpu_bound_v100/rank-0.Apr_03_18_51_38.1102.pt.trace.json.gz",
     "resnet50_v100/num_workers_0.pt.trace.json.gz",
 )
-# What a fresh process does: the peak is that of reading alone. VmHWM begins anew with a program, where ru_maxrss goes on
-# from what its parent had taken.
+# What a fresh process does: the peak is that of reading alone. VmHWM begins anew with a program, where
+# ru_maxrss goes on from what its parent had taken.
 _READ = """
 import json, re, sys, time
 from daceml.profiling.kineto import read_trace
