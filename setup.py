@@ -41,6 +41,9 @@ SIMULATION = ["numba>=0.61"]
 # Exchanges rows of the operation database as Parquet.
 DATABASE = ["pyarrow>=20"]
 
+# Fits models of operations; their predictions need numpy alone.
+LEARNING = ["scikit-learn>=1.7"]
+
 # nvcc, its headers, its libraries and CCCL, of one release: they do not ask for one themselves.
 # The wheels of CUDA 12 hold no nvcc; for it there is the toolkit.
 CUDA_BUILD = [
@@ -61,6 +64,7 @@ EXTRAS_REQUIRE = {
         *NETWORKS,
         *SIMULATION,
         *DATABASE,
+        *LEARNING,
         "hypothesis>=6.150",
         "pytest>=9",
         "pytest-timeout>=2.4",
@@ -77,6 +81,7 @@ EXTRAS_REQUIRE = {
     "measure": ["dask>=2026.1", "distributed>=2026.1"],
     "mpi": ["mpi4py>=4"],
     "db": DATABASE,
+    "learn": LEARNING,
     "plot": ["matplotlib>=3.10"],
     "docs": ["mkdocs-material>=9.6", "mkdocstrings[python]>=1"],
 }

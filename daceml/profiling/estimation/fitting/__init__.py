@@ -1,0 +1,1 @@
+"""Models of operations are fitted here, with scikit-learn and torch; using them needs neither."""
