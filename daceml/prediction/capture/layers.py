@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+
+# how many nodes autograd has made in this thread
+_sequence_number: Callable[[], int] = getattr(torch.autograd, "_get_sequence_nr")  # noqa: B009  pyright knows none
 
 
 class Layers:
@@ -32,7 +35,7 @@ class Layers:
             self._mark()
 
     def _mark(self) -> None:
-        self._since.append(torch.autograd._get_sequence_nr())  # pyright: ignore[reportPrivateImportUsage]
+        self._since.append(_sequence_number())
         self._layer.append(self.current)
 
     @property
@@ -49,6 +52,7 @@ class Layers:
 
 @contextmanager
 def layers_seen(model: nn.Module) -> Generator[Layers]:
+    """Follow the forward pass of a model's modules while this lasts, also where one raises."""
     layers = Layers({module: name for name, module in model.named_modules()})
     before = register_module_forward_pre_hook(layers.enter)
     behind = register_module_forward_hook(layers.leave)

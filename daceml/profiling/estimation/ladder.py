@@ -26,9 +26,9 @@ SCALED = 2.3
 """Nine in ten of NeuSight's rows of 50 us and more, each from each other GPU of the set by the ratio of
 rooflines, are within this factor of what was measured; the median error is none."""
 
-# By what factor an operation is slower than its roofline says: the 95 % quantiles of NeuSight's rows of float32
-# on eight GPUs whose roofline is 100 us and more. Classes that the set does not have are taken to be no better
-# than its worst.
+# By what factor an operation may be slower than its roofline says: about the 95 % quantiles of NeuSight's
+# rows (float32, eight GPUs) whose roofline is 100 us and more. Classes that the set does not have are taken
+# to be no better than its worst, those that go through memory once as bad as its normalisations.
 SLOWER: dict[OperatorClass, float] = {
     "product": 4.0,
     "convolution": 5.0,
@@ -36,6 +36,10 @@ SLOWER: dict[OperatorClass, float] = {
     "normalization": 2.2,
     "softmax": 2.0,
     "elementwise": 1.2,
+    "optimizer": 2.2,
+    "copy": 2.2,
+    "reduction": 2.2,
+    "pooling": 2.2,
 }
 UNKNOWN_CLASS = 5.0
 # A launch that is mostly floor: what was measured between devices of one floor differs by as much.
@@ -58,7 +62,11 @@ class DurationLadder:
     """
 
     def __init__(
-        self, database: OpDatabase | None = None, *, learned: Sequence[DurationSource] = (), scale: bool = True
+        self,
+        database: OpDatabase | None = None,
+        *,
+        learned: Sequence[DurationSource] = (),
+        scale: bool = True,
     ) -> None:
         self.database, self.learned, self.scale = database, tuple(learned), scale
 
@@ -142,7 +150,7 @@ def _measured(row: Entry) -> Estimate:
 
 
 def _limits(duration: Duration) -> tuple[float, float]:
-    """Of nine in ten: by deciles, else by the median deviation; no closer than what is measured alone can be."""
+    """Of nine in ten: by deciles, else by the median deviation; no closer than measuring alone can be."""
     median = duration.median_s
     below = above = ALONE * median
     if duration.p10_s is not None and duration.p90_s is not None:

@@ -10,26 +10,37 @@ OperatorClass = Literal[
     "optimizer", "copy", "elementwise",
 ]  # fmt: skip
 
-# The first one whose pattern is found in the operator's name, without what stands before "::".
-_CLASSES: tuple[tuple[OperatorClass, str], ...] = (
-    ("optimizer", r"^_?foreach|^_fused_(adam|adamw|sgd|adagrad)"),
-    ("attention", r"attention"),
-    ("convolution", r"conv"),
-    ("normalization", r"norm(_|$|al)|normalization$"),
-    ("product", r"^_?(add|ba?dd)?b?mm(_|$)|^addm[mv]|^baddbmm|^_?(scaled_|grouped_)?mm(_|$)|^linear|^matmul|^gemm"
-                r"|^einsum|^dot$|^mv$|^addbmm|^ger$|^matmulinteger|^(lstm|gru|rnn)$|rnn"),
-    ("softmax", r"softmax|cross_entropy|nll_loss"),
-    ("pooling", r"pool"),
-    ("lookup", r"embedding|gather|scatter|index|onehot|one_hot|take|put"),
-    ("reduction", r"^_?(sum|mean|var|std|prod|amax|amin|max|min|argmax|argmin|all|any|norm|cumsum|topk|sort)(_|$)"
-                  r"|^reduce|^arg(max|min)|loss"),
-    ("copy", r"^_?(to_)?copy|clone|^_?cat$|^concat|^stack|^contiguous|^transpose$|^pad$|constant_pad|^expand$"
-             r"|^tile$|^repeat|^split$|^slice|slice_backward|select_backward|^zero|^fill|^full|^empty|^ones|^new_"),
+# The first one of whose patterns one is found in the operator's name, without what stands before "::".
+_CLASSES: tuple[tuple[OperatorClass, tuple[str, ...]], ...] = (
+    ("optimizer", (r"^_?foreach", r"^_fused_(adam|adamw|sgd|adagrad)")),
+    ("attention", (r"attention",)),
+    ("convolution", (r"conv",)),
+    ("normalization", (r"(batch|layer|group|instance|rms)_?norm", r"normalization$")),
+    ("product", (
+        r"^(add|badd)?b?mm$", r"^_(scaled|grouped|int)_mm$", r"^(add)?mv$", r"^linear$", r"^matmul",
+        r"^gemm$", r"^einsum", r"^dot$", r"^(lstm|gru|rnn)$", r"rnn",
+    )),
+    ("softmax", (r"softmax", r"cross_?entropy", r"nll_loss")),
+    ("pooling", (r"pool",)),
+    ("lookup", (r"embedding", r"gather", r"scatter", r"index", r"one_?hot", r"^take", r"^_?put")),
+    ("reduction", (
+        r"^_?(sum|mean|var|std|prod|amax|amin|max|min|all|any|cumsum|topk|sort)(_mean|_dim)?$", r"^reduce",
+        r"^arg(max|min)$", r"vector_norm$", r"loss",
+    )),
+    ("copy", (
+        r"^_?(to_)?copy_?$", r"clone", r"^_?(cat|concat|stack|pad|tile|repeat|expand|transpose|split|slice)$",
+        r"(slice|select)_backward", r"constant_pad", r"^(zero|fill|full|empty|ones|new)(_|s|$)",
+    )),
 )  # fmt: skip
-_COMPILED = tuple((name, re.compile(pattern)) for name, pattern in _CLASSES)
+_COMPILED: list[tuple[OperatorClass, re.Pattern[str]]] = [
+    (name, re.compile("|".join(patterns))) for name, patterns in _CLASSES
+]
 
 
 def operator_class(operator: str) -> OperatorClass:
     """The kind of an operator ("aten::addmm", "Gemm"); what none of the patterns finds works by element."""
     bare = operator.rpartition("::")[2].lower()
-    return next((name for name, pattern in _COMPILED if pattern.search(bare)), "elementwise")
+    for name, pattern in _COMPILED:
+        if pattern.search(bare):
+            return name
+    return "elementwise"

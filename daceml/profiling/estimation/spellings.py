@@ -1,7 +1,7 @@
 """Other ways of writing an operation: as a user calls it, where the dispatcher has split it up.
 
-A database may have rows of `aten::linear`, which is `aten::addmm` with a transposed weight below autograd. Both
-are one kernel, so whoever asks for one takes the other.
+A database may have rows of `aten::linear`, which is `aten::addmm` with a transposed weight below autograd.
+Both are one kernel, so whoever asks for one takes the other.
 """
 
 from __future__ import annotations
@@ -47,6 +47,8 @@ def _transposed(operand: Operand) -> Operand | None:
 
 def _linear(operation: Operation) -> list[Operation]:
     """X @ W.t(), with or without a bias, whose cost is small."""
+    if len(operation.operands) < 2:
+        return []
     *_, x, weight = operation.operands
     matrix = _transposed(weight)
     if matrix is None or x.layout != "contiguous":
@@ -59,7 +61,7 @@ def _linear(operation: Operation) -> list[Operation]:
 
 def _conv2d(operation: Operation) -> list[Operation]:
     told = operation.attributes
-    if told.get("transposed") or len(operation.operands[0].shape) != 4:
+    if told.get("transposed") or [len(one.shape) for one in operation.operands[:2]] != [4, 4]:
         return []
     kept = {name: told[name] for name in ("stride", "padding") if name in told}
     plain = {
@@ -75,7 +77,7 @@ def _ints(value: Attribute) -> tuple[int, ...]:
 
 
 def _softmax(operation: Operation) -> list[Operation]:
-    dim, rank = operation.attributes.get("dim"), len(operation.operands[0].shape)
+    dim, rank = operation.attributes.get("dim"), len(operation.operands[0].shape) if operation.operands else 0
     last = isinstance(dim, int) and dim in (-1, rank - 1)
     return [replace(operation, operator="aten::softmax", attributes={"dim": -1})] if last else []
 
@@ -110,5 +112,7 @@ def _in_rows(operation: Operation) -> Operation | None:
     rows = (prod(first[:-1]), first[-1])
     return replace(
         operation,
-        operands=tuple(replace(one, shape=rows) if one.shape == first else _contiguous(one) for one in operands),
+        operands=tuple(
+            replace(one, shape=rows) if one.shape == first else _contiguous(one) for one in operands
+        ),
     )
