@@ -6,14 +6,14 @@ that are slower than what they launch, streams that overlap, and threads that wa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from daceml.devices.specification import Device
 from daceml.errors import PredictionError
 from daceml.prediction.origin import origin_of
 from daceml.prediction.prices import Price
-from daceml.prediction.retimed import ClassTime, RetimedTask, Retiming
+from daceml.prediction.retimed import ClassTime, RetimedTask, Retiming, by_class
 from daceml.prediction.retiming import retime
 from daceml.profiling.estimation.estimate import DurationSource
 from daceml.profiling.trace import EventKind, Trace
@@ -40,7 +40,7 @@ class DevicePrediction:
         step_us: what it takes on the destination, in the long run.
         fast_us, slow_us: the same with all kernels at their limits, widened by the error of the replay.
         busy_us: of the device in a step, all kernels one after another.
-        classes: kinds of kernels, per step; tasks: each of them.
+        classes: kinds of kernels, per step; tasks: each of them, in all steps.
         batch: samples in a step on the destination; None where nobody said how many.
         schedule: the replay; None of a run without a device, whose operators are added up.
         replay_error: of the run as it was recorded, a share.
@@ -177,7 +177,10 @@ class RecordedRun:
                 f"threads cannot take {host_factor} times as long", fix="give a number above 0"
             )
         retiming = self.retimed(destination, source)
-        graphs = {side: self._changed(retiming, side, host_factor, optimizations) for side in _SIDES}
+        graphs: dict[Side, TaskGraph] = {
+            side: self._changed(retiming, side, host_factor, optimizations) for side in _SIDES
+        }
+        tasks = _after(retiming, graphs)
         schedules = {side: simulate(graph) for side, graph in graphs.items()}
         step_us = {side: step_times(schedule).step_us for side, schedule in schedules.items()}
         error = step_error(self.baseline)
@@ -196,8 +199,8 @@ class RecordedRun:
             step_us=step_us["likely"],
             fast_us=min(step_us.values()) * max(1.0 - error, 0.0),
             slow_us=max(step_us.values()) * (1.0 + error),
-            classes=retiming.by_class(),
-            tasks=retiming.tasks,
+            classes=by_class(tasks, retiming.steps),
+            tasks=tasks,
             batch=None if batch is None else batch * samples,
             schedule=schedules["likely"],
             replay_error=error,
@@ -215,3 +218,21 @@ class RecordedRun:
         for one in optimizations:
             graph = applied(one.at(side), graph)
         return graph
+
+
+def _after(retiming: Retiming, graphs: Mapping[Side, TaskGraph]) -> tuple[RetimedTask, ...]:
+    """The tasks of steps as the optimisations left them; one that was taken out takes no time."""
+    place = {
+        side: graph.index_of(retiming.graph.tasks.key[[one.task for one in retiming.counted]])
+        for side, graph in graphs.items()
+    }
+
+    def lasts_us(side: Side, at: int) -> float:
+        where = int(place[side][at])
+        return float(graphs[side].tasks.duration_us[where]) if where >= 0 else 0.0
+
+    found: list[RetimedTask] = []
+    for at, one in enumerate(retiming.counted):
+        times = sorted(lasts_us(side, at) for side in _SIDES)
+        found.append(replace(one, low_us=times[0], duration_us=lasts_us("likely", at), high_us=times[-1]))
+    return tuple(found)

@@ -90,13 +90,18 @@ class Retiming:
         return inside or self.tasks
 
     def by_class(self) -> tuple[ClassTime, ...]:
-        """Per step, in the order of `CLASSES`."""
-        found: list[ClassTime] = []
-        for kind in CLASSES:
-            mine = [one for one in self.counted if one.kind == kind]
-            if mine:
-                found.append(_together(kind, mine, self.steps))
-        return tuple(found)
+        """Per step."""
+        return by_class(self.counted, self.steps)
+
+
+def by_class(tasks: Sequence[RetimedTask], steps: int) -> tuple[ClassTime, ...]:
+    """Of all steps together, for one of them, in the order of `CLASSES`."""
+    found: list[ClassTime] = []
+    for kind in CLASSES:
+        mine = [one for one in tasks if one.kind == kind]
+        if mine:
+            found.append(_together(kind, mine, steps))
+    return tuple(found)
 
 
 def _together(kind: KernelClass, tasks: Sequence[RetimedTask], steps: int) -> ClassTime:

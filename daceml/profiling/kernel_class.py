@@ -57,7 +57,8 @@ _OPERATORS: tuple[tuple[KernelClass, str], ...] = (
     ("convolution", r"conv"),
     ("GEMM", r"(^|::)_?(addmm|mm|bmm|baddbmm|matmul|linear|scaled_mm|mv|addmv|dot)(\b|_|$)"),
     ("normalisation", r"norm"),
-    ("reduction", r"softmax|loss|(^|::)_?(sum|mean|max|min|argmax|argmin|topk|sort|all|any|cumsum)(\b|_|$)"),
+    ("elementwise", r"pool|upsample"),
+    ("reduction", r"softmax|loss|(^|::)_?(sum|mean|max|min|argmax|argmin|topk|sort|all|any|cumsum)_?\b"),
     (
         "copy",
         r"(^|::)_?(copy|cat|stack|index|gather|scatter|embedding|clone|contiguous|to_copy|index_select)",
