@@ -309,3 +309,21 @@ class TrackingError(PredictionError):
     """No step was tracked, or more is being tracked than one thing."""
 
     code = "DML654"
+
+
+class CaptureError(DacemlError):
+    """A model whose operations do not follow from its shapes, or an optimizer that nobody knows."""
+
+    code = "DML655"
+
+
+class StepPredictionError(DacemlError):
+    """A question about a step that has no answer: another number of devices, a price without a date."""
+
+    code = "DML656"
+
+
+class OnnxStepError(DacemlError):
+    """An ONNX file whose shapes are not known, so that neither is what its nodes do."""
+
+    code = "DML657"
