@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 
 from daceml.devices.roofline import Work
@@ -73,32 +73,40 @@ FREE = (
 )  # fmt: skip
 """What only looks at memory, or is known before anything runs; Dropout is so outside of training."""
 
+
+def _by_name(groups: Mapping[float, tuple[str, ...]]) -> dict[str, float]:
+    return {name: flops for flops, names in groups.items() for name in names}
+
+
 # Operations an element of the result; a division or a root counts as one, a transcendental function as eight.
-ELEMENTWISE: dict[str, float] = dict.fromkeys((
-    "Add", "Sub", "Mul", "Div", "Neg", "Abs", "Min", "Max", "Relu", "Not", "And", "Or", "Xor", "Equal",
-    "Less", "Greater", "LessOrEqual", "GreaterOrEqual", "Where", "Sign", "Floor", "Ceil", "Round", "Sqrt",
-    "Reciprocal", "Mod", "IsNaN", "IsInf", "BitShift", "Sum", "Mean",
-), 1.0) | dict.fromkeys((
-    "Clip", "LeakyRelu", "PRelu", "HardSigmoid", "ThresholdedRelu", "Shrink", "HardSwish", "QuantizeLinear",
-    "DequantizeLinear",
-), 3.0) | dict.fromkeys((
-    "Exp", "Log", "Tanh", "Sigmoid", "Erf", "Softplus", "Softsign", "Sin", "Cos", "Tan", "Asin", "Acos",
-    "Atan", "Sinh", "Cosh", "Pow", "Elu", "Selu", "Celu", "Resize", "Upsample", "GridSample",
-), 8.0) | dict.fromkeys(("Gelu", "Mish", "Swish"), 12.0)  # fmt: skip
+ELEMENTWISE = _by_name({
+    1.0: (
+        "Add", "Sub", "Mul", "Div", "Neg", "Abs", "Min", "Max", "Relu", "Not", "And", "Or", "Xor", "Equal",
+        "Less", "Greater", "LessOrEqual", "GreaterOrEqual", "Where", "Sign", "Floor", "Ceil", "Round", "Sqrt",
+        "Reciprocal", "Mod", "IsNaN", "IsInf", "BitShift", "Sum", "Mean",
+    ),
+    3.0: (
+        "Clip", "LeakyRelu", "PRelu", "HardSigmoid", "ThresholdedRelu", "Shrink", "HardSwish",
+        "QuantizeLinear", "DequantizeLinear",
+    ),
+    8.0: (
+        "Exp", "Log", "Tanh", "Sigmoid", "Erf", "Softplus", "Softsign", "Sin", "Cos", "Tan", "Asin", "Acos",
+        "Atan", "Sinh", "Cosh", "Pow", "Elu", "Selu", "Celu", "Resize", "Upsample", "GridSample",
+    ),
+    12.0: ("Gelu", "Mish", "Swish"),
+})  # fmt: skip
 
 # Operations an element of the first operand.
-BY_OPERAND: dict[str, float] = dict.fromkeys((
-    "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ArgMax", "ArgMin", "CumSum",
-    "GlobalAveragePool", "GlobalMaxPool",
-), 1.0) | dict.fromkeys((
-    "ReduceL1", "ReduceL2", "ReduceSumSquare", "LpNormalization", "BatchNormalization",
-), 2.0) | dict.fromkeys((
-    "ReduceLogSum", "ReduceLogSumExp", "Softmax", "LogSoftmax", "Hardmax",
-), 12.0) | dict.fromkeys((
-    "LayerNormalization", "GroupNormalization", "InstanceNormalization",
-), 8.0) | dict.fromkeys((
-    "RMSNormalization", "SimplifiedLayerNormalization", "TopK",
-), 5.0)  # fmt: skip
+BY_OPERAND = _by_name({
+    1.0: (
+        "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ArgMax", "ArgMin", "CumSum",
+        "GlobalAveragePool", "GlobalMaxPool",
+    ),
+    2.0: ("ReduceL1", "ReduceL2", "ReduceSumSquare", "LpNormalization", "BatchNormalization"),
+    5.0: ("RMSNormalization", "SimplifiedLayerNormalization", "TopK"),
+    8.0: ("LayerNormalization", "GroupNormalization", "InstanceNormalization"),
+    12.0: ("ReduceLogSum", "ReduceLogSumExp", "Softmax", "LogSoftmax", "Hardmax"),
+})  # fmt: skip
 
 MOVEMENTS = (
     "Transpose", "Concat", "Split", "Pad", "Expand", "Tile", "Cast", "CastLike", "Trilu", "DepthToSpace",
