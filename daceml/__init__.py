@@ -10,7 +10,9 @@
 `daceml.compile(module)` does the same to an instance, `daceml.ONNXModel(file)` to an ONNX file, and
 `daceml.StandaloneSDFG(sdfg)` makes a function of arrays of any DaCe program. `explain` says what became of a
 module and why, `verify` compares it with float64, `profile_call` says where a call spends its time.
-`daceml.profile(model)` records steps of a training run for what-if questions.
+`daceml.profile(model)` records steps of a training run for what-if questions, `daceml.OperationTracker` one
+step of anything, for predictions of it on other devices. `daceml.predict_step(model, inputs, device="H100")`
+says how long a step of a model would take that nobody has run.
 
 Importing daceml loads neither torch nor dace nor onnx: every public name loads what it needs at first use.
 Options are environment variables; `daceml.Config` lists them.
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from daceml.frontend.stance import stance
     from daceml.frontend.standalone import StandaloneSDFG
     from daceml.frontend.whole_step import compile_step
+    from daceml.prediction.predict_step import predict_step
+    from daceml.prediction.tracking import OperationTracker
     from daceml.profiling.recording.recorder import Recorder, profile
     from daceml.report.explanation import explain
     from daceml.report.profile import profile_call
@@ -43,12 +47,14 @@ __all__ = [
     "DaceModule",
     "DacemlError",
     "ONNXModel",
+    "OperationTracker",
     "Recorder",
     "StandaloneSDFG",
     "compile",
     "compile_step",
     "dace_module",
     "explain",
+    "predict_step",
     "profile",
     "profile_call",
     "stance",
@@ -61,11 +67,13 @@ _HOMES = {
     "DaceModule": "daceml.frontend.module",
     "DacemlError": "daceml.errors",
     "ONNXModel": "daceml.frontend.onnx_model",
+    "OperationTracker": "daceml.prediction.tracking",
     "Recorder": "daceml.profiling.recording.recorder",
     "StandaloneSDFG": "daceml.frontend.standalone",
     "compile_step": "daceml.frontend.whole_step",
     "dace_module": "daceml.frontend.module",
     "explain": "daceml.report.explanation",
+    "predict_step": "daceml.prediction.predict_step",
     "profile": "daceml.profiling.recording.recorder",
     "profile_call": "daceml.report.profile",
     "stance": "daceml.frontend.stance",

@@ -128,12 +128,16 @@ class Call:
 _ABSENT = object()
 
 
-def call_of(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call:
-    """The call that a dispatch mode sees."""
+def call_of(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, ranges: bool = True) -> Call:
+    """The call that a dispatch mode sees.
+
+    Args:
+        ranges: also of the values of tensors; False where these have none.
+    """
     return Call(
         operator=function.name(),
-        args=tuple(map(_without_values, args)),
-        kwargs=tuple(sorted((name, _without_values(value)) for name, value in kwargs.items())),
+        args=tuple(_without_values(value, ranges=ranges) for value in args),
+        kwargs=tuple(sorted((name, _without_values(value, ranges=ranges)) for name, value in kwargs.items())),
     )
 
 
@@ -148,11 +152,11 @@ def filled(value: Any, tensors: Iterator[Any], device: str) -> Any:
     return value
 
 
-def _without_values(value: Any) -> Any:
+def _without_values(value: Any, *, ranges: bool) -> Any:
     if isinstance(value, torch.Tensor):
-        return tensor_of(value)
+        return tensor_of(value, ranges=ranges)
     if isinstance(value, list | tuple):
-        return tuple(map(_without_values, value))
+        return tuple(_without_values(one, ranges=ranges) for one in value)
     if isinstance(value, torch.device):
         return Named(name="device")
     if isinstance(value, torch.dtype | torch.layout | torch.memory_format):
@@ -160,8 +164,8 @@ def _without_values(value: Any) -> Any:
     return value
 
 
-def tensor_of(value: torch.Tensor) -> Tensor:
-    """What another process has to know of a tensor; reads whole numbers, and signs, if it has any."""
+def tensor_of(value: torch.Tensor, *, ranges: bool = True) -> Tensor:
+    """What another process has to know of a tensor; for ranges it reads whole numbers, and signs."""
     low = high = None
     if value.layout is not torch.strided:
         raise MeasurementError(
@@ -169,7 +173,7 @@ def tensor_of(value: torch.Tensor) -> Tensor:
             why="its time is a matter of which elements it holds",
             fix="leave the operation out",
         )
-    if value.numel() and not value.is_meta:
+    if ranges and value.numel() and not value.is_meta:
         if value.dtype in _WHOLE:
             least, most = value.aminmax()
             low, high = int(least), int(most)

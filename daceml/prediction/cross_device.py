@@ -1,0 +1,238 @@
+"""A step of a recorded run on another device: its kernels retimed, the threads as they were, and a replay.
+
+Source: Yu et al., Habitat (ATC '21), for the kernels; the replay adds what a sum of kernels leaves out: calls
+that are slower than what they launch, streams that overlap, and threads that wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from daceml.devices.specification import Device
+from daceml.errors import PredictionError
+from daceml.prediction.origin import origin_of
+from daceml.prediction.prices import Price
+from daceml.prediction.retimed import ClassTime, RetimedTask, Retiming, by_class
+from daceml.prediction.retiming import retime
+from daceml.profiling.estimation.estimate import DurationSource
+from daceml.profiling.trace import EventKind, Trace
+from daceml.simulation.analysis.steps import step_error, step_times
+from daceml.simulation.building.build import Options, build
+from daceml.simulation.engine import Schedule, simulate
+from daceml.simulation.graph import TaskGraph
+from daceml.simulation.primitives.scale import scale, scale_gaps
+from daceml.simulation.profiler_cost import without_profiler
+from daceml.simulation.task import TaskKind
+from daceml.simulation.whatif.optimization import Optimization, Side, applied
+
+_SIDES: tuple[Side, ...] = ("likely", "fast", "slow")
+HOST_STAYS = "threads of the host take what they took: their time does not transfer, and no device says it"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DevicePrediction:
+    """A step on a device that did not run it.
+
+    Attributes:
+        origin: None where it is not described, as of most processors.
+        recorded_us: what a step took there, without the profiler where that is known.
+        step_us: what it takes on the destination, in the long run.
+        fast_us, slow_us: the same with all kernels at their limits, widened by the error of the replay.
+        busy_us: of the device in a step, all kernels one after another.
+        classes: kinds of kernels, per step; tasks: each of them, in all steps.
+        batch: samples in a step on the destination; None where nobody said how many.
+        schedule: the replay; None of a run without a device, whose operators are added up.
+        replay_error: of the run as it was recorded, a share.
+        assumptions: what the answer takes for granted.
+    """
+
+    origin: Device | None
+    destination: Device
+    recorded_us: float
+    step_us: float
+    fast_us: float
+    slow_us: float
+    classes: tuple[ClassTime, ...]
+    tasks: tuple[RetimedTask, ...]
+    batch: float | None = None
+    schedule: Schedule | None = None
+    replay_error: float = 0.0
+    assumptions: tuple[str, ...] = ()
+
+    @property
+    def run_time_ms(self) -> float:
+        return self.step_us / 1e3
+
+    @property
+    def run_time_low_ms(self) -> float:
+        return self.fast_us / 1e3
+
+    @property
+    def run_time_high_ms(self) -> float:
+        return self.slow_us / 1e3
+
+    @property
+    def busy_us(self) -> float:
+        return sum(one.duration_us for one in self.classes)
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Why to be careful, with the share of the busy time that it concerns."""
+        total = sum(one.duration_us for one in self.tasks) or 1.0
+        outside: dict[str, float] = {}
+        for one in self.tasks:
+            if one.outside:
+                outside[one.outside] = outside.get(one.outside, 0.0) + one.duration_us
+        return tuple(f"{share / total:.0%} of the kernels' time: {why}" for why, share in outside.items())
+
+    def throughput(self, batch: float | None = None) -> float:
+        """Samples a second.
+
+        Args:
+            batch: samples in a step; None is that of the prediction.
+        Raises:
+            PredictionError: nobody said how many samples a step has.
+        """
+        samples = self.batch if batch is None else batch
+        if samples is None:
+            raise PredictionError(
+                "samples a second are not known", why="nobody said how many samples a step has",
+                fix="say it: --batch-recorded N, or throughput(batch=N)",
+            )  # fmt: skip
+        return samples / (self.step_us / 1e6) if self.step_us > 0 else float("inf")
+
+    def cost(self, price: Price, *, samples: float, batch: float | None = None) -> float:
+        """US dollars for so many samples.
+
+        Raises:
+            PredictionError: nobody said how many samples a step has.
+        """
+        return price.usd(samples / self.throughput(batch))
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedRun:
+    """A trace that was read and built once, for predictions for several devices.
+
+    Attributes:
+        graph: without what the profiler cost, where that is known.
+        baseline: the replay of the run as it was recorded.
+    """
+
+    trace: Trace
+    origin: Device
+    graph: TaskGraph
+    baseline: Schedule
+
+    @classmethod
+    def of(
+        cls, trace: Trace, *, origin: str | Device | None = None, queue_depth: int | None = None
+    ) -> RecordedRun:
+        """Build the task graph of a trace.
+
+        Raises:
+            TraceContentError: too much of the device's work was launched by calls that the trace lacks.
+            OriginDeviceError: it is not known on which device it was recorded.
+            PredictionError: no device ran anything.
+        """
+        if not len(trace.events.of(EventKind.KERNEL)):
+            raise PredictionError(
+                "no device worked in this run",
+                where=trace.source,
+                why="it has no kernels: what operators of a processor take elsewhere is not in its trace",
+                fix="record it on a GPU; or track it with daceml.OperationTracker, which records what "
+                "operators do",
+            )
+        device = origin_of(trace, origin)
+        recorded = build(trace, Options(queue_depth=queue_depth))
+        return cls(trace=trace, origin=device, graph=without_profiler(recorded), baseline=simulate(recorded))
+
+    def retimed(self, destination: Device, source: DurationSource | None = None) -> Retiming:
+        """Its kernels on another device."""
+        return retime(self.graph, self.trace, origin=self.origin, destination=destination, source=source)
+
+    def on(
+        self,
+        destination: Device,
+        *,
+        source: DurationSource | None = None,
+        host_factor: float = 1.0,
+        optimizations: Sequence[Optimization] = (),
+        batch: float | None = None,
+    ) -> DevicePrediction:
+        """A step of this run on another device.
+
+        Args:
+            source: of durations of operations on the destination.
+            host_factor: how many times as long threads take there: the caller's word for it.
+            optimizations: that are applied to the run on the destination.
+            batch: samples in a recorded step.
+        Raises:
+            PredictionError: the factor is no number above zero.
+            WhatIfError: an optimisation cannot be applied.
+        """
+        if not 0 < host_factor < float("inf"):
+            raise PredictionError(
+                f"threads cannot take {host_factor} times as long", fix="give a number above 0"
+            )
+        retiming = self.retimed(destination, source)
+        graphs: dict[Side, TaskGraph] = {
+            side: self._changed(retiming, side, host_factor, optimizations) for side in _SIDES
+        }
+        tasks = _after(retiming, graphs)
+        schedules = {side: simulate(graph) for side, graph in graphs.items()}
+        step_us = {side: step_times(schedule).step_us for side, schedule in schedules.items()}
+        error = step_error(self.baseline)
+        assumptions = [
+            HOST_STAYS if host_factor == 1.0 else f"threads take {host_factor:g} times as long, as was said"
+        ]
+        for one in optimizations:
+            assumptions += one.assumptions(self.graph)
+        samples = 1.0
+        for one in optimizations:
+            samples *= one.samples
+        return DevicePrediction(
+            origin=self.origin,
+            destination=destination,
+            recorded_us=step_times(simulate(self.graph)).step_us,
+            step_us=step_us["likely"],
+            fast_us=min(step_us.values()) * max(1.0 - error, 0.0),
+            slow_us=max(step_us.values()) * (1.0 + error),
+            classes=by_class(tasks, retiming.steps),
+            tasks=tasks,
+            batch=None if batch is None else batch * samples,
+            schedule=schedules["likely"],
+            replay_error=error,
+            assumptions=tuple(dict.fromkeys(assumptions)),
+        )
+
+    def _changed(
+        self, retiming: Retiming, side: Side, host_factor: float, optimizations: Sequence[Optimization]
+    ) -> TaskGraph:
+        graph = self.graph.with_times(duration_us=retiming.durations_us(side))
+        if host_factor != 1.0:
+            threads = ~graph.on_device() & (graph.tasks.kind != TaskKind.MARKER)
+            graph = scale(graph, threads, host_factor)
+            graph = scale_gaps(graph, threads & (graph.structure.before >= 0), host_factor)
+        for one in optimizations:
+            graph = applied(one.at(side), graph)
+        return graph
+
+
+def _after(retiming: Retiming, graphs: Mapping[Side, TaskGraph]) -> tuple[RetimedTask, ...]:
+    """The tasks of steps as the optimisations left them; one that was taken out takes no time."""
+    place = {
+        side: graph.index_of(retiming.graph.tasks.key[[one.task for one in retiming.counted]])
+        for side, graph in graphs.items()
+    }
+
+    def lasts_us(side: Side, at: int) -> float:
+        where = int(place[side][at])
+        return float(graphs[side].tasks.duration_us[where]) if where >= 0 else 0.0
+
+    found: list[RetimedTask] = []
+    for at, one in enumerate(retiming.counted):
+        times = sorted(lasts_us(side, at) for side in _SIDES)
+        found.append(replace(one, low_us=times[0], duration_us=lasts_us("likely", at), high_us=times[-1]))
+    return tuple(found)

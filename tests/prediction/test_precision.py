@@ -1,0 +1,66 @@
+"""Other precisions on other devices, by their own peaks."""
+
+from __future__ import annotations
+
+import pytest
+
+from daceml.devices.catalogue import find_device
+from daceml.errors import PredictionError, WhatIfError
+from daceml.prediction.cross_device import RecordedRun
+from daceml.prediction.precision import in_precision
+from tests.prediction.recorded import ADD, Run, square
+
+A100, H100 = find_device("A100-SXM4-80GB"), find_device("H100")
+
+
+def recorded(kernel: str) -> RecordedRun:
+    run = Run()
+    for _ in range(10):
+        run.operator("aten::mm", (kernel, 400.0), dims=square(4096)).operator(
+            "aten::add", (ADD, 100.0), dims=square(4096)
+        )
+    return RecordedRun.of(run.wait().trace())
+
+
+def test_products_gain_by_the_peaks_of_the_destination_and_others_by_their_bytes():
+    run = recorded("sgemm_128x64")
+    plain, half = run.on(A100), run.on(A100, optimizations=[in_precision("bf16", A100)])
+    before, after = ({one.kind: one for one in seen.classes} for seen in (plain, half))
+    # 312 of bfloat16 over 19.5 of float32, of which three quarters
+    gained = before["GEMM"].duration_us / after["GEMM"].duration_us
+    assert gained == pytest.approx(0.75 * 312 / 19.5, rel=0.02)
+    assert before["elementwise"].duration_us / after["elementwise"].duration_us == pytest.approx(2, rel=0.05)
+    assert half.step_us < plain.step_us
+    assert "the optimizer's kernels stay in float32" in half.assumptions
+
+
+def test_eight_bits_are_faster_than_sixteen():
+    run = recorded("sm90_xmma_gemm_bf16bf16")
+    plain, eight = run.on(H100), run.on(H100, optimizations=[in_precision("fp8", H100)])
+    assert 0.5 < eight.step_us / plain.step_us < 0.9
+
+
+def test_a_run_in_half_precision_already_is_refused():
+    with pytest.raises(WhatIfError) as refusal:
+        recorded("sm90_xmma_gemm_bf16bf16").on(A100, optimizations=[in_precision("bf16", A100)])
+    assert "products and convolutions compute in half precision already (100% of their time)" in str(
+        refusal.value
+    )
+
+
+def test_a_device_without_the_arithmetic():
+    with pytest.raises(PredictionError) as refusal:
+        in_precision("fp8", A100)
+    assert str(refusal.value) == (
+        "[DML651] A100-SXM4-80GB has no peak of float8\n"
+        "  why:   peaks are known for float32, tf32, float16, bfloat16\n"
+        "  fix:   take another precision, or describe the device in a TOML file: docs/devices.md"
+    )
+
+
+def test_a_precision_that_nobody_knows():
+    with pytest.raises(PredictionError) as refusal:
+        in_precision("int4", H100)
+    assert str(refusal.value) == (
+        "[DML651] nothing is known of a precision 'int4'\n  fix:   name one of bf16, fp16, fp8"
+    )
