@@ -21,8 +21,6 @@ Array = NDArray[np.float64]
 
 # What libraries choose kernels by: whether sizes are multiples of these
 _MULTIPLES = (4, 8, 32, 64, 128)
-# Eager calls take at least about so long, and what is far below it is alike
-_LEAST_S = 2e-5
 _CACHE_TIMES = 4.0
 
 
@@ -57,12 +55,17 @@ class Described:
 
 
 def described(
-    operations: Sequence[Operation], device: Device, component: PrincipalComponent | None = None
+    operations: Sequence[Operation],
+    device: Device,
+    component: PrincipalComponent | None = None,
+    *,
+    floor_s: float,
 ) -> Described:
     """The features of operations.
 
     Args:
         component: their principal component, which is one more column.
+        floor_s: what the smallest operation takes as these were timed; work comes on top of it.
     Raises:
         EstimationError: their modes differ, or nobody knows what they compute and move.
         DeviceError: rates of the device are not known.
@@ -90,7 +93,7 @@ def described(
         seconds, blocks = tile_seconds(contraction, device, arithmetic)
         columns |= _product_columns(contraction.m, contraction.n, contraction.k, seconds, blocks)
         compute = seconds.min(axis=1)
-    base = np.log(np.maximum(compute, moved / memory) + _LEAST_S)
+    base = np.log(np.maximum(compute, moved / memory) + floor_s)
     columns["base"] = base
     return Described(
         names=tuple(columns),

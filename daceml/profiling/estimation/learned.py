@@ -54,7 +54,7 @@ class LearnedDurations:
             if device is None or self._database is None:
                 continue
             seconds = np.array([self._seconds(one, device) for one in operations])
-            found[name] = np.log(seconds) - described(operations, device).base
+            found[name] = np.log(seconds) - described(operations, device, floor_s=model.floor_s).base
         return found
 
     def _seconds(self, operation: Operation, device: Device) -> float:

@@ -17,6 +17,9 @@ from daceml.profiling.estimation.features import described
 from daceml.profiling.estimation.operator_model import kind_of
 
 Array = NDArray[np.float64]
+# Of all durations: those that are little more than a call
+_SHORTEST = 0.01
+
 DeviceOf = Callable[[str], Device | None]
 """The figures of a device by its name in an entry; None where they are not known."""
 
@@ -48,10 +51,16 @@ class Observations:
         kept = tuple(self.operations[i] for i in chosen)
         return self._with({name: column[chosen] for name, column in self.seconds.items()}, kept)
 
-    def over_analysis(self) -> dict[str, Array]:
+    def floor_s(self) -> float:
+        """What the shortest operations take, on the device in the middle; 0 where nothing was measured."""
+        known = [column[np.isfinite(column)] for column in self.seconds.values()]
+        shortest = [np.quantile(column, _SHORTEST) for column in known if column.size]
+        return float(np.median(shortest)) if shortest else 0.0
+
+    def over_analysis(self, floor_s: float) -> dict[str, Array]:
         """Name of a device -> [operations] logarithm of measured over analysed seconds; NaN is not known."""
         return {
-            name: np.log(column) - described(self.operations, self.devices[name]).base
+            name: np.log(column) - described(self.operations, self.devices[name], floor_s=floor_s).base
             for name, column in self.seconds.items()
         }
 

@@ -32,6 +32,7 @@ class OperatorModel:
     Attributes:
         device: its name. kind: text of the one `mode` of operations. timing: how rows were measured.
         component: what their durations follow.
+        floor_s: of analysis, here and on reference devices.
         references: names of devices whose durations of the same operations are features.
         names: of the features.
         trees, perceptron: either may be None; `share` is the perceptron's in their mean.
@@ -44,6 +45,7 @@ class OperatorModel:
     kind: str
     timing: Mode
     component: PrincipalComponent | None
+    floor_s: float
     references: tuple[str, ...]
     names: tuple[str, ...]
     trees: BoostedTrees | None
@@ -78,7 +80,7 @@ class OperatorModel:
             )
         known = dict(references or {})
         unknown = np.full(len(operations), np.nan)
-        seen = described(operations, device, self.component).and_on(
+        seen = described(operations, device, self.component, floor_s=self.floor_s).and_on(
             {name: known.get(name, unknown) for name in self.references}
         )
         if seen.names != self.names:

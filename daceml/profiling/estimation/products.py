@@ -20,11 +20,9 @@ Array = NDArray[np.float64]
 
 # Rows and columns of results that one block makes, as libraries have them
 TILES = (
-    *((32, 32), (64, 32), (32, 64), (64, 64), (128, 32), (32, 128)),
-    *((128, 64), (64, 128), (128, 128), (256, 128)),
+    *((32, 32), (64, 32), (32, 64), (64, 64), (128, 32), (32, 128), (128, 64), (64, 128), (128, 128)),
+    *((64, 256), (256, 64), (128, 256), (256, 128)),
 )
-# A small tile reads its operands more often: by so much of itself, times 64 over its edges
-_READS_AGAIN = 0.15
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,8 +67,7 @@ def tile_seconds(work: Products, device: Device, arithmetic: str) -> tuple[Array
     blocks = np.ceil(work.m[:, None] / edges[:, 0]) * np.ceil(work.n[:, None] / edges[:, 1])
     blocks = np.maximum(blocks * work.batch[:, None], 1)
     waves = np.ceil(blocks / multiprocessors)
-    again = 1 + _READS_AGAIN * (64 / edges).sum(axis=1)
-    return waves * 2 * edges.prod(axis=1) * again * np.maximum(work.k, 1)[:, None] / rate, blocks
+    return waves * 2 * edges.prod(axis=1) * np.maximum(work.k, 1)[:, None] / rate, blocks
 
 
 def _matrices(operation: Operation) -> tuple[float, ...] | None:

@@ -25,17 +25,20 @@ _BY_MEMORY = ("byte from memory", "byte from cache")
 _BY_HOST = "call"
 
 
-def row_logarithms(operations: Sequence[Operation], logs: Array, origin: Device, target: Device) -> Array:
+def row_logarithms(
+    operations: Sequence[Operation], logs: Array, origin: Device, target: Device, floor_s: float
+) -> Array:
     """[operations] logarithm of the seconds on the target, NaN where the origin did not measure one.
 
     Args:
         logs: [operations] of the seconds on the origin; NaN is not known.
+        floor_s: what the smallest operation takes as these were timed.
     Raises:
         DeviceError: figures of a device are not known.
     """
     known = np.isfinite(logs)
     if known.sum() < FEWEST:
-        before, after = (described(operations, device).base for device in (origin, target))
+        before, after = (described(operations, device, floor_s=floor_s).base for device in (origin, target))
         return logs - before + after
     why = "what a cache holds comes at another rate"
     measured = [one for one, there in zip(operations, known, strict=True) if there]

@@ -1,8 +1,9 @@
 """Operations on a device where nothing was measured, from what they took on others.
 
 What analysis leaves unexplained on devices that are alike is taken over: ratios of measured to analysed
-durations, weighted by how near each device's figures are. How near counts, and how far off that may be, comes
-from doing the same for each device that was measured, as if it had not been.
+durations, weighted by how near each device's figures are. Analysis alone, which takes nothing over, is one
+more voice among them. How far off that may be comes from doing the same for each device that was measured, as
+if it had not been.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from daceml.profiling.estimation.row_work import OPERATORS
 
 Array = NDArray[np.float64]
 
-# Distances at which a device's weight falls to a third; the one that suits the known devices is taken
-_REACHES = (0.1, 0.2, 0.4, 0.8, 1.6, 1e9)
+# Figures that differ by a factor of e have a third of the weight
+_REACH = 1.0
 _COVERED = 0.9
 _FEWEST_DEVICES = 2
 # Errors below this are measurement's
@@ -58,17 +59,12 @@ def transferred(table: Observations, target: Device) -> list[Estimate]:
         (_by_each(table.without(name), device), np.log(table.seconds[name]), _apart_from(table, device, name))
         for name, device in table.devices.items()
     ]
-    errors_at = {
-        reach: np.stack([_medians(each, apart, reach) - logs for each, logs, apart in inner], axis=1)
-        for reach in _REACHES
-    }
-    reach = min(_REACHES, key=lambda one: float(np.nanmean(np.abs(errors_at[one]))))
-    errors = np.abs(errors_at[reach])
-    predicted = _medians(_by_each(table, target), _apart_from(table, target), reach)
+    errors = np.stack([np.abs(_medians(each, apart) - logs) for each, logs, apart in inner], axis=1)
+    predicted = _medians(_by_each(table, target), _apart_from(table, target))
     # of one operation the devices tell how alike they are; of all together how far off that is
     own = np.sqrt(np.nanmean(errors**2, axis=1)) + _LEAST_ERROR
     width = _width(errors / own[:, None], devices=len(table.seconds))
-    least = described(table.operations, target).least
+    least = described(table.operations, target, floor_s=0.0).least
     predicted = np.maximum(predicted, least)
     half = width * own
     note = f"from {', '.join(sorted(table.seconds))}"
@@ -85,24 +81,24 @@ def transferred(table: Observations, target: Device) -> list[Estimate]:
 
 
 def _by_each(table: Observations, target: Device) -> Array:
-    """[operations, devices] logarithm of the seconds on the target, as each device has it."""
-    return np.stack(
-        [_by_one(table, name, np.log(table.seconds[name]), target) for name in table.seconds], axis=1
-    )
+    """[operations, devices + 1] logarithm of the target's seconds, as each device and analysis has it."""
+    each = [_by_one(table, name, np.log(table.seconds[name]), target) for name in table.seconds]
+    return np.stack([*each, described(table.operations, target, floor_s=table.floor_s()).base], axis=1)
 
 
 def _apart_from(table: Observations, target: Device, left_out: str = "") -> Array:
-    """[devices] how unlike the target each device is."""
-    return np.array([_apart(table.devices[name], target) for name in table.seconds if name != left_out])
+    """[devices + 1] how unlike the target each device is; analysis as the middle one of them."""
+    apart = [_apart(table.devices[name], target) for name in table.seconds if name != left_out]
+    return np.array([*apart, np.median(apart)])
 
 
-def _medians(values: Array, apart: Array, reach: float) -> Array:
+def _medians(values: Array, apart: Array) -> Array:
     """[rows] medians of values [rows, devices], weighted by nearness; NaN where there is none.
 
     A device of its own kind among several decides nothing. Between two values it is where the weights of both
     sides are equal, as if each were spread to its neighbours.
     """
-    weights = np.where(np.isnan(values), 0.0, np.exp(-(apart - apart.min()) / reach) + 1e-9)
+    weights = np.where(np.isnan(values), 0.0, np.exp(-(apart - apart.min()) / _REACH) + 1e-9)
     order = np.argsort(values, axis=1)  # NaN last
     ordered, counts = (np.take_along_axis(one, order, axis=1) for one in (values, weights))
     middle = np.cumsum(counts, axis=1) - counts / 2
@@ -119,10 +115,10 @@ def _medians(values: Array, apart: Array, reach: float) -> Array:
 
 def _by_one(table: Observations, name: str, logs: Array, target: Device) -> Array:
     """[operations] what one device says of another."""
-    origin = table.devices[name]
+    origin, floor_s = table.devices[name], table.floor_s()
     if table.operations[0].operator in OPERATORS:
-        return row_logarithms(table.operations, logs, origin, target)
-    before, after = (described(table.operations, device).base for device in (origin, target))
+        return row_logarithms(table.operations, logs, origin, target, floor_s)
+    before, after = (described(table.operations, device, floor_s=floor_s).base for device in (origin, target))
     return logs - before + after
 
 

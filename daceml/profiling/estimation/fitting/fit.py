@@ -121,6 +121,7 @@ def fit(
     seconds: Sequence[float] | Array,
     device: Device,
     *,
+    floor_s: float,
     references: Mapping[str, Array] | None = None,
     timing: Mode = "eager",
     budget_s: float = 30.0,
@@ -130,6 +131,7 @@ def fit(
     Args:
         operations: of one mode.
         seconds: measured on the device, above 0.
+        floor_s: what the smallest operation takes as these were timed.
         references: what the same operations took on other devices, as `Described.and_on` takes it.
         timing: how they were measured.
         budget_s: how long architectures are tried; one is always. With more time results may differ.
@@ -149,10 +151,10 @@ def fit(
     order = np.random.default_rng(0).permutation(len(measured))
     cut = max(int(len(order) * _HELD_BACK), 10)
     held, known = order[:cut], order[cut:]
-    plain = described(operations, device)
+    plain = described(operations, device, floor_s=floor_s)
     numbers = plain.dimensions
     component = principal_component(numbers, measured) if numbers.varying().any() else None
-    seen = described(operations, device, component).and_on(given)
+    seen = described(operations, device, component, floor_s=floor_s).and_on(given)
     residual = np.log(measured) - seen.base
     search = _Search(seen=seen, residual=residual, known=known, held=held, until=monotonic() + budget_s)
     search.run()
@@ -169,6 +171,7 @@ def fit(
         kind=kind_of(operations[0]),
         timing=timing,
         component=component,
+        floor_s=floor_s,
         references=tuple(given),
         names=seen.names,
         trees=trees,

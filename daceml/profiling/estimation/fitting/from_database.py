@@ -73,7 +73,8 @@ def fit_all(
 
 def fit_one(table: Observations, device: str, *, budget_s: float) -> Fitted:
     """A model of the operations of a table on one of its devices; the others are references."""
-    others = table.without(device).over_analysis()
+    floor_s = table.floor_s()
+    others = table.without(device).over_analysis(floor_s)
     known = {
         name: column for name, column in others.items() if np.isfinite(column).mean() >= _KNOWN_ELSEWHERE
     }
@@ -81,6 +82,7 @@ def fit_one(table: Observations, device: str, *, budget_s: float) -> Fitted:
         table.operations,
         table.seconds[device],
         table.devices[device],
+        floor_s=floor_s,
         references=known,
         timing=table.timing,
         budget_s=budget_s,

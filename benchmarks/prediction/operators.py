@@ -1,0 +1,80 @@
+"""Learned models on rows of NeuSight: one row in ten held out of each GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.bars import Bar
+from benchmarks.prediction.blind import NEUSIGHT, neusight
+from benchmarks.prediction.judgement import judged
+from daceml.profiling.estimation.fitting.from_database import fit_one
+from daceml.profiling.estimation.observations import Observations
+
+SEED = 0
+HELD_OUT = 10
+ERROR, COVERED = 0.05, (0.85, 0.95)
+# Seconds for the architectures of one model
+BUDGET_S, QUICK_BUDGET_S = 40.0, 3.0
+QUICK_ROWS = 800
+
+
+def measured(folder: Path, *, quick: bool) -> tuple[list[dict[str, Any]], list[Bar]]:
+    """Every operator on every GPU."""
+    rows: list[dict[str, Any]] = []
+    for operator in NEUSIGHT:
+        table = neusight(folder, operator)
+        for target in table.seconds:
+            rows.append(held_out(operator, table, target, quick=quick))
+            print(f"{operator} on {target}: {rows[-1]['error']:.3f}", flush=True)
+    return rows, bars(rows)
+
+
+def held_out(operator: str, table: Observations, target: str, *, quick: bool) -> dict[str, Any]:
+    """A model of nine rows in ten judges the tenth; what other GPUs took is known of both."""
+    table = table.at(np.isfinite(table.seconds[target]))
+    order = np.random.default_rng(SEED).permutation(len(table.operations))
+    order = order[:QUICK_ROWS] if quick else order
+    cut = len(order) // HELD_OUT
+    tested, known = table.at(order[:cut]), table.at(order[cut:])
+    fitted = fit_one(known, target, budget_s=QUICK_BUDGET_S if quick else BUDGET_S)
+    hidden = tested.without(target)
+    elsewhere = hidden.over_analysis(fitted.model.floor_s)
+    references = {name: elsewhere[name] for name in fitted.model.references}
+    estimates = fitted.model.estimates(hidden.operations, known.devices[target], references)
+    component = fitted.model.component
+    return {
+        "protocol": "one row in ten",
+        "operator": operator,
+        "device": target,
+        **judged(estimates, tested.seconds[target]),
+        "component": "" if component is None else component.text(),
+        "correlation": None if component is None else component.correlation,
+        "tried": {one.architecture: one.error for one in fitted.tried},
+        "share_of_perceptron": fitted.model.share,
+    }
+
+
+def bars(rows: Sequence[dict[str, Any]]) -> list[Bar]:
+    """Of each operator, means over GPUs, with the worst of them."""
+    made: list[Bar] = []
+    for operator in NEUSIGHT:
+        mine = [row for row in rows if row["operator"] == operator]
+        worst = max(mine, key=lambda row: row["error"], default=None)
+        note = "" if worst is None else f"worst {worst['error']:.3f} on {worst['device']}"
+        name = f"NeuSight, {operator}, one row in ten held out"
+        made.append(Bar(name=f"{name}: mean error", figure=_mean(mine, "error"), limit=ERROR, note=note))
+        covered = _mean(mine, "covered")
+        missed = None if covered is None else 1 - covered
+        made += [
+            Bar(name=f"{name}: share beyond intervals of 90 %", figure=missed, limit=1 - COVERED[0]),
+            Bar(name=f"{name}: share within intervals of 90 %", figure=covered, limit=COVERED[1]),
+        ]
+    return made
+
+
+def _mean(rows: Sequence[dict[str, Any]], name: str) -> float | None:
+    return float(np.mean([row[name] for row in rows])) if rows else None

@@ -1,0 +1,131 @@
+"""A model of one kind of operation: right near what it saw, bounded and honest elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from daceml.devices.specification import Device
+from daceml.errors import EstimationError
+from daceml.profiling.database.records import Operation
+from daceml.profiling.database.store import OpDatabase
+from daceml.profiling.estimation.fitting.fit import FEWEST, Fitted, fit
+from daceml.profiling.estimation.fitting.from_database import fit_all
+from daceml.profiling.estimation.learned import LearnedDurations
+from daceml.profiling.estimation.model_file import read_models, write_models
+from daceml.profiling.estimation.operator_model import OperatorModel
+from tests.profiling.estimation.synthetic import device, entry, product, products, seconds
+
+HERE = device("here")
+
+
+@pytest.fixture(scope="module")
+def fitted() -> Fitted:
+    operations = products(500)
+    return fit(operations, seconds(operations, seed=5), HERE, floor_s=2e-5, budget_s=0.0)
+
+
+def test_new_operations_are_estimated_and_covered(fitted: Fitted):
+    fresh = products(300, seed=9)
+    answers = 1e6 * seconds(fresh, seed=6)
+    found = fitted.model.estimates(fresh, HERE)
+    errors = np.abs(np.array([one.duration_us for one in found]) / answers - 1)
+    covered = np.mean(
+        [one.low_us <= answer <= one.high_us for one, answer in zip(found, answers, strict=True)]
+    )
+    assert errors.mean() < 0.06  # noise alone is 2.4 %
+    assert 0.8 < covered < 0.98
+    assert all(one.basis == "learned" for one in found)
+
+
+def test_what_is_larger_than_anything_measured_is_flagged_and_wide(fitted: Fitted):
+    near, far = fitted.model.estimates([product(700, 700, 700), product(700, 700, 60_000)], HERE)
+    assert near.outside == ""
+    assert far.outside == "size 0.1 is 60000; measured were 16 to 2047"
+    assert far.high_us / far.low_us > 2 * near.high_us / near.low_us
+
+
+def test_an_operation_takes_no_less_than_peaks_and_than_a_smaller_one(fitted: Fitted):
+    (huge,) = fitted.model.estimates([product(20_000, 20_000, 20_000)], HERE)
+    assert huge.low_us >= 2 * 20_000**3 / 1e13 * 1e6
+    largest = max(products(500), key=lambda o: o.operands[0].elements * o.operands[1].shape[1])
+    m, k = largest.operands[0].shape
+    (larger,) = fitted.model.estimates([product(m + 1, largest.operands[1].shape[1] + 1, k + 1)], HERE)
+    slack = np.exp(-fitted.model.limits.slack)
+    assert larger.duration_us >= slack * 1e6 * seconds([largest], seed=None)[0] * 0.9
+
+
+def test_another_kind_is_refused(fitted: Fitted):
+    other = Operation(operator="aten::bmm", operands=product(2, 3, 4).operands)
+    with pytest.raises(EstimationError, match="not what this model was fitted to"):
+        fitted.model.estimates([other], HERE)
+
+
+def test_too_few_rows_and_durations_of_nothing_are_refused():
+    few = products(FEWEST - 1)
+    with pytest.raises(EstimationError, match="no model can be fitted") as raised:
+        fit(few, seconds(few), HERE, floor_s=0.0)
+    assert f"there are {FEWEST - 1}, and a model needs {FEWEST}" in str(raised.value)
+    enough = products(FEWEST)
+    with pytest.raises(EstimationError, match="not above 0"):
+        fit(enough, np.zeros(FEWEST), HERE, floor_s=0.0)
+
+
+def test_a_file_gives_back_the_same_models(fitted: Fitted, tmp_path: Path):
+    path = tmp_path / "models.npz"
+    with_network = fit(
+        (operations := products(FEWEST)), seconds(operations), HERE, floor_s=2e-5, budget_s=30.0
+    )
+    assert any("Perceptron" in one.architecture for one in with_network.tried)
+    write_models([fitted.model, with_network.model], path)
+    fresh = products(20, seed=2)
+    for written, read in zip([fitted.model, with_network.model], read_models(path), strict=True):
+        assert read.estimates(fresh, HERE) == written.estimates(fresh, HERE)
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 not a file", b"\x80\x04\x95 a pickle"])
+def test_a_damaged_file_is_refused(content: bytes, tmp_path: Path):
+    path = tmp_path / "models.npz"
+    path.write_bytes(content)
+    with pytest.raises(EstimationError, match="is damaged, or holds no models"):
+        read_models(path)
+
+
+def test_pickles_are_never_read(tmp_path: Path):
+    path = tmp_path / "models.npz"
+    np.savez(path, head=np.array([print], dtype=object), allow_pickle=True)
+    with pytest.raises(EstimationError, match="damaged"):
+        read_models(path)
+
+
+def test_a_missing_file_is_refused(tmp_path: Path):
+    with pytest.raises(EstimationError, match="cannot be read"):
+        read_models(tmp_path / "none.npz")
+
+
+def test_a_database_teaches_all_that_it_has_enough_of(tmp_path: Path):
+    there = device("there", speed=2.0)
+    devices: dict[str, Device] = {"here": HERE, "there": there}
+    operations = products(120)
+    elementwise = Operation(operator="aten::relu", operands=operations[0].operands[:1])
+    with OpDatabase(tmp_path / "rows.db") as database:
+        for name, speed in (("here", 1.0), ("there", 2.0), ("unknown", 1.0)):
+            rows = zip(operations, seconds(operations, speed=speed), strict=True)
+            database.add_all(entry(operation, name, s) for operation, s in rows)
+        database.add(entry(elementwise, "here", 1e-4))
+        lessons = fit_all(database.entries(), devices.get, budget_s=0.0)
+        told = [(one.device, one.rows, one.fitted is not None) for one in lessons]
+        assert sorted(told) == [("here", 1, False), ("here", 120, True), ("there", 120, True)]
+        assert [one.why for one in lessons if one.fitted is None] == [
+            f"1 measurements; a model needs {FEWEST}"
+        ]
+        models: list[OperatorModel] = [one.fitted.model for one in lessons if one.fitted is not None]
+        assert {one.device: one.references for one in models} == {"here": ("there",), "there": ("here",)}
+        source = LearnedDurations(models, database=database, device_of=devices.get)
+        found = source.estimate(operations[7], HERE)
+        assert found is not None
+        assert found.duration_us == pytest.approx(1e6 * seconds(operations[7:8])[0], rel=0.1)
+        assert source.estimate(elementwise, HERE) is None
+        assert LearnedDurations(models).estimate(operations[7], HERE) is not None  # references are not known
