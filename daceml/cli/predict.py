@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import typer
 
@@ -18,6 +18,7 @@ from daceml.errors import PredictionError
 if TYPE_CHECKING:
     from daceml.devices.specification import Device
     from daceml.prediction.cross_device import DevicePrediction
+    from daceml.prediction.rules import Rule
     from daceml.profiling.estimation.estimate import DurationSource
 
 Subjects = Annotated[
@@ -67,6 +68,14 @@ Database = Annotated[
         "--database", metavar="FILE", help="durations of operations, as `daceml measure` writes them."
     ),
 ]
+References = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--reference",
+        metavar="TRACE,TRACE",
+        help="one other model's runs on both devices, which say how far ratios are off; repeat it.",
+    ),
+]
 HostFactor = Annotated[
     float,
     typer.Option("--host-factor", metavar="X", help="how many times as long the host's threads take there."),
@@ -85,6 +94,14 @@ Sort = Annotated[Criterion, typer.Option("--sort", help="the best row first.")]
 Kinds = Annotated[bool, typer.Option("--kinds", help="list what each kind of kernel takes.")]
 
 
+class _How(TypedDict):
+    """What predictions of all devices share."""
+
+    source: DurationSource | None
+    references: Rule | None
+    host_factor: float
+
+
 def predict(
     subjects: Subjects,
     to: To,
@@ -95,6 +112,7 @@ def predict(
     sort: Sort = Criterion.TIME,
     precision: Precision = None,
     database: Database = None,
+    reference: References = None,
     host_factor: HostFactor = 1.0,
     kinds: Kinds = False,
     as_json: options.Json = False,
@@ -121,12 +139,13 @@ def predict(
     if not devices:
         raise PredictionError("no device is named", fix="--to H100,L4; daceml devices lists what is known")
     prices = prices_of(price or (), devices)
+    references = _references(reference or ())
     batches = _batches(batch_recorded, batch, len(subjects))
     with ExitStack() as open_files:
         source = None if database is None else _source(open_files, database)
         predictions = _predicted(
             [Path(one) for one in subjects], devices, origin=origin, batch=batch, batches=batches,
-            precision=precision, source=source, host_factor=host_factor,
+            precision=precision, how={"source": source, "references": references, "host_factor": host_factor},
         )  # fmt: skip
     ordered = by_criterion(predictions, prices, sort.value)
     if as_json:
@@ -155,8 +174,7 @@ def _predicted(
     batch: float | None,
     batches: Sequence[float],
     precision: str | None,
-    source: DurationSource | None,
-    host_factor: float,
+    how: _How,
 ) -> list[DevicePrediction]:
     from daceml.prediction.batch_sizes import BatchRun, with_batch
     from daceml.prediction.cross_device import RecordedRun
@@ -169,19 +187,26 @@ def _predicted(
         changes = [] if precision is None else [in_precision(precision, device)]
         if batch is None:
             samples = batches[0] if batches else None
-            found.append(
-                runs[0].on(
-                    device, source=source, host_factor=host_factor, optimizations=changes, batch=samples
-                )
-            )
+            found.append(runs[0].on(device, optimizations=changes, batch=samples, **how))
         else:
             known = [BatchRun(run=run, batch=one) for run, one in zip(runs, batches, strict=True)]
-            found.append(
-                with_batch(
-                    known, batch, device, source=source, host_factor=host_factor, optimizations=changes
-                )
-            )
+            found.append(with_batch(known, batch, device, optimizations=changes, **how))
     return found
+
+
+def _references(pairs: Sequence[str]) -> Rule | None:
+    from daceml.prediction.reference_runs import reference_runs
+    from daceml.profiling.kineto import read_trace
+
+    named = [[Path(word) for word in pair.split(",") if word] for pair in pairs]
+    for pair in named:
+        if len(pair) != 2:
+            raise PredictionError(
+                f"{len(pair)} traces are no pair",
+                why="a reference is one model, recorded on two devices",
+                fix="--reference here.json.gz,there.json.gz",
+            )
+    return reference_runs([(read_trace(a), read_trace(b)) for a, b in named]) if named else None
 
 
 def _batches(recorded: str | None, wanted: float | None, traces: int) -> list[float]:
