@@ -159,6 +159,30 @@ def read_graph(path: Path, sizes: Mapping[str, int] | None = None) -> OnnxGraph:
     return OnnxGraph(name=path.stem, nodes=nodes, inputs=inputs, weights=weights)
 
 
+def named_batch(path: Path) -> str:
+    """The name of the first size of a file's first input that has one there.
+
+    Raises:
+        OnnxStepError: no ONNX file, or no input has a named first size.
+    """
+    import onnx
+
+    try:
+        model = onnx.load(str(path), load_external_data=False)
+    except OSError as error:
+        raise OnnxStepError(f"{path} cannot be read", why=str(error), fix="check the path") from error
+    data = {one.name for one in model.graph.initializer}
+    for value in model.graph.input:
+        dims = value.type.tensor_type.shape.dim
+        if value.name not in data and len(dims) and dims[0].dim_param:
+            return dims[0].dim_param
+    raise OnnxStepError(
+        f"{path} takes no other batch",
+        why="the first size of none of its inputs has a name",
+        fix="leave --batch out, or export the model with a named batch",
+    )
+
+
 def _no_file(path: Path, error: Exception) -> OnnxStepError:
     reason = str(error).strip().splitlines()[:1]
     return OnnxStepError(
