@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from daceml.devices.specification import Device
 from daceml.errors import PredictionError
 from daceml.prediction.origin import origin_of
@@ -26,6 +28,7 @@ from daceml.simulation.profiler_cost import without_profiler
 from daceml.simulation.task import TaskKind
 from daceml.simulation.whatif.optimization import Optimization, Side, applied
 
+_MOST_UNLINKED = 0.2  # as `daceml.simulation.building.build` has it of a graph
 _SIDES: tuple[Side, ...] = ("likely", "fast", "slow")
 HOST_STAYS = "threads of the host take what they took: their time does not transfer, and no device says it"
 
@@ -132,9 +135,10 @@ class RecordedRun:
         """Build the task graph of a trace.
 
         Raises:
-            TraceContentError: too much of the device's work was launched by calls that the trace lacks.
+            PredictionError: no device ran anything, or too many kernels were launched by calls that the trace
+                lacks.
             OriginDeviceError: it is not known on which device it was recorded.
-            PredictionError: no device ran anything.
+            TraceContentError: no task graph can be made of it.
         """
         if not len(trace.events.of(EventKind.KERNEL)):
             raise PredictionError(
@@ -145,6 +149,7 @@ class RecordedRun:
                 "operators do",
             )
         device = origin_of(trace, origin)
+        _check_links(trace)
         recorded = build(trace, Options(queue_depth=queue_depth))
         return cls(trace=trace, origin=device, graph=without_profiler(recorded), baseline=simulate(recorded))
 
@@ -218,6 +223,24 @@ class RecordedRun:
         for one in optimizations:
             graph = applied(one.at(side), graph)
         return graph
+
+
+def _check_links(trace: Trace) -> None:
+    """Refuse a run of which it is not known what its kernels belong to."""
+    kernels = trace.events.of(EventKind.KERNEL)
+    calls = trace.events.correlation[trace.events.of(EventKind.CALL)]
+    unlinked = ~np.isin(trace.events.correlation[kernels], calls[calls >= 0])
+    if unlinked.mean() > _MOST_UNLINKED:
+        busy_us = trace.events.duration_us[kernels]
+        count, share = unlinked.sum(), busy_us[unlinked].sum() / max(busy_us.sum(), 1e-9)
+        raise PredictionError(
+            f"{count} of the {len(kernels)} kernels ({unlinked.mean():.0%}) were launched by calls that the"
+            " trace lacks",
+            where=trace.source,
+            why=f"they are {share:.0%} of the device's time; what a kernel computes, and in which step, is"
+            " known through the call that launched it",
+            fix="record again with the CPU side from a warm-up step on: daceml.profile does",
+        )
 
 
 def _after(retiming: Retiming, graphs: Mapping[Side, TaskGraph]) -> tuple[RetimedTask, ...]:

@@ -38,6 +38,7 @@ class DeviceTask:
         task: index in the graph.
         operation, work: of the whole call; None where they are not known. parts: kernels of the call.
         share: of the call's time on the device that is this kernel's.
+        call: number of the operator's call that it is a part of; -1 where nobody knows.
         launch: None where the profiler did not record it (AMD's has no registers).
     """
 
@@ -52,6 +53,7 @@ class DeviceTask:
     work: Work | None
     parts: int
     share: float
+    call: int
     launch: Launch | None
 
 
@@ -101,6 +103,7 @@ def device_tasks(graph: TaskGraph, trace: Trace) -> tuple[DeviceTask, ...]:
                 work=works.get(call.event) if operation is not None else None,
                 parts=max(parts[call.event], 1) if is_kernel else 1,
                 share=duration_us / whole_us if is_kernel and whole_us > 0 else 1.0,
+                call=call.event,
                 launch=_launch(trace.events.details[events[index]]) if events[index] >= 0 else None,
             )
         )

@@ -161,7 +161,7 @@ def _retimed(
     task = DeviceTask(
         task=place, name=call.name, task_kind=TaskKind.KERNEL, kind=kind, duration_us=call.duration_us,
         size_bytes=float("nan"), operator=call.name, operation=call.operation, work=call.work, parts=1,
-        share=1.0, launch=None,
+        share=1.0, call=place, launch=None,
     )  # fmt: skip
     found = _guess(task, origin, destination, source)
     return RetimedTask(

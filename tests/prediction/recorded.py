@@ -71,12 +71,15 @@ class Run:
         return self
 
     def trace(self) -> Trace:
+        """As the reader understands it."""
+        return trace_of(json.dumps(self.document()).encode(), "a run")
+
+    def document(self) -> dict[str, Any]:
         """What a profiler would have written."""
         step = {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#1", "pid": 1, "tid": THREAD}
         events = [{**step, "ts": -1.0, "dur": self.at + 1.0, "args": {}}, *self.events]
         header = [] if self.device is None else [{"id": 0, "name": self.device}]
-        document = {"deviceProperties": header, "traceEvents": events}
-        return trace_of(json.dumps(document).encode(), "a run")
+        return {"deviceProperties": header, "traceEvents": events}
 
     def _add(
         self, category: str, name: str, thread: int, at: float, lasts: float, correlation: int = 0, *,

@@ -1,0 +1,207 @@
+"""`daceml predict`: a recorded run, or a model, on devices that are not here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import ExitStack
+from enum import StrEnum
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from daceml.cli import options
+from daceml.errors import PredictionError
+
+if TYPE_CHECKING:
+    from daceml.devices.specification import Device
+    from daceml.prediction.cross_device import DevicePrediction
+    from daceml.profiling.estimation.estimate import DurationSource
+
+Subjects = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="TRACE...|MODEL",
+        help="a file of torch.profiler, .json or .json.gz; several of one model with different batches. "
+        "Or a model: path.py:Name, package.module:Name, or a .onnx file.",
+        show_default=False,
+    ),
+]
+To = Annotated[
+    str,
+    typer.Option(
+        "--to",
+        metavar="DEVICE[,DEVICE]...",
+        help="for which devices: names of `daceml devices`, or files that describe one.",
+        show_default=False,
+    ),
+]
+Origin = Annotated[
+    str | None,
+    typer.Option("--from", metavar="DEVICE", help="that recorded the run, where its header does not say."),
+]
+Batch = Annotated[
+    float | None, typer.Option("--batch", metavar="N", help="samples in a step; needs --batch-recorded.")
+]
+Recorded = Annotated[
+    str | None,
+    typer.Option(
+        "--batch-recorded",
+        metavar="N[,N]...",
+        help="samples in a recorded step of each trace.",
+    ),
+]
+Prices = Annotated[
+    list[str] | None,
+    typer.Option("--price", metavar="DEVICE=USD@DATE", help="of an hour; repeat it: H100=2.95@2026-05-20."),
+]
+Precision = Annotated[
+    str | None,
+    typer.Option("--precision", metavar="bf16|fp16|fp8", help="another precision there."),
+]
+Database = Annotated[
+    Path | None,
+    typer.Option(
+        "--database", metavar="FILE", help="durations of operations, as `daceml measure` writes them."
+    ),
+]
+HostFactor = Annotated[
+    float,
+    typer.Option("--host-factor", metavar="X", help="how many times as long the host's threads take there."),
+]
+
+
+class Criterion(StrEnum):
+    """By what rows are sorted."""
+
+    TIME = "time"
+    THROUGHPUT = "throughput"
+    COST = "cost"
+
+
+Sort = Annotated[Criterion, typer.Option("--sort", help="the best row first.")]
+Kinds = Annotated[bool, typer.Option("--kinds", help="list what each kind of kernel takes.")]
+
+
+def predict(
+    subjects: Subjects,
+    to: To,
+    origin: Origin = None,
+    batch: Batch = None,
+    batch_recorded: Recorded = None,
+    price: Prices = None,
+    sort: Sort = Criterion.TIME,
+    precision: Precision = None,
+    database: Database = None,
+    host_factor: HostFactor = 1.0,
+    kinds: Kinds = False,
+    as_json: options.Json = False,
+    debug: options.Debug = False,
+) -> None:
+    """Predict a step of a recorded run, or of a model, on other devices: time, throughput, cost."""
+    if any(is_model(one) for one in subjects):
+        if len(subjects) > 1:
+            raise PredictionError("one model is predicted at a time", fix="name one model, or traces alone")
+        import_module("daceml.cli.predict_model").predict_model(
+            subjects[0], to=to, batch=batch, price=price, sort=sort.value, precision=precision,
+            database=database, as_json=as_json,
+        )  # fmt: skip
+        return
+    from daceml.devices.catalogue import find_device
+    from daceml.prediction.prices import prices_of
+    from daceml.report.device_prediction_text import (
+        by_criterion,
+        device_prediction_json,
+        device_prediction_text,
+    )
+
+    devices = [find_device(name.strip()) for name in to.split(",") if name.strip()]
+    if not devices:
+        raise PredictionError("no device is named", fix="--to H100,L4; daceml devices lists what is known")
+    prices = prices_of(price or (), devices)
+    batches = _batches(batch_recorded, batch, len(subjects))
+    with ExitStack() as open_files:
+        source = None if database is None else _source(open_files, database)
+        predictions = _predicted(
+            [Path(one) for one in subjects], devices, origin=origin, batch=batch, batches=batches,
+            precision=precision, source=source, host_factor=host_factor,
+        )  # fmt: skip
+    ordered = by_criterion(predictions, prices, sort.value)
+    if as_json:
+        typer.echo(json.dumps(device_prediction_json(ordered, prices), indent=2))
+    else:
+        typer.echo(device_prediction_text(ordered, prices, kinds=kinds or len(ordered) == 1))
+
+
+def is_model(subject: str) -> bool:
+    """Whether an argument is a model: `path.py:Name`, `package.module:Name` or a `.onnx` file."""
+    return subject.endswith(".onnx") or ":" in Path(subject).name
+
+
+def _source(open_files: ExitStack, database: Path) -> DurationSource:
+    from daceml.profiling.database.store import OpDatabase
+    from daceml.profiling.estimation.ladder import DurationLadder
+
+    return DurationLadder(open_files.enter_context(OpDatabase(database, create=False)))
+
+
+def _predicted(
+    traces: Sequence[Path],
+    devices: Sequence[Device],
+    *,
+    origin: str | None,
+    batch: float | None,
+    batches: Sequence[float],
+    precision: str | None,
+    source: DurationSource | None,
+    host_factor: float,
+) -> list[DevicePrediction]:
+    from daceml.prediction.batch_sizes import BatchRun, with_batch
+    from daceml.prediction.cross_device import RecordedRun
+    from daceml.prediction.precision import in_precision
+    from daceml.profiling.kineto import read_trace
+
+    runs = [RecordedRun.of(read_trace(trace), origin=origin) for trace in traces]
+    found: list[DevicePrediction] = []
+    for device in devices:
+        changes = [] if precision is None else [in_precision(precision, device)]
+        if batch is None:
+            samples = batches[0] if batches else None
+            found.append(
+                runs[0].on(
+                    device, source=source, host_factor=host_factor, optimizations=changes, batch=samples
+                )
+            )
+        else:
+            known = [BatchRun(run=run, batch=one) for run, one in zip(runs, batches, strict=True)]
+            found.append(
+                with_batch(
+                    known, batch, device, source=source, host_factor=host_factor, optimizations=changes
+                )
+            )
+    return found
+
+
+def _batches(recorded: str | None, wanted: float | None, traces: int) -> list[float]:
+    """Of each trace; none where nobody asks for samples."""
+    try:
+        batches = [float(word) for word in (recorded or "").split(",") if word.strip()]
+    except ValueError as error:
+        raise PredictionError(
+            f"--batch-recorded {recorded!r} is no list of numbers",
+            why=str(error),
+            fix="--batch-recorded 8,16",
+        ) from None
+    several = traces > 1 and wanted is None
+    if several or ((batches or wanted is not None) and len(batches) != traces):
+        raise PredictionError(
+            "several traces are for predicting another batch"
+            if several
+            else f"{len(batches)} recorded batches are given for {traces} traces",
+            why="each of them is a run of the same model with its own batch",
+            fix="say which batch is asked for and how many samples a step of each trace had, in their order: "
+            "--batch 32 --batch-recorded 8,16",
+        )
+    return batches
