@@ -11,6 +11,7 @@ import pytest
 from daceml.cli.predict_model import predict_model
 from daceml.errors import DacemlError, ModelReferenceError, OnnxStepError, StepPredictionError
 from tests.cli.onnx_files import save_sum
+from tests.cli.told import told as commanded
 
 WIDE = "tests.cli.models:make_wide"
 LOOKUP = "tests.cli.models:Embedded"
@@ -155,3 +156,43 @@ def test_a_constructor_that_needs_values_is_made_with_values(
     )
     (seen,) = told(capsys, f"{source}:Depends", to="H100", inputs=["16,8"])
     assert seen["samples"] == 16
+
+
+def test_the_command_takes_models(capsys: pytest.CaptureFixture[str]):
+    words = [
+        "predict",
+        WIDE,
+        "--to",
+        "H100,L4",
+        "--input",
+        "8,32",
+        "--batch",
+        64,
+        "--price",
+        "L4=0.5@2026-05-20",
+    ]
+    code, out, err = commanded(capsys, *words, "--devices", 2, "--optimizer", "sgd", "--quiet")
+    assert (code, err) == (0, "")
+    assert out.startswith("Linear: a training step in fp32, which nobody has run")
+    code, out, _ = commanded(
+        capsys, *words, "--inference", "--json", "--optimizer", "none", "--precision", "bf16"
+    )
+    first = json.loads(out)["predictions"][0]
+    assert (code, first["trains"], first["samples"], first["precision"]) == (0, False, 64, "bf16")
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ([WIDE, "--from", "H100"], "[DML651] --from says nothing of a model"),
+        ([WIDE, "--host-factor", "2"], "[DML651] --host-factor says nothing of a model"),
+        (["run.json", "--devices", "2"], "[DML651] --devices says nothing of a recorded run"),
+        (["run.json", "--input", "8,32"], "[DML651] --input says nothing of a recorded run"),
+    ],
+)
+def test_options_of_the_other_kind_are_refused(
+    words: list[str], text: str, capsys: pytest.CaptureFixture[str]
+):
+    code, _, err = commanded(capsys, "predict", *words, "--to", "H100")
+    assert code == 2
+    assert err.startswith(text)
