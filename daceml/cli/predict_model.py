@@ -107,7 +107,7 @@ def _step(
             )
         sizes = parse_dims(dims or ())
         if size is not None:
-            from daceml.prediction.onnx_step import named_batch
+            from daceml.profiling.onnx_graph import named_batch
 
             sizes = {named_batch(Path(reference)): size} | sizes
         return captured(Path(reference), sizes, train=train, optimizer=maker, precision=precision)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from daceml.cli.predict_model import predict_model
-from daceml.errors import DacemlError, ModelReferenceError, OnnxStepError, StepPredictionError
+from daceml.errors import DacemlError, ModelReferenceError, OnnxShapesError, StepPredictionError
 from tests.cli.onnx_files import save_sum
 from tests.cli.told import told as commanded
 
@@ -132,7 +132,7 @@ def test_a_file_without_a_named_batch_takes_no_other(tmp_path: Path):
     for value in model.graph.input:
         value.type.tensor_type.shape.dim[0].dim_value = 4
     onnx.save(model, path)
-    with pytest.raises(OnnxStepError) as refusal:
+    with pytest.raises(OnnxShapesError) as refusal:
         predict_model(str(path), to="H100", batch=8, train=False, quiet=True)
     assert str(refusal.value) == (
         f"[DML657] {path} takes no other batch\n"
