@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import typer
 
@@ -17,6 +17,7 @@ from daceml.errors import PredictionError
 if TYPE_CHECKING:
     from daceml.devices.specification import Device
     from daceml.prediction.cross_device import DevicePrediction
+    from daceml.prediction.rules import Rule
     from daceml.profiling.estimation.estimate import DurationSource
 
 Subjects = Annotated[
@@ -73,6 +74,14 @@ Database = Annotated[
         "--database", metavar="FILE", help="durations of operations, as `daceml measure` writes them."
     ),
 ]
+References = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--reference",
+        metavar="TRACE,TRACE",
+        help="one other model's runs on both devices, which say how far ratios are off; repeat it.",
+    ),
+]
 HostFactor = Annotated[
     float,
     typer.Option("--host-factor", metavar="X", help="how many times as long the host's threads take there."),
@@ -82,7 +91,7 @@ HostFactor = Annotated[
 Inference = Annotated[
     bool, typer.Option("--inference", help="of a model: a forward pass; else forward, backward, optimizer.")
 ]
-Devices = Annotated[
+Together = Annotated[
     int, typer.Option("--devices", metavar="N", help="of a model: 1 to 8 devices that train data-parallel.")
 ]
 Optimizer = Annotated[
@@ -106,6 +115,14 @@ Sort = Annotated[Criterion, typer.Option("--sort", help="the best row first.")]
 Kinds = Annotated[bool, typer.Option("--kinds", help="list what each kind of kernel takes.")]
 
 
+class _How(TypedDict):
+    """What predictions of all devices share."""
+
+    source: DurationSource | None
+    references: Rule | None
+    host_factor: float
+
+
 def predict(
     subjects: Subjects,
     to: To,
@@ -116,13 +133,14 @@ def predict(
     sort: Sort = Criterion.TIME,
     precision: Precision = None,
     database: Database = None,
+    reference: References = None,
     host_factor: HostFactor = 1.0,
     kinds: Kinds = False,
     inputs: options.Inputs = None,
     inputs_file: options.InputsFile = None,
     dims: SizeOfDim = None,
     inference: Inference = False,
-    devices: Devices = 1,
+    together: Together = 1,
     optimizer: Optimizer = "adam",
     as_json: options.Json = False,
     quiet: options.Quiet = False,
@@ -134,21 +152,24 @@ def predict(
             raise PredictionError("one model is predicted at a time", fix="name one model, or traces alone")
         _refuse(
             "a model",
-            {"--from": origin, "--batch-recorded": batch_recorded, "--host-factor": host_factor != 1},
-        )
+            {
+                "--from": origin, "--batch-recorded": batch_recorded, "--reference": reference,
+                "--host-factor": host_factor != 1,
+            },
+        )  # fmt: skip
         from daceml.cli.predict_model import predict_model
 
         predict_model(
             subjects[0], to=to, batch=batch, price=price, sort=sort.value, precision=precision,
             database=database, inputs=inputs, inputs_file=inputs_file, dims=dims, train=not inference,
-            devices=devices, optimizer=optimizer, layers=kinds, as_json=as_json, quiet=quiet,
+            devices=together, optimizer=optimizer, layers=kinds, as_json=as_json, quiet=quiet,
         )  # fmt: skip
         return
     _refuse(
         "a recorded run",
         {
             "--input": inputs, "--inputs": inputs_file, "--dim": dims, "--inference": inference,
-            "--devices": devices != 1, "--optimizer": optimizer != "adam",
+            "--devices": together != 1, "--optimizer": optimizer != "adam",
         },
     )  # fmt: skip
     from daceml.devices.catalogue import find_device
@@ -159,16 +180,17 @@ def predict(
         device_prediction_text,
     )
 
-    targets = [find_device(name.strip()) for name in to.split(",") if name.strip()]
-    if not targets:
+    devices = [find_device(name.strip()) for name in to.split(",") if name.strip()]
+    if not devices:
         raise PredictionError("no device is named", fix="--to H100,L4; daceml devices lists what is known")
-    prices = prices_of(price or (), targets)
+    prices = prices_of(price or (), devices)
+    references = _references(reference or ())
     batches = _batches(batch_recorded, batch, len(subjects))
     with ExitStack() as open_files:
         source = None if database is None else _source(open_files, database)
         predictions = _predicted(
-            [Path(one) for one in subjects], targets, origin=origin, batch=batch, batches=batches,
-            precision=precision, source=source, host_factor=host_factor,
+            [Path(one) for one in subjects], devices, origin=origin, batch=batch, batches=batches,
+            precision=precision, how={"source": source, "references": references, "host_factor": host_factor},
         )  # fmt: skip
     ordered = by_criterion(predictions, prices, sort.value)
     if as_json:
@@ -208,8 +230,7 @@ def _predicted(
     batch: float | None,
     batches: Sequence[float],
     precision: str | None,
-    source: DurationSource | None,
-    host_factor: float,
+    how: _How,
 ) -> list[DevicePrediction]:
     from daceml.prediction.batch_sizes import BatchRun, with_batch
     from daceml.prediction.cross_device import RecordedRun
@@ -222,19 +243,26 @@ def _predicted(
         changes = [] if precision is None else [in_precision(precision, device)]
         if batch is None:
             samples = batches[0] if batches else None
-            found.append(
-                runs[0].on(
-                    device, source=source, host_factor=host_factor, optimizations=changes, batch=samples
-                )
-            )
+            found.append(runs[0].on(device, optimizations=changes, batch=samples, **how))
         else:
             known = [BatchRun(run=run, batch=one) for run, one in zip(runs, batches, strict=True)]
-            found.append(
-                with_batch(
-                    known, batch, device, source=source, host_factor=host_factor, optimizations=changes
-                )
-            )
+            found.append(with_batch(known, batch, device, optimizations=changes, **how))
     return found
+
+
+def _references(pairs: Sequence[str]) -> Rule | None:
+    from daceml.prediction.reference_runs import reference_runs
+    from daceml.profiling.kineto import read_trace
+
+    named = [[Path(word) for word in pair.split(",") if word] for pair in pairs]
+    for pair in named:
+        if len(pair) != 2:
+            raise PredictionError(
+                f"{len(pair)} traces are no pair",
+                why="a reference is one model, recorded on two devices",
+                fix="--reference here.json.gz,there.json.gz",
+            )
+    return reference_runs([(read_trace(a), read_trace(b)) for a, b in named]) if named else None
 
 
 def _batches(recorded: str | None, wanted: float | None, traces: int) -> list[float]:

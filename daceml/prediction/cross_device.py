@@ -17,6 +17,7 @@ from daceml.prediction.origin import origin_of
 from daceml.prediction.prices import Price
 from daceml.prediction.retimed import ClassTime, RetimedTask, Retiming, by_class
 from daceml.prediction.retiming import retime
+from daceml.prediction.rules import Rule
 from daceml.profiling.estimation.estimate import DurationSource
 from daceml.profiling.trace import EventKind, Trace
 from daceml.simulation.analysis.steps import step_error, step_times
@@ -153,15 +154,28 @@ class RecordedRun:
         recorded = build(trace, Options(queue_depth=queue_depth))
         return cls(trace=trace, origin=device, graph=without_profiler(recorded), baseline=simulate(recorded))
 
-    def retimed(self, destination: Device, source: DurationSource | None = None) -> Retiming:
+    def retimed(
+        self,
+        destination: Device,
+        source: DurationSource | None = None,
+        references: Rule | None = None,
+    ) -> Retiming:
         """Its kernels on another device."""
-        return retime(self.graph, self.trace, origin=self.origin, destination=destination, source=source)
+        return retime(
+            self.graph,
+            self.trace,
+            origin=self.origin,
+            destination=destination,
+            source=source,
+            references=references,
+        )
 
     def on(
         self,
         destination: Device,
         *,
         source: DurationSource | None = None,
+        references: Rule | None = None,
         host_factor: float = 1.0,
         optimizations: Sequence[Optimization] = (),
         batch: float | None = None,
@@ -170,6 +184,7 @@ class RecordedRun:
 
         Args:
             source: of durations of operations on the destination.
+            references: what other runs that were recorded on both devices say (`reference_runs`).
             host_factor: how many times as long threads take there: the caller's word for it.
             optimizations: that are applied to the run on the destination.
             batch: samples in a recorded step.
@@ -181,7 +196,7 @@ class RecordedRun:
             raise PredictionError(
                 f"threads cannot take {host_factor} times as long", fix="give a number above 0"
             )
-        retiming = self.retimed(destination, source)
+        retiming = self.retimed(destination, source, references)
         graphs: dict[Side, TaskGraph] = {
             side: self._changed(retiming, side, host_factor, optimizations) for side in _SIDES
         }

@@ -60,13 +60,14 @@ class Guess:
 Rule = Callable[[DeviceTask, Question], Guess | str]
 
 # By which factor nine in ten are off at most, down and up. Wave scaling: Yu et al., Habitat (ATC '21):
-# 29.8 % in the mean over operations. Rooflines between vendors: kernels of Qwen1.5-0.5B on H100 and MI300X
+# 29.8 % in the mean over operations. Rooflines: rows of NeuSight of 50 us and more, each GPU from each other
+# (`daceml.profiling.estimation.ladder`); between vendors: kernels of Qwen1.5-0.5B on H100 and MI300X
 # (`python -m benchmarks.prediction --part traces`). The others are assumptions.
 WITHIN: dict[str, tuple[float, float]] = {
     "wave scaling": (1.6, 1.6),
-    "roofline": (1.6, 1.6),
+    "roofline": (2.3, 2.3),
     "roofline, other vendor": (2.8, 2.8),
-    "rates": (2.0, 2.0),
+    "rates": (2.5, 2.5),
     "rates, other vendor": (3.0, 3.0),
     "link": (1.5, 2.0),
     "none": (4.0, 4.0),

@@ -127,6 +127,20 @@ def test_measured_durations_come_from_the_database(
     assert [(task["us"], task["method"]) for task in tasks[:1]] == [(777.0, "measured")]
 
 
+def test_another_model_s_runs_on_both_devices_correct_the_ratio(
+    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    pair = [written(tmp_path / "here.json"), written(tmp_path / "there.json", device="AMD Instinct MI300X")]
+    arguments = ["predict", trace, "--to", "MI300X", "--json", "--reference", ",".join(map(str, pair))]
+    _, out, _ = told(capsys, *arguments)
+    (seen,) = json.loads(out)["predictions"]
+    # the other model took as long on both
+    assert {task["method"] for task in seen["tasks"]} == {"references"}
+    assert seen["kernels_us"] == pytest.approx(5000.0)
+    code, _, err = told(capsys, "predict", trace, "--to", "MI300X", "--reference", pair[0])
+    assert code == 2 and err.startswith("[DML651] 1 traces are no pair")
+
+
 @pytest.mark.parametrize(
     ("arguments", "what"),
     [
