@@ -60,12 +60,20 @@ def _traces(folder: Path, *, quick: bool) -> Seen:
     return measured(folder)
 
 
+def _shapes(folder: Path, *, quick: bool) -> Seen:
+    from benchmarks.prediction.shapes import measured
+
+    del quick
+    return measured(folder)
+
+
 PARTS: dict[str, Callable[..., Seen]] = {
     "occupancy": _occupancy,
     "database": _database,
     "rooflines": _rooflines,
     "nccl": _nccl,
     "traces": _traces,
+    "shapes": _shapes,
     "additivity": _additivity,
 }
 """In the order in which they run; each takes the folder, and whether a first look is enough."""
