@@ -11,7 +11,8 @@
 `daceml.StandaloneSDFG(sdfg)` makes a function of arrays of any DaCe program. `explain` says what became of a
 module and why, `verify` compares it with float64, `profile_call` says where a call spends its time.
 `daceml.profile(model)` records steps of a training run for what-if questions, `daceml.OperationTracker` one
-step of anything, for predictions of it on other devices.
+step of anything, for predictions of it on other devices. `daceml.predict_step(model, inputs, device="H100")`
+says how long a step of a model would take that nobody has run.
 
 Importing daceml loads neither torch nor dace nor onnx: every public name loads what it needs at first use.
 Options are environment variables; `daceml.Config` lists them.
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from daceml.frontend.stance import stance
     from daceml.frontend.standalone import StandaloneSDFG
     from daceml.frontend.whole_step import compile_step
+    from daceml.prediction.predict_step import predict_step
     from daceml.prediction.tracking import OperationTracker
     from daceml.profiling.recording.recorder import Recorder, profile
     from daceml.report.explanation import explain
@@ -52,6 +54,7 @@ __all__ = [
     "compile_step",
     "dace_module",
     "explain",
+    "predict_step",
     "profile",
     "profile_call",
     "stance",
@@ -70,6 +73,7 @@ _HOMES = {
     "compile_step": "daceml.frontend.whole_step",
     "dace_module": "daceml.frontend.module",
     "explain": "daceml.report.explanation",
+    "predict_step": "daceml.prediction.predict_step",
     "profile": "daceml.profiling.recording.recorder",
     "profile_call": "daceml.report.profile",
     "stance": "daceml.frontend.stance",

@@ -66,6 +66,13 @@ def _wave_scaling(folder: Path, *, quick: bool) -> Seen:
     return measured(folder, quick=quick)
 
 
+def _shapes(folder: Path, *, quick: bool) -> Seen:
+    from benchmarks.prediction.shapes import measured
+
+    del quick
+    return measured(folder)
+
+
 PARTS: dict[str, Callable[..., Seen]] = {
     "occupancy": _occupancy,
     "database": _database,
@@ -73,6 +80,7 @@ PARTS: dict[str, Callable[..., Seen]] = {
     "nccl": _nccl,
     "wave_scaling": _wave_scaling,
     "traces": _traces,
+    "shapes": _shapes,
     "additivity": _additivity,
 }
 """In the order in which they run; each takes the folder, and whether a first look is enough."""

@@ -6,7 +6,6 @@ import json
 from collections.abc import Sequence
 from contextlib import ExitStack
 from enum import StrEnum
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypedDict
 
@@ -44,7 +43,12 @@ Origin = Annotated[
     typer.Option("--from", metavar="DEVICE", help="that recorded the run, where its header does not say."),
 ]
 Batch = Annotated[
-    float | None, typer.Option("--batch", metavar="N", help="samples in a step; needs --batch-recorded.")
+    float | None,
+    typer.Option(
+        "--batch",
+        metavar="N",
+        help="samples in a step; a trace needs --batch-recorded, of a model it is the inputs' first size.",
+    ),
 ]
 Recorded = Annotated[
     str | None,
@@ -60,7 +64,9 @@ Prices = Annotated[
 ]
 Precision = Annotated[
     str | None,
-    typer.Option("--precision", metavar="bf16|fp16|fp8", help="another precision there."),
+    typer.Option(
+        "--precision", metavar="bf16|fp16|fp8", help="another precision there; tf32 of models, too."
+    ),
 ]
 Database = Annotated[
     Path | None,
@@ -79,6 +85,21 @@ References = Annotated[
 HostFactor = Annotated[
     float,
     typer.Option("--host-factor", metavar="X", help="how many times as long the host's threads take there."),
+]
+
+
+Inference = Annotated[
+    bool, typer.Option("--inference", help="of a model: a forward pass; else forward, backward, optimizer.")
+]
+Together = Annotated[
+    int, typer.Option("--devices", metavar="N", help="of a model: 1 to 8 devices that train data-parallel.")
+]
+Optimizer = Annotated[
+    str, typer.Option("--optimizer", metavar="NAME", help="of a model: one of torch.optim, or none.")
+]
+SizeOfDim = Annotated[
+    list[str] | None,
+    typer.Option("--dim", metavar="NAME=SIZE", help="size of a named dimension of a .onnx file."),
 ]
 
 
@@ -115,18 +136,42 @@ def predict(
     reference: References = None,
     host_factor: HostFactor = 1.0,
     kinds: Kinds = False,
+    inputs: options.Inputs = None,
+    inputs_file: options.InputsFile = None,
+    dims: SizeOfDim = None,
+    inference: Inference = False,
+    together: Together = 1,
+    optimizer: Optimizer = "adam",
     as_json: options.Json = False,
+    quiet: options.Quiet = False,
     debug: options.Debug = False,
 ) -> None:
     """Predict a step of a recorded run, or of a model, on other devices: time, throughput, cost."""
     if any(is_model(one) for one in subjects):
         if len(subjects) > 1:
             raise PredictionError("one model is predicted at a time", fix="name one model, or traces alone")
-        import_module("daceml.cli.predict_model").predict_model(
+        _refuse(
+            "a model",
+            {
+                "--from": origin, "--batch-recorded": batch_recorded, "--reference": reference,
+                "--host-factor": host_factor != 1,
+            },
+        )  # fmt: skip
+        from daceml.cli.predict_model import predict_model
+
+        predict_model(
             subjects[0], to=to, batch=batch, price=price, sort=sort.value, precision=precision,
-            database=database, as_json=as_json,
+            database=database, inputs=inputs, inputs_file=inputs_file, dims=dims, train=not inference,
+            devices=together, optimizer=optimizer, layers=kinds, as_json=as_json, quiet=quiet,
         )  # fmt: skip
         return
+    _refuse(
+        "a recorded run",
+        {
+            "--input": inputs, "--inputs": inputs_file, "--dim": dims, "--inference": inference,
+            "--devices": together != 1, "--optimizer": optimizer != "adam",
+        },
+    )  # fmt: skip
     from daceml.devices.catalogue import find_device
     from daceml.prediction.prices import prices_of
     from daceml.report.device_prediction_text import (
@@ -152,6 +197,17 @@ def predict(
         typer.echo(json.dumps(device_prediction_json(ordered, prices), indent=2))
     else:
         typer.echo(device_prediction_text(ordered, prices, kinds=kinds or len(ordered) == 1))
+
+
+def _refuse(what: str, given: dict[str, object]) -> None:
+    """Options of the other kind of prediction."""
+    wrong = [name for name, value in given.items() if value]
+    if wrong:
+        raise PredictionError(
+            f"{', '.join(wrong)} says nothing of {what}",
+            why="a model has shapes and a recorded run has times; each is asked in its own way",
+            fix="leave it out: daceml predict --help",
+        )
 
 
 def is_model(subject: str) -> bool:
