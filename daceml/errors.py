@@ -323,7 +323,7 @@ class StepPredictionError(DacemlError):
     code = "DML656"
 
 
-class OnnxStepError(DacemlError):
+class OnnxShapesError(DacemlError):
     """An ONNX file whose shapes are not known, so that neither is what its nodes do."""
 
     code = "DML657"

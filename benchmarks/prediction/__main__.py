@@ -53,11 +53,34 @@ def _nccl(folder: Path, *, quick: bool) -> Seen:
     return measured(folder)
 
 
+def _traces(folder: Path, *, quick: bool) -> Seen:
+    from benchmarks.prediction.traces import measured
+
+    del quick
+    return measured(folder)
+
+
+def _wave_scaling(folder: Path, *, quick: bool) -> Seen:
+    from benchmarks.prediction.wave_scaling import measured
+
+    return measured(folder, quick=quick)
+
+
+def _shapes(folder: Path, *, quick: bool) -> Seen:
+    from benchmarks.prediction.shapes import measured
+
+    del quick
+    return measured(folder)
+
+
 PARTS: dict[str, Callable[..., Seen]] = {
     "occupancy": _occupancy,
     "database": _database,
     "rooflines": _rooflines,
     "nccl": _nccl,
+    "wave_scaling": _wave_scaling,
+    "traces": _traces,
+    "shapes": _shapes,
     "additivity": _additivity,
 }
 """In the order in which they run; each takes the folder, and whether a first look is enough."""
@@ -68,7 +91,6 @@ PROMISED = {
     "NeuSight, one GPU held out: mean error of an operator": 0.15,
     "GEMM in bfloat16 on H100 from A100 and L40S: mean error": 0.10,
     "end to end, the GPU left out: mean error": 0.09,
-    "bert-small between H100 and MI300X: error of a kernel class": 0.20,
 }
 
 

@@ -19,6 +19,7 @@ from daceml.cli.devices import devices
 from daceml.cli.doctor import doctor
 from daceml.cli.explain import explain
 from daceml.cli.measure import measure
+from daceml.cli.predict import predict
 from daceml.cli.replay import replay
 from daceml.cli.verify import verify
 from daceml.cli.whatif import CONTEXT, EPILOG, whatif
@@ -99,6 +100,7 @@ app.command("compile")(compile_model)
 app.command("explain")(explain)
 app.command("verify")(verify)
 app.command("measure")(measure)
+app.command("predict")(predict)
 app.command("replay")(replay)
 app.command("devices")(devices)
 app.command("whatif", context_settings=CONTEXT, epilog=EPILOG)(whatif)

@@ -10,15 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from daceml.cli import options
-from daceml.cli.inputs import make_inputs
+from daceml.cli.inputs import make_inputs, parse_dims
 from daceml.cli.model_reference import resolve
 from daceml.cli.output_files import check_targets
 from daceml.cli.work import working
 from daceml.errors import ConfigurationError, EnvironmentProblem, ModelReferenceError
 
 if TYPE_CHECKING:
-    from daceml.profiling.measuring.campaign import Job, Outcome, Standing
-    from daceml.profiling.measuring.model_calls import Occurrence
+    from daceml.profiling.database.records import Operation
+    from daceml.profiling.measuring.campaign import Measurable, Outcome, Standing
+
+    # an operation, and how often the forward and the backward pass have it
+    Count = tuple[Operation, int, int]
 
 _PLANS = (".toml", ".json")
 _MODES = ("eager", "graph", "cold")
@@ -31,12 +34,16 @@ def measure(
         str,
         typer.Argument(
             metavar="MODEL|PLAN",
-            help="path.py:Name or package.module:Name, as for compile; or a sampling plan, .toml or .json "
-            "(docs/measuring.md).",
+            help="path.py:Name or package.module:Name, as for compile; a .onnx file, whose nodes ONNX "
+            "Runtime runs one by one; or a sampling plan, .toml or .json (docs/measuring.md).",
         ),
     ],
     inputs: options.Inputs = None,
     inputs_file: options.InputsFile = None,
+    dims: Annotated[
+        list[str] | None,
+        typer.Option("--dim", metavar="NAME=SIZE", help="size of a named dimension of a .onnx file."),
+    ] = None,
     train: Annotated[
         bool,
         typer.Option("--train", help="in training mode, with the operations of the backward pass."),
@@ -89,7 +96,13 @@ def measure(
     _check_device(device)
     settings = Settings(mode=mode, device=device)  # pyright: ignore[reportArgumentType]
     with working(quiet=quiet):
-        counts: tuple[Occurrence, ...] = ()
+        counts: tuple[Count, ...] = ()
+        chosen: dict[str, Any] = {}
+        todo: tuple[Measurable, ...]
+        if dims and not what.endswith(".onnx"):
+            raise ConfigurationError(
+                "--dim belongs to a .onnx file", why="nothing else has named dimensions", fix="leave it out"
+            )
         if plan is not None:
             if inputs or inputs_file or train:
                 raise ConfigurationError(
@@ -98,12 +111,21 @@ def measure(
                     fix="leave them out",
                 )
             todo = read_plan(plan)
+        elif what.endswith(".onnx"):
+            if inputs or inputs_file or train or mode != "eager" or device != "cpu":
+                raise ModelReferenceError(
+                    f"{what} is measured without --input, --inputs, --train, --mode and --device",
+                    why="a file has its own inputs and no backward pass, and ONNX Runtime runs its nodes on "
+                    "the processor",
+                    fix="leave them out, or name the module that it was exported from",
+                )
+            counts, todo, chosen = _nodes(Path(what), dims)
         else:
-            counts = _occurrences(what, inputs, inputs_file, train=train)
-            todo = _jobs(counts)
+            counts, todo = _calls(what, inputs, inputs_file, train=train)
         campaign = Campaign(
-            settings=settings, executor=processes(jobs), workers=jobs, budget_s=limit_s, observe=_show
-        )
+            settings=settings, executor=processes(jobs), workers=jobs, budget_s=limit_s, observe=_show,
+            **chosen,
+        )  # fmt: skip
         with OpDatabase(output) as database:
             outcome = campaign.run(todo, database)
         told = _as_json(outcome, counts, output) if as_json else _text(outcome, output)
@@ -138,29 +160,33 @@ def parse_budget(text: str) -> float:
     return float(found[1]) * _UNITS_S[found[2]]
 
 
-def _occurrences(
+def _calls(
     reference: str, inputs: list[str] | None, file: Path | None, *, train: bool
-) -> tuple[Occurrence, ...]:
+) -> tuple[tuple[Count, ...], tuple[Measurable, ...]]:
+    """The different calls of a module."""
     from torch import nn
 
+    from daceml.profiling.measuring.campaign import Job
     from daceml.profiling.measuring.model_calls import model_calls
 
-    if reference.endswith(".onnx"):
-        raise ModelReferenceError(
-            f"{reference} cannot be measured operation by operation",
-            why="operations are collected while torch runs a module, and an ONNX file is none",
-            fix="name the module that it was exported from, or write a sampling plan",
-        )
     model = resolve(reference, train=train)
     assert isinstance(model, nn.Module)
     called = make_inputs(model, inputs, None, file)
-    return model_calls(model, called.args, called.kwargs, backward=train)
+    found = model_calls(model, called.args, called.kwargs, backward=train)
+    counts = tuple((one.call.operation(), one.forward, one.backward) for one in found)
+    return counts, tuple(Job(call=one.call) for one in found)
 
 
-def _jobs(counts: tuple[Occurrence, ...]) -> tuple[Job, ...]:
-    from daceml.profiling.measuring.campaign import Job
+def _nodes(
+    path: Path, dims: list[str] | None
+) -> tuple[tuple[Count, ...], tuple[Measurable, ...], dict[str, Any]]:
+    """The different nodes of an ONNX file, and with what a campaign measures them."""
+    from daceml.profiling.measuring.onnx_nodes import measured_node, node_environment, node_jobs
 
-    return tuple(Job(call=one.call) for one in counts)
+    found = node_jobs(path, parse_dims(dims or ()))
+    counts = tuple((one.job.operation, one.forward, 0) for one in found)
+    chosen = {"measure_job": measured_node, "where": node_environment()}
+    return counts, tuple(one.job for one in found), chosen
 
 
 def _show(standing: Standing) -> None:
@@ -175,7 +201,7 @@ def _duration(seconds: float) -> str:
     return f"{whole} s" if whole < 120 else f"{whole // 60} min"
 
 
-def _as_json(outcome: Outcome, counts: tuple[Occurrence, ...], output: Path) -> dict[str, Any]:
+def _as_json(outcome: Outcome, counts: tuple[Count, ...], output: Path) -> dict[str, Any]:
     from dataclasses import asdict
 
     return {
@@ -188,12 +214,8 @@ def _as_json(outcome: Outcome, counts: tuple[Occurrence, ...], output: Path) -> 
         "left": len(outcome.left),
         "interrupted": outcome.interrupted,
         "calls": [
-            {
-                "operation": asdict(one.call.operation()),
-                "forward": one.forward,
-                "backward": one.backward,
-            }
-            for one in counts
+            {"operation": asdict(operation), "forward": forward, "backward": backward}
+            for operation, forward, backward in counts
         ],
     }
 
@@ -208,7 +230,7 @@ def _text(outcome: Outcome, output: Path) -> str:
         lines.append(
             f"{one.operator:<44} {one.direction:<9} {took.median_s * 1e6:>9.2f} us {spread:>7} us  {shapes}"
         )
-    lines += [f"refused: {one.job.call.operator}: {one.reason}" for one in outcome.refused]
+    lines += [f"refused: {one.job.title}: {one.reason}" for one in outcome.refused]
     lines.append(
         f"{len(outcome.measured)} measured, {outcome.known} known before, {len(outcome.refused)} refused, "
         f"{len(outcome.left)} left, in {output}"

@@ -12,7 +12,9 @@ import numpy as np
 from daceml.devices.roofline import USUAL_FLOOR_US
 from daceml.devices.specification import Device
 from daceml.errors import PredictionError
-from daceml.prediction.cross_device import DevicePrediction, RecordedRun
+from daceml.prediction.cross_device import RecordedRun
+from daceml.prediction.device_prediction import DevicePrediction
+from daceml.prediction.rules import Rule
 from daceml.profiling.estimation.estimate import DurationSource
 from daceml.profiling.kernel_class import KernelClass
 from daceml.simulation.graph import Floats, TaskGraph
@@ -62,6 +64,7 @@ def with_batch(
     destination: Device,
     *,
     source: DurationSource | None = None,
+    references: Rule | None = None,
     host_factor: float = 1.0,
     optimizations: Sequence[Optimization] = (),
 ) -> DevicePrediction:
@@ -91,10 +94,10 @@ def with_batch(
         )  # fmt: skip
     nearest = min(runs, key=lambda one: abs(math.log(batch / one.batch)))
     several = len(runs) > 1
-    grown = (_lines if several else _floor)(runs, nearest, batch, destination, source)
+    grown = (_lines if several else _floor)(runs, nearest, batch, destination, source, references)
     return nearest.run.on(
-        destination, source=source, host_factor=host_factor, optimizations=[*grown, *optimizations],
-        batch=nearest.batch,
+        destination, source=source, references=references, host_factor=host_factor,
+        optimizations=[*grown, *optimizations], batch=nearest.batch,
     )  # fmt: skip
 
 
@@ -104,6 +107,7 @@ def _floor(
     batch: float,
     destination: Device,
     source: DurationSource | None,
+    references: Rule | None,
 ) -> list[Optimization]:
     if batch == run.batch:
         return []
@@ -117,16 +121,17 @@ def _lines(
     batch: float,
     destination: Device,
     source: DurationSource | None,
+    references: Rule | None,
 ) -> list[Optimization]:
     times: dict[KernelClass, list[tuple[float, float]]] = {}
     for one in runs:
-        for kind in one.run.retimed(destination, source).by_class():
+        for kind in one.run.retimed(destination, source, references).by_class():
             times.setdefault(kind.kind, []).append((one.batch, kind.duration_us))
     factors = {
         kind: _factor(points, nearest.batch, batch) for kind, points in times.items() if len(points) > 1
     }
     column = np.ones(len(nearest.run.graph))
-    for task in nearest.run.retimed(destination, source).tasks:
+    for task in nearest.run.retimed(destination, source, references).tasks:
         column[task.task] = factors.get(task.kind, 1.0)
     return [GrownKinds(factors=column, ratio=batch / nearest.batch)]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from daceml.devices.specification import Device
 from daceml.prediction.device_links import topology_of
 from daceml.prediction.step import ModelStep
+from daceml.prediction.step_graph import layer_of
 from daceml.simulation.graph import TaskGraph
 from daceml.simulation.network.links import Link
 from daceml.simulation.network.measured import MeasuredCollective
@@ -56,7 +57,7 @@ def gradients_of(step: ModelStep) -> Gradients:
     rows = tuple(
         Gradient(
             name=one.name,
-            layer=one.layer,
+            layer=layer_of(step, one.layer),
             size_bytes=float(one.size_bytes),
             ready=ready.get(one.name),
             element=one.element,

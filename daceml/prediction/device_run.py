@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from daceml.devices.roofline import Work
 from daceml.profiling.database.records import Operation
+from daceml.profiling.device_kernels import function_of, kernel_costs
 from daceml.profiling.estimation.operator_work import work_of
 from daceml.profiling.kernel_class import KernelClass, kernel_class
 from daceml.profiling.recorded_operations import Launched, recorded_operations
@@ -36,8 +37,10 @@ class DeviceTask:
 
     Attributes:
         task: index in the graph.
-        operation, work: of the whole call; None where they are not known. parts: kernels of the call.
+        operation, work: of the whole call, of a compiled kernel its own; None where they are not known.
+        parts: kernels that the work is of.
         share: of the call's time on the device that is this kernel's.
+        call: number of the operator's call that it is a part of; -1 where nobody knows.
         launch: None where the profiler did not record it (AMD's has no registers).
     """
 
@@ -52,6 +55,7 @@ class DeviceTask:
     work: Work | None
     parts: int
     share: float
+    call: int
     launch: Launch | None
 
 
@@ -77,6 +81,7 @@ def device_tasks(graph: TaskGraph, trace: Trace) -> tuple[DeviceTask, ...]:
     total_us: Counter[int] = Counter()
     for index in kernels:
         total_us[calls[index].event] += float(tasks.duration_us[index])  # pyright: ignore[reportArgumentType]
+    costs = kernel_costs(trace)
     works: dict[int, Work | None] = {}
     found: list[DeviceTask] = []
     for index in rows:
@@ -87,6 +92,7 @@ def device_tasks(graph: TaskGraph, trace: Trace) -> tuple[DeviceTask, ...]:
         duration_us = float(tasks.duration_us[index])
         whole_us = float(total_us[call.event]) if call.event >= 0 else 0.0
         name = graph.name_of(index)
+        own = costs.get(function_of(name) or "")
         kind = TaskKind(int(tasks.kind[index]))
         found.append(
             DeviceTask(
@@ -98,9 +104,12 @@ def device_tasks(graph: TaskGraph, trace: Trace) -> tuple[DeviceTask, ...]:
                 size_bytes=float(tasks.size_bytes[index]),
                 operator=call.operator,
                 operation=operation,
-                work=works.get(call.event) if operation is not None else None,
-                parts=max(parts[call.event], 1) if is_kernel else 1,
-                share=duration_us / whole_us if is_kernel and whole_us > 0 else 1.0,
+                work=Work(flops=own[0], bytes_moved=own[1])
+                if own is not None
+                else (works.get(call.event) if operation is not None else None),
+                parts=max(parts[call.event], 1) if is_kernel and own is None else 1,
+                share=duration_us / whole_us if is_kernel and whole_us > 0 and own is None else 1.0,
+                call=call.event,
                 launch=_launch(trace.events.details[events[index]]) if events[index] >= 0 else None,
             )
         )

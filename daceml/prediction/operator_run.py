@@ -6,18 +6,19 @@ launch them is left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from daceml.devices.roofline import Work, expected, lower_bound
 from daceml.devices.specification import Device
 from daceml.errors import DeviceError, PredictionError
 from daceml.prediction import rules
-from daceml.prediction.cross_device import DevicePrediction
+from daceml.prediction.device_prediction import DevicePrediction
 from daceml.prediction.device_run import DeviceTask
 from daceml.prediction.retimed import RetimedTask, by_class
 from daceml.prediction.rules import Guess, Question
 from daceml.profiling.database.records import Operation
+from daceml.profiling.device_kernels import PREFIX, step_costs
 from daceml.profiling.estimation.elementwise_work import ELEMENTWISE
 from daceml.profiling.estimation.estimate import DurationSource
 from daceml.profiling.estimation.operator_work import operator_name, rule_of, work_of
@@ -56,15 +57,16 @@ def operator_calls(trace: Trace) -> tuple[OperatorCall, ...]:
     """Operators that do the work: of those within each other, the innermost that account for it."""
     roots: list[_Node] = []
     stacks: dict[int, list[_Node]] = {}
-    events = trace.events
+    events, end_us = trace.events, trace.events.end_us
     for event in events.of(EventKind.OPERATOR).tolist():
         stack = stacks.setdefault(int(events.lane[event]), [])
-        while stack and events.end_us[stack[-1].event] <= events.start_us[event]:
+        while stack and end_us[stack[-1].event] <= events.start_us[event]:
             stack.pop()
         node = _Node(event)
         (stack[-1].inner if stack else roots).append(node)
         stack.append(node)
-    found = (call for root in roots for call in _calls(trace, root))
+    costs = step_costs(trace)
+    found = (call for root in roots for call in _calls(trace, root, costs))
     return tuple(call for call in found if call.work is None or call.work.bytes_moved > 0)
 
 
@@ -119,11 +121,18 @@ class _Node:
     inner: list[_Node] = field(default_factory=list["_Node"])
 
 
-def _calls(trace: Trace, node: _Node) -> Iterator[OperatorCall]:
-    inner = [call for one in node.inner for call in _calls(trace, one)]
+_Costs = Mapping[tuple[int, int], tuple[float, float]]
+
+
+def _calls(trace: Trace, node: _Node, costs: _Costs) -> Iterator[OperatorCall]:
+    inner = [call for one in node.inner for call in _calls(trace, one, costs)]
     name, details = trace.name_of(node.event), trace.events.details[node.event]
     operation = operation_of(name, details)
-    work = None if operation is None else work_of(operation)
+    if name.startswith(PREFIX):  # a step of a compiled program, which counted what it does
+        known = costs.get((details.get("program", -1), details.get("step", -1)))
+        work = None if known is None else Work(flops=known[0], bytes_moved=known[1])
+    else:
+        work = None if operation is None else work_of(operation)
     own = OperatorCall(
         name=name, duration_us=float(trace.events.duration_us[node.event]), operation=operation, work=work
     )
@@ -155,13 +164,13 @@ def _retimed(
     destination: Device,
     source: DurationSource | None,
 ) -> RetimedTask:
-    kind = kernel_class("", call.name)
+    kind = "compiled" if call.name.startswith(PREFIX) else kernel_class("", call.name)
     if kind == "other" and rule_of(operator_name(call.name)) in ELEMENTWISE.values():
         kind = "elementwise"
     task = DeviceTask(
         task=place, name=call.name, task_kind=TaskKind.KERNEL, kind=kind, duration_us=call.duration_us,
         size_bytes=float("nan"), operator=call.name, operation=call.operation, work=call.work, parts=1,
-        share=1.0, launch=None,
+        share=1.0, call=place, launch=None,
     )  # fmt: skip
     found = _guess(task, origin, destination, source)
     return RetimedTask(

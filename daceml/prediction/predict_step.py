@@ -59,7 +59,7 @@ def predict_step(
         link, measured, interference: between devices, where they are better known.
     Raises:
         CaptureError: the model's operations do not follow from its shapes.
-        OnnxStepError: those of an ONNX file do not.
+        OnnxShapesError: those of an ONNX file do not.
         DeviceError: no such device, or a rate of it is not known that is needed.
         StepPredictionError: a question that has no answer.
     """

@@ -12,10 +12,20 @@ from daceml.profiling.kernel_class import CLASSES, KernelClass
 from daceml.simulation.graph import Floats, TaskGraph
 
 Method = Literal[
-    "same device", "wave scaling", "measured", "learned", "scaled", "roofline", "rates", "link", "none"
+    "same device",
+    "wave scaling",
+    "measured",
+    "learned",
+    "scaled",
+    "references",
+    "roofline",
+    "rates",
+    "link",
+    "none",
 ]
 """As recorded; Habitat's equations; the three bases of a source's estimates; a ratio of rooflines of what the
-operation does; a ratio of rates of the devices alone, where nobody knows what it does; of links; nothing."""
+operation does, corrected by other runs that were recorded on both devices; that ratio alone; one of rates,
+where nobody knows what it does; of links; nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)

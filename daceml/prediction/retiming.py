@@ -37,6 +37,8 @@ def retime(
     origin: Device,
     destination: Device,
     source: DurationSource | None = None,
+    references: Rule | None = None,
+    tasks: Sequence[DeviceTask] | None = None,
 ) -> Retiming:
     """Every task of a device on another one.
 
@@ -44,17 +46,23 @@ def retime(
         graph: of `trace`, durations in microseconds.
         origin: that it was recorded on; destination: that it is predicted for.
         source: of durations of operations on the destination.
+        references: what other runs on both devices say (`reference_runs`); asked before rooflines alone.
+        tasks: as `device_tasks` gives them, where they are known already.
     Returns:
         times with limits; `reason` says of each why its method was taken, and why surer ones were not.
     """
     question = Question(origin=origin, destination=destination, source=source)
-    return Retiming(graph=graph, tasks=tuple(_retimed(task, question) for task in device_tasks(graph, trace)))
+    tasks = device_tasks(graph, trace) if tasks is None else tasks
+    return Retiming(graph=graph, tasks=tuple(_retimed(task, question, references) for task in tasks))
 
 
-def _retimed(task: DeviceTask, question: Question) -> RetimedTask:
+def _retimed(task: DeviceTask, question: Question, references: Rule | None) -> RetimedTask:
     refusals: list[str] = []
     found: Guess | None = None
-    for rule in RULES[task.task_kind]:
+    asked = list(RULES[task.task_kind])
+    if references is not None and rules.by_roofline in asked:
+        asked.insert(asked.index(rules.by_roofline), references)
+    for rule in asked:
         answer = rule(task, question)
         if isinstance(answer, Guess):
             found = answer

@@ -52,7 +52,7 @@ def step_graph(
     call_name = (
         [named("graph launch")] if host.graphed else [named(f"launch of {name}") for name in operators]
     )
-    layer = [named(step.operations[n].layer) if step.operations[n].layer else NOTHING for n in launches]
+    layer = [named(layer_of(step, step.operations[number].layer)) for number in launches]
     phase = [_PHASES[step.operations[number].phase] for number in launches]
 
     def column(of_calls: object, of_kernels: object, kind: type) -> np.ndarray:
@@ -95,6 +95,11 @@ def step_graph(
         step_names=tuple(f"step {number}" for number in range(steps)),
         source=step.name,
     )
+
+
+def layer_of(step: ModelStep, layer: str) -> str:
+    """What a layer is called in a graph, where the outermost module needs a name, too."""
+    return layer or step.name
 
 
 def _host_times(

@@ -8,7 +8,9 @@ from functools import cached_property
 from daceml.devices.catalogue import find_device
 from daceml.devices.specification import Device
 from daceml.prediction import operator_run
-from daceml.prediction.cross_device import DevicePrediction, RecordedRun
+from daceml.prediction.cross_device import RecordedRun
+from daceml.prediction.device_prediction import DevicePrediction
+from daceml.prediction.rules import Rule
 from daceml.profiling.estimation.estimate import DurationSource
 from daceml.profiling.trace import EventKind, Trace
 from daceml.simulation.analysis.steps import step_times
@@ -43,6 +45,7 @@ class TrackedTrace:
         device: str | Device,
         *,
         source: DurationSource | None = None,
+        references: Rule | None = None,
         batch: float | None = None,
         host_factor: float = 1.0,
     ) -> DevicePrediction:
@@ -51,6 +54,7 @@ class TrackedTrace:
         Args:
             device: as `find_device` takes it: "H100", or a file that describes one.
             source: of durations of operations there: the operation database, a learned model.
+            references: what other runs that were recorded on both GPUs say (`reference_runs`).
             batch: samples in the step, for samples a second.
             host_factor: how many times as long the host's threads take there.
         Raises:
@@ -59,7 +63,9 @@ class TrackedTrace:
         """
         destination = find_device(device) if isinstance(device, str) else device
         if self.has_device:
-            return self._run.on(destination, source=source, batch=batch, host_factor=host_factor)
+            return self._run.on(
+                destination, source=source, references=references, batch=batch, host_factor=host_factor
+            )
         origin = find_device(self.origin) if isinstance(self.origin, str) else self.origin
         return operator_run.on_device(self.trace, destination, origin=origin, source=source, batch=batch)
 

@@ -34,11 +34,15 @@ class KernelOrigin:
         function: of the kernel.
         layers: module paths of what it computes; "" is the outermost module.
         nodes: names of the ONNX nodes.
+        flops, bytes_moved: of one launch, at the sizes with which it was compiled; each byte counts once.
+            None where the recorder did not say.
     """
 
     function: str
     layers: tuple[str, ...]
     nodes: tuple[str, ...]
+    flops: float | None = None
+    bytes_moved: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +60,36 @@ def function_of(name: str) -> str | None:
     if (found := _MANGLED.match(name)) is not None:
         return found[2][: int(found[1])]
     return None
+
+
+def step_costs(trace: Trace) -> dict[tuple[int, int], tuple[float, float]]:
+    """Number of a program and of its step -> flops and bytes, for whatever runs the step."""
+    ours = trace.header.get(HEADER)
+    records = ours.get(PROGRAMS, []) if _is_object(ours) else []
+    found: dict[tuple[int, int], tuple[float, float]] = {}
+    for record in cast("list[Any]", records) if isinstance(records, list) else []:
+        steps = record.get("steps") if _is_object(record) else None
+        for place, step in enumerate(cast("list[Any]", steps) if isinstance(steps, list) else []):
+            known = (
+                (_amount(step.get("flops")), _amount(step.get("bytes"))) if _is_object(step) else (None, None)
+            )
+            if type(record.get("number")) is int and known[0] is not None and known[1] is not None:
+                found[record["number"], place] = (known[0], known[1])
+    return found
+
+
+def kernel_costs(trace: Trace) -> dict[str, tuple[float, float]]:
+    """Function of a generated kernel -> flops and bytes of a launch, where all programs of a trace agree."""
+    found: dict[str, set[tuple[float | None, float | None]]] = {}
+    for program in programs_of(trace):
+        for kernel in program.kernels:
+            found.setdefault(kernel.function, set()).add((kernel.flops, kernel.bytes_moved))
+    known: dict[str, tuple[float, float]] = {}
+    for function, costs in found.items():
+        flops, moved = next(iter(costs))
+        if len(costs) == 1 and flops is not None and moved is not None:
+            known[function] = (flops, moved)
+    return known
 
 
 def common_layer(layers: Iterable[str]) -> str:
@@ -119,6 +153,8 @@ def _stored_step(step: Mapping[str, Any]) -> dict[str, Any]:
         "function": launch.get("function"),
         "layers": list(dict.fromkeys(inner)),
         "nodes": [{"name": node["onnx_name"]} for node in nodes],
+        "flops": step.get("flops"),
+        "bytes": step.get("unique_bytes"),
     }
 
 
@@ -132,11 +168,17 @@ def _program(record: Mapping[str, Any]) -> KernelProgram:
                 function=step["function"],
                 layers=tuple(_strings(step.get("layers"))),
                 nodes=tuple(_strings([n.get("name") for n in step.get("nodes", []) if _is_object(n)])),
+                flops=_amount(step.get("flops")),
+                bytes_moved=_amount(step.get("bytes")),
             )
             for step in (cast("list[Any]", steps) if isinstance(steps, list) else [])
             if _is_object(step) and isinstance(step.get("function"), str)
         ),
     )
+
+
+def _amount(value: Any) -> float | None:
+    return float(value) if type(value) in (int, float) and 0 <= value < float("inf") else None
 
 
 def _strings(values: Any) -> list[str]:

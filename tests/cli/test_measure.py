@@ -91,7 +91,12 @@ def test_a_budget_that_is_spent_says_how_to_go_on(tmp_path: Path, capsys: pytest
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["x.onnx"], "[DML501] x.onnx cannot be measured operation by operation"),
+        (["x.onnx"], "[DML657] x.onnx cannot be read"),
+        (
+            ["x.onnx", "--train"],
+            "[DML501] x.onnx is measured without --input, --inputs, --train, --mode and --device",
+        ),
+        ([f"{MODELS}:make", "--dim", "N=2"], "[DML001] --dim belongs to a .onnx file"),
         (["plan.toml"], "[DML632] plan.toml cannot be read"),
         ([f"{MODELS}:make", "--mode", "hot"], "[DML001] --mode hot is none"),
         ([f"{MODELS}:make", "--mode", "graph"], "[DML631] operations on cpu cannot be measured in a graph"),

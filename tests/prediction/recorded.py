@@ -71,12 +71,15 @@ class Run:
         return self
 
     def trace(self) -> Trace:
-        """What a profiler would have written."""
+        """As the reader understands it."""
+        return trace_of(json.dumps(self.document()).encode(), "a run")
+
+    def document(self, **header: Any) -> dict[str, Any]:
+        """What a profiler would have written, and what a recorder added."""
         step = {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#1", "pid": 1, "tid": THREAD}
         events = [{**step, "ts": -1.0, "dur": self.at + 1.0, "args": {}}, *self.events]
-        header = [] if self.device is None else [{"id": 0, "name": self.device}]
-        document = {"deviceProperties": header, "traceEvents": events}
-        return trace_of(json.dumps(document).encode(), "a run")
+        devices = [] if self.device is None else [{"id": 0, "name": self.device}]
+        return {"deviceProperties": devices, "traceEvents": events, **header}
 
     def _add(
         self, category: str, name: str, thread: int, at: float, lasts: float, correlation: int = 0, *,

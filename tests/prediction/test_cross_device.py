@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from daceml.devices.catalogue import find_device
-from daceml.errors import OriginDeviceError, PredictionError, TraceContentError, WhatIfError
+from daceml.errors import OriginDeviceError, PredictionError, WhatIfError
 from daceml.prediction.cross_device import HOST_STAYS, RecordedRun
 from daceml.prediction.prices import Price
 from daceml.simulation.whatif.larger_batch import LargerBatch
@@ -127,5 +127,12 @@ def test_a_trace_whose_launches_are_missing_is_refused_with_their_share():
     run = Run().operator("aten::add", (ADD, 4.0))
     for _ in range(3):
         run.operator("aten::add", (ADD, 4.0), linked=False)
-    with pytest.raises(TraceContentError, match=r"3 of the 4 tasks of the device were launched by calls"):
+    with pytest.raises(PredictionError) as refusal:
         RecordedRun.of(run.wait().trace())
+    assert str(refusal.value) == (
+        "[DML651] 3 of the 4 kernels (75%) were launched by calls that the trace lacks\n"
+        "  where: a run\n"
+        "  why:   they are 75% of the device's time; what a kernel computes, and in which step, is known"
+        " through the call that launched it\n"
+        "  fix:   record again with the CPU side from a warm-up step on: daceml.profile does"
+    )

@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from daceml.errors import OnnxStepError
+from daceml.errors import OnnxShapesError
 from daceml.prediction.onnx_step import read_onnx_step
 from daceml.prediction.predict_step import predict_step
 from daceml.profiling.database.records import Attribute, Operand, Operation
@@ -179,7 +179,7 @@ def test_an_operator_that_nobody_described_has_no_work():
 
 
 def refused(path: Path, sizes: dict[str, int] | None = None, **told: Any) -> str:
-    with pytest.raises(OnnxStepError) as refusal:
+    with pytest.raises(OnnxShapesError) as refusal:
         read_onnx_step(path, sizes, **told)
     return str(refusal.value)
 
@@ -189,7 +189,7 @@ def test_sizes_have_to_be_given_and_to_be_there(tmp_path: Path):
     assert refused(path) == (
         f"[DML657] {path} has dimensions of any size: N\n"
         "  why:   its operations follow from them\n"
-        "  fix:   give each a size, such as N=8"
+        "  fix:   give each a size, on the command line --dim N=8"
     )
     assert refused(path, {"N": 2, "M": 3}) == (
         f"[DML657] {path} has no dimension named M\n  why:   its inputs have N\n  fix:   correct the name"

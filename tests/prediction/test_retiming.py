@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 
 import pytest
@@ -16,6 +17,7 @@ from daceml.prediction.retimed import RetimedTask, Retiming
 from daceml.prediction.retiming import retime
 from daceml.profiling.database.records import Operation
 from daceml.profiling.estimation.estimate import Estimate
+from daceml.profiling.kineto import trace_of
 from daceml.profiling.trace import Trace
 from daceml.simulation import build
 from tests.prediction.recorded import ADD, GEMM, Run, square
@@ -179,3 +181,42 @@ def test_classes_add_up_tasks_of_a_step():
         ("elementwise", 1, 5.0),
     ]
     assert all(one.low_us < one.duration_us < one.high_us for one in classes)
+
+
+def compiled(*steps: dict[str, object]) -> Trace:
+    """Kernels of two compiled steps, one launch each, with what the recorder knows of their program."""
+    run = Run()
+    for step in steps:
+        run.operator("daceml::call", (f"void daceml::kernel::{step['function']}(float*)", 50.0))
+    header = {"daceml": {"programs": [{"number": 1, "steps": list(steps)}]}}
+    return trace_of(json.dumps(run.wait().document(**header)).encode(), "a run")
+
+
+def test_compiled_kernels_are_scaled_by_what_the_compiler_counted():
+    steps = [
+        {"function": "map_moves", "flops": 1e6, "bytes": 100e6},
+        {"function": "map_computes", "flops": 1e12, "bytes": 1e6},
+    ]
+    moves, computes = retimed(compiled(*steps), H100, A100).tasks
+    assert moves.kind == computes.kind == "compiled" and moves.method == computes.method == "wave scaling"
+    assert "100% bound by memory" in moves.reason and "0% bound by memory" in computes.reason
+    far = retimed(compiled(*steps), H100, MI300X).tasks
+    work = Work(flops=1e6, bytes_moved=100e6)
+    ratio = expected(work, MI300X).duration_us / expected(work, H100).duration_us
+    assert far[0].method == "roofline" and far[0].duration_us == pytest.approx(50.0 * ratio)
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [{"function": "map_a"}],
+        [{"function": "map_a", "flops": "many", "bytes": 8.0}],
+        [
+            {"function": "map_a", "flops": 1.0, "bytes": 8.0},
+            {"function": "map_a", "flops": 2.0, "bytes": 8.0},
+        ],
+    ],
+    ids=["nothing counted", "no number", "two programs disagree"],
+)
+def test_of_other_compiled_kernels_it_is_not_known_what_they_do(steps: list[dict[str, object]]):
+    assert {one.method for one in retimed(compiled(*steps), H100, MI300X).tasks} == {"rates"}

@@ -92,3 +92,20 @@ def test_a_run_on_a_gpu_is_replayed_on_another():
     assert trace.has_device and prediction.origin == find_device("H100")
     assert prediction.schedule is not None and prediction.run_time_ms > trace.run_time_ms
     assert trace.to_device("H100").run_time_ms == trace.run_time_ms
+
+
+def test_a_compiled_module_s_kernels_are_known_by_what_the_compiler_counted():
+    class Mish(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * torch.tanh(torch.nn.functional.softplus(x))
+
+    x = torch.randn(512, 1024)
+    module = daceml.compile(Mish(), backward=False)
+    module(x)
+    tracker = daceml.OperationTracker()
+    with tracker.track():
+        module(x)
+    (kind,) = (one for one in tracker.trace.to_device("H100").classes if one.kind == "compiled")
+    # one fused loop, which reads and writes 2 MB each
+    least_us = 2 * x.nbytes / find_device("H100").need("memory_bytes_per_s", why="a test") * 1e6
+    assert kind.count == 1 and least_us < kind.duration_us < 10 * least_us

@@ -23,7 +23,8 @@ from daceml.profiling.estimation.work_rule import (
 # nothing is read or written: another way of looking at a tensor, or memory that nobody has filled
 _FREE = (
     "view _unsafe_view reshape as_strided t transpose permute expand expand_as slice select narrow squeeze "
-    "unsqueeze flatten unflatten split split_with_sizes chunk unbind unfold diagonal alias detach lift_fresh "
+    "unsqueeze flatten unflatten split split_with_sizes unsafe_split "
+    "unsafe_split_with_sizes chunk unbind unfold diagonal alias detach lift_fresh "
     "movedim swapaxes swapdims view_as real imag view_as_real view_as_complex empty empty_like empty_strided "
     "new_empty new_empty_strided resize resolve_conj resolve_neg size stride sym_size is_nonzero numpy_T "
     "mT adjoint result_type broadcast_to broadcast_tensors meshgrid set_ requires_grad_ _reshape_alias"
@@ -118,6 +119,14 @@ def _of_rows(name: str) -> Results:
         return [like(operation.operands[0], shape=(rows, *operation.operands[0].shape[-1:]))]
 
     return results
+
+
+def _taken_from(operation: Operation) -> Sequence[Operand] | None:
+    """The tensor that a view was taken of, whose gradient is zero elsewhere."""
+    sizes = operation.attributes.get("input_sizes")
+    if not operation.operands or not isinstance(sizes, tuple):
+        return None
+    return [like(operation.operands[0], shape=tuple(one for one in sizes if isinstance(one, int)))]
 
 
 def _made(operation: Operation) -> Sequence[Operand] | None:
@@ -241,6 +250,9 @@ MOVEMENTS: Rules = {
     ),
     **dict.fromkeys(
         ("embedding_dense_backward", "embedding_backward"), WorkRule(results=_of_rows("num_weights"))
+    ),
+    **dict.fromkeys(
+        ("slice_backward", "select_backward", "diagonal_backward"), WorkRule(results=_taken_from)
     ),
     **{f"max_pool{n}d": _without(_window_flops, _pooled(n, None)) for n in (1, 2, 3)},
     **{f"max_pool{n}d_with_indices": _without(_window_flops, _pooled(n, None, "int64")) for n in (2, 3)},

@@ -9,7 +9,7 @@ from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Protocol
 
 from daceml.errors import DacemlError
 from daceml.profiling.database.records import Direction, Entry, Environment, Operation
@@ -19,9 +19,23 @@ from daceml.profiling.measuring.one_operation import Settings, measure
 from daceml.profiling.measuring.sinks import Sink
 
 
+class Measurable(Protocol):
+    """What a campaign measures.
+
+    Attributes:
+        operation: the record of it.
+        title: what reports call it.
+    """
+
+    @property
+    def operation(self) -> Operation: ...
+    @property
+    def title(self) -> str: ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """One operation to be measured."""
+    """One call of an ATen operator to be measured."""
 
     call: Call
     direction: Direction = "forward"
@@ -30,12 +44,16 @@ class Job:
     def operation(self) -> Operation:
         return self.call.operation(self.direction)
 
+    @property
+    def title(self) -> str:
+        return self.call.operator
+
 
 @dataclass(frozen=True, kw_only=True)
 class Refused:
     """An operation without a time, and the sentence that says why."""
 
-    job: Job
+    job: Measurable
     reason: str
 
 
@@ -68,11 +86,11 @@ class Outcome:
     measured: tuple[Entry, ...] = ()
     known: int = 0
     refused: tuple[Refused, ...] = ()
-    left: tuple[Job, ...] = ()
+    left: tuple[Measurable, ...] = ()
     interrupted: bool = False
 
 
-Measure = Callable[[Job, Settings], Entry]
+Measure = Callable[[Any, Settings], Entry]
 
 
 def measured_entry(job: Job, settings: Settings) -> Entry:
@@ -100,7 +118,7 @@ class Campaign:
         budget_s: seconds after which no further job begins.
         observe: hears after every job where the campaign stands.
         where: the environment that workers measure in; that of this process where none is given.
-        measure_job: what workers run; picklable.
+        measure_job: what workers run on each job; picklable.
         clock_s: a clock that never goes back.
     """
 
@@ -113,7 +131,7 @@ class Campaign:
     measure_job: Measure = measured_entry
     clock_s: Callable[[], float] = time.monotonic
 
-    def run(self, jobs: Iterable[Job], sink: Sink) -> Outcome:
+    def run(self, jobs: Iterable[Measurable], sink: Sink) -> Outcome:
         """Measure what the sink does not have for this device and software; jobs that are equal, once."""
         where = self.where or environment(self.settings.device)
         every = list({_identity(job): job for job in jobs}.values())
@@ -124,14 +142,14 @@ class Campaign:
 class _Run:
     """One run of a campaign."""
 
-    def __init__(self, campaign: Campaign, sink: Sink, todo: Sequence[Job], *, known: int) -> None:
+    def __init__(self, campaign: Campaign, sink: Sink, todo: Sequence[Measurable], *, known: int) -> None:
         self.campaign, self.sink, self.known = campaign, sink, known
         self.waiting = deque(todo)
-        self.suspects: deque[Job] = deque()  # with a worker when one died: each is tried again, alone
+        self.suspects: deque[Measurable] = deque()  # with a worker when one died: each is tried again, alone
         self.total = known + len(todo)
         self.measured: list[Entry] = []
         self.refused: list[Refused] = []
-        self.flying: dict[Future[Entry], Job] = {}
+        self.flying: dict[Future[Entry], Measurable] = {}
         self.begin_s = campaign.clock_s()
 
     def outcome(self) -> Outcome:
@@ -212,7 +230,7 @@ class _Run:
         else:
             self.suspects.extend(jobs)
 
-    def refuse(self, job: Job, reason: str) -> None:
+    def refuse(self, job: Measurable, reason: str) -> None:
         self.refused.append(Refused(job=job, reason=reason))
         self.tell()
 
@@ -224,7 +242,7 @@ class _Run:
         self.campaign.observe(Standing(done=self.known + taken, total=self.total, left_s=left_s))
 
 
-def _identity(job: Job) -> tuple[Any, ...]:
+def _identity(job: Measurable) -> tuple[Any, ...]:
     one = job.operation
     return (
         one.operator,
@@ -234,7 +252,7 @@ def _identity(job: Job) -> tuple[Any, ...]:
     )
 
 
-def _known(job: Job, sink: Sink, where: Environment, settings: Settings) -> bool:
+def _known(job: Measurable, sink: Sink, where: Environment, settings: Settings) -> bool:
     return any(
         entry.duration.mode == settings.mode
         and entry.environment.fingerprint == where.fingerprint

@@ -81,6 +81,8 @@ def program_records(
                 "kernel": step.kernel or None,
                 "function": step.launch.function if step.launch is not None else None,
                 "layers": _layers(step, path, root),
+                "flops": step.flops,
+                "bytes": step.unique_bytes,
                 "nodes": [
                     {"operator": n.operator, "name": n.onnx_name, "layer": _joined(path, n.module_path, root)}
                     for n in step.nodes

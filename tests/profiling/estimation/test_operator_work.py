@@ -278,3 +278,19 @@ def test_what_is_not_known_has_no_work(unknown: Operation):
 def test_names_in_place_are_those_of_their_operators():
     assert rule_of("add_") is rule_of("add") is not None
     assert rule_of("nothing_") is None
+
+
+def test_the_gradient_of_a_view_is_as_large_as_what_it_was_taken_of():
+    gradient = Operand(shape=(2, 3), dtype="float32")
+    of = Operation(
+        operator="aten::select_backward",
+        operands=(gradient,),
+        attributes={"input_sizes": (2, 8, 3), "dim": 1, "index": 0},
+    )
+    work = work_of(of)
+    assert work is not None
+    assert (work.flops, work.bytes_moved) == (0, 4 * (2 * 3 + 2 * 8 * 3))
+    parts = Operation(operator="aten::unsafe_split", operands=(gradient,), attributes={"split_size": 1})
+    free = work_of(parts)
+    assert free is not None
+    assert free.bytes_moved == 0

@@ -1,0 +1,288 @@
+"""`daceml predict`: a recorded run, or a model, on devices that are not here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import ExitStack
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypedDict
+
+import typer
+
+from daceml.cli import options
+from daceml.errors import PredictionError
+
+if TYPE_CHECKING:
+    from daceml.devices.specification import Device
+    from daceml.prediction.device_prediction import DevicePrediction
+    from daceml.prediction.rules import Rule
+    from daceml.profiling.estimation.estimate import DurationSource
+
+Subjects = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="TRACE...|MODEL",
+        help="a file of torch.profiler, .json or .json.gz; several of one model with different batches. "
+        "Or a model: path.py:Name, package.module:Name, or a .onnx file.",
+        show_default=False,
+    ),
+]
+To = Annotated[
+    str,
+    typer.Option(
+        "--to",
+        metavar="DEVICE[,DEVICE]...",
+        help="for which devices: names of `daceml devices`, or files that describe one.",
+        show_default=False,
+    ),
+]
+Origin = Annotated[
+    str | None,
+    typer.Option("--from", metavar="DEVICE", help="that recorded the run, where its header does not say."),
+]
+Batch = Annotated[
+    float | None,
+    typer.Option(
+        "--batch",
+        metavar="N",
+        help="samples in a step; a trace needs --batch-recorded, of a model it is the inputs' first size.",
+    ),
+]
+Recorded = Annotated[
+    str | None,
+    typer.Option(
+        "--batch-recorded",
+        metavar="N[,N]...",
+        help="samples in a recorded step of each trace.",
+    ),
+]
+Prices = Annotated[
+    list[str] | None,
+    typer.Option("--price", metavar="DEVICE=USD@DATE", help="of an hour; repeat it: H100=2.95@2026-05-20."),
+]
+Precision = Annotated[
+    str | None,
+    typer.Option(
+        "--precision", metavar="bf16|fp16|fp8", help="another precision there; tf32 of models, too."
+    ),
+]
+Database = Annotated[
+    Path | None,
+    typer.Option(
+        "--database", metavar="FILE", help="durations of operations, as `daceml measure` writes them."
+    ),
+]
+References = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--reference",
+        metavar="TRACE,TRACE",
+        help="one other model's runs on both devices, which say how far ratios are off; repeat it.",
+    ),
+]
+HostFactor = Annotated[
+    float,
+    typer.Option("--host-factor", metavar="X", help="how many times as long the host's threads take there."),
+]
+
+
+Inference = Annotated[
+    bool, typer.Option("--inference", help="of a model: a forward pass; else forward, backward, optimizer.")
+]
+Together = Annotated[
+    int, typer.Option("--devices", metavar="N", help="of a model: 1 to 8 devices that train data-parallel.")
+]
+Optimizer = Annotated[
+    str, typer.Option("--optimizer", metavar="NAME", help="of a model: one of torch.optim, or none.")
+]
+SizeOfDim = Annotated[
+    list[str] | None,
+    typer.Option("--dim", metavar="NAME=SIZE", help="size of a named dimension of a .onnx file."),
+]
+
+
+class Criterion(StrEnum):
+    """By what rows are sorted."""
+
+    TIME = "time"
+    THROUGHPUT = "throughput"
+    COST = "cost"
+
+
+Sort = Annotated[Criterion, typer.Option("--sort", help="the best row first.")]
+Kinds = Annotated[bool, typer.Option("--kinds", help="list what each kind of kernel takes.")]
+
+
+class _How(TypedDict):
+    """What predictions of all devices share."""
+
+    source: DurationSource | None
+    references: Rule | None
+    host_factor: float
+
+
+def predict(
+    subjects: Subjects,
+    to: To,
+    origin: Origin = None,
+    batch: Batch = None,
+    batch_recorded: Recorded = None,
+    price: Prices = None,
+    sort: Sort = Criterion.TIME,
+    precision: Precision = None,
+    database: Database = None,
+    reference: References = None,
+    host_factor: HostFactor = 1.0,
+    kinds: Kinds = False,
+    inputs: options.Inputs = None,
+    inputs_file: options.InputsFile = None,
+    dims: SizeOfDim = None,
+    inference: Inference = False,
+    together: Together = 1,
+    optimizer: Optimizer = "adam",
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+    debug: options.Debug = False,
+) -> None:
+    """Predict a step of a recorded run, or of a model, on other devices: time, throughput, cost."""
+    if any(is_model(one) for one in subjects):
+        if len(subjects) > 1:
+            raise PredictionError("one model is predicted at a time", fix="name one model, or traces alone")
+        _refuse(
+            "a model",
+            {
+                "--from": origin, "--batch-recorded": batch_recorded, "--reference": reference,
+                "--host-factor": host_factor != 1,
+            },
+        )  # fmt: skip
+        from daceml.cli.predict_model import predict_model
+
+        predict_model(
+            subjects[0], to=to, batch=batch, price=price, sort=sort.value, precision=precision,
+            database=database, inputs=inputs, inputs_file=inputs_file, dims=dims, train=not inference,
+            devices=together, optimizer=optimizer, layers=kinds, as_json=as_json, quiet=quiet,
+        )  # fmt: skip
+        return
+    _refuse(
+        "a recorded run",
+        {
+            "--input": inputs, "--inputs": inputs_file, "--dim": dims, "--inference": inference,
+            "--devices": together != 1, "--optimizer": optimizer != "adam",
+        },
+    )  # fmt: skip
+    from daceml.devices.catalogue import find_device
+    from daceml.prediction.prices import prices_of
+    from daceml.report.device_prediction_text import (
+        by_criterion,
+        device_prediction_json,
+        device_prediction_text,
+    )
+
+    devices = [find_device(name.strip()) for name in to.split(",") if name.strip()]
+    if not devices:
+        raise PredictionError("no device is named", fix="--to H100,L4; daceml devices lists what is known")
+    prices = prices_of(price or (), devices)
+    references = _references(reference or ())
+    batches = _batches(batch_recorded, batch, len(subjects))
+    with ExitStack() as open_files:
+        source = None if database is None else _source(open_files, database)
+        predictions = _predicted(
+            [Path(one) for one in subjects], devices, origin=origin, batch=batch, batches=batches,
+            precision=precision, how={"source": source, "references": references, "host_factor": host_factor},
+        )  # fmt: skip
+    ordered = by_criterion(predictions, prices, sort.value)
+    if as_json:
+        typer.echo(json.dumps(device_prediction_json(ordered, prices), indent=2))
+    else:
+        typer.echo(device_prediction_text(ordered, prices, kinds=kinds or len(ordered) == 1))
+
+
+def _refuse(what: str, given: dict[str, object]) -> None:
+    """Options of the other kind of prediction."""
+    wrong = [name for name, value in given.items() if value]
+    if wrong:
+        raise PredictionError(
+            f"{', '.join(wrong)} says nothing of {what}",
+            why="a model has shapes and a recorded run has times; each is asked in its own way",
+            fix="leave it out: daceml predict --help",
+        )
+
+
+def is_model(subject: str) -> bool:
+    """Whether an argument is a model: `path.py:Name`, `package.module:Name` or a `.onnx` file."""
+    return subject.endswith(".onnx") or ":" in Path(subject).name
+
+
+def _source(open_files: ExitStack, database: Path) -> DurationSource:
+    from daceml.profiling.database.store import OpDatabase
+    from daceml.profiling.estimation.ladder import DurationLadder
+
+    return DurationLadder(open_files.enter_context(OpDatabase(database, create=False)))
+
+
+def _predicted(
+    traces: Sequence[Path],
+    devices: Sequence[Device],
+    *,
+    origin: str | None,
+    batch: float | None,
+    batches: Sequence[float],
+    precision: str | None,
+    how: _How,
+) -> list[DevicePrediction]:
+    from daceml.prediction.batch_sizes import BatchRun, with_batch
+    from daceml.prediction.cross_device import RecordedRun
+    from daceml.prediction.precision import in_precision
+    from daceml.profiling.kineto import read_trace
+
+    runs = [RecordedRun.of(read_trace(trace), origin=origin) for trace in traces]
+    found: list[DevicePrediction] = []
+    for device in devices:
+        changes = [] if precision is None else [in_precision(precision, device)]
+        if batch is None:
+            samples = batches[0] if batches else None
+            found.append(runs[0].on(device, optimizations=changes, batch=samples, **how))
+        else:
+            known = [BatchRun(run=run, batch=one) for run, one in zip(runs, batches, strict=True)]
+            found.append(with_batch(known, batch, device, optimizations=changes, **how))
+    return found
+
+
+def _references(pairs: Sequence[str]) -> Rule | None:
+    from daceml.prediction.reference_runs import reference_runs
+    from daceml.profiling.kineto import read_trace
+
+    named = [[Path(word) for word in pair.split(",") if word] for pair in pairs]
+    for pair in named:
+        if len(pair) != 2:
+            raise PredictionError(
+                f"{len(pair)} traces are no pair",
+                why="a reference is one model, recorded on two devices",
+                fix="--reference here.json.gz,there.json.gz",
+            )
+    return reference_runs([(read_trace(a), read_trace(b)) for a, b in named]) if named else None
+
+
+def _batches(recorded: str | None, wanted: float | None, traces: int) -> list[float]:
+    """Of each trace; none where nobody asks for samples."""
+    try:
+        batches = [float(word) for word in (recorded or "").split(",") if word.strip()]
+    except ValueError as error:
+        raise PredictionError(
+            f"--batch-recorded {recorded!r} is no list of numbers",
+            why=str(error),
+            fix="--batch-recorded 8,16",
+        ) from None
+    several = traces > 1 and wanted is None
+    if several or ((batches or wanted is not None) and len(batches) != traces):
+        raise PredictionError(
+            "several traces are for predicting another batch"
+            if several
+            else f"{len(batches)} recorded batches are given for {traces} traces",
+            why="each of them is a run of the same model with its own batch",
+            fix="say which batch is asked for and how many samples a step of each trace had, in their order: "
+            "--batch 32 --batch-recorded 8,16",
+        )
+    return batches

@@ -1,0 +1,144 @@
+"""Steps that nobody has run on devices that are not here, for a terminal and as plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from rich.console import RenderableType
+
+from daceml.prediction.memory_need import MemoryNeed
+from daceml.prediction.prices import Price
+from daceml.prediction.step_prediction import StepPrediction
+from daceml.report.text import cell, render, table
+
+Criterion = Literal["time", "throughput", "cost"]
+_BASES = ("measured", "learned", "scaled", "roofline")
+_LAYERS = 10
+
+
+def step_prediction_text(
+    predictions: Sequence[StepPrediction], prices: Mapping[str, Price], *, layers: bool = False
+) -> str:
+    """A row for each device (n of them together), then flags, assumptions and the dates of prices.
+
+    Args:
+        predictions: in the order of the rows.
+        prices: by names of devices.
+        layers: whether the time of operators' kinds and of the longest layers is listed.
+    """
+    rows = table("device", "n", "step ms", "from .. to", "samples/s", "samples/$", "GB", "known by", "flags")
+    for number, seen in enumerate(predictions):
+        price = prices.get(seen.device.name)
+        bought = None if price is None else seen.samples_per_usd(price.usd_per_hour)
+        rows.add_row(
+            cell(seen.device.name),
+            str(seen.devices),
+            _ms(seen.step_us),
+            f"{_ms(seen.low_us)} .. {_ms(seen.high_us)}",
+            _figure(seen.samples_per_s),
+            _figure(bought),
+            "?" if seen.memory is None else f"{seen.memory.total / 1e9:.3g}",
+            ", ".join(f"{basis} {share:.0%}" for basis in _BASES if (share := seen.by_basis.get(basis))),
+            f"[{number + 1}]" if seen.flags else "",
+        )
+    first = predictions[0]
+    what = "training step" if first.trains else "forward pass"
+    parts: list[RenderableType] = [
+        cell(f"{first.model}: a {what} in {first.precision}, which nobody has run"), "", rows,
+    ]  # fmt: skip
+    if layers:
+        for seen in predictions:
+            parts += ["", _kinds(seen)]
+    parts.append("")
+    for number, seen in enumerate(predictions):
+        parts += [cell(f"[{number + 1}] {seen.device.name}: {flag}") for flag in seen.flags]
+    parts += [cell(f"note: {note}") for note in dict.fromkeys(n for seen in predictions for n in seen.notes)]
+    parts += [
+        cell(f"price of {name}: {price.usd_per_hour:g} US dollars an hour, as given for {price.date}")
+        for name, price in prices.items()
+    ]
+    return render(*parts)
+
+
+def step_prediction_json(
+    predictions: Sequence[StepPrediction], prices: Mapping[str, Price]
+) -> dict[str, Any]:
+    """The same as plain values."""
+    return {"predictions": [_plain(seen, prices.get(seen.device.name)) for seen in predictions]}
+
+
+def by_criterion(
+    predictions: Sequence[StepPrediction], prices: Mapping[str, Price], criterion: Criterion
+) -> list[StepPrediction]:
+    """The best first; by cost those without a price last, and by throughput those without samples."""
+
+    def key(seen: StepPrediction) -> float:
+        if criterion == "time":
+            return seen.step_us
+        if criterion == "throughput":
+            return -(seen.samples_per_s or 0.0)
+        price = prices.get(seen.device.name)
+        bought = None if price is None else seen.samples_per_usd(price.usd_per_hour)
+        return float("inf") if bought is None else -bought
+
+    return sorted(predictions, key=key)
+
+
+def _kinds(seen: StepPrediction) -> RenderableType:
+    result = table(f"on {seen.device.name}: kinds of operators, and the longest layers", "ms", "share")
+    longest = dict(list(seen.by_layer_us.items())[:_LAYERS])
+    for name, us in (seen.by_class_us | longest).items():
+        result.add_row(
+            cell(name or "(outermost module, loss, optimizer)"), _ms(us), f"{us / seen.device_us:.1%}"
+        )
+    if seen.devices > 1:
+        result.add_row(cell("what several devices add"), _ms(seen.communication_us), "")
+    return result
+
+
+def _plain(seen: StepPrediction, price: Price | None) -> dict[str, Any]:
+    return {
+        "model": seen.model,
+        "device": seen.device.name,
+        "devices": seen.devices,
+        "precision": seen.precision,
+        "trains": seen.trains,
+        "samples": seen.samples,
+        "step_us": seen.step_us,
+        "step_low_us": seen.low_us,
+        "step_high_us": seen.high_us,
+        "errors_us": {name: list(moved) for name, moved in seen.errors_us.items()},
+        "device_us": seen.device_us,
+        "host_us": seen.host_us,
+        "communication_us": seen.communication_us,
+        "samples_per_s": seen.samples_per_s,
+        "price": None if price is None else {"usd_per_hour": price.usd_per_hour, "date": price.date},
+        "samples_per_usd": None if price is None else seen.samples_per_usd(price.usd_per_hour),
+        "by_class_us": seen.by_class_us,
+        "by_layer_us": seen.by_layer_us,
+        "by_phase_us": seen.by_phase_us,
+        "by_basis": seen.by_basis,
+        "memory": None if seen.memory is None else _memory(seen.memory),
+        "flags": list(seen.flags),
+        "notes": list(seen.notes),
+    }
+
+
+def _memory(need: MemoryNeed) -> dict[str, Any]:
+    step = need.step
+    return {
+        "parameters": step.parameters, "buffers": step.buffers, "gradients": step.gradients,
+        "optimizer": step.optimizer, "saved": step.saved, "peak": step.peak, "buckets": need.buckets,
+        "reserved": need.reserved, "total": need.total, "available": need.available, "fits": need.fits,
+    }  # fmt: skip
+
+
+def _ms(time_us: float) -> str:
+    return f"{time_us / 1e3:.3f}"
+
+
+def _figure(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"

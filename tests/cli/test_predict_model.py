@@ -1,0 +1,198 @@
+"""`daceml predict MODEL`: a table of devices that nobody has, from shapes alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from daceml.cli.predict_model import predict_model
+from daceml.errors import DacemlError, ModelReferenceError, OnnxShapesError, StepPredictionError
+from tests.cli.onnx_files import save_sum
+from tests.cli.told import told as commanded
+
+WIDE = "tests.cli.models:make_wide"
+LOOKUP = "tests.cli.models:Embedded"
+
+
+def told(capsys: pytest.CaptureFixture[str], *args: Any, **options: Any) -> list[dict[str, Any]]:
+    predict_model(*args, as_json=True, quiet=True, **options)
+    return json.loads(capsys.readouterr().out)["predictions"]
+
+
+def test_devices_are_sorted_by_the_criterion(capsys: pytest.CaptureFixture[str]):
+    ask = {
+        "to": "L4,H100,A100",
+        "inputs": ["65536,32"],
+        "price": ["H100=2.95@2026-05-20", "L4=0.5@2026-05-20"],
+    }
+    by_time = told(capsys, WIDE, **ask)
+    assert [one["device"] for one in by_time] == ["H100-SXM5-80GB", "A100-SXM4-80GB", "L4"]
+    by_cost = told(capsys, WIDE, sort="cost", **ask)
+    assert by_cost[-1]["device"] == "A100-SXM4-80GB", "without a price it comes last"
+    bought = [one["samples_per_usd"] for one in by_cost[:2]]
+    assert bought == sorted(bought, reverse=True)
+    assert by_cost[0]["price"] == {"usd_per_hour": by_cost[0]["price"]["usd_per_hour"], "date": "2026-05-20"}
+    rates = [one["samples_per_s"] for one in told(capsys, WIDE, sort="throughput", **ask)]
+    assert rates == sorted(rates, reverse=True)
+
+
+def test_the_table_says_how_sure_each_row_is(capsys: pytest.CaptureFixture[str]):
+    predict_model(WIDE, to="H100,L4", inputs=["8,32"], price=["L4=0.5@2026-05-20"], quiet=True)
+    text = capsys.readouterr().out
+    assert "make_wide" not in text
+    assert "Linear: a training step in fp32, which nobody has run" in text
+    assert "roofline 100%" in " ".join(text.split())
+    assert "the host is the limit" in text
+    assert "note: a call takes the host 8 us, 4 to 20" in text
+    assert "price of L4: 0.5 US dollars an hour, as given for 2026-05-20" in text
+
+
+def test_a_batch_is_the_first_size_of_every_input(capsys: pytest.CaptureFixture[str]):
+    (small,) = told(capsys, WIDE, to="H100", inputs=["8,32"])
+    (large,) = told(capsys, WIDE, to="H100", inputs=["8,32"], batch=1024)
+    (same,) = told(capsys, WIDE, to="H100", inputs=["1024,32"])
+    assert (small["samples"], large["samples"]) == (8, 1024)
+    assert large["device_us"] == same["device_us"] > small["device_us"]
+
+
+def test_inference_and_several_devices(capsys: pytest.CaptureFixture[str]):
+    (call,) = told(capsys, LOOKUP, to="A100", inputs=["64:int64"], train=False)
+    assert (call["trains"], call["memory"]["gradients"]) == (False, 0)
+    (step,) = told(capsys, LOOKUP, to="A100", inputs=["64:int64"], devices=4, optimizer="sgd")
+    assert (step["devices"], step["samples"]) == (4, 256)
+    assert "the network" in step["errors_us"]
+    assert step["memory"]["buckets"] == step["memory"]["gradients"] == 10 * 4 * 4
+
+
+def test_precision_and_database_reach_the_prediction(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    import torch
+
+    from daceml.prediction.predict_step import captured
+    from daceml.profiling.database.records import Duration, Entry, Environment
+    from daceml.profiling.database.store import OpDatabase
+    from tests.cli.models import make_wide
+
+    step = captured(make_wide(), torch.empty(4096, 32), precision="bf16")
+    (product,) = [one for one in step.operations if one.operation.operator == "aten::addmm"]
+    with OpDatabase(tmp_path / "rows.db") as database:
+        database.add(
+            Entry(
+                operation=product.operation,
+                environment=Environment(device="H100"),
+                duration=Duration(median_s=5e-3),
+                provenance="measured",
+                source="a test",
+                licence="CC0-1.0",
+                date="2026-05-20",
+            )
+        )
+    ask = {"to": "H100", "inputs": ["4096,32"], "precision": "bf16"}
+    (known,) = told(capsys, WIDE, database=tmp_path / "rows.db", **ask)
+    (alone,) = told(capsys, WIDE, **ask)
+    assert known["by_basis"]["measured"] > 0.9
+    assert known["by_class_us"]["product"] > 5000 > alone["by_class_us"]["product"]
+
+
+def test_an_onnx_file_has_named_sizes(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    path = str(save_sum(tmp_path))
+    (by_dim,) = told(capsys, path, to="H100", dims=["N=1000"], train=False)
+    (by_batch,) = told(capsys, path, to="H100", batch=1000, train=False)
+    assert by_dim == by_batch
+    assert by_dim["samples"] == 1000
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "text"),
+    [
+        ({}, ModelReferenceError, "nobody says what the model is called with"),
+        ({"inputs": ["8,32"], "to": " , "}, StepPredictionError, "no device is named"),
+        ({"inputs": ["8,32"], "to": "H1000"}, DacemlError, "no device is called 'H1000'"),
+        ({"inputs": ["8,32"], "batch": 0.5}, StepPredictionError, "--batch 0.5 is no number of samples"),
+        ({"inputs": ["8,32"], "dims": ["N=3"]}, ModelReferenceError, "--dim was given for a module"),
+        ({"inputs": ["8,32"], "precision": "fp8"}, DacemlError, "there is no precision 'fp8'"),
+        ({"inputs": ["8,32"], "devices": 16}, StepPredictionError, "a step on 16 devices is not predicted"),
+        ({"inputs": ["8,33"]}, DacemlError, "the model fails with inputs of these shapes"),
+        ({"inputs": ["8,32"], "price": ["H100=2"]}, DacemlError, "'H100=2' is no price"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_with_a_reason(options: Any, kind: type[DacemlError], text: str):
+    with pytest.raises(kind) as refusal:
+        predict_model(WIDE, **{"to": "H100", "quiet": True, **options})
+    assert text in refusal.value.what
+
+
+def test_a_file_without_a_named_batch_takes_no_other(tmp_path: Path):
+    import onnx
+
+    path = save_sum(tmp_path)
+    model = onnx.load(path)
+    for value in model.graph.input:
+        value.type.tensor_type.shape.dim[0].dim_value = 4
+    onnx.save(model, path)
+    with pytest.raises(OnnxShapesError) as refusal:
+        predict_model(str(path), to="H100", batch=8, train=False, quiet=True)
+    assert str(refusal.value) == (
+        f"[DML657] {path} takes no other batch\n"
+        "  why:   the first size of none of its inputs has a name\n"
+        "  fix:   leave --batch out, or export the model with a named batch"
+    )
+
+
+def test_a_constructor_that_needs_values_is_made_with_values(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+):
+    source = tmp_path / "depends.py"
+    source.write_text(
+        "import torch\n"
+        "class Depends(torch.nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.layer = torch.nn.Linear(int(torch.tensor(8.0).item()), 4)\n"
+        "    def forward(self, x):\n"
+        "        return self.layer(x)\n"
+    )
+    (seen,) = told(capsys, f"{source}:Depends", to="H100", inputs=["16,8"])
+    assert seen["samples"] == 16
+
+
+def test_the_command_takes_models(capsys: pytest.CaptureFixture[str]):
+    words = [
+        "predict",
+        WIDE,
+        "--to",
+        "H100,L4",
+        "--input",
+        "8,32",
+        "--batch",
+        64,
+        "--price",
+        "L4=0.5@2026-05-20",
+    ]
+    code, out, err = commanded(capsys, *words, "--devices", 2, "--optimizer", "sgd", "--quiet")
+    assert (code, err) == (0, "")
+    assert out.startswith("Linear: a training step in fp32, which nobody has run")
+    code, out, _ = commanded(
+        capsys, *words, "--inference", "--json", "--optimizer", "none", "--precision", "bf16"
+    )
+    first = json.loads(out)["predictions"][0]
+    assert (code, first["trains"], first["samples"], first["precision"]) == (0, False, 64, "bf16")
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ([WIDE, "--from", "H100"], "[DML651] --from says nothing of a model"),
+        ([WIDE, "--host-factor", "2"], "[DML651] --host-factor says nothing of a model"),
+        (["run.json", "--devices", "2"], "[DML651] --devices says nothing of a recorded run"),
+        (["run.json", "--input", "8,32"], "[DML651] --input says nothing of a recorded run"),
+    ],
+)
+def test_options_of_the_other_kind_are_refused(
+    words: list[str], text: str, capsys: pytest.CaptureFixture[str]
+):
+    code, _, err = commanded(capsys, "predict", *words, "--to", "H100")
+    assert code == 2
+    assert err.startswith(text)
