@@ -67,11 +67,18 @@ def _shapes(folder: Path, *, quick: bool) -> Seen:
     return measured(folder)
 
 
+def _wave_scaling(folder: Path, *, quick: bool) -> Seen:
+    from benchmarks.prediction.wave_scaling import measured
+
+    return measured(folder, quick=quick)
+
+
 PARTS: dict[str, Callable[..., Seen]] = {
     "occupancy": _occupancy,
     "database": _database,
     "rooflines": _rooflines,
     "nccl": _nccl,
+    "wave_scaling": _wave_scaling,
     "traces": _traces,
     "shapes": _shapes,
     "additivity": _additivity,

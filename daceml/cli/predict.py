@@ -16,7 +16,7 @@ from daceml.errors import PredictionError
 
 if TYPE_CHECKING:
     from daceml.devices.specification import Device
-    from daceml.prediction.cross_device import DevicePrediction
+    from daceml.prediction.device_prediction import DevicePrediction
     from daceml.prediction.rules import Rule
     from daceml.profiling.estimation.estimate import DurationSource
 

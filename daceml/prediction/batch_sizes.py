@@ -12,7 +12,8 @@ import numpy as np
 from daceml.devices.roofline import USUAL_FLOOR_US
 from daceml.devices.specification import Device
 from daceml.errors import PredictionError
-from daceml.prediction.cross_device import DevicePrediction, RecordedRun
+from daceml.prediction.cross_device import RecordedRun
+from daceml.prediction.device_prediction import DevicePrediction
 from daceml.prediction.rules import Rule
 from daceml.profiling.estimation.estimate import DurationSource
 from daceml.profiling.kernel_class import KernelClass

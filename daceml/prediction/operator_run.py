@@ -13,7 +13,7 @@ from daceml.devices.roofline import Work, expected, lower_bound
 from daceml.devices.specification import Device
 from daceml.errors import DeviceError, PredictionError
 from daceml.prediction import rules
-from daceml.prediction.cross_device import DevicePrediction
+from daceml.prediction.device_prediction import DevicePrediction
 from daceml.prediction.device_run import DeviceTask
 from daceml.prediction.retimed import RetimedTask, by_class
 from daceml.prediction.rules import Guess, Question
@@ -57,10 +57,10 @@ def operator_calls(trace: Trace) -> tuple[OperatorCall, ...]:
     """Operators that do the work: of those within each other, the innermost that account for it."""
     roots: list[_Node] = []
     stacks: dict[int, list[_Node]] = {}
-    events = trace.events
+    events, end_us = trace.events, trace.events.end_us
     for event in events.of(EventKind.OPERATOR).tolist():
         stack = stacks.setdefault(int(events.lane[event]), [])
-        while stack and events.end_us[stack[-1].event] <= events.start_us[event]:
+        while stack and end_us[stack[-1].event] <= events.start_us[event]:
             stack.pop()
         node = _Node(event)
         (stack[-1].inner if stack else roots).append(node)

@@ -38,6 +38,7 @@ def retime(
     destination: Device,
     source: DurationSource | None = None,
     references: Rule | None = None,
+    tasks: Sequence[DeviceTask] | None = None,
 ) -> Retiming:
     """Every task of a device on another one.
 
@@ -46,11 +47,12 @@ def retime(
         origin: that it was recorded on; destination: that it is predicted for.
         source: of durations of operations on the destination.
         references: what other runs on both devices say (`reference_runs`); asked before rooflines alone.
+        tasks: as `device_tasks` gives them, where they are known already.
     Returns:
         times with limits; `reason` says of each why its method was taken, and why surer ones were not.
     """
     question = Question(origin=origin, destination=destination, source=source)
-    tasks = device_tasks(graph, trace)
+    tasks = device_tasks(graph, trace) if tasks is None else tasks
     return Retiming(graph=graph, tasks=tuple(_retimed(task, question, references) for task in tasks))
 
 

@@ -8,7 +8,8 @@ from functools import cached_property
 from daceml.devices.catalogue import find_device
 from daceml.devices.specification import Device
 from daceml.prediction import operator_run
-from daceml.prediction.cross_device import DevicePrediction, RecordedRun
+from daceml.prediction.cross_device import RecordedRun
+from daceml.prediction.device_prediction import DevicePrediction
 from daceml.prediction.rules import Rule
 from daceml.profiling.estimation.estimate import DurationSource
 from daceml.profiling.trace import EventKind, Trace

@@ -7,6 +7,7 @@ computes it.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Literal, get_args
 
 from daceml.profiling.device_kernels import function_of
@@ -69,6 +70,7 @@ _BY_NAME: _Patterns = [(kind, re.compile(pattern, re.IGNORECASE)) for kind, patt
 _BY_OPERATOR: _Patterns = [(kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in _OPERATORS]
 
 
+@lru_cache(maxsize=4096)
 def kernel_class(name: str, operator: str = "") -> KernelClass:
     """The class of a kernel.
 

@@ -87,13 +87,13 @@ class Launched:
 
 def recorded_operations(trace: Trace) -> dict[int, Launched]:
     """Event of a kernel, copy or memset -> the operation that launched it; without those nobody launched."""
-    events = trace.events
+    events, end_us = trace.events, trace.events.end_us
     of_call: dict[int, Launched] = {}
     stacks: dict[int, list[int]] = {}
     made: dict[int, Launched] = {}
     for event in events.of(EventKind.OPERATOR, EventKind.CALL).tolist():
         stack = stacks.setdefault(int(events.lane[event]), [])
-        while stack and events.end_us[stack[-1]] <= events.start_us[event]:
+        while stack and end_us[stack[-1]] <= events.start_us[event]:
             stack.pop()
         if events.kind[event] == EventKind.OPERATOR:
             stack.append(event)

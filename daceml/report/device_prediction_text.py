@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from rich.console import RenderableType
 
-from daceml.prediction.cross_device import DevicePrediction
+from daceml.prediction.device_prediction import DevicePrediction
 from daceml.prediction.prices import Price
 from daceml.report.text import cell, render, table
 

@@ -75,6 +75,22 @@ def test_prices_are_the_user_s_with_their_dates(trace: Path, capsys: pytest.Capt
     assert "price of L4: 0.5 US dollars an hour, as given for 2026-05-20" in out
 
 
+def test_the_most_samples_a_second_first(trace: Path, capsys: pytest.CaptureFixture[str]):
+    arguments = [
+        "predict",
+        trace,
+        "--to",
+        "T4,H200,L4",
+        "--batch-recorded",
+        8,
+        "--sort",
+        "throughput",
+        "--json",
+    ]
+    rates = [seen["samples_per_s"] for seen in json.loads(told(capsys, *arguments)[1])["predictions"]]
+    assert rates == sorted(rates, reverse=True) and len(set(rates)) == 3
+
+
 def test_json_has_every_task_with_its_reason(trace: Path, capsys: pytest.CaptureFixture[str]):
     _, out, _ = told(
         capsys,
