@@ -60,17 +60,17 @@ def _traces(folder: Path, *, quick: bool) -> Seen:
     return measured(folder)
 
 
+def _wave_scaling(folder: Path, *, quick: bool) -> Seen:
+    from benchmarks.prediction.wave_scaling import measured
+
+    return measured(folder, quick=quick)
+
+
 def _shapes(folder: Path, *, quick: bool) -> Seen:
     from benchmarks.prediction.shapes import measured
 
     del quick
     return measured(folder)
-
-
-def _wave_scaling(folder: Path, *, quick: bool) -> Seen:
-    from benchmarks.prediction.wave_scaling import measured
-
-    return measured(folder, quick=quick)
 
 
 PARTS: dict[str, Callable[..., Seen]] = {

@@ -59,10 +59,10 @@ class Guess:
 
 Rule = Callable[[DeviceTask, Question], Guess | str]
 
-# By which factor nine in ten are off at most, down and up: quantiles of what `python -m benchmarks.prediction`
-# sees. Wave scaling: rows of NeuSight of 50 us and more, each GPU from each other. Rooflines: the same rows
-# (`daceml.profiling.estimation.ladder`); between vendors, and of short kernels: Qwen1.5-0.5B on H100 and MI300X.
-# The others are assumptions.
+# By which factor nine in ten are off at most, down and up: quantiles of what `benchmarks.prediction` sees.
+# Wave scaling: rows of NeuSight of 50 us and more, each GPU from each other. Rooflines: the same rows
+# (`daceml.profiling.estimation.ladder`); between vendors, and of short kernels: Qwen1.5-0.5B on H100 and
+# MI300X. The others are assumptions.
 WITHIN: dict[str, tuple[float, float]] = {
     "wave scaling": (1.8, 1.8),
     "roofline": (2.3, 2.3),
