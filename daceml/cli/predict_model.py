@@ -14,7 +14,7 @@ from daceml.cli.input_text import TensorText, parse_input
 from daceml.cli.inputs import parse_dims
 from daceml.cli.model_reference import resolve
 from daceml.cli.work import working
-from daceml.errors import ModelReferenceError, StepPredictionError
+from daceml.errors import CaptureError, ModelReferenceError, StepPredictionError
 
 if TYPE_CHECKING:
     from daceml.prediction.step import ModelStep, Precision
@@ -90,6 +90,8 @@ def _step(
     optimizer: str,
     precision: Precision,
 ) -> ModelStep:
+    import torch
+
     from daceml.prediction.predict_step import captured
 
     if batch is not None and (batch < 1 or batch != int(batch)):
@@ -117,23 +119,20 @@ def _step(
             why="only .onnx files have named dimensions",
             fix="write the sizes in --input",
         )
-    model = _resolved(reference, train=train)
     called = _inputs(inputs, inputs_file, size)
-    return captured(model, called, train=train, optimizer=maker, precision=precision)
 
-
-def _resolved(reference: str, *, train: bool) -> Any:
-    """The model without memory for its weights where its constructor allows that."""
-    import torch
+    def step_of(model: Any) -> ModelStep:
+        return captured(model, called, train=train, optimizer=maker, precision=precision)
 
     try:
-        with torch.device("meta"):
-            return resolve(reference, train=train)
-    except ModelReferenceError as error:
-        if error.__cause__ is None:  # no such file or name: nothing of the model has run
+        with torch.device("meta"):  # without memory for its weights
+            model = resolve(reference, train=train)
+        return step_of(model)
+    except (CaptureError, ModelReferenceError) as error:
+        if error.__cause__ is None:  # no such file or name, or a question without an answer
             raise
-        # a constructor that looks at values, which the meta device does not have
-        return resolve(reference, train=train)
+        # a model that looks at values when it is made, or keeps tensors that are no buffers
+        return step_of(resolve(reference, train=train))
 
 
 def _inputs(texts: Sequence[str] | None, file: Path | None, batch: int | None) -> Any:

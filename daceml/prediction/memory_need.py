@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from daceml.devices.specification import Device
 from daceml.prediction.step import StepMemory
 
-CONTEXT_BYTES = 500_000_000
-"""What a CUDA context with the libraries' code and workspaces holds: an assumption, about what H100 and A100
-show before anything is allocated."""
-# ai-dynamo/aiconfigurator's system files, `nccl_mem`: of 2, and of 4 to 8 devices.
-NCCL_BYTES = {1: 0, 2: 342_000_000, 8: 392_000_000}
+# ai-dynamo/aiconfigurator's system files, which call them unofficial: `other_mem`, before it was raised to be
+# on the safe side, of a CUDA context with the libraries' workspaces; `nccl_mem` of 2, and of 4 to 8 devices.
+CONTEXT_BYTES = 551 * 2**20
+NCCL_BYTES = {1: 0, 2: 342 * 2**20, 8: 392 * 2**20}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -153,9 +153,16 @@ def test_a_constructor_that_needs_values_is_made_with_values(
         "        self.layer = torch.nn.Linear(int(torch.tensor(8.0).item()), 4)\n"
         "    def forward(self, x):\n"
         "        return self.layer(x)\n"
+        "class Keeps(torch.nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.layer, self.shift = torch.nn.Linear(8, 4), torch.ones(4)\n"
+        "    def forward(self, x):\n"
+        "        return self.layer(x) + self.shift\n"
     )
-    (seen,) = told(capsys, f"{source}:Depends", to="H100", inputs=["16,8"])
-    assert seen["samples"] == 16
+    for name in ("Depends", "Keeps"):
+        (seen,) = told(capsys, f"{source}:{name}", to="H100", inputs=["16,8"])
+        assert seen["samples"] == 16
 
 
 def test_the_command_takes_models(capsys: pytest.CaptureFixture[str]):

@@ -51,7 +51,7 @@ def test_what_is_larger_than_the_device_does_not_fit():
     assert memory_need(memory(7_000_000_000), PLAIN).fits is True
     assert memory_need(memory(8_000_000_000), PLAIN).fits is False
     step = step_of("a forward x 10", memory=memory(9_000_000_000))
-    assert "does not fit: it needs 9.5 GB of 8.0 GB" in predict_captured(step, PLAIN).flags
+    assert "does not fit: it needs 9.6 GB of 8.0 GB" in predict_captured(step, PLAIN).flags
 
 
 def test_an_unknown_need_is_said():

@@ -7,8 +7,9 @@ optimizer, as torch's eager mode calls it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+import logging
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -65,6 +66,7 @@ def capture_step(
     _check(model, precision)
     with ExitStack() as stack:
         stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
+        stack.enter_context(_failures_said_once())
         stack.enter_context(recurrent_layers_as_formulas())
         state, made = _without_values(model)
         given = pytree.tree_map_only(torch.Tensor, made, (tuple(args), dict(kwargs or {})))
@@ -113,6 +115,18 @@ def capture_step(
         samples=int(first.shape[0]) if first is not None and first.ndim else None,
         notes=tuple(collector.notes),
     )
+
+
+@contextmanager
+def _failures_said_once() -> Generator[None]:
+    """torch logs what it also raises, and what is raised becomes a refusal."""
+    logger = logging.getLogger("torch._subclasses.fake_tensor")
+    before = logger.disabled
+    logger.disabled = True
+    try:
+        yield
+    finally:
+        logger.disabled = before
 
 
 def _without_values(
