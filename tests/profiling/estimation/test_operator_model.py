@@ -43,13 +43,13 @@ def test_new_operations_are_estimated_and_covered(fitted: Fitted):
 def test_what_is_larger_than_anything_measured_is_flagged_and_wide(fitted: Fitted):
     near, far = fitted.model.estimates([product(700, 700, 700), product(700, 700, 60_000)], HERE)
     assert near.outside == ""
-    assert far.outside == "size 0.1 is 60000; measured were 16 to 2047"
-    assert far.high_us / far.low_us > 2 * near.high_us / near.low_us
+    assert far.outside == "size 0.1 is 60000; measured were 16 to 2046"
+    assert far.high_us / far.duration_us - 1 > 2 * (near.high_us / near.duration_us - 1)
 
 
 def test_an_operation_takes_no_less_than_peaks_and_than_a_smaller_one(fitted: Fitted):
     (huge,) = fitted.model.estimates([product(20_000, 20_000, 20_000)], HERE)
-    assert huge.low_us >= 2 * 20_000**3 / 1e13 * 1e6
+    assert huge.low_us >= 0.999 * 2 * 20_000**3 / 1e13 * 1e6
     largest = max(products(500), key=lambda o: o.operands[0].elements * o.operands[1].shape[1])
     m, k = largest.operands[0].shape
     (larger,) = fitted.model.estimates([product(m + 1, largest.operands[1].shape[1] + 1, k + 1)], HERE)
