@@ -106,11 +106,6 @@ PARTS: dict[str, Callable[..., Seen]] = {
 }
 """In the order in which they run; each takes the folder, and whether a first look is enough."""
 
-# What is promised, and nothing measures yet: bars that are missed until something does
-PROMISED = {
-    "end to end, the GPU left out: mean error": 0.09,
-}
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = command.parser("Compare predictions for other hardware with what was measured there.")
@@ -128,11 +123,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         bars += made
         for bar in made:
             print(bar.line(), flush=True)
-    if not options.part:
-        bars += [
-            Bar(name=name, figure=None, limit=limit, note="nothing measures it yet")
-            for name, limit in PROMISED.items()
-        ]
     return command.finish("prediction", options, rows, bars)
 
 

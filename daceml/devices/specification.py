@@ -44,6 +44,7 @@ class Device:
         l2_bytes: of the last cache before memory; l2_bytes_per_s: that copies within it reach.
         link_bytes_per_s: to other devices, both directions together, as data sheets have it.
         pcie_generation: of 16 lanes.
+        board_power_w: that the whole board may draw.
         achieved_bytes_per_s: of memory, measured.
         achieved_gemm_flops_per_s: by `ARITHMETICS`: of large products of matrices, measured.
         floor_us: what the smallest kernel takes, or on a processor the smallest call.
@@ -65,6 +66,7 @@ class Device:
     l2_bytes_per_s: Sourced | None = None
     link_bytes_per_s: Sourced | None = None
     pcie_generation: Sourced | None = None
+    board_power_w: Sourced | None = None
     achieved_bytes_per_s: Sourced | None = None
     achieved_gemm_flops_per_s: Mapping[str, Sourced] = field(default_factory=dict[str, Sourced], hash=False)
     floor_us: Sourced | None = None
@@ -142,7 +144,7 @@ class Device:
 # In the order in which they are shown; a table follows the figure that it belongs to.
 FIGURES = (
     "multiprocessors", "boost_clock_hz", "memory_bytes", "memory_bytes_per_s", "achieved_bytes_per_s",
-    "l2_bytes", "l2_bytes_per_s", "link_bytes_per_s", "pcie_generation", "floor_us",
+    "l2_bytes", "l2_bytes_per_s", "link_bytes_per_s", "pcie_generation", "board_power_w", "floor_us",
 )  # fmt: skip
 AFTER = {"achieved_bytes_per_s": "peak_flops_per_s", "floor_us": "achieved_gemm_flops_per_s"}
 PER_ARITHMETIC = tuple(AFTER.values())

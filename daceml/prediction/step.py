@@ -24,6 +24,8 @@ class StepOperation:
         work: what it computes and moves; None where nobody has said it of this operator.
         layer: the module that it belongs to ("encoder.0.attention"); "" is the outermost one.
         ready: names of the parameters whose gradients are complete when it has run.
+        reads, writes: numbers of the memories of its operands and results; a view has its base's. Empty where
+            nobody has looked.
     """
 
     operation: Operation
@@ -32,6 +34,8 @@ class StepOperation:
     phase: StepPhase = "forward"
     layer: str = ""
     ready: tuple[str, ...] = ()
+    reads: tuple[int, ...] = ()
+    writes: tuple[int, ...] = ()
 
     @property
     def launches(self) -> bool:

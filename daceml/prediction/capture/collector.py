@@ -19,6 +19,8 @@ from daceml.profiling.estimation.operator_work import work_of
 from daceml.profiling.measuring.calls import call_of, tensor_of
 from daceml.profiling.measuring.model_calls import without_ranges
 
+Memories = tuple[int, ...]
+
 _NO_OPERATOR = ("prim", "profiler")  # namespaces of what asks for a device, or marks a range
 
 
@@ -32,7 +34,9 @@ class Collector(TorchDispatchMode):
         self.phase: StepPhase | None = None
         self._layers = layers
         self._known: dict[Any, tuple[Operation, tuple[Operand, ...]]] = {}
-        self.seen: list[tuple[Operation, tuple[Operand, ...], StepPhase, str]] = []
+        self.seen: list[tuple[Operation, tuple[Operand, ...], StepPhase, str, Memories, Memories]] = []
+        self._memories: dict[int, int] = {}
+        self._count = 0
         self._ready: dict[int, list[str]] = {}
         self._owners: dict[int, str] = {}
 
@@ -54,12 +58,13 @@ class Collector(TorchDispatchMode):
         """All calls that were seen."""
         # the last accumulation of a parameter that several layers share completes its gradient
         last = {name: place for place, names in sorted(self._ready.items()) for name in names}
-        for place, (operation, results, phase, layer) in enumerate(self.seen):
+        for place, (operation, results, phase, layer, reads, writes) in enumerate(self.seen):
             ready = tuple(name for name in self._ready.get(place, ()) if last[name] == place)
             work = work_of(operation, results)
             yield StepOperation(
-                operation=operation, results=results, work=work, phase=phase, layer=layer, ready=ready
-            )
+                operation=operation, results=results, work=work, phase=phase, layer=layer, ready=ready,
+                reads=reads, writes=writes,
+            )  # fmt: skip
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -67,6 +72,7 @@ class Collector(TorchDispatchMode):
         if self.phase == "optimizer" and func is torch.ops.aten._local_scalar_dense.default:
             return 100.0  # the count of steps, which a fake tensor does not have: in the middle of a run
         result = func(*args, **(kwargs or {}))
+        reads, writes = self._numbers((args, kwargs)), self._numbers(result, besides=(args, kwargs))
         for one in pytree.tree_leaves(result):
             if isinstance(one, FakeTensor):
                 self.hold(one)
@@ -74,8 +80,26 @@ class Collector(TorchDispatchMode):
             told = self._described(func, args, kwargs or {}, result)
             # counts of steps are scalars on the host
             if self.phase != "optimizer" or any(one.shape for one in told[0].operands):
-                self.seen.append((*told, self.phase, self._layer()))
+                self.seen.append((*told, self.phase, self._layer(), reads, writes))
         return result
+
+    def _numbers(self, values: Any, besides: Any = ()) -> Memories:
+        """Of the memories of tensors, in their order.
+
+        Args:
+            besides: whose memories a result may share; any other one is new, though an old one's place may be
+                used again.
+        """
+        shared = {_place(one) for one in pytree.tree_leaves(besides) if isinstance(one, torch.Tensor)}
+        found: list[int] = []
+        for one in pytree.tree_leaves(values):
+            if isinstance(one, torch.Tensor):
+                place = _place(one)
+                if place not in self._memories or (besides and place not in shared):
+                    self._memories[place] = self._count
+                    self._count += 1
+                found.append(self._memories[place])
+        return tuple(found)
 
     def _described(
         self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any
@@ -96,6 +120,10 @@ class Collector(TorchDispatchMode):
             # a forward pass that is repeated in the backward phase is inside modules again
             return self._layers.current
         return self._owners.get(id(getattr(node, "variable", None))) or self._layers.of_node(node)
+
+
+def _place(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage()._cdata  # pyright: ignore[reportPrivateUsage]
 
 
 def bytes_of(tensor: torch.Tensor) -> int:
