@@ -18,6 +18,7 @@ from daceml.cli.compile import compile_model
 from daceml.cli.devices import devices
 from daceml.cli.doctor import doctor
 from daceml.cli.explain import explain
+from daceml.cli.learn import learn
 from daceml.cli.measure import measure
 from daceml.cli.predict import predict
 from daceml.cli.replay import replay
@@ -99,6 +100,7 @@ app.command("doctor")(doctor)
 app.command("compile")(compile_model)
 app.command("explain")(explain)
 app.command("verify")(verify)
+app.command("learn")(learn)
 app.command("measure")(measure)
 app.command("predict")(predict)
 app.command("replay")(replay)

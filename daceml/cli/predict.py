@@ -88,6 +88,10 @@ HostFactor = Annotated[
 ]
 
 
+Models = Annotated[
+    Path | None,
+    typer.Option("--models", metavar="FILE", help="models of operations, as `daceml learn` writes them."),
+]
 Inference = Annotated[
     bool, typer.Option("--inference", help="of a model: a forward pass; else forward, backward, optimizer.")
 ]
@@ -133,6 +137,7 @@ def predict(
     sort: Sort = Criterion.TIME,
     precision: Precision = None,
     database: Database = None,
+    models: Models = None,
     reference: References = None,
     host_factor: HostFactor = 1.0,
     kinds: Kinds = False,
@@ -161,8 +166,9 @@ def predict(
 
         predict_model(
             subjects[0], to=to, batch=batch, price=price, sort=sort.value, precision=precision,
-            database=database, inputs=inputs, inputs_file=inputs_file, dims=dims, train=not inference,
-            devices=together, optimizer=optimizer, layers=kinds, as_json=as_json, quiet=quiet,
+            database=database, models=models, inputs=inputs, inputs_file=inputs_file, dims=dims,
+            train=not inference, devices=together, optimizer=optimizer, layers=kinds, as_json=as_json,
+            quiet=quiet,
         )  # fmt: skip
         return
     _refuse(
@@ -187,7 +193,7 @@ def predict(
     references = _references(reference or ())
     batches = _batches(batch_recorded, batch, len(subjects))
     with ExitStack() as open_files:
-        source = None if database is None else _source(open_files, database)
+        source = None if database is None and models is None else _source(open_files, database, models)
         predictions = _predicted(
             [Path(one) for one in subjects], devices, origin=origin, batch=batch, batches=batches,
             precision=precision, how={"source": source, "references": references, "host_factor": host_factor},
@@ -215,11 +221,13 @@ def is_model(subject: str) -> bool:
     return subject.endswith(".onnx") or ":" in Path(subject).name
 
 
-def _source(open_files: ExitStack, database: Path) -> DurationSource:
+def _source(open_files: ExitStack, database: Path | None, models: Path | None) -> DurationSource:
+    from daceml.cli.learn import learned_durations
     from daceml.profiling.database.store import OpDatabase
     from daceml.profiling.estimation.ladder import DurationLadder
 
-    return DurationLadder(open_files.enter_context(OpDatabase(database, create=False)))
+    rows = None if database is None else open_files.enter_context(OpDatabase(database, create=False))
+    return DurationLadder(rows, learned=[] if models is None else [learned_durations(models, rows)])
 
 
 def _predicted(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -30,6 +31,7 @@ def predict_model(
     sort: str = "time",
     precision: str | None = None,
     database: Path | None = None,
+    models: Path | None = None,
     inputs: Sequence[str] | None = None,
     inputs_file: Path | None = None,
     dims: Sequence[str] | None = None,
@@ -48,13 +50,16 @@ def predict_model(
         batch: samples of a step on one device: the first size of every input, or of a file's named ones.
         price: "H100=2.95@2026-05-20" of each device.
         inputs, inputs_file, dims: values of --input, --inputs and --dim.
+        database, models: of durations, and of what `daceml learn` made of some.
         devices: 1 to 8 that train data-parallel.
     Raises:
         DacemlError: of the model, its inputs, a device, a price, or of what cannot be predicted; says why.
     """
+    from daceml.cli.learn import learned_durations
     from daceml.devices.catalogue import find_device
     from daceml.prediction.predict_step import predict_step
     from daceml.prediction.prices import prices_of
+    from daceml.profiling.database.store import OpDatabase
     from daceml.report.step_prediction_text import by_criterion, step_prediction_json, step_prediction_text
 
     targets = [find_device(name.strip()) for name in to.split(",") if name.strip()]
@@ -64,12 +69,14 @@ def predict_model(
         )
     prices = prices_of(price or (), targets)
     wanted = cast("Precision", precision or "fp32")
-    with working(quiet=quiet):
+    with ExitStack() as files, working(quiet=quiet):
         step = _step(
             reference, inputs, inputs_file, dims, batch, train=train, optimizer=optimizer, precision=wanted
         )
+        rows = None if database is None else files.enter_context(OpDatabase(database, create=False))
+        learned = [] if models is None else [learned_durations(models, rows)]
         predictions = [
-            predict_step(step, device=one, devices=devices, precision=wanted, database=database)
+            predict_step(step, device=one, devices=devices, precision=wanted, database=rows, learned=learned)
             for one in targets
         ]
     ordered = by_criterion(predictions, prices, cast("Criterion", sort))

@@ -1,0 +1,150 @@
+"""`daceml learn`: models of operations, from a database of their durations."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from daceml.cli import options
+from daceml.cli.measure import parse_budget
+from daceml.cli.output_files import check_targets, written_aside
+from daceml.cli.work import working
+from daceml.errors import DeviceError, EstimationError
+
+if TYPE_CHECKING:
+    from daceml.devices.specification import Device
+    from daceml.profiling.estimation.fitting.from_database import Lesson
+    from daceml.profiling.estimation.learned import LearnedDurations
+
+
+def learn(
+    database: Annotated[Path, typer.Argument(metavar="DATABASE", help="as `daceml measure` writes it.")],
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", metavar="FILE", help="of the models, for daceml predict --models."),
+    ] = Path("models.npz"),
+    device: Annotated[
+        str | None,
+        typer.Option("--device", metavar="DEVICE", help="models of this one alone; others still help."),
+    ] = None,
+    describe: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--describe",
+            metavar="FILE",
+            help="a .toml that describes a device of the database which `daceml devices` does not list, or "
+            "what `daceml doctor --measure --json` wrote; may be repeated.",
+        ),
+    ] = None,
+    budget: Annotated[
+        str, typer.Option("--budget", metavar="TIME", help="for trying architectures, in all: 90s, 10m.")
+    ] = "10m",
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+    debug: options.Debug = False,
+) -> None:
+    """Fit a model to each kind of operation that was measured often enough on a device."""
+    from daceml.profiling.database.store import OpDatabase
+    from daceml.profiling.estimation.fitting.from_database import fit_all
+    from daceml.profiling.estimation.model_file import write_models
+
+    seconds = parse_budget(budget)
+    check_targets([("--output", output)], read=database)
+    figures = Figures(describe or ())
+    with working(quiet=quiet), OpDatabase(database, create=False) as rows:
+        only = None if device is None else figures.need(device).name
+        lessons = fit_all(
+            rows.entries(), figures.find, only=only, budget_s=seconds, observe=None if quiet else _show
+        )
+    models = [one.fitted.model for one in lessons if one.fitted is not None]
+    if not models:
+        unknown = f"; no figures are known of {', '.join(figures.unknown)}" if figures.unknown else ""
+        raise EstimationError(
+            f"nothing can be learned from {database}",
+            why=("; ".join(sorted({one.why for one in lessons})) or "it has no rows of such a device")
+            + unknown,
+            fix="measure more operations of one kind, or describe the device: --describe FILE",
+        )
+    with written_aside("--output", output) as aside:
+        write_models(models, aside)
+    told: dict[str, Any] = {
+        "output": str(output),
+        "models": [_as_json(one) for one in lessons],
+        "devices_without_figures": figures.unknown,
+    }
+    typer.echo(json.dumps(told, indent=2) if as_json else _text(lessons, figures.unknown, output))
+
+
+class Figures:
+    """Figures of devices by the names that a database has, from the catalogue and from files."""
+
+    def __init__(self, files: list[str] | tuple[str, ...] = ()) -> None:
+        from daceml.devices.catalogue import find_devices
+
+        self._described = [one for file in files for one in find_devices(file)]
+        self.unknown: list[str] = []
+
+    def need(self, name: str) -> Device:
+        """Figures of a device that is asked for.
+
+        Raises:
+            DeviceError: nobody has described it.
+        """
+        from daceml.devices.catalogue import find_device
+
+        described = [one for one in self._described if one.is_called(name)]
+        return described[0] if described else find_device(name)
+
+    def find(self, name: str) -> Device | None:
+        """Figures of a device that is met; the names of those without any are kept."""
+        try:
+            return self.need(name)
+        except DeviceError:
+            self.unknown.append(name)
+            return None
+
+
+def learned_durations(models: Path, database: Any = None) -> LearnedDurations:
+    """The source of durations that a file of models is, with rows of other devices from a database."""
+    from daceml.profiling.estimation.learned import LearnedDurations
+    from daceml.profiling.estimation.model_file import read_models
+
+    return LearnedDurations(read_models(models), database=database, device_of=Figures().find)
+
+
+def _show(lesson: Lesson) -> None:
+    done = lesson.why if lesson.fitted is None else f"off by {lesson.fitted.error:.1%}"
+    typer.echo(f"{_operator(lesson)} on {lesson.device}: {done}", err=True)
+
+
+def _operator(lesson: Lesson) -> str:
+    return lesson.kind.split("'")[1]
+
+
+def _as_json(lesson: Lesson) -> dict[str, Any]:
+    fitted = lesson.fitted
+    return {
+        "operator": _operator(lesson),
+        "device": lesson.device,
+        "rows": lesson.rows,
+        "why": lesson.why,
+        "error": None if fitted is None else fitted.error,
+        "follows": "" if fitted is None or not fitted.model.component else fitted.model.component.text(),
+        "tried": {} if fitted is None else {one.architecture: one.error for one in fitted.tried},
+    }
+
+
+def _text(lessons: list[Lesson], unknown: list[str], output: Path) -> str:
+    lines = [f"{'operator':<28} {'device':<20} {'rows':>6} {'off by':>7}  follows"]
+    for one in lessons:
+        told = _as_json(one)
+        error = "" if told["error"] is None else f"{told['error']:.1%}"
+        lines.append(
+            f"{told['operator']:<28} {one.device:<20} {one.rows:>6} {error:>7}  {told['follows'] or one.why}"
+        )
+    lines += [f"no figures are known of {name}: its rows were left out" for name in unknown]
+    count = sum(one.fitted is not None for one in lessons)
+    return "\n".join([*lines, f"{count} models: {output}"])

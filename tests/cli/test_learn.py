@@ -1,0 +1,107 @@
+"""`daceml learn`: from a database to models, which predictions then take."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from daceml.cli.main import app
+from daceml.profiling.database.store import OpDatabase
+from tests.cli.told import told
+from tests.profiling.estimation.synthetic import entry, products, seconds
+
+COUNT = 60
+Said = Callable[..., str]
+
+
+@pytest.fixture
+def said(capsys: pytest.CaptureFixture[str]) -> Said:
+    """What a command says on both streams; it has to end with the code that is expected."""
+
+    def call(words: list[str], code: int = 0) -> str:
+        ended, out, err = told(capsys, *words)
+        assert ended == code, err
+        return out + err
+
+    return call
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    """Products of matrices on a T4, some on a V100, and on a device that nobody has described."""
+    path = tmp_path / "rows.db"
+    operations = products(COUNT)
+    with OpDatabase(path) as rows:
+        for name, count in (("Tesla T4", COUNT), ("Tesla V100-PCIE-32GB", 10), ("Home-made 1", COUNT)):
+            rows.add_all(
+                entry(one, name, s) for one, s in zip(operations[:count], seconds(operations), strict=False)
+            )
+    return path
+
+
+def test_models_are_told_and_written(database: Path, tmp_path: Path, said: Said):
+    output = tmp_path / "models.npz"
+    text = said(["learn", str(database), "-o", str(output), "--budget", "0s", "--quiet"])
+    assert "1 models" in text
+    assert "0.0 x 0.1 x 1.1" in text
+    assert "10 measurements; a model needs 40" in text
+    assert "no figures are known of Home-made 1: its rows were left out" in text
+    as_json = json.loads(
+        said(["learn", str(database), "-o", str(output), "--budget", "0s", "--quiet", "--json"])
+    )
+    assert [(one["device"], one["rows"]) for one in as_json["models"]] == [("T4", 60), ("V100-PCIe-32GB", 10)]
+    assert as_json["models"][0]["error"] < 0.2
+
+
+def test_a_prediction_takes_them(database: Path, tmp_path: Path, said: Said):
+    output = tmp_path / "models.npz"
+    said(["learn", str(database), "-o", str(output), "--budget", "0s", "--quiet"])
+    module = tmp_path / "model.py"
+    module.write_text(
+        "import torch\n\n\nclass Net(torch.nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.weight = torch.nn.Parameter(torch.ones(700, 900))\n\n"
+        "    def forward(self, x):\n        return x @ self.weight\n"
+    )
+    words = [
+        "predict",
+        f"{module}:Net",
+        "--input",
+        "500,700",
+        "--to",
+        "T4",
+        "--inference",
+        "--json",
+        "--quiet",
+    ]
+    plain = json.loads(said(words))
+    learned = json.loads(said([*words, "--models", str(output)]))
+    assert plain != learned
+    assert '"learned": 1.0' in json.dumps(learned)
+
+
+def test_nothing_to_learn_is_refused_and_nothing_written(database: Path, tmp_path: Path, said: Said):
+    output = tmp_path / "models.npz"
+    text = said(["learn", str(database), "-o", str(output), "--device", "V100-PCIe-32GB", "--quiet"], code=2)
+    assert "nothing can be learned from" in text
+    assert "10 measurements; a model needs 40; no figures are known of Home-made 1" in text
+    assert not output.exists()
+
+
+def test_a_described_device_is_learned_too(database: Path, tmp_path: Path, said: Said):
+    described = tmp_path / "home.toml"
+    described.write_text(
+        'name = "Home-made 1"\nkind = "gpu"\nvendor = "me"\narchitecture = "mine"\n'
+        'multiprocessors = { value = 8, source = "me", verified = true }\n'
+        'memory_bytes_per_s = { value = 1e12, source = "me", verified = true }\n'
+        '[peak_flops_per_s]\nfloat32 = { value = 1e13, source = "me", verified = true }\n'
+        '[sources]\nme = "its maker"\n'
+    )
+    words = ["learn", str(database), "-o", str(tmp_path / "m.npz"), "--budget", "0s", "--quiet"]
+    assert "2 models" in said([*words, "--describe", str(described)])
+
+
+def test_the_command_is_listed():
+    assert "learn" in [one.name for one in app.registered_commands]
