@@ -71,6 +71,12 @@ def _gemm(folder: Path, *, quick: bool) -> Seen:
     return measured(folder, quick=quick)
 
 
+def _ablation(folder: Path, *, quick: bool) -> Seen:
+    from benchmarks.prediction.ablation import measured
+
+    return measured(folder, quick=quick)
+
+
 def _traces(folder: Path, *, quick: bool) -> Seen:
     from benchmarks.prediction.traces import measured
 
@@ -99,6 +105,7 @@ PARTS: dict[str, Callable[..., Seen]] = {
     "gemm": _gemm,
     "left_out": _left_out,
     "operators": _operators,
+    "ablation": _ablation,
     "wave_scaling": _wave_scaling,
     "traces": _traces,
     "shapes": _shapes,

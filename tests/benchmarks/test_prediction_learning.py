@@ -10,13 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.prediction import left_out, operators
+from benchmarks.prediction import ablation, left_out, operators
 from benchmarks.prediction.blind import NEUSIGHT, figures_without, neusight, question
 from benchmarks.prediction.judgement import judged
 from benchmarks.prediction.small_boards import without_its_own
 from daceml.devices.catalogue import find_device
 from daceml.devices.specification import Sourced
 from daceml.profiling.estimation.estimate import Estimate
+from daceml.profiling.estimation.fitting.perceptrons import PerceptronSettings
 
 GPUS = {"NVIDIA A100-PCIE-40GB": 1000.0, "Tesla V100-PCIE-32GB": 800.0, "Tesla T4": 220.0}  # GB/s
 
@@ -78,6 +79,15 @@ def test_a_tenth_is_held_out_and_the_bars_are_those_of_all_operators(
     assert max(row["error"] for row in rows) < 0.05
     assert [bar.limit for bar in bars] == [0.05, pytest.approx(0.15), 0.95]
     assert len(NEUSIGHT) == 7
+
+
+def test_an_ablation_has_a_row_for_each_set_of_features(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(ablation, "OPERATORS", ("add",))
+    monkeypatch.setattr(ablation, "SETTINGS", PerceptronSettings(width=8, layers=1, passes=3))
+    rows, bars = ablation.measured(write_additions(tmp_path), quick=True)
+    assert not bars
+    assert [row["features"] for row in rows][:2] == ["sizes", "sizes and their principal component"]
+    assert all(np.isfinite(row["error"]) for row in rows)
 
 
 def test_figures_of_a_device_that_come_from_the_answers_are_hidden():
