@@ -18,7 +18,7 @@ SEED = 0
 HELD_OUT = 10
 ERROR, COVERED = 0.05, (0.85, 0.95)
 # Seconds for the architectures of one model
-BUDGET_S, QUICK_BUDGET_S = 40.0, 3.0
+BUDGET_S, QUICK_BUDGET_S = 20.0, 3.0
 QUICK_ROWS = 800
 
 
