@@ -41,6 +41,18 @@ def test_without_labels_nothing_is_met(tmp_path: Path):
     assert not any(bar.met for bar in made)
 
 
+def test_a_model_that_shapes_do_not_decide_is_told_and_not_barred(tmp_path: Path):
+    pytest.importorskip("transformers")
+    folder = tmp_path / LABELS / "NVIDIA_L4"
+    folder.mkdir(parents=True)
+    label = gzip.compress(json.dumps({"e2e_latency": 50.0}).encode())
+    (folder / "switch4-inf-512-1.json.gz").write_bytes(label)
+    (row,), made = measured(tmp_path)
+    assert row["predicted_us"] is None
+    assert row["why"].startswith("which expert takes a token follows from data")
+    assert not any(bar.met for bar in made)
+
+
 def test_a_label_says_nothing_to_its_prediction(tmp_path: Path):
     pytest.importorskip("transformers")
 
