@@ -19,7 +19,7 @@ from daceml.profiling.estimation.observations import Observations, observations,
 Array = NDArray[np.float64]
 
 NEUSIGHT = ("add", "gelu", "softmax", "ln", "bmm", "linear", "conv")
-_TABLES = "measurements/neusight/train/{operator}/p2.1.0"
+TABLES = "measurements/neusight/train/{operator}/p2.1.0"
 _DATE = "2026-11-20"
 
 
@@ -40,7 +40,7 @@ class Question:
 
 def neusight(folder: Path, operator: str) -> Observations:
     """All rows of an operator, on all devices of the set."""
-    files = sorted((folder / _TABLES.format(operator=operator)).glob("*.csv.gz"))
+    files = sorted((folder / TABLES.format(operator=operator)).glob("*.csv.gz"))
     entries = [entry for file in files for entry in import_neusight(file, date=_DATE).entries]
     return table_of(entries, "NeuSight")
 

@@ -11,6 +11,7 @@ import numpy as np
 from benchmarks.bars import Bar
 from benchmarks.prediction.blind import NEUSIGHT, neusight, question
 from benchmarks.prediction.judgement import judged
+from benchmarks.prediction.small_boards import shares, without_its_own
 from daceml.profiling.estimation.transfer import known_rows, transferred
 
 ERROR, BEYOND = 0.15, 0.20
@@ -21,6 +22,7 @@ QUICK_ROWS = 800
 def measured(folder: Path, *, quick: bool) -> tuple[list[dict[str, Any]], list[Bar]]:
     """Every operator, each GPU left out in turn; operations that at least two others have measured."""
     rows: list[dict[str, Any]] = []
+    boards = shares(folder)
     for operator in NEUSIGHT:
         table = neusight(folder, operator)
         if quick:
@@ -29,7 +31,7 @@ def measured(folder: Path, *, quick: bool) -> tuple[list[dict[str, Any]], list[B
         for target in table.seconds:
             asked = question(table, target)
             chosen = known_rows(asked.table)
-            estimates = transferred(asked.table.at(chosen), asked.target)
+            estimates = transferred(asked.table.at(chosen), without_its_own(asked.target, boards))
             seen = judged(estimates, asked.seconds[chosen])
             left = len(asked.seconds) - len(chosen)
             told = {"protocol": "GPU left out", "operator": operator, "device": target}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.prediction.blind import neusight
+from benchmarks.prediction.blind import TABLES, neusight
 from daceml.devices.roofline import SMALL_BOARD_W
 from daceml.devices.specification import Device, Sourced
 from daceml.profiling.estimation.products import products
@@ -22,7 +22,9 @@ ARITHMETIC = "float32"
 def shares(folder: Path) -> dict[str, float]:
     """Name of a small board -> share of its peak, as the mean over operators; nothing without the tables."""
     found: dict[str, list[float]] = {}
-    for operator in OPERATORS if (folder / "measurements/neusight/train").is_dir() else ():
+    for operator in OPERATORS:
+        if not (folder / TABLES.format(operator=operator)).is_dir():
+            continue
         table = neusight(folder, operator)
         work = products(table.operations)
         assert work is not None

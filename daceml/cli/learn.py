@@ -100,11 +100,14 @@ class Figures:
 
     def find(self, name: str) -> Device | None:
         """Figures of a device that is met; the names of those without any are kept."""
+        is_file = Path(name).suffix.lower() in (".toml", ".json")  # a row says a name, and no file to read
         try:
-            return self.need(name)
+            if not is_file:
+                return self.need(name)
         except DeviceError:
-            self.unknown.append(name)
-            return None
+            pass
+        self.unknown.append(name)
+        return None
 
 
 def learned_durations(models: Path, database: Any = None) -> LearnedDurations:
@@ -130,6 +133,7 @@ def _as_json(lesson: Lesson) -> dict[str, Any]:
         "operator": _operator(lesson),
         "device": lesson.device,
         "rows": lesson.rows,
+        "references": lesson.references,
         "why": lesson.why,
         "error": None if fitted is None else fitted.error,
         "follows": "" if fitted is None or not fitted.model.component else fitted.model.component.text(),
@@ -144,6 +148,7 @@ def _text(lessons: list[Lesson], unknown: list[str], output: Path) -> str:
         error = "" if told["error"] is None else f"{told['error']:.1%}"
         lines.append(
             f"{told['operator']:<28} {one.device:<20} {one.rows:>6} {error:>7}  {told['follows'] or one.why}"
+            + (" (with other devices' times)" if one.references else "")
         )
     lines += [f"no figures are known of {name}: its rows were left out" for name in unknown]
     count = sum(one.fitted is not None for one in lessons)

@@ -283,6 +283,10 @@ def _batches(recorded: str | None, wanted: float | None, traces: int) -> list[fl
             why=str(error),
             fix="--batch-recorded 8,16",
         ) from None
+    if any(not 0 < one < float("inf") for one in batches):
+        raise PredictionError(
+            f"--batch-recorded {recorded} is no number of samples", fix="give numbers above 0"
+        )
     several = traces > 1 and wanted is None
     if several or ((batches or wanted is not None) and len(batches) != traces):
         raise PredictionError(

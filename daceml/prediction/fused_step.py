@@ -81,16 +81,18 @@ def _joined(operations: Sequence[StepOperation], group: _Group, last_read: dict[
     members = [operations[place] for place in group.places]
     read: dict[int, Operand] = {}
     written: dict[int, Operand] = {}
-    for one in members:
+    wrote: dict[int, int] = {}
+    for place, one in zip(group.places, members, strict=True):
+        wrote |= dict.fromkeys(one.writes, place)
         for memory, operand in zip(one.reads, one.operation.operands, strict=False):
             if memory not in written:
                 read[memory] = max(read.get(memory, operand), operand, key=_bytes)
         written |= dict(zip(one.writes, one.results, strict=False))
-    # what nobody reads is a result of the step
+    # what nobody reads after it was last written is a result, also what was written in place
     kept = {
         memory: operand
         for memory, operand in written.items()
-        if last_read.get(memory, len(operations)) > group.places[-1]
+        if (read_at := last_read.get(memory, -1)) > group.places[-1] or read_at <= wrote[memory]
     }
     moved = sum(map(_bytes, (*read.values(), *kept.values())))
     works = [one.work for one in members if one.work is not None]

@@ -100,7 +100,9 @@ def test_a_described_device_is_learned_too(database: Path, tmp_path: Path, said:
         '[sources]\nme = "its maker"\n'
     )
     words = ["learn", str(database), "-o", str(tmp_path / "m.npz"), "--budget", "0s", "--quiet"]
-    assert "2 models" in said([*words, "--describe", str(described)])
+    text = said([*words, "--describe", str(described)])
+    assert "4 models" in text  # each device by itself, and with what the other took
+    assert text.count("(with other devices' times)") == 2
 
 
 def test_the_command_is_listed():

@@ -47,6 +47,15 @@ def test_what_somebody_reads_later_is_written():
     assert moved(fused(step)) == [3, 3]
 
 
+def test_what_is_written_in_place_is_a_result():
+    step = step_of(("mul", (0, 0), (1,)), ("add_", (1, 1), (1,)), ("mul_", (1, 1), (1,)))
+    assert moved(fused(step)) == [2]
+    buffer = step_of(("relu", (0,), (1,)), ("add_", (7, 1), (7,)))
+    (kernel,) = fused(buffer).operations
+    assert (kernel.reads, kernel.writes) == ((0, 7), (7,))
+    assert moved(fused(buffer)) == [3]
+
+
 def test_a_product_ends_a_kernel_and_what_is_not_connected_begins_one():
     step = step_of(("relu", (0,), (1,)), ("mm", (1, 9), (2,)), ("tanh", (2,), (3,)), ("relu", (7,), (8,)))
     assert fused(step).operations == step.operations

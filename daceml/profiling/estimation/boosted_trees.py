@@ -44,7 +44,9 @@ class BoostedTrees:
         parents = np.tile(np.flatnonzero(inner), 2)
         # a node's children come after it, so that nothing that a file says goes round for ever
         wrong = (
-            any(len(column) != nodes for column in columns)
+            any(column.shape != (nodes,) for column in columns)
+            or any(column.dtype.kind not in "iu" for column in (self.roots, self.feature, *columns[1:3]))
+            or not np.isfinite(self.value).all()
             or (self.roots.size and not (self.roots.min() >= 0 and self.roots.max() < nodes))
             or (children.size and not ((children > parents).all() and children.max() < nodes))
         )

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from daceml.errors import EstimationError
 from daceml.profiling.estimation.principal_component import logarithms
 
 Array = NDArray[np.float64]
@@ -48,6 +49,16 @@ class Limits:
     slack: float
     factor: float
     reach: float
+
+    def __post_init__(self) -> None:
+        rows = len(self.logarithm_s)
+        fits = self.numbers.shape == (rows, len(self.of_size)) and self.base.shape == (rows,)
+        if not (rows and fits and self.of_size.dtype == np.bool_ and np.isfinite(self.numbers).all()):
+            raise EstimationError(
+                "these are no limits of a model",
+                why="there are no rows, or columns of different lengths",
+                fix="fit the model again",
+            )
 
     def distance(self, values: Array) -> tuple[Array, NDArray[np.int64]]:
         """[operations] how far the nearest row is, as the length of logarithms of ratios, and which it is."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,12 +19,17 @@ from daceml.profiling.estimation.operator_model import OperatorModel, kind_of
 
 Array = NDArray[np.float64]
 
+_TIMINGS: tuple[Mode, ...] = ("graph", "eager", "cold")
+
 
 class LearnedDurations:
-    """A source of durations: one model for each kind of operation and device.
+    """A source of durations: models by kind of operation and device.
+
+    Of several for the same, one that asks for other devices' durations is taken where all of these are
+    known, else one that asks for none; of several timings that of a captured graph comes first.
 
     Args:
-        models: of one timing; of two for the same, the later one counts.
+        models: of any kinds, devices and timings.
         database: where durations on a model's reference devices are looked up; without it they are not known.
         device_of: figures of these devices; needed with a database.
     """
@@ -31,21 +38,28 @@ class LearnedDurations:
         self,
         models: Iterable[OperatorModel],
         *,
-        timing: Mode = "eager",
         database: OpDatabase | None = None,
         device_of: DeviceOf | None = None,
     ) -> None:
-        self._models = {(one.device, one.kind): one for one in models if one.timing == timing}
-        self._timing: Mode = timing
+        self._models: defaultdict[tuple[str, str], list[OperatorModel]] = defaultdict(list)
+        for one in models:
+            self._models[one.device, one.kind].append(one)
+        for several in self._models.values():
+            several.sort(key=lambda one: (_TIMINGS.index(one.timing), not one.references))
         self._database = database
         self._device_of = device_of
 
     def estimate(self, operation: Operation, device: Device) -> Estimate | None:
         """None where no model knows such operations on this device."""
-        model = self._models.get((device.name, kind_of(operation)))
-        if model is None:
-            return None
-        return model.estimates([operation], device, self._references(model, [operation]))[0]
+        for model in self._models.get((device.name, kind_of(operation)), ()):
+            references = self._references(model, [operation])
+            known = all(
+                name in references and np.isfinite(references[name]).all() for name in model.references
+            )
+            if known:
+                told = model.estimates([operation], device, references)[0]
+                return replace(told, notes=(*told.notes, f"models of rows that were timed {model.timing}"))
+        return None
 
     def _references(self, model: OperatorModel, operations: Sequence[Operation]) -> dict[str, Array]:
         found: dict[str, Array] = {}
@@ -53,14 +67,14 @@ class LearnedDurations:
             device = None if self._device_of is None else self._device_of(name)
             if device is None or self._database is None:
                 continue
-            seconds = np.array([self._seconds(one, device) for one in operations])
+            seconds = np.array([self._seconds(one, device, model.timing) for one in operations])
             found[name] = np.log(seconds) - described(operations, device, floor_s=model.floor_s).base
         return found
 
-    def _seconds(self, operation: Operation, device: Device) -> float:
+    def _seconds(self, operation: Operation, device: Device, timing: Mode) -> float:
         assert self._database is not None
         for name in (device.name, *device.aliases):
-            for entry in self._database.find(operation, device=name, mode=self._timing):
+            for entry in self._database.find(operation, device=name, mode=timing):
                 if entry.provenance != "predicted" and entry.duration.median_s > 0:
                     return entry.duration.median_s
         return float("nan")

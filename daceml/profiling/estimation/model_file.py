@@ -6,6 +6,7 @@ import io
 import json
 import os
 import zipfile
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,10 @@ from daceml.profiling.estimation.principal_component import PrincipalComponent
 VERSION = 1
 
 _FORMAT = "daceml operator models"
+_DAMAGE = (
+    *(KeyError, TypeError, ValueError, EOFError, IndexError, AttributeError, RecursionError),
+    *(NotImplementedError, zipfile.BadZipFile, zlib.error),
+)
 _TREE_ARRAYS = ("roots", "feature", "threshold", "left", "right", "missing_left", "value")
 _LIMIT_ARRAYS = ("numbers", "of_size", "logarithm_s", "base")
 _LIMIT_NUMBERS = ("slack", "factor", "reach")
@@ -61,10 +66,10 @@ def read_models(path: str | Path) -> list[OperatorModel]:
             head = json.loads(bytes(arrays["head"]).decode())
             _check_head(head, path)
             return [_model(told, f"{i}/", arrays) for i, told in enumerate(head["models"])]
-    except (KeyError, TypeError, ValueError, EOFError, zipfile.BadZipFile, IndexError) as error:
+    except _DAMAGE as error:
         raise EstimationError(
             f"{path} is damaged, or holds no models",
-            why=f"{type(error).__name__}: {error}",
+            why=f"it is no such archive of arrays ({type(error).__name__})",
             fix="fit the models again: daceml learn",
         ) from error
 
@@ -126,7 +131,7 @@ def _model(told: dict[str, Any], prefix: str, arrays: Any) -> OperatorModel:
     component = told["component"]
     return OperatorModel(
         device=told["device"],
-        kind=told["kind"],
+        kind=str(told["kind"]),
         timing=told["timing"],
         component=None if component is None else PrincipalComponent(**component),
         floor_s=float(told["floor_s"]),

@@ -117,15 +117,31 @@ def test_a_database_teaches_all_that_it_has_enough_of(tmp_path: Path):
         database.add(entry(elementwise, "here", 1e-4))
         lessons = fit_all(database.entries(), devices.get, budget_s=0.0)
         told = [(one.device, one.rows, one.fitted is not None) for one in lessons]
-        assert sorted(told) == [("here", 1, False), ("here", 120, True), ("there", 120, True)]
+        expected = [("here", 1, False), *[("here", 120, True)] * 2, *[("there", 120, True)] * 2]
+        assert sorted(told) == expected
         assert [one.why for one in lessons if one.fitted is None] == [
             f"1 measurements; a model needs {FEWEST}"
         ]
         models: list[OperatorModel] = [one.fitted.model for one in lessons if one.fitted is not None]
-        assert {one.device: one.references for one in models} == {"here": ("there",), "there": ("here",)}
+        references = {(one.device, one.references) for one in models}
+        assert references == {("here", ()), ("here", ("there",)), ("there", ()), ("there", ("here",))}
         source = LearnedDurations(models, database=database, device_of=devices.get)
         found = source.estimate(operations[7], HERE)
         assert found is not None
         assert found.duration_us == pytest.approx(1e6 * seconds(operations[7:8])[0], rel=0.1)
         assert source.estimate(elementwise, HERE) is None
-        assert LearnedDurations(models).estimate(operations[7], HERE) is not None  # references are not known
+        alone = LearnedDurations(models).estimate(operations[7], HERE)  # what others took is not known
+        plain = next(one for one in models if one.device == "here" and not one.references)
+        assert alone is not None
+        assert alone.duration_us == plain.estimates([operations[7]], HERE)[0].duration_us
+        assert alone.notes == ("models of rows that were timed eager",)
+
+
+def test_what_cannot_be_learned_is_told_and_ends_nothing():
+    operations = products(FEWEST)
+    strange = [Operation(operator="mine::op", operands=one.operands) for one in operations]
+    lessons = fit_all(
+        [entry(one, "here", 1e-4) for one in (*operations, *strange)], {"here": HERE}.get, budget_s=0.0
+    )
+    told = {one.kind.split("'")[1]: one.why for one in lessons}
+    assert told == {"aten::mm": "", "mine::op": "mine::op cannot be estimated"}

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from daceml.errors import DeviceError, EstimationError
 from daceml.profiling.database.records import Entry
 from daceml.profiling.estimation.fitting.fit import FEWEST, Fitted, fit
 from daceml.profiling.estimation.observations import DeviceOf, Observations, observations
@@ -20,12 +21,14 @@ class Lesson:
     """One kind of operation on one device.
 
     Attributes:
-        fitted: None where there were too few measurements; `why` says so.
+        references: whether the model asks for what other devices took; one that does not is fitted, too.
+        fitted: None where there is no model; `why` says so.
     """
 
     kind: str
     device: str
     rows: int
+    references: bool = False
     fitted: Fitted | None = None
     why: str = ""
 
@@ -45,39 +48,55 @@ def fit_all(
         only: name of the one device for which models are wanted; all are references.
         budget_s: for all of them, shared by their numbers of measurements.
         observe: is told of each as it is done.
-    Raises:
-        EstimationError: nobody knows what some operation computes and moves.
+    Returns:
+        what was learned, and why not of the others: too few measurements, an operation of which nobody knows
+        what it computes, a device without a figure that is needed.
     """
-    wanted = [
-        (table, name, np.isfinite(seconds))
-        for table in observations(entries, device_of)
-        for name, seconds in table.seconds.items()
-        if only in (None, name)
-    ]
-    rows = sum(int(known.sum()) for _, _, known in wanted if known.sum() >= FEWEST)
+    wanted: list[tuple[Observations, str, bool]] = []
+    for table in observations(entries, device_of):
+        for name, seconds in table.seconds.items():
+            if only in (None, name):
+                known = table.at(np.isfinite(seconds))
+                wanted.append((_alone(known, name), name, False))
+                if len(known.operations) >= FEWEST and _references(known, name):
+                    wanted.append((known, name, True))
+    rows = sum(len(table.operations) for table, _, _ in wanted if len(table.operations) >= FEWEST)
     lessons: list[Lesson] = []
-    for table, name, known in wanted:
-        count = int(known.sum())
+    for table, name, references in wanted:
+        count = len(table.operations)
+        why, fitted = "", None
         if count < FEWEST:
-            lesson = Lesson(
-                kind=table.kind, device=name, rows=count, why=f"{count} measurements; a model needs {FEWEST}"
-            )
+            why = f"{count} measurements; a model needs {FEWEST}"
         else:
-            fitted = fit_one(table.at(known), name, budget_s=budget_s * count / rows)
-            lesson = Lesson(kind=table.kind, device=name, rows=count, fitted=fitted)
-        lessons.append(lesson)
+            try:
+                fitted = fit_one(table, name, budget_s=budget_s * count / rows)
+            except (DeviceError, EstimationError) as error:
+                why = str(error).splitlines()[0].partition("] ")[2]
+        lessons.append(
+            Lesson(kind=table.kind, device=name, rows=count, references=references, fitted=fitted, why=why)
+        )
         if observe is not None:
-            observe(lesson)
+            observe(lessons[-1])
     return lessons
+
+
+def _alone(table: Observations, device: str) -> Observations:
+    for other in table.seconds:
+        table = table if other == device else table.without(other)
+    return table
+
+
+def _references(table: Observations, device: str) -> list[str]:
+    """Other devices that have measured enough of these operations."""
+    others = table.without(device).seconds
+    return [name for name, column in others.items() if np.isfinite(column).mean() >= _KNOWN_ELSEWHERE]
 
 
 def fit_one(table: Observations, device: str, *, budget_s: float) -> Fitted:
     """A model of the operations of a table on one of its devices; the others are references."""
     floor_s = table.floor_s()
     others = table.without(device).over_analysis(floor_s)
-    known = {
-        name: column for name, column in others.items() if np.isfinite(column).mean() >= _KNOWN_ELSEWHERE
-    }
+    known = {name: others[name] for name in _references(table, device)}
     return fit(
         table.operations,
         table.seconds[device],
