@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.bars import Bar
 from benchmarks.prediction.blind import NEUSIGHT, neusight, question
-from benchmarks.prediction.judgement import judged
+from benchmarks.prediction.judgement import judged, over_devices
 from benchmarks.prediction.small_boards import shares, without_its_own
 from daceml.profiling.estimation.transfer import known_rows, transferred
 
@@ -44,15 +44,11 @@ def bars(rows: Sequence[dict[str, Any]]) -> list[Bar]:
     """Of each operator, means over GPUs, with the worst of them."""
     made: list[Bar] = []
     for operator in NEUSIGHT:
-        mine = [row for row in rows if row["operator"] == operator]
-        worst = max(mine, key=lambda row: row["error"], default=None)
-        note = "" if worst is None else f"worst {worst['error']:.3f} on {worst['device']}"
+        seen = over_devices(rows, operator)
         name = f"NeuSight, {operator}, one GPU left out"
-        error = float(np.mean([row["error"] for row in mine])) if mine else None
-        beyond = float(np.mean([1 - row["covered"] for row in mine])) if mine else None
-        width = f"mean width {np.mean([row['width'] for row in mine]):.2f}" if mine else ""
-        made.append(Bar(name=f"{name}: mean error", figure=error, limit=ERROR, note=note))
-        made.append(
-            Bar(name=f"{name}: share beyond intervals of 90 %", figure=beyond, limit=BEYOND, note=width)
-        )
+        width = "" if seen.width is None else f"mean width {seen.width:.2f}"
+        made += [
+            Bar(name=f"{name}: mean error", figure=seen.error, limit=ERROR, note=seen.worst),
+            Bar(name=f"{name}: share beyond intervals of 90 %", figure=seen.beyond, limit=BEYOND, note=width),
+        ]
     return made

@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.bars import Bar
 from benchmarks.prediction.blind import NEUSIGHT, neusight
-from benchmarks.prediction.judgement import judged
+from benchmarks.prediction.judgement import judged, over_devices
 from daceml.profiling.estimation.fitting.from_database import fit_one
 from daceml.profiling.estimation.observations import Observations
 
@@ -62,19 +62,11 @@ def bars(rows: Sequence[dict[str, Any]]) -> list[Bar]:
     """Of each operator, means over GPUs, with the worst of them."""
     made: list[Bar] = []
     for operator in NEUSIGHT:
-        mine = [row for row in rows if row["operator"] == operator]
-        worst = max(mine, key=lambda row: row["error"], default=None)
-        note = "" if worst is None else f"worst {worst['error']:.3f} on {worst['device']}"
+        seen = over_devices(rows, operator)
         name = f"NeuSight, {operator}, one row in ten held out"
-        made.append(Bar(name=f"{name}: mean error", figure=_mean(mine, "error"), limit=ERROR, note=note))
-        covered = _mean(mine, "covered")
-        missed = None if covered is None else 1 - covered
         made += [
-            Bar(name=f"{name}: share beyond intervals of 90 %", figure=missed, limit=1 - COVERED[0]),
-            Bar(name=f"{name}: share within intervals of 90 %", figure=covered, limit=COVERED[1]),
+            Bar(name=f"{name}: mean error", figure=seen.error, limit=ERROR, note=seen.worst),
+            Bar(name=f"{name}: share beyond intervals of 90 %", figure=seen.beyond, limit=1 - COVERED[0]),
+            Bar(name=f"{name}: share within intervals of 90 %", figure=seen.covered, limit=COVERED[1]),
         ]
     return made
-
-
-def _mean(rows: Sequence[dict[str, Any]], name: str) -> float | None:
-    return float(np.mean([row[name] for row in rows])) if rows else None

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, TypedDict
 import typer
 
 from daceml.cli import options
+from daceml.cli.prediction_targets import check_criterion, devices_of
 from daceml.errors import PredictionError
 
 if TYPE_CHECKING:
@@ -178,7 +179,6 @@ def predict(
             "--devices": together != 1, "--optimizer": optimizer != "adam",
         },
     )  # fmt: skip
-    from daceml.devices.catalogue import find_device
     from daceml.prediction.prices import prices_of
     from daceml.report.device_prediction_text import (
         by_criterion,
@@ -186,10 +186,9 @@ def predict(
         device_prediction_text,
     )
 
-    devices = [find_device(name.strip()) for name in to.split(",") if name.strip()]
-    if not devices:
-        raise PredictionError("no device is named", fix="--to H100,L4; daceml devices lists what is known")
+    devices = devices_of(to)
     prices = prices_of(price or (), devices)
+    check_criterion(sort.value, prices)
     references = _references(reference or ())
     batches = _batches(batch_recorded, batch, len(subjects))
     with ExitStack() as open_files:

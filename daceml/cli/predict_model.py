@@ -14,6 +14,7 @@ from daceml.cli.input_file import load_inputs
 from daceml.cli.input_text import TensorText, parse_input
 from daceml.cli.inputs import parse_dims
 from daceml.cli.model_reference import resolve
+from daceml.cli.prediction_targets import check_criterion, devices_of
 from daceml.cli.work import working
 from daceml.errors import CaptureError, ModelReferenceError, StepPredictionError
 
@@ -56,18 +57,14 @@ def predict_model(
         DacemlError: of the model, its inputs, a device, a price, or of what cannot be predicted; says why.
     """
     from daceml.cli.learn import learned_durations
-    from daceml.devices.catalogue import find_device
     from daceml.prediction.predict_step import predict_step
     from daceml.prediction.prices import prices_of
     from daceml.profiling.database.store import OpDatabase
     from daceml.report.step_prediction_text import by_criterion, step_prediction_json, step_prediction_text
 
-    targets = [find_device(name.strip()) for name in to.split(",") if name.strip()]
-    if not targets:
-        raise StepPredictionError(
-            "no device is named", fix="--to H100,L4; daceml devices lists what is known"
-        )
+    targets = devices_of(to)
     prices = prices_of(price or (), targets)
+    check_criterion(sort, prices)
     wanted = cast("Precision", precision or "fp32")
     with ExitStack() as files, working(quiet=quiet):
         step = _step(

@@ -73,7 +73,7 @@ class DevicePrediction:
         Args:
             batch: samples in a step; None is that of the prediction.
         Raises:
-            PredictionError: nobody said how many samples a step has.
+            PredictionError: nobody said how many samples a step has, or it is no number above 0.
         """
         samples = self.batch if batch is None else batch
         if samples is None:
@@ -81,12 +81,19 @@ class DevicePrediction:
                 "samples a second are not known", why="nobody said how many samples a step has",
                 fix="say it: --batch-recorded N, or throughput(batch=N)",
             )  # fmt: skip
+        _check_samples(samples)
         return samples / (self.step_us / 1e6) if self.step_us > 0 else float("inf")
 
     def cost(self, price: Price, *, samples: float, batch: float | None = None) -> float:
         """US dollars for so many samples.
 
         Raises:
-            PredictionError: nobody said how many samples a step has.
+            PredictionError: nobody said how many samples a step has, or a number of them is not above 0.
         """
+        _check_samples(samples)
         return price.usd(samples / self.throughput(batch))
+
+
+def _check_samples(samples: float) -> None:
+    if not (isinstance(samples, int | float) and 0 < samples < float("inf")):
+        raise PredictionError(f"{samples!r} is no number of samples", fix="give a number above 0")

@@ -15,8 +15,8 @@ from daceml.errors import DeviceError, PredictionError
 from daceml.prediction import rules
 from daceml.prediction.device_prediction import DevicePrediction
 from daceml.prediction.device_run import DeviceTask
-from daceml.prediction.retimed import RetimedTask, by_class
-from daceml.prediction.rules import Guess, Question
+from daceml.prediction.retimed import Guess, RetimedTask, by_class
+from daceml.prediction.rules import Question
 from daceml.profiling.database.records import Operation
 from daceml.profiling.device_kernels import PREFIX, step_costs
 from daceml.profiling.estimation.elementwise_work import ELEMENTWISE

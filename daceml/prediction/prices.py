@@ -20,10 +20,22 @@ class Price:
 
     Attributes:
         date: ISO 8601, the day on which somebody asked.
+    Raises:
+        PriceError: it is not above 0, or the date is none.
     """
 
     usd_per_hour: float
     date: str
+
+    def __post_init__(self) -> None:
+        if not 0 < self.usd_per_hour < math.inf:
+            raise PriceError(
+                f"{self.usd_per_hour:g} is no price", why="an hour costs more than nothing", fix="correct it"
+            )
+        try:
+            date.fromisoformat(self.date)
+        except ValueError as error:
+            raise PriceError(f"{self.date!r} is no date", why=str(error), fix="2026-05-20") from None
 
     def samples_per_usd(self, samples_per_s: float) -> float:
         """How many samples a dollar buys."""

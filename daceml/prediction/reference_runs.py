@@ -19,7 +19,8 @@ from daceml.devices.roofline import Work
 from daceml.errors import PredictionError
 from daceml.prediction.device_run import DeviceTask, device_tasks
 from daceml.prediction.origin import origin_of
-from daceml.prediction.rules import Guess, Question, by_roofline
+from daceml.prediction.retimed import Guess
+from daceml.prediction.rules import Question, by_roofline
 from daceml.profiling.database.canonical import operation_text
 from daceml.profiling.kernel_class import PRODUCTS, KernelClass
 from daceml.profiling.trace import Trace

@@ -29,23 +29,16 @@ where nobody knows what it does; of links; nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class RetimedTask:
-    """One task of a device.
+class Guess:
+    """A time on the destination, and how it was found.
 
     Attributes:
-        task: its index in the graph.
-        operator: of the framework that led to it, "" where nobody knows.
         low_us, high_us: nine in ten are between them.
         reason: why this method.
         outside: why what the method knows does not reach here, "" where it does.
         notes: what was not known and what stood in for it.
     """
 
-    task: int
-    name: str
-    operator: str
-    kind: KernelClass
-    recorded_us: float
     duration_us: float
     low_us: float
     high_us: float
@@ -53,6 +46,22 @@ class RetimedTask:
     reason: str
     outside: str = ""
     notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetimedTask(Guess):
+    """One task of a device; `reason` also says why surer methods were not taken.
+
+    Attributes:
+        task: its index in the graph.
+        operator: of the framework that led to it, "" where nobody knows.
+    """
+
+    task: int
+    name: str
+    operator: str
+    kind: KernelClass
+    recorded_us: float
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from daceml.devices.specification import Device
 from daceml.prediction import rules
 from daceml.prediction.device_run import DeviceTask, device_tasks
-from daceml.prediction.retimed import RetimedTask, Retiming
-from daceml.prediction.rules import Guess, Question, Rule
+from daceml.prediction.retimed import Guess, RetimedTask, Retiming
+from daceml.prediction.rules import Question, Rule
 from daceml.profiling.estimation.estimate import DurationSource
 from daceml.profiling.trace import Trace
 from daceml.simulation.graph import TaskGraph

@@ -20,7 +20,7 @@ from daceml.devices.specification import Device
 from daceml.devices.wave_scaling import KernelRun, scale_kernel
 from daceml.errors import ConfigurationError, DeviceError
 from daceml.prediction.device_run import DeviceTask
-from daceml.prediction.retimed import Method
+from daceml.prediction.retimed import Guess, Method
 from daceml.profiling.estimation.estimate import DurationSource
 from daceml.profiling.kernel_class import PRODUCTS
 from daceml.simulation.network.links import LINKS
@@ -42,19 +42,6 @@ class Question:
     @property
     def same_vendor(self) -> bool:
         return self.origin.vendor == self.destination.vendor
-
-
-@dataclass(frozen=True, kw_only=True)
-class Guess:
-    """A time on the destination; see `RetimedTask`."""
-
-    duration_us: float
-    low_us: float
-    high_us: float
-    method: Method
-    reason: str
-    outside: str = ""
-    notes: tuple[str, ...] = ()
 
 
 Rule = Callable[[DeviceTask, Question], Guess | str]

@@ -185,7 +185,8 @@ def _fix_sizes(model: onnx.ModelProto, sizes: dict[str, int], path: Path) -> Non
     if missing:
         raise OnnxShapesError(
             f"{path} has dimensions of any size: {', '.join(missing)}",
-            why="its operations follow from them",
+            why="its operations follow from them"
+            + (f"; {', '.join(unknown)} is none of its names" if unknown else ""),
             fix=f"give each a size, on the command line --dim {missing[0]}=8",
         )
     if unknown:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+from daceml.profiling.database.layout import layout_of
 from daceml.profiling.database.records import Attribute, Operand, Operation
 from daceml.profiling.estimation.operator_work import operator_name, rule_of
 from daceml.profiling.trace import EventKind, Trace
@@ -153,27 +154,9 @@ def _launched(trace: Trace, event: int) -> Launched:
 
 
 def _operand(shape: Sequence[int], dtype: str, stride: Any) -> Operand:
-    layout = _layout(tuple(shape), tuple(cast("list[int]", stride))) if _is_shape(stride) else "contiguous"
-    return Operand(shape=tuple(shape), dtype=dtype, layout=layout)
-
-
-def _layout(shape: tuple[int, ...], strides: tuple[int, ...]) -> str | tuple[int, ...]:
-    """As `daceml measure` writes it, so that rows of the database are found."""
-    if len(strides) != len(shape) or _dense(shape, strides, range(len(shape))):
-        return "contiguous"
-    if len(shape) in (4, 5) and _dense(shape, strides, (0, *range(2, len(shape)), 1)):
-        return "channels_last"
-    return strides
-
-
-def _dense(shape: Sequence[int], strides: Sequence[int], order: Sequence[int]) -> bool:
-    expected = 1
-    for axis in reversed(order):
-        if shape[axis] != 1:
-            if strides[axis] != expected:
-                return False
-            expected *= shape[axis]
-    return True
+    sizes, strides = tuple(shape), tuple(cast("list[int]", stride)) if _is_shape(stride) else ()
+    known = len(strides) == len(sizes)  # many traces have no strides
+    return Operand(shape=sizes, dtype=dtype, layout=layout_of(sizes, strides) if known else "contiguous")
 
 
 def _column(values: Any, count: int) -> list[Any]:

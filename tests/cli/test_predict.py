@@ -162,6 +162,7 @@ def test_another_model_s_runs_on_both_devices_correct_the_ratio(
     [
         (["--to", "H1000"], "[DML641] no device is called 'H1000'"),
         (["--to", ","], "[DML651] no device is named"),
+        (["--to", "L4", "--sort", "cost"], "[DML651] devices cannot be sorted by cost"),
         (["--to", "L4", "--price", "L4=0.5"], "[DML653] 'L4=0.5' is no price"),
         (["--to", "L4", "--batch", 16], "[DML651] 0 recorded batches are given for 1 traces"),
         (["--to", "L4", "--batch-recorded", "8,16"], "[DML651] 2 recorded batches are given for 1 traces"),

@@ -9,7 +9,13 @@ from typing import Any
 import pytest
 
 from daceml.cli.predict_model import predict_model
-from daceml.errors import DacemlError, ModelReferenceError, OnnxShapesError, StepPredictionError
+from daceml.errors import (
+    DacemlError,
+    ModelReferenceError,
+    OnnxShapesError,
+    PredictionError,
+    StepPredictionError,
+)
 from tests.cli.onnx_files import save_sum
 from tests.cli.told import told as commanded
 
@@ -108,7 +114,8 @@ def test_an_onnx_file_has_named_sizes(capsys: pytest.CaptureFixture[str], tmp_pa
     ("options", "kind", "text"),
     [
         ({}, ModelReferenceError, "nobody says what the model is called with"),
-        ({"inputs": ["8,32"], "to": " , "}, StepPredictionError, "no device is named"),
+        ({"inputs": ["8,32"], "to": " , "}, PredictionError, "no device is named"),
+        ({"inputs": ["8,32"], "to": "L4", "sort": "cost"}, PredictionError, "cannot be sorted by cost"),
         ({"inputs": ["8,32"], "to": "H1000"}, DacemlError, "no device is called 'H1000'"),
         ({"inputs": ["8,32"], "batch": 0.5}, StepPredictionError, "--batch 0.5 is no number of samples"),
         ({"inputs": ["8,32"], "dims": ["N=3"]}, ModelReferenceError, "--dim was given for a module"),

@@ -76,6 +76,15 @@ def test_without_a_batch_nobody_knows_samples():
     )
 
 
+@pytest.mark.parametrize("samples", [0, -5, float("inf"), "a"])
+def test_what_is_no_number_of_samples(samples: float):
+    prediction = RecordedRun.of(device_bound().trace()).on(A100, batch=8)
+    with pytest.raises(PredictionError, match="is no number of samples"):
+        prediction.throughput(samples)
+    with pytest.raises(PredictionError, match="is no number of samples"):
+        prediction.cost(Price(usd_per_hour=1.0, date="2026-05-20"), samples=samples)
+
+
 @pytest.mark.parametrize("factor", [0.0, -1.0, float("inf"), float("nan")])
 def test_a_host_cannot_take_no_time(factor: float):
     with pytest.raises(PredictionError, match="threads cannot take"):

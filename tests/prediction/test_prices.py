@@ -57,3 +57,9 @@ def test_prices_are_of_devices_that_are_asked_about_and_one_each():
 def test_what_a_dollar_buys():
     price = Price(usd_per_hour=2.0, date="2026-05-20")
     assert price.usd(1800.0) == 1.0 and price.samples_per_usd(10.0) == 18000.0
+
+
+@pytest.mark.parametrize(("usd", "day"), [(0.0, "2026-05-20"), (-3.0, "2026-05-20"), (3.0, "some day")])
+def test_a_price_that_is_none_is_none_in_python_too(usd: float, day: str):
+    with pytest.raises(PriceError, match=r"is no (price|date)"):
+        Price(usd_per_hour=usd, date=day)

@@ -77,7 +77,11 @@ def _matrices(operation: Operation) -> tuple[float, ...] | None:
     first, second = (one.shape for one in operation.operands[-2:])
     if len(first) < 2 or len(second) < 2:
         return None
-    return float(np.prod(first[:-2])), first[-2], second[-1], first[-1], 1.0
+    try:
+        batch = np.broadcast_shapes(first[:-2], second[:-2])
+    except ValueError:  # these multiply nothing
+        return None
+    return float(np.prod(batch)), first[-2], second[-1], first[-1], 1.0
 
 
 def _matmul(operation: Operation) -> tuple[float, ...] | None:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from daceml.errors import MeasurementError
+from daceml.profiling.database.layout import layout_of
 from daceml.profiling.database.records import Attribute, Direction, Operand, Operation
 
 
@@ -49,7 +50,7 @@ class Tensor:
         return elements * getattr(torch, self.dtype).itemsize
 
     def operand(self) -> Operand:
-        return Operand(shape=self.shape, dtype=self.dtype, layout=_layout(self.shape, self.strides))
+        return Operand(shape=self.shape, dtype=self.dtype, layout=layout_of(self.shape, self.strides))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,22 +211,3 @@ def _attribute(value: Any) -> Attribute:
             return tuple("None" if one is None else "tensor" for one in value)
         return value
     return value if isinstance(value, bool | int | float | str) else str(value)
-
-
-def _layout(shape: tuple[int, ...], strides: tuple[int, ...]) -> str | tuple[int, ...]:
-    if _dense(shape, strides, tuple(range(len(shape)))):
-        return "contiguous"
-    if len(shape) in (4, 5) and _dense(shape, strides, (0, *range(2, len(shape)), 1)):
-        return "channels_last"
-    return strides
-
-
-def _dense(shape: tuple[int, ...], strides: tuple[int, ...], order: tuple[int, ...]) -> bool:
-    """Whether axes, outermost first, follow each other in memory; strides of axes of size 1 do not count."""
-    expected = 1
-    for axis in reversed(order):
-        if shape[axis] != 1:
-            if strides[axis] != expected:
-                return False
-            expected *= shape[axis]
-    return True

@@ -83,15 +83,7 @@ def measure(
         except MeasurementError as error:
             error.where = error.where or _shapes(call)
             raise
-    low, high = found.deciles_s
-    return Duration(
-        median_s=found.median_s,
-        samples=len(found.rounds_s),
-        mad_s=found.mad_s,
-        p10_s=max(0.0, low),
-        p90_s=max(0.0, high),
-        mode=settings.mode,
-    )
+    return found.duration(settings.mode)
 
 
 def stopwatch_of(settings: Settings, cuda: Any = None) -> Stopwatch:

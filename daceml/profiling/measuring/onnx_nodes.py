@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from daceml.errors import MeasurementError
 from daceml.garbage_collection import without_collection
-from daceml.profiling.database.records import Duration, Entry, Environment, Operation
+from daceml.profiling.database.records import Entry, Environment, Operation
 from daceml.profiling.estimation.onnx_work import FREE
 from daceml.profiling.measuring.batches import Timed
 from daceml.profiling.measuring.machine import environment
@@ -142,18 +142,10 @@ def measured_node(job: NodeJob, settings: Settings) -> Entry:
     """
     with without_collection():
         found = slopes(_timed(job, settings), rounds=settings.rounds, most=_MOST)
-    low, high = found.deciles_s
     return Entry(
         operation=job.operation,
         environment=node_environment(),
-        duration=Duration(
-            median_s=found.median_s,
-            samples=len(found.rounds_s),
-            mad_s=found.mad_s,
-            p10_s=max(0.0, low),
-            p90_s=max(0.0, high),
-            mode=settings.mode,
-        ),
+        duration=found.duration(settings.mode),
         provenance="measured",
         source="daceml measure",
         licence="NOASSERTION",  # of SPDX: who measured has not said

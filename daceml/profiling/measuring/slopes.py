@@ -12,6 +12,7 @@ from itertools import combinations
 from statistics import median, quantiles
 
 from daceml.errors import MeasurementError
+from daceml.profiling.database.records import Duration, Mode
 from daceml.profiling.measuring.batches import Timed
 
 LENGTHS = 4  # of chains; a slope through three bears one that is disturbed
@@ -49,6 +50,18 @@ class Slopes:
             return self.rounds_s[0], self.rounds_s[0]
         cuts = quantiles(self.rounds_s, n=10, method="inclusive")
         return cuts[0], cuts[-1]
+
+    def duration(self, mode: Mode) -> Duration:
+        """As the database keeps it."""
+        low, high = self.deciles_s
+        return Duration(
+            median_s=self.median_s,
+            samples=len(self.rounds_s),
+            mad_s=self.mad_s,
+            p10_s=max(0.0, low),
+            p90_s=max(0.0, high),
+            mode=mode,
+        )
 
 
 def theil_sen(points: Sequence[tuple[float, float]]) -> float:

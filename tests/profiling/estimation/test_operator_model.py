@@ -137,6 +137,16 @@ def test_a_database_teaches_all_that_it_has_enough_of(tmp_path: Path):
         assert alone.notes == ("models of rows that were timed eager",)
 
 
+def test_a_short_eager_call_may_be_its_launch(fitted: Fitted):
+    smallest = min(products(500), key=lambda one: float(seconds([one])[0]))
+    source = LearnedDurations([fitted.model])
+    short, long = source.estimate(smallest, HERE), source.estimate(product(1500, 1500, 1500), HERE)
+    assert short is not None and long is not None
+    assert short.outside == "it was timed with its launch, which is most of this; the device takes less"
+    assert short.low_us < 0.1 * short.duration_us
+    assert long.outside == ""
+
+
 def test_what_cannot_be_learned_is_told_and_ends_nothing():
     operations = products(FEWEST)
     strange = [Operation(operator="mine::op", operands=one.operands) for one in operations]
