@@ -95,5 +95,5 @@ class DevicePrediction:
 
 
 def _check_samples(samples: float) -> None:
-    if not (isinstance(samples, int | float) and 0 < samples < float("inf")):
+    if not 0 < samples < float("inf"):  # not a number, neither
         raise PredictionError(f"{samples!r} is no number of samples", fix="give a number above 0")
