@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks.gradient_checks.__main__ import QUICK
 from benchmarks.gradient_checks.compare import Observed, difference
 from benchmarks.gradient_checks.draws import ROWS, Draw, apart, draw, load_rows, tied
 from benchmarks.gradient_checks.programs import (
@@ -120,16 +120,18 @@ def test_finite_differences_find_a_wrong_gradient():
 
 
 @pytest.mark.slow
-def test_one_use_of_every_function(tmp_path: Path):
-    """In a fresh process: this one may have started threads, which forked ones would miss."""
+def test_one_use_of_every_third_function(tmp_path: Path):
+    """In a fresh process: this one may have started threads, which forked ones would miss.
+
+    The campaign has several uses of all of them; every third one keeps all families.
+    """
     file = tmp_path / "gradient_checks.json"
     command = [sys.executable, "-m", "benchmarks.gradient_checks", "--quick", "--check", "--json", str(file)]
-    fast = {**os.environ, "DACEML_CXXFLAGS": "-O1"}  # compiles sooner; speed is of no interest here
     ended = subprocess.run(
-        command, capture_output=True, text=True, cwd=Path(__file__).parents[2], check=False, env=fast
+        command, capture_output=True, text=True, cwd=Path(__file__).parents[2], check=False
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
     load_rows()
     verdicts = [row["verdict"] for row in json.loads(file.read_text())["rows"]]
-    assert len(verdicts) == len(ROWS)
-    assert verdicts.count("equal") >= 0.95 * len(ROWS)
+    assert len(verdicts) == len(range(0, len(ROWS), QUICK))
+    assert verdicts.count("equal") >= 0.95 * len(verdicts)

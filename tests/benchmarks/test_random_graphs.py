@@ -51,7 +51,7 @@ def test_what_is_wrong_is_told():
     assert difference(X.float(), X, X) == "torch.float32[2] instead of torch.float64[2]"
 
 
-def test_forty_graphs(tmp_path: Path):
+def test_two_dozen_graphs(tmp_path: Path):
     """Compiled with gradients, in processes of their own."""
     assert verdicts(tmp_path, "--quick") == Counter(equal=QUICK)
 
