@@ -66,7 +66,8 @@ def learn(
             f"nothing can be learned from {database}",
             why=("; ".join(sorted({one.why for one in lessons})) or "it has no rows of such a device")
             + unknown,
-            fix="measure more operations of one kind, or describe the device: --describe FILE",
+            fix="measure more operations of one kind, or describe the device: --describe FILE, for a"
+            " processor the file of: daceml doctor --measure --json > processor.json",
         )
     with written_aside("--output", output) as aside:
         write_models(models, aside)

@@ -13,7 +13,7 @@ import typer
 
 from daceml.cli import options
 from daceml.cli.prediction_targets import check_criterion, devices_of
-from daceml.errors import PredictionError
+from daceml.errors import DeviceError, PredictionError
 
 if TYPE_CHECKING:
     from daceml.devices.specification import Device
@@ -247,13 +247,25 @@ def _predicted(
     runs = [RecordedRun.of(read_trace(trace), origin=origin) for trace in traces]
     found: list[DevicePrediction] = []
     for device in devices:
-        changes = [] if precision is None else [in_precision(precision, device)]
+        try:
+            changes = [] if precision is None else [in_precision(precision, device)]
+        except DeviceError as error:
+            if len(devices) == 1:
+                raise
+            typer.echo(f"left out: {device.name}: {error.what}", err=True)
+            continue
         if batch is None:
             samples = batches[0] if batches else None
             found.append(runs[0].on(device, optimizations=changes, batch=samples, **how))
         else:
             known = [BatchRun(run=run, batch=one) for run, one in zip(runs, batches, strict=True)]
             found.append(with_batch(known, batch, device, optimizations=changes, **how))
+    if not found:
+        raise PredictionError(
+            f"none of the devices computes in {precision}",
+            why="their peaks in it are not known",
+            fix="take another precision, or describe the devices: docs/devices.md",
+        )
     return found
 
 

@@ -18,9 +18,10 @@ UNKNOWN = "unknown"  # vendor and architecture, which no measurement says
 def device_from(measured: MeasuredDevice, known: Device | None = None) -> Device:
     """What was measured, above what is known of such a device.
 
-    Memory counts only where the largest copy was beyond all caches. The floor of a processor is its smallest
-    call; of another device it is the distance of kernels in a replayed graph, which is nearest to what a
-    kernel takes that does nothing, or else the distance of launches.
+    Memory counts only where the largest copy was beyond all caches. The multiprocessors of a processor are the
+    threads that took part, and its floor is its smallest call; of another device it is the distance of kernels
+    in a replayed graph, which is nearest to what a kernel takes that does nothing, or else the distance of
+    launches.
 
     Args:
         known: from the catalogue; None for a processor.
@@ -36,6 +37,9 @@ def device_from(measured: MeasuredDevice, known: Device | None = None) -> Device
     floor_us = measured.call_us if measured.kind == "cpu" else graph_us
     reached = measured.memory.bytes_per_s if measured.beyond_caches else None
     in_cache = measured.cache.bytes_per_s if measured.cache is not None else None
+    products = {
+        name: Sourced(value=rate, source=source, verified=True) for name, rate in measured.products.items()
+    }
     base = known or Device(
         name=measured.name,
         kind="cpu" if measured.kind == "cpu" else "gpu",
@@ -49,6 +53,8 @@ def device_from(measured: MeasuredDevice, known: Device | None = None) -> Device
         )
     return replace(
         base,
+        multiprocessors=figure(measured.threads) or base.multiprocessors,
+        achieved_gemm_flops_per_s={**base.achieved_gemm_flops_per_s, **products},
         achieved_bytes_per_s=figure(reached) or base.achieved_bytes_per_s,
         l2_bytes=figure(measured.cache_bytes) or base.l2_bytes,
         l2_bytes_per_s=figure(in_cache) or base.l2_bytes_per_s,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from daceml.errors import ConfigurationError
@@ -56,6 +56,7 @@ class MeasuredDevice:
         call_us: the host's time for the smallest operation, whenever that runs.
         launch_us: from the start of one empty kernel to that of the next; None where calls are no launches.
         graph_launch_us: the same within a replayed graph.
+        products: operations a second of a large product of matrices, by `ARITHMETICS`.
         resident: the driver's word on occupancy.
         versions: of what measured it.
         date: of the measurement, ISO 8601.
@@ -69,6 +70,7 @@ class MeasuredDevice:
     call_us: float
     launch_us: float | None = None
     graph_launch_us: float | None = None
+    products: Mapping[str, float] = field(default_factory=dict[str, float])
     resident: tuple[ResidentBlocks, ...] = ()
     versions: Mapping[str, str]
     date: str

@@ -83,11 +83,16 @@ def lower_bound(work: Work, device: Device) -> RooflineTime:
     """No run on this device is faster than its data sheet: by peaks alone, without a launch.
 
     What fits into the last cache may lie there, and nobody states a cache's peak: then memory is no limit.
-    A device whose clock rises above that of its peaks may beat them by as much: see the notes of the H100.
+    A device whose clock rises above that of its peaks may beat them by as much: see the notes of the H100. A
+    device that was measured and has no data sheet, such as a processor, is not bounded.
 
     Raises:
-        DeviceError: a peak is not known.
+        DeviceError: there is a data sheet without this peak.
     """
+    sheet = device.peak_flops_per_s or device.memory_bytes_per_s is not None
+    if not sheet and device.achieved_bytes_per_s is not None:
+        notes = (f"no peak of {device.name} is known: nothing bounds it",)
+        return RooflineTime(compute_us=0.0, memory_us=0.0, floor_us=0.0, notes=notes)
     memory_us, notes = 0.0, ()
     if fits_cache(device, work.working_set_bytes):
         notes = (

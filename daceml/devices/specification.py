@@ -36,7 +36,7 @@ class Device:
         name: unique in the catalogue; aliases: what drivers, traces and people call it.
         family: what its variants share: "V100".
         compute_capability: times 10; None where it is not NVIDIA's.
-        multiprocessors: or compute units.
+        multiprocessors: or compute units, or of a processor the threads that were measured.
         boost_clock_hz: that the peaks belong to.
         memory_bytes: nominal, with what the driver keeps.
         memory_bytes_per_s: peak, read and written together.

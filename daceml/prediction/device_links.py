@@ -26,7 +26,7 @@ def topology_of(device: Device, devices: int) -> tuple[Topology, Estimate]:
     Raises:
         StepPredictionError: fewer than 1 device or more than 8, or nothing is known that joins several.
     """
-    if not 1 <= devices <= MOST:
+    if devices not in range(1, MOST + 1):
         raise StepPredictionError(
             f"a step on {devices} devices is not predicted",
             why=f"a device tells how 1 to {MOST} of a node reach each other, and not what joins nodes",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Real
 
 from daceml.devices.specification import Device
 from daceml.errors import PredictionError
@@ -95,5 +96,5 @@ class DevicePrediction:
 
 
 def _check_samples(samples: float) -> None:
-    if not 0 < samples < float("inf"):  # not a number, neither
+    if not (isinstance(samples, Real) and 0 < samples < float("inf")):
         raise PredictionError(f"{samples!r} is no number of samples", fix="give a number above 0")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from daceml.devices.specification import Device
-from daceml.errors import PredictionError
+from daceml.errors import DeviceError, PredictionError
 from daceml.simulation.whatif.amp import AutomaticMixedPrecision
 from daceml.simulation.whatif.low_precision import LowPrecision
 from daceml.simulation.whatif.optimization import Estimate, Optimization
@@ -20,7 +20,8 @@ def in_precision(precision: str, destination: Device) -> Optimization:
     Args:
         precision: one of `PRECISIONS`.
     Raises:
-        PredictionError: another word, or a device without this arithmetic.
+        PredictionError: another word.
+        DeviceError: the device is not known to compute in it.
     """
     if precision not in PRECISIONS:
         raise PredictionError(
@@ -29,7 +30,7 @@ def in_precision(precision: str, destination: Device) -> Optimization:
     arithmetic = PRECISIONS[precision]
     peaks = {name: figure.value for name, figure in destination.peak_flops_per_s.items()}
     if arithmetic not in peaks or "float32" not in peaks:
-        raise PredictionError(
+        raise DeviceError(
             f"{destination.name} has no peak of {arithmetic}",
             why=f"peaks are known for {', '.join(peaks) or 'nothing'}",
             fix="take another precision, or describe the device in a TOML file: docs/devices.md",

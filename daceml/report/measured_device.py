@@ -19,6 +19,8 @@ def measured_device_lines(device: MeasuredDevice) -> Iterator[str]:
     if device.cache is not None and device.cache_bytes is not None:
         yield f"  last cache    {_rate(device.cache)}; it has {_bytes(device.cache_bytes)}"
     yield f"  a call        {device.call_us:.2f} us of the host for the smallest operation"
+    for arithmetic, rate in device.products.items():
+        yield f"  products      {rate / 1e9:.1f} Gflop/s of {arithmetic}"
     if device.launch_us is not None:
         yield f"  a launch      {device.launch_us:.2f} us from one empty kernel to the next"
     if device.graph_launch_us is not None:

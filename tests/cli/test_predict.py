@@ -127,6 +127,17 @@ def test_another_precision(trace: Path, capsys: pytest.CaptureFixture[str]):
     assert steps[1] < steps[0] / 2
 
 
+def test_devices_without_a_precision_are_named_and_left_out(trace: Path, capsys: pytest.CaptureFixture[str]):
+    code, out, err = told(capsys, "predict", trace, "--to", "T4,L4", "--precision", "bf16")
+    assert code == 0
+    assert err == "left out: T4: T4 has no peak of bfloat16\n"
+    assert figures(out, "L4")
+    assert "T4 " not in out
+    code, _, err = told(capsys, "predict", trace, "--to", "T4,P4", "--precision", "bf16")
+    assert code == 2
+    assert "none of the devices computes in bf16" in err
+
+
 def test_measured_durations_come_from_the_database(
     trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):

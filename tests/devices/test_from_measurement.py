@@ -20,7 +20,7 @@ def copies(*rates: tuple[int, float]) -> tuple[CopyRate, ...]:
 PROCESSOR = MeasuredDevice(
     name="A processor", kind="cpu", threads=2, cache_bytes=1 << 20, call_us=0.5, versions={},
     date="2026-11-23",
-    copies=copies((1 << 16, 80e9), (1 << 18, 90e9), (1 << 22, 20e9)),
+    copies=copies((1 << 16, 80e9), (1 << 18, 90e9), (1 << 22, 20e9)), products={"float32": 1e11},
 )  # fmt: skip
 CARD = MeasuredDevice(
     name="NVIDIA H200", kind="cuda", cache_bytes=60 << 20, call_us=1.0, launch_us=2.5, graph_launch_us=1.25,
@@ -32,7 +32,8 @@ def test_a_processor_is_a_device():
     found = device_from(PROCESSOR)
     assert (found.name, found.kind, found.compute_capability) == ("A processor", "cpu", None)
     assert {label: figure.value for label, figure in found.figures()} == {
-        "achieved_bytes_per_s": 20e9, "l2_bytes": 1 << 20, "l2_bytes_per_s": 90e9, "floor_us": 0.5,
+        "multiprocessors": 2, "achieved_bytes_per_s": 20e9, "l2_bytes": 1 << 20, "l2_bytes_per_s": 90e9,
+        "floor_us": 0.5, "achieved_gemm_flops_per_s.float32": 1e11,
     }  # fmt: skip
     assert found.unverified == ()
     assert found.floor_us is not None

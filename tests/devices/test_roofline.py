@@ -119,6 +119,8 @@ def test_what_is_not_known_is_refused():
     # a processor that was measured needs no data sheet for what only moves
     processor = replace(bare, achieved_bytes_per_s=figure(20e9))
     assert expected(Work(flops=0, bytes_moved=20e9), processor).memory_us == 1e6
+    unbounded = lower_bound(Work(flops=1e9, bytes_moved=20e9), processor)
+    assert (unbounded.duration_us, unbounded.notes) == (0, ("no peak of Bare is known: nothing bounds it",))
 
 
 def test_the_usual_shares_are_the_medians_of_those_that_were_measured():

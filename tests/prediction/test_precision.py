@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from daceml.devices.catalogue import find_device
-from daceml.errors import PredictionError, WhatIfError
+from daceml.errors import DeviceError, PredictionError, WhatIfError
 from daceml.prediction.cross_device import RecordedRun
 from daceml.prediction.precision import in_precision
 from tests.prediction.recorded import ADD, Run, square
@@ -49,10 +49,10 @@ def test_a_run_in_half_precision_already_is_refused():
 
 
 def test_a_device_without_the_arithmetic():
-    with pytest.raises(PredictionError) as refusal:
+    with pytest.raises(DeviceError) as refusal:
         in_precision("fp8", A100)
     assert str(refusal.value) == (
-        "[DML651] A100-SXM4-80GB has no peak of float8\n"
+        "[DML641] A100-SXM4-80GB has no peak of float8\n"
         "  why:   peaks are known for float32, tf32, float16, bfloat16\n"
         "  fix:   take another precision, or describe the device in a TOML file: docs/devices.md"
     )

@@ -45,6 +45,10 @@ class Observations:
         """As if nothing had ever been measured on a device."""
         return self._with({name: column for name, column in self.seconds.items() if name != device})
 
+    def alone(self, device: str) -> Observations:
+        """As if nothing had ever been measured on any other device."""
+        return self._with({device: self.seconds[device]})
+
     def at(self, rows: Sequence[int] | NDArray[np.int64] | NDArray[np.bool_]) -> Observations:
         """Some of the operations."""
         chosen = np.arange(len(self.operations))[np.asarray(rows)]

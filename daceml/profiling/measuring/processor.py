@@ -1,4 +1,4 @@
-"""The processor as a device: torch's copies and its smallest operation, on as many threads as torch uses."""
+"""The processor as a device: copies, products and the smallest operation, on as many threads as torch uses."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from daceml.runtime.processor import cpu_model
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _FALLBACK_CACHE = 64 << 20  # where the system does not say: larger than most
+_EDGE = 1024  # of the matrices that are multiplied: their work is hundreds of times that of reading them
 
 
 def measure_processor() -> MeasuredDevice:
@@ -31,9 +32,16 @@ def measure_processor() -> MeasuredDevice:
         cache_bytes=cache,
         copies=copy_rates(_copying, largest=BEYOND_CACHE * (cache or _FALLBACK_CACHE), free_bytes=free),
         call_us=duration(_smallest_operation()).seconds * 1e6,
+        products={
+            name: 2 * _EDGE**3 / duration(_multiplying(dtype)).seconds for name, dtype in _PRODUCTS.items()
+        },
         versions={"torch": str(torch.__version__), "python": platform.python_version()},
         date=datetime.now(UTC).date().isoformat(),
     )
+
+
+# By the names of `daceml.devices.specification.ARITHMETICS`; what torch multiplies on a processor.
+_PRODUCTS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 def last_cache_bytes(folder: Path) -> int | None:
@@ -56,6 +64,19 @@ def _copying(size: int) -> Timed:
         start = perf_counter()
         for _ in range(runs):
             target.copy_(source)
+        return perf_counter() - start
+
+    return timed
+
+
+def _multiplying(dtype: torch.dtype) -> Timed:
+    left, right = (torch.randn(_EDGE, _EDGE).to(dtype) for _ in range(2))
+    product = torch.empty(_EDGE, _EDGE, dtype=dtype)
+
+    def timed(runs: int) -> float:
+        start = perf_counter()
+        for _ in range(runs):
+            torch.mm(left, right, out=product)
         return perf_counter() - start
 
     return timed

@@ -17,6 +17,8 @@ def test_this_processor():
     assert found.kind == "cpu"
     assert found.threads is not None
     assert found.launch_us is None
+    assert found.products.keys() == {"float32", "bfloat16"}
+    assert all(1e8 < rate < 1e15 for rate in found.products.values())
     sizes = [one.size_bytes for one in found.copies]
     assert sizes == sorted(set(sizes))
     assert sizes[0] == SMALLEST

@@ -57,7 +57,7 @@ def fit_all(
         for name, seconds in table.seconds.items():
             if only in (None, name):
                 known = table.at(np.isfinite(seconds))
-                wanted.append((_alone(known, name), name, False))
+                wanted.append((known.alone(name), name, False))
                 if len(known.operations) >= FEWEST and _references(known, name):
                     wanted.append((known, name, True))
     rows = sum(len(table.operations) for table, _, _ in wanted if len(table.operations) >= FEWEST)
@@ -78,12 +78,6 @@ def fit_all(
         if observe is not None:
             observe(lessons[-1])
     return lessons
-
-
-def _alone(table: Observations, device: str) -> Observations:
-    for other in table.seconds:
-        table = table if other == device else table.without(other)
-    return table
 
 
 def _references(table: Observations, device: str) -> list[str]:
