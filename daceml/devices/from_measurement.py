@@ -18,10 +18,10 @@ UNKNOWN = "unknown"  # vendor and architecture, which no measurement says
 def device_from(measured: MeasuredDevice, known: Device | None = None) -> Device:
     """What was measured, above what is known of such a device.
 
-    Memory counts only where the largest copy was beyond all caches. The multiprocessors of a processor are the
-    threads that took part, and its floor is its smallest call; of another device it is the distance of kernels
-    in a replayed graph, which is nearest to what a kernel takes that does nothing, or else the distance of
-    launches.
+    Memory counts only where the largest copy was beyond all caches. The multiprocessors of a processor are
+    the threads that took part, and its floor is its smallest call; of another device it is the distance of
+    kernels in a replayed graph, which is nearest to what a kernel takes that does nothing, or else the
+    distance of launches.
 
     Args:
         known: from the catalogue; None for a processor.

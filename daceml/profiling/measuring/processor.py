@@ -1,4 +1,4 @@
-"""The processor as a device: copies, products and the smallest operation, on as many threads as torch uses."""
+"""The processor as a device: copies, products and the smallest operation, by all threads of torch."""
 
 from __future__ import annotations
 

@@ -12,8 +12,12 @@ from daceml.profiling.measuring.copies import SMALLEST, copy_rates
 from daceml.profiling.measuring.processor import last_cache_bytes, measure_processor
 
 
-def test_this_processor():
-    found = measure_processor()
+@pytest.fixture(scope="module")
+def found() -> MeasuredDevice:
+    return measure_processor()
+
+
+def test_this_processor(found: MeasuredDevice):
     assert found.kind == "cpu"
     assert found.threads is not None
     assert found.launch_us is None
@@ -44,8 +48,8 @@ def test_the_last_cache_is_that_of_the_highest_level(tmp_path: Path):
 
 
 @pytest.mark.parametrize("change", [{"copies": []}, {"colour": "green"}, {"copies": [{"size": 1}]}])
-def test_what_is_no_record_is_refused(change: dict[str, object]):
-    values = {**measure_processor().as_dict(), **change}
+def test_what_is_no_record_is_refused(found: MeasuredDevice, change: dict[str, object]):
+    values = {**found.as_dict(), **change}
     with pytest.raises(ConfigurationError) as caught:
         MeasuredDevice.from_dict(values)
     assert caught.value.fix
