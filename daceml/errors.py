@@ -327,3 +327,9 @@ class OnnxShapesError(DacemlError):
     """An ONNX file whose shapes are not known, so that neither is what its nodes do."""
 
     code = "DML657"
+
+
+class StrategyError(DacemlError):
+    """A training step or a strategy for it that cannot be."""
+
+    code = "DML661"

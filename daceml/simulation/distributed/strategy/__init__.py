@@ -1,0 +1,1 @@
+"""Better ways to train on several devices, found by simulation: dPRO's search over what is fused and sent."""
