@@ -1,0 +1,25 @@
+"""Memory over time: what an allocator does with a run's blocks, and what a schedule holds when.
+
+replay = replay_trace(read_trace("run.json.gz"))           # allocated and reserved, from recorded events
+timeline = memory_over_time(simulate(graph), allocations)  # of tasks that take and give back blocks
+"""
+
+from daceml.simulation.memory.allocations import Allocations
+from daceml.simulation.memory.caching_allocator import CachingAllocator
+from daceml.simulation.memory.events import AllocatorEvents, trace_events
+from daceml.simulation.memory.over_schedule import memory_over_time
+from daceml.simulation.memory.replay import TraceReplay, replay_events, replay_trace
+from daceml.simulation.memory.timeline import MemoryTimeline, OverBudget
+
+__all__ = [
+    "Allocations",
+    "AllocatorEvents",
+    "CachingAllocator",
+    "MemoryTimeline",
+    "OverBudget",
+    "TraceReplay",
+    "memory_over_time",
+    "replay_events",
+    "replay_trace",
+    "trace_events",
+]
