@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,6 +51,15 @@ class Allocations:
         """From (size_bytes, taken_by, given_back_by) of each block."""
         table = np.array(list(rows), np.int64).reshape(-1, 3)
         return cls(size_bytes=table[:, 0], taken_by=table[:, 1], given_back_by=table[:, 2])
+
+    @classmethod
+    def joined(cls, parts: Sequence[Allocations]) -> Allocations:
+        """One after the other."""
+        names = ("size_bytes", "taken_by", "given_back_by")
+        nothing = cls.of(())
+        return cls(
+            **{name: np.concatenate([getattr(part, name) for part in (nothing, *parts)]) for name in names}
+        )
 
     def taken(self, index: NDArray[np.intp] | NDArray[np.bool_]) -> Allocations:
         """These rows, in this order."""
