@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from daceml.errors import AllocationError, DeviceMemoryError
 from daceml.prediction.host_cost import HostCost
@@ -15,8 +17,14 @@ from daceml.prediction.predict_step import captured
 from daceml.prediction.step import ModelStep
 from daceml.prediction.step_allocations import memory_in_order, step_allocations
 from daceml.prediction.step_graph import step_graph
-from daceml.simulation import simulate
-from daceml.simulation.memory import CachingAllocator, memory_over_time
+from daceml.simulation import TaskGraph, simulate
+from daceml.simulation.memory import (
+    Allocations,
+    CachingAllocator,
+    accumulated,
+    memory_over_time,
+    recomputed,
+)
 from tests.prediction.steps import step_of
 
 MB = 1 << 20
@@ -77,3 +85,46 @@ def test_the_graph_of_another_step_is_refused():
     graph = step_graph(other, [10.0, 10.0])
     with pytest.raises(AllocationError, match="step 0 of the graph launches 2 times"):
         step_allocations(one, graph)
+
+
+class Blocks(nn.Module):
+    """Residual perceptrons, recomputed or not."""
+
+    def __init__(self, *, checkpoints: bool = False) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(
+            nn.Sequential(nn.LayerNorm(64), nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 64))
+            for _ in range(4)
+        )
+        self.checkpoints = checkpoints
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for block in self.blocks:
+            seen = checkpoint(block, x, use_reentrant=False) if self.checkpoints else block(x)
+            x = x + seen
+        return x.square().mean()
+
+
+def predicted_peak(one: ModelStep, change: Callable[..., tuple[TaskGraph, Allocations]]) -> int:
+    graph = step_graph(one, np.full(len(one.operations), 10.0))
+    changed, blocks = change(graph, step_allocations(one, graph))
+    return memory_over_time(simulate(changed), blocks).peak_bytes
+
+
+def test_recomputation_of_a_step_that_nobody_has_run():
+    x = torch.empty(4096, 64, device="meta")
+    one, other = captured(Blocks(), x), captured(Blocks(checkpoints=True), x)
+    assert one.memory is not None and other.memory is not None
+    assert other.memory.peak < 0.6 * one.memory.peak
+    seen = predicted_peak(one, lambda *told: recomputed(*told, layers=r"^blocks\.\d"))
+    assert seen == pytest.approx(other.memory.peak, rel=0.01)
+
+
+def test_accumulation_of_a_step_that_nobody_has_run():
+    whole, half = (captured(Blocks(), torch.empty(n, 64, device="meta")) for n in (4096, 2048))
+    assert whole.memory is not None and half.memory is not None
+    seen = predicted_peak(whole, lambda *told: accumulated(*told, every=2))
+    assert half.memory.peak < seen
+    # the whole batch is there all the time
+    other_half = 2048 * 64 * 4
+    assert seen == pytest.approx(half.memory.peak + half.memory.gradients + other_half, rel=0.002)

@@ -33,8 +33,9 @@ def recomputed(graph: TaskGraph, allocations: Allocations, *, layers: str) -> tu
     """The run with activation checkpointing of some layers, and what it holds.
 
     What a region takes forward and frees backward is freed as soon as the region has taken the next such
-    block, and taken again before its backward phase; what its last task takes is its result and stays. The
-    result that another region reads stays until that one's backward phase is over.
+    block, and taken again before its backward phase; what its last task takes is its result and stays. Its
+    input is what its own backward phase frees; where it frees none, what was taken last before the region and
+    freed in it stays until that phase is over.
 
     Args:
         allocations: of tasks of the graph; of a device, of launches.
@@ -57,11 +58,8 @@ def recomputed(graph: TaskGraph, allocations: Allocations, *, layers: str) -> tu
     moved = np.append(place, NOTHING)
     rows = [[size[row], int(moved[first[row]]), int(moved[last[row]])] for row in range(len(allocations))]
     phase = np.append(graph.tasks.phase, Phase.OTHER)
-    by_taker: dict[int, list[int]] = {}
-    for row, task in enumerate(first):
-        by_taker.setdefault(task, []).append(row)
-    region_of = {task: number for number, region in enumerate(regions) for task in region.forward}
-    for number, region in enumerate(regions):
+    by_taker, by_giver = _rows_of(first), _rows_of(last)
+    for region in regions:
         mine = [row for task in region.forward for row in by_taker.get(task, ())]
         within = set(region.forward)
         stays = [row for row in mine if last[row] not in within]
@@ -76,14 +74,31 @@ def recomputed(graph: TaskGraph, allocations: Allocations, *, layers: str) -> tu
             elif taker == takers[-1]:
                 if giver in region.backward:
                     rows.append([size[row], again, int(moved[giver])])
-                reader = region_of.get(giver)
-                if reader is not None and reader != number and regions[reader].backward:
-                    rows[row][2] = int(moved[max(regions[reader].backward)])
             elif phase[giver] == Phase.BACKWARD:
                 behind = next(task for task in takers if task > taker)
                 rows[row][2] = int(moved[behind])
                 rows.append([size[row], again, int(moved[giver])])
+        entering = [
+            [row for task in tasks for row in by_giver.get(task, ()) if _enters(first[row], region, phase)]
+            for tasks in (region.backward, region.forward)
+        ]
+        if not entering[0] and entering[1]:
+            unsaved = max(entering[1], key=lambda row: first[row])
+            rows[unsaved][2] = int(moved[max(region.backward)])
     return changed, Allocations.of((a, b, c) for a, b, c in rows)
+
+
+def _rows_of(tasks: Sequence[int]) -> dict[int, list[int]]:
+    """Task -> the rows where it stands."""
+    found: dict[int, list[int]] = {}
+    for row, task in enumerate(tasks):
+        found.setdefault(task, []).append(row)
+    return found
+
+
+def _enters(taker: int, region: _Region, phase: Ints) -> bool:
+    """Whether a block was taken in the forward phase, before a region."""
+    return phase[taker] == Phase.FORWARD and taker < region.forward[0]
 
 
 def _regions(graph: TaskGraph, changed: TaskGraph, told: ActivationCheckpointing) -> list[_Region]:

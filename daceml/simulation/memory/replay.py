@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from daceml.profiling.trace import Trace
+from daceml.simulation.graph import Ints
 from daceml.simulation.memory.caching_allocator import (
     SMALL_BYTES,
     SMALL_SEGMENT_BYTES,
@@ -58,29 +59,11 @@ def replay_events(events: AllocatorEvents, allocator: CachingAllocator | None = 
     Raises:
         DeviceMemoryError: the allocator's capacity does not suffice.
     """
-    allocated = np.empty(len(events), np.int64)
-    reserved = np.empty(len(events), np.int64)
-    held, held_reserved = events.held_bytes, events.held_reserved_bytes
-    beside = held_reserved if allocator is None else held_reserved - allocator.reserved_bytes
-    live: dict[int, tuple[int, int]] = {}  # block -> its address in the model, and its bytes
-    now = 0
-    for row, (block, size) in enumerate(zip(events.block.tolist(), events.size_bytes.tolist(), strict=True)):
-        if size >= 0:
-            live[block] = (0 if allocator is None else allocator.take(size), size)
-            now += size
-        elif block in live:
-            address, taken = live.pop(block)
-            now -= taken
-            if allocator is not None:
-                allocator.give_back(address)
-        else:
-            held += size
-        if allocator is None:
-            allocated[row] = now + held
-            reserved[row] = max(allocated[row], held_reserved)
-        else:
-            allocated[row] = allocator.allocated_bytes + held
-            reserved[row] = allocator.reserved_bytes + beside
+    if allocator is None:
+        allocated = events.held_bytes + np.cumsum(events.size_bytes)
+        reserved = np.maximum(allocated, events.held_reserved_bytes)
+    else:
+        allocated, reserved = _through(events, allocator)
     return MemoryTimeline(
         time_us=events.time_us,
         block=events.block,
@@ -88,8 +71,25 @@ def replay_events(events: AllocatorEvents, allocator: CachingAllocator | None = 
         allocated_bytes=allocated,
         reserved_bytes=reserved,
         held_bytes=events.held_bytes,
-        held_reserved_bytes=held_reserved,
+        held_reserved_bytes=events.held_reserved_bytes,
     )
+
+
+def _through(events: AllocatorEvents, allocator: CachingAllocator) -> tuple[Ints, Ints]:
+    """Allocated and reserved bytes behind every event, one after the other."""
+    allocated, reserved = np.empty(len(events), np.int64), np.empty(len(events), np.int64)
+    held, beside = events.held_bytes, events.held_reserved_bytes - allocator.reserved_bytes
+    live: dict[int, int] = {}  # block -> its address in the model
+    for row, (block, size) in enumerate(zip(events.block.tolist(), events.size_bytes.tolist(), strict=True)):
+        if size >= 0:
+            live[block] = allocator.take(size)
+        elif block in live:
+            allocator.give_back(live.pop(block))
+        else:
+            held += size
+        allocated[row] = allocator.allocated_bytes + held
+        reserved[row] = allocator.reserved_bytes + beside
+    return allocated, reserved
 
 
 def replay_trace(trace: Trace, device: int = 0) -> TraceReplay:
@@ -155,5 +155,5 @@ def _given_back_unseen(events: AllocatorEvents) -> Iterator[int]:
             yield row
 
 
-def _error(seen: np.ndarray, recorded: np.ndarray) -> float:
+def _error(seen: Ints, recorded: Ints) -> float:
     return float(np.abs(seen - recorded).max(initial=0)) / max(float(recorded.max(initial=0)), 1.0)

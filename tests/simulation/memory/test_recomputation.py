@@ -87,12 +87,18 @@ def test_what_a_region_needs_for_a_moment_it_needs_twice():
     ]
 
 
-def test_a_result_that_nobody_saved_stays_for_who_runs_again():
+def test_an_input_that_nobody_saved_stays_for_who_runs_again():
     graph, blocks = recomputed(
         STEP, Allocations.of([(10, B, C), (200, C, D_), (20, D, LOSS)]), layers=r"^b\.\d"
     )
     assert lives(graph, blocks)[0] == (10, "b", "c'")
     assert lives(graph, blocks)[2] == (20, "d", "loss")
+
+
+def test_what_lingers_beside_a_saved_input_is_freed_as_before():
+    lingering = Allocations.of([(10, A, C_), (30, B, C), (200, C, D_), (20, D, LOSS)])
+    graph, blocks = recomputed(STEP, lingering, layers=r"^b\.1")
+    assert lives(graph, blocks)[:2] == [(10, "a", "c'"), (30, "b", "c")]
 
 
 def test_other_blocks_keep_their_tasks():
