@@ -31,6 +31,7 @@ def recorded_allocations(trace: Trace, graph: TaskGraph, device: int = PROCESSOR
     events = trace_events(trace, device)
     tasks = _of_threads(graph)
     taker, giver = _tasks_at(graph, tasks, events.time_us)
+    begins_us = graph.tasks.recorded_us
     live: dict[int, int] = {}  # address -> row
     rows: list[list[int]] = []
     for index, (block, size) in enumerate(
@@ -41,8 +42,9 @@ def recorded_allocations(trace: Trace, graph: TaskGraph, device: int = PROCESSOR
             rows.append([size, int(taker[index]), NOTHING])
         elif block in live:
             row = rows[live.pop(block)]
-            # a block that is freed before the task begins that took it, or that is no task's, is that task's
-            row[2] = max(int(giver[index]), row[1])
+            # a block that is freed before the task begins that took it is that task's for a moment
+            freed = int(giver[index])
+            row[2] = freed if begins_us[freed] >= begins_us[row[1]] else row[1]
     return _with_joined_moments(rows, events.size_bytes, events.block)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,12 +15,13 @@ import daceml
 from benchmarks.trace_examples import as_bytes, document, memory, operator
 from daceml.errors import AllocationError
 from daceml.prediction.predict_step import captured
-from daceml.profiling.kineto import trace_of
+from daceml.profiling.kineto import read_trace, trace_of
 from daceml.simulation import build, simulate
-from daceml.simulation.memory import Allocations, memory_over_time, recorded_allocations
+from daceml.simulation.memory import Allocations, memory_over_time, recorded_allocations, replay_trace
 from daceml.simulation.memory.accumulation import accumulated
 from daceml.simulation.memory.recomputation import recomputed
 
+DATA = os.environ.get("DACEML_DATA")
 PROCESSOR = {"Device Type": 0, "Device Id": -1}
 
 
@@ -50,6 +53,17 @@ def test_between_tasks_the_later_one_takes_and_the_earlier_one_gives_back():
     assert blocks_of(event(5, 100, 1), event(35, -100, 1)) == [(100, "a", "b")]
 
 
+def test_threads_take_turns():
+    # torch's backward phase has a thread of its own, whose tasks may stand before those of the others
+    operators = [operator("a", 0, 10), operator("b", 20, 10, thread=77), operator("c", 40, 10)]
+    trace = trace_of(as_bytes(document(*operators, event(25, 100, 1), event(45, -100, 1))), "run.json")
+    graph = build(trace)
+    found = recorded_allocations(trace, graph)
+    assert graph.name_of(int(found.taken_by[0])) == "b"
+    assert graph.name_of(int(found.given_back_by[0])) == "c"
+    assert memory_over_time(simulate(graph), found).allocated_bytes.tolist() == [100, 0]
+
+
 def test_what_is_needed_for_a_moment_is_one_block_as_large_as_the_most_at_once():
     # 30, then 50 of which 10 stay
     events = [event(1, 30, 1), event(2, -30, 1), event(3, 40, 2), event(4, 10, 3), event(5, -40, 2)]
@@ -70,6 +84,17 @@ def test_what_was_taken_before_is_left_out():
 def test_a_run_that_did_not_record_memory_is_refused():
     with pytest.raises(AllocationError, match="the run says nothing of the memory of the processor"):
         blocks_of()
+
+
+@pytest.mark.skipif(not DATA, reason="DACEML_DATA names no folder of real traces")
+@pytest.mark.parametrize("device", ["h100", "mi300"])
+def test_launches_of_a_real_run_hold_what_its_events_tell(device: str):
+    name = f"traces/models_{device}/Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz"
+    trace = read_trace(Path(DATA or "") / name)
+    graph = build(trace)
+    seen = memory_over_time(simulate(graph), recorded_allocations(trace, graph, 0))
+    recorded = replay_trace(trace).recorded
+    assert seen.peak_bytes + recorded.held_bytes == pytest.approx(recorded.peak_bytes, rel=0.01)
 
 
 class Block(nn.Module):
