@@ -33,8 +33,10 @@ def has_unknown_workspace(func: Any) -> bool:
 
 
 def _forward(y: Any, x: Any, w: Any, _: Any, *how: Any) -> int:
-    if not _blocked(x, w, how):
+    if not _by_onednn(x, w, how):
         return 0
+    if _channels_last(x):
+        return _bytes(w)
     # copies of x and w with a blocked result; then that and the plain one
     twice = _bytes(y) if _in_two_steps(how, transposed=True) else 0
     return max(_copy_bytes(x) + _bytes(w), _copy_bytes(y) + twice)
@@ -42,8 +44,11 @@ def _forward(y: Any, x: Any, w: Any, _: Any, *how: Any) -> int:
 
 def _backward(_: Any, dy: Any, x: Any, w: Any, __: Any, *rest: Any) -> int:
     *how, wanted = rest
-    if not _blocked(x, w, how):
+    if not _by_onednn(x, w, how):
         return 0
+    expanded = _bytes(dy) if 0 in dy.stride() else 0
+    if _channels_last(x):
+        return expanded + 2 * _bytes(w)
     dx = _bytes(x) if wanted[0] else 0
     dw = _bytes(w) if wanted[1] else 0
     plain = 2 if _in_two_steps(how, transposed=False) else 1
@@ -52,19 +57,21 @@ def _backward(_: Any, dy: Any, x: Any, w: Any, __: Any, *rest: Any) -> int:
         moments += [_copy_bytes(dy) + _bytes(w) + dx, (1 + plain) * dx]
     if wanted[1]:
         moments += [dx + _copy_bytes(dy) + _copy_bytes(x) + dw, dx + 2 * dw]
-    expanded = 0 if dy.is_contiguous() else _bytes(dy)
     return max(max(moments) - dx - dw, 0) + expanded
 
 
-def _blocked(x: Any, w: Any, how: Sequence[Any]) -> bool:
-    """Whether oneDNN runs it, in a layout of its own."""
+def _channels_last(x: Any) -> bool:
+    """Whether images are taken as they are: then only weights are copied."""
+    last = {4: torch.channels_last, 5: torch.channels_last_3d}.get(x.ndim)
+    return last is not None and x.is_contiguous(memory_format=last) and not x.is_contiguous()
+
+
+def _by_onednn(x: Any, w: Any, how: Sequence[Any]) -> bool:
+    """Whether it is not left to torch's own kernels, which keep what they need for themselves."""
     stride, _, dilation, _, _, groups = how
-    if x.ndim != 4 or x.dtype != torch.float32 or not torch.backends.mkldnn.is_available():
+    if x.dtype != torch.float32 or not torch.backends.mkldnn.is_available():
         return False
-    if x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous():
-        return False  # taken as it is
-    # the other ones are left to torch's own kernels
-    kernel, images = w.shape[2:], x.shape[0]
+    kernel, images = (1, *w.shape[2:])[-2:], x.shape[0]
     worth_it = any(one > 1 for one in (*stride, *dilation)) or images >= 16 or max(kernel) > 1
     large = groups > 1 or min(kernel) > 3 or images > 1 or x.numel() > _LARGE
     return bool((worth_it or torch.get_num_threads() > 1) and large)
