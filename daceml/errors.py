@@ -333,3 +333,21 @@ class StrategyError(DacemlError):
     """A training step or a strategy for it that cannot be."""
 
     code = "DML661"
+
+
+class AllocatorError(DacemlError):
+    """A block that an allocator cannot have taken or given back."""
+
+    code = "DML684"
+
+
+class DeviceMemoryError(DacemlError):
+    """More memory is needed at once than a device has."""
+
+    code = "DML685"
+
+
+class AllocationError(DacemlError):
+    """What is said of a run's blocks of memory does not make sense, or too little is said."""
+
+    code = "DML686"

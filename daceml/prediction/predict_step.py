@@ -90,8 +90,14 @@ def captured(
     optimizer: Any = "adam",
     loss: Any = None,
     precision: Precision = "fp32",
+    processor: bool = False,
 ) -> ModelStep:
-    """The operations of a step of a module or an ONNX file; arguments and errors as of `predict_step`."""
+    """The operations of a step of a module or an ONNX file; arguments and errors as of `predict_step`.
+
+    Args:
+        processor: a module as torch calls it on a processor, and not as on CUDA devices, with the memory that
+            it takes there. An ONNX file has no such difference.
+    """
     if isinstance(model, ModelStep):
         return model
     if isinstance(model, str | Path):
@@ -112,7 +118,10 @@ def captured(
             fix="give inputs: a tensor, a tuple of them, or a dictionary of keyword arguments",
         )
     args, kwargs = _call(inputs)
-    return capture_step(model, args, kwargs, train=train, optimizer=optimizer, loss=loss, precision=precision)
+    return capture_step(
+        model, args, kwargs,
+        train=train, optimizer=optimizer, loss=loss, precision=precision, processor=processor,
+    )  # fmt: skip
 
 
 def _call(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:

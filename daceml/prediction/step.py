@@ -8,6 +8,7 @@ from typing import Literal
 
 from daceml.devices.roofline import Work
 from daceml.profiling.database.records import Operand, Operation
+from daceml.simulation.memory.allocations import Allocations
 
 StepPhase = Literal["forward", "backward", "optimizer"]
 Precision = Literal["fp32", "tf32", "bf16", "fp16"]
@@ -69,6 +70,8 @@ class StepMemory:
         saved: alive when the forward phase is over and before the backward phase begins, besides parameters,
             buffers and optimizer states: inputs, results, and what the backward phase will read.
         peak: the most at any moment.
+        allocations: every block by the numbers of the operations that take and give it back, the last one
+            that ran before it was freed; None where only sums are known.
     """
 
     parameters: int
@@ -77,6 +80,7 @@ class StepMemory:
     optimizer: int
     saved: int
     peak: int
+    allocations: Allocations | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -106,6 +106,7 @@ class Memory:
         device: -1 is the CPU.
         size_bytes: above zero where memory was taken, below where it was given back.
         allocated_bytes, reserved_bytes: in all afterwards; NaN where the profiler does not say.
+        address: of the block; UNKNOWN likewise.
     """
 
     time_us: Floats
@@ -113,6 +114,7 @@ class Memory:
     size_bytes: Floats
     allocated_bytes: Floats
     reserved_bytes: Floats
+    address: Ints
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

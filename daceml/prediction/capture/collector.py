@@ -12,7 +12,8 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from daceml.prediction.capture.layers import Layers
-from daceml.prediction.live_bytes import LiveBytes
+from daceml.prediction.capture.processor_workspace import has_unknown_workspace, workspace_bytes
+from daceml.prediction.live_bytes import BLOCK_BYTES, LiveBytes
 from daceml.prediction.step import StepOperation, StepPhase
 from daceml.profiling.database.records import Operand, Operation
 from daceml.profiling.estimation.operator_work import work_of
@@ -22,14 +23,16 @@ from daceml.profiling.measuring.model_calls import without_ranges
 Memories = tuple[int, ...]
 
 _NO_OPERATOR = ("prim", "profiler")  # namespaces of what asks for a device, or marks a range
+_RECURRENT = "recurrent layers keep memory that oneDNN asks for and nobody tells: the peak is larger"
 
 
 class Collector(TorchDispatchMode):
     """Sees every call below autograd, as a device would."""
 
-    def __init__(self, layers: Layers) -> None:
+    def __init__(self, layers: Layers, *, processor: bool = False) -> None:
         super().__init__()
-        self.live = LiveBytes()
+        self.live = LiveBytes(block_bytes=1 if processor else BLOCK_BYTES)
+        self._processor = processor
         self.notes: dict[str, None] = {}
         self.phase: StepPhase | None = None
         self._layers = layers
@@ -76,11 +79,16 @@ class Collector(TorchDispatchMode):
         for one in pytree.tree_leaves(result):
             if isinstance(one, FakeTensor):
                 self.hold(one)
+        if self._processor:
+            self.live.add_for_a_moment(workspace_bytes(func, args, result))
+            if has_unknown_workspace(func):
+                self.notes[_RECURRENT] = None
         if self.phase is not None and func.namespace not in _NO_OPERATOR:
             told = self._described(func, args, kwargs or {}, result)
             # counts of steps are scalars on the host
             if self.phase != "optimizer" or any(one.shape for one in told[0].operands):
                 self.seen.append((*told, self.phase, self._layer(), reads, writes))
+                self.live.operation = len(self.seen)
         return result
 
     def _numbers(self, values: Any, besides: Any = ()) -> Memories:

@@ -50,6 +50,7 @@ def capture_step(
     loss: Callable[[Any], torch.Tensor] | None = None,
     optimizer: str | MakeOptimizer | None = "adam",
     precision: Precision = "fp32",
+    processor: bool = False,
 ) -> ModelStep:
     """A training step, or a call without gradients, of a module as it is on any device.
 
@@ -60,6 +61,8 @@ def capture_step(
         loss: of the model's result; None takes its attribute `loss`, else the sum of all that it returns.
         optimizer: a name in torch.optim, or what makes one of parameters; None leaves it out.
         precision: of products: bf16 and fp16 by autocast, tf32 changes no type.
+        processor: as torch calls it on a processor: parameters are updated one after the other, dropout and
+            recurrent layers are formulas, and memory is not rounded to blocks. Else as on CUDA devices.
     Raises:
         CaptureError: the operations follow from values, or the model fails with such inputs.
     """
@@ -67,21 +70,26 @@ def capture_step(
     with ExitStack() as stack:
         stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
         stack.enter_context(_failures_said_once())
-        stack.enter_context(recurrent_layers_as_formulas())
+        if not processor:
+            stack.enter_context(recurrent_layers_as_formulas())
         state, made = _without_values(model)
         given = pytree.tree_map_only(torch.Tensor, made, (tuple(args), dict(kwargs or {})))
         layers = stack.enter_context(layers_seen(model))
-        collector = Collector(layers)
+        collector = Collector(layers, processor=processor)
         for one in tensors_of((state, given)):
             collector.hold(one)
         trained = {name: one for name, one in state.items() if isinstance(one, nn.Parameter)}
         trained = {name: one for name, one in trained.items() if train and one.requires_grad}
         collector.watch(trained)
-        stack.enter_context(AsOnDevices(collector.notes))
-        run = Phases(collector, given, train=train, loss=loss, autocast=AUTOCAST.get(precision))
+        if not processor:
+            stack.enter_context(AsOnDevices(collector.notes))
+        run = Phases(
+            collector, given, train=train, loss=loss, autocast=AUTOCAST.get(precision), joined=not processor
+        )
         try:
             making = optimizer_of(optimizer) if trained and optimizer is not None else None
             prepared = run.prepare(making, list(trained.values())) if making else None
+            collector.live.begin()
             saved = run.forward_backward(model, state)
             if prepared is not None:
                 run.optimize(prepared)
@@ -95,6 +103,7 @@ def capture_step(
             optimizer=run.optimizer_bytes,
             saved=saved,
             peak=collector.live.peak,
+            allocations=collector.live.allocations(),
         )
     first = next(iter(tensors_of(given)), None)
     if precision in AUTOCAST:

@@ -24,9 +24,10 @@ class Phases:
         train: bool,
         loss: Callable[[Any], torch.Tensor] | None,
         autocast: torch.dtype | None,
+        joined: bool = True,
     ) -> None:
         self.collector, self.given, self.train, self.loss = collector, given, train, loss
-        self.autocast = autocast
+        self.autocast, self.joined = autocast, joined
         self.optimizer_bytes = 0
 
     def prepare(
@@ -35,7 +36,8 @@ class Phases:
         """An optimizer that has taken a step, and so has its states, as in every step but the first."""
         made = making(trained)
         for group in made.param_groups:
-            if "foreach" in group and group["foreach"] is None and not group.get("fused"):
+            chosen = group.get("foreach", False) is not None or group.get("fused")
+            if self.joined and not chosen:
                 group["foreach"] = True  # as on CUDA devices, where torch takes it by itself
         for one in trained:
             one.grad = torch.empty_like(one)
@@ -49,7 +51,6 @@ class Phases:
         made.zero_grad(set_to_none=True)
         states = tensors_of([list(state.values()) for state in made.state.values()])
         self.optimizer_bytes = sum(map(bytes_of, states))
-        self.collector.live.peak = self.collector.live.now
         return made
 
     def forward_backward(self, model: nn.Module, state: Mapping[str, torch.Tensor]) -> int:

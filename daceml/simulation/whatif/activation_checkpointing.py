@@ -35,7 +35,7 @@ class ActivationCheckpointing(Optimization):
     def check(self, graph: TaskGraph) -> str | None:
         if not (graph.tasks.layer[work(graph)] >= 0).any():
             return "the run does not tell which layer its work belongs to"
-        regions = self._regions(graph)
+        regions = self.regions(graph)
         if not regions:
             return f"no layer that {self.layers!r} finds runs both forward and backward"
         return None
@@ -44,7 +44,7 @@ class ActivationCheckpointing(Optimization):
         launches, tasks = launch_of(graph), graph.tasks
         kernels: list[NewKernel] = []
         operators: list[NewTask] = []
-        for forward, backward in self._regions(graph):
+        for forward, backward in self.regions(graph):
             first = min(backward, key=lambda task: (launches[task], task))
             for task in forward:
                 name, duration_us = f"again {graph.name_of(task)}", float(tasks.duration_us[task])
@@ -71,7 +71,7 @@ class ActivationCheckpointing(Optimization):
     def assumptions(self, graph: TaskGraph) -> tuple[str, ...]:
         return ("what runs again takes as long as the first time", "saving random states costs nothing")
 
-    def _regions(self, graph: TaskGraph) -> list[tuple[list[int], list[int]]]:
+    def regions(self, graph: TaskGraph) -> list[tuple[list[int], list[int]]]:
         """Forward and backward work of each region, in each step."""
         pattern = re.compile(self.layers)
         found: dict[tuple[int, str], tuple[list[int], list[int]]] = {}

@@ -21,6 +21,7 @@ def test_taken_and_given_back():
     found = read(memory(30, -512), memory(10, 512, **totals)).memory
     assert found.time_us.tolist() == [10, 30]
     assert found.size_bytes.tolist() == [512, -512]
+    assert found.address.tolist() == [4096, 4096]
     np.testing.assert_array_equal(found.allocated_bytes, [512, np.nan])
     np.testing.assert_array_equal(found.reserved_bytes, [2048, np.nan])
 
@@ -33,6 +34,14 @@ def test_devices_old_and_new():
         memory(11, 8, **{"Device Type": 0, "Device Id": 0}),
     ).memory
     assert found.device.tolist() == [-1, 2, -1]
+
+
+@pytest.mark.parametrize(
+    ("told", "address"),
+    [(2**62 + 1, 2**62 + 1), (2**63, -1), (-5, -1), (4096.5, -1), (None, -1), ("0x10", -1)],
+)
+def test_addresses_keep_every_digit_or_are_unknown(told: Any, address: int):
+    assert read(memory(10, 8, Addr=told)).memory.address.tolist() == [address]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""Runs on several devices and what they hold: simulated, beside what was measured."""
