@@ -327,3 +327,21 @@ class OnnxShapesError(DacemlError):
     """An ONNX file whose shapes are not known, so that neither is what its nodes do."""
 
     code = "DML657"
+
+
+class ParallelPlanError(DacemlError):
+    """Degrees of parallelism, batches or layers that do not fit together."""
+
+    code = "DML681"
+
+
+class ExpansionError(DacemlError):
+    """A collective that cannot be made of sends and receives on the links that were given."""
+
+    code = "DML682"
+
+
+class SymmetryError(DacemlError):
+    """A graph whose equal ranks cannot be told from its tasks."""
+
+    code = "DML683"
