@@ -2,7 +2,7 @@
 
 Two ordered lanes are equal if, task by task, they have the same columns and wait for equal tasks: those at
 one place of equal lanes, with the same lags. A task starts at the latest of what it waits for, however often
-that is there, so equal tasks start at the same time, and a replay of one lane of each kind is one of all. This
+that is there, so equal tasks start at one time, and a replay of one lane of each kind is one of all. This
 is the coarsest partition that is stable (Paige and Tarjan, Three partition refinement algorithms, SIAM J.
 Comput. '87), found by refinement of 64-bit hashes: by chance, two of n lanes that differ are taken for equal
 once in 2^65 / n^2 graphs.

@@ -13,7 +13,7 @@ from daceml.simulation.distributed.parallelism.layer_work import Block
 class OperatorTimes(Protocol):
     """Who knows how long an operator takes: a table, a model, a roofline."""
 
-    def __call__(self, operation: Operation) -> float | None:
+    def __call__(self, operation: Operation, /) -> float | None:
         """Microseconds on the device; None where it does not know."""
         ...
 

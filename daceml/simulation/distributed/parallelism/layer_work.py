@@ -43,12 +43,14 @@ class Block:
         reduced_bytes: of the all-reduce over the tensor-parallel group behind them; 0 for none.
         small: kernels besides, for masks, positions, indices and single numbers: a host has to launch them,
             and a device has next to nothing to do.
+        waits: the host waits for its device before: it asks for a result.
     """
 
     name: str
     operations: tuple[Operation, ...]
     reduced_bytes: float = 0.0
     small: int = 0
+    waits: bool = False
 
     @property
     def launches(self) -> int:
@@ -153,11 +155,12 @@ class Share:
         operations = (self._dropout_backward((self.tokens, h)), self._residual(), words)
         return Block(name="embedding", operations=operations, small=_OF_EMBEDDING_BACKWARD)
 
-    def head_forward(self, *, batch: bool) -> Block:
-        """A last normalisation, the scores of all words, and their loss in float32 as Megatron-LM has it.
+    def head_forward(self, *, batch: bool) -> tuple[Block, Block]:
+        """A last normalisation and the scores of all words, then their loss in float32, as Megatron-LM does.
 
-        Its vocab-parallel cross entropy (cross_entropy.py): the largest score of each token is found and
-        taken off, exponentials are summed, and divided by their sum.
+        Its vocab-parallel cross entropy (mpu/cross_entropy.py) finds the largest score of each token, takes
+        it off, sums exponentials, and divides them by their sum. In between it writes where a mask says, for
+        which torch asks the device how often that is.
 
         Args:
             batch: whether it reads the answers by itself, as a stage does that has not read the words.
@@ -165,22 +168,31 @@ class Share:
         logits = (self.tokens, self.model.words_of(self.tensor))
         wide = Operand(shape=logits, dtype="float32")
         row = Operand(shape=(self.tokens, 1), dtype="float32")
-        loss = (
+        # a maximum reads and writes as much as a sum
+        summed = Operation(operator="aten::sum", operands=(wide,), attributes={"dim": (1,)})
+        scores = (
+            *(self._residual(), self._normalisation(), self._linear(logits[1], self.model.hidden)),
             Operation(operator="aten::copy_", operands=(wide, self._tensor(*logits))),
-            Operation(
-                operator="aten::sum", operands=(wide,), attributes={"dim": (1,)}
-            ),  # as much as a maximum
+            summed,
+        )
+        loss = (
             Operation(operator="aten::sub", operands=(wide, row)),
             Operation(operator="aten::exp", operands=(wide,)),
-            Operation(operator="aten::sum", operands=(wide,), attributes={"dim": (1,)}),
+            summed,
             Operation(operator="aten::div", operands=(wide, row)),
         )
-        product = self._linear(logits[1], self.model.hidden)
-        # the largest score, the sum and the score of the answer, float32 each
-        reduced = 3.0 * 4 * self.tokens if self.tensor > 1 else 0.0
-        operations = (self._residual(), self._normalisation(), product, *loss)
-        small = _OF_LOSS + (_OF_BATCH if batch else 0)
-        return Block(name="head", operations=operations, reduced_bytes=reduced, small=small)
+        shared = self.tensor > 1
+        # the largest score; then the score of the answer and the sum, float32 each
+        return (
+            Block(
+                name="head", operations=scores, reduced_bytes=4.0 * self.tokens * shared,
+                small=_OF_BATCH if batch else 0,
+            ),
+            Block(
+                name="loss", operations=loss, reduced_bytes=8.0 * self.tokens * shared, small=_OF_LOSS,
+                waits=True,
+            ),
+        )  # fmt: skip
 
     def head_backward(self) -> Block:
         """Of the loss, of the product, and of the last normalisation."""

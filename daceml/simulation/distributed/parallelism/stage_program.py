@@ -22,7 +22,10 @@ Ints = NDArray[np.int64]
 
 
 class Row(NamedTuple):
-    """A task: what it is called, its layer, its phase, its time, launches, and bytes to reduce behind it."""
+    """A task: what it is called, its layer, its phase, its time, launches, bytes to reduce behind it.
+
+    `waits`: the host waits for its device before, as for a batch, what another stage sends, or a result.
+    """
 
     name: str
     layer: str
@@ -30,20 +33,16 @@ class Row(NamedTuple):
     duration_us: float
     launches: int
     reduced_bytes: float
+    waits: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Visit:
-    """The tasks `first` to `last` of a stage, which work on one slot.
-
-    Attributes:
-        waits: the host waits for its device before: it reads a batch, or receives from another stage.
-    """
+    """The tasks `first` to `last` of a stage, which work on one slot."""
 
     slot: Slot
     first: int
     last: int
-    waits: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,14 +115,14 @@ class _Stage:
 
     def program(self, slots: Sequence[Slot]) -> StageProgram:
         way = {
-            (chunk, forward): self._numbers(self._forward(chunk) if forward else self._backward(chunk))
+            (chunk, forward): self._numbers(self._with_sends(chunk, forward=forward))
             for chunk in range(self.plan.chunks)
             for forward in (True, False)
         }
         parts = [way[slot.chunk, slot.forward] for slot in slots]
         ends = np.cumsum([len(part) for part in parts]).tolist()
         visits = tuple(
-            Visit(slot=slot, first=end - len(part), last=end - 1, waits=self._waits(slot))
+            Visit(slot=slot, first=end - len(part), last=end - 1)
             for slot, part, end in zip(slots, parts, ends, strict=True)
         )
         update = self._numbers(
@@ -139,6 +138,16 @@ class _Stage:
             update=ends[-1],
         )
 
+    def _with_sends(self, chunk: int, *, forward: bool) -> Iterator[Row]:
+        """A chunk's work; the host launches what it receives before, and what it sends behind."""
+        embeds, answers = self._embeds(chunk), self._answers(chunk)
+        receives, sends = not (embeds if forward else answers), not (answers if forward else embeds)
+        rows = list(self._forward(chunk) if forward else self._backward(chunk))
+        reads = forward and (embeds or answers)
+        rows[0] = rows[0]._replace(launches=rows[0].launches + receives, waits=reads or receives)
+        rows[-1] = rows[-1]._replace(launches=rows[-1].launches + sends)
+        yield from rows
+
     def _numbers(self, rows: Iterator[Row]) -> Ints:
         return np.array([self.rows.setdefault(row, len(self.rows)) for row in rows], np.int64)
 
@@ -147,9 +156,6 @@ class _Stage:
 
     def _answers(self, chunk: int) -> bool:
         return self.stage == self.plan.pipeline - 1 and chunk == self.plan.chunks - 1
-
-    def _waits(self, slot: Slot) -> bool:
-        return slot.forward or not self._answers(slot.chunk)
 
     def _layers(self, chunk: int) -> range:
         return self.plan.layers_of(self.model.layers, stage=self.stage, chunk=chunk)
@@ -161,10 +167,8 @@ class _Stage:
             for block in self.share.layer_forward():
                 yield from self._of_block(block, f"layers.{layer}", Phase.FORWARD)
         if self._answers(chunk):
-            yield from self._of_block(self._head_forward(), "head", Phase.FORWARD)
-
-    def _head_forward(self) -> Block:
-        return self.share.head_forward(batch=not self._embeds(0))
+            for block in self.share.head_forward(batch=not self._embeds(0)):
+                yield from self._of_block(block, "head", Phase.FORWARD)
 
     def _backward(self, chunk: int) -> Iterator[Row]:
         if self._answers(chunk):
@@ -185,12 +189,14 @@ class _Stage:
         said = "recomputation" if again else phase.name.lower()
         if self.detail == "blocks":
             name = f"{block.name} {said}" if block.name != said else said
-            yield Row(name, layer, phase, self.times.block_us(block), block.launches, block.reduced_bytes)
+            duration_us = self.times.block_us(block)
+            yield Row(name, layer, phase, duration_us, block.launches, block.reduced_bytes, block.waits)
             return
         for place, operation in enumerate(block.operations, start=1):
             reduced = block.reduced_bytes if place == len(block.operations) else 0.0
             launches = launches_of(operation) + (reduced > 0) + (block.small if place == 1 else 0)
-            yield Row(operation.operator, layer, phase, self.times.operator_us(operation), launches, reduced)
+            duration_us, waits = self.times.operator_us(operation), block.waits and place == 1
+            yield Row(operation.operator, layer, phase, duration_us, launches, reduced, waits)
 
     @property
     def _parameters(self) -> int:

@@ -1,7 +1,7 @@
 """A step of training with data, tensor and pipeline parallelism, as a task graph of all ranks, or of a few.
 
 Each rank has a stream, and a thread where launches take time; the thread waits for the stream before it reads
-a batch, which is copied from pageable memory, and behind what it receives (Megatron-LM, p2p_communication).
+a batch (copied from pageable memory), receives (Megatron-LM, p2p_communication) or asks for a result.
 Each group of ranks has a channel, on which a collective is one task: it begins when all members have come to
 it, and all go on when it ends. Sends between stages have a channel for each rank and direction.
 """
@@ -178,7 +178,7 @@ class _Assembly:
         self.threads.append(thread[::count].reshape(self.data, self.tensor))
         # The first kernel of a block follows its launch, and so does the last one, which ends with the block.
         self._join(thread, stream, host.latency_us, begun=True, kind=EdgeKind.LAUNCH)
-        waits = np.array([visit.first for visit in program.visits if visit.waits and visit.first], np.int64)
+        waits = np.flatnonzero(program.column([row.waits for row in rows])[1:]) + 1
         base = np.arange(self.copies)[:, None] * count + waits
         self._join(stream[base - 1].ravel(), thread[base].ravel(), kind=EdgeKind.SYNC)
         lag_us = host.latency_us - np.minimum(np.tile(duration_us, self.copies), launching_us)

@@ -64,14 +64,14 @@ def test_recomputation_goes_forward_once_more():
 
 
 def test_tensor_parallel_ranks_wait_for_each_of_their_all_reduces():
-    # of two ranks: half of the array to each other, twice; 4 in a layer, and of embedding and head 3
+    # of two ranks: half of the array to each other, twice; 4 in a layer, and of embedding and head 4
     link = Link(bytes_per_s=1e9, latency_us=0)
     plan = ParallelPlan(tensor=2)
     share = Share(model=MODEL, micro_batch=1, tensor=2)
     reduce_us = share.boundary_bytes / 1e9 * 1e6
-    losses_us = share.head_forward(batch=False).reduced_bytes / 1e9 * 1e6
+    losses_us = sum(block.reduced_bytes for block in share.head_forward(batch=False)) / 1e9 * 1e6
     graph = step_graph(MODEL, plan, costs(link))
-    assert (graph.tasks.kind == TaskKind.COLLECTIVE).sum() == 4 * 8 + 3
+    assert (graph.tasks.kind == TaskKind.COLLECTIVE).sum() == 4 * 8 + 4
     expected_us = 8 * (FORWARD + BACKWARD) + (4 * 8 + 2) * reduce_us + losses_us
     assert simulate(graph).makespan_us == pytest.approx(expected_us)
 
@@ -97,12 +97,14 @@ def test_a_host_that_is_slow_decides():
     host = HostTimes(call_us=10.0, latency_us=5.0)
     share = Share(model=MODEL, micro_batch=1, tensor=1)
     blocks = [
-        share.embedding_forward(), *share.layer_forward() * 8, share.head_forward(batch=False),
+        share.embedding_forward(), *share.layer_forward() * 8, *share.head_forward(batch=False),
         share.head_backward(), *share.layer_backward() * 8, share.embedding_backward(),
         optimizer(1, "float16"),
     ]  # fmt: skip
     launches = sum(block.launches for block in blocks)
-    assert makespan(ParallelPlan(), costs(host=host)) == pytest.approx(10.0 * launches + 5.0)
+    assert makespan(ParallelPlan(), costs(host=host)) == pytest.approx(
+        10.0 * launches + 2 * 5.0
+    )  # it waits for the loss
     # and one that is fast does not
     fast = HostTimes(call_us=1e-3, latency_us=0.0)
     assert makespan(ParallelPlan(), costs(host=fast)) == pytest.approx(
