@@ -27,9 +27,9 @@ _LAUNCHES = {"aten::native_layer_norm_backward": 3}
 _OF_BATCH = 14
 # Words of other ranks are masked (mpu/layers.py), and the result turned.
 _OF_WORDS, _OF_TURNING = 7, 1
-# Where the answer is, and the loss of a token (mpu/cross_entropy.py: 13); its mean by the mask, over replicas
-# and micro-batches, scaled (pretrain_gpt.py, schedules.py: 8). Backward: these (6), where the answer is (5),
-# and what turns (4).
+# Where the answer is, and the loss of a token (mpu/cross_entropy.py: 12); its mean by the mask, over replicas
+# and micro-batches, scaled (pretrain_gpt.py, schedules.py: 9). Backward: these (6), where the answer is (6),
+# and what turns (3).
 _OF_LOSS, _OF_LOSS_BACKWARD = 21, 15
 # Words are sorted, and equal ones added up, and so are positions (torch, EmbeddingBackwardKernel.cu).
 _OF_EMBEDDING_BACKWARD = 11

@@ -13,9 +13,15 @@ from daceml.simulation.distributed.expansion.expand import Expansion, expand
 from daceml.simulation.distributed.expansion.phases import phases_of
 from daceml.simulation.distributed.expansion.transfers import TransferPhase, push_pull, ring
 from daceml.simulation.distributed.expansion.tree import FILLING
+from daceml.simulation.distributed.parallelism.block_times import BlockTimes
+from daceml.simulation.distributed.parallelism.communication import Communication
+from daceml.simulation.distributed.parallelism.plan import ParallelPlan
+from daceml.simulation.distributed.parallelism.step_graph import StepCosts, step_graph
+from daceml.simulation.distributed.parallelism.transformer import Transformer
 from daceml.simulation.network.collectives import WAYS, Collective, collective_us
 from daceml.simulation.network.links import Link
 from daceml.simulation.network.topology import Topology
+from daceml.simulation.task import TaskKind
 from tests.simulation.story import graph_of
 
 INSIDE, OUTSIDE = Link(bytes_per_s=100e9, latency_us=2), Link(bytes_per_s=10e9, latency_us=6)
@@ -153,6 +159,32 @@ def test_collectives_of_one_channel_keep_their_order():
     seen = replayed(ranks([0.0] * 4, collectives=2), topology, phases, phases)
     assert seen["reduce0"] == pytest.approx((one_us, one_us))  # the moment at which all are done
     assert seen["behind0"][0] == pytest.approx(2 * one_us)
+
+
+def test_gradients_of_a_step_take_as_long_on_links_as_by_the_formula():
+    topology = Topology(devices_per_node=4, inside=INSIDE, overhead_us=0)
+    costs = StepCosts(
+        blocks=BlockTimes(operators=lambda operation: operation.operands[0].elements / 1e4),
+        communication=Communication(topology=topology),
+    )
+    model = Transformer(layers=4, hidden=256, heads=4, sequence=64, vocabulary=1000)
+    plan = ParallelPlan(data=4, global_batch=4, bucket_bytes=2e6)
+    graph = step_graph(model, plan, costs, ranks="all")
+    reduced = np.flatnonzero(graph.tasks.kind == TaskKind.COLLECTIVE).tolist()
+    assert len(reduced) > 2
+    sizes = graph.tasks.size_bytes
+    on_links = expand(
+        graph,
+        [
+            Expansion(
+                task=task,
+                phases=phases_of(Collective.ALL_REDUCE, float(sizes[task]), range(4), topology, "ring"),
+            )
+            for task in reduced
+        ],
+        topology,
+    )
+    assert simulate(on_links).makespan_us == pytest.approx(simulate(graph).makespan_us)
 
 
 def test_what_cannot_be_expanded_is_refused():
