@@ -351,3 +351,21 @@ class AllocationError(DacemlError):
     """What is said of a run's blocks of memory does not make sense, or too little is said."""
 
     code = "DML686"
+
+
+class ParallelPlanError(DacemlError):
+    """Degrees of parallelism, batches or layers that do not fit together."""
+
+    code = "DML681"
+
+
+class ExpansionError(DacemlError):
+    """A collective that cannot be made of sends and receives on the links that were given."""
+
+    code = "DML682"
+
+
+class SymmetryError(DacemlError):
+    """A graph whose equal ranks cannot be told from its tasks."""
+
+    code = "DML683"

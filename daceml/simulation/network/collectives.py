@@ -94,6 +94,19 @@ def collective_us(
     return min(times.values()) if algorithm == "fastest" else times[algorithm]
 
 
+def fastest_way(
+    collective: Collective, size_bytes: float, topology: Topology, form: Literal["ring", "tree"]
+) -> Way:
+    """The way of a form by which `collective_us` has a collective go."""
+
+    def time_us(way: Way) -> float:
+        if form == "tree":
+            return _tree_us(size_bytes, topology, way)
+        return _ring_us(collective, size_bytes, topology, way)
+
+    return min((way for way in WAYS if way.form == form), key=time_us)
+
+
 def _over_us(size_bytes: float, bytes_per_s: float, topology: Topology, *, hops_us: float) -> float:
     return topology.overhead_us + hops_us + size_bytes / bytes_per_s * 1e6
 

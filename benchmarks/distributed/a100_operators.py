@@ -1,0 +1,52 @@
+"""Operators of training in float16 on an A100, from tables of products and rooflines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import ceil
+from pathlib import Path
+
+from daceml.devices.catalogue import find_device
+from daceml.devices.roofline import expected
+from daceml.profiling.database.importers.aiconfigurator import import_gemm
+from daceml.profiling.database.records import Operand, Operation
+from daceml.profiling.estimation.operator_work import work_of
+from daceml.profiling.estimation.product_table import ProductTable
+
+TABLE = "measurements/aiconfigurator/a100_sxm/gemm_perf.parquet"
+DEVICE = "A100"  # as the data set calls it; the table of products was measured on that of 80 GB
+
+
+def operator_times(folder: Path) -> Callable[[Operation], float | None]:
+    """Microseconds of an operator: products by a table (of bfloat16), others by a roofline."""
+    table = ProductTable.of(import_gemm(folder / TABLE, date="2026-11-20").entries)
+    device = find_device(DEVICE)
+
+    def duration_us(operation: Operation) -> float | None:
+        known = (
+            batched_us(operation, table)
+            if operation.operator == "aten::bmm"
+            else table.duration_us(operation)
+        )
+        if known is not None:
+            return known
+        work = work_of(operation)
+        return None if work is None else expected(work, device).duration_us
+
+    return duration_us
+
+
+def batched_us(operation: Operation, table: ProductTable) -> float | None:
+    """Of products of a batch, as of one with all their rows: it computes and writes as much.
+
+    More rows than the table has are taken in equal parts.
+    """
+    first, second = operation.operands
+    batch, rows, inner = first.shape
+    parts = ceil(batch * rows / table.m[-1])
+    shapes = ((ceil(batch * rows / parts), inner), (second.shape[-1], inner))
+    one = Operation(
+        operator="aten::linear", operands=tuple(Operand(shape=shape, dtype=first.dtype) for shape in shapes)
+    )
+    known = table.duration_us(one)
+    return None if known is None else parts * known

@@ -1,0 +1,1 @@
+"""Steps of training with data, tensor and pipeline parallelism, made from tables instead of traces."""

@@ -1,0 +1,52 @@
+"""Communication of groups: a table where somebody measured, else the formula for the group's own nodes."""
+
+from __future__ import annotations
+
+import pytest
+
+from daceml.errors import ParallelPlanError
+from daceml.simulation.distributed.parallelism.communication import Communication
+from daceml.simulation.network.collectives import Collective, collective_us
+from daceml.simulation.network.links import Link
+from daceml.simulation.network.measured import MeasuredCollective
+from daceml.simulation.network.topology import Topology
+
+FAST, SLOW = Link(bytes_per_s=100e9, latency_us=1), Link(bytes_per_s=10e9, latency_us=5)
+TWO_NODES = Topology(devices_per_node=4, nodes=2, inside=FAST, outside=SLOW, overhead_us=0)
+TABLE = MeasuredCollective.of(
+    [(1e6, 70.0), (2e6, 100.0)], collective=Collective.ALL_REDUCE, devices=4, source="a test"
+)
+
+
+def test_a_table_answers_for_a_group_of_its_size_inside_a_node():
+    known = Communication(topology=TWO_NODES, measured=(TABLE,))
+    assert known.duration_us(Collective.ALL_REDUCE, 1.5e6, range(4)) == 85
+    assert known.duration_us(Collective.ALL_REDUCE, 1.5e6, (0, 1, 4, 5)) != 85  # two nodes
+    assert known.duration_us(Collective.REDUCE_SCATTER, 1.5e6, range(4)) != 85
+
+
+def test_groups_that_cross_nodes_share_the_links_between_them():
+    # four groups of two ranks, each with a quarter of the link
+    known = Communication(topology=TWO_NODES)
+    group = known.group((1, 5))
+    assert (group.devices_per_node, group.nodes) == (1, 2)
+    assert group.outside is not None and group.outside.bytes_per_s == 2.5e9
+    assert known.duration_us(Collective.ALL_REDUCE, 1e6, (1, 5)) == collective_us(
+        Collective.ALL_REDUCE, 1e6, group
+    )
+
+
+def test_one_rank_sends_nothing():
+    assert Communication(topology=TWO_NODES).duration_us(Collective.ALL_REDUCE, 1e6, (3,)) == 0
+
+
+def test_ranks_that_do_not_fit_the_network_are_refused():
+    known = Communication(topology=TWO_NODES)
+    with pytest.raises(ParallelPlanError) as refused:
+        known.group((0, 8))
+    assert str(refused.value) == (
+        "[DML681] rank 8 is none of the 8 devices of the network\n"
+        "  fix:   give a topology with as many devices as the plan has ranks"
+    )
+    with pytest.raises(ParallelPlanError, match="a group has 1 to 2 ranks on a node"):
+        known.group((0, 1, 4))

@@ -1,0 +1,69 @@
+"""Plans of parallelism: which rank stands where, and which degrees fit together."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from daceml.errors import ParallelPlanError
+from daceml.simulation.distributed.parallelism.plan import ParallelPlan, Place
+
+DEGREE = st.integers(1, 6)
+
+
+def test_tensor_parallel_ranks_follow_each_other_then_replicas_then_stages():
+    plan = ParallelPlan(data=2, tensor=2, pipeline=2, global_batch=4)
+    assert plan.tensor_group(data=1, stage=0) == (2, 3)
+    assert plan.data_group(tensor=1, stage=1) == (5, 7)
+    assert plan.place(6) == Place(data=1, tensor=0, stage=1)
+
+
+@given(DEGREE, DEGREE, DEGREE)
+def test_every_rank_has_one_place_and_stands_in_one_group_of_each_kind(data: int, tensor: int, pipeline: int):
+    plan = ParallelPlan(data=data, tensor=tensor, pipeline=pipeline, global_batch=data)
+    for rank in range(plan.ranks):
+        place = plan.place(rank)
+        assert plan.rank(data=place.data, tensor=place.tensor, stage=place.stage) == rank
+    stages = range(pipeline)
+    of_tensors = [plan.tensor_group(data=d, stage=s) for d in range(data) for s in stages]
+    of_data = [plan.data_group(tensor=t, stage=s) for t in range(tensor) for s in stages]
+    for groups in (of_tensors, of_data):
+        assert sorted(rank for group in groups for rank in group) == list(range(plan.ranks))
+
+
+def test_chunks_of_layers_go_round_the_stages():
+    plan = ParallelPlan(pipeline=2, global_batch=4, schedule="interleaved", chunks=2)
+    assert [plan.layers_of(8, stage=0, chunk=c) for c in (0, 1)] == [range(2), range(4, 6)]
+    assert [plan.layers_of(8, stage=1, chunk=c) for c in (0, 1)] == [range(2, 4), range(6, 8)]
+
+
+def refusal(**fields: object) -> str:
+    with pytest.raises(ParallelPlanError) as refused:
+        ParallelPlan(**fields)  # pyright: ignore[reportArgumentType]
+    return str(refused.value)
+
+
+def test_a_batch_that_is_no_whole_number_of_micro_batches_is_refused():
+    assert refusal(data=2, micro_batch=3, global_batch=16) == (
+        "[DML681] 16 samples are no whole micro-batches on every replica\n"
+        "  where: data 2 x tensor 1 x pipeline 1, micro-batch 3 of 16\n"
+        "  why:   2 replicas x 3 samples at once do not divide them\n"
+        "  fix:   choose a global batch that is a multiple of both"
+    )
+
+
+def test_chunks_belong_to_the_interleaved_schedule():
+    assert "schedule '1f1b' with 2 chunks of layers on a stage" in refusal(chunks=2)
+    assert "schedule 'interleaved' with 1 chunks" in refusal(schedule="interleaved")
+    odd = refusal(pipeline=2, global_batch=3, schedule="interleaved", chunks=2)
+    assert "3 micro-batches cannot be interleaved on 2 stages" in odd
+
+
+def test_a_degree_below_one_is_refused():
+    assert "a degree, a batch or a number of chunks is below one" in refusal(tensor=0)
+
+
+def test_layers_that_stages_cannot_share_are_refused():
+    with pytest.raises(ParallelPlanError, match="10 layers are not divided by 4 stages of 1 chunks"):
+        ParallelPlan(pipeline=4).layers_of(10, stage=0)
