@@ -16,9 +16,11 @@ from daceml.runtime.late_steps import late_steps
 from daceml.runtime.lifetimes import lives, makes, releases
 from daceml.runtime.manifest import EXAMPLE_SIZE
 from daceml.runtime.memory import Interval, Layout, plan_offsets
+from daceml.runtime.overlap import apart, overlapping
 from daceml.runtime.peak import lower_peak
 from daceml.runtime.steps import Copy, Location, Step, Storage, handed_over
 from daceml.runtime.usage import Usage
+from daceml.sdfg.all_reduce import BeginAllReduce, WaitAllReduce
 from daceml.sdfg.external import AtenCall, ExternalCall, FallbackCall
 from daceml.sdfg.network import LimitCheck
 from daceml.sdfg.outline import Kernel, KernelCall, Outliner
@@ -95,7 +97,8 @@ def make_plan(
     sdfg, state = network.sdfg, network.state
     _check_sizes(sdfg)
     roots = _roots(sdfg, state)
-    steps = _late(_steps(network, outliner or Outliner(), external_call), network, roots, given)
+    computing, exchanging = apart(_steps(network, outliner or Outliner(), external_call))
+    steps = overlapping(_late(computing, network, roots, given), exchanging, root=roots.__getitem__)
     kernels = _kernels(steps)
     if network.device != "cpu":
         _check_device(network, steps, kernels)
@@ -287,7 +290,7 @@ def _external_step(call: ExternalCall) -> Step:
     match action:
         case AtenCall():
             reads, writes = action.reads(), (action.writes, *action.more)
-        case ListCall():
+        case ListCall() | BeginAllReduce() | WaitAllReduce():
             reads, writes = action.reads, action.writes
         case FallbackCall():
             reads, writes = action.inputs, action.outputs

@@ -1,0 +1,44 @@
+"""Tensors over the memory of a program's arrays, while a step of the program lasts."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+
+def tensor_at(
+    address: int, shape: Sequence[int], strides: Sequence[int], dtype: torch.dtype, device: torch.device
+) -> torch.Tensor:
+    """A tensor that does not own its memory.
+
+    Args:
+        address: of dense memory with as many elements as `shape` has.
+        strides: in elements.
+    """
+    elements = math.prod(shape)
+    if elements == 0:
+        return torch.empty(tuple(shape), dtype=dtype, device=device)
+    size_bytes = elements * dtype.itemsize
+    if device.type == "cpu":
+        data = (ctypes.c_char * size_bytes).from_address(address)
+        flat = torch.frombuffer(data, dtype=dtype)
+    else:
+        flat = torch.as_tensor(_OnDevice(address, size_bytes), device=device).view(dtype)
+    return flat.as_strided(tuple(shape), tuple(strides))
+
+
+class _OnDevice:
+    """Bytes on a CUDA device, in the form that array libraries take from each other."""
+
+    def __init__(self, address: int, size_bytes: int) -> None:
+        self.__cuda_array_interface__: dict[str, Any] = {
+            "data": (address, False),
+            "shape": (size_bytes,),
+            "strides": None,
+            "typestr": "|u1",
+            "version": 3,
+        }
