@@ -5,6 +5,7 @@ Results are written as JSON into the folder, one file a rank.
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import sys
@@ -95,7 +96,34 @@ def compare(steps: int = 20) -> dict[str, Any]:
         trainee.zero_grad()
         nn.functional.cross_entropy(trainee(x), y).backward()
         found[name]["uneven"] = [p.grad.flatten().tolist() for p in trainee.parameters() if p.grad is not None]
-    return found | {"buckets": [list(bucket.parameters) for bucket in ours.sent_buckets()]}
+    buckets = [list(bucket.parameters) for bucket in ours.sent_buckets()]
+    return found | {"buckets": buckets, "overlap": overlap(ours)}
+
+
+def overlap(model: Any) -> dict[str, Any]:
+    """Records two steps, and sets all-reduces beside what the same backward passes compute."""
+    recorder = daceml.Recorder(sys.argv[2], model, steps=2, warmup=1, unprofiled=0)
+    (x, y), *_ = batches(1)
+
+    @daceml.profile(recorder)
+    def step() -> None:
+        nn.functional.cross_entropy(model(x), y).backward()
+
+    for _ in range(3):
+        step()
+    (path,) = recorder.paths
+    trace = json.loads(gzip.decompress(path.read_bytes()))
+    events = [e for e in trace["traceEvents"] if e.get("ph") == "X"]
+    sent = [e for e in events if e["name"].endswith(":all_reduce")]
+    computed = [e for e in events if e.get("args", {}).get("kind") in ("kernel", "aten")]
+    return {
+        "file": path.name,
+        "steps": sorted(int(e["name"][13:]) for e in events if e["name"].startswith("ProfilerStep#")),
+        "buckets": [bucket["parameters"] for bucket in trace["daceml"]["buckets"]["buckets"]],
+        "overlapping": sum(
+            a["ts"] < b["ts"] + b["dur"] and b["ts"] < a["ts"] + a["dur"] for a in sent for b in computed
+        ),
+    }
 
 
 def different() -> dict[str, Any]:
@@ -120,12 +148,12 @@ def killed() -> dict[str, Any]:
 
 def absent() -> dict[str, Any]:
     """Rank 1 lives, and does not come to its second step."""
-    ours = daceml.DistDataParallel(nn.Linear(4, 4), timeout_s=4.0)
+    ours = daceml.DistDataParallel(nn.Linear(4, 4), timeout_s=2.0)
 
     def steps() -> None:
         for step in range(2):
             if rank() == 1 and step == 1:
-                time.sleep(12)
+                time.sleep(6)
                 return
             ours(torch.ones(2, 4)).sum().backward()
 

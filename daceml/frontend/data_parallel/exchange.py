@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import logging
 import math
+import re
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -225,7 +226,7 @@ class GradientExchange:
     def _failed(self, error: BaseException, what: str) -> RankFailedError:
         self.group.give_up()
         found = self.heartbeat.problem(what)
-        told = f"{self.group.name}: {str(error).strip() or type(error).__name__}"
+        told = f"{self.group.name}: {_first_sentence(error)}"
         if found is None:
             who, why = "a rank", "every rank gives signs of life and has begun as much as this one"
         else:
@@ -237,6 +238,12 @@ class GradientExchange:
             fix=f"look at what {who} has written last, and start the job again;\n"
             "ranks that need longer for a step: pass timeout_s=... to DistDataParallel",
         )
+
+
+def _first_sentence(error: BaseException) -> str:
+    """What a library says, without its source lines and advice."""
+    line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return re.sub(r"^\[\S+:\d+\] ", "", line).partition(". ")[0]
 
 
 def _ranks(ranks: Sequence[int]) -> str:
