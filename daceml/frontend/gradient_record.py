@@ -59,8 +59,9 @@ class BucketRecord:
     @classmethod
     def from_json(cls, row: dict[str, Any]) -> BucketRecord:
         """JSON has lists where the record has tuples."""
-        row |= {name: tuple(row[name]) for name in ("parameters", "present")}
-        return cls(**{**row, "strides": tuple(map(tuple, row["strides"]))})
+        read: dict[str, Any] = {name: tuple(row[name]) for name in ("parameters", "present")}
+        read["strides"] = tuple(tuple(strides) for strides in row["strides"])
+        return cls(**(row | read))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,5 +1,4 @@
-"""Where the all-reduces of a program stand among its steps: each begins as early as it can, and all are waited
-for at the end.
+"""Where all-reduces stand among a program's steps: each begins as early as it can, and ends at the end.
 
 Other steps are ordered for memory first. What an all-reduce reads is complete at some step of that order; it
 begins right behind, or behind the one of the bucket before it: all ranks must begin them in the same order.

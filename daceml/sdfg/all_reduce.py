@@ -1,4 +1,4 @@
-"""Two library nodes for one all-reduce: one begins it, one waits for it, and steps between them overlap with it.
+"""Two library nodes for one all-reduce: one begins it, one waits, and steps in between overlap with it.
 
 An all-reduce averages a bucket of gradients over all ranks. Which ranks there are, and how they talk to each
 other, a program does not know: whoever binds it says how its all-reduces are run.

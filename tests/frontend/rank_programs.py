@@ -1,4 +1,4 @@
-"""What each rank of a data-parallel run does, as a program: python -m tests.frontend.rank_programs NAME FOLDER.
+"""What each rank of a run does, as a program: python -m tests.frontend.rank_programs NAME FOLDER.
 
 Results are written as JSON into the folder, one file a rank.
 """
@@ -68,7 +68,10 @@ def trained(model: Any, steps: int) -> dict[str, Any]:
         losses.append(loss.item())
         if step in (0, 2):
             gradients.append(
-                {n: None if p.grad is None else p.grad.flatten().tolist() for n, p in inner.named_parameters()}
+                {
+                    n: None if p.grad is None else p.grad.flatten().tolist()
+                    for n, p in inner.named_parameters()
+                }
             )
         optimizer.step()
     state = {name: value.flatten().tolist() for name, value in model.state_dict().items()}
@@ -95,7 +98,9 @@ def compare(steps: int = 20) -> dict[str, Any]:
     for name, trainee in (("ours", ours), ("torch", peer)):
         trainee.zero_grad()
         nn.functional.cross_entropy(trainee(x), y).backward()
-        found[name]["uneven"] = [p.grad.flatten().tolist() for p in trainee.parameters() if p.grad is not None]
+        found[name]["uneven"] = [
+            p.grad.flatten().tolist() for p in trainee.parameters() if p.grad is not None
+        ]
     buckets = [list(bucket.parameters) for bucket in ours.sent_buckets()]
     return found | {"buckets": buckets, "overlap": overlap(ours)}
 

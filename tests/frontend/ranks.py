@@ -50,7 +50,7 @@ def by_mpirun(launcher: str, name: str, folder: Path, ranks: int = 2) -> list[An
 
 
 def alone(name: str, folder: Path, ranks: int = 2) -> list[Any]:
-    """The same, of plain processes, none of which ends when another one does; None for one without a result."""
+    """The same, of processes that do not end when another one does; None for one without a result."""
     shared = {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     command = [sys.executable, "-m", PROGRAM, name, str(folder)]
     started = [

@@ -64,14 +64,19 @@ def test_a_killed_rank_is_named_and_nobody_waits_for_it(tmp_path: Path):
     lines = survivor["error"].splitlines()
     assert lines[0] == "[DML677] rank 1 failed, and gradients cannot be averaged"
     assert lines[1] == "  where: rank 0 of 2, all-reduce 3, of bucket 1"
-    assert lines[2].startswith("  why:   rank 1 gave no sign of life for 2 s: killed, stopped, or out of reach")
+    assert lines[2].startswith(
+        "  why:   rank 1 gave no sign of life for 2 s: killed, stopped, or out of reach"
+    )
     assert lines[-2] == "  fix:   look at what rank 1 has written last, and start the job again;"
 
 
 def test_a_rank_that_does_not_come_is_named(tmp_path: Path):
     waiting, _ = alone("absent", tmp_path)
     assert waiting["code"] == "DML677"
-    assert "rank 1 lives, and has not come to all-reduce 2, of bucket 1 (all-reduces begun: 1" in waiting["error"]
+    assert (
+        "rank 1 lives, and has not come to all-reduce 2, of bucket 1 (all-reduces begun: 1"
+        in waiting["error"]
+    )
 
 
 def test_ranks_with_other_models_are_refused_on_every_rank(tmp_path: Path):

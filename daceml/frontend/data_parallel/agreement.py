@@ -1,4 +1,4 @@
-"""What the ranks of a run have to have in common before gradients can be averaged: the model, and its buckets."""
+"""What ranks must have in common before gradients can be averaged: the model, and its buckets."""
 
 from __future__ import annotations
 

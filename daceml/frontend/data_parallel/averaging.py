@@ -1,4 +1,4 @@
-"""All-reduces in the backward program of a module: which gradients they take, and what the record says of it."""
+"""All-reduces in a backward program: which gradients they take, and what the record says of it."""
 
 from __future__ import annotations
 

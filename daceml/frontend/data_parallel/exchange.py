@@ -183,9 +183,7 @@ class GradientExchange:
         self._tensors.setdefault(record.parameters, []).append(tensor)
         return 0
 
-    def _take_elsewhere(
-        self, record: BucketRecord, slots: Sequence[_Slot], tensor: torch.Tensor
-    ) -> None:
+    def _take_elsewhere(self, record: BucketRecord, slots: Sequence[_Slot], tensor: torch.Tensor) -> None:
         """Averages of gradients that this program does not have, and other ranks do."""
         absent = set(record.parameters).difference(record.present)
         if not absent:

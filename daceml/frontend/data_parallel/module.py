@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -48,8 +48,6 @@ class DataParallel:
         """
         own: Buckets = agreed_buckets(buckets)
         if self.averaging.agreed is None:
-            from dataclasses import replace
-
             agreed = agreed_with_first(self.exchange.heartbeat, own)
             self.averaging = replace(self.averaging, agreed=agreed)
         return own == self.averaging.agreed
@@ -96,7 +94,9 @@ class DistDataParallel(nn.Module):
         **options: Any,
     ) -> None:
         super().__init__()
-        self.module: nn.Module = _compiled(module, options)
+        compiled = _compiled(module, options)
+        self.module: nn.Module = compiled
+        self._session = compiled.session
         self.broadcast_buffers = broadcast_buffers
         tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
         device = next((t.device.type for t in tensors.values()), "cpu")
@@ -114,8 +114,8 @@ class DistDataParallel(nn.Module):
         )
         heartbeat.doing = "waiting for its first step"
         self._exchange = GradientExchange(group, heartbeat, trained, timeout_s)
-        self.module.session.data_parallel = DataParallel(averaging=averaging, exchange=self._exchange)
-        self.module.session.forget()
+        self._session.data_parallel = DataParallel(averaging=averaging, exchange=self._exchange)
+        self._session.forget()
 
     @property
     def rank(self) -> int:
@@ -129,7 +129,12 @@ class DistDataParallel(nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Run the compiled module; while it trains, with rank 0's buffers."""
-        if self.broadcast_buffers and self.training and torch.is_grad_enabled() and self._exchange.synchronizing:
+        if (
+            self.broadcast_buffers
+            and self.training
+            and torch.is_grad_enabled()
+            and self._exchange.synchronizing
+        ):
             self._send_from_first(self._exchange.group.broadcast, list(self.module.buffers()))
         return self.module(*args, **kwargs)
 
@@ -147,7 +152,7 @@ class DistDataParallel(nn.Module):
 
     def sent_buckets(self) -> tuple[BucketRecord, ...]:
         """What the last backward program averages, in the order in which it is sent; nothing before one."""
-        variants = self.module.session.variants
+        variants = self._session.variants
         backward = variants[-1].backward if variants else None
         return () if backward is None else backward.record.buckets
 
@@ -166,13 +171,15 @@ class DistDataParallel(nn.Module):
                     tensor.copy_(part.view(tensor.shape))
 
 
-def _compiled(module: Any, options: dict[str, Any]) -> Any:
+def _compiled(module: Any, options: dict[str, Any]) -> DaceModule:
     if not isinstance(module, nn.Module):
         raise ConfigurationError(
             f"DistDataParallel takes an nn.Module, not a {type(module).__name__}",
             fix="pass an instance of a module; daceml.compile is not needed before",
         )
-    compiled = module if isinstance(module, DaceModule) and not options else compile_module(module, **options)
+    compiled: nn.Module = module
+    if options or not isinstance(module, DaceModule):
+        compiled = compile_module(module, **options)
     assert isinstance(compiled, DaceModule)
     for name, (value, why) in _REFUSED.items():
         if compiled.session.options[name] == value and type(compiled.session.options[name]) is type(value):

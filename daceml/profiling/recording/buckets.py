@@ -39,7 +39,8 @@ def bucket_records(model: nn.Module, gradients: Sequence[GradientRecord]) -> dic
         if sent is not None:
             prefix = f"{name}.module." if name else "module."
             buckets = [
-                {"size_bytes": b.size_bytes, "parameters": [prefix + key for key in b.parameters]} for b in sent()
+                {"size_bytes": b.size_bytes, "parameters": [prefix + key for key in b.parameters]}
+                for b in sent()
             ]
             return {"source": "program", "module": name, "buckets": buckets}
     return {"source": "rule", "module": None, "buckets": rule_buckets(gradients)}

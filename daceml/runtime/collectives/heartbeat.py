@@ -1,7 +1,7 @@
 """Signs of life: every rank says in a store, twice a second, that it lives and how far it has come.
 
-When something does not end, the others' signs tell why: a rank that gives none was killed or has no machine any
-more, one that has said goodbye has ended, and one that lives and has begun fewer all-reduces does not come.
+When something does not end, the others' signs tell why: a rank that gives none was killed or has lost its
+machine, one that has said goodbye has ended, and one that has begun fewer all-reduces does not come.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from torch.distributed import TCPStore
+    from torch.distributed import TCPStore  # pyright: ignore[reportPrivateImportUsage]
 
     from daceml.runtime.collectives.group import Group
 
@@ -57,7 +56,7 @@ class Heartbeat:
     """
 
     def __init__(self, group: Group, timeout_s: float) -> None:
-        from torch.distributed import TCPStore
+        from torch.distributed import TCPStore  # pyright: ignore[reportPrivateImportUsage]
 
         self.rank, self.size = group.rank, group.size
         limit = timedelta(seconds=timeout_s)

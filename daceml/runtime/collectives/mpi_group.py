@@ -57,7 +57,7 @@ class MpiGroup:
     name = "mpi"
 
     def __init__(self, communicator: Any) -> None:
-        from mpi4py import MPI
+        from mpi4py import MPI  # pyright: ignore[reportMissingImports]
 
         if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
             raise DistributedSetupError(

@@ -30,7 +30,7 @@ def ranks_of(given: Any, *, device: str, timeout_s: float) -> Group:
     """The ranks to train with.
 
     Args:
-        given: a process group of torch.distributed, a communicator of mpi4py, or None for all ranks of the run.
+        given: a process group of torch.distributed, a communicator of mpi4py, or None for all ranks.
         device: where the model is: "cpu" or "cuda".
         timeout_s: after which a collective has failed.
     Raises:
@@ -55,7 +55,8 @@ def ranks_of(given: Any, *, device: str, timeout_s: float) -> Group:
                 "DistDataParallel was given no ranks",
                 why="there is no process group, and the environment names no launcher: it has neither "
                 f"{', '.join(_TORCHRUN)} nor one of {', '.join(_MPIRUN)}",
-                fix="start it with `torchrun --nproc-per-node 2 script.py` or `mpirun -n 2 python script.py`,\n"
+                fix="start it with `torchrun --nproc-per-node 2 script.py`,\n"
+                "or with `mpirun -n 2 python script.py`,\n"
                 "or call torch.distributed.init_process_group before",
             )
         dist.init_process_group(
@@ -72,7 +73,7 @@ def _communicator(given: Any) -> Group:
         raise DistributedSetupError(
             f"DistDataParallel cannot exchange gradients through a {type(given).__name__}",
             why="it takes a process group of torch.distributed or an intracommunicator of mpi4py",
-            fix="pass torch.distributed.new_group(...) or mpi4py.MPI.COMM_WORLD, or leave it out for all ranks",
+            fix="pass torch.distributed.new_group(...) or mpi4py.MPI.COMM_WORLD, or nothing for all ranks",
         )
     from daceml.runtime.collectives.mpi_group import MpiGroup
 
@@ -86,7 +87,7 @@ def _mpi() -> Any:
         DistributedSetupError: mpi4py, or an MPI library for it, is missing.
     """
     try:
-        from mpi4py import MPI
+        from mpi4py import MPI  # pyright: ignore[reportMissingImports]
     except (ImportError, RuntimeError) as error:
         raise DistributedSetupError(
             "there is no MPI to exchange gradients through",

@@ -9,7 +9,6 @@ import torch
 import torch.distributed as dist
 
 
-
 class TorchWork:
     """A collective of a process group."""
 

@@ -1,11 +1,11 @@
 """Gradients are averaged over all ranks: an all-reduce behind each bucket of weight gradients.
 
-It changes a backward network that has gone through all levels, so that no pass has to know that another rank's
-numbers come in. What is sent is taken over when it is complete, and what comes back goes into arrays of its own:
-a gradient that something else needs, too, stays what it was.
+It changes a backward network that has gone through all levels, so that no pass has to know that another
+rank's numbers come in. What is sent is taken over when it is complete, and what comes back goes into arrays
+of its own: a gradient that something else needs, too, stays what it was.
 
-Source: Rausch et al., DaCeML (ICS '22), section 5.5, transformation `DistDataParallel`; buckets as in Li et al.,
-PyTorch Distributed (VLDB '20), section 3.2.
+Source: Rausch et al., DaCeML (ICS '22), section 5.5, transformation `DistDataParallel`; buckets as in
+Li et al., PyTorch Distributed (VLDB '20), section 3.2.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def average_gradients(
         gradients: parameter -> array with its gradient, an output or an input of the network. Parameters of a
             bucket that are not among them have no gradient here.
     Returns:
-        parameter -> array with its averaged gradient, one for each parameter, which the caller makes an output.
+        parameter -> array with its averaged gradient, which the caller makes an output.
     """
     state = network.state
     complete = _complete(state)
