@@ -30,7 +30,6 @@ _COUNTED = {
     "onnxruntime": "onnxruntime",
     "copy": "copies",
     "check": "checks",
-    "collective": "collectives",
 }
 
 

@@ -70,8 +70,9 @@ class Heartbeat:
         self._seen: dict[int, tuple[Sign | None, float]] = {}
         self._over = threading.Event()
         self._beat()
-        threading.Thread(target=self._run, name="daceml-heartbeat", daemon=True).start()
-        atexit.register(self._goodbye)
+        self._thread = threading.Thread(target=self._run, name="daceml-heartbeat", daemon=True)
+        self._thread.start()
+        atexit.register(self.end)
 
     def problem(self, waited_for: str) -> tuple[list[int], str] | None:
         """Which ranks have failed, or do not come, and how that is known; None where all keep up.
@@ -97,7 +98,7 @@ class Heartbeat:
         ended = [r for r, s in now.items() if s is not None and s.ended]
         late = [r for r, s in now.items() if s is not None and s.begun < self.begun]
         for ranks, why in (
-            (silent, f"gave no sign of life for {_SILENT_S:.0f} s: killed, stopped, or out of reach"),
+            (silent, f"gave no sign of life for {_SILENT_S:g} s: killed, stopped, or out of reach"),
             (ended, "has ended: its process is over"),
             ([r for r, s in now.items() if s is None], "has never given a sign of life"),
             (late, f"lives, and has not come to {waited_for}"),
@@ -127,15 +128,25 @@ class Heartbeat:
 
     def _run(self) -> None:
         while not self._over.wait(INTERVAL_S):
-            with suppress(RuntimeError, OSError):  # the store's rank is gone: a collective will say so
+            try:
                 self._beat()
+            except (RuntimeError, OSError):
+                return  # the store's rank is gone: whoever waits for it will say so
 
     def _beat(self) -> None:
         self._count += 1
         self.store.set(f"sign/{self.rank}", f"{self._count} {self.begun} {self.doing}")
 
-    def _goodbye(self) -> None:
+    def stop(self) -> None:
+        """Give no more signs."""
         self._over.set()
+        self._thread.join(timeout=1.0)
+
+    def end(self) -> None:
+        """Say goodbye; a second time it does nothing."""
+        if self._over.is_set():
+            return
+        self.stop()
         self.doing = _GOODBYE
         with suppress(RuntimeError, OSError):
             self._beat()
