@@ -19,6 +19,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import daceml
+from benchmarks.distributed.rank_processes import own_rank
 
 
 class Net(nn.Module):
@@ -38,14 +39,9 @@ class Net(nn.Module):
         return self.head(torch.relu(self.hidden(self.frozen(y))))
 
 
-def rank() -> int:
-    """Of this process, by the launcher's environment."""
-    return int(os.environ.get("RANK", os.environ.get("PMI_RANK", os.environ.get("OMPI_COMM_WORLD_RANK", ""))))
-
-
 def batches(steps: int, samples: int = 6) -> list[tuple[torch.Tensor, torch.Tensor]]:
     """Samples of this rank."""
-    drawn = torch.Generator().manual_seed(100 + rank())
+    drawn = torch.Generator().manual_seed(100 + own_rank())
     return [
         (torch.randn(samples, 3, 8, 8, generator=drawn), torch.randint(0, 5, (samples,), generator=drawn))
         for _ in range(steps)
@@ -80,7 +76,7 @@ def trained(model: Any, steps: int) -> dict[str, Any]:
 
 def model() -> Net:
     """Another one on each rank: the first one's weights have to be sent."""
-    torch.manual_seed(rank())
+    torch.manual_seed(own_rank())
     return Net()
 
 
@@ -89,12 +85,12 @@ def compare(steps: int = 20) -> dict[str, Any]:
     ours = daceml.DistDataParallel(model(), bucket_mb=0.002, first_bucket_mb=0.001)
     if not dist.is_initialized():  # under mpirun
         dist.init_process_group(
-            "gloo", init_method=os.environ["RANKS_STORE"], rank=rank(), world_size=ours.world_size
+            "gloo", init_method=os.environ["RANKS_STORE"], rank=own_rank(), world_size=ours.world_size
         )
     peer = DistributedDataParallel(model(), find_unused_parameters=True)
     found = {"ours": trained(ours, steps), "torch": trained(peer, steps)}
     # the last batch of an epoch is smaller on one rank
-    x, y = batches(1, samples=6 - rank())[0]
+    x, y = batches(1, samples=6 - own_rank())[0]
     for name, trainee in (("ours", ours), ("torch", peer)):
         trainee.zero_grad()
         nn.functional.cross_entropy(trainee(x), y).backward()
@@ -134,7 +130,7 @@ def overlap(model: Any) -> dict[str, Any]:
 def different() -> dict[str, Any]:
     """A layer of another width on the last rank."""
     torch.manual_seed(0)
-    return refusal(lambda: daceml.DistDataParallel(nn.Linear(4, 4 + rank()), timeout_s=20.0))
+    return refusal(lambda: daceml.DistDataParallel(nn.Linear(4, 4 + own_rank()), timeout_s=20.0))
 
 
 def killed() -> dict[str, Any]:
@@ -143,7 +139,7 @@ def killed() -> dict[str, Any]:
 
     def steps() -> None:
         for step in range(5):
-            if rank() == 1 and step == 2:
+            if own_rank() == 1 and step == 2:
                 os.kill(os.getpid(), 9)
             ours(torch.ones(2, 4)).sum().backward()
 
@@ -152,17 +148,18 @@ def killed() -> dict[str, Any]:
 
 
 def absent() -> dict[str, Any]:
-    """Rank 1 lives, and does not come to its second step."""
+    """Rank 1 lives, and does not come to its second step. Before that, the ranks have other models."""
+    before = different()
     ours = daceml.DistDataParallel(nn.Linear(4, 4), timeout_s=2.0)
 
     def steps() -> None:
         for step in range(2):
-            if rank() == 1 and step == 1:
-                time.sleep(6)
+            if own_rank() == 1 and step == 1:
+                time.sleep(5)
                 return
             ours(torch.ones(2, 4)).sum().backward()
 
-    return refusal(steps)
+    return refusal(steps) | {"different": before}
 
 
 def refusal(run: Any) -> dict[str, Any]:
@@ -177,5 +174,5 @@ def refusal(run: Any) -> dict[str, Any]:
 if __name__ == "__main__":
     torch.set_num_threads(1)
     name, folder = sys.argv[1:]
-    result = {"compare": compare, "different": different, "killed": killed, "absent": absent}[name]()
-    Path(folder, f"{rank()}.json").write_text(json.dumps(result))
+    result = {"compare": compare, "killed": killed, "absent": absent}[name]()
+    Path(folder, f"{own_rank()}.json").write_text(json.dumps(result))

@@ -7,10 +7,15 @@ from typing import Any
 
 import pytest
 
-from tests.frontend.ranks import alone, by_mpirun, by_torchrun, mpirun
+from benchmarks.distributed.rank_processes import alone, by_mpirun, by_torchrun, mpirun
 
 # Sums in another order: some units in the last place of float32, in values around 1
 ROUNDING = 2e-6
+
+
+def program(name: str, folder: Path) -> tuple[str, ...]:
+    """What a rank runs: one of `rank_programs`."""
+    return "tests.frontend.rank_programs", name, str(folder)
 
 
 def assert_same_training(result: dict[str, Any]) -> None:
@@ -33,7 +38,7 @@ def assert_same_training(result: dict[str, Any]) -> None:
 
 
 def test_two_ranks_of_torchrun_train_as_torch_does(tmp_path: Path):
-    first, second = by_torchrun("compare", tmp_path)
+    first, second = by_torchrun(program("compare", tmp_path), tmp_path)
     assert_same_training(first)
     assert_same_training(second)
     assert first["ours"]["losses"] != second["ours"]["losses"], "each rank has samples of its own"
@@ -51,14 +56,14 @@ def test_two_ranks_of_mpirun_train_as_torch_does(tmp_path: Path):
     launcher = mpirun()
     if launcher is None:
         pytest.skip("there is no mpirun with mpi4py here: pip install 'daceml[mpi]'")
-    first, second = by_mpirun(launcher, "compare", tmp_path)
+    first, second = by_mpirun(launcher, program("compare", tmp_path), tmp_path)
     assert_same_training(first)
     assert_same_training(second)
     assert first["overlap"]["overlapping"] > 0 and second["overlap"]["file"] == "step_rank1.json.gz"
 
 
 def test_a_killed_rank_is_named_and_nobody_waits_for_it(tmp_path: Path):
-    survivor, dead = alone("killed", tmp_path)
+    survivor, dead = alone(program("killed", tmp_path), tmp_path)
     assert dead is None
     assert survivor["code"] == "DML677" and survivor["seconds"] < 60
     lines = survivor["error"].splitlines()
@@ -70,21 +75,17 @@ def test_a_killed_rank_is_named_and_nobody_waits_for_it(tmp_path: Path):
     assert lines[-2] == "  fix:   look at what rank 1 has written last, and start the job again;"
 
 
-def test_a_rank_that_does_not_come_is_named(tmp_path: Path):
-    waiting, _ = alone("absent", tmp_path)
-    assert waiting["code"] == "DML677"
-    assert (
-        "rank 1 lives, and has not come to all-reduce 2, of bucket 1 (all-reduces begun: 1"
-        in waiting["error"]
-    )
-
-
-def test_ranks_with_other_models_are_refused_on_every_rank(tmp_path: Path):
-    for rank, result in enumerate(alone("different", tmp_path)):
-        assert result["error"] == (
+def test_other_models_and_a_rank_that_does_not_come_are_named(tmp_path: Path):
+    results = alone(program("absent", tmp_path), tmp_path)
+    for rank, result in enumerate(results):
+        assert result["different"]["error"] == (
             "[DML676] the models of 1 of 2 ranks are not that of rank 0\n"
             f"  where: rank {rank}\n"
             "  why:   rank 1: rank 0 has weight: float32[4, 4], trained, where it has weight: float32[5, 4], "
             "trained\n"
             "  fix:   build the same model on every rank, before DistDataParallel takes it"
         )
+    waiting = results[0]
+    assert waiting["code"] == "DML677"
+    late = "rank 1 lives, and has not come to all-reduce 2, of bucket 1 (all-reduces begun: 1"
+    assert late in waiting["error"]

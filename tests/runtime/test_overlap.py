@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from daceml.runtime.overlap import apart, overlapping
+from daceml.runtime.overlap import apart, early_steps, overlapping
 from daceml.runtime.steps import Copy, Step
 from daceml.sdfg.all_reduce import BeginAllReduce, WaitAllReduce
 
@@ -70,6 +70,36 @@ def test_a_view_is_complete_when_its_memory_is():
         "begin 0",
         "wait 0",
     ]
+
+
+def early(steps: list[Step], sent: set[str], kept: set[str]) -> list[str]:
+    return [step.label for step in early_steps(steps, sent, kept, root=str)]
+
+
+def test_a_gradient_goes_ahead_with_what_it_alone_needs():
+    steps = [
+        computes("loss", "", "dy"),
+        computes("dx", "dy w", "dx"),
+        computes("recomputed", "x", "activation"),
+        computes("dw", "dy activation", "g"),
+    ]
+    assert early(steps, {"g"}, {"dx"}) == ["loss", "recomputed", "dw", "dx"]
+
+
+def test_what_others_need_too_stays_where_it_is():
+    steps = [
+        computes("dy", "", "dy"),
+        computes("dx", "dy w", "dx"),
+        computes("recomputed", "x", "activation"),
+        computes("dw", "dy activation", "g"),
+        computes("other", "activation", "kept"),
+    ]
+    assert early(steps, {"g"}, {"dx", "kept"}) == ["dy", "dx", "recomputed", "dw", "other"]
+
+
+def test_nothing_goes_past_what_writes_into_its_operand():
+    steps = [computes("dy", "", "dy"), computes("dw", "dy", "g"), computes("in place", "dy", "dy")]
+    assert early(steps, {"g"}, {"dy"}) == ["dy", "dw", "in place"]
 
 
 def test_without_all_reduces_nothing_moves():

@@ -127,7 +127,7 @@ def _ready_order(
     from daceml.runtime.plan import make_plan
 
     given = record.saved_of(network.inputs)
-    plan = make_plan(network, external_call, given=given, outliner=outliner)
+    plan = make_plan(network, external_call, given=given, outliner=outliner, sent=tuple(gradients.values()))
     complete: dict[str, int] = {}
     for place, step in enumerate(plan.steps):
         complete |= {plan.roots[array]: place for array in step.writes}

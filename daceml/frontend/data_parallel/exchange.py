@@ -1,15 +1,13 @@
 """What runs the all-reduces of a module's backward programs: takes gradients over, and gives their averages.
 
-A bucket is one tensor of this object's own, so nothing of a program's memory is in use by another thread: the
-gradients one after the other, each in row-major order and divided by the number of ranks, then one number for
-each, 1 where this rank has the gradient. Their sum tells how many ranks have, which need not be asked.
+A bucket is a tensor of its own, kept from one backward pass to the next, so that another thread never works
+on a program's memory: a program that fails may go away while its all-reduces are under way.
 """
 
 from __future__ import annotations
 
 import ctypes
 import logging
-import math
 import re
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,26 +16,14 @@ from dataclasses import dataclass, field
 import torch
 
 from daceml.errors import DacemlError, RankFailedError
+from daceml.frontend.data_parallel.bucket_tensor import BucketTensor
 from daceml.frontend.gradient_record import BucketRecord
 from daceml.runtime.collectives.group import Group, Work
 from daceml.runtime.collectives.heartbeat import Heartbeat
-from daceml.runtime.collectives.memory import tensor_at
 from daceml.runtime.launcher import AllReduceFunction
 from daceml.runtime.program import Program
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Slot:
-    """Where a parameter's gradient lies in a bucket."""
-
-    parameter: str
-    start: int
-    shape: torch.Size
-
-    def of(self, bucket: torch.Tensor) -> torch.Tensor:
-        return bucket[self.start : self.start + math.prod(self.shape)].view(self.shape)
 
 
 @dataclass(kw_only=True)
@@ -46,7 +32,7 @@ class _UnderWay:
 
     bucket: int
     record: BucketRecord
-    tensor: torch.Tensor
+    tensor: BucketTensor
     work: Work | None
     number: int
 
@@ -86,7 +72,7 @@ class GradientExchange:
         self.failure: DacemlError | None = None
         self._backward = _Backward(synchronizing=True)
         self._pending = False  # whether a gradient of `no_sync` waits for its average
-        self._tensors: dict[tuple[str, ...], list[torch.Tensor]] = {}
+        self._kept: dict[tuple[str, ...], list[BucketTensor]] = {}
         self._under_way: dict[int, _UnderWay] = {}
         self._tickets = 0
 
@@ -131,93 +117,60 @@ class GradientExchange:
     # ---- steps of programs
 
     def _begin(self, buckets: Sequence[BucketRecord], number: int, addresses: Sequence[int]) -> int:
-        record = buckets[number]
-        slots = self._slots(record)
-        tensor = self._take(record, slots)
-        synchronizing = self._backward.synchronizing
-        scale = 1 / self.group.size if synchronizing else 1.0
-        given = dict(zip(record.present, zip(addresses, record.strides, strict=True), strict=True))
-        owned: list[float] = []
-        for slot in slots:
-            into, held = slot.of(tensor), self.parameters[slot.parameter].grad if self._pending else None
-            if slot.parameter in given:
-                address, strides = given[slot.parameter]
-                source = tensor_at(address, slot.shape, strides, tensor.dtype, tensor.device)
-                torch.mul(source, scale, out=into)
-            else:
-                into.zero_()
-            if synchronizing and held is not None:
-                into.add_(held, alpha=scale)
-                self._backward.sent.add(slot.parameter)
-            owned.append(float(slot.parameter in given or (synchronizing and held is not None)))
-        tensor[-len(slots) :].copy_(torch.tensor(owned))
-        self._tickets += 1
+        record, now = buckets[number], self._backward
+        kept = self._kept.get(record.parameters)
+        bucket = kept.pop() if kept else BucketTensor(record, self.parameters)
+        bucket.take(record, addresses)
         work = None
-        if synchronizing:
+        if now.synchronizing:
+            if self._pending:
+                self._take_pending(record, bucket)
+            bucket.scale(1 / self.group.size)
             self.heartbeat.begun += 1
             self.heartbeat.doing = f"all-reduce of bucket {number + 1} of {len(buckets)}"
-            work = self.group.all_reduce(tensor)
+            work = self.group.all_reduce(bucket.tensor)
+        self._tickets += 1
         self._under_way[self._tickets] = _UnderWay(
-            bucket=number, record=record, tensor=tensor, work=work, number=self.heartbeat.begun
+            bucket=number, record=record, tensor=bucket, work=work, number=self.heartbeat.begun
         )
         return self._tickets
 
     def _wait(self, ticket: int, addresses: Sequence[int]) -> int:
         under_way = self._under_way.pop(ticket)
-        record, tensor = under_way.record, under_way.tensor
+        record, bucket = under_way.record, under_way.tensor
         if under_way.work is not None:
             try:
                 under_way.work.wait(self.timeout_s)
             except (TimeoutError, RuntimeError) as error:
                 where = f"all-reduce {under_way.number}, of bucket {under_way.bucket + 1}"
                 raise self._failed(error, where) from error
-        slots = self._slots(record)
-        place = dict(zip(record.present, zip(addresses, record.strides, strict=True), strict=True))
-        for slot in slots:
-            if slot.parameter in place:
-                address, strides = place[slot.parameter]
-                into = tensor_at(address, slot.shape, strides, tensor.dtype, tensor.device)
-                into.copy_(slot.of(tensor))
-        if under_way.work is not None:
-            self._take_elsewhere(record, slots, tensor)
-        self._tensors.setdefault(record.parameters, []).append(tensor)
+            self._take_elsewhere(record, bucket)
+        bucket.give(record, addresses)
+        self._kept.setdefault(record.parameters, []).append(bucket)
         return 0
 
-    def _take_elsewhere(self, record: BucketRecord, slots: Sequence[_Slot], tensor: torch.Tensor) -> None:
-        """Averages of gradients that this program does not have, and other ranks do."""
-        absent = set(record.parameters).difference(record.present)
-        if not absent:
+    def _take_pending(self, record: BucketRecord, bucket: BucketTensor) -> None:
+        """Gradients of `no_sync` are averaged with those of this pass."""
+        for key in record.parameters:
+            held = self.parameters[key].grad
+            if held is not None:
+                bucket.views[key].add_(held)
+                bucket.own(key)
+                self._backward.sent.add(key)
+
+    def _take_elsewhere(self, record: BucketRecord, bucket: BucketTensor) -> None:
+        """Averages of gradients that this program does not have, and that some rank does."""
+        if len(record.present) == len(record.parameters):
             return
-        owners = tensor[-len(slots) :].tolist()
-        for slot, count in zip(slots, owners, strict=True):
-            if slot.parameter in absent and count:
-                self._backward.elsewhere[slot.parameter] = slot.of(tensor).clone()
+        for key, owners in zip(record.parameters, bucket.owners.tolist(), strict=True):
+            if owners and key not in record.present:
+                self._backward.elsewhere[key] = bucket.views[key].clone()
 
     def _finish_pending(self) -> None:
         """Gradients of `no_sync` are in the averages now, and autograd adds these to none."""
         self._pending = False
         for key in self._backward.sent:
             self.parameters[key].grad = None
-
-    # ---- buckets
-
-    def _slots(self, record: BucketRecord) -> list[_Slot]:
-        slots: list[_Slot] = []
-        start = 0
-        for key in record.parameters:
-            shape = self.parameters[key].shape
-            slots.append(_Slot(parameter=key, start=start, shape=shape))
-            start += math.prod(shape)
-        return slots
-
-    def _take(self, record: BucketRecord, slots: Sequence[_Slot]) -> torch.Tensor:
-        """The tensor of a bucket, kept from one backward pass to the next."""
-        kept = self._tensors.get(record.parameters)
-        if kept:
-            return kept.pop()
-        like = self.parameters[record.parameters[0]]
-        elements = slots[-1].start + math.prod(slots[-1].shape) + len(slots)
-        return torch.empty(elements, dtype=like.dtype, device=like.device)
 
     # ---- failures
 

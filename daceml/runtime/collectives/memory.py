@@ -9,6 +9,9 @@ from typing import Any
 
 import torch
 
+# All memory from an address on: a type for each size would be garbage that only a full collection finds
+_FROM_HERE = ctypes.c_char * 2**46
+
 
 def tensor_at(
     address: int, shape: Sequence[int], strides: Sequence[int], dtype: torch.dtype, device: torch.device
@@ -22,12 +25,10 @@ def tensor_at(
     elements = math.prod(shape)
     if elements == 0:
         return torch.empty(tuple(shape), dtype=dtype, device=device)
-    size_bytes = elements * dtype.itemsize
     if device.type == "cpu":
-        data = (ctypes.c_char * size_bytes).from_address(address)
-        flat = torch.frombuffer(data, dtype=dtype)
+        flat = torch.frombuffer(_FROM_HERE.from_address(address), dtype=dtype, count=elements)
     else:
-        flat = torch.as_tensor(_OnDevice(address, size_bytes), device=device).view(dtype)
+        flat = torch.as_tensor(_OnDevice(address, elements * dtype.itemsize), device=device).view(dtype)
     return flat.as_strided(tuple(shape), tuple(strides))
 
 
