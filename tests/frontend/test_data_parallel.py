@@ -207,3 +207,37 @@ def test_explain_shows_the_buckets_and_why_they_were_closed(group: PlayedGroup):
     assert "gradients are averaged over 2 ranks through played in 2 buckets, each sent when" in text
     assert "it has reached 105 bytes" in text and "no more gradients follow" in text
     assert "collective" in text and "begin all-reduce 0" in text
+
+
+@daceml.dace_module(backward=True)
+class Decorated(nn.Module):
+    """Compiled by its class."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.full((3, 3), 2.0))
+        self.shift = nn.Parameter(torch.zeros(2, 3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x @ self.weight + self.shift
+
+
+def test_a_decorated_module_called_twice_in_one_loss(group: PlayedGroup):
+    model = daceml.DistDataParallel(Decorated())
+    group.other = lambda bucket: bucket[-2:].add_(1)  # rank 1 has gradients of zero
+    x = torch.randn(2, 3)
+    (model(x) + 2 * model(3 * x)).sum().backward()
+    expected = (7 * x.sum(0)).unsqueeze(1).expand(3, 3)  # x, and 2 * 3 * x
+    torch.testing.assert_close(model.module.weight.grad, expected / 2)
+    # the gradient of `shift` is the cotangent itself, which stays what it was
+    assert torch.equal(model.module.shift.grad, torch.full((2, 3), 1.5))
+    assert len(group.sent) == 2
+
+
+def test_an_operand_keeps_the_gradient_of_its_rank(group: PlayedGroup):
+    model = daceml.DistDataParallel(Decorated())
+    group.other = lambda bucket: bucket[-2:].add_(1)
+    x = torch.ones(2, 3, requires_grad=True)
+    model(x).sum().backward()
+    assert x.grad is not None and torch.equal(x.grad, torch.full((2, 3), 6.0))
+    assert torch.equal(model.module.shift.grad, torch.full((2, 3), 0.5))
