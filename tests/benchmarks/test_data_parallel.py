@@ -1,4 +1,4 @@
-"""The benchmark of data-parallel training: overlap in a trace, and bars that are missed where they should be."""
+"""The benchmark of data-parallel training: overlap in a trace, and bars that are missed."""
 
 from __future__ import annotations
 
@@ -56,6 +56,5 @@ def test_an_error_that_names_nobody_or_comes_late_is_a_miss():
         "what": "rank 1 failed",
         "seconds": 2.0,
     }
-    named |= {"seconds": 2.0}
     verdicts = [named, named | {"what": "a rank failed"}, named | {"seconds": 61.0}, named | {"code": None}]
     assert [bar.met for bar in data_parallel_bars(verdicts)] == [True, False, False, False]

@@ -7,7 +7,6 @@ on a program's memory: a program that fails may go away while its all-reduces ar
 from __future__ import annotations
 
 import ctypes
-import logging
 import re
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,8 +21,6 @@ from daceml.runtime.collectives.group import Group, Work
 from daceml.runtime.collectives.heartbeat import Heartbeat
 from daceml.runtime.launcher import AllReduceFunction
 from daceml.runtime.program import Program
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(kw_only=True)
