@@ -44,6 +44,9 @@ DATABASE = ["pyarrow>=20"]
 # Fits models of operations; their predictions need numpy alone.
 LEARNING = ["scikit-learn>=1.7"]
 
+# MPI for training on several ranks. mpi4py finds any MPI library of the system; this wheel brings one along.
+MPI = ["mpi4py>=4.1", "mpich>=4.3"]
+
 # nvcc, its headers, its libraries and CCCL, of one release: they do not ask for one themselves.
 # The wheels of CUDA 12 hold no nvcc; for it there is the toolkit.
 CUDA_BUILD = [
@@ -65,6 +68,7 @@ EXTRAS_REQUIRE = {
         *SIMULATION,
         *DATABASE,
         *LEARNING,
+        *MPI,
         "hypothesis>=6.150",
         "pytest>=9",
         "pytest-timeout>=2.4",
@@ -79,7 +83,7 @@ EXTRAS_REQUIRE = {
     "gpu": ["nvidia-ml-py>=13", "cupy-cuda13x>=14"],
     "gpu-cuda12": ["nvidia-ml-py>=13", "cupy-cuda12x>=14"],
     "measure": ["dask>=2026.1", "distributed>=2026.1"],
-    "mpi": ["mpi4py>=4"],
+    "mpi": MPI,
     "db": DATABASE,
     "learn": LEARNING,
     "plot": ["matplotlib>=3.10"],

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from daceml.config import Config
     from daceml.errors import DacemlError
+    from daceml.frontend.data_parallel.module import DistDataParallel
     from daceml.frontend.module import DaceModule, dace_module
     from daceml.frontend.onnx_model import ONNXModel
     from daceml.frontend.stance import stance
@@ -46,6 +47,7 @@ __all__ = [
     "Config",
     "DaceModule",
     "DacemlError",
+    "DistDataParallel",
     "ONNXModel",
     "OperationTracker",
     "Recorder",
@@ -66,6 +68,7 @@ _HOMES = {
     "Config": "daceml.config",
     "DaceModule": "daceml.frontend.module",
     "DacemlError": "daceml.errors",
+    "DistDataParallel": "daceml.frontend.data_parallel.module",
     "ONNXModel": "daceml.frontend.onnx_model",
     "OperationTracker": "daceml.prediction.tracking",
     "Recorder": "daceml.profiling.recording.recorder",

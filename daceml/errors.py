@@ -369,3 +369,27 @@ class SymmetryError(DacemlError):
     """A graph whose equal ranks cannot be told from its tasks."""
 
     code = "DML683"
+
+
+class DistributedSetupError(DacemlError):
+    """There are no ranks to train with: no process group, no launcher, or nothing to talk through."""
+
+    code = "DML675"
+
+
+class RanksDifferError(DacemlError):
+    """The ranks of a run have models or gradients that cannot be averaged; says which rank, and in what."""
+
+    code = "DML676"
+
+
+class RankFailedError(DacemlError):
+    """A rank has ended, or does not come to what the others wait for; says which."""
+
+    code = "DML677"
+
+
+class NotSynchronizedError(DacemlError):
+    """A backward pass would run whose gradients nobody averages."""
+
+    code = "DML678"

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 
 from daceml.errors import GradientError
+from daceml.frontend.data_parallel.exchange import GradientExchange
 from daceml.frontend.gradient_record import GradientRecord, Source, Wanted
 from daceml.runtime.program import Program
 
@@ -36,6 +37,7 @@ class BackwardPass:
         state: tensors of the module that gradients flow to, in the order of the record.
         read: state_dict key -> tensor, of what the backward program reads.
         narrow: makes the half that is right where only the results at some places have a cotangent.
+        exchange: averages gradients over all ranks; None in one process.
     """
 
     program: Program
@@ -44,6 +46,7 @@ class BackwardPass:
     state: tuple[torch.Tensor, ...]
     read: dict[str, torch.Tensor]
     narrow: Callable[[tuple[int, ...]], Narrowed | None] = lambda _: None
+    exchange: GradientExchange | None = None
     _narrowed: dict[tuple[int, ...], Narrowed | None] = field(default_factory=dict)  # pyright: ignore
     _narrowing: threading.Lock = field(default_factory=threading.Lock)
 
@@ -118,6 +121,7 @@ class _Differentiable(torch.autograd.Function):
         anchor = torch.empty(0)
         ctx.save_for_backward(*(outputs[i] for i in record.saved), *read, anchor)
         ctx.backward_pass = backward
+        ctx.synchronizing = backward.exchange is not None and backward.exchange.synchronizing
         ctx.like = [_Like.of(outputs[i]) for i in record.cotangents]
         ctx.wanted = [_Like.of(tensor) for tensor in wanted]
         results = tuple(outputs[: record.results])
@@ -147,14 +151,24 @@ class _Differentiable(torch.autograd.Function):
         anchor = [saved.pop()] if saved else []
         saved = [x.contiguous() for x in (saved if narrowed is None else [saved[i] for i in narrowed.takes])]
         ctx.maybe_clear_saved_tensors()  # unless the graph is retained
+        elsewhere: Mapping[str, torch.Tensor] = {}
         with torch.no_grad():
-            outputs = program(cotangents, saved)
+            if backward.exchange is None:
+                outputs = program(cotangents, saved)
+            else:
+                with backward.exchange.backward(synchronizing=ctx.synchronizing) as exchanged:
+                    outputs = program(cotangents, saved)
+                elsewhere = exchanged.elsewhere
         found = {"output": outputs, "cotangent": cotangents}
         sources = (record if narrowed is None else narrowed.record).gradients
         gradients = [
             _gradient(source if flowing else None, found, like)
             for source, flowing, like in zip(sources, flows, ctx.wanted, strict=True)
         ]
+        if elsewhere:
+            first = len(gradients) - len(backward.wanted.state)
+            for place, key in enumerate(backward.wanted.state, first):
+                gradients[place] = elsewhere.get(key, gradients[place])
         if again:
             gradients = _refusing_second(gradients, [*anchor, *cotangents])
         return None, None, None, *gradients

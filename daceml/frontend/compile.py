@@ -85,6 +85,10 @@ def compile_variant(
             with stages.stage("key"):
                 making.key()
             program, backward = making.bind(state)
+            parallel = session.data_parallel
+            if parallel is not None and backward is not None and not parallel.agree(backward.record.buckets):
+                making = making.averaging_as(parallel.averaging)
+                program, backward = making.bind(state)
         if options["cuda_graphs"]:
             _use_graphs(making, program, backward)
     return Variant(
@@ -135,6 +139,9 @@ def making_of(
         sample=(lambda: _sample(arguments, state)) if options["verify"] else None,
         device=device_of(_named(arguments, captured, state)),
     )
+    if session.data_parallel is not None and wanted is not None:
+        making.averaging = session.data_parallel.averaging
+        making.exchange = session.data_parallel.exchange
     if making.target != "cpu":
         refuse_moved(exported, making.device)
         making.architecture = device_architecture(making.device)

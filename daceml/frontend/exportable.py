@@ -261,6 +261,10 @@ def _parameters_only(module: nn.Module) -> Generator[None]:
 @contextmanager
 def _eager_parts(module: nn.Module) -> Generator[None]:
     """Put the user's own modules in the place of compiled ones: the whole is compiled anyway."""
+    parts: list[Any] = [part for part in module.modules() if part is not module]
+    for part in parts:
+        if hasattr(type(part), "_session") and hasattr(part, "_session"):
+            part._session.refuse_unaveraged("it is part of a larger program, which would have none")
     replaced: list[tuple[dict[str, Any], str, nn.Module]] = []
     for parent in list(module.modules()):
         members: dict[str, Any] = parent.__dict__["_modules"]

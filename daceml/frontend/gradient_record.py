@@ -38,6 +38,33 @@ class StorageRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
+class BucketRecord:
+    """Gradients that are averaged over all ranks in one all-reduce.
+
+    Attributes:
+        parameters: keys, in the order in which they lie in the bucket, each in row-major order.
+        present: those of which this program has a gradient, in the same order.
+        strides: of these gradients, in elements.
+        size_bytes, dtype: of the whole bucket; such as "float32".
+        closed: why it holds no more.
+    """
+
+    parameters: tuple[str, ...]
+    present: tuple[str, ...]
+    strides: tuple[tuple[int, ...], ...]
+    size_bytes: int
+    dtype: str
+    closed: str
+
+    @classmethod
+    def from_json(cls, row: dict[str, Any]) -> BucketRecord:
+        """JSON has lists where the record has tuples."""
+        read: dict[str, Any] = {name: tuple(row[name]) for name in ("parameters", "present")}
+        read["strides"] = tuple(tuple(strides) for strides in row["strides"])
+        return cls(**(row | read))
+
+
+@dataclass(frozen=True, kw_only=True)
 class GradientRecord:
     """The interface between forward and backward program.
 
@@ -53,6 +80,7 @@ class GradientRecord:
             for one of these it has no gradient, which is something else than one of zeros.
         storage: what is stored for the backward pass besides inputs, state and results, and what is not.
         by_rule, lowered: operators whose gradients come from a rule, and from their lowered form.
+        buckets: what is averaged over all ranks, in the order in which it is sent; none in one process.
     """
 
     results: int
@@ -66,6 +94,7 @@ class GradientRecord:
     storage: tuple[StorageRecord, ...] = ()
     by_rule: tuple[str, ...] = ()
     lowered: tuple[str, ...] = ()
+    buckets: tuple[BucketRecord, ...] = ()
 
     def saved_of(self, inputs: Sequence[str]) -> tuple[str, ...]:
         """Those of the backward program's inputs that were saved and are no results of the user's."""
@@ -94,4 +123,5 @@ class GradientRecord:
         record["gradients"] = tuple(None if g is None else (g[0], g[1]) for g in record["gradients"])
         record["reached"] = tuple(map(tuple, record["reached"]))
         record["storage"] = tuple(StorageRecord(**row) for row in record["storage"])
+        record["buckets"] = tuple(map(BucketRecord.from_json, record.get("buckets", ())))
         return cls(**record)

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from daceml.errors import RecompileError
 from daceml.frontend.backward import BackwardPass, Narrowed
+from daceml.frontend.data_parallel.averaging import Averaging, with_all_reduces
+from daceml.frontend.data_parallel.exchange import GradientExchange
 from daceml.frontend.gradient_record import GradientRecord, Wanted
 from daceml.frontend.pipeline import (
     Optimised,
@@ -52,6 +54,8 @@ class Making:
         objects: of kernels that both programs have, while they are built.
         device: where the tensors lie.
         architecture: of a CUDA device: 90 for compute capability 9.0.
+        averaging: which gradients are averaged over all ranks; None in one process.
+        exchange: runs the all-reduces of the backward programs.
     """
 
     exported: ExportedProgram
@@ -74,6 +78,8 @@ class Making:
     device: torch.device = CPU
     architecture: int | None = None
     objects: KernelObjects | None = None
+    averaging: Averaging | None = None
+    exchange: GradientExchange | None = None
 
     @property
     def target(self) -> Device:
@@ -95,6 +101,7 @@ class Making:
                 device=self.target,
                 architecture=self.architecture,
                 ranges=self.ranges,
+                averaging=None if self.averaging is None else self.averaging.key(),
             )
             if self.hooks is not None:
                 log.info("not looked up in the cache: what hooks do is not part of its key")
@@ -133,6 +140,10 @@ class Making:
         with tracing(), without_autocast(), torch.no_grad():
             folder = self.cache.get("programs", digest(self.key(), "live"), kept.forward)
             return StoredProgram(folder).bind(state, self.device)
+
+    def averaging_as(self, averaging: Averaging) -> Making:
+        """The same programs with other buckets."""
+        return replace(self, averaging=averaging, made=[], record=None, known_key="", stages=Stages())
 
     def forward(self, folder: Path) -> None:
         with without_collection():
@@ -198,6 +209,10 @@ class Making:
                     device=self.target,
                     architecture=self.architecture,
                 )
+                if self.averaging is not None:
+                    self.record = with_all_reduces(
+                        self.made[1], self.record, self.wanted, self.averaging, self.objects.outliner
+                    )
         return self.made
 
 
@@ -208,12 +223,13 @@ def backward_pass(folder: Path, making: Making, key: str, state: Mapping[str, to
     alone = making.recomputation.mode != "budget" and making.hooks is None
     kept = replace(making, made=[], record=None)  # what was built goes
     return BackwardPass(
-        program=StoredProgram(folder).bind({}, making.device),
+        program=_bound(folder, making, record),
         record=record,
         wanted=wanted,
         state=tuple(state[key] for key in wanted.state),
         read={key: state[key] for _, key in record.reads if isinstance(key, str)},
         narrow=functools.partial(_narrowed, kept, key, record) if alone else lambda _: None,
+        exchange=making.exchange,
     )
 
 
@@ -237,4 +253,12 @@ def _narrowed(making: Making, key: str, whole: GradientRecord, places: tuple[int
             log.warning("zeros stand for the cotangents of unused results: what is stored is for all of them")
             return None
         log.info("a backward pass for the results at %s alone", list(places))
-        return Narrowed(program=StoredProgram(folder).bind({}, making.device), record=record, takes=takes)
+        return Narrowed(program=_bound(folder, making, record), record=record, takes=takes)
+
+
+def _bound(folder: Path, making: Making, record: GradientRecord) -> Program:
+    """A backward program, whose all-reduces somebody runs if it has any."""
+    program = StoredProgram(folder).bind({}, making.device)
+    if making.exchange is not None and record.buckets:
+        making.exchange.attach(program, record.buckets)
+    return program

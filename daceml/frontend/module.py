@@ -159,6 +159,9 @@ def _session_in_charge(module: DaceModule) -> Session | None:
     None, too, within a larger module that is being compiled: the whole is better than its parts.
     """
     if torch.compiler.is_dynamo_compiling() or (torch.compiler.is_compiling() and tracing_here()):
+        session: Session | None = getattr(module, "_session", None)
+        if session is not None:
+            session.refuse_unaveraged("it is part of a larger program, which would have none")
         return None
     return getattr(module, "_session", None)
 

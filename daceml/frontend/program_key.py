@@ -45,6 +45,7 @@ def program_key(
     device: Device = "cpu",
     architecture: int | None = None,
     ranges: bool = False,
+    averaging: str | None = None,
 ) -> str:
     """Hash of the graph, its signature, shapes, ties, constants, the options, versions and daceml's sources.
 
@@ -75,6 +76,7 @@ def program_key(
         # what was verified once need not be again; what was not has to be
         f"recipe {recipe_key(recipe)} verified {verify}",
         *_instrumentation(ranges),
+        *(() if averaging is None else (f"averaging {averaging}",)),
         # what tensors that forward makes are, where it does not say
         f"{torch.get_default_dtype()}",
         *(() if device == "cpu" else (device, cuda_toolchain(architecture).fingerprint)),

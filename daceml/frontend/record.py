@@ -18,6 +18,7 @@ from daceml.runtime.manifest import (
     StepRecord,
     TensorRecord,
 )
+from daceml.sdfg.all_reduce import BeginAllReduce, WaitAllReduce
 from daceml.sdfg.costs import Cost
 from daceml.sdfg.external import AtenCall, FallbackCall
 from daceml.sdfg.network import IndexCheck, LimitCheck, WeightCheck
@@ -126,6 +127,12 @@ def step_cost(step: Step, network: Network) -> tuple[str, Cost]:
             return "aten", external_cost(action, network)
         case FallbackCall():
             return "onnxruntime", external_cost(action, network)
+        case BeginAllReduce():
+            moved = 2 * arrays_bytes(action.gradients, network)
+            return "collective", Cost(unique_bytes=moved, total_bytes=moved)
+        case WaitAllReduce():
+            moved = 2 * arrays_bytes(action.averaged, network)
+            return "collective", Cost(unique_bytes=moved, total_bytes=moved)
         case IndexCheck() | LimitCheck():
             moved = arrays_bytes([action.array], network)
             return "check", Cost(unique_bytes=moved, total_bytes=moved)

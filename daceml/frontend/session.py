@@ -18,6 +18,7 @@ from daceml.errors import (
     CallError,
     GradientError,
     MemoryBudgetError,
+    NotSynchronizedError,
     RecompileError,
     SignatureError,
     StaleWeightError,
@@ -39,6 +40,7 @@ from daceml.frontend.stance import current_stance
 from daceml.frontend.variant import EagerVariant, Variant
 
 if TYPE_CHECKING:
+    from daceml.frontend.data_parallel.module import DataParallel
     from daceml.sdfg.network import Network
 
 log = logging.getLogger(__name__)
@@ -53,6 +55,8 @@ class Session:
     Args:
         eager: the module as the user wrote it.
         options: see `ModuleOptions`.
+    Attributes:
+        data_parallel: the other ranks of a run; None in one process.
     """
 
     def __init__(self, eager: nn.Module, **options: Any) -> None:
@@ -64,9 +68,11 @@ class Session:
         self._latest: Variant | None = None
         self._said_hooked = False
         self._in_progress: Network | None = None
+        self.data_parallel: DataParallel | None = None
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if current_stance() == "force_eager" or _transformed() or self._globally_hooked():
+            self.refuse_unaveraged("it runs eagerly here")
             return self.eager.forward(*args, **kwargs)
         if torch.is_inference_mode_enabled():
             # what a program keeps from call to call must be of use outside, too
@@ -74,6 +80,7 @@ class Session:
                 return self(args, kwargs)
         variant, tensors = self._prepare(args, kwargs)
         if variant is None:
+            self.refuse_unaveraged("its log says why it runs eagerly (DACEML_LOG=warning)")
             return self.eager.forward(*args, **kwargs)
         try:
             if variant.backward is not None or not torch.is_grad_enabled():
@@ -85,6 +92,21 @@ class Session:
             log.info("compiling %s: %s", type(self.eager).__name__, stale.why)
             self._drop(variant)
             return self(args, kwargs)
+
+    def refuse_unaveraged(self, why: str) -> None:
+        """Refuse to run without a program where gradients have to be averaged over ranks.
+
+        Raises:
+            NotSynchronizedError: gradients would be those of this rank alone.
+        """
+        parallel = self.data_parallel
+        if parallel is None or not torch.is_grad_enabled() or not parallel.exchange.synchronizing:
+            return
+        raise NotSynchronizedError(
+            f"{type(self.eager).__name__} would give gradients of this rank alone",
+            why=f"all-reduces are part of its backward program; {why}",
+            fix="let it be compiled; where nothing is trained, call it with torch.no_grad()",
+        )
 
     def _globally_hooked(self) -> bool:
         """Whether hooks of all modules have to see those inside this one."""

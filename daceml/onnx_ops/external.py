@@ -11,6 +11,7 @@ from daceml.errors import UnsupportedProgramError
 from daceml.onnx_ops.binding import bind
 from daceml.onnx_ops.node import ONNXNode
 from daceml.onnx_ops.registry import implementations_of
+from daceml.sdfg.all_reduce import AllReduce
 from daceml.sdfg.external import Argument, AtenCall, ExternalCall, FallbackCall, TensorView
 from daceml.sdfg.sizes import row_major, size
 from daceml.sdfg.tensor_lists import TensorLists
@@ -26,6 +27,8 @@ def external_call(node: nodes.LibraryNode, network: Network) -> ExternalCall:
         UnsupportedProgramError: the node has not been lowered, or is no ONNX node.
         NoImplementationError: ONNX Runtime cannot run it.
     """
+    if isinstance(node, AllReduce):
+        return ExternalCall(action=node.half, label=node.label)
     if isinstance(node, TensorLists):
         return ExternalCall(action=node.call, label=node.label)
     if not isinstance(node, ONNXNode) or not node.implementation:

@@ -11,13 +11,14 @@ import torch
 from torch import nn
 
 from daceml.errors import ConfigurationError
+from daceml.frontend.data_parallel.module import DistDataParallel
 from daceml.frontend.module import DaceModule, compile_module
 from daceml.frontend.onnx_model import ONNXModel
 from daceml.report.levels import Level, levels_of
 from daceml.runtime.levels import LevelRecord, load_levels
 
 if TYPE_CHECKING:
-    from daceml.frontend.gradient_record import StorageRecord
+    from daceml.frontend.gradient_record import BucketRecord, StorageRecord
     from daceml.frontend.search.decision import Decision
     from daceml.runtime.manifest import Manifest, StepRecord
     from daceml.runtime.program import Program
@@ -55,6 +56,8 @@ class Explanation:
         storage: what is stored for the backward pass or computed again, largest first; empty without one.
         by_rule, lowered: operators whose gradients come from a rule, and from their lowered form.
         search: what a search for a recipe has found; None without one.
+        buckets: gradients that are averaged over all ranks, in the order in which they are sent.
+        ranks: who averages them, such as "2 ranks through gloo".
     """
 
     name: str
@@ -75,6 +78,8 @@ class Explanation:
     search: Decision | None = None
     backward_steps: tuple[StepRecord, ...] = ()
     memory_budget_bytes: int | None = None
+    buckets: tuple[BucketRecord, ...] = ()
+    ranks: str = ""
 
     @property
     def applied(self) -> dict[str, int]:
@@ -114,13 +119,15 @@ def explain(module: nn.Module | ONNXModel, *args: Any, **kwargs: Any) -> Explana
     """Say what a module is compiled to for these arguments; compiles it if need be, but does not run it.
 
     Args:
-        module: an nn.Module, which is compiled without a backward pass; a compiled module; or an `ONNXModel`,
-            whose arguments may be left out.
+        module: an nn.Module, which is compiled without a backward pass; a compiled module, also within
+            `DistDataParallel`; or an `ONNXModel`, whose arguments may be left out.
         args, kwargs: of a call.
     Raises:
         ConfigurationError: something that is no module.
         DacemlError: it cannot be compiled; the message says why.
     """
+    if isinstance(module, DistDataParallel):
+        module = module.module
     if isinstance(module, DaceModule) and torch.is_grad_enabled():
         return _of_compiled(module, args, kwargs)  # with the backward pass that this call would have
     with torch.no_grad():
@@ -145,7 +152,7 @@ def _of_compiled(module: DaceModule, args: tuple[Any, ...], kwargs: dict[str, An
     found = replace(found, search=variant.decision)
     if variant.backward is None:
         return found
-    record = variant.backward.record
+    record, exchange = variant.backward.record, variant.backward.exchange
     return replace(
         found,
         storage=record.storage,
@@ -153,6 +160,8 @@ def _of_compiled(module: DaceModule, args: tuple[Any, ...], kwargs: dict[str, An
         lowered=record.lowered,
         backward_steps=variant.backward.program.manifest.steps,
         memory_budget_bytes=module.session.options["memory_budget_bytes"],
+        buckets=record.buckets,
+        ranks="" if exchange is None else f"{exchange.group.size} ranks through {exchange.group.name}",
     )
 
 

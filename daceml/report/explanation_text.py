@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
+from daceml.report.buckets_text import buckets_text
 from daceml.report.device_kernels import device_kernels_text
 from daceml.report.gradients_text import gradients_text
 from daceml.report.levels import TITLES, group
@@ -43,6 +44,7 @@ def explanation_text(explanation: Explanation, *, every_refusal: bool = False) -
         refused,
         gradients,
         storage_text(explanation.storage),
+        buckets_text(explanation.buckets, explanation.ranks),
         search_text(explanation.search),
     )
     parts += [block for block in blocks if block]

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from daceml.errors import UnsupportedProgramError
+from daceml.runtime.all_reduce_calls import all_reduce_lines, ticket_lines
 from daceml.runtime.checks import limit_lines, position_lines, weight_lines
 from daceml.runtime.element_codes import torch_code
 from daceml.runtime.list_calls import INCLUDE, list_call_lines
@@ -16,6 +17,7 @@ from daceml.runtime.plan import Plan
 from daceml.runtime.ranges import INCLUDE as RANGES
 from daceml.runtime.ranges import range_line
 from daceml.runtime.steps import Copy, Location, Step, Storage
+from daceml.sdfg.all_reduce import BeginAllReduce, WaitAllReduce
 from daceml.sdfg.external import AtenCall, FallbackCall, FreshResult, PackedWeight, TensorView
 from daceml.sdfg.network import IndexCheck, LimitCheck, WeightCheck
 from daceml.sdfg.outline import Kernel, KernelCall
@@ -113,6 +115,7 @@ class _Driver:
             *self._read_symbols(),
             *(f"  daceml::Fresh f{k}{self._layout(fresh[k])};" for k in sorted(fresh)),
             *(line for i, a in enumerate(self.network.outputs) for line in self._output(i, a)),
+            *ticket_lines(self.plan.steps),
             *body,
             *(f"  {self._make(a)}" for a in self.plan.makes.get(len(self.plan.steps), ())),
             *(f"  if (o{i}.give(c, {i}, of{i})) return 1;" for i in range(len(self.network.outputs))),
@@ -178,6 +181,8 @@ class _Driver:
                 lines = weight_lines(arrays, self._pointer(step.action.fingerprint))
             case Copy():
                 lines = self._copy(step.action)
+            case BeginAllReduce() | WaitAllReduce():
+                lines = all_reduce_lines(step.action, self._pointer, self.arrays)
         lines = [*(self._make(a) for a in self.plan.makes.get(index, ())), *lines]
         lines += [self._release(a) for a in self.plan.releases.get(index, ())]
         comment = (

@@ -227,6 +227,7 @@ class Bound {
   }
 
   daceml_fallback fallback = nullptr;
+  daceml_all_reduce all_reduce = nullptr;
   double* profile = nullptr;
   int64_t number = 0;  // in the registry
 
@@ -305,6 +306,7 @@ class Bound {
                      fallback,
                      place.on_cuda ? nullptr : daceml_bernoulli(),
                      daceml_fingerprint,
+                     all_reduce,
                      guard.stream,
                      place.index(),
                      nullptr};
@@ -499,6 +501,10 @@ extern "C" void daceml_release(int64_t program) { registry().remove(program); }
 
 extern "C" void daceml_set_fallback(int64_t program, daceml_fallback fallback) {
   registry().find(program)->fallback = fallback;
+}
+
+extern "C" void daceml_set_all_reduce(int64_t program, daceml_all_reduce all_reduce) {
+  registry().find(program)->all_reduce = all_reduce;
 }
 
 extern "C" uint64_t daceml_weight_addresses(int64_t program) { return registry().find(program)->addresses(); }

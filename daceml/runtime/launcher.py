@@ -22,6 +22,17 @@ FallbackFunction = ctypes.CFUNCTYPE(
     ctypes.c_int32, ctypes.c_int64, ctypes.POINTER(ctypes.c_void_p), ctypes.c_void_p
 )
 
+# daceml_all_reduce in program.h
+AllReduceFunction = ctypes.CFUNCTYPE(
+    ctypes.c_int64,
+    ctypes.c_int32,
+    ctypes.c_int64,
+    ctypes.c_void_p,
+    ctypes.c_void_p,
+    ctypes.c_int64,
+    ctypes.c_int32,
+)
+
 _CALLING = tuple(map(Path(__file__).with_name, ("launcher.cpp", "watch.cpp", "call_log.cpp")))
 _LOOPING = tuple(map(Path(__file__).with_name, ("random_stream.cpp", "fingerprint.cpp")))
 _loading = threading.Lock()
@@ -64,6 +75,8 @@ def _load() -> ctypes.CDLL:
     torch.library.register_fake("daceml::call_into")(lambda inputs, written, program: None)
     native = ctypes.CDLL(str(library))
     native.daceml_set_fallback.argtypes = [ctypes.c_int64, FallbackFunction]
+    native.daceml_set_all_reduce.argtypes = [ctypes.c_int64, AllReduceFunction]
+    native.daceml_set_all_reduce.restype = None
     native.daceml_release.argtypes = [ctypes.c_int64]
     native.daceml_release.restype = None
     native.daceml_weight_addresses.argtypes = [ctypes.c_int64]
@@ -148,6 +161,11 @@ def _spanned_bytes(tensor: torch.Tensor) -> int:
 def set_fallback(number: int, function: Any) -> None:
     """Let `function` run the steps that generated code hands to ONNX Runtime; the caller keeps it alive."""
     native().daceml_set_fallback(number, function)
+
+
+def set_all_reduce(number: int, function: Any) -> None:
+    """Let `function` run the all-reduces of a program; the caller keeps it alive."""
+    native().daceml_set_all_reduce(number, function)
 
 
 def set_profile(number: int, step_us: ctypes.Array[ctypes.c_double] | None) -> None:

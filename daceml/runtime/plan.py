@@ -16,9 +16,11 @@ from daceml.runtime.late_steps import late_steps
 from daceml.runtime.lifetimes import lives, makes, releases
 from daceml.runtime.manifest import EXAMPLE_SIZE
 from daceml.runtime.memory import Interval, Layout, plan_offsets
+from daceml.runtime.overlap import apart, early_steps, overlapping
 from daceml.runtime.peak import lower_peak
 from daceml.runtime.steps import Copy, Location, Step, Storage, handed_over
 from daceml.runtime.usage import Usage
+from daceml.sdfg.all_reduce import BeginAllReduce, WaitAllReduce
 from daceml.sdfg.external import AtenCall, ExternalCall, FallbackCall
 from daceml.sdfg.network import LimitCheck
 from daceml.sdfg.outline import Kernel, KernelCall, Outliner
@@ -79,6 +81,7 @@ def make_plan(
     *,
     given: Collection[str] | None = None,
     outliner: Outliner | None = None,
+    sent: Collection[str] = (),
 ) -> Plan:
     """Order the steps of a lowered network and give every array a place. Does not change the network.
 
@@ -89,13 +92,21 @@ def make_plan(
             first writer to their last reader only, and not in a workspace that stays from call to call. It
             names the inputs that only the call holds, so that they are released as early.
         outliner: one that may have seen scopes of the network.
+        sent: arrays that will be sent to other ranks, besides what nodes of the network send: they are
+            computed early.
     Raises:
         UnsupportedProgramError: a node that is none of these.
     """
     sdfg, state = network.sdfg, network.state
     _check_sizes(sdfg)
     roots = _roots(sdfg, state)
-    steps = _late(_steps(network, outliner or Outliner(), external_call), network, roots, given)
+    computing, exchanging = apart(_steps(network, outliner or Outliner(), external_call))
+    computing = _late(computing, network, roots, given)
+    early = {roots[a] for a in (*sent, *(a for s in exchanging for a in s.reads))}
+    if early:
+        kept = {roots[a] for a in (*network.outputs, *network.mutations) if a in roots}
+        computing = early_steps(computing, early, kept - early, root=roots.__getitem__)
+    steps = overlapping(computing, exchanging, root=roots.__getitem__)
     kernels = _kernels(steps)
     if network.device != "cpu":
         _check_device(network, steps, kernels)
@@ -287,7 +298,7 @@ def _external_step(call: ExternalCall) -> Step:
     match action:
         case AtenCall():
             reads, writes = action.reads(), (action.writes, *action.more)
-        case ListCall():
+        case ListCall() | BeginAllReduce() | WaitAllReduce():
             reads, writes = action.reads, action.writes
         case FallbackCall():
             reads, writes = action.inputs, action.outputs

@@ -97,6 +97,7 @@ class Program:
         self._renewals = Renewals()
         self._substituted: Program | None = None
         self._giving_up = threading.Lock()
+        self._all_reduce: object = None
         self._call = torch.ops.daceml.call.default
         self._call_into = torch.ops.daceml.call_into.default
         self._hold = torch.ops.daceml.hold.default
@@ -218,6 +219,11 @@ class Program:
         self._call_into(inputs, [*outputs, *self.mutated], binding.number)
         torch.autograd.graph.increment_version(self.mutated)
         return outputs
+
+    def exchange_through(self, function: object) -> None:
+        """Let a function run the all-reduces of this program: an `AllReduceFunction` of the launcher."""
+        launcher.set_all_reduce(self._binding.number, function)
+        self._all_reduce = function  # C keeps no reference
 
     def use_graphs(self, *, lent: Collection[int] = (), standing: Collection[int] = ()) -> None:
         """From now on, replay what calls launch on a CUDA device.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from daceml.sdfg.all_reduce import BeginAllReduce, WaitAllReduce
 from daceml.sdfg.external import AtenCall, FallbackCall
 from daceml.sdfg.network import IndexCheck, LimitCheck, WeightCheck
 from daceml.sdfg.outline import KernelCall
@@ -39,7 +40,18 @@ class Copy:
     target: Location | str
 
 
-Action = KernelCall | ListCall | AtenCall | FallbackCall | Copy | IndexCheck | LimitCheck | WeightCheck
+Action = (
+    KernelCall
+    | ListCall
+    | AtenCall
+    | FallbackCall
+    | Copy
+    | IndexCheck
+    | LimitCheck
+    | WeightCheck
+    | BeginAllReduce
+    | WaitAllReduce
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from daceml.sdfg.all_reduce import BeginAllReduce, WaitAllReduce
 from daceml.sdfg.sizes import Size
 from daceml.sdfg.tensor_lists import ListCall
 
@@ -96,7 +97,7 @@ class ExternalCall:
         position: place of its operator among the model's; draws of random numbers keep this order.
     """
 
-    action: AtenCall | FallbackCall | ListCall
+    action: AtenCall | FallbackCall | ListCall | BeginAllReduce | WaitAllReduce
     label: str
     position: int = 0
     module_path: str = ""

@@ -19,7 +19,8 @@ def bucket_records(model: nn.Module, gradients: Sequence[GradientRecord]) -> dic
     """The buckets, in the order in which they are sent.
 
     Returns:
-        `source` is "reducer" where DistributedDataParallel has told them, else "rule": what it would do;
+        `source` is "reducer" where DistributedDataParallel has told them, "program" where compiled programs
+        send them, else "rule": what DistributedDataParallel would do;
         `buckets` has `size_bytes` and `parameters` of each. Names of parameters are those of `gradients`.
     """
     from torch.nn.parallel import DistributedDataParallel
@@ -34,6 +35,14 @@ def bucket_records(model: nn.Module, gradients: Sequence[GradientRecord]) -> dic
                 [g for g in own if g.name not in ignored],
             )
             return {"source": "reducer", "module": name, "buckets": found}
+        sent = getattr(module, "sent_buckets", None)
+        if sent is not None:
+            prefix = f"{name}.module." if name else "module."
+            buckets = [
+                {"size_bytes": b.size_bytes, "parameters": [prefix + key for key in b.parameters]}
+                for b in sent()
+            ]
+            return {"source": "program", "module": name, "buckets": buckets}
     return {"source": "rule", "module": None, "buckets": rule_buckets(gradients)}
 
 

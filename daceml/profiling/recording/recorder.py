@@ -22,8 +22,9 @@ class Recorder:
     """Records functions that are decorated with `@daceml.profile(recorder)`: each call is a step.
 
     When a function has been called often enough its trace is written, as `<function>.json.gz` in the folder,
-    and later calls run as if they were not decorated. A call that raises ends the recording without a trace,
-    and the next call begins another one.
+    and later calls run as if they were not decorated. In a run of several ranks, as torchrun and mpirun start
+    them, each rank writes `<function>_rank<rank>.json.gz`. A call that raises ends the recording without a
+    trace, and the next call begins another one.
 
     Args:
         folder: where the traces are written.

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from daceml.errors import RecordingError
 from daceml.profiling.recording.plan import Part, Plan
+from daceml.profiling.recording.ranks import own_place, path_of, rank_facts
 from daceml.profiling.recording.step_clock import StepClock
 from daceml.profiling.recording.trace_file import Document, extended, read_document, write_document
 
@@ -69,6 +70,7 @@ class Recording:
         self._profiler: Any = None
         self._profiling = False
         self._calls: tuple[Any, ...] = ()
+        self._collectives: tuple[Any, ...] = ()
         self._running = False
 
     def __enter__(self) -> Self:
@@ -141,13 +143,17 @@ class Recording:
     def save(self, path: str | Path) -> Path:
         """Write the trace; compressed where the name ends in `.gz`.
 
+        In a run of several ranks each one writes a file of its own, with the rank behind the name:
+        `run_rank0.json.gz`.
+
         Raises:
             RecordingError: there is no trace.
             OutputFileError: the file cannot be written.
         """
-        write_document(self._there(), Path(path))
-        self.path = Path(path)
-        return self.path
+        own = path_of(Path(path), own_place())
+        write_document(self._there(), own)
+        self.path = own
+        return own
 
     @cached_property
     def trace(self) -> Trace:
@@ -209,8 +215,11 @@ class Recording:
 
         if programs_loaded():
             from daceml.runtime.call_log import start_call_log, stop_call_log
+            from daceml.runtime.collectives.collective_log import start_collective_log, stop_collective_log
 
             start_call_log()
+            start_collective_log()
+            self._around.callback(lambda: setattr(self, "_collectives", stop_collective_log()))
             self._around.callback(lambda: setattr(self, "_calls", stop_call_log()))
 
     def _end_profiler(self) -> None:
@@ -243,6 +252,7 @@ class Recording:
         return len(self._timed.get(Part.ACTIVE, ()))
 
     def _finished(self, recorded: int) -> Document:
+        from daceml.profiling.recording.collectives import collective_events
         from daceml.profiling.recording.header import header_facts, recorded_kernels
 
         folder = Path(tempfile.mkdtemp(prefix="daceml-trace-"))
@@ -252,14 +262,20 @@ class Recording:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         kernels = recorded_kernels(document, self._calls, self.model)
+        base_ns = int(document.get("baseTimeNanoseconds", 0))
+        events = [*kernels.events, *collective_events(self._collectives, base_ns)]
+        ranks = rank_facts(own_place())
+        if ranks is not None:  # torch writes it of its own process groups
+            document.setdefault("distributedInfo", {"rank": ranks["rank"], "world_size": ranks["size"]})
         header = {
             **header_facts(self.model, self.optimizer, self._order.latest),
+            "rank": ranks,
             "steps": recorded,
             "times": self._times(),
             "programs": kernels.programs,
             "calls_without_kernels": kernels.missing,
         }
-        return extended(document, header, kernels.events, self.plan.warmup + recorded - 1)
+        return extended(document, header, events, self.plan.warmup + recorded - 1)
 
     def _times(self) -> dict[str, Any]:
         """What the profiler costs; the first step of each unprofiled part does not count."""

@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <daceml_torch.h>  // torch's C functions: see torch_declarations.py
 
-#define DACEML_ABI 8
+#define DACEML_ABI 9
 
 extern "C" {
 
@@ -29,6 +29,12 @@ typedef int32_t (*daceml_exchange)(void* expected, void* state);
 // A number that differs where any byte of the arrays does: fingerprint.cpp.
 typedef uint64_t (*daceml_digest)(const void* const* arrays, const int64_t* bytes, int64_t count);
 
+// Begins the all-reduce of a bucket and returns its ticket, or waits for that of a ticket (`waits`) and returns 0.
+// Takes gradients from, or puts averages into, `count` dense arrays of one element type, as torch numbers it.
+// Returns a negative number after storing a message on the caller's side.
+typedef int64_t (*daceml_all_reduce)(int32_t waits, int64_t bucket_or_ticket, void* const* arrays,
+                                     const int64_t* elements, int64_t count, int32_t dtype);
+
 // One call. Everything that changes between two calls in flight is here, so that programs are reentrant.
 struct daceml_call {
   void* const* inputs;
@@ -42,6 +48,7 @@ struct daceml_call {
   daceml_fallback fallback;
   daceml_draw bernoulli;  // null where torch has to draw itself
   daceml_digest fingerprint;
+  daceml_all_reduce all_reduce;  // null where nobody has said how ranks talk to each other
   void* stream;    // of the device, in which everything is enqueued; null on the CPU
   int32_t device;  // its number
   const char* error;  // why `run` returned non-zero

@@ -1,0 +1,243 @@
+"""All-reduces in backward programs, with another rank whose part is played: what is sent and what returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import daceml
+from daceml.errors import ConfigurationError, NotSynchronizedError
+from daceml.frontend.data_parallel import module as data_parallel
+
+Other = Callable[[torch.Tensor], None]
+
+
+class Ended:
+    """An all-reduce that ended at once."""
+
+    def wait(self, timeout_s: float) -> None: ...
+
+
+class PlayedGroup:
+    """Rank 0 of two; what rank 1 adds to a bucket is played, at first the same as this rank."""
+
+    rank, size, name = 0, 2, "played"
+
+    def __init__(self) -> None:
+        self.other: Other = lambda bucket: bucket.mul_(2)
+        self.sent: list[torch.Tensor] = []
+
+    def all_reduce(self, tensor: torch.Tensor) -> Ended:
+        self.sent.append(tensor.clone())
+        self.other(tensor)
+        return Ended()
+
+    def broadcast(self, tensor: torch.Tensor) -> None: ...
+
+    def tell(self, text: str) -> str:
+        return text
+
+    def give_up(self) -> None: ...
+
+
+@pytest.fixture
+def group(monkeypatch: pytest.MonkeyPatch) -> Iterator[PlayedGroup]:
+    played = PlayedGroup()
+    monkeypatch.setattr(data_parallel, "ranks_of", lambda *_, **__: played)
+    monkeypatch.setattr(data_parallel, "require_equal_models", lambda *_: None)
+    return played
+
+
+def layers() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(*(part for _ in range(3) for part in (nn.Linear(16, 16), nn.Tanh())))
+
+
+def gradients(model: nn.Module) -> dict[str, torch.Tensor]:
+    return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+
+def test_a_bucket_is_sent_when_it_is_complete_and_awaited_at_the_end(group: PlayedGroup):
+    model = daceml.DistDataParallel(layers(), bucket_mb=0.001, first_bucket_mb=0.0001)
+    model(torch.ones(2, 16)).sum().backward()
+    steps = model.module.session.latest.backward.program.manifest.steps
+    labels = [step.label for step in steps]
+    begins = [i for i, label in enumerate(labels) if label.startswith("begin all-reduce")]
+    waits = [i for i, label in enumerate(labels) if label.startswith("wait for all-reduce")]
+    assert len(begins) == len(waits) == len(model.sent_buckets()) >= 3
+    assert [labels[i] for i in begins] == [f"begin all-reduce {n}" for n in range(len(begins))]
+    assert any(steps[i].kind in ("kernel", "aten") for i in range(begins[0], begins[-1])), "nothing overlaps"
+    assert waits == list(range(len(labels) - len(waits), len(labels)))
+    assert sorted(key for b in model.sent_buckets() for key in b.parameters) == sorted(
+        name for name, _ in model.module.named_parameters()
+    )
+
+
+def test_gradients_are_averages(group: PlayedGroup):
+    model, alone = daceml.DistDataParallel(layers()), layers()
+    x = torch.randn(4, 16)
+    alone(x).sum().backward()
+
+    def other(bucket: torch.Tensor) -> None:  # rank 1 has gradients of zero
+        bucket[-6:] += 1
+
+    group.other = other
+    model(x).sum().backward()
+    for name, gradient in gradients(alone).items():
+        torch.testing.assert_close(gradients(model.module)[name], gradient / 2)
+
+
+def test_no_sync_keeps_gradients_for_the_next_average(group: PlayedGroup):
+    model, alone = daceml.DistDataParallel(layers()), layers()
+    first, second = torch.randn(4, 16), torch.randn(4, 16)
+    with model.no_sync():
+        loss = model(first).sum()
+    loss.backward()  # it counts where forward was called
+    assert not group.sent
+    alone(first).sum().backward()
+    torch.testing.assert_close(gradients(model.module), gradients(alone))
+    group.other = lambda bucket: bucket[-6:].add_(1)
+    model(second).sum().backward()
+    alone(second).sum().backward()
+    for name, gradient in gradients(alone).items():
+        torch.testing.assert_close(gradients(model.module)[name], gradient / 2)
+
+
+class Switched(nn.Module):
+    """Uses one of two layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.left, self.right = nn.Linear(3, 3), nn.Linear(3, 3)
+
+    def forward(self, x: torch.Tensor, right: bool = False) -> torch.Tensor:
+        return (self.right if right else self.left)(x)
+
+
+def test_what_only_the_other_rank_uses_gets_its_average_and_what_nobody_uses_none(group: PlayedGroup):
+    model = daceml.DistDataParallel(Switched(), find_unused_parameters=True)
+    model(torch.ones(2, 3)).sum().backward()
+    assert model.module.right.weight.grad is None
+    assert any("right.weight" in bucket.parameters for bucket in model.sent_buckets())
+    model.zero_grad()
+
+    def other(bucket: torch.Tensor) -> None:  # rank 1 has ones for everything
+        bucket[:-4] += 0.5
+        bucket[-4:] += 1
+
+    group.other = other
+    model(torch.ones(2, 3)).sum().backward()
+    assert torch.equal(model.module.right.weight.grad, torch.full((3, 3), 0.5))
+    assert torch.equal(model.module.left.bias.grad, torch.full((3,), 1.5))  # (2 + 1) / 2
+
+
+def test_a_gradient_outside_the_buckets_is_refused(group: PlayedGroup):
+    model = daceml.DistDataParallel(Switched())
+    model(torch.ones(2, 3)).sum().backward()
+    with pytest.raises(NotSynchronizedError) as refusal:
+        model(torch.ones(2, 3), right=True)
+    assert str(refusal.value) == (
+        "[DML678] the gradient of right.weight is in no bucket\n"
+        "  why:   the first backward pass had no gradient of it, and the ranks have agreed on buckets "
+        "without\n"
+        "  fix:   pass find_unused_parameters=True to DistDataParallel, or freeze what is not trained before"
+    )
+
+
+def test_what_would_run_without_all_reduces_is_refused(group: PlayedGroup):
+    model = daceml.DistDataParallel(nn.Linear(3, 3))
+    x = torch.ones(2, 3)
+    with daceml.stance("force_eager"):
+        with pytest.raises(NotSynchronizedError) as refusal:
+            model(x)
+        with torch.no_grad():
+            model(x)
+    assert str(refusal.value) == (
+        "[DML678] Linear would give gradients of this rank alone\n"
+        "  why:   all-reduces are part of its backward program; it runs eagerly here\n"
+        "  fix:   let it be compiled; where nothing is trained, call it with torch.no_grad()"
+    )
+    outer: Any = daceml.compile(nn.Sequential(nn.Tanh(), model))
+    with pytest.raises(NotSynchronizedError, match="part of a larger program"):
+        outer(x)
+    step = daceml.compile_step(model, nn.functional.mse_loss, torch.optim.SGD(model.parameters(), 0.1))
+    with pytest.raises(NotSynchronizedError, match="part of a larger program"):
+        step(x, x)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"backward": False}, "without a backward pass there are no gradients to average"),
+        ({"auto_optimize": "search"}, "a search runs programs that the other ranks do not run"),
+        ({"cuda_graphs": True}, "a graph on a device would not come to the host, which begins all-reduces"),
+    ],
+)
+def test_options_without_averages_are_refused(group: PlayedGroup, options: dict[str, Any], why: str):
+    with pytest.raises(ConfigurationError) as refusal:
+        daceml.DistDataParallel(nn.Linear(3, 3), **options)
+    ((name, value),) = options.items()
+    assert refusal.value.what == f"DistDataParallel cannot take a module with {name}={value!r}"
+    assert refusal.value.why == why
+
+
+def test_without_ranks_it_says_how_to_start_some(monkeypatch: pytest.MonkeyPatch):
+    for name in ("RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(daceml.DacemlError) as refusal:
+        daceml.DistDataParallel(nn.Linear(3, 3))
+    assert str(refusal.value) == (
+        "[DML675] DistDataParallel was given no ranks\n"
+        "  why:   there is no process group, and the environment names no launcher: it has neither RANK, "
+        "WORLD_SIZE, MASTER_ADDR, MASTER_PORT nor one of OMPI_COMM_WORLD_RANK, PMI_RANK, PMIX_RANK\n"
+        "  fix:   start it with `torchrun --nproc-per-node 2 script.py`,\n"
+        "         or with `mpirun -n 2 python script.py`,\n"
+        "         or call torch.distributed.init_process_group before"
+    )
+
+
+def test_explain_shows_the_buckets_and_why_they_were_closed(group: PlayedGroup):
+    model = daceml.DistDataParallel(layers(), first_bucket_mb=0.0001)
+    text = str(daceml.explain(model, torch.ones(2, 16)))
+    assert "gradients are averaged over 2 ranks through played in 2 buckets, each sent when" in text
+    assert "it has reached 105 bytes" in text and "no more gradients follow" in text
+    assert "collective" in text and "begin all-reduce 0" in text
+
+
+@daceml.dace_module(backward=True)
+class Decorated(nn.Module):
+    """Compiled by its class."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.full((3, 3), 2.0))
+        self.shift = nn.Parameter(torch.zeros(2, 3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x @ self.weight + self.shift
+
+
+def test_a_decorated_module_called_twice_in_one_loss(group: PlayedGroup):
+    model = daceml.DistDataParallel(Decorated())
+    group.other = lambda bucket: bucket[-2:].add_(1)  # rank 1 has gradients of zero
+    x = torch.randn(2, 3)
+    (model(x) + 2 * model(3 * x)).sum().backward()
+    expected = (7 * x.sum(0)).unsqueeze(1).expand(3, 3)  # x, and 2 * 3 * x
+    torch.testing.assert_close(model.module.weight.grad, expected / 2)
+    # the gradient of `shift` is the cotangent itself, which stays what it was
+    assert torch.equal(model.module.shift.grad, torch.full((2, 3), 1.5))
+    assert len(group.sent) == 2
+
+
+def test_an_operand_keeps_the_gradient_of_its_rank(group: PlayedGroup):
+    model = daceml.DistDataParallel(Decorated())
+    group.other = lambda bucket: bucket[-2:].add_(1)
+    x = torch.ones(2, 3, requires_grad=True)
+    model(x).sum().backward()
+    assert x.grad is not None and torch.equal(x.grad, torch.full((2, 3), 6.0))
+    assert torch.equal(model.module.shift.grad, torch.full((2, 3), 0.5))

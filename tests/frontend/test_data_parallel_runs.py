@@ -1,0 +1,91 @@
+"""Training on two ranks: the numbers of torch's DistributedDataParallel, and errors that name a rank."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.distributed.rank_processes import alone, by_mpirun, by_torchrun, mpirun
+
+# Sums in another order: some units in the last place of float32, in values around 1
+ROUNDING = 2e-6
+
+
+def program(name: str, folder: Path) -> tuple[str, ...]:
+    """What a rank runs: one of `rank_programs`."""
+    return "tests.frontend.rank_programs", name, str(folder)
+
+
+def assert_same_training(result: dict[str, Any]) -> None:
+    ours, theirs = result["ours"], result["torch"]
+    assert ours["losses"] == pytest.approx(theirs["losses"], rel=ROUNDING)
+    assert len(ours["losses"]) == 20
+    for mine, other in zip(ours["gradients"], theirs["gradients"], strict=True):
+        assert mine.keys() == other.keys()
+        for name, gradient in other.items():
+            if gradient is None:  # frozen, or not used
+                assert mine[name] is None, name
+            else:
+                assert mine[name] == pytest.approx(gradient, rel=ROUNDING, abs=1e-7), name
+    assert ours["state"].keys() == theirs["state"].keys()
+    for name, value in theirs["state"].items():
+        assert ours["state"][name] == pytest.approx(value, rel=ROUNDING, abs=1e-6), name
+    for mine, other in zip(ours["uneven"], theirs["uneven"], strict=True):
+        assert mine == pytest.approx(other, rel=ROUNDING, abs=1e-7)
+    assert len(result["buckets"]) > 1
+
+
+def test_two_ranks_of_torchrun_train_as_torch_does(tmp_path: Path):
+    first, second = by_torchrun(program("compare", tmp_path), tmp_path)
+    assert_same_training(first)
+    assert_same_training(second)
+    assert first["ours"]["losses"] != second["ours"]["losses"], "each rank has samples of its own"
+    trained = {name: values for name, values in first["ours"]["state"].items() if "running" not in name}
+    assert {name: second["ours"]["state"][name] for name in trained} == trained
+    for rank, result in enumerate((first, second)):
+        spans = result["overlap"]
+        assert spans["file"] == f"step_rank{rank}.json.gz"
+        assert spans["steps"] == [1, 2], "both ranks have recorded the same steps"
+        assert spans["overlapping"] > 0, "no all-reduce went on while the program computed"
+        assert spans["buckets"] == [[f"module.{name}" for name in bucket] for bucket in result["buckets"]]
+
+
+def test_two_ranks_of_mpirun_train_as_torch_does(tmp_path: Path):
+    launcher = mpirun()
+    if launcher is None:
+        pytest.skip("there is no mpirun with mpi4py here: pip install 'daceml[mpi]'")
+    first, second = by_mpirun(launcher, program("compare", tmp_path), tmp_path)
+    assert_same_training(first)
+    assert_same_training(second)
+    assert first["overlap"]["overlapping"] > 0 and second["overlap"]["file"] == "step_rank1.json.gz"
+
+
+def test_a_killed_rank_is_named_and_nobody_waits_for_it(tmp_path: Path):
+    survivor, dead = alone(program("killed", tmp_path), tmp_path)
+    assert dead is None
+    assert survivor["code"] == "DML677" and survivor["seconds"] < 60
+    lines = survivor["error"].splitlines()
+    assert lines[0] == "[DML677] rank 1 failed, and gradients cannot be averaged"
+    assert lines[1] == "  where: rank 0 of 2, all-reduce 3, of bucket 1"
+    assert lines[2].startswith(
+        "  why:   rank 1 gave no sign of life for 2 s: killed, stopped, or out of reach"
+    )
+    assert lines[-2] == "  fix:   look at what rank 1 has written last, and start the job again;"
+
+
+def test_other_models_and_a_rank_that_does_not_come_are_named(tmp_path: Path):
+    results = alone(program("absent", tmp_path), tmp_path)
+    for rank, result in enumerate(results):
+        assert result["different"]["error"] == (
+            "[DML676] the models of 1 of 2 ranks are not that of rank 0\n"
+            f"  where: rank {rank}\n"
+            "  why:   rank 1: rank 0 has weight: float32[4, 4], trained, where it has weight: float32[5, 4], "
+            "trained\n"
+            "  fix:   build the same model on every rank, before DistDataParallel takes it"
+        )
+    waiting = results[0]
+    assert waiting["code"] == "DML677"
+    late = "rank 1 lives, and has not come to all-reduce 2, of bucket 1 (all-reduces begun: 1"
+    assert late in waiting["error"]
