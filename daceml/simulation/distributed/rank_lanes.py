@@ -22,6 +22,15 @@ def lane_of_rank(rank: int, name: str) -> str:
     return f"rank {rank} {name}"
 
 
+def key_of(number: int, key: int) -> int:
+    """The key, in a graph of several ranks, of the task that has a key in that of one of them.
+
+    Args:
+        number: of the rank's graph among those that were put side by side.
+    """
+    return number * _KEY_ROOM + key
+
+
 def task_ranks(graph: TaskGraph) -> NDArray[np.int64]:
     """[n] the rank that each task belongs to, NO_RANK for the network's."""
     found = [_NAME.match(lane.name) for lane in graph.lanes]
@@ -51,7 +60,7 @@ def side_by_side(graphs: Sequence[tuple[int, TaskGraph]]) -> TaskGraph:
         tasks.append(
             dataclasses.replace(
                 graph.tasks,
-                key=graph.tasks.key + number * _KEY_ROOM,
+                key=graph.tasks.key + key_of(number, 0),
                 name=of_name[graph.tasks.name],
                 layer=of_name[graph.tasks.layer],
                 operator=of_name[graph.tasks.operator],
