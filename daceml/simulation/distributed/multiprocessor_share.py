@@ -42,8 +42,8 @@ def with_shares(
     """The graph with durations of kernels as they are when others communicate at other times than recorded.
 
     A kernel that takes w by itself and overlaps with communication for o lasts w + share * o. What it takes
-    by itself follows from the replay of the original graph; then the changed one is simulated until it settles
-    on the durations of the round before. An unchanged graph stays as it is.
+    by itself follows from the replay of the original graph. The changed one is simulated until it settles, on
+    the durations of the round before. An unchanged graph stays as it is.
 
     Args:
         graph: a changed `original`, with the same tasks: other durations, gaps or lags.

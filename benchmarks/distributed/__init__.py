@@ -1,0 +1,1 @@
+"""Runs of several ranks: what is simulated of them, beside what was recorded or is known."""
