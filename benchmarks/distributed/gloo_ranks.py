@@ -11,13 +11,14 @@ import sys
 import time
 from pathlib import Path
 
-ELEMENTS = (1, 16_384, 262_144)  # of the all-reduces of one step: 4 bytes to 1 MB
-_PAUSE_S = (0.005, 0.02)
+ELEMENTS = (16_384, 262_144)  # of the all-reduces of one step: 64 kB and 1 MB
+_PART = 256  # elements of each rank that are gathered and exchanged
+_PAUSE_S = (0.0, 0.01)
 _START_S = 120.0  # for starting processes and writing traces, at most
 
 
 def record(folder: Path, *, ranks: int, seconds: float) -> list[Path]:
-    """Traces of a run; each step computes, reduces tensors of several sizes and pauses.
+    """Traces of a run; each step computes, reduces, gathers, exchanges and pauses in between.
 
     Raises:
         RuntimeError: a rank failed; the message has what it printed.
@@ -55,6 +56,8 @@ def _rank(rank: int, ranks: int, seconds: float, folder: Path) -> None:
     tensors = [torch.ones(count) for count in ELEMENTS]
     left, right = torch.ones(256, 256), torch.ones(256, 256)
     running = torch.ones(1)
+    part, parts = torch.ones(_PART), [torch.ones(_PART) for _ in range(ranks)]
+    exchanged, received = torch.ones(_PART * ranks), torch.ones(_PART * ranks)
     with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as recorded:
         began = time.monotonic()
         while running.item() > 0:
@@ -62,6 +65,12 @@ def _rank(rank: int, ranks: int, seconds: float, folder: Path) -> None:
                 torch.mm(left, right)
                 dist.all_reduce(tensor)
                 tensor.fill_(1.0)
+                time.sleep(draw.uniform(*_PAUSE_S))
+            dist.all_gather(parts, part)
+            time.sleep(draw.uniform(*_PAUSE_S))
+            dist.all_to_all_single(received, exchanged)
+            time.sleep(draw.uniform(*_PAUSE_S))
+            dist.barrier()
             time.sleep(draw.uniform(*_PAUSE_S))
             # all ranks stop at one step: when the first one's time is over
             running.fill_(float(rank != 0 or time.monotonic() - began < seconds))

@@ -10,15 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daceml.errors import AlignmentError
-from daceml.simulation.distributed.clock_estimates import estimated, sampled
+from daceml.simulation.distributed.clock_estimates import Clocks, Hosts, estimated, sampled
+from daceml.simulation.distributed.clock_latencies import by_latencies
 from daceml.simulation.distributed.clock_program import solved
 from daceml.simulation.distributed.recv_variance import least_variance
 from daceml.simulation.distributed.timings import Floats, Timings
 
 DRIFT_FROM_US = 5e6  # in a shorter run, clocks drift by less than ends of one collective differ
-OBSERVATIONS = 12_000  # of which the program is made at most: more hardly move a median
+OBSERVATIONS = 6_000  # of which the program is made at most: more hardly move a median
+
+COINCIDE_US = 5.0  # ends that lie farther apart scatter, and some ranks may always end later than others
 
 Objective = Literal["ends", "variance"]
+Basis = Literal["ends", "latencies", "variance", "nothing"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -32,6 +36,7 @@ class Alignment:
         used: [m] the communications that the answer rests on.
         outliers: how many of the sampled ones were left out, as their ends lie too far apart.
         residual_us: median distance of an end that was used from the others of its collective.
+        basis: what it rests on: ends, latencies where ends scatter, variance, or nothing on a single host.
     """
 
     offset_us: Floats
@@ -40,6 +45,7 @@ class Alignment:
     used: NDArray[np.bool_]
     outliers: int
     residual_us: float
+    basis: Basis = "nothing"
 
     def aligned_us(self, times_us: Floats) -> Floats:
         """Times by the clocks of all ranks, which go along the last axis, by the first clock."""
@@ -68,6 +74,8 @@ def align(
     A first estimate is the median difference of the ends that two hosts saw of the same collectives. From
     there a linear program, or the paper's objective, goes on; communications whose ends stay far apart are
     outliers, without which it is solved a second time, with causality: nobody ends before all have begun.
+    Where even the rest scatter by more than `COINCIDE_US`, as ends on CPUs do, latencies in both directions
+    decide.
 
     Args:
         timings: `MatchedRun.timings`.
@@ -96,14 +104,19 @@ def align(
     taken = sampled(timings, host, observations)
     part = timings.taken(taken)
     start = estimated(part, host, drift=drift)
+    basis: Basis = objective
     if objective == "variance":
         inliers = np.ones(len(part), np.bool_)
         clocks = least_variance(part, host, start)
     else:
         clocks = solved(part, host, start, drift=drift, causal=False)
-        inliers = _inliers(part, host, clocks.offsets(part, host))
+        inliers = _inliers(part, host, clocks)
         clocks = solved(part.taken(inliers), host, clocks, drift=drift, causal=True)
-    residual = _distances(part.taken(inliers), clocks.offsets(part.taken(inliers), host))
+    residual_us = _residual_us(part.taken(inliers), host, clocks)
+    if basis == "ends" and residual_us > COINCIDE_US:
+        near = timings.taken(_inliers(timings, host, clocks))
+        better = by_latencies(near, host, clocks, drift=drift, scatter_us=residual_us)
+        clocks, basis = (clocks, basis) if better is None else (better, "latencies")
     used = np.zeros(len(timings), np.bool_)
     used[np.flatnonzero(taken)[inliers]] = True
     return Alignment(
@@ -112,7 +125,8 @@ def align(
         host=host,
         used=used,
         outliers=int((~inliers).sum()),
-        residual_us=float(np.nanmedian(np.abs(residual))) if len(residual) else 0.0,
+        residual_us=residual_us,
+        basis=basis,
     )
 
 
@@ -137,14 +151,19 @@ def _lasting_us(timings: Timings) -> float:
 def _same_clock(timings: Timings, host: NDArray[np.int64]) -> Alignment:
     """One host: there is nothing to find out."""
     zeros = np.zeros(len(host))
-    residual = _distances(timings.taken(timings.joint), 0.0)
+    resting = Clocks(offset_us=np.zeros(1), drift_ppm=np.zeros(1))
     return Alignment(
         offset_us=zeros, drift_ppm=zeros, host=host, used=np.zeros(len(timings), np.bool_), outliers=0,
-        residual_us=float(np.nanmedian(np.abs(residual))) if len(residual) else 0.0,
+        residual_us=_residual_us(timings.taken(timings.joint), host, resting),
     )  # fmt: skip
 
 
-def _distances(timings: Timings, offsets_us: Floats | float) -> Floats:
+def _residual_us(timings: Timings, host: Hosts, clocks: Clocks) -> float:
+    distances = _distances(timings, clocks.offsets(timings, host))
+    return float(np.nanmedian(np.abs(distances))) if len(distances) else 0.0
+
+
+def _distances(timings: Timings, offsets_us: Floats) -> Floats:
     """[m, n] by how much each end lies behind the median of its communication."""
     ends = timings.end_us + offsets_us
     return ends - np.nanmedian(ends, axis=1, keepdims=True)
@@ -154,10 +173,10 @@ _FAR = 8.0  # times the usual distance
 _NEAR_US = 5.0  # distances below are never outliers: timestamps are no better
 
 
-def _inliers(timings: Timings, host: NDArray[np.int64], offsets_us: Floats) -> NDArray[np.bool_]:
+def _inliers(timings: Timings, host: Hosts, clocks: Clocks) -> NDArray[np.bool_]:
     """[m] whose ends lie no farther apart than is usual in this run.
 
     At least half of all are: what is usual is the median over communications.
     """
-    widest = np.nanmax(np.abs(_distances(timings, offsets_us)), axis=1)
+    widest = np.nanmax(np.abs(_distances(timings, clocks.offsets(timings, host))), axis=1)
     return widest <= max(_FAR * float(np.median(widest)), _NEAR_US)

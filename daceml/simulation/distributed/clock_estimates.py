@@ -33,7 +33,7 @@ class Clocks:
 
 def ending_together(timings: Timings, host: Hosts) -> NDArray[np.bool_]:
     """[m] communications whose ends relate clocks: the joint ones, if these suffice, else all."""
-    return timings.joint if _reached(timings, host, timings.joint).all() else np.ones(len(timings), np.bool_)
+    return timings.joint if reached(timings, host, timings.joint).all() else np.ones(len(timings), np.bool_)
 
 
 def sampled(timings: Timings, host: Hosts, observations: int) -> NDArray[np.bool_]:
@@ -106,7 +106,7 @@ def _best_pair(ends: Floats, done: set[int]) -> tuple[int, int]:
     return best
 
 
-def _reached(timings: Timings, host: Hosts, rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def reached(timings: Timings, host: Hosts, rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """[h] the hosts that some chain of these communications joins with the first one."""
     count = int(host.max(initial=0)) + 1
     takes_part = np.zeros((int(rows.sum()), count), np.bool_)
