@@ -52,34 +52,49 @@ def by_latencies(
 
 
 def _middles(timings: Timings, host: Hosts, clocks: Clocks, parts: int) -> tuple[Timings, Floats]:
-    """One moment by the clocks of each two hosts, for each family and part of the run, and how long ways are.
+    """One moment by the clocks of each two hosts, for each part of the run, and how long the ways are.
 
-    The quicker they are, the more they count: a moment stands as a communication that lasts as long as a way.
+    It is the median of what the families of communications say.
     """
     last_us, first_us = _by_host(timings, host, clocks)
     rows: list[Floats] = []
     ways: list[float] = []
     for a, b in combinations(range(last_us.shape[1]), 2):
         both = np.isfinite(first_us[:, a]) & np.isfinite(first_us[:, b])
-        for family in np.unique(timings.family):
-            # communications stand in the order of the run
-            for part in np.array_split(np.flatnonzero(both & (timings.family == family)), parts):
-                a_last = part[last_us[part, a] >= last_us[part, b]]
-                b_last = part[last_us[part, a] < last_us[part, b]]
-                if not len(a_last) or not len(b_last):
-                    continue
-                there_us = float(np.quantile(first_us[a_last, b] - last_us[a_last, a], _QUICK))
-                back_us = float(np.quantile(first_us[b_last, a] - last_us[b_last, b], _QUICK))
-                moment = np.full(last_us.shape[1], np.nan)
-                moment[a] = float(np.median(first_us[part, a]))
-                moment[b] = moment[a] + (there_us - back_us) / 2
-                rows.append((moment - clocks.offset_us) / (1 + clocks.drift_ppm * 1e-6))
-                ways.append(max((there_us + back_us) / 2, 0.0))
-    end_us = np.stack(rows) if rows else np.zeros((0, last_us.shape[1]))
-    way_us, none = np.array(ways, np.float64), np.full(len(rows), -1)
+        # communications stand in the order of the run
+        for part in np.array_split(np.flatnonzero(both), parts):
+            found = [
+                _ways(last_us[rows_of][:, [a, b]], first_us[rows_of][:, [a, b]])
+                for family in np.unique(timings.family[part])
+                for rows_of in [part[timings.family[part] == family]]
+            ]
+            told = [pair for pair in found if pair is not None]
+            if not told:
+                continue
+            moment = np.full(last_us.shape[1], np.nan)
+            moment[a] = float(np.median(first_us[part, a]))
+            moment[b] = moment[a] + float(np.median([there - back for there, back in told])) / 2
+            rows.append((moment - clocks.offset_us) / (1 + clocks.drift_ppm * 1e-6))
+            ways.append(min(there + back for there, back in told) / 2)
+    seen = np.stack(rows) if rows else np.zeros((0, last_us.shape[1]))
+    none = np.full(len(rows), -1)
     joint = np.ones(len(rows), np.bool_)
-    moments = Timings(start_us=end_us - way_us[:, None], end_us=end_us, joint=joint, sender=none, family=none)
-    return moments, way_us
+    moments = Timings(start_us=seen, end_us=seen, joint=joint, sender=none, family=none)
+    return moments, np.array(ways, np.float64)
+
+
+def _ways(last_us: Floats, first_us: Floats) -> tuple[float, float] | None:
+    """From the first host to the second one and back; None where one of them never began last.
+
+    Args:
+        last_us, first_us: [k, 2] begins and ends of communications of one family.
+    """
+    first_is_last = last_us[:, 0] >= last_us[:, 1]
+    if first_is_last.all() or not first_is_last.any():
+        return None
+    there_us = (first_us[:, 1] - last_us[:, 0])[first_is_last]
+    back_us = (first_us[:, 0] - last_us[:, 1])[~first_is_last]
+    return float(np.quantile(there_us, _QUICK)), float(np.quantile(back_us, _QUICK))
 
 
 def _by_host(timings: Timings, host: Hosts, clocks: Clocks) -> tuple[Floats, Floats]:
