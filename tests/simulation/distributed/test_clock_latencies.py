@@ -60,6 +60,10 @@ def test_ends_decide_where_one_rank_is_always_last():
     assert align(scattered((60.0, 0.0), one_sided=True)).basis == "ends"
 
 
+def test_ends_decide_where_collectives_are_few():
+    assert align(scattered((60.0, 0.0), count=15)).basis == "ends"
+
+
 def test_ends_decide_where_ways_are_long():
     assert align(scattered((5_000.0, 0.0))).basis == "ends"
 
