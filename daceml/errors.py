@@ -393,3 +393,27 @@ class NotSynchronizedError(DacemlError):
     """A backward pass would run whose gradients nobody averages."""
 
     code = "DML678"
+
+
+class CommunicationError(DacemlError):
+    """A rank whose trace does not say who it is, or with whom it communicated."""
+
+    code = "DML671"
+
+
+class MatchingError(DacemlError):
+    """Ranks of one run that disagree about what they communicated."""
+
+    code = "DML672"
+
+
+class AlignmentError(DacemlError):
+    """Clocks that no communication relates, or a question about clocks that has no answer."""
+
+    code = "DML673"
+
+
+class GlobalGraphError(DacemlError):
+    """Ranks that cannot be joined into one task graph."""
+
+    code = "DML674"

@@ -18,6 +18,7 @@ from daceml.simulation.building.graph_launches import add_unrecorded_work
 from daceml.simulation.building.inflation import add_inflation
 from daceml.simulation.building.launch_queue import add_queue_edges
 from daceml.simulation.building.launches import add_launch_edges, keep_own_latencies
+from daceml.simulation.building.process_group_work import add_process_group_rows, add_process_group_waits
 from daceml.simulation.building.steps import add_step_markers, assign_steps
 from daceml.simulation.building.stream_waits import add_stream_waits
 from daceml.simulation.building.thread_handover import add_handover_edges
@@ -32,6 +33,7 @@ ROWS: tuple[Pass, ...] = (
     add_device_rows,
     split_blocking_copies,
     add_unrecorded_work,
+    add_process_group_rows,
     add_step_markers,
 )
 EDGES: tuple[Pass, ...] = (
@@ -39,6 +41,7 @@ EDGES: tuple[Pass, ...] = (
     attribute,
     attribute_compiled,
     add_synchronization_edges,
+    add_process_group_waits,
     add_handover_edges,
     add_queue_edges,
     add_launch_edges,
