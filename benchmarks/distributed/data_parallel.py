@@ -1,4 +1,4 @@
-"""Data-parallel training by compiled programs beside torch's: python -m benchmarks.distributed.data_parallel.
+"""Data-parallel training by compiled programs beside torch's.
 
 Two ranks of one thread each on this machine: those of torchrun talk through Gloo, of mpirun through MPI.
 Each trains two networks for 20 steps by `daceml.DistDataParallel` and by torch's DistributedDataParallel, and
@@ -7,18 +7,17 @@ records three steps. Times of a forward and backward pass are told, and no bar: 
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.bars import Bar, report
+from benchmarks.bars import Bar
 from benchmarks.distributed.data_parallel_rank import NETWORKS
 from benchmarks.distributed.rank_processes import alone, by_mpirun, by_torchrun, mpirun
 
 PROGRAM = "benchmarks.distributed.data_parallel_rank"
-ROUNDS = 50
+ROUNDS, QUICK_ROUNDS = 50, 5
 # Sums of float32 in another order: a few units in the last place of the largest element
 _ROUNDING = 2e-6
 # A weight moves by the rounding of 20 gradients
@@ -98,16 +97,3 @@ def _overlap_note(row: dict[str, Any]) -> str:
         f"{row['overlapping']} of {row['all_reduces']} all-reduces overlap, {part:.0%} of their time hidden; "
         f"{row['buckets']} buckets; forward and backward: {times}"
     )
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--rounds", type=int, default=ROUNDS)
-    given = parser.parse_args()
-    return report(data_parallel_bars(data_parallel_rows(given.rounds)))
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

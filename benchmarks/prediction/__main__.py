@@ -5,16 +5,11 @@ FOLDER is what $DACEML_DATA names: public traces and measurements.
 
 from __future__ import annotations
 
-import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from benchmarks import command
-from benchmarks.bars import Bar
-
-Seen = tuple[list[dict[str, Any]], list[Bar]]
+from benchmarks.parts import Part, Seen, run_parts
 
 
 def _occupancy(folder: Path, *, quick: bool) -> Seen:
@@ -97,7 +92,7 @@ def _shapes(folder: Path, *, quick: bool) -> Seen:
     return measured(folder)
 
 
-PARTS: dict[str, Callable[..., Seen]] = {
+PARTS: dict[str, Part] = {
     "occupancy": _occupancy,
     "database": _database,
     "rooflines": _rooflines,
@@ -111,31 +106,13 @@ PARTS: dict[str, Callable[..., Seen]] = {
     "shapes": _shapes,
     "additivity": _additivity,
 }
-"""In the order in which they run; each takes the folder, and whether a first look is enough."""
+"""In the order in which they run."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = command.parser("Compare predictions for other hardware with what was measured there.")
-    parser.add_argument("folder", type=Path, help="the data sets: measurements and traces")
-    parser.add_argument(
-        "--part", action="append", choices=tuple(PARTS), help="only this part; may be repeated (all)"
+    return run_parts(
+        "prediction", "Compare predictions for other hardware with what was measured there.", PARTS, arguments
     )
-    options = parser.parse_args(arguments)
-    _check(parser, options.folder)
-    rows: list[dict[str, Any]] = []
-    bars: list[Bar] = []
-    for name in options.part or PARTS:
-        seen, made = PARTS[name](options.folder, quick=options.quick)
-        rows += [{"part": name, **row} for row in seen]
-        bars += made
-        for bar in made:
-            print(bar.line(), flush=True)
-    return command.finish("prediction", options, rows, bars)
-
-
-def _check(parser: argparse.ArgumentParser, folder: Path) -> None:
-    if not (folder / "measurements").is_dir() or not (folder / "traces").is_dir():
-        parser.error(f"{folder} has no folders 'measurements' and 'traces' of public data sets")
 
 
 if __name__ == "__main__":

@@ -37,21 +37,33 @@ def fused(step: ModelStep) -> ModelStep:
     if not any(one.reads for one in step.operations):
         note = "no loops were joined: it is not known which operation reads what"
         return replace(step, notes=(*step.notes, note))
-    last_read = {memory: place for place, one in enumerate(step.operations) for memory in one.reads}
-    operations: list[StepOperation] = []
-    for group in _groups(step.operations):
+    places = range(len(step.operations))
+    last_read = last_reads(step.operations)
+    return replace(step, operations=tuple(kernels(step.operations, places, last_read)))
+
+
+def last_reads(operations: Sequence[StepOperation]) -> dict[int, int]:
+    """Number of a memory -> place of the operation that reads it last."""
+    return {memory: place for place, one in enumerate(operations) for memory in one.reads}
+
+
+def kernels(
+    operations: Sequence[StepOperation], places: range, last_read: dict[int, int]
+) -> Iterator[StepOperation]:
+    """A stretch of a step with its loops joined; what is read behind it stays a result."""
+    for group in _groups(operations, places):
         if len(group.places) == 1:
-            operations.append(step.operations[group.places[0]])
+            yield operations[group.places[0]]
         else:
-            operations.append(_joined(step.operations, group, last_read))
-    return replace(step, operations=tuple(operations))
+            yield _joined(operations, group, last_read)
 
 
-def _groups(operations: Sequence[StepOperation]) -> Iterator[_Group]:
+def _groups(operations: Sequence[StepOperation], places: range) -> Iterator[_Group]:
     """All operations, in an order in which each kernel comes where its last operation was."""
     group = _Group()
     free: list[int] = []  # what only looks at memory joins nothing and ends nothing
-    for place, one in enumerate(operations):
+    for place in places:
+        one = operations[place]
         if not one.launches:
             free.append(place)
             group.written |= set(one.writes) if group.written & set(one.reads) else set()

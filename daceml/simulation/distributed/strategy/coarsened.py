@@ -30,10 +30,10 @@ def coarsened(step: TrainingStep, fused_us: FusedTime) -> TrainingStep:
     return step.with_computations(made)
 
 
-def _joined(members: Sequence[Computation], fused_us: FusedTime) -> Computation:
+def _joined(computations: Sequence[Computation], fused_us: FusedTime) -> Computation:
     """One after the other, with neighbours fused from the front as long as that is faster."""
     runs: list[tuple[list[Computation], float]] = []
-    for one in members:
+    for one in computations:
         if runs:
             previous, previous_us = runs[-1]
             fused = fused_us([*previous, one])
@@ -43,15 +43,17 @@ def _joined(members: Sequence[Computation], fused_us: FusedTime) -> Computation:
                 runs[-1] = ([*previous, one], fused)
                 continue
         runs.append(([one], one.duration_us))
-    last = members[-1]
-    likeness = tuple(one.likeness for one in members)
+    if len(computations) == 1:
+        return computations[0]
+    last = computations[-1]
+    likeness = tuple(one.likeness for one in computations)
     return replace(
         last,
-        name=members[0].name if len(members) == 1 else f"{members[0].name} .. {last.name}",
+        name=f"{computations[0].name} .. {last.name}",
         duration_us=sum(time_us for _, time_us in runs),
-        gradient_bytes=sum(one.gradient_bytes for one in members),
-        parameters=tuple(name for one in members for name in one.parameters),
-        product=any(one.product for one in members),
+        gradient_bytes=sum(one.gradient_bytes for one in computations),
+        parameters=tuple(name for one in computations for name in one.parameters),
+        product=any(one.product for one in computations),
         likeness=" + ".join(likeness) if all(likeness) else "",
-        operators=tuple(" * ".join(one.name for one in group) for group, _ in runs),
+        members=tuple(name for one in computations for name in one.members or (one.name,)),
     )

@@ -95,7 +95,7 @@ class Evaluator:
 
     Attributes:
         interference: share of a device that sending takes from what it computes meanwhile.
-        simulated: how many steps were.
+        simulated: how many steps were; asked: how often the time of a sum was wanted.
     """
 
     step: TrainingStep
@@ -104,6 +104,7 @@ class Evaluator:
     interference: float = 0.0
     accelerations: Accelerations = field(default_factory=Accelerations)
     simulated: int = 0
+    asked: int = 0
     _known: dict[Plan, Evaluation] = field(default_factory=dict[Plan, Evaluation], repr=False)
     _parts: dict[float, tuple[int, float]] = field(default_factory=dict[float, tuple[int, float]], repr=False)
 
@@ -115,6 +116,7 @@ class Evaluator:
 
     def parts_of(self, plan: Plan, bucket: int, size_bytes: float) -> tuple[int, float]:
         """The best number of parts of a tensor of this size in the place of a bucket, and its sum's time."""
+        self.asked += 1
         if self.accelerations.partial:
             return self.synchronization.best_parts(size_bytes), self.synchronization.best_us(size_bytes)
         if not (self.accelerations.symmetric and size_bytes in self._parts):

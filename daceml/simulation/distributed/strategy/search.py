@@ -78,7 +78,7 @@ class Found:
         default_us: of the step as DistributedDataParallel does it.
         limit_bytes, limit_us: the best limit of buckets that it takes as a setting, and its step.
         rounds: of Algorithm 1.
-        simulated: how many steps were simulated.
+        simulated: how many steps were simulated; asked: how often the time of a sum was wanted.
         converged: False where time was over first.
     """
 
@@ -90,6 +90,7 @@ class Found:
     limit_us: float
     rounds: int
     simulated: int
+    asked: int
     seconds: float
     converged: bool
 
@@ -144,7 +145,7 @@ class _Search:
         return Found(
             step=step, plan=self.best, evaluation=self.evaluator(self.best), default_us=self.default_us,
             limit_bytes=limit_bytes, limit_us=limit_us, rounds=rounds, simulated=self.evaluator.simulated,
-            seconds=self._seconds, converged=converged,
+            asked=self.evaluator.asked, seconds=self._seconds, converged=converged,
         )  # fmt: skip
 
     @property

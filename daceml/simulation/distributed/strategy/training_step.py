@@ -27,7 +27,7 @@ class Computation:
         product: whether it multiplies matrices, or is limited by arithmetic in another way.
         likeness: equal for computations that are the same work in another block of the model, such as
             "aten::mm 4096x1024x1024"; empty where nobody knows.
-        operators: names of what it consists of, in their order.
+        members: names of the computations that became this one, in their order; () where it is one.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Computation:
     parameters: tuple[str, ...] = ()
     product: bool = False
     likeness: str = ""
-    operators: tuple[str, ...] = ()
+    members: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not 0 <= self.duration_us < float("inf") or not 0 <= self.gradient_bytes < float("inf"):

@@ -96,7 +96,7 @@ def test_the_coarsened_view_takes_as_long():
     assert evaluator(coarse)(separate(coarse)).step_us == evaluator(step)(separate(step)).step_us
     fused = coarsened(step, all_fuse(1.0))
     assert [one.duration_us for one in fused.computations] == [2, 6, 16, 8]
-    assert fused.computations[2].operators == ("b2 * b3 * b4",)
+    assert fused.computations[2].members == ("b2", "b3", "b4")
 
 
 def test_an_all_reduce_between_nodes_has_three_stages():
