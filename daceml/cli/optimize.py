@@ -31,8 +31,8 @@ MemoryLimit = Annotated[
     typer.Option(
         "--memory",
         metavar="SIZE",
-        help="of one device, 80GB: accumulation, recomputation and sharding are tried, and what does not fit "
-        "is left out. The run must have been recorded with memory=True.",
+        help="of one device, 80GB: where the run does not fit as it is, accumulation, recomputation and "
+        "sharding are tried. The run must have been recorded with memory=True.",
     ),
 ]
 Budget = Annotated[
@@ -84,6 +84,7 @@ def optimize(
     from daceml.simulation.distributed.recorded_run import RecordedRun
     from daceml.simulation.distributed.strategy import optimizer
     from daceml.simulation.distributed.strategy.advice import advice
+    from daceml.simulation.distributed.strategy.choices import fits
     from daceml.simulation.distributed.strategy.fewer_buckets import simplified
     from daceml.simulation.distributed.strategy.recorded_step import SentGradients, recorded_step
     from daceml.simulation.distributed.strategy.search import Problem
@@ -110,7 +111,7 @@ def optimize(
         problem,
         memory_bytes=memory_bytes,
         budget_s=budget_s,
-        kinds=() if memory is None else None,  # they cost time, and are for what does not fit
+        kinds=() if fits(step.step.memory, memory_bytes) else None,  # they are for what does not fit
         observe=None if quiet else _told,
     )
     strategy = replace(strategy, found=simplified(strategy.found, strategy.problem))

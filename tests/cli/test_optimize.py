@@ -80,3 +80,33 @@ def test_a_run_that_was_not_recorded_by_us_is_refused(tmp_path: Path, capsys: py
     assert code == 2
     assert "[DML662] nobody knows the gradients of the recorded run" in err
     assert "fix:   record every rank of a training loop with daceml.profile(model)" in err
+
+
+def test_what_does_not_fit_is_sharded_or_made_in_smaller_batches(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    folder = tmp_path / "traces"
+    folder.mkdir()
+    for rank, document in enumerate(documents()):
+        document["daceml"]["optimizer"] = {"name": "Adam"}
+        for at, allocated in ((10, 30_000_000), (9000, 60_000_000)):
+            facts = {"Device Type": 1, "Device Id": 0, "Bytes": 100, "Total Allocated": allocated}
+            event = {"ph": "i", "name": "[memory]", "pid": 1, "tid": 1, "ts": at, "args": facts}
+            document["traceEvents"].append(event)
+        (folder / f"run_rank{rank}.json").write_text(json.dumps(document))
+    # 6 MB each of parameters and gradients, 12 of Adam, 6 that nobody knows, 30 for the backward pass
+    answers = {
+        memory: json.loads(
+            told(capsys, "optimize", folder, "--memory", memory, "--json", "--budget", "1s")[1]
+        )
+        for memory in ("60MB", "50MB", "25MB")
+    }
+    assert {memory: answer["chosen"] for memory, answer in answers.items()}["60MB"] == []
+    assert answers["50MB"]["chosen"]
+    for memory, limit in (("50MB", 50e6), ("25MB", 25e6)):
+        fitting = [one["peak_bytes"] for one in answers[memory]["candidates"] if one["fits"]]
+        assert fitting
+        assert max(fitting) <= limit
+    code, _, err = told(capsys, "optimize", folder, "--memory", "1MB", "--budget", "1s")
+    assert code == 2
+    assert "[DML661] no strategy fits into" in err

@@ -58,6 +58,7 @@ class Advice:
 
     Attributes:
         limit_mb: the best `bucket_cap_mb`, in MiB; where one bucket for all is best, enough for all.
+        buckets: none where gradients are sharded.
         settings: the choices for the whole step first, then what sends gradients.
         default_us, limit_us, found_us: a step with torch's default, with that limit, and as found.
     """
@@ -73,8 +74,14 @@ class Advice:
         """The buckets for `daceml.DistDataParallel(model, buckets=...)`, as plain values.
 
         Raises:
-            StrategyError: a bucket is sent in parts, which DistDataParallel does not do.
+            StrategyError: a bucket is sent in parts, which DistDataParallel does not do, or there is none.
         """
+        if not self.buckets:
+            raise StrategyError(
+                "there are no buckets to write into a plan",
+                why="gradients are sharded, and FullyShardedDataParallel sends them by its own units",
+                fix="give more memory, or leave the plan out",
+            )
         cut = sum(bucket.parts > 1 for bucket in self.buckets)
         if cut:
             raise StrategyError(
@@ -106,6 +113,8 @@ def advice(strategy: Strategy, *, wrapper: str = "", plan_file: str = "plan.json
         )
         for number, names in enumerate(bucket_parameters(found.step, found.plan))
     )
+    if any(isinstance(one, Sharding) and one.level > 1 for one in strategy.chosen.choices):
+        buckets = ()  # FullyShardedDataParallel reduces the gradients of a wrapped unit at once
     total_mb = -(-found.step.gradient_bytes // MIB) + 1
     limit_mb = min(found.limit_bytes / MIB, total_mb)
     sending = [
@@ -125,7 +134,11 @@ def advice(strategy: Strategy, *, wrapper: str = "", plan_file: str = "plan.json
         ),
     ]
     return Advice(
-        settings=(*map(_setting, strategy.chosen.choices), *_fusions(strategy), *sending),
+        settings=(
+            *map(_setting, strategy.chosen.choices),
+            *_fusions(strategy),
+            *(sending if buckets else ()),
+        ),
         buckets=buckets,
         limit_mb=limit_mb,
         default_us=found.default_us,

@@ -26,8 +26,10 @@ def recorded_memory(trace: Trace, gradient_bytes: float) -> Memory | None:
     """Bytes of the device at the peak of the recorded steps; None where the trace has no such events.
 
     Parameters take as much as their gradients, and states of the optimizer what `STATES` says. What else is
-    there at the lowest moment stays (`other`); what comes on top until the peak is kept for backward.
-    What enters blocks of the model is in no trace: recomputation is taken to save nothing.
+    there at the lowest moment stays (`other`); what comes on top until the peak is kept for backward. On
+    processors torch counts from the begin of the recording: what rises there is gradients, which come anew
+    in each step, and what is kept. What enters the blocks of a model is in no trace: recomputation is taken
+    to save nothing.
     """
     events = trace.memory
     devices = events.device[events.device >= 0]
@@ -37,9 +39,13 @@ def recorded_memory(trace: Trace, gradient_bytes: float) -> Memory | None:
     if not len(held) or held.max() <= 0:
         return None
     states = gradient_bytes * STATES.get(_optimizer(trace.header), 0.0)
-    known = 2 * gradient_bytes + states
-    other = max(0.0, float(held.min()) - known)
-    activations = max(0.0, float(held.max()) - known - other)
+    low, high = float(held.min()), float(held.max())
+    if len(devices):
+        stays = 2 * gradient_bytes + states
+        other = max(0.0, low - stays)
+        activations = max(0.0, high - stays - other)
+    else:
+        other, activations = 0.0, max(0.0, high - low - gradient_bytes)
     return Memory(
         parameters=gradient_bytes, gradients=gradient_bytes, optimizer=states, activations=activations,
         boundaries=activations, other=other,

@@ -80,3 +80,11 @@ def test_buckets_in_parts_are_no_plan():
     cut = replace(found, found=replace(found.found, plan=parts))
     with pytest.raises(StrategyError, match="buckets are sent in parts, which no plan file can say"):
         advice(cut).plan_json()
+
+
+def test_sharded_gradients_have_no_buckets():
+    found = strategy(TENSOR_FUSION)
+    advised = advice(replace(found, chosen=replace(found.chosen, choices=(Sharding(3),))))
+    assert len(advised.settings) == 1
+    with pytest.raises(StrategyError, match="there are no buckets to write into a plan"):
+        advised.plan_json()

@@ -9,10 +9,10 @@ from daceml.simulation.distributed.strategy.recorded_memory import recorded_memo
 from tests.simulation.building.recording import Recording
 
 
-def trace(allocated: list[float], optimizer: str) -> Trace:
+def trace(allocated: list[float], optimizer: str, device: int = 0) -> Trace:
     count = len(allocated)
     events = Memory(
-        time_us=np.arange(count, dtype=float), device=np.zeros(count, np.int64), size_bytes=np.ones(count),
+        time_us=np.arange(count, dtype=float), device=np.full(count, device), size_bytes=np.ones(count),
         allocated_bytes=np.array(allocated), reserved_bytes=np.array(allocated),
         address=np.zeros(count, np.int64),
     )  # fmt: skip
@@ -39,3 +39,10 @@ def test_without_events_nobody_knows():
     run = Recording()
     run.operator("aten::mm", 0, 1)
     assert recorded_memory(run.trace(), 100.0) is None
+
+
+def test_on_a_processor_only_what_rises_is_seen():
+    found = recorded_memory(trace([10.0, 460.0, 10.0], "Adam", device=-1), 100.0)
+    assert found is not None
+    assert (found.parameters, found.gradients, found.optimizer, found.other) == (100, 100, 200, 0)
+    assert found.activations == 350, "the gradients of the step are a part of what rises"
