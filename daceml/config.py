@@ -38,6 +38,8 @@ class Config:
         variants: kinds of inputs for which a module keeps compiled variants, at least 1; the oldest is
             dropped.
         search_budget_s: seconds that `auto_optimize="search"` may take for one kind of inputs.
+        traces: folder into which recordings write their traces, as `daceml profile` sets it; empty means the
+            folder that they name.
         log: level of the `daceml` loggers: debug, info, warning or error.
     """
 
@@ -54,6 +56,7 @@ class Config:
     public_exporter: bool = False
     variants: int = 32
     search_budget_s: int = 60
+    traces: str = ""
     log: str = "warning"
 
     @property

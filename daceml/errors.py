@@ -335,6 +335,24 @@ class StrategyError(DacemlError):
     code = "DML661"
 
 
+class RecordedStepError(DacemlError):
+    """A recorded run of which no training step with sums of gradients can be made."""
+
+    code = "DML662"
+
+
+class BucketPlanError(DacemlError):
+    """Buckets of gradients, from a file or a list, that do not fit the model."""
+
+    code = "DML663"
+
+
+class LaunchError(DacemlError):
+    """A script that could not be recorded: its launcher is missing, it failed, or it wrote no traces."""
+
+    code = "DML664"
+
+
 class AllocatorError(DacemlError):
     """A block that an allocator cannot have taken or given back."""
 

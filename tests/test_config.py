@@ -51,7 +51,7 @@ def test_a_misspelt_option_is_refused_with_the_nearest_one():
         "  why:   options are DACEML_CACHE, DACEML_CXX, DACEML_CXXFLAGS, DACEML_NVCC, DACEML_CUDA_ARCH, "
         "DACEML_JOBS, DACEML_FALLBACK, DACEML_PARALLEL_THRESHOLD, DACEML_PREPARED_BYTES, "
         "DACEML_STREAMING_BYTES, DACEML_PUBLIC_EXPORTER, DACEML_VARIANTS, DACEML_SEARCH_BUDGET_S, "
-        "DACEML_LOG\n"
+        "DACEML_TRACES, DACEML_LOG\n"
         "  fix:   unset DACEML_CASHE; did you mean DACEML_CACHE?"
     )
 

@@ -20,7 +20,10 @@ from daceml.cli.doctor import doctor
 from daceml.cli.explain import explain
 from daceml.cli.learn import learn
 from daceml.cli.measure import measure
+from daceml.cli.optimize import optimize
 from daceml.cli.predict import predict
+from daceml.cli.profile import CONTEXT as SCRIPT_CONTEXT
+from daceml.cli.profile import profile
 from daceml.cli.replay import replay
 from daceml.cli.verify import verify
 from daceml.cli.whatif import CONTEXT, EPILOG, whatif
@@ -102,7 +105,9 @@ app.command("explain")(explain)
 app.command("verify")(verify)
 app.command("learn")(learn)
 app.command("measure")(measure)
+app.command("optimize")(optimize)
 app.command("predict")(predict)
+app.command("profile", context_settings=SCRIPT_CONTEXT)(profile)
 app.command("replay")(replay)
 app.command("devices")(devices)
 app.command("whatif", context_settings=CONTEXT, epilog=EPILOG)(whatif)

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import daceml
-from daceml.errors import ConfigurationError, NotSynchronizedError
+from daceml.errors import BucketPlanError, ConfigurationError, NotSynchronizedError
 from daceml.frontend.data_parallel import module as data_parallel
 
 Other = Callable[[torch.Tensor], None]
@@ -75,6 +75,23 @@ def test_a_bucket_is_sent_when_it_is_complete_and_awaited_at_the_end(group: Play
     assert sorted(key for b in model.sent_buckets() for key in b.parameters) == sorted(
         name for name, _ in model.module.named_parameters()
     )
+
+
+def test_buckets_that_are_given_are_those_that_are_sent(group: PlayedGroup):
+    buckets = [["4.weight"], ["4.bias", "2.weight", "2.bias"], ["0.bias", "0.weight"]]
+    model, alone = daceml.DistDataParallel(layers(), buckets=buckets), layers()
+    x = torch.randn(4, 16)
+    model(x).sum().backward()
+    alone(x).sum().backward()
+    assert [list(bucket.parameters) for bucket in model.sent_buckets()] == buckets
+    assert [len(sent) for sent in group.sent] == [16 * 16 + 1, 16 + 16 * 16 + 16 + 3, 16 + 16 * 16 + 2]
+    for name, gradient in gradients(alone).items():
+        torch.testing.assert_close(gradients(model.module)[name], gradient)
+
+
+def test_buckets_of_another_model_are_refused(group: PlayedGroup):
+    with pytest.raises(BucketPlanError, match="which the model does not train"):
+        daceml.DistDataParallel(layers(), buckets=[["head.weight"]])
 
 
 def test_gradients_are_averages(group: PlayedGroup):

@@ -13,6 +13,7 @@ from torch import nn
 from daceml.errors import ConfigurationError
 from daceml.frontend.data_parallel.agreement import Buckets, agreed_with_first, require_equal_models
 from daceml.frontend.data_parallel.averaging import Averaging, agreed_buckets
+from daceml.frontend.data_parallel.bucket_plan import Given, planned_buckets
 from daceml.frontend.data_parallel.exchange import GradientExchange
 from daceml.frontend.gradient_record import BucketRecord
 from daceml.frontend.module import DaceModule, compile_module
@@ -69,6 +70,8 @@ class DistDataParallel(nn.Module):
             torchrun's or mpirun's environment tells.
         bucket_mb: a bucket that has reached this many MiB is sent.
         first_bucket_mb: the same, of the first one of each element type.
+        buckets: instead of these limits, a file that `daceml optimize --plan` has written, or names of the
+            parameters of each bucket, in the order of sending; rank 0's count.
         broadcast_buffers: take over rank 0's buffers before each training step, such as running means.
         find_unused_parameters: parameters that a rank does not use in its first step may be used later, or
             by another rank.
@@ -76,6 +79,7 @@ class DistDataParallel(nn.Module):
         options: of `daceml.compile`.
     Raises:
         ConfigurationError: no module, or options under which gradients could not be averaged.
+        BucketPlanError: buckets that are not those of this model.
         DistributedSetupError: there are no ranks.
         RanksDifferError: another rank has another model.
         RankFailedError: another rank has ended, or has not come here in time.
@@ -88,6 +92,7 @@ class DistDataParallel(nn.Module):
         *,
         bucket_mb: float = 25.0,
         first_bucket_mb: float = 1.0,
+        buckets: Given | None = None,
         broadcast_buffers: bool = True,
         find_unused_parameters: bool = False,
         timeout_s: float = 30.0,
@@ -99,18 +104,21 @@ class DistDataParallel(nn.Module):
         self._session = compiled.session
         self.broadcast_buffers = broadcast_buffers
         tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+        trained = {name: p for name, p in module.named_parameters() if p.requires_grad}
+        sizes = {name: (p.numel() * p.element_size(), _dtype(p)) for name, p in trained.items()}
+        planned = None if buckets is None else planned_buckets(buckets, sizes)
         device = next((t.device.type for t in tensors.values()), "cpu")
         group = ranks_of(process_group, device=device, timeout_s=timeout_s)
         heartbeat = Heartbeat(group, timeout_s)
         require_equal_models(heartbeat, tensors, timeout_s)
         self._send_from_first(group.broadcast, list(tensors.values()))
-        trained = {name: p for name, p in module.named_parameters() if p.requires_grad}
         averaging = Averaging(
-            parameters={name: (p.numel() * p.element_size(), _dtype(p)) for name, p in trained.items()},
+            parameters=sizes,
             limits=BucketLimits(
                 first_bytes=round(first_bucket_mb * 2**20), limit_bytes=round(bucket_mb * 2**20)
             ),
             unused=find_unused_parameters,
+            agreed=None if planned is None else agreed_with_first(heartbeat, planned),
         )
         heartbeat.doing = "waiting for its first step"
         self._exchange = GradientExchange(group, heartbeat, trained, timeout_s)

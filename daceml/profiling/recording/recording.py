@@ -13,6 +13,7 @@ from statistics import median
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from daceml.config import config
 from daceml.errors import RecordingError
 from daceml.profiling.recording.plan import Part, Plan
 from daceml.profiling.recording.ranks import own_place, path_of, rank_facts
@@ -144,13 +145,14 @@ class Recording:
         """Write the trace; compressed where the name ends in `.gz`.
 
         In a run of several ranks each one writes a file of its own, with the rank behind the name:
-        `run_rank0.json.gz`.
+        `run_rank0.json.gz`. Where `daceml profile` started the run, the file lies in its folder.
 
         Raises:
             RecordingError: there is no trace.
             OutputFileError: the file cannot be written.
         """
-        own = path_of(Path(path), own_place())
+        collected = config().traces
+        own = path_of(Path(collected, Path(path).name) if collected else Path(path), own_place())
         write_document(self._there(), own)
         self.path = own
         return own

@@ -173,9 +173,8 @@ class _Search:
     def _start(self, limit_bytes: float) -> Plan:
         if TENSOR_FUSION not in self.problem.kinds:
             return data_parallel_default(self.evaluator.step)
-        return data_parallel_default(
-            self.evaluator.step, first_bytes=min(MIB, limit_bytes), limit_bytes=limit_bytes
-        )
+        # torch's small first bucket is of its default alone: a limit that is given holds for the first, too
+        return data_parallel_default(self.evaluator.step, first_bytes=limit_bytes, limit_bytes=limit_bytes)
 
     def _algorithm(self) -> tuple[int, bool]:
         """Algorithm 1 of dPRO, from tensors that are sent alone; the best plan it came by is kept."""

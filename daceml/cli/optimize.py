@@ -1,0 +1,166 @@
+"""`daceml optimize`: a faster way to train for a recorded run of several ranks, and what to write for it."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from daceml.cli import options
+from daceml.cli.output_files import check_targets, written_aside
+from daceml.errors import ConfigurationError, RecordedStepError
+
+if TYPE_CHECKING:
+    from daceml.simulation.distributed.recorded_run import RecordedRun
+    from daceml.simulation.distributed.strategy.search import Progress
+    from daceml.simulation.distributed.strategy.synchronization import Synchronization
+    from daceml.simulation.distributed.strategy.training_step import Memory
+
+Folder = Annotated[
+    Path,
+    typer.Argument(
+        metavar="DIR", help="traces of all ranks of one run, as `daceml profile --ranks` collects them."
+    ),
+]
+MemoryLimit = Annotated[
+    str | None,
+    typer.Option(
+        "--memory",
+        metavar="SIZE",
+        help="of one device, 80GB: where the run does not fit as it is, accumulation, recomputation and "
+        "sharding are tried. The run must have been recorded with memory=True.",
+    ),
+]
+Budget = Annotated[
+    str, typer.Option("--budget", metavar="TIME", help="for the search: 30s, 5m, 1h; the best so far counts.")
+]
+LinkSpeed = Annotated[
+    str | None,
+    typer.Option(
+        "--link",
+        metavar="SPEED",
+        help="what joins hosts, or the ranks of one host, instead of what was recorded: 100Gbps, NVLink3.",
+    ),
+]
+InsideSpeed = Annotated[
+    str | None,
+    typer.Option("--inside", metavar="SPEED", help="what joins the ranks of a host, if there are several."),
+]
+PlanFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--plan", metavar="FILE", help="write the buckets for daceml.DistDataParallel(model, buckets=FILE)."
+    ),
+]
+Partition = Annotated[
+    bool,
+    typer.Option("--partition", help="also send buckets in parts, which nothing here applies."),
+]
+
+_BUDGET = re.compile(r"(?P<figure>\d+(\.\d*)?)\s*(?P<unit>s|m|min|h|)")
+_SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+_EFFICIENCY = 0.75  # share of a link's bandwidth that collectives reach, as of `daceml whatif --ddp`
+
+
+def optimize(
+    folder: Folder,
+    memory: MemoryLimit = None,
+    budget: Budget = "1m",
+    link: LinkSpeed = None,
+    inside: InsideSpeed = None,
+    plan: PlanFile = None,
+    partition: Partition = False,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+    debug: options.Debug = False,
+) -> None:
+    """Search a recorded run of several ranks for a faster strategy, and say how to apply it."""
+    from daceml.profiling.kineto.ranks import read_traces
+    from daceml.report.strategy_text import run_text, strategy_json, strategy_text
+    from daceml.simulation.distributed.recorded_run import RecordedRun
+    from daceml.simulation.distributed.strategy import optimizer
+    from daceml.simulation.distributed.strategy.advice import advice
+    from daceml.simulation.distributed.strategy.choices import fits
+    from daceml.simulation.distributed.strategy.fewer_buckets import simplified
+    from daceml.simulation.distributed.strategy.recorded_step import SentGradients, recorded_step
+    from daceml.simulation.distributed.strategy.search import Problem
+    from daceml.simulation.distributed.strategy.walk import TENSOR_FUSION, TENSOR_PARTITION
+    from daceml.simulation.network.quantities import size_bytes
+
+    check_targets([("--plan", plan)])
+    budget_s = _seconds(budget)
+    memory_bytes = None if memory is None else size_bytes(memory)
+    recorded = RecordedRun.of(read_traces(folder))
+    first = recorded.traces[0]
+    gradients = SentGradients.of(first.header, first.source)
+    step = recorded_step(
+        recorded.run, recorded.alignment, gradients,
+        synchronization=None if link is None else _over(link, inside, recorded),
+        memory=None if memory is None else _memory(recorded, sum(one.size_bytes for one in gradients.order)),
+    )  # fmt: skip
+    if not as_json:
+        typer.echo(run_text(recorded))
+        typer.echo("")
+    kinds = {TENSOR_FUSION, TENSOR_PARTITION} if partition else {TENSOR_FUSION}
+    problem = Problem(step=step.step, synchronization=step.synchronization, kinds=frozenset(kinds))
+    strategy = optimizer.optimize(
+        problem,
+        memory_bytes=memory_bytes,
+        budget_s=budget_s,
+        kinds=() if fits(step.step.memory, memory_bytes) else None,  # they are for what does not fit
+        observe=None if quiet else _told,
+    )
+    strategy = replace(strategy, found=simplified(strategy.found, strategy.problem))
+    advised = advice(strategy, wrapper=step.wrapper, plan_file="plan.json" if plan is None else str(plan))
+    if plan is not None:
+        with written_aside("--plan", plan) as aside:
+            aside.write_text(json.dumps(advised.plan_json(), indent=1) + "\n", encoding="utf-8")
+    if as_json:
+        typer.echo(json.dumps(strategy_json(recorded, step, strategy, advised), indent=2))
+    else:
+        typer.echo(strategy_text(step, strategy, advised, memory_bytes))
+
+
+def _seconds(text: str) -> float:
+    found = _BUDGET.fullmatch(text.strip())
+    if found is None or float(found["figure"]) <= 0:
+        raise ConfigurationError(
+            f"--budget {text!r} is no time to search", fix="give seconds, or a unit as well: 30s, 5m, 1h"
+        )
+    return float(found["figure"]) * _SECONDS[found["unit"]]
+
+
+def _told(progress: Progress) -> None:
+    typer.echo(
+        f"{progress.seconds:7.1f} s  {progress.round}: {progress.step_us / 1e3:.2f} ms"
+        f" after {progress.simulated} simulated steps",
+        err=True,
+    )
+
+
+def _over(link: str, inside: str | None, recorded: RecordedRun) -> Synchronization:
+    from daceml.simulation.distributed.strategy.synchronization import Synchronization
+    from daceml.simulation.network.topology import Topology
+
+    hosts, ranks = len(set(recorded.hosts)), len(recorded.traces)
+    devices = str(ranks) if hosts == 1 else f"{hosts}x{ranks // hosts}"
+    return Synchronization.all_reduce(Topology.of(devices, link, inside=inside).at_efficiency(_EFFICIENCY))
+
+
+def _memory(recorded: RecordedRun, gradient_bytes: float) -> Memory:
+    from daceml.simulation.distributed.strategy.recorded_memory import recorded_memory
+
+    found = [recorded_memory(trace, gradient_bytes) for trace in recorded.traces]
+    known = [one for one in found if one is not None]
+    if not known:
+        raise RecordedStepError(
+            "nobody knows what the recorded run holds in memory",
+            where=recorded.traces[0].source,
+            why="the traces have no events of an allocator that say how much is allocated in all",
+            fix="record with daceml.profile(model, memory=True), or leave --memory out",
+        )
+    return max(known, key=lambda one: one.peak_bytes)

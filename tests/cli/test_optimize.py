@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from daceml.frontend.data_parallel.bucket_plan import planned_buckets
+from tests.cli.told import told
+from tests.simulation.distributed.strategy.recorded_training import LAYERS, documents, step_us, written
+
+
+@pytest.fixture
+def traces(tmp_path: Path) -> Path:
+    return written(tmp_path / "traces")
+
+
+def test_what_was_read_what_was_found_and_what_to_write(traces: Path, capsys: pytest.CaptureFixture[str]):
+    code, out, err = told(capsys, "optimize", traces, "--budget", "2s", "--quiet")
+    assert (code, err) == (0, "")
+    assert "2 ranks on 1 host, 6 communications matched" in out
+    assert "replay error of the run as it was: " in out
+    assert "1 of 1 candidates fit" in out
+    for row in ("torch's default", "the best limit", "found", "found without tensor fusion"):
+        assert row in out
+    assert 'daceml.DistDataParallel(model, buckets="plan.json")' in out
+
+
+def test_figures_as_json_and_a_plan_that_dist_data_parallel_takes(
+    traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    plan = tmp_path / "plan.json"
+    code, out, err = told(capsys, "optimize", traces, "--budget", "2s", "--json", "--plan", plan)
+    assert code == 0
+    answer = json.loads(out)
+    assert answer["typical_us"] == pytest.approx(step_us(), rel=0.001)
+    assert abs(answer["model_error"]) < 0.001
+    assert answer["found_us"] <= answer["limit_us"] <= answer["default_us"]
+    # the recorded buckets are the best ones, and 2 MiB is a limit with which torch makes the same
+    assert answer["found_us"] == pytest.approx(step_us(), rel=0.01)
+    assert [rank["rank"] for rank in answer["ranks"]] == [0, 1]
+    parameters = {f"{layer}.weight": (size, "float32") for layer, size, *_ in LAYERS}
+    assert planned_buckets(plan, parameters) == (("last.weight",), ("first.weight",))
+    assert "simulated steps" in err or answer["found_us"] == answer["limit_us"], "progress goes to stderr"
+
+
+def test_a_link_makes_another_answer(traces: Path, capsys: pytest.CaptureFixture[str]):
+    answers = [
+        json.loads(told(capsys, "optimize", traces, "--budget", "1s", "--json", "--link", speed)[1])
+        for speed in ("100Mbps", "100Gbps")
+    ]
+    slow, fast = (answer["found_us"] for answer in answers)
+    # 6 MB at 100 Mbit/s are half a second; at 100 Gbit/s only computing is left
+    assert slow > 480_000
+    assert fast == pytest.approx(10_500, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["absent"], "absent"),
+        (["DIR", "--budget", "soon"], "--budget 'soon' is no time to search"),
+        (["DIR", "--memory", "80GB"], "[DML662] nobody knows what the recorded run holds in memory"),
+        (["DIR", "--memory", "much"], "'much' is no amount of data"),
+        (["DIR", "--link", "fast"], "'fast' is neither a bandwidth nor a known link"),
+    ],
+)
+def test_refusals(traces: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str):
+    given = [str(traces) if word == "DIR" else word for word in arguments]
+    code, _, err = told(capsys, "optimize", *given)
+    assert code == 2
+    assert message in err
+
+
+def test_a_run_that_was_not_recorded_by_us_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    for rank, document in enumerate(documents()):
+        del document["daceml"]
+        (tmp_path / f"rank{rank}.json").write_text(json.dumps(document))
+    code, _, err = told(capsys, "optimize", tmp_path)
+    assert code == 2
+    assert "[DML662] nobody knows the gradients of the recorded run" in err
+    assert "fix:   record every rank of a training loop with daceml.profile(model)" in err
+
+
+def test_what_does_not_fit_is_sharded_or_made_in_smaller_batches(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    folder = tmp_path / "traces"
+    folder.mkdir()
+    for rank, document in enumerate(documents()):
+        document["daceml"]["optimizer"] = {"name": "Adam"}
+        for at, allocated in ((10, 30_000_000), (9000, 60_000_000)):
+            facts = {"Device Type": 1, "Device Id": 0, "Bytes": 100, "Total Allocated": allocated}
+            event = {"ph": "i", "name": "[memory]", "pid": 1, "tid": 1, "ts": at, "args": facts}
+            document["traceEvents"].append(event)
+        (folder / f"run_rank{rank}.json").write_text(json.dumps(document))
+    # 6 MB each of parameters and gradients, 12 of Adam, 6 that nobody knows, 30 for the backward pass
+    answers = {
+        memory: json.loads(
+            told(capsys, "optimize", folder, "--memory", memory, "--json", "--budget", "1s")[1]
+        )
+        for memory in ("60MB", "50MB", "25MB")
+    }
+    assert {memory: answer["chosen"] for memory, answer in answers.items()}["60MB"] == []
+    assert answers["50MB"]["chosen"]
+    for memory, limit in (("50MB", 50e6), ("25MB", 25e6)):
+        fitting = [one["peak_bytes"] for one in answers[memory]["candidates"] if one["fits"]]
+        assert fitting
+        assert max(fitting) <= limit
+    code, _, err = told(capsys, "optimize", folder, "--memory", "1MB", "--budget", "1s")
+    assert code == 2
+    assert "[DML661] no strategy fits into" in err

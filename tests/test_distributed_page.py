@@ -1,0 +1,51 @@
+"""The script and the commands of docs/distributed.md, on two ranks of this machine."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from torch import nn
+
+from daceml.frontend.data_parallel.bucket_plan import planned_buckets
+from tests.cli.told import told
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "distributed.md"
+# Steps of a few milliseconds on cores that others use: medians of parts and of the whole differ
+MODEL_ERROR = 0.25
+
+
+def test_record_optimize_apply(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    page = PAGE.read_text(encoding="utf-8")
+    script = re.search(r"```python\n(# train\.py\n.*?)```", page, re.DOTALL)
+    commands = re.findall(r"^daceml (.*)$", page, re.MULTILINE)
+    assert script is not None
+    assert [command.split()[0] for command in commands] == ["profile", "optimize"]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    (tmp_path / "train.py").write_text(script[1])
+    record, search = (command.split() for command in commands)
+
+    code, out, err = told(capsys, *record)
+    assert code == 0, err
+    assert out.splitlines()[-1] == "next: daceml optimize traces"
+    assert sorted(path.name for path in (tmp_path / "traces").iterdir()) == [
+        "step_rank0.json.gz",
+        "step_rank1.json.gz",
+    ]
+
+    code, out, err = told(capsys, *search, "--json")
+    assert code == 0, err
+    answer = json.loads(out)
+    assert abs(answer["model_error"]) < MODEL_ERROR
+    assert answer["found_us"] <= min(answer["default_us"], answer["limit_us"]) * 1.001
+
+    net = nn.Sequential(nn.Linear(256, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10))
+    sizes = {name: (4 * p.numel(), "float32") for name, p in net.named_parameters()}
+    plan = planned_buckets("plan.json", sizes)
+    assert sorted(name for names in plan for name in names) == sorted(sizes)
+    assert plan[0][0].startswith("4."), "the last layer's gradients are ready first"
