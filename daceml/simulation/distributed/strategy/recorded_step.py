@@ -25,7 +25,7 @@ from daceml.simulation.whatif.gradients import Gradient, Gradients
 
 _RECORD = (
     "record every rank of a training loop with daceml.profile(model), where model is what"
-    " DistributedDataParallel or daceml.DistDataParallel returned"
+    " DistributedDataParallel returned"
 )
 
 
@@ -155,6 +155,7 @@ def recorded_step(
             why="the ranks communicate by " + ", ".join(kinds) if kinds else "the ranks do not communicate",
             fix=_RECORD + "; sharded training (FSDP) sends no gradients by all-reduce, and is not understood",
         )
+    _refuse_hidden(run, moments, sums)
     on_device = bool(run.ranks[0].graph.on_device()[computing(run.ranks[0].graph)].any())
     latency_us, known_by = latency_seen(run, waits, on_device=on_device)
     rows = [(one.size_bytes, one.busy_us) for one in sums if one.busy_us > 0]
@@ -187,6 +188,23 @@ def recorded_step(
         wrapper=gradients.wrapper,
         notes=tuple(notes),
     )
+
+
+def _refuse_hidden(run: MatchedRun, moments: Moments, sums: Sequence[Sum]) -> None:
+    """Refuse steps whose sums begin before their gradients seem complete: waiting would count twice."""
+    if moments.unknown_share == 1:
+        return
+    last_us = {one.step: one.begin_us for one in sums}
+    ready_us = moments.ready_us[:, :, -1].max(axis=1)
+    early = sum(begin_us < ready_us[step] for step, begin_us in last_us.items())
+    if early > len(last_us) / 2:
+        raise RecordedStepError(
+            "the trace does not show when gradients are complete",
+            where=run.ranks[0].graph.source,
+            why=f"in {early} of {len(last_us)} steps the last sum begins before the work that computes its"
+            " gradients is over, as in a compiled backward pass, which is one call and waits within it",
+            fix="record the model within torch's DistributedDataParallel, and apply the plan to daceml's",
+        )
 
 
 def _typical(moments: Moments, sums: Sequence[Sum]) -> tuple[Floats, float]:

@@ -14,6 +14,7 @@ from daceml.simulation.distributed.strategy.synchronization import Stage, Synchr
 from daceml.simulation.distributed.waits import Waits
 from daceml.simulation.network.topology import OVERHEAD_US
 
+_ADDED_BYTES, _ADDED = 32.0, 1e-3  # by which a message may be larger than the gradients in it
 SMALL_BYTES = 2.0**16  # of a collective in which bandwidth has hardly a part
 # Of a small all-reduce between processes on one host, over Gloo: 50 to 150 us in runs of ours. An assumption.
 PROCESSOR_LATENCY_US = 100.0
@@ -52,7 +53,7 @@ def sums_in(
         match = run.matches[row]
         if match.kind is not CommunicationKind.ALL_REDUCE or not match.size_bytes > 0:
             continue
-        if sizes is not None and match.size_bytes not in sizes:
+        if sizes is not None and not _among(match.size_bytes, sizes):
             continue
         begin_us, end_us = float(waits.begin_us[row]), float(waits.begin_us[row] + waits.pure_us[row])
         steps = np.flatnonzero((first_us <= begin_us) & (begin_us <= last_us))
@@ -65,6 +66,11 @@ def sums_in(
             Sum(step=step, size_bytes=match.size_bytes, begin_us=begin_us, end_us=end_us, busy_us=busy_us)
         )
     return tuple(found)
+
+
+def _among(size_bytes: float, sizes: Collection[float]) -> bool:
+    """Whether a message is one of these buckets; DistDataParallel adds some bytes of its own to each."""
+    return any(abs(size_bytes - known) <= _ADDED_BYTES + _ADDED * known for known in sizes)
 
 
 def latency_seen(run: MatchedRun, waits: Waits, *, on_device: bool) -> tuple[float, str]:

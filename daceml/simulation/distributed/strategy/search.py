@@ -137,8 +137,10 @@ class _Search:
         )  # fmt: skip
         self.default_us = self._default_us(fine)
         limits = [(self._us(self._start(limit_bytes)), limit_bytes) for limit_bytes in LIMITS_BYTES]
-        limit_us, limit_bytes = min(limits)
-        self.best = min((self._start(limit_bytes), data_parallel_default(step)), key=self._us)
+        least_us, fastest_bytes = min(limits)
+        # of limits that are as good, the one with the fewest buckets
+        limit_bytes, limit_us = max((size, us) for us, size in limits if us <= least_us * (1 + _LITTLE))
+        self.best = min((self._start(fastest_bytes), data_parallel_default(step)), key=self._us)
         rounds, converged = self._algorithm()
         if refine and self.problem.kinds:
             converged = self._refine() and converged

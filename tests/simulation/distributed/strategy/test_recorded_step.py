@@ -9,6 +9,7 @@ from daceml.profiling.trace import Trace
 from daceml.simulation.distributed.recorded_run import RecordedRun
 from daceml.simulation.distributed.strategy.recorded_step import RecordedStep, SentGradients, recorded_step
 from daceml.simulation.distributed.strategy.training_step import Part
+from tests.simulation.distributed.recorded_ranks import RankRecording
 from tests.simulation.distributed.strategy.recorded_training import (
     LAYERS,
     MB,
@@ -90,7 +91,7 @@ def test_a_trace_without_gradients_is_refused_with_what_to_do():
         "  where: run_rank0.json\n"
         "  why:   the trace's header has no list of them, which daceml.profile writes\n"
         "  fix:   record every rank of a training loop with daceml.profile(model), where model is what"
-        " DistributedDataParallel or daceml.DistDataParallel returned"
+        " DistributedDataParallel returned"
     )
 
 
@@ -104,3 +105,21 @@ def test_one_rank_alone_and_a_run_without_sums_are_refused():
         recorded_step(run.run, run.alignment, gradients)
     assert refusal.value.what == "no gradients are summed in the recorded steps"
     assert refusal.value.why == "the ranks communicate by all-reduce"
+
+
+def test_a_backward_pass_that_is_one_call_with_its_sums_inside_is_refused():
+    ranks = [RankRecording(rank) for rank in (0, 1)]
+    for run in ranks:
+        run.annotation("ProfilerStep#0", 0, 9000)
+        run.annotation("daceml.layer: module", 10, 900)
+        run.operator("daceml::call", 10, 900, sequence=1)
+        run.operator("autograd::engine::evaluate_function: CallBackward0", 1000, 7000, sequence=1)
+        run.operator("daceml::call_held", 1000, 7000, sequence=1)
+        facts = {"Input Dims": [[MB]], "Input type": ["float"]}
+        run._add("user_annotation", "gloo:all_reduce", 200, 3000, 2000, **facts)
+    recorded = [rank.trace(**header()) for rank in ranks]
+    with pytest.raises(RecordedStepError) as refusal:
+        of(recorded)
+    assert refusal.value.what == "the trace does not show when gradients are complete"
+    assert refusal.value.why.startswith("in 1 of 1 steps the last sum begins before")
+    assert "DistributedDataParallel" in refusal.value.fix
