@@ -1,0 +1,243 @@
+"""Runs of two ranks over Gloo beside what was foretold of them: python -m benchmarks.distributed.real_runs.
+
+Each rank is a process with one thread in a network namespace of its own; between them is a link whose
+bandwidth Linux holds to what is asked. First the network's computation alone, all-reduces alone and one run
+of DistributedDataParallel are recorded; then all is foretold; only then do the foretold runs begin, in turn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.bars import Bar, report
+from benchmarks.distributed import shaped_link
+from benchmarks.distributed.link_forecast import Link, as_sending, foretold_us, found, plan_of, step_of
+from benchmarks.distributed.rank_processes import together
+from benchmarks.distributed.real_networks import NETWORKS, Sending
+from benchmarks.distributed.real_rank import Job, recording_folder
+from benchmarks.distributed.real_replay import ERROR, replay_row
+from daceml.runtime.intervals import Median, as_json, median_interval
+
+PROGRAM = "benchmarks.distributed.real_rank"
+GBIT = 1e9
+SLOW = GBIT / 10
+ASKED_ERROR = 0.10
+GAIN = 0.05
+DEFAULT = "default"
+# what is asked of the run with torch's default buckets over the link of 1 Gbit/s
+ASKED: Mapping[str, tuple[float, Sending]] = {
+    "buckets of 1 MB": (GBIT, Sending(cap_mb=1)),
+    "buckets of 5 MB": (GBIT, Sending(cap_mb=5)),
+    "one bucket": (GBIT, Sending(cap_mb=1024)),
+    "buckets in 4 parts": (GBIT, Sending(parts=4)),
+    "half the bandwidth": (GBIT / 2, Sending()),
+}
+_SEARCH_S = 3.0
+_TIMEOUT_S = 600.0
+
+
+def measured(folder: Path, *, quick: bool = False) -> tuple[list[dict[str, Any]], list[Bar]]:
+    """All networks; `quick` leaves out 100 Mbit/s and four ranks, and takes fewer steps and rounds.
+
+    Args:
+        folder: of recorded data, none of which is needed.
+    """
+    del folder
+    missing = shaped_link.why_not()
+    rows: list[dict[str, Any]] = []
+    for network in NETWORKS:
+        if missing is None:
+            rows += network_rows(network, quick=quick)
+        else:
+            rows += [{"case": case, "network": network, "missing": missing} for case in _CASES]
+    if not quick:
+        rows += [_four_ranks(network) for network in NETWORKS]
+    return rows, judged(rows)
+
+
+def network_rows(network: str, *, quick: bool) -> list[dict[str, Any]]:
+    """Of the replay, of each question and of each link's strategy."""
+    links = (GBIT,) if quick else (GBIT, SLOW)
+    first = Job(
+        what="observed",
+        network=network,
+        links=links,
+        repeats=5 if quick else 9,
+        recorded=4 if quick else 8,
+        recordings=3,
+    )
+    with tempfile.TemporaryDirectory() as name, shaped_link.linked_namespaces() as prefixes:
+        where = Path(name)
+        seen = _run(first, where, prefixes)
+        replay = {"case": "replay", "network": network, **_replay(first, where)}
+        step = step_of([rank["chain"] for rank in seen])
+        known = {
+            link: Link.of([rank["table"][f"{link:g}"] for rank in seen], f"{link:g} bit/s") for link in links
+        }
+        base = foretold_us(step, plan_of(step, Sending()), known[GBIT])
+        foretold = {
+            name: foretold_us(step, plan_of(step, sending), known[GBIT].slower(GBIT / link)) / base
+            for name, (link, sending) in ASKED.items()
+        }
+        searched = {link: found(step, known[link], budget_s=_SEARCH_S) for link in links}
+        cells: dict[str, tuple[float, Sending]] = {DEFAULT: (GBIT, Sending()), **ASKED}
+        for link in links:
+            cells[_found(link)] = link, as_sending(searched[link])
+            if link != GBIT:
+                cells[_default(link)] = link, Sending()
+        second = Job(what="timed", network=network, cells=cells, rounds=6 if quick else 12, steps=1)
+        runs = _run(second, where, prefixes)
+    rounds = [
+        {name: max(one[name] for one in both) for name in cells}
+        for both in zip(*(rank["rounds"] for rank in runs), strict=True)
+    ]
+    default = median_interval([one[DEFAULT] for one in rounds])
+    rows: list[dict[str, Any]] = [
+        replay,
+        {
+            "case": "step", "network": network, "foretold_us": base, "computing_us": step.computing_us,
+            "interference": known[GBIT].interference, "measured_us": as_json(default),
+            "buckets": runs[0]["buckets"],
+        },
+    ]  # fmt: skip
+    rows += [
+        {"case": name, "network": network, "foretold": ratio, **_ratio(rounds, name, DEFAULT)}
+        for name, ratio in foretold.items()
+    ]
+    for link in links:
+        one = searched[link]
+        rows.append(
+            {
+                "case": _strategy(link), "network": network,
+                "foretold": one.step_us / foretold_us(step, plan_of(step, Sending()), known[link]),
+                **_ratio(rounds, _found(link), _default(link)),
+                "found_us": as_json(median_interval([r[_found(link)] for r in rounds])),
+                "default_us": as_json(median_interval([r[_default(link)] for r in rounds])),
+                "buckets": runs[0]["buckets"][_found(link)],
+            }
+        )  # fmt: skip
+    return rows
+
+
+_CASES = ("replay", *ASKED, *(f"strategy at {link / 1e6:g} Mbit/s" for link in (GBIT, SLOW)))
+
+
+def _strategy(link: float) -> str:
+    return f"strategy at {link / 1e6:g} Mbit/s"
+
+
+def _found(link: float) -> str:
+    return f"found for {link / 1e6:g} Mbit/s"
+
+
+def _default(link: float) -> str:
+    return DEFAULT if link == GBIT else f"{DEFAULT} at {link / 1e6:g} Mbit/s"
+
+
+def _four_ranks(network: str) -> dict[str, Any]:
+    """A replay of more ranks than this machine may have cores for, over its own loopback: told, no bar."""
+    job = Job(what="observed", network=network, links=(0.0,), repeats=2, recorded=6, recordings=1)
+    with tempfile.TemporaryDirectory() as name:
+        _run(job, Path(name), [()] * 4)
+        return {"case": "replay", "network": network, **_replay(job, Path(name))}
+
+
+def _replay(job: Job, where: Path) -> dict[str, Any]:
+    return replay_row([recording_folder(where, number) for number in range(job.recordings)])
+
+
+def _run(job: Job, where: Path, prefixes: Sequence[Sequence[str]]) -> list[Any]:
+    path = job.written(where / f"{job.what}.json")
+    named = {"GLOO_SOCKET_IFNAME": shaped_link.INTERFACE} if any(prefixes) else {}
+    program = (PROGRAM, str(path), str(where))
+    return together(program, where, prefixes=prefixes, variables=named, timeout_s=_TIMEOUT_S)
+
+
+def _ratio(rounds: Sequence[Mapping[str, float]], name: str, over: str) -> dict[str, Any]:
+    ratio: Median = median_interval([one[name] / one[over] for one in rounds])
+    return {"measured": as_json(ratio)}
+
+
+def judged(rows: Sequence[dict[str, Any]]) -> list[Bar]:
+    """Replays of two ranks, answers to questions, and what strategies gain and never lose."""
+    found: list[Bar] = []
+    for row in rows:
+        title, missing = f"2 ranks, {row['network']}", row.get("missing", "")
+        if row["case"] == "replay" and row.get("ranks", 2) == 2:
+            limit = max(ERROR, row.get("interval", 0.0))
+            found.append(
+                Bar(
+                    name=f"{title}: replay off the steps without a profiler by",
+                    figure=None if missing else abs(row["error"]), limit=limit,
+                    note=missing or _replay_note(row),
+                )
+            )  # fmt: skip
+        elif row["case"] in ASKED:
+            error = None if missing else abs(row["foretold"] / row["measured"]["median"] - 1)
+            found.append(
+                Bar(
+                    name=f"{title}, {row['case']}: effect off by", figure=error, limit=ASKED_ERROR,
+                    note=missing or _ratio_note(row),
+                )
+            )  # fmt: skip
+    return [*found, *_strategies(rows)]
+
+
+def _strategies(rows: Sequence[dict[str, Any]]) -> list[Bar]:
+    """The best case, and the number of those in which the default is faster beyond doubt."""
+    seen = [row for row in rows if row["case"].startswith("strategy")]
+    there = [row for row in seen if "missing" not in row]
+    missing = next((row["missing"] for row in seen if "missing" in row), "")
+    gains = [
+        row["found_us"]["median"] / row["default_us"]["median"]
+        for row in there
+        if row["found_us"]["high"] < row["default_us"]["low"]
+    ]
+    notes = "; ".join(f"{row['network']}, {row['case']}: {_ratio_note(row)}" for row in there)
+    return [
+        Bar(
+            name="strategy found over torch's default, best case with disjoint intervals",
+            figure=min(gains, default=1.0) if there else None, limit=1 - GAIN, note=missing or notes,
+        ),
+        Bar(
+            name="cases in which the strategy found loses to torch's default",
+            figure=float(sum(row["measured"]["low"] > 1 for row in there)) if there else None,
+            limit=0, note=missing or f"of {len(there)}",
+        ),
+    ]  # fmt: skip
+
+
+def _replay_note(row: dict[str, Any]) -> str:
+    return (
+        f"recordings {', '.join(f'{error:+.1%}' for error in row['errors'])};"
+        f" of profiled steps {row['profiled_error']:+.1%},"
+        f" profiler {row['inflation'] - 1:+.1%};"
+        f" {row['measured_us'] / 1e3:.1f} ms +- {row['interval']:.1%} of {row['steps']} steps"
+    )
+
+
+def _ratio_note(row: dict[str, Any]) -> str:
+    ratio = row["measured"]
+    return (
+        f"{row['foretold']:.3f} foretold, {ratio['median']:.3f} [{ratio['low']:.3f}, {ratio['high']:.3f}]"
+        f" measured, {ratio['n']} rounds"
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true")
+    rows, bars = measured(Path(), quick=parser.parse_args().quick)
+    for row in rows:
+        print(row)
+    return report(bars)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
