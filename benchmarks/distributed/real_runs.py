@@ -8,6 +8,7 @@ of DistributedDataParallel are recorded; then all is foretold; only then do the 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,8 +20,10 @@ from benchmarks.distributed.link_forecast import Link, as_sending, foretold_us, 
 from benchmarks.distributed.rank_processes import together
 from benchmarks.distributed.real_networks import NETWORKS, Sending
 from benchmarks.distributed.real_rank import Job, recording_folder
-from benchmarks.distributed.real_replay import ERROR, replay_row
+from benchmarks.distributed.real_replay import ERROR, recorded_runs, replay_row, typical_step
 from daceml.runtime.intervals import Median, as_json, median_interval
+from daceml.simulation.distributed.recorded_run import RecordedRun
+from daceml.simulation.distributed.strategy.training_step import TrainingStep
 
 PROGRAM = "benchmarks.distributed.real_rank"
 GBIT = 1e9
@@ -73,16 +76,16 @@ def network_rows(network: str, *, quick: bool) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as name, shaped_link.linked_namespaces() as prefixes:
         where = Path(name)
         seen = _run(first, where, prefixes)
-        replay = {"case": "replay", "network": network, **_replay(first, where)}
-        step = step_of([rank["chain"] for rank in seen])
-        known = {
+        recorded = _recordings(first, where)
+        replay = {"case": "replay", "network": network, **replay_row(recorded)}
+        links_known = {
             link: Link.of([rank["table"][f"{link:g}"] for rank in seen], f"{link:g} bit/s") for link in links
         }
-        base = foretold_us(step, plan_of(step, Sending()), known[GBIT])
-        foretold = {
-            name: foretold_us(step, plan_of(step, sending), known[GBIT].slower(GBIT / link)) / base
-            for name, (link, sending) in ASKED.items()
-        }
+        # what was recorded beside all-reduces has their interference in it
+        known = {link: dataclasses.replace(one, interference=0.0) for link, one in links_known.items()}
+        step = typical_step(recorded, known[GBIT].table)
+        alone = step_of([rank["chain"] for rank in seen])
+        foretold, by_alone = _ratios(step, known[GBIT]), _ratios(alone, links_known[GBIT])
         searched = {link: found(step, known[link], budget_s=_SEARCH_S) for link in links}
         cells: dict[str, tuple[float, Sending]] = {DEFAULT: (GBIT, Sending()), **ASKED}
         for link in links:
@@ -99,13 +102,22 @@ def network_rows(network: str, *, quick: bool) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = [
         replay,
         {
-            "case": "step", "network": network, "foretold_us": base, "computing_us": step.computing_us,
-            "interference": known[GBIT].interference, "measured_us": as_json(default),
+            "case": "step", "network": network,
+            "foretold_us": foretold_us(step, plan_of(step, Sending()), known[GBIT]),
+            "foretold_alone_us": foretold_us(alone, plan_of(alone, Sending()), links_known[GBIT]),
+            "computing_us": alone.computing_us, "interference": links_known[GBIT].interference,
+            "measured_us": as_json(default),
             "buckets": runs[0]["buckets"],
         },
     ]  # fmt: skip
     rows += [
-        {"case": name, "network": network, "foretold": ratio, **_ratio(rounds, name, DEFAULT)}
+        {
+            "case": name,
+            "network": network,
+            "foretold": ratio,
+            "foretold_alone": by_alone[name],
+            **_ratio(rounds, name, DEFAULT),
+        }
         for name, ratio in foretold.items()
     ]
     for link in links:
@@ -121,6 +133,15 @@ def network_rows(network: str, *, quick: bool) -> list[dict[str, Any]]:
             }
         )  # fmt: skip
     return rows
+
+
+def _ratios(step: TrainingStep, link: Link) -> dict[str, float]:
+    """Of each question: its step over that with torch's default buckets."""
+    default_us = foretold_us(step, plan_of(step, Sending()), link)
+    return {
+        name: foretold_us(step, plan_of(step, sending), link.slower(GBIT / rate)) / default_us
+        for name, (rate, sending) in ASKED.items()
+    }
 
 
 _CASES = ("replay", *ASKED, *(f"strategy at {link / 1e6:g} Mbit/s" for link in (GBIT, SLOW)))
@@ -143,11 +164,11 @@ def _four_ranks(network: str) -> dict[str, Any]:
     job = Job(what="observed", network=network, links=(0.0,), repeats=2, recorded=6, recordings=1)
     with tempfile.TemporaryDirectory() as name:
         _run(job, Path(name), [()] * 4)
-        return {"case": "replay", "network": network, **_replay(job, Path(name))}
+        return {"case": "replay", "network": network, **replay_row(_recordings(job, Path(name)))}
 
 
-def _replay(job: Job, where: Path) -> dict[str, Any]:
-    return replay_row([recording_folder(where, number) for number in range(job.recordings)])
+def _recordings(job: Job, where: Path) -> list[RecordedRun]:
+    return recorded_runs([recording_folder(where, number) for number in range(job.recordings)])
 
 
 def _run(job: Job, where: Path, prefixes: Sequence[Sequence[str]]) -> list[Any]:
@@ -222,9 +243,10 @@ def _replay_note(row: dict[str, Any]) -> str:
 
 def _ratio_note(row: dict[str, Any]) -> str:
     ratio = row["measured"]
+    alone = f" ({row['foretold_alone']:.3f} of its parts alone)" if "foretold_alone" in row else ""
     return (
-        f"{row['foretold']:.3f} foretold, {ratio['median']:.3f} [{ratio['low']:.3f}, {ratio['high']:.3f}]"
-        f" measured, {ratio['n']} rounds"
+        f"{row['foretold']:.3f} foretold{alone}, measured {ratio['median']:.3f}"
+        f" [{ratio['low']:.3f}, {ratio['high']:.3f}] in {ratio['n']} rounds"
     )
 
 
