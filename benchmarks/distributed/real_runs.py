@@ -11,6 +11,7 @@ import argparse
 import dataclasses
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,9 @@ from benchmarks.distributed.rank_processes import together
 from benchmarks.distributed.real_networks import NETWORKS, Sending
 from benchmarks.distributed.real_rank import Job, recording_folder
 from benchmarks.distributed.real_replay import ERROR, recorded_runs, replay_row, typical_step
-from daceml.runtime.intervals import Median, as_json, median_interval
+from daceml.runtime.intervals import as_json, median_interval
 from daceml.simulation.distributed.recorded_run import RecordedRun
+from daceml.simulation.distributed.strategy.search import Found
 from daceml.simulation.distributed.strategy.training_step import TrainingStep
 
 PROGRAM = "benchmarks.distributed.real_rank"
@@ -77,69 +79,111 @@ def network_rows(network: str, *, quick: bool) -> list[dict[str, Any]]:
         where = Path(name)
         seen = _run(first, where, prefixes)
         recorded = _recordings(first, where)
-        replay = {"case": "replay", "network": network, **replay_row(recorded)}
-        links_known = {
-            link: Link.of([rank["table"][f"{link:g}"] for rank in seen], f"{link:g} bit/s") for link in links
-        }
-        # what was recorded beside all-reduces has their interference in it
-        known = {link: dataclasses.replace(one, interference=0.0) for link, one in links_known.items()}
-        step = typical_step(recorded, known[GBIT].table)
-        alone = step_of([rank["chain"] for rank in seen])
-        foretold, by_alone = _ratios(step, known[GBIT]), _ratios(alone, links_known[GBIT])
-        searched = {link: found(step, known[link], budget_s=_SEARCH_S) for link in links}
-        cells: dict[str, tuple[float, Sending]] = {DEFAULT: (GBIT, Sending()), **ASKED}
-        for link in links:
-            cells[_found(link)] = link, as_sending(searched[link])
-            if link != GBIT:
-                cells[_default(link)] = link, Sending()
+        foretold = _Foretold.of(seen, recorded, links)
+        cells = foretold.cells()
         second = Job(what="timed", network=network, cells=cells, rounds=6 if quick else 12, steps=1)
         runs = _run(second, where, prefixes)
+    # a step ends when its last rank ends it
     rounds = [
         {name: max(one[name] for one in both) for name in cells}
         for both in zip(*(rank["rounds"] for rank in runs), strict=True)
     ]
-    default = median_interval([one[DEFAULT] for one in rounds])
-    rows: list[dict[str, Any]] = [
-        replay,
-        {
-            "case": "step", "network": network,
-            "foretold_us": foretold_us(step, plan_of(step, Sending()), known[GBIT]),
-            "foretold_alone_us": foretold_us(alone, plan_of(alone, Sending()), links_known[GBIT]),
-            "computing_us": alone.computing_us, "interference": links_known[GBIT].interference,
-            "measured_us": as_json(default),
-            "buckets": runs[0]["buckets"],
-        },
-    ]  # fmt: skip
-    rows += [
-        {
-            "case": name,
-            "network": network,
-            "foretold": ratio,
-            "foretold_alone": by_alone[name],
-            **_ratio(rounds, name, DEFAULT),
+    rows = [{"case": "replay", **replay_row(recorded)}, *foretold.rows(rounds, runs[0]["buckets"])]
+    return [{"network": network, **row} for row in rows]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Foretold:
+    """What is known of a network before the foretold runs begin.
+
+    Attributes:
+        step: as it was recorded; links: by bits per second, without interference, which the step has in it.
+        alone: its parts, timed alone; links_alone: with interference.
+        searched: what the search found for each link.
+    """
+
+    step: TrainingStep
+    links: Mapping[float, Link]
+    alone: TrainingStep
+    links_alone: Mapping[float, Link]
+    searched: Mapping[float, Found]
+
+    @classmethod
+    def of(
+        cls, seen: Sequence[dict[str, Any]], recorded: Sequence[RecordedRun], rates: Sequence[float]
+    ) -> _Foretold:
+        """From what each rank observed, and the recordings."""
+        links_alone = {
+            rate: Link.of([rank["table"][f"{rate:g}"] for rank in seen], f"{rate:g} bit/s") for rate in rates
         }
-        for name, ratio in foretold.items()
-    ]
-    for link in links:
-        one = searched[link]
-        rows.append(
+        links = {rate: dataclasses.replace(one, interference=0.0) for rate, one in links_alone.items()}
+        step = typical_step(recorded, links[GBIT].table)
+        return cls(
+            step=step,
+            links=links,
+            alone=step_of([rank["chain"] for rank in seen]),
+            links_alone=links_alone,
+            searched={rate: found(step, link, budget_s=_SEARCH_S) for rate, link in links.items()},
+        )
+
+    def cells(self) -> dict[str, tuple[float, Sending]]:
+        """What is to be timed."""
+        cells: dict[str, tuple[float, Sending]] = {DEFAULT: (GBIT, Sending()), **ASKED}
+        for rate, one in self.searched.items():
+            cells[_found(rate)] = rate, as_sending(one)
+            cells.setdefault(_default(rate), (rate, Sending()))
+        return cells
+
+    def rows(
+        self, rounds: Sequence[Mapping[str, float]], buckets: Mapping[str, Sequence[int]]
+    ) -> list[dict[str, Any]]:
+        """The step with torch's default buckets, then of each question and of each strategy.
+
+        Args:
+            rounds: microseconds of each cell; buckets: bytes that each cell sent, in their order.
+        """
+        by_step, by_alone = _ratios(self.step, self.links[GBIT]), _ratios(self.alone, self.links_alone[GBIT])
+        step = {
+            "case": "step",
+            "foretold_us": _default_us(self.step, self.links[GBIT]),
+            "foretold_alone_us": _default_us(self.alone, self.links_alone[GBIT]),
+            "computing_us": self.alone.computing_us,
+            "interference": self.links_alone[GBIT].interference,
+            "measured_us": _median(rounds, DEFAULT),
+            "buckets": buckets[DEFAULT],
+        }
+        asked = [
             {
-                "case": _strategy(link), "network": network,
-                "foretold": one.step_us / foretold_us(step, plan_of(step, Sending()), known[link]),
-                **_ratio(rounds, _found(link), _default(link)),
-                "found_us": as_json(median_interval([r[_found(link)] for r in rounds])),
-                "default_us": as_json(median_interval([r[_default(link)] for r in rounds])),
-                "buckets": runs[0]["buckets"][_found(link)],
+                "case": name,
+                "foretold": by_step[name],
+                "foretold_alone": by_alone[name],
+                "measured": _ratio(rounds, name, DEFAULT),
+                "buckets": buckets[name],
             }
-        )  # fmt: skip
-    return rows
+            for name in ASKED
+        ]
+        strategies = [
+            {
+                "case": _strategy(rate),
+                "foretold": one.step_us / _default_us(self.step, self.links[rate]),
+                "measured": _ratio(rounds, _found(rate), _default(rate)),
+                "found_us": _median(rounds, _found(rate)),
+                "default_us": _median(rounds, _default(rate)),
+                "buckets": buckets[_found(rate)],
+            }
+            for rate, one in self.searched.items()
+        ]
+        return [step, *asked, *strategies]
+
+
+def _default_us(step: TrainingStep, link: Link) -> float:
+    return foretold_us(step, plan_of(step, Sending()), link)
 
 
 def _ratios(step: TrainingStep, link: Link) -> dict[str, float]:
     """Of each question: its step over that with torch's default buckets."""
-    default_us = foretold_us(step, plan_of(step, Sending()), link)
     return {
-        name: foretold_us(step, plan_of(step, sending), link.slower(GBIT / rate)) / default_us
+        name: foretold_us(step, plan_of(step, sending), link.slower(GBIT / rate)) / _default_us(step, link)
         for name, (rate, sending) in ASKED.items()
     }
 
@@ -178,9 +222,12 @@ def _run(job: Job, where: Path, prefixes: Sequence[Sequence[str]]) -> list[Any]:
     return together(program, where, prefixes=prefixes, variables=named, timeout_s=_TIMEOUT_S)
 
 
-def _ratio(rounds: Sequence[Mapping[str, float]], name: str, over: str) -> dict[str, Any]:
-    ratio: Median = median_interval([one[name] / one[over] for one in rounds])
-    return {"measured": as_json(ratio)}
+def _ratio(rounds: Sequence[Mapping[str, float]], name: str, over: str) -> dict[str, float]:
+    return as_json(median_interval([one[name] / one[over] for one in rounds]))
+
+
+def _median(rounds: Sequence[Mapping[str, float]], name: str) -> dict[str, float]:
+    return as_json(median_interval([one[name] for one in rounds]))
 
 
 def judged(rows: Sequence[dict[str, Any]]) -> list[Bar]:
