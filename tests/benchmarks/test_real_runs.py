@@ -116,6 +116,20 @@ def test_a_link_holds_what_is_sent_to_its_rate(tmp_path: Path):
         assert lasting_us >= (size - 2 * 68_750) * 8 / 1e9 * 1e6
 
 
+@pytest.mark.parametrize("there", [False, True])
+def test_a_machine_that_does_not_allow_it_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bool
+):
+    if there:
+        unshare = tmp_path / "unshare"
+        unshare.write_text("#!/bin/sh\necho unshare failed: Operation not permitted >&2\nexit 1\n")
+        unshare.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    reason = shaped_link.why_not() or ""
+    assert reason.startswith("no link can be shaped in network namespaces here: ")
+    assert ("Operation not permitted" if there else "'unshare'") in reason
+
+
 def test_a_rank_that_fails_is_told_with_what_it_said(tmp_path: Path):
     (tmp_path / "job.json").write_text(json.dumps({"what": "nothing"}))
     program = ("benchmarks.distributed.real_rank", str(tmp_path / "job.json"), str(tmp_path))
