@@ -80,6 +80,51 @@ def alone(program: Sequence[str], folder: Path, ranks: int = 2) -> list[Any]:
     return _results(folder, ranks)
 
 
+def together(
+    program: Sequence[str],
+    folder: Path,
+    *,
+    prefixes: Sequence[Sequence[str]],
+    variables: Mapping[str, str] | None = None,
+    timeout_s: float = TIMEOUT_S,
+) -> list[Any]:
+    """The same, one rank behind each prefix, such as what enters a network namespace.
+
+    Args:
+        variables: of every rank's environment, besides RANK and WORLD_SIZE.
+    Raises:
+        RuntimeError: a rank failed, or took too long; the message has what it printed last.
+    """
+    shared = {**(variables or {}), "WORLD_SIZE": str(len(prefixes))}
+    started: list[subprocess.Popen[bytes]] = []
+    for rank, prefix in enumerate(prefixes):
+        with (folder / f"{rank}.err").open("w") as said:  # the process has it for itself
+            started.append(
+                subprocess.Popen(
+                    [*prefix, sys.executable, "-m", *program],
+                    env=_environment(shared | {"RANK": str(rank)}),
+                    stdout=subprocess.DEVNULL,
+                    stderr=said,
+                )
+            )
+    until = time.monotonic() + timeout_s
+    try:
+        # one that has failed leaves the others waiting
+        while any(one.poll() is None for one in started) and not any(one.poll() for one in started):
+            if time.monotonic() > until:
+                raise RuntimeError(f"{program[0]} took more than {timeout_s:g} s")
+            time.sleep(0.05)
+    finally:
+        for one in started:
+            one.kill()
+            one.wait()
+    for rank, one in enumerate(started):
+        if one.returncode > 0:
+            said = (folder / f"{rank}.err").read_text()
+            raise RuntimeError(f"rank {rank} ended with {one.returncode}: {said[-2000:]}")
+    return _results(folder, len(prefixes))
+
+
 def _run(command: Sequence[str], environment: Mapping[str, str]) -> None:
     done = subprocess.run(
         command, env=environment, timeout=TIMEOUT_S, capture_output=True, text=True, check=False

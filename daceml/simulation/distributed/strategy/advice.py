@@ -169,14 +169,13 @@ def _setting(choice: Choice) -> Setting:
 
 
 def _fusions(strategy: Strategy) -> Sequence[Setting]:
-    """Computations that were fused, by the search itself or when its view was coarsened."""
+    """Computations that the search fused."""
     found = strategy.found
     names = [
-        " * ".join(one.name for one in found.step.computations[first:end])
+        " * ".join(name for one in found.step.computations[first:end] for name in one.members or (one.name,))
         for first, end in found.plan.ranges_of_groups
         if end > first + 1
     ]
-    names += [text for one in found.step.computations for text in one.operators if " * " in text]
     if not names:
         return ()
     return (
