@@ -90,6 +90,7 @@ def test_what_doctor_measured(capsys: pytest.CaptureFixture[str], tmp_path: Path
     assert code == 0
     assert [line.split("measured")[0].split() for line in out.splitlines()] == [
         ["A", "processor", "(cpu,", "2", "threads)"],
+        ["multiprocessors", "2"],
         ["achieved_bytes_per_s", "20", "GB/s"],
         ["l2_bytes", "1", "MiB"],
         ["floor_us", "0.5", "us"],

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from daceml.errors import StrategyError
 from daceml.simulation.distributed.strategy.synchronization import Synchronization, slower
-from daceml.simulation.distributed.strategy.training_step import Computation, Memory, Part, TrainingStep
+from daceml.simulation.distributed.strategy.training_step import Memory, Part, TrainingStep
 
 State = tuple[TrainingStep, Synchronization]
 
@@ -57,11 +57,6 @@ class GradientAccumulation:
             )
             for one in step.computations
         ]
-        earlier = Computation(
-            name=f"{self.batches - 1} batches before",
-            duration_us=(self.batches - 1) * sum(one.duration_us for one in smaller),
-            part=Part.FORWARD,
-        )
         memory = step.memory
         if memory is not None:
             memory = replace(
@@ -69,7 +64,8 @@ class GradientAccumulation:
                 activations=memory.activations / self.batches,
                 boundaries=memory.boundaries / self.batches,
             )
-        return replace(step, computations=(earlier, *smaller), memory=memory), synchronization
+        batches = step.batches * self.batches
+        return replace(step, computations=tuple(smaller), batches=batches, memory=memory), synchronization
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from random import Random
 
+from daceml.errors import StrategyError
 from daceml.simulation.distributed.strategy.coarsened import coarsened
 from daceml.simulation.distributed.strategy.evaluation import Accelerations, Evaluation, Evaluator
 from daceml.simulation.distributed.strategy.plan import (
@@ -51,6 +52,13 @@ class Problem:
     fused_us: FusedTime = nothing_fuses
     kinds: frozenset[str] = frozenset(KINDS)
     interference: float = 0.0
+
+    def __post_init__(self) -> None:
+        unknown = sorted(self.kinds - set(KINDS))
+        if unknown:
+            raise StrategyError(
+                f"there is no kind of move {unknown[0]!r}", fix=f"name one of {', '.join(KINDS)}"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

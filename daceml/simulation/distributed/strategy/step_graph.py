@@ -59,9 +59,10 @@ def step_graph(
     chunks = int(counts.sum())
     total = on_devices + chunks * stages
 
-    duration = np.empty(total)
+    duration, gap = np.empty(total), np.zeros(total)
     for device, factor in enumerate(slowness):
         first = device * own
+        gap[first] = factor * (step.batches - 1) * times.sum()  # batches of which nothing is sent
         duration[first : first + groups] = factor * times
         duration[first + groups] = factor * step.update_us
     duration[on_devices:] = np.array(sent.part_us).T.reshape(-1) if chunks else ()
@@ -74,7 +75,7 @@ def step_graph(
         key=np.arange(total), name=name, layer=np.full(total, NOTHING), operator=np.full(total, NOTHING),
         kind=np.where(np.arange(total) < on_devices, TaskKind.KERNEL, TaskKind.COLLECTIVE).astype(np.int64),
         phase=_phases(step, plan, devices, chunks * stages), lane=lane,
-        step=np.full(total, NOTHING), duration_us=duration, gap_us=np.zeros(total),
+        step=np.full(total, NOTHING), duration_us=duration, gap_us=gap,
         recorded_us=np.full(total, np.nan),
         size_bytes=np.concatenate(
             [np.full(on_devices, np.nan), np.tile(np.repeat(sizes / counts, counts), stages)]

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from daceml.simulation.network.collectives import Algorithm, Collective, collective_us
+from daceml.errors import StrategyError
+from daceml.simulation.network.collectives import (
+    Algorithm,
+    Collective,
+    between_nodes,
+    collective_us,
+    inside_of,
+)  # fmt: skip
 from daceml.simulation.network.measured import MeasuredCollective
 from daceml.simulation.network.topology import Topology
 
@@ -41,15 +48,11 @@ class Synchronization:
     def all_reduce(cls, topology: Topology, algorithm: Algorithm = "fastest") -> Synchronization:
         """By formula; between several nodes in three stages, which parts can pass at once."""
         if algorithm == "hierarchical" and topology.nodes > 1 and topology.devices_per_node > 1:
-            inside = Topology(devices_per_node=topology.devices_per_node, inside=topology.inside)
-            outside = Topology(
-                devices_per_node=1, nodes=topology.nodes, inside=topology.inside, outside=topology.outside
-            )
-            share = 1 / topology.devices_per_node
+            inside, outside = inside_of(topology), between_nodes(topology)
             return cls(
                 stages=(
                     _formula("reduce-scatter in nodes", Collective.REDUCE_SCATTER, inside),
-                    _formula("all-reduce between nodes", Collective.ALL_REDUCE, outside, share),
+                    _formula("all-reduce between nodes", Collective.ALL_REDUCE, outside),
                     _formula("all-gather in nodes", Collective.ALL_GATHER, inside),
                 )
             )
@@ -65,7 +68,16 @@ class Synchronization:
     def parameter_server(
         cls, *, bytes_per_s: float, latency_us: float, devices: int, servers: int
     ) -> Synchronization:
-        """Push and pull through the servers' links, which all devices share."""
+        """Push and pull through the servers' links, which all devices share.
+
+        Raises:
+            StrategyError: there is no server or no device, or a link that carries nothing.
+        """
+        if servers < 1 or devices < 1 or not bytes_per_s > 0:
+            raise StrategyError(
+                f"{devices} devices push to {servers} servers at {bytes_per_s} bytes a second",
+                fix="give at least one of each, and a bandwidth above 0",
+            )
         per_byte_us = max(1.0, devices / servers) / bytes_per_s * 1e6
         through = lambda size: latency_us + size * per_byte_us  # noqa: E731
         return cls(stages=(Stage(name="push", duration_us=through), Stage(name="pull", duration_us=through)))
@@ -107,8 +119,8 @@ def slower(synchronization: Synchronization, factor: float) -> Synchronization:
     return Synchronization(stages=tuple(map(stage, synchronization.stages)))
 
 
-def _formula(name: str, collective: Collective, topology: Topology, share: float = 1.0) -> Stage:
-    return Stage(name=name, duration_us=lambda size: collective_us(collective, share * size, topology))
+def _formula(name: str, collective: Collective, topology: Topology) -> Stage:
+    return Stage(name=name, duration_us=lambda size: collective_us(collective, size, topology, "ring"))
 
 
 def total_us(synchronization: Synchronization, sizes: Sequence[float]) -> float:

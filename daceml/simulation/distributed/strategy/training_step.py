@@ -82,6 +82,8 @@ class TrainingStep:
         update_us: of the optimizer, when all gradients are summed.
         devices: that sum their gradients.
         slowness: how many times as long each device takes; () where all are alike.
+        batches: that a step goes through one after the other, each with all computations; gradients are sent
+            with the last one.
         floor_us: what the smallest computation takes, however few samples there are.
         memory: None where nobody knows.
     """
@@ -90,6 +92,7 @@ class TrainingStep:
     update_us: float
     devices: int
     slowness: tuple[float, ...] = ()
+    batches: int = 1
     floor_us: float = 0.0
     memory: Memory | None = None
 
@@ -99,6 +102,8 @@ class TrainingStep:
                 f"{self.devices} devices, and {len(self.slowness)} of them are said to be slower",
                 fix="give at least one device, and a factor for each or for none",
             )
+        if self.batches < 1:
+            raise StrategyError(f"a step of {self.batches} batches", fix="give at least one")
         if not any(one.gradient_bytes for one in self.computations):
             raise StrategyError(
                 "the step computes no gradients", why="without them nothing is sent", fix="record a training"
@@ -117,8 +122,8 @@ class TrainingStep:
 
     @property
     def computing_us(self) -> float:
-        """Both passes and the update, of a device that waits for nobody."""
-        return sum(one.duration_us for one in self.computations) + self.update_us
+        """Both passes of all batches and the update, of a device that waits for nobody."""
+        return self.batches * sum(one.duration_us for one in self.computations) + self.update_us
 
     def with_computations(self, computations: Sequence[Computation]) -> TrainingStep:
         """The same step with others."""

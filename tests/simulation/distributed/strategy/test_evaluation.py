@@ -16,6 +16,7 @@ from daceml.simulation.distributed.strategy.plan import (
     separate,
 )  # fmt: skip
 from daceml.simulation.distributed.strategy.synchronization import Synchronization
+from daceml.simulation.network.collectives import Collective, collective_us
 from daceml.simulation.network.topology import Topology
 from tests.simulation.distributed.strategy.steps import MB, all_fuse, chain, sums
 
@@ -103,6 +104,9 @@ def test_an_all_reduce_between_nodes_has_three_stages():
     topology = Topology.of("2x4", "100Gbps", inside="NVLink3")
     staged = Synchronization.all_reduce(topology, "hierarchical")
     assert len(staged.stages) == 3
+    for size in (1e3, 1e6, 1e9):
+        whole_us = collective_us(Collective.ALL_REDUCE, size, topology, "hierarchical")
+        assert staged.sync_us(size) == pytest.approx(whole_us, rel=0.05)
     assert staged.best_us(100 * MB) < staged.sync_us(100 * MB), "parts of a large tensor overlap"
     assert staged.best_parts(100.0) == 1
     whole = Synchronization.all_reduce(topology)
@@ -129,5 +133,7 @@ def test_what_is_no_step():
         chain((1, 0.0))
     with pytest.raises(StrategyError, match="2 of them are said to be slower"):
         chain((1, 1.0), devices=3, slowness=(1.0, 2.0))
+    with pytest.raises(StrategyError, match="to 0 servers"):
+        Synchronization.parameter_server(bytes_per_s=1e9, latency_us=1, devices=2, servers=0)
     with pytest.raises(StrategyError, match="takes nan us"):
         chain((float("nan"), 1.0))

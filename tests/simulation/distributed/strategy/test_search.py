@@ -13,6 +13,7 @@ from daceml.simulation.distributed.strategy.choices import (
     MixedPrecision,
     Recomputation,
     Sharding,
+    applied,
 )  # fmt: skip
 from daceml.simulation.distributed.strategy.evaluation import Accelerations, Evaluator
 from daceml.simulation.distributed.strategy.optimizer import CHOICES, optimize, register_choice
@@ -77,6 +78,11 @@ def test_only_what_can_be_fused_is():
     assert none.step_us == none.default_us
 
 
+def test_moves_that_nobody_knows_are_refused():
+    with pytest.raises(StrategyError, match="no kind of move 'tensor fushion'"):
+        Problem(step=random_step(1), synchronization=sums(), kinds=frozenset({"tensor fushion"}))
+
+
 def test_time_that_is_over_ends_a_search_and_progress_is_told():
     told: list[Progress] = []
     problem = Problem(step=random_step(2), synchronization=sums(latency_us=5), fused_us=all_fuse(1.0))
@@ -93,6 +99,10 @@ def test_choices_change_time_and_memory():
     assert accumulated.computing_us == step.computing_us
     assert accumulated.memory is not None
     assert accumulated.memory.peak_bytes == 36
+    for one in (Recomputation(), MixedPrecision(products=2.0, others=1.5), Sharding(2)):
+        several = GradientAccumulation(2)
+        orders = [applied(both, step, network)[0] for both in ((several, one), (one, several))]
+        assert orders[0] == orders[1], one.name
     again, _ = Recomputation().apply(step, network)
     assert again.computing_us == step.computing_us + 30
     assert again.memory is not None
