@@ -77,7 +77,8 @@ def test_a_tenth_is_held_out_and_the_bars_are_those_of_all_operators(
     rows, bars = operators.measured(write_additions(tmp_path), quick=True)
     assert {row["rows"] for row in rows} == {12}
     assert max(row["error"] for row in rows) < 0.05
-    assert [bar.limit for bar in bars] == [0.05, pytest.approx(0.15), 0.95]
+    assert [bar.limit for bar in bars] == [0.05, pytest.approx(0.15), 0.95] * 2
+    assert {row["elsewhere"] for row in rows} == {operators.KNOWN, operators.NEW}
     assert len(NEUSIGHT) == 7
 
 
