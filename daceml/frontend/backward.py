@@ -161,8 +161,10 @@ class _Differentiable(torch.autograd.Function):
                 elsewhere = exchanged.elsewhere
         found = {"output": outputs, "cotangent": cotangents}
         sources = (record if narrowed is None else narrowed.record).gradients
+        # what this rank has not used another one may have: the average is everybody's
+        averaged = backward.exchange is not None and ctx.synchronizing
         gradients = [
-            _gradient(source if flowing else None, found, like)
+            _gradient(source if flowing or averaged else None, found, like)
             for source, flowing, like in zip(sources, flows, ctx.wanted, strict=True)
         ]
         if elsewhere:

@@ -219,8 +219,9 @@ class Making:
 def backward_pass(folder: Path, making: Making, key: str, state: Mapping[str, torch.Tensor]) -> BackwardPass:
     record, wanted = GradientRecord.load(folder), making.wanted
     assert wanted is not None, "what is differentiated is wanted"
-    # the second half of a budget's plan goes with its first, and a hook sees each pass once
-    alone = making.recomputation.mode != "budget" and making.hooks is None
+    # the second half of a budget's plan goes with its first, a hook sees each pass once, and ranks that use
+    # other results have to send the same buckets
+    alone = making.recomputation.mode != "budget" and making.hooks is None and making.exchange is None
     kept = replace(making, made=[], record=None)  # what was built goes
     return BackwardPass(
         program=_bound(folder, making, record),

@@ -100,7 +100,7 @@ class Session:
             NotSynchronizedError: gradients would be those of this rank alone.
         """
         parallel = self.data_parallel
-        if parallel is None or not torch.is_grad_enabled() or not parallel.exchange.synchronizing:
+        if parallel is None or not torch.is_grad_enabled():
             return
         raise NotSynchronizedError(
             f"{type(self.eager).__name__} would give gradients of this rank alone",

@@ -80,6 +80,31 @@ def model() -> Net:
     return Net()
 
 
+class Heads(nn.Module):
+    """Two results, of which a loss may use one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(3)
+        self.trunk, self.first, self.second = nn.Linear(4, 8), nn.Linear(8, 3), nn.Linear(8, 2)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y = torch.tanh(self.trunk(x))
+        return self.first(y), self.second(y)
+
+
+def of_heads(model: nn.Module) -> list[list[float]]:
+    """Gradients where all ranks use both results, where rank 0 uses one, and where each uses another one."""
+    x = torch.linspace(-1, 1, 12).reshape(3, 4) * (1 + own_rank())
+    gradients: list[list[float]] = []
+    for used in ((0, 1), (0,) if own_rank() == 0 else (0, 1), (own_rank(),)):
+        model.zero_grad()
+        results = model(x)
+        sum(results[i].square().sum() for i in used).backward()  # pyright: ignore[reportAttributeAccessIssue]
+        gradients += [p.grad.flatten().tolist() for p in model.parameters()]
+    return gradients
+
+
 def compare(steps: int = 20) -> dict[str, Any]:
     """The same training by torch's DistributedDataParallel and by ours."""
     ours = daceml.DistDataParallel(model(), bucket_mb=0.002, first_bucket_mb=0.001)
@@ -97,6 +122,8 @@ def compare(steps: int = 20) -> dict[str, Any]:
         found[name]["uneven"] = [
             p.grad.flatten().tolist() for p in trainee.parameters() if p.grad is not None
         ]
+    found["ours"]["heads"] = of_heads(daceml.DistDataParallel(Heads(), find_unused_parameters=True))
+    found["torch"]["heads"] = of_heads(DistributedDataParallel(Heads(), find_unused_parameters=True))
     buckets = [list(bucket.parameters) for bucket in ours.sent_buckets()]
     return found | {"buckets": buckets, "overlap": overlap(ours)}
 

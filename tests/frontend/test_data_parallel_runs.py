@@ -34,6 +34,8 @@ def assert_same_training(result: dict[str, Any]) -> None:
         assert ours["state"][name] == pytest.approx(value, rel=ROUNDING, abs=1e-6), name
     for mine, other in zip(ours["uneven"], theirs["uneven"], strict=True):
         assert mine == pytest.approx(other, rel=ROUNDING, abs=1e-7)
+    for mine, other in zip(ours["heads"], theirs["heads"], strict=True):
+        assert mine == pytest.approx(other, rel=ROUNDING, abs=1e-6)
     assert len(result["buckets"]) > 1
 
 

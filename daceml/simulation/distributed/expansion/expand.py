@@ -139,13 +139,13 @@ class _Expanding:
             latency_us = self._link(task, phase, transfer)
             self._wait(receive, [(send, latency_us, True)])
             self._wait(send, [(first + 2 * one + 1, 0.0, False) for one in transfer.after])
+            waits = ready.get(transfer.source, [])
+            self._wait(send, waits, lag_us=overhead_us)
             if not transfer.after:
-                waits = ready.get(transfer.source, [])
-                self._wait(send, waits, lag_us=overhead_us)
                 self.earliest_us[send] = 0.0 if waits else overhead_us
             got.setdefault(transfer.target, []).append((receive, 0.0, False))
-        # who receives nothing is done when it was ready
-        return {device: got.get(device, waits) for device, waits in ready.items()}
+        # nobody is done before it has begun, whatever it receives
+        return {device: [*waits, *got.get(device, ())] for device, waits in ready.items()}
 
     def _link(self, task: int, phase: TransferPhase, transfer: Transfer) -> float:
         """Puts a send and a receive on the lanes of a transfer's link; its latency."""

@@ -133,6 +133,19 @@ def test_a_rank_that_comes_late_holds_up_the_others():
     assert late.makespan_us == 50 + in_time.makespan_us  # its part has to go all the way round
 
 
+@pytest.mark.parametrize("late", range(4))
+@pytest.mark.parametrize("way", ["ring", "tree", "hierarchical", "push and pull"])
+def test_nobody_ends_before_the_last_one_began(way: str, late: int):
+    outside = Link(bytes_per_s=1e9, latency_us=5)
+    topology = Topology(devices_per_node=2, nodes=2, inside=INSIDE, outside=outside, overhead_us=0)
+    if way == "push and pull":
+        phases = (TransferPhase(transfers=push_pull(MEGABYTE, range(4), range(4)), way=SIMPLE),)
+    else:
+        phases = phases_of(Collective.ALL_REDUCE, MEGABYTE, range(4), topology, way)  # pyright: ignore[reportArgumentType]
+    seen = replayed(ranks([1e6 if rank == late else 0.0 for rank in range(4)]), topology, phases)
+    assert all(seen[f"behind{rank}"][0] >= 1e6 for rank in range(4))
+
+
 def test_two_collectives_on_the_same_links_take_turns():
     topology = Topology(devices_per_node=4, inside=replace(INSIDE, latency_us=0), overhead_us=0)
     names = " ".join(f"before{rank}" for rank in range(4))
