@@ -27,8 +27,9 @@ def trace_of(*rows: Row) -> Trace:
         details=({},) * len(rows),
     )
     none = np.zeros(0)
+    whole = none.astype(np.int64)
     memory = Memory(
-        time_us=none, device=none.astype(np.int64), size_bytes=none, allocated_bytes=none, reserved_bytes=none
+        time_us=none, device=whole, address=whole, size_bytes=none, allocated_bytes=none, reserved_bytes=none
     )
     lanes = (
         TraceLane(kind="thread", process="1", thread="1"),
