@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from math import isfinite
 from pathlib import Path
 
 import pytest
@@ -40,7 +39,7 @@ def test_record_optimize_apply(
     code, out, err = told(capsys, *search, "--json")
     assert code == 0, err
     answer = json.loads(out)
-    assert isfinite(answer["model_error"])  # how small it is hangs on who else uses the cores
+    assert abs(answer["model_error"]) < 0.5  # of a run of five steps, on cores that others may use
     assert answer["found_us"] <= min(answer["default_us"], answer["limit_us"]) * 1.001
 
     net = nn.Sequential(nn.Linear(256, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10))

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from daceml.budget import budget_s
 from daceml.cli import options
-from daceml.cli.measure import parse_budget
 from daceml.cli.output_files import check_targets, written_aside
 from daceml.cli.work import working
 from daceml.errors import DeviceError, EstimationError
@@ -51,7 +51,7 @@ def learn(
     from daceml.profiling.estimation.fitting.from_database import fit_all
     from daceml.profiling.estimation.model_file import write_models
 
-    seconds = parse_budget(budget)
+    seconds = budget_s(budget, may_be_zero=True)
     check_targets([("--output", output)], read=database)
     figures = Figures(describe or ())
     with working(quiet=quiet), OpDatabase(database, create=False) as rows:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from daceml.budget import budget_s
 from daceml.cli import options
 from daceml.cli.inputs import make_inputs, parse_dims
 from daceml.cli.model_reference import resolve
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 _PLANS = (".toml", ".json")
 _MODES = ("eager", "graph", "cold")
-_UNITS_S = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 _INTERRUPTED = 130
 
 
@@ -81,7 +81,7 @@ def measure(
     debug: options.Debug = False,
 ) -> None:
     """Measure single operations: the different ones of a model, or samples of a plan."""
-    limit_s = float("inf") if budget is None else parse_budget(budget)
+    limit_s = float("inf") if budget is None else budget_s(budget)
     if mode not in _MODES:
         raise ConfigurationError(f"--mode {mode} is none", fix=f"take {', '.join(_MODES)}")
     plan = Path(what) if what.endswith(_PLANS) else None
@@ -146,18 +146,6 @@ def _check_device(device: str) -> None:
             why=f"torch {torch.__version__} sees {count}",
             fix="daceml doctor says what is missing; --device cpu measures the processor",
         )
-
-
-def parse_budget(text: str) -> float:
-    """`90`, `90s`, `2m`, `1.5h` -> seconds.
-
-    Raises:
-        ConfigurationError: it is none of them.
-    """
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text)
-    if found is None:
-        raise ConfigurationError(f"--budget {text} is no time", fix="write for example 90s, 2m or 1h")
-    return float(found[1]) * _UNITS_S[found[2]]
 
 
 def _calls(

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from daceml.budget import budget_s
 from daceml.cli import options
 from daceml.cli.output_files import check_targets, written_aside
-from daceml.errors import ConfigurationError, RecordedStepError
+from daceml.errors import RecordedStepError
 
 if TYPE_CHECKING:
     from daceml.simulation.distributed.recorded_run import RecordedRun
@@ -61,8 +61,6 @@ Partition = Annotated[
     typer.Option("--partition", help="also send buckets in parts, which nothing here applies."),
 ]
 
-_BUDGET = re.compile(r"(?P<figure>\d+(\.\d*)?)\s*(?P<unit>s|m|min|h|)")
-_SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _EFFICIENCY = 0.75  # share of a link's bandwidth that collectives reach, as of `daceml whatif --ddp`
 
 
@@ -92,7 +90,7 @@ def optimize(
     from daceml.simulation.network.quantities import size_bytes
 
     check_targets([("--plan", plan)])
-    budget_s = _seconds(budget)
+    seconds = budget_s(budget)
     memory_bytes = None if memory is None else size_bytes(memory)
     recorded = RecordedRun.of(read_traces(folder))
     first = recorded.traces[0]
@@ -110,7 +108,7 @@ def optimize(
     strategy = optimizer.optimize(
         problem,
         memory_bytes=memory_bytes,
-        budget_s=budget_s,
+        budget_s=seconds,
         kinds=() if fits(step.step.memory, memory_bytes) else None,  # they are for what does not fit
         observe=None if quiet else _told,
     )
@@ -123,15 +121,6 @@ def optimize(
         typer.echo(json.dumps(strategy_json(recorded, step, strategy, advised), indent=2))
     else:
         typer.echo(strategy_text(step, strategy, advised, memory_bytes))
-
-
-def _seconds(text: str) -> float:
-    found = _BUDGET.fullmatch(text.strip())
-    if found is None or float(found["figure"]) <= 0:
-        raise ConfigurationError(
-            f"--budget {text!r} is no time to search", fix="give seconds, or a unit as well: 30s, 5m, 1h"
-        )
-    return float(found["figure"]) * _SECONDS[found["unit"]]
 
 
 def _told(progress: Progress) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from daceml.errors import MemoryBudgetError
@@ -15,6 +15,7 @@ from daceml.errors import MemoryBudgetError
 if TYPE_CHECKING:
     from daceml.frontend.gradient_record import GradientRecord
     from daceml.frontend.pipeline import Optimised
+    from daceml.runtime.plan import Plan
     from daceml.sdfg.network import Network
 
     Made = tuple[list[Optimised], GradientRecord]
@@ -62,10 +63,13 @@ def _refusal(budget_bytes: int, least: int) -> MemoryBudgetError:
     )
 
 
-def peak_bytes(made: list[Optimised], record: GradientRecord) -> int:
+def peak_bytes(made: list[Optimised], record: GradientRecord, plans: Sequence[Plan] | None = None) -> int:
     """Bytes of a training step at its peak, with those of parameters, inputs, results and their cotangents.
 
     Vendor kernels' own temporaries count as their calls state them.
+
+    Args:
+        plans: of forward and backward, where they are made already.
     """
     from daceml.onnx_ops.external import external_call
     from daceml.runtime.plan import make_plan
@@ -73,8 +77,10 @@ def peak_bytes(made: list[Optimised], record: GradientRecord) -> int:
 
     forward, backward = (one.network for one in made)
     given = record.saved_of(backward.inputs)
-    ahead = make_plan(forward, external_call, given=())
-    behind = make_plan(backward, external_call, given=given)
+    ahead, behind = plans or (
+        make_plan(forward, external_call, given=()),
+        make_plan(backward, external_call, given=given),
+    )
     held = array_bytes(forward, (*forward.inputs, *forward.weights))
     return max(
         held + max(live_bytes(ahead), default=0),

@@ -56,15 +56,17 @@ def memory_in_order(step: ModelStep, *, allocator: CachingAllocator | None = Non
         DeviceMemoryError: the allocator's capacity does not suffice.
     """
     blocks = _blocks(step)
-    rows = np.arange(len(blocks))
-    given = rows[blocks.given_back_by != NOTHING]
+    rows = np.flatnonzero(blocks.size_bytes > 0)
+    given = rows[blocks.given_back_by[rows] != NOTHING]
     block = np.concatenate((rows, given))
-    time = np.concatenate((np.maximum(blocks.taken_by, 0), blocks.given_back_by[given] + 1)).astype(
+    time = np.concatenate((np.maximum(blocks.taken_by[rows], 0), blocks.given_back_by[given] + 1)).astype(
         np.float64
     )
-    size = np.concatenate((blocks.size_bytes, -blocks.size_bytes[given]))
+    size = np.concatenate((blocks.size_bytes[rows], -blocks.size_bytes[given]))
     # between two operations, what is freed goes first; what an operation needs for a moment, it frees last
-    taken = np.concatenate((np.where(blocks.taken_by == NOTHING, -1, 1), np.zeros(len(given), np.int64)))
+    taken = np.concatenate(
+        (np.where(blocks.taken_by[rows] == NOTHING, -1, 1), np.zeros(len(given), np.int64))
+    )
     order = np.lexsort((block, taken, time))
     events = AllocatorEvents(time_us=time[order], block=block[order], size_bytes=size[order])
     return replay_events(events, allocator)

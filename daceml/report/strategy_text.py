@@ -79,7 +79,8 @@ def strategy_json(
             {
                 "rank": rank.rank, "step_us": rank.recorded_step_us,
                 "replayed_step_us": rank.predicted_step_us,
-                "waiting_us": rank.waiting_us, "communication_us": rank.communication_us,
+                "waiting_us": rank.waiting_us, "queueing_us": rank.queueing_us,
+                "communication_us": rank.communication_us,
                 "clock_offset_us": float(recorded.alignment.offset_us[column]),
             }
             for column, rank in enumerate(replay.ranks)

@@ -59,7 +59,7 @@ def test_a_link_makes_another_answer(traces: Path, capsys: pytest.CaptureFixture
     ("arguments", "message"),
     [
         (["absent"], "absent"),
-        (["DIR", "--budget", "soon"], "--budget 'soon' is no time to search"),
+        (["DIR", "--budget", "soon"], "--budget 'soon' is no time to spend"),
         (["DIR", "--memory", "80GB"], "[DML662] nobody knows what the recorded run holds in memory"),
         (["DIR", "--memory", "much"], "'much' is no amount of data"),
         (["DIR", "--link", "fast"], "'fast' is neither a bandwidth nor a known link"),

@@ -129,25 +129,30 @@ def compare(steps: int = 20) -> dict[str, Any]:
 
 
 def overlap(model: Any) -> dict[str, Any]:
-    """Records two steps, and sets all-reduces beside what the same backward passes compute."""
-    recorder = daceml.Recorder(sys.argv[2], model, steps=2, warmup=1, unprofiled=0)
+    """Records steps, and sets all-reduces beside what the same backward passes compute."""
+    steps = 8  # on shared cores not every step has both at the same time
+    recorder = daceml.Recorder(sys.argv[2], model, steps=steps, warmup=1, unprofiled=0)
     (x, y), *_ = batches(1)
 
     @daceml.profile(recorder)
     def step() -> None:
         nn.functional.cross_entropy(model(x), y).backward()
 
-    for _ in range(3):
+    for _ in range(1 + steps):
         step()
     (path,) = recorder.paths
     trace = json.loads(gzip.decompress(path.read_bytes()))
     events = [e for e in trace["traceEvents"] if e.get("ph") == "X"]
     sent = [e for e in events if e["name"].endswith(":all_reduce")]
+    computed = [e for e in events if e.get("args", {}).get("kind") in ("kernel", "aten")]
     return {
         "file": path.name,
         "steps": sorted(int(e["name"][13:]) for e in events if e["name"].startswith("ProfilerStep#")),
         "buckets": [bucket["parameters"] for bucket in trace["daceml"]["buckets"]["buckets"]],
         "all_reduces": len(sent),
+        "overlapping": sum(
+            any(a["ts"] < b["ts"] + b["dur"] and b["ts"] < a["ts"] + a["dur"] for b in computed) for a in sent
+        ),
     }
 
 
@@ -186,6 +191,23 @@ def absent() -> dict[str, Any]:
     return refusal(steps) | {"different": before}
 
 
+def leaves() -> dict[str, Any]:
+    """Rank 1 is late for its first backward pass; later rank 0 leaves between two steps."""
+    net = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
+    ours = daceml.DistDataParallel(net, timeout_s=3.0)
+
+    def steps() -> None:
+        for step in range(3):
+            if own_rank() == 0 and step == 2:
+                return
+            loss = ours(torch.randn(3, 4)).sum()
+            if own_rank() == 1 and step == 0:
+                time.sleep(5)
+            loss.backward()
+
+    return refusal(steps)
+
+
 def refusal(run: Any) -> dict[str, Any]:
     """The error that something ends with."""
     try:
@@ -198,5 +220,5 @@ def refusal(run: Any) -> dict[str, Any]:
 if __name__ == "__main__":
     torch.set_num_threads(1)
     name, folder = sys.argv[1:]
-    result = {"compare": compare, "killed": killed, "absent": absent}[name]()
+    result = {"compare": compare, "killed": killed, "absent": absent, "leaves": leaves}[name]()
     Path(folder, f"{own_rank()}.json").write_text(json.dumps(result))

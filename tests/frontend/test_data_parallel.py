@@ -11,6 +11,7 @@ from torch import nn
 
 import daceml
 from daceml.errors import BucketPlanError, ConfigurationError, NotSynchronizedError
+from daceml.frontend.data_parallel import exchange
 from daceml.frontend.data_parallel import module as data_parallel
 
 Other = Callable[[torch.Tensor], None]
@@ -36,7 +37,8 @@ class PlayedGroup:
         self.other(tensor)
         return Ended()
 
-    def broadcast(self, tensor: torch.Tensor) -> None: ...
+    def broadcast(self, tensor: torch.Tensor) -> Ended:
+        return Ended()
 
     def tell(self, text: str) -> str:
         return text
@@ -44,11 +46,29 @@ class PlayedGroup:
     def give_up(self) -> None: ...
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"bucket_mb": -1.0},
+        {"bucket_mb": 0},
+        {"bucket_mb": float("inf")},
+        {"first_bucket_mb": float("nan")},
+        {"timeout_s": 0},
+        {"timeout_s": "30"},
+    ],
+)
+def test_limits_that_are_none_are_refused(options: dict[str, Any]):
+    ((name, _),) = options.items()
+    with pytest.raises(ConfigurationError, match=f"DistDataParallel.*{name}"):
+        daceml.DistDataParallel(layers(), **options)
+
+
 @pytest.fixture
 def group(monkeypatch: pytest.MonkeyPatch) -> Iterator[PlayedGroup]:
     played = PlayedGroup()
     monkeypatch.setattr(data_parallel, "ranks_of", lambda *_, **__: played)
     monkeypatch.setattr(data_parallel, "require_equal_models", lambda *_: None)
+    monkeypatch.setattr(exchange, "await_first_programs", lambda *_: None)
     return played
 
 

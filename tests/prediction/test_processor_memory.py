@@ -14,7 +14,7 @@ from torch import nn
 
 from daceml.prediction.capture.module import capture_step
 from daceml.prediction.predict_step import captured
-from daceml.simulation.memory.allocations import peak_in_order
+from daceml.prediction.step_allocations import memory_in_order
 
 
 class Perceptron(nn.Module):
@@ -128,9 +128,9 @@ def test_the_peak_of_a_training_step_is_what_a_profiler_counts(name: str, optimi
 def test_blocks_add_up_to_the_peak():
     step = captured(Convolutions(), torch.randn(4, 3, 24, 24), processor=True)
     assert step.memory is not None and step.memory.allocations is not None
-    peak, operation = peak_in_order(step.memory.allocations, len(step.operations))
-    assert peak == step.memory.peak
-    assert step.operations[operation].operation.operator == "aten::convolution_backward"
+    held = memory_in_order(step)
+    assert held.peak_bytes == step.memory.peak
+    assert step.operations[int(held.peak_us)].operation.operator == "aten::convolution_backward"
 
 
 def test_a_device_updates_all_parameters_at_once():

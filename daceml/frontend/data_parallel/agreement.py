@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Buckets = tuple[tuple[str, ...], ...]
 
-# A rank may compile what another one finds in its cache: half an hour, as torch gives a process group
+# Half an hour, as torch gives a process group
 _COMPILING_S = 1800.0
 
 
@@ -85,6 +85,19 @@ def agreed_with_first(heartbeat: Heartbeat, buckets: Buckets) -> Buckets:
             fix="pass find_unused_parameters=True to DistDataParallel",
         )
     return first
+
+
+def await_first_programs(heartbeat: Heartbeat) -> None:
+    """Wait until every rank has its first backward program, as long as those that have none yet live.
+
+    A rank may compile what another one finds in its cache, which says nothing of how long a step takes.
+
+    Raises:
+        RankFailedError: a rank has ended, or has not come here.
+    """
+    heartbeat.store.set(f"program/{heartbeat.rank}", "")
+    for rank in range(heartbeat.size):
+        _told(heartbeat, f"program/{rank}", rank, _COMPILING_S, "its first backward pass")
 
 
 def _told(heartbeat: Heartbeat, key: str, who: int, patience_s: float, what: str) -> str:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import torch
 
 from daceml.errors import DacemlError, RankFailedError
+from daceml.frontend.data_parallel.agreement import await_first_programs
 from daceml.frontend.data_parallel.bucket_tensor import BucketTensor
 from daceml.frontend.gradient_record import BucketRecord
 from daceml.runtime.collectives.group import Group, Work
@@ -111,6 +112,27 @@ class GradientExchange:
         elif self._pending:
             self._finish_pending()
 
+    def send_from_first(self, tensors: Iterable[torch.Tensor]) -> None:
+        """Overwrite tensors with those of rank 0, all of one type in one message.
+
+        Raises:
+            RankFailedError: a rank has ended or does not come.
+        """
+        kinds: dict[tuple[torch.dtype, torch.device], list[torch.Tensor]] = {}
+        for tensor in tensors:
+            if tensor.numel():
+                kinds.setdefault((tensor.dtype, tensor.device), []).append(tensor)
+        with torch.no_grad():
+            for same in kinds.values():
+                flat = torch.cat([tensor.detach().reshape(-1) for tensor in same])
+                try:
+                    self.group.broadcast(flat).wait(self.timeout_s)
+                except (TimeoutError, RuntimeError) as error:
+                    self.failure = self._failed(error, "a broadcast of rank 0's tensors")
+                    raise self.failure from error
+                for tensor, part in zip(same, flat.split([t.numel() for t in same]), strict=True):
+                    tensor.copy_(part.view(tensor.shape))
+
     # ---- steps of programs
 
     def _begin(self, buckets: Sequence[BucketRecord], number: int, addresses: Sequence[int]) -> int:
@@ -123,6 +145,8 @@ class GradientExchange:
             if self._pending:
                 self._take_pending(record, bucket)
             bucket.scale(1 / self.group.size)
+            if not self.heartbeat.begun:
+                await_first_programs(self.heartbeat)
             self.heartbeat.begun += 1
             self.heartbeat.doing = f"all-reduce of bucket {number + 1} of {len(buckets)}"
             work = self.group.all_reduce(bucket.tensor)

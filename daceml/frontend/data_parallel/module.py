@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any
 
 import torch
@@ -99,6 +100,9 @@ class DistDataParallel(nn.Module):
         **options: Any,
     ) -> None:
         super().__init__()
+        limits = {"bucket_mb": bucket_mb, "first_bucket_mb": first_bucket_mb, "timeout_s": timeout_s}
+        for name, limit in limits.items():
+            _require_positive(name, limit)
         compiled = _compiled(module, options)
         self.module: nn.Module = compiled
         self._session = compiled.session
@@ -111,7 +115,8 @@ class DistDataParallel(nn.Module):
         group = ranks_of(process_group, device=device, timeout_s=timeout_s)
         heartbeat = Heartbeat(group, timeout_s)
         require_equal_models(heartbeat, tensors, timeout_s)
-        self._send_from_first(group.broadcast, list(tensors.values()))
+        self._exchange = GradientExchange(group, heartbeat, trained, timeout_s)
+        self._exchange.send_from_first(tensors.values())
         averaging = Averaging(
             parameters=sizes,
             limits=BucketLimits(
@@ -121,7 +126,6 @@ class DistDataParallel(nn.Module):
             agreed=None if planned is None else agreed_with_first(heartbeat, planned),
         )
         heartbeat.doing = "waiting for its first step"
-        self._exchange = GradientExchange(group, heartbeat, trained, timeout_s)
         self._session.data_parallel = DataParallel(averaging=averaging, exchange=self._exchange)
         self._session.forget()
 
@@ -143,7 +147,7 @@ class DistDataParallel(nn.Module):
             and torch.is_grad_enabled()
             and self._exchange.synchronizing
         ):
-            self._send_from_first(self._exchange.group.broadcast, list(self.module.buffers()))
+            self._exchange.send_from_first(self.module.buffers())
         return self.module(*args, **kwargs)
 
     @contextmanager
@@ -164,20 +168,6 @@ class DistDataParallel(nn.Module):
         backward = variants[-1].backward if variants else None
         return () if backward is None else backward.record.buckets
 
-    @staticmethod
-    def _send_from_first(broadcast: Any, tensors: list[torch.Tensor]) -> None:
-        """Overwrite tensors with those of rank 0, all of one type in one message."""
-        kinds: dict[tuple[torch.dtype, torch.device], list[torch.Tensor]] = {}
-        for tensor in tensors:
-            if tensor.numel():
-                kinds.setdefault((tensor.dtype, tensor.device), []).append(tensor)
-        with torch.no_grad():
-            for same in kinds.values():
-                flat = torch.cat([tensor.detach().reshape(-1) for tensor in same])
-                broadcast(flat)
-                for tensor, part in zip(same, flat.split([t.numel() for t in same]), strict=True):
-                    tensor.copy_(part.view(tensor.shape))
-
 
 def _compiled(module: Any, options: dict[str, Any]) -> DaceModule:
     if not isinstance(module, nn.Module):
@@ -195,6 +185,13 @@ def _compiled(module: Any, options: dict[str, Any]) -> DaceModule:
                 f"DistDataParallel cannot take a module with {name}={value!r}", why=why, fix="leave it out"
             )
     return compiled
+
+
+def _require_positive(name: str, limit: Any) -> None:
+    if not isinstance(limit, int | float) or not 0 < limit < inf:
+        raise ConfigurationError(
+            f"DistDataParallel cannot take {name}={limit!r}", fix="give a number above zero that is finite"
+        )
 
 
 def _dtype(tensor: torch.Tensor) -> str:

@@ -20,10 +20,12 @@ class ProductTable:
     """[m, k] times [k, n] of one element type on one device.
 
     Attributes:
+        dtype: of the elements.
         seconds: by (m, n, k).
         m, n, k: sizes that were measured, ascending.
     """
 
+    dtype: str
     seconds: Mapping[Sizes, float]
     m: Sequence[float]
     n: Sequence[float]
@@ -34,29 +36,39 @@ class ProductTable:
         """From rows of single products; of sizes that were measured several times, the fastest.
 
         Raises:
-            EstimationError: there is none.
+            EstimationError: there is none, or they are of several types or devices.
         """
+        kinds: set[tuple[str, str]] = set()
         seconds: dict[Sizes, float] = {}
         for entry in entries:
             sizes = _sizes(entry.operation)
             if sizes is not None:
+                kinds.add((entry.operation.operands[0].dtype, entry.environment.device))
                 seconds[sizes] = min(entry.duration.median_s, seconds.get(sizes, float("inf")))
         if not seconds:
             raise EstimationError(
                 "no product of two matrices was measured",
                 fix="give rows of aten::mm, aten::addmm or aten::linear",
             )
+        if len(kinds) > 1:
+            raise EstimationError(
+                "products of several types or devices are no table",
+                why="; ".join(f"{dtype} on {device}" for dtype, device in sorted(kinds)),
+                fix="give rows of one type on one device",
+            )
+        ((dtype, _),) = kinds
         m, n, k = (sorted({sizes[axis] for sizes in seconds}) for axis in range(3))
-        return cls(seconds=seconds, m=m, n=n, k=k)
+        return cls(dtype=dtype, seconds=seconds, m=m, n=n, k=k)
 
     def duration_us(self, operation: Operation) -> float | None:
-        """Straight lines between logarithms of sizes and times; None outside of the grid, or for no product.
+        """Straight lines between logarithms of sizes and times; None outside of the grid, of another type, or
+        for no product.
 
         Between two sizes the time of a product grows as a power of the size: so it is right for both rates,
         of arithmetic and of memory, and for a floor.
         """
         sizes = _sizes(operation)
-        if sizes is None:
+        if sizes is None or operation.operands[0].dtype != self.dtype:
             return None
         ends = [_around(axis, size) for axis, size in zip((self.m, self.n, self.k), sizes, strict=True)]
         if any(end is None for end in ends):

@@ -43,8 +43,8 @@ class Group(Protocol):
         """Begin to add up a contiguous tensor over all ranks, in place. Returns at once."""
         ...
 
-    def broadcast(self, tensor: torch.Tensor) -> None:
-        """Overwrite a contiguous tensor with that of rank 0."""
+    def broadcast(self, tensor: torch.Tensor) -> Work:
+        """Begin to overwrite a contiguous tensor with that of rank 0. Returns at once."""
         ...
 
     def tell(self, text: str) -> str:

@@ -11,7 +11,7 @@ import queue
 import sys
 import threading
 import time
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -24,21 +24,27 @@ _LOOK_S = 2e-5
 _OWN_TYPES = (torch.float32, torch.float64)
 
 
-class MpiWork:
-    """An all-reduce that the group's thread looks after."""
+Operation = Literal["all_reduce", "broadcast"]
 
-    def __init__(self, tensor: torch.Tensor) -> None:
-        self.tensor = tensor
-        dtype = tensor.dtype if tensor.dtype in _OWN_TYPES else torch.float32
-        # the tensor itself where MPI can take it
-        self.sent = tensor.detach().to(device="cpu", dtype=dtype)
+
+class MpiWork:
+    """A collective that the group's thread looks after.
+
+    Args:
+        tensor: what it is for.
+        sent: the tensor itself where MPI can take it, else a copy on the host, of a type that MPI adds up.
+    """
+
+    def __init__(self, operation: Operation, tensor: torch.Tensor, sent: torch.Tensor) -> None:
+        self.operation = operation
+        self.tensor, self.sent = tensor, sent
         self.ended = threading.Event()
         self.error: BaseException | None = None
 
     def wait(self, timeout_s: float) -> None:
         """See `Work`."""
         if not self.ended.wait(timeout_s):
-            raise TimeoutError(f"an all-reduce of {self.sent.numel()} elements has not ended")
+            raise TimeoutError(f"{self.operation} of {self.sent.numel()} elements has not ended")
         if self.error is not None:
             raise RuntimeError(str(self.error)) from self.error
         if self.sent.data_ptr() != self.tensor.data_ptr():
@@ -76,17 +82,12 @@ class MpiGroup:
 
     def all_reduce(self, tensor: torch.Tensor) -> MpiWork:
         """See `Group`."""
-        work = MpiWork(tensor)
-        self._waiting.put(work)
-        return work
+        dtype = tensor.dtype if tensor.dtype in _OWN_TYPES else torch.float32
+        return self._begun(MpiWork("all_reduce", tensor, tensor.detach().to(device="cpu", dtype=dtype)))
 
-    def broadcast(self, tensor: torch.Tensor) -> None:
+    def broadcast(self, tensor: torch.Tensor) -> MpiWork:
         """See `Group`."""
-        sent = tensor.detach().cpu()
-        data = sent.view(torch.uint8).numpy() if sent.ndim else sent.reshape(1).view(torch.uint8).numpy()
-        self._communicator.Bcast([data, self._mpi.BYTE], root=0)
-        if sent.data_ptr() != tensor.data_ptr():
-            tensor.copy_(sent)
+        return self._begun(MpiWork("broadcast", tensor, tensor.detach().cpu()))
 
     def tell(self, text: str) -> str:
         """See `Group`."""
@@ -96,16 +97,26 @@ class MpiGroup:
         """See `Group`: MPI's own end waits for all ranks, so this process ends all of them instead."""
         self._failed = True
 
+    def _begun(self, work: MpiWork) -> MpiWork:
+        self._waiting.put(work)
+        return work
+
     def _run(self) -> None:
         while (work := self._waiting.get()) is not None:
             try:
-                with logged("mpi:all_reduce", work.sent, self.name, self.size):
-                    request = self._communicator.Iallreduce(self._mpi.IN_PLACE, work.sent.numpy())
+                with logged(f"mpi:{work.operation}", work.sent, self.name, self.size):
+                    request = self._request(work)
                     while not request.Test():
                         time.sleep(_LOOK_S)
             except BaseException as error:  # whoever waits raises it
                 work.error = error
             work.ended.set()
+
+    def _request(self, work: MpiWork) -> Any:
+        if work.operation == "all_reduce":
+            return self._communicator.Iallreduce(self._mpi.IN_PLACE, work.sent.numpy())
+        data = work.sent.reshape(-1).view(torch.uint8).numpy()  # of any type
+        return self._communicator.Ibcast([data, self._mpi.BYTE], root=0)
 
     def _at_exit(self) -> None:
         if self._failed:

@@ -51,9 +51,10 @@ class TorchGroup:
         work: Any = dist.all_reduce(tensor, group=self._group, async_op=True)
         return TorchWork(work)
 
-    def broadcast(self, tensor: torch.Tensor) -> None:
+    def broadcast(self, tensor: torch.Tensor) -> TorchWork:
         """See `Group`."""
-        dist.broadcast(tensor, src=self._first, group=self._group)
+        work: Any = dist.broadcast(tensor, src=self._first, group=self._group, async_op=True)
+        return TorchWork(work)
 
     def tell(self, text: str) -> str:
         """See `Group`."""

@@ -189,14 +189,33 @@ class _Groups:
         for group in told.get("pg_config") or ():
             if isinstance(group, dict) and group.get("ranks"):
                 self.known[str(group.get("pg_name", ""))] = tuple(sorted(map(int, group["ranks"])))
-        world = trace.world_size or (trace.rank or 0) + 1
-        self.world = next(iter(self.known.items())) if self.known else ("world", tuple(range(world)))
+        self.source, self.world_size = trace.source, trace.world_size
+        self._first = next(iter(self.known.items()), None)
+
+    @property
+    def world(self) -> tuple[str, tuple[int, ...]]:
+        """The group of all ranks.
+
+        Raises:
+            CommunicationError: nothing says how many there are.
+        """
+        if self._first is not None:
+            return self._first
+        if self.world_size is None:
+            raise CommunicationError(
+                "a trace of a distributed run tells no number of ranks",
+                where=self.source,
+                why="its header has neither world_size nor groups, and an event names no ranks",
+                fix="record where torch.distributed is initialised",
+            )
+        return "world", tuple(range(self.world_size))
 
     def of(self, details: Mapping[str, Any]) -> Group:
         """The group that details name; the first of all, that of the world, where they do not."""
         name = str(details.get("Process Group Name", ""))
         if not name:
-            return Group(name=self.world[0], ranks=self.world[1])
+            world, ranks = self.world
+            return Group(name=world, ranks=ranks)
         if name not in self.known:
             text = str(details.get("Process Group Ranks", ""))
             ranks = () if "..." in text else tuple(sorted(int(rank) for rank in re.findall(r"\d+", text)))

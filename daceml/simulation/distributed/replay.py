@@ -25,6 +25,7 @@ class RankReplay:
         recorded_us, predicted_us: from its first task to the end of its last one.
         recorded_step_us, predicted_step_us: the mean of its steps, as its loop sees them.
         waiting_us: from its arrival at collectives to that of the last member, in all.
+        queueing_us: from there until the link that others share is free, in all.
         communication_us: of its collectives from there on, in all.
         critical_us: of the critical path, how much is spent on this rank.
     """
@@ -35,6 +36,7 @@ class RankReplay:
     recorded_step_us: float
     predicted_step_us: float
     waiting_us: float
+    queueing_us: float
     communication_us: float
     critical_us: float
 
@@ -84,13 +86,12 @@ def replayed(graph: TaskGraph, policy: SchedulingPolicy | None = None) -> RunRep
     schedule = simulate(graph, policy)
     of_rank = task_ranks(graph)
     spent_us = _critical(schedule, of_rank)
-    waiting_us, communication_us = _shares(schedule, of_rank)
+    shares = _shares(schedule, of_rank)
     last_us = graph.tasks.recorded_us + graph.tasks.duration_us
     ranks = [
         _rank(
             schedule, int(rank), of_rank == rank,
-            waiting_us=waiting_us.get(int(rank), 0.0),
-            communication_us=communication_us.get(int(rank), 0.0),
+            **{name: of.get(int(rank), 0.0) for name, of in shares.items()},
             critical_us=spent_us.get(int(rank), 0.0),
         )
         for rank in np.unique(of_rank[of_rank != NO_RANK])
@@ -128,20 +129,25 @@ def _critical(schedule: Schedule, of_rank: NDArray[np.int64]) -> dict[int, float
     return spent_us
 
 
-def _shares(schedule: Schedule, of_rank: NDArray[np.int64]) -> tuple[dict[int, float], dict[int, float]]:
-    """Rank -> how long it waits for other members, and how long what it takes part in lasts."""
+def _shares(schedule: Schedule, of_rank: NDArray[np.int64]) -> dict[str, dict[int, float]]:
+    """For each rank, how long it waits for other members, for links, and takes part in what is sent."""
     graph = schedule.graph
     channel = graph.edges.kind == EdgeKind.CHANNEL
     network = graph.tasks.kind == TaskKind.COLLECTIVE
     source, target = graph.edges.source, graph.edges.target
     arriving = channel & network[target] & (of_rank[target] == NO_RANK) & (of_rank[source] != NO_RANK)
     leaving = channel & network[source] & (of_rank[source] == NO_RANK) & (of_rank[target] != NO_RANK)
-    waits_us = schedule.start_us[target[arriving]] - schedule.end_us[source[arriving]]
+    arrived_us = schedule.end_us[source[arriving]] + graph.edges.lag_us[arriving]
+    last_us = np.full(len(graph), -np.inf)
+    np.maximum.at(last_us, target[arriving], arrived_us)
+    ready_us = last_us[target[arriving]]
+    ranks = of_rank[source[arriving]]
     lasts_us = schedule.end_us[source[leaving]] - schedule.start_us[source[leaving]]
-    return (
-        _summed(of_rank[source[arriving]], waits_us),
-        _summed(of_rank[target[leaving]], lasts_us),
-    )
+    return {
+        "waiting_us": _summed(ranks, ready_us - schedule.end_us[source[arriving]]),
+        "queueing_us": _summed(ranks, schedule.start_us[target[arriving]] - ready_us),
+        "communication_us": _summed(of_rank[target[leaving]], lasts_us),
+    }
 
 
 def _summed(ranks: NDArray[np.int64], values: Floats) -> dict[int, float]:

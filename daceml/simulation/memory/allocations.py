@@ -96,21 +96,3 @@ class Allocations:
                 raise AllocationError(
                     f"block {row} belongs to task {column[row]} of {tasks}", fix=f"name {_TASKS}"
                 )
-
-
-def peak_in_order(allocations: Allocations, tasks: int) -> tuple[int, int]:
-    """The most bytes while tasks run one after the other, and the task that reaches it.
-
-    A block counts from the start of who takes it to the end of who gives it back.
-
-    Raises:
-        AllocationError: a task that there is not.
-    """
-    allocations.check(tasks)
-    change = np.zeros(tasks + 1, np.int64)
-    np.add.at(change, np.maximum(allocations.taken_by, 0), allocations.size_bytes)
-    ends = np.where(allocations.given_back_by == NOTHING, tasks, allocations.given_back_by + 1)
-    np.add.at(change, ends, -allocations.size_bytes)
-    level = np.cumsum(change)[: max(tasks, 1)]
-    at = int(np.argmax(level))
-    return int(level[at]), at

@@ -21,7 +21,7 @@ class AllocatorEvents:
     Attributes:
         time_us: [n] never falling.
         block: [n] who is taken or given back: a number, or the address; it may serve again afterwards.
-        size_bytes: [n] above or at zero where a block is taken, below where it is given back.
+        size_bytes: [n] above zero where a block is taken, below where it is given back.
         held_bytes, held_reserved_bytes: what was allocated and reserved before the first event.
     """
 
@@ -47,7 +47,7 @@ def trace_events(trace: Trace, device: int = 0) -> AllocatorEvents:
         AllocationError: the run has no memory events of the device, or they have no addresses.
     """
     memory = trace.memory
-    mine = np.flatnonzero(memory.device == device)
+    mine = np.flatnonzero((memory.device == device) & (memory.size_bytes != 0))
     name = "the processor" if device == PROCESSOR else f"device {device}"
     if not len(mine):
         raise AllocationError(

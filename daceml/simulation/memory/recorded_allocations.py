@@ -23,8 +23,8 @@ def recorded_allocations(trace: Trace, graph: TaskGraph, device: int = PROCESSOR
         trace: whose `build` the graph is, without changes.
         device: number of a GPU, whose blocks belong to launches, or PROCESSOR.
     Returns:
-        blocks in the order in which they were taken. What was held before the trace is not among them: of a
-        processor, nobody says how much that is.
+        blocks in the order in which they were taken. Of a GPU, what was held before the trace comes first: a
+        block for each that is given back, and one for the rest. Of a processor, nobody says how much that is.
     Raises:
         AllocationError: the run has no memory events of the device, or they have no addresses.
     """
@@ -34,10 +34,11 @@ def recorded_allocations(trace: Trace, graph: TaskGraph, device: int = PROCESSOR
     begins_us = graph.tasks.recorded_us
     live: dict[int, int] = {}  # address -> row
     rows: list[list[int]] = []
+    before: list[tuple[int, int, int]] = []
     for index, (block, size) in enumerate(
         zip(events.block.tolist(), events.size_bytes.tolist(), strict=True)
     ):
-        if size >= 0:
+        if size > 0:
             live[block] = len(rows)
             rows.append([size, int(taker[index]), NOTHING])
         elif block in live:
@@ -45,7 +46,14 @@ def recorded_allocations(trace: Trace, graph: TaskGraph, device: int = PROCESSOR
             # a block that is freed before the task begins that took it is that task's for a moment
             freed = int(giver[index])
             row[2] = freed if begins_us[freed] >= begins_us[row[1]] else row[1]
-    return _with_joined_moments(rows, events.size_bytes, events.block)
+        else:
+            before.append((-size, NOTHING, int(giver[index])))
+    within = _with_joined_moments(rows, events.size_bytes, events.block)
+    if device == PROCESSOR:
+        return within
+    rest = max(events.held_bytes - sum(size for size, _, _ in before), 0)
+    held = [*before, (rest, NOTHING, NOTHING)] if rest else before
+    return Allocations.joined((Allocations.of(held), within))
 
 
 def _of_threads(graph: TaskGraph) -> Ints:
@@ -76,7 +84,7 @@ def _with_joined_moments(rows: list[list[int]], sizes: Ints, blocks: Ints) -> Al
     live: dict[int, int] = {}
     taken = 0
     for block, size in zip(blocks.tolist(), sizes.tolist(), strict=True):
-        if size >= 0:
+        if size > 0:
             row = live[block] = taken
             taken += 1
             task = rows[row][1]

@@ -81,7 +81,7 @@ def _through(events: AllocatorEvents, allocator: CachingAllocator) -> tuple[Ints
     held, beside = events.held_bytes, events.held_reserved_bytes - allocator.reserved_bytes
     live: dict[int, int] = {}  # block -> its address in the model
     for row, (block, size) in enumerate(zip(events.block.tolist(), events.size_bytes.tolist(), strict=True)):
-        if size >= 0:
+        if size > 0:
             live[block] = allocator.take(size)
         elif block in live:
             allocator.give_back(live.pop(block))
@@ -147,7 +147,7 @@ def _given_back_unseen(events: AllocatorEvents) -> Iterator[int]:
     """Rows that give back what was taken before the first event."""
     live: set[int] = set()
     for row, (block, size) in enumerate(zip(events.block.tolist(), events.size_bytes.tolist(), strict=True)):
-        if size >= 0:
+        if size > 0:
             live.add(block)
         elif block in live:
             live.remove(block)

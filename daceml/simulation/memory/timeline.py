@@ -89,7 +89,7 @@ class MemoryTimeline:
             last = first + int(np.argmax(self.allocated_bytes[first:last])) + 1
         live: dict[int, int] = {}
         for block, size in zip(self.block[:last].tolist(), self.size_bytes[:last].tolist(), strict=True):
-            if size >= 0:
+            if size > 0:
                 live[block] = size
             else:
                 live.pop(block, None)

@@ -35,7 +35,10 @@ class ActivationCheckpointing(Optimization):
     def check(self, graph: TaskGraph) -> str | None:
         if not (graph.tasks.layer[work(graph)] >= 0).any():
             return "the run does not tell which layer its work belongs to"
-        regions = self.regions(graph)
+        try:
+            regions = self.regions(graph)
+        except re.error as error:
+            return f"{self.layers!r} is no regular expression: {error}"
         if not regions:
             return f"no layer that {self.layers!r} finds runs both forward and backward"
         return None

@@ -38,6 +38,8 @@ class GradientAccumulation(Optimization):
     add_share: Estimate = Estimate(0.17, fast=0.1, slow=0.4)
 
     def check(self, graph: TaskGraph) -> str | None:
+        if not isinstance(self.every, int):  # pyright: ignore[reportUnnecessaryIsInstance]
+            return f"{self.every!r} is no number of parts"
         if self.every < 2:
             return f"a batch of {self.every} parts accumulates nothing"
         if not self._update(graph).any():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -11,7 +12,14 @@ from torch import nn
 from daceml.frontend.capture import export_program
 from daceml.frontend.pipeline import optimised_network
 from daceml.frontend.search.machine import Machine, fingerprint, measure
-from daceml.frontend.search.prediction import Predictor, StepFacts, identity, step_facts, symbol_values
+from daceml.frontend.search.prediction import (
+    Predictor,
+    StepFacts,
+    identity,
+    modelled_us,
+    step_facts,
+    symbol_values,
+)
 from daceml.frontend.search.variation import varied_recipe
 from daceml.onnx_ops.external import external_call
 from daceml.runtime.plan import Plan, make_plan
@@ -82,7 +90,7 @@ def test_known_steps_take_what_they_took(module: nn.Module):
 def test_unknown_steps_are_scaled_by_what_is_known_of_their_kind():
     predictor = Predictor(MACHINE)
     before = predictor.us([replace(STEP, key="b")])
-    predictor.learn([STEP], [2 * predictor.modelled_us(STEP)], call_us=0.0)
+    predictor.learn([STEP], [2 * modelled_us(MACHINE, STEP)], call_us=0.0)
     assert predictor.us([replace(STEP, key="b")]) == pytest.approx(2 * before)
     assert predictor.us([replace(STEP, key="b", kind="aten")]) == pytest.approx(
         Predictor(MACHINE).us([replace(STEP, kind="aten")])
@@ -90,7 +98,7 @@ def test_unknown_steps_are_scaled_by_what_is_known_of_their_kind():
 
 
 def test_the_dearest_part_of_a_step_decides():
-    us = Predictor(MACHINE).modelled_us
+    us = partial(modelled_us, MACHINE)
     assert us(STEP) == pytest.approx(1.0 + 0.2)  # 10^5 bytes at 10^11 a second
     assert us(replace(STEP, special_functions=10**5)) == pytest.approx(100.0 + 0.2)
     assert us(replace(STEP, special_functions=10**5, parallel=True)) == pytest.approx(25.0 + 5.0)

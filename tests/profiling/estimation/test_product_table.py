@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from daceml.errors import EstimationError
@@ -65,3 +67,16 @@ def test_a_table_without_products_is_refused():
         "[DML642] no product of two matrices was measured\n"
         "  fix:   give rows of aten::mm, aten::addmm or aten::linear"
     )
+
+
+def test_other_types_are_not_of_the_table(table: ProductTable):
+    known = linear(64, 64, 64)
+    other = replace(known, operands=tuple(replace(one, dtype="float32") for one in known.operands))
+    assert table.duration_us(known) is not None
+    assert table.duration_us(other) is None
+
+
+def test_several_devices_or_types_are_no_table():
+    one = entry(64, 64, 64, 1e-6)
+    with pytest.raises(EstimationError, match="several types or devices"):
+        ProductTable.of([one, replace(one, environment=Environment(device="another"))])

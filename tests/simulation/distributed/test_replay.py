@@ -17,7 +17,7 @@ from daceml.simulation.distributed.rank_run import rank_run
 from daceml.simulation.distributed.replay import replayed
 from daceml.simulation.primitives.select import select
 from daceml.simulation.task import TaskKind
-from tests.simulation.distributed.test_global_graph import run, slower
+from tests.simulation.distributed.test_global_graph import run, slower, two_groups
 
 DATA = os.environ.get("DACEML_DATA")
 recorded = pytest.mark.skipif(not DATA, reason="no recorded traces: DACEML_DATA is not set")
@@ -25,7 +25,7 @@ recorded = pytest.mark.skipif(not DATA, reason="no recorded traces: DACEML_DATA 
 
 def test_waiting_and_communication_are_told_apart():
     first, second = replayed(global_graph(run(), unaligned(2))).ranks
-    assert (first.waiting_us, first.communication_us) == (40, 20)
+    assert (first.waiting_us, first.queueing_us, first.communication_us) == (40, 0, 20)
     assert (second.waiting_us, second.communication_us) == (0, 20)
     assert (first.error, second.error) == (0, 0)
     assert first.recorded_us == first.predicted_us == 125
@@ -42,6 +42,12 @@ def test_the_critical_path_is_shared_out():
 def test_who_is_slower_makes_others_wait_longer():
     changed = replayed(slower(global_graph(run(), unaligned(2)), "gemm", 1, 290))
     assert changed.ranks[0].waiting_us == 240 and changed.predicted_us == 325
+
+
+def test_waiting_for_a_link_is_not_waiting_for_others():
+    seen = replayed(global_graph(two_groups(), unaligned(4), links={"left": "nic", "right": "nic"}))
+    assert [rank.waiting_us for rank in seen.ranks] == [0, 0, 0, 0]
+    assert sorted(rank.queueing_us for rank in seen.ranks) == [0, 0, 50, 50]
 
 
 def test_with_coarse_communication_nothing_is_known_of_waiting():

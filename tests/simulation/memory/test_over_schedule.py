@@ -8,7 +8,6 @@ import pytest
 from daceml.errors import AllocationError, DeviceMemoryError
 from daceml.simulation import simulate
 from daceml.simulation.memory import Allocations, CachingAllocator, memory_over_time
-from daceml.simulation.memory.allocations import peak_in_order
 from tests.simulation.story import graph_of
 
 MB = 1 << 20
@@ -61,7 +60,30 @@ def test_tasks_in_order_have_the_same_peak():
         first, second = generator.integers(-1, 3, (2, 8))
         last = np.where(generator.random(8) < 0.2, -1, np.maximum(np.maximum(first, second), 0))
         blocks = Allocations(size_bytes=generator.integers(0, 99, 8), taken_by=first, given_back_by=last)
-        assert peak_in_order(blocks, 3)[0] == memory_over_time(simulate(STORY), blocks).peak_bytes
+        held = [
+            sum(
+                size
+                for size, taker, giver in zip(blocks.size_bytes, first, last, strict=True)
+                if taker <= task and (giver == -1 or giver >= task)
+            )
+            for task in range(3)
+        ]
+        assert memory_over_time(simulate(STORY), blocks).peak_bytes == max(held)
+
+
+def test_what_has_no_bytes_is_nowhere():
+    seen = memory_over_time(simulate(STORY), Allocations.of([(0, A, B), (4, A, B), (0, -1, C)]))
+    assert seen.block.tolist() == [1, 1] and seen.live_at(1) == {1: 4}
+
+
+def test_blocks_that_are_given_back_before_they_are_taken_are_refused():
+    with pytest.raises(AllocationError) as refusal:
+        memory_over_time(simulate(STORY), Allocations.of([(1, A, B), (7, C, A)]))
+    assert str(refusal.value) == (
+        "[DML686] block 1 is given back before it is taken\n"
+        "  why:   'a', task 0, ends at 2 us; 'c', task 2, begins at 5 us\n"
+        "  fix:   let the task that takes a block come before the one that gives it back"
+    )
 
 
 def test_blocks_follow_their_operations_to_other_tasks():

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from math import inf
+from typing import Literal, get_args
 
 from daceml.errors import ParallelPlanError
 
 ScheduleName = Literal["gpipe", "1f1b", "interleaved"]
 Recomputation = Literal["none", "layers"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Place:
-    """Where a rank stands: its replica of the model, its share of each layer, its stage of the pipeline."""
-
-    data: int
-    tensor: int
-    stage: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +31,7 @@ class ParallelPlan:
         bucket_bytes: of gradients, after which they are reduced while the last backward goes on; None reduces
             all of a stage at once, behind it.
     Raises:
-        ParallelPlanError: degrees, batches or chunks that do not fit together.
+        ParallelPlanError: degrees, batches or chunks that do not fit together, or words that say nothing.
     """
 
     data: int = 1
@@ -59,6 +51,20 @@ class ParallelPlan:
                 "a degree, a batch or a number of chunks is below one",
                 where=self.text,
                 fix="give 1 for what is not shared",
+            )
+        for name, value, known in (
+            ("schedule", self.schedule, get_args(ScheduleName)),
+            ("recomputation", self.recomputation, get_args(Recomputation)),
+        ):
+            if value not in known:
+                raise ParallelPlanError(
+                    f"{name}={value!r}", where=self.text, fix="give one of " + ", ".join(known)
+                )
+        if self.bucket_bytes is not None and not 0 < self.bucket_bytes < inf:
+            raise ParallelPlanError(
+                f"a bucket of {self.bucket_bytes} bytes",
+                where=self.text,
+                fix="give a number above zero, or None to reduce all gradients at once",
             )
         if self.global_batch % (self.data * self.micro_batch):
             raise ParallelPlanError(
@@ -102,12 +108,6 @@ class ParallelPlan:
     def rank(self, *, data: int = 0, tensor: int = 0, stage: int = 0) -> int:
         """The number of the rank at a place."""
         return tensor + self.tensor * (data + self.data * stage)
-
-    def place(self, rank: int) -> Place:
-        """Where a rank stands."""
-        rest, tensor = divmod(rank, self.tensor)
-        stage, data = divmod(rest, self.data)
-        return Place(data=data, tensor=tensor, stage=stage)
 
     def tensor_group(self, *, data: int, stage: int) -> tuple[int, ...]:
         """Ranks that share layers."""

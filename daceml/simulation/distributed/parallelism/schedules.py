@@ -7,7 +7,6 @@ Training on GPU Clusters Using Megatron-LM (SC '21), section 2.2, for both with 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from daceml.simulation.distributed.parallelism.plan import ParallelPlan
@@ -33,15 +32,6 @@ def schedule_of(plan: ParallelPlan) -> tuple[tuple[Slot, ...], ...]:
         # every stage keeps as many micro-batches as there are stages behind it, and itself
         return tuple(_alternating(forward, backward, ahead=stages - stage - 1) for stage in range(stages))
     return tuple(_interleaved(stage, stages, micro_batches, plan.chunks) for stage in range(stages))
-
-
-def in_flight(slots: Sequence[Slot]) -> int:
-    """The most micro-batches, of any chunk, that a stage has begun and not finished: what it must keep."""
-    most = held = 0
-    for slot in slots:
-        held += 1 if slot.forward else -1
-        most = max(most, held)
-    return most
 
 
 def _all_forward_first(micro_batches: int) -> tuple[Slot, ...]:

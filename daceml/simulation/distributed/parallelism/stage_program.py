@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from daceml.profiling.database.records import Operand
 from daceml.simulation.distributed.parallelism.block_times import BlockTimes
 from daceml.simulation.distributed.parallelism.layer_work import Block, Share, launches_of, optimizer
 from daceml.simulation.distributed.parallelism.plan import ParallelPlan
@@ -111,7 +112,7 @@ class _Stage:
         self.model, self.plan, self.times, self.detail, self.stage = model, plan, times, detail, stage
         self.share = Share(model=model, micro_batch=plan.micro_batch, tensor=plan.tensor)
         self.rows: dict[Row, int] = {}
-        self.width = 2 if "16" in model.dtype else 4
+        self.width = Operand(shape=(), dtype=model.dtype).size_bytes
 
     def program(self, slots: Sequence[Slot]) -> StageProgram:
         way = {

@@ -8,12 +8,15 @@ it, and all go on when it ends. Sends between stages have a channel for each ran
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from itertools import product
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from daceml.errors import ParallelPlanError
 from daceml.simulation.distributed.parallelism.block_times import BlockTimes, HostTimes
 from daceml.simulation.distributed.parallelism.communication import Communication
 from daceml.simulation.distributed.parallelism.graph_parts import Columns, Links, edges_of, tasks_of
@@ -32,7 +35,8 @@ from daceml.simulation.task import EdgeKind, Lane, Phase, TaskKind
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-Ranks = Literal["all", "representatives"]
+WhichRanks = Literal["all", "representatives"]
+Ranks = tuple[int, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +59,7 @@ def step_graph(
     plan: ParallelPlan,
     costs: StepCosts,
     *,
-    ranks: Ranks = "representatives",
+    ranks: WhichRanks = "representatives",
     detail: Detail = "blocks",
 ) -> TaskGraph:
     """One step.
@@ -65,7 +69,8 @@ def step_graph(
             collectives last as long as that of the whole group, and the replay takes as long.
         detail: a task for each block between two all-reduces, or one for each operator.
     Raises:
-        ParallelPlanError: plan, model and topology do not fit together.
+        ParallelPlanError: plan, model and topology do not fit together; or representatives are asked for, and
+            ranks of a stage communicate on other links than others.
         EstimationError: nobody knows how long an operator takes.
     """
     return _Assembly(model, plan, costs, ranks, detail).graph()
@@ -75,13 +80,17 @@ class _Assembly:
     """The parts of a graph, gathered stage by stage."""
 
     def __init__(
-        self, model: Transformer, plan: ParallelPlan, costs: StepCosts, ranks: Ranks, detail: Detail
+        self, model: Transformer, plan: ParallelPlan, costs: StepCosts, ranks: WhichRanks, detail: Detail
     ) -> None:
         self.model, self.plan, self.costs = model, plan, costs
+        if ranks not in get_args(WhichRanks):
+            raise ParallelPlanError(f"ranks={ranks!r}", fix="give one of " + ", ".join(get_args(WhichRanks)))
+        costs.communication.require(plan.ranks)
         self.programs = stage_programs(model, plan, costs.blocks, detail)
         share = Share(model=model, micro_batch=plan.micro_batch, tensor=plan.tensor)
         self.boundary_bytes = share.boundary_bytes
-        self.data, self.tensor = (plan.data, plan.tensor) if ranks == "all" else (1, 1)
+        self.whole = ranks == "all"
+        self.data, self.tensor = (plan.data, plan.tensor) if self.whole else (1, 1)
         self.copies = self.data * self.tensor
         self.lanes: list[Lane] = []
         self.names: dict[str, int] = {}
@@ -131,9 +140,31 @@ class _Assembly:
         data, tensor = divmod(copy, self.tensor)
         return self.plan.rank(data=data, tensor=tensor, stage=stage)
 
-    def _first_ranks(self, stage: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The first tensor group and the first data group of a stage, as the whole plan has them."""
-        return self.plan.tensor_group(data=0, stage=stage), self.plan.data_group(tensor=0, stage=stage)
+    def _duration_us(self, collective: Collective, size_bytes: float, groups: Sequence[Ranks]) -> Floats:
+        """[copies' groups] of a collective that all groups of a stage begin together."""
+        duration_us = self.costs.communication.durations_us(collective, size_bytes, groups)
+        if self.whole:
+            return duration_us
+        if np.ptp(duration_us) > 0:
+            raise ParallelPlanError(
+                f"groups of a stage take {duration_us.min():.1f} to {duration_us.max():.1f} us for the same",
+                where=self.plan.text,
+                why="some stay inside a node and others do not, so that no rank stands for the others",
+                fix='simulate all ranks: step_graph(..., ranks="all")',
+            )
+        return duration_us[:1]
+
+    def _places(self) -> Iterator[tuple[int, int]]:
+        """(data, tensor) of each rank of a stage of the plan."""
+        return product(range(self.plan.data), range(self.plan.tensor))
+
+    def _pairs(self, stage: int, there: int) -> list[Ranks]:
+        """Each rank of a stage, and the one at its place in another stage."""
+        rank = self.plan.rank
+        return [
+            (rank(data=d, tensor=t, stage=stage), rank(data=d, tensor=t, stage=there))
+            for d, t in self._places()
+        ]
 
     def _compute(self, stage: int, program: StageProgram) -> None:
         rows, count = program.rows, len(program)
@@ -193,9 +224,9 @@ class _Assembly:
         self.ends.append(ends)
         if not len(places):
             return
-        group = self._first_ranks(stage)[0]
-        duration = {size: self._all_reduce_us(size, group) for size in np.unique(reduced[places]).tolist()}
-        duration_us = np.array([duration[size] for size in reduced[places].tolist()])
+        groups = [self.plan.tensor_group(data=data, stage=stage) for data in range(self.plan.data)]
+        sizes, of_size = np.unique(reduced[places], return_inverse=True)
+        duration_us = self._all_reduces_us(sizes, groups)[:, of_size]
         by_place = np.full(len(program) + 1, -1, np.int64)
         by_place[places] = np.arange(len(places))
         tasks = np.zeros((self.data, len(places)), np.int64)
@@ -209,7 +240,7 @@ class _Assembly:
                     layer=layer[program.row][places],
                     phase=phase[program.row][places],
                     lane=np.full(len(places), len(self.lanes), np.int64),
-                    duration_us=duration_us,
+                    duration_us=duration_us[data],
                     size_bytes=reduced[places],
                 )
             )
@@ -222,8 +253,11 @@ class _Assembly:
             if by_place[visit.last] >= 0:
                 ends[visit.slot] = np.broadcast_to(tasks[:, by_place[visit.last], None], base.shape)
 
-    def _all_reduce_us(self, size_bytes: float, ranks: tuple[int, ...]) -> float:
-        return self.costs.communication.duration_us(Collective.ALL_REDUCE, size_bytes, ranks)
+    def _all_reduces_us(self, sizes: Floats, groups: Sequence[Ranks]) -> Floats:
+        """[copies' groups, sizes]."""
+        return np.stack(
+            [self._duration_us(Collective.ALL_REDUCE, size, groups) for size in sizes.tolist()], axis=1
+        )
 
     def _next(self, stage: int, slot: Slot) -> tuple[int, Slot] | None:
         """Where a micro-batch goes from here; nowhere from either end."""
@@ -244,8 +278,11 @@ class _Assembly:
             ]
             if not routes:
                 continue
-            first = {there: self._sends_us(stage, there, size) for there in {one[1] for one in routes}}
-            duration_us = np.array([first[there] for _, there, _ in routes])
+            takes = {
+                there: self._duration_us(Collective.SEND, size, self._pairs(stage, there))
+                for there in {one[1] for one in routes}
+            }
+            duration_us = np.stack([takes[there] for _, there, _ in routes], axis=1)
             firsts = [{v.slot: v.first for v in other.visits} for other in self.programs]
             source = np.stack([self.ends[stage][slot].ravel() for slot, _, _ in routes], axis=1)
             place = np.array([firsts[there][slot] for _, there, slot in routes])
@@ -263,7 +300,7 @@ class _Assembly:
                     name=np.full(source.size, self._named(f"send of {what}"), np.int64),
                     phase=np.full(source.size, Phase.FORWARD if forward else Phase.BACKWARD, np.int64),
                     lane=np.repeat(np.arange(first_lane, len(self.lanes)), len(routes)),
-                    duration_us=np.tile(duration_us, self.copies),
+                    duration_us=duration_us.ravel(),
                     size_bytes=np.full(source.size, size),
                 )
             )
@@ -273,19 +310,15 @@ class _Assembly:
                 threads = np.stack([self.threads[there].ravel() for _, there, _ in routes], axis=1) + place
                 self._join(sends, threads.ravel(), kind=EdgeKind.SYNC)
 
-    def _sends_us(self, stage: int, there: int, size_bytes: float) -> float:
-        pair = (self.plan.rank(stage=stage), self.plan.rank(stage=there))
-        return self.costs.communication.duration_us(Collective.SEND, size_bytes, pair)
-
     def _reduce_gradients(self, stage: int, program: StageProgram) -> None:
         """Over replicas, bucket by bucket; the optimizer waits for all."""
         if not program.buckets:
             return
-        group = self._first_ranks(stage)[1]
+        groups = [self.plan.data_group(tensor=tensor, stage=stage) for tensor in range(self.plan.tensor)]
         base = self.streams[stage]
         places = np.array([bucket.after for bucket in program.buckets], np.int64)
         sizes = np.array([bucket.size_bytes for bucket in program.buckets])
-        duration_us = np.array([self._all_reduce_us(size, group) for size in sizes.tolist()])
+        duration_us = self._all_reduces_us(sizes, groups)
         for tensor in range(self.tensor):
             tasks = self._put(
                 Columns.of(
@@ -293,7 +326,7 @@ class _Assembly:
                     name=np.full(len(places), self._named("all-reduce of gradients"), np.int64),
                     phase=np.full(len(places), Phase.BACKWARD, np.int64),
                     lane=np.full(len(places), len(self.lanes), np.int64),
-                    duration_us=duration_us,
+                    duration_us=duration_us[tensor],
                     size_bytes=sizes,
                 )
             )
@@ -308,8 +341,9 @@ class _Assembly:
         first, last = self.programs[0], self.programs[-1]
         if not first.tied_bytes:
             return
-        pair = (self.plan.rank(stage=0), self.plan.rank(stage=self.plan.pipeline - 1))
-        duration_us = self._all_reduce_us(first.tied_bytes, pair)
+        duration_us = self._duration_us(
+            Collective.ALL_REDUCE, first.tied_bytes, self._pairs(0, self.plan.pipeline - 1)
+        )
         first_lane = len(self.lanes)
         self.lanes += [Lane(kind="channel", name=f"ends of pipeline {copy}") for copy in range(self.copies)]
         tasks = self._put(
@@ -318,7 +352,7 @@ class _Assembly:
                 name=np.full(self.copies, self._named("all-reduce of tied embeddings"), np.int64),
                 phase=np.full(self.copies, Phase.BACKWARD, np.int64),
                 lane=np.arange(first_lane, first_lane + self.copies),
-                duration_us=np.full(self.copies, duration_us),
+                duration_us=duration_us,
                 size_bytes=np.full(self.copies, first.tied_bytes),
             )
         )

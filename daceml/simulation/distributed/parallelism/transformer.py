@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from daceml.errors import ParallelPlanError
+from daceml.errors import EntryError, ParallelPlanError
+from daceml.profiling.database.records import Operand
 
 _MULTIPLE = 128  # Megatron-LM's --make-vocab-size-divisible-by
 
@@ -22,7 +23,7 @@ class Transformer:
         vocabulary: tokens that there are.
         dtype: of activations, and of the weights that products read.
     Raises:
-        ParallelPlanError: heads that do not divide the hidden size.
+        ParallelPlanError: heads that do not divide the hidden size, or a type of unknown size.
     """
 
     layers: int
@@ -37,6 +38,12 @@ class Transformer:
             raise ParallelPlanError(
                 "a transformer has a size below one", fix="give layers, hidden size, heads, tokens and words"
             )
+        try:
+            Operand(shape=(), dtype=self.dtype).size_bytes  # noqa: B018 - it may be unknown
+        except EntryError as error:
+            raise ParallelPlanError(
+                f"a transformer of {self.dtype!r}", why=error.what, fix="name the type as numpy does: float32"
+            ) from error
         if self.hidden % self.heads:
             raise ParallelPlanError(
                 f"a hidden size of {self.hidden} is not divided by {self.heads} heads",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from daceml.errors import ParallelPlanError
@@ -25,15 +26,22 @@ def test_a_table_answers_for_a_group_of_its_size_inside_a_node():
     assert known.duration_us(Collective.REDUCE_SCATTER, 1.5e6, range(4)) != 85
 
 
-def test_groups_that_cross_nodes_share_the_links_between_them():
-    # four groups of two ranks, each with a quarter of the link
+def test_groups_that_cross_nodes_at_the_same_time_share_the_links_between_them():
     known = Communication(topology=TWO_NODES)
-    group = known.group((1, 5))
-    assert (group.devices_per_node, group.nodes) == (1, 2)
-    assert group.outside is not None and group.outside.bytes_per_s == 2.5e9
-    assert known.duration_us(Collective.ALL_REDUCE, 1e6, (1, 5)) == collective_us(
-        Collective.ALL_REDUCE, 1e6, group
-    )
+    pairs = [(rank, rank + 4) for rank in range(4)]
+    topologies = known.topologies(pairs)
+    assert [(one.devices_per_node, one.nodes) for one in topologies] == [(1, 2)] * 4
+    assert [one.outside.bytes_per_s for one in topologies if one.outside] == [2.5e9] * 4
+    together = known.durations_us(Collective.ALL_REDUCE, 1e6, pairs)
+    np.testing.assert_array_equal(together, collective_us(Collective.ALL_REDUCE, 1e6, topologies[0]))
+    assert known.duration_us(Collective.ALL_REDUCE, 1e6, pairs[0]) < together[0]
+
+
+def test_who_stays_inside_a_node_leaves_its_link_to_others():
+    known = Communication(topology=TWO_NODES)
+    inside, across = known.durations_us(Collective.SEND, 1e6, [(0, 1), (3, 4)])
+    assert inside == known.duration_us(Collective.SEND, 1e6, (0, 1)) < across
+    assert across == known.duration_us(Collective.SEND, 1e6, (3, 4))
 
 
 def test_one_rank_sends_nothing():
@@ -43,10 +51,15 @@ def test_one_rank_sends_nothing():
 def test_ranks_that_do_not_fit_the_network_are_refused():
     known = Communication(topology=TWO_NODES)
     with pytest.raises(ParallelPlanError) as refused:
-        known.group((0, 8))
+        known.topologies([(0, 8)])
     assert str(refused.value) == (
         "[DML681] rank 8 is none of the 8 devices of the network\n"
         "  fix:   give a topology with as many devices as the plan has ranks"
     )
     with pytest.raises(ParallelPlanError, match="a group has 1 to 2 ranks on a node"):
-        known.group((0, 1, 4))
+        known.topologies([(0, 1, 4)])
+
+
+def test_fewer_devices_than_ranks_are_refused():
+    with pytest.raises(ParallelPlanError, match="9 ranks on the 8 devices of the network"):
+        Communication(topology=TWO_NODES).require(9)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from daceml.errors import ParallelPlanError
-from daceml.simulation.distributed.parallelism.plan import ParallelPlan, Place
+from daceml.simulation.distributed.parallelism.plan import ParallelPlan
 
 DEGREE = st.integers(1, 6)
 
@@ -16,15 +16,12 @@ def test_tensor_parallel_ranks_follow_each_other_then_replicas_then_stages():
     plan = ParallelPlan(data=2, tensor=2, pipeline=2, global_batch=4)
     assert plan.tensor_group(data=1, stage=0) == (2, 3)
     assert plan.data_group(tensor=1, stage=1) == (5, 7)
-    assert plan.place(6) == Place(data=1, tensor=0, stage=1)
+    assert plan.rank(data=1, tensor=0, stage=1) == 6
 
 
 @given(DEGREE, DEGREE, DEGREE)
 def test_every_rank_has_one_place_and_stands_in_one_group_of_each_kind(data: int, tensor: int, pipeline: int):
     plan = ParallelPlan(data=data, tensor=tensor, pipeline=pipeline, global_batch=data)
-    for rank in range(plan.ranks):
-        place = plan.place(rank)
-        assert plan.rank(data=place.data, tensor=place.tensor, stage=place.stage) == rank
     stages = range(pipeline)
     of_tensors = [plan.tensor_group(data=d, stage=s) for d in range(data) for s in stages]
     of_data = [plan.data_group(tensor=t, stage=s) for t in range(tensor) for s in stages]
@@ -67,3 +64,16 @@ def test_a_degree_below_one_is_refused():
 def test_layers_that_stages_cannot_share_are_refused():
     with pytest.raises(ParallelPlanError, match="10 layers are not divided by 4 stages of 1 chunks"):
         ParallelPlan(pipeline=4).layers_of(10, stage=0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"schedule": "foo"}, "schedule='foo'"),
+        ({"recomputation": "Layers"}, "recomputation='Layers'"),
+        ({"bucket_bytes": -1}, "a bucket of -1 bytes"),
+        ({"bucket_bytes": float("inf")}, "a bucket of inf bytes"),
+    ],
+)
+def test_words_that_say_nothing_are_refused(fields: dict[str, object], message: str):
+    assert message in refusal(**fields)

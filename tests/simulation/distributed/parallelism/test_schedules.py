@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from itertools import accumulate
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from daceml.simulation.distributed.parallelism.plan import ParallelPlan
-from daceml.simulation.distributed.parallelism.schedules import Slot, in_flight, schedule_of
+from daceml.simulation.distributed.parallelism.schedules import Slot, schedule_of
 
 
 def told(slots: tuple[Slot, ...]) -> str:
@@ -54,7 +56,12 @@ def test_every_stage_does_everything_once_and_forward_first(name: str, stages: i
         assert all(place[m, c, True] < place[m, c, False] for m, c, f in wanted if f)
 
 
+def most_held(slots: Sequence[Slot]) -> int:
+    """Micro-batches that are begun and not finished, at the most."""
+    return max(accumulate(1 if slot.forward else -1 for slot in slots))
+
+
 @pytest.mark.parametrize("stage", range(4))
 def test_stages_keep_fewer_micro_batches_the_later_they_are(stage: int):
-    assert in_flight(schedule_of(plan_of("1f1b", 4, 16))[stage]) == 4 - stage
-    assert in_flight(schedule_of(plan_of("gpipe", 4, 16))[stage]) == 16
+    assert most_held(schedule_of(plan_of("1f1b", 4, 16))[stage]) == 4 - stage
+    assert most_held(schedule_of(plan_of("gpipe", 4, 16))[stage]) == 16

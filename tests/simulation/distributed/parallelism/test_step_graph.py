@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from daceml.errors import EstimationError
+from daceml.errors import EstimationError, ParallelPlanError
 from daceml.profiling.database.records import Operation
 from daceml.simulation import simulate
 from daceml.simulation.distributed.parallelism.block_times import BlockTimes, HostTimes
@@ -152,3 +152,48 @@ def test_an_operator_that_nobody_knows_is_named():
         "  where: [128, 64], [16] float16\n"
         "  fix:   give an estimator that knows it, or falls back on a roofline"
     )
+
+
+def on_nodes(devices_per_node: int) -> StepCosts:
+    """Two nodes, between which sending a gigabyte takes a second."""
+    nodes = Topology(
+        devices_per_node=devices_per_node,
+        nodes=2,
+        inside=FREE,
+        outside=Link(bytes_per_s=1e9, latency_us=0),
+        overhead_us=0,
+    )
+    return StepCosts(
+        blocks=BlockTimes(operators=attention_only),
+        communication=Communication(topology=nodes),
+    )
+
+
+def test_a_stage_that_alone_sends_over_a_link_has_all_of_it():
+    plan = ParallelPlan(pipeline=8, global_batch=1)
+    graph = step_graph(MODEL, plan, on_nodes(4), ranks="all")
+    sends = graph.where_name(lambda name: name.startswith("send of"))
+    took_us = graph.tasks.duration_us[sends]
+    crossing = took_us[took_us > 0]
+    assert len(crossing) == 2, "rank 3 to rank 4, and back"
+    assert crossing == pytest.approx(graph.tasks.size_bytes[sends][took_us > 0] / 1e9 * 1e6)
+
+
+def test_no_rank_stands_for_others_on_other_links():
+    # six devices on a node: of the tensor groups 0-3 and 4-7, the second is on both
+    plan = ParallelPlan(data=2, tensor=4, global_batch=2)
+    with pytest.raises(ParallelPlanError, match=r"groups of a stage take 0\.0 to"):
+        step_graph(MODEL, plan, on_nodes(6))
+    graph = step_graph(MODEL, plan, on_nodes(6), ranks="all")
+    within, across = (
+        graph.tasks.duration_us[[lane.name == name for lane in (graph.lanes[n] for n in graph.tasks.lane)]]
+        for name in ("tensor group 0 of stage 0", "tensor group 1 of stage 0")
+    )
+    assert (within == 0).all() and (across > 0).all()
+
+
+def test_plans_that_do_not_fit_the_network_are_refused():
+    with pytest.raises(ParallelPlanError, match="16 ranks on the 8 devices"):
+        step_graph(MODEL, ParallelPlan(data=16, global_batch=16), costs(devices=8))
+    with pytest.raises(ParallelPlanError, match="ranks='al'"):
+        makespan(ParallelPlan(), costs(), ranks="al")
