@@ -24,6 +24,12 @@ def _replay(folder: Path, *, quick: bool) -> Seen:
     return measured(folder, quick=quick)
 
 
+def _real_runs(folder: Path, *, quick: bool) -> Seen:
+    from benchmarks.distributed.real_runs import measured
+
+    return measured(folder, quick=quick)
+
+
 def _data_parallel(folder: Path, *, quick: bool) -> Seen:
     from benchmarks.distributed.data_parallel import (
         QUICK_ROUNDS,
@@ -67,6 +73,7 @@ def _memory(folder: Path, *, quick: bool) -> Seen:
 PARTS: dict[str, Part] = {
     "alignment": _alignment,
     "replay": _replay,
+    "real_runs": _real_runs,
     "data_parallel": _data_parallel,
     "vtrain": _vtrain,
     "search": _search,

@@ -1,4 +1,4 @@
-"""Runs of two ranks over Gloo beside what was foretold of them: python -m benchmarks.distributed.real_runs.
+"""Runs of two ranks over Gloo beside what was foretold of them: part "real_runs" of benchmarks.distributed.
 
 Each rank is a process with one thread in a network namespace of its own; between them is a link whose
 bandwidth Linux holds to what is asked. First the network's computation alone, all-reduces alone and one run
@@ -7,7 +7,6 @@ of DistributedDataParallel are recorded; then all is foretold; only then do the 
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -15,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.bars import Bar, report
+from benchmarks.bars import Bar
 from benchmarks.distributed import shaped_link
 from benchmarks.distributed.link_forecast import Link, as_sending, foretold_us, found, plan_of, step_of
 from benchmarks.distributed.rank_processes import together
@@ -42,6 +41,8 @@ ASKED: Mapping[str, tuple[float, Sending]] = {
     "half the bandwidth": (GBIT / 2, Sending()),
 }
 _SEARCH_S = 3.0
+# a step over the slow link takes ten times as long, and differs less from round to round
+_ROUNDS, _MANY_ROUNDS, _QUICK_ROUNDS = 12, 40, 6
 _TIMEOUT_S = 600.0
 
 
@@ -72,8 +73,8 @@ def network_rows(network: str, *, quick: bool) -> list[dict[str, Any]]:
         network=network,
         links=links,
         repeats=5 if quick else 9,
-        recorded=4 if quick else 8,
-        recordings=3,
+        recorded=4,
+        recordings=3 if quick else 8,
     )
     with tempfile.TemporaryDirectory() as name, shaped_link.linked_namespaces() as prefixes:
         where = Path(name)
@@ -81,15 +82,42 @@ def network_rows(network: str, *, quick: bool) -> list[dict[str, Any]]:
         recorded = _recordings(first, where)
         foretold = _Foretold.of(seen, recorded, links)
         cells = foretold.cells()
-        second = Job(what="timed", network=network, cells=cells, rounds=6 if quick else 12, steps=1)
-        runs = _run(second, where, prefixes)
-    # a step ends when its last rank ends it
-    rounds = [
-        {name: max(one[name] for one in both) for name in cells}
-        for both in zip(*(rank["rounds"] for rank in runs), strict=True)
-    ]
-    rows = [{"case": "replay", **replay_row(recorded)}, *foretold.rows(rounds, runs[0]["buckets"])]
+        timed: list[_Timed] = []
+        for number, cells in enumerate(foretold.cells()):
+            own = where / f"timed{number}"
+            own.mkdir()
+            timed.append(_timed(network, cells, own, prefixes, quick=quick))
+    rows = [{"case": "replay", **replay_row(recorded)}, *foretold.rows(timed)]
     return [{"network": network, **row} for row in rows]
+
+
+Cells = dict[str, tuple[float, Sending]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Timed:
+    """What some cells took in turn.
+
+    Attributes:
+        rounds: microseconds of each; buckets: bytes that each sent, in their order.
+    """
+
+    rounds: list[dict[str, float]]
+    buckets: dict[str, list[int]]
+
+
+def _timed(
+    network: str, cells: Cells, where: Path, prefixes: Sequence[Sequence[str]], *, quick: bool
+) -> _Timed:
+    rounds = _ROUNDS if all(rate == SLOW for rate, _ in cells.values()) else _MANY_ROUNDS
+    job = Job(what="timed", network=network, cells=cells, rounds=_QUICK_ROUNDS if quick else rounds, steps=1)
+    ranks = _run(job, where, prefixes)
+    # a step ends when its last rank ends it
+    both = zip(*(rank["rounds"] for rank in ranks), strict=True)
+    return _Timed(
+        rounds=[{name: max(rank[name] for rank in step) for name in cells} for step in both],
+        buckets=ranks[0]["buckets"],
+    )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -126,22 +154,23 @@ class _Foretold:
             searched={rate: found(step, link, budget_s=_SEARCH_S) for rate, link in links.items()},
         )
 
-    def cells(self) -> dict[str, tuple[float, Sending]]:
-        """What is to be timed."""
-        cells: dict[str, tuple[float, Sending]] = {DEFAULT: (GBIT, Sending()), **ASKED}
+    def cells(self) -> list[Cells]:
+        """What is to be timed, of each link by itself."""
+        of_link: list[Cells] = []
         for rate, one in self.searched.items():
-            cells[_found(rate)] = rate, as_sending(one)
-            cells.setdefault(_default(rate), (rate, Sending()))
-        return cells
+            asked = ASKED if rate == GBIT else {}
+            of_link.append(
+                {_default(rate): (rate, Sending()), **asked, _found(rate): (rate, as_sending(one))}
+            )
+        return of_link
 
-    def rows(
-        self, rounds: Sequence[Mapping[str, float]], buckets: Mapping[str, Sequence[int]]
-    ) -> list[dict[str, Any]]:
+    def rows(self, timed: Sequence[_Timed]) -> list[dict[str, Any]]:
         """The step with torch's default buckets, then of each question and of each strategy.
 
         Args:
-            rounds: microseconds of each cell; buckets: bytes that each cell sent, in their order.
+            timed: each of `cells`.
         """
+        rounds = timed[0].rounds
         by_step, by_alone = _ratios(self.step, self.links[GBIT]), _ratios(self.alone, self.links_alone[GBIT])
         step = {
             "case": "step",
@@ -150,7 +179,7 @@ class _Foretold:
             "computing_us": self.alone.computing_us,
             "interference": self.links_alone[GBIT].interference,
             "measured_us": _median(rounds, DEFAULT),
-            "buckets": buckets[DEFAULT],
+            "buckets": timed[0].buckets[DEFAULT],
         }
         asked = [
             {
@@ -158,7 +187,7 @@ class _Foretold:
                 "foretold": by_step[name],
                 "foretold_alone": by_alone[name],
                 "measured": _ratio(rounds, name, DEFAULT),
-                "buckets": buckets[name],
+                "buckets": timed[0].buckets[name],
             }
             for name in ASKED
         ]
@@ -166,12 +195,12 @@ class _Foretold:
             {
                 "case": _strategy(rate),
                 "foretold": one.step_us / _default_us(self.step, self.links[rate]),
-                "measured": _ratio(rounds, _found(rate), _default(rate)),
-                "found_us": _median(rounds, _found(rate)),
-                "default_us": _median(rounds, _default(rate)),
-                "buckets": buckets[_found(rate)],
+                "measured": _ratio(of.rounds, _found(rate), _default(rate)),
+                "found_us": _median(of.rounds, _found(rate)),
+                "default_us": _median(of.rounds, _default(rate)),
+                "buckets": of.buckets[_found(rate)],
             }
-            for rate, one in self.searched.items()
+            for (rate, one), of in zip(self.searched.items(), timed, strict=True)
         ]
         return [step, *asked, *strategies]
 
@@ -295,18 +324,3 @@ def _ratio_note(row: dict[str, Any]) -> str:
         f"{row['foretold']:.3f} foretold{alone}, measured {ratio['median']:.3f}"
         f" [{ratio['low']:.3f}, {ratio['high']:.3f}] in {ratio['n']} rounds"
     )
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true")
-    rows, bars = measured(Path(), quick=parser.parse_args().quick)
-    for row in rows:
-        print(row)
-    return report(bars)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
