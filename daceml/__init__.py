@@ -12,7 +12,8 @@
 module and why, `verify` compares it with float64, `profile_call` says where a call spends its time.
 `daceml.profile(model)` records steps of a training run for what-if questions, `daceml.OperationTracker` one
 step of anything, for predictions of it on other devices. `daceml.predict_step(model, inputs, device="H100")`
-says how long a step of a model would take that nobody has run.
+says how long a step of a model would take that nobody has run; `daceml.explore(model, inputs)` predicts all
+variants of it, measures the most promising ones, and keeps the best.
 
 Importing daceml loads neither torch nor dace nor onnx: every public name loads what it needs at first use.
 Options are environment variables; `daceml.Config` lists them.
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from daceml.prediction.tracking import OperationTracker
     from daceml.profiling.recording.recorder import Recorder, profile
     from daceml.report.explanation import explain
+    from daceml.report.explored import explore
     from daceml.report.profile import profile_call
     from daceml.report.verification import verify
 
@@ -56,6 +58,7 @@ __all__ = [
     "compile_step",
     "dace_module",
     "explain",
+    "explore",
     "predict_step",
     "profile",
     "profile_call",
@@ -76,6 +79,7 @@ _HOMES = {
     "compile_step": "daceml.frontend.whole_step",
     "dace_module": "daceml.frontend.module",
     "explain": "daceml.report.explanation",
+    "explore": "daceml.report.explored",
     "predict_step": "daceml.prediction.predict_step",
     "profile": "daceml.profiling.recording.recorder",
     "profile_call": "daceml.report.profile",

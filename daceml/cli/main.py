@@ -18,6 +18,7 @@ from daceml.cli.compile import compile_model
 from daceml.cli.devices import devices
 from daceml.cli.doctor import doctor
 from daceml.cli.explain import explain
+from daceml.cli.explore import explore
 from daceml.cli.learn import learn
 from daceml.cli.measure import measure
 from daceml.cli.optimize import optimize
@@ -102,6 +103,7 @@ app = typer.Typer(
 app.command("doctor")(doctor)
 app.command("compile")(compile_model)
 app.command("explain")(explain)
+app.command("explore")(explore)
 app.command("verify")(verify)
 app.command("learn")(learn)
 app.command("measure")(measure)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Annotated
 
 import typer
@@ -15,6 +16,8 @@ from daceml.errors import WhatIfError
 # Whatever is no option of the command is a question.
 CONTEXT = {"allow_extra_args": True, "ignore_unknown_options": True}
 
+
+MODULE = re.compile(r".+:[A-Za-z_]\w*")
 
 EPILOG = (
     "Questions, one or more: --amp, --low-precision, --fused-adam, --cuda-graphs, --compile, "
@@ -54,7 +57,16 @@ def whatif(
     as_json: options.Json = False,
     debug: options.Debug = False,
 ) -> None:
-    """Predict steps of a recorded run with optimisations, beside those it had."""
+    """Predict steps of a recorded run with optimisations, beside those it had.
+
+    With path.py:Name or package.module:Name in the place of a trace: what passes of the compiler are worth
+    for a model, and what it takes on other devices: --without PASS, --measure, --on H100 --ranks 8.
+    """
+    if not trace.exists() and MODULE.fullmatch(str(trace)):
+        from daceml.cli.whatif_model import whatif_model
+
+        whatif_model(str(trace), context.args, as_json=as_json)
+        return
     from daceml.profiling.kineto import read_trace
     from daceml.report.replay_html import whatif_html
     from daceml.report.replay_json import whatif_json

@@ -112,6 +112,20 @@ def compile_variant(
     )
 
 
+def making_of_call(
+    session: Session, arguments: Arguments, modes: Modes
+) -> tuple[Making, dict[str, torch.Tensor]]:
+    """How the programs of a call would be made, and the tensors of the module that they share; none is made.
+
+    Raises:
+        ExportError, NoImplementationError, ShapeError: see `compile_variant`.
+    """
+    with tracing(), without_autocast():
+        captured = _capture(session, arguments, modes, ())
+        assert not isinstance(captured, Variant), "none was given"
+        return making_of(session, arguments, modes, captured, Stages())
+
+
 def making_of(
     session: Session, arguments: Arguments, modes: Modes, captured: Capture, stages: Stages
 ) -> tuple[Making, dict[str, torch.Tensor]]:

@@ -34,6 +34,7 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 _CACHED_BYTES = 2**20
 # Calling a kernel: a function pointer and its arguments
 _KERNEL_US = 0.2
+_LOOP_SHARE = 0.25  # of the flops of a product of matrices, what a generated loop reaches
 _RUNTIME_US = 20.0  # ONNX Runtime: bindings of inputs and results
 _NARROWEST, _WIDEST = 0.25, 4.0  # of a scale
 
@@ -128,7 +129,9 @@ class Predictor:
         self.around_us = max(call_us - sum(took_us), 0.0)
         pairs = list(zip(steps, took_us, strict=True))
         for kind in dict.fromkeys(step.kind for step in steps):
-            ratios = [us / self.modelled_us(step) for step, us in pairs if step.kind == kind and us > 0]
+            ratios = [
+                us / modelled_us(self.machine, step) for step, us in pairs if step.kind == kind and us > 0
+            ]
             if ratios:
                 self.scales[kind] = min(max(median(ratios), _NARROWEST), _WIDEST)
         several: dict[str, list[float]] = {}
@@ -141,25 +144,26 @@ class Predictor:
         return self.around_us + sum(
             self.known_us[step.key]
             if step.key in self.known_us
-            else self.scales.get(step.kind, 1.0) * self.modelled_us(step)
+            else self.scales.get(step.kind, 1.0) * modelled_us(self.machine, step)
             for step in steps
         )
 
-    def modelled_us(self, step: StepFacts) -> float:
-        """Microseconds of a step by its costs alone: the dearest of what it does, and its call."""
-        machine = self.machine
-        threads = machine.threads if step.parallel else 1
-        cached = machine.cached_bytes_per_s * threads
-        moved_s = step.unique_bytes / (
-            cached if step.unique_bytes < _CACHED_BYTES else machine.memory_bytes_per_s
-        )
-        if step.kind == "kernel":
-            special_s = step.special_functions / (machine.exponentials_per_s * threads)
-            busy_s = max(moved_s, step.total_bytes / cached, special_s)
-            return busy_s * 1e6 + (machine.region_us if step.parallel else _KERNEL_US)
-        busy_s = max(moved_s, step.flops / machine.product_flops_per_s)
-        start_us = {"aten": machine.call_us, "onnxruntime": _RUNTIME_US}.get(step.kind, _KERNEL_US)
-        return busy_s * 1e6 + start_us
+
+def modelled_us(machine: Machine, step: StepFacts) -> float:
+    """Microseconds of a step by its costs alone: the dearest of what it does, and its call."""
+    threads = machine.threads if step.parallel else 1
+    cached = machine.cached_bytes_per_s * threads
+    moved_s = step.unique_bytes / (
+        cached if step.unique_bytes < _CACHED_BYTES else machine.memory_bytes_per_s
+    )
+    if step.kind == "kernel":
+        special_s = step.special_functions / (machine.exponentials_per_s * threads)
+        flops_s = step.flops / (machine.product_flops_per_s * _LOOP_SHARE)
+        busy_s = max(moved_s, step.total_bytes / cached, special_s, flops_s)
+        return busy_s * 1e6 + (machine.region_us if step.parallel else _KERNEL_US)
+    busy_s = max(moved_s, step.flops / machine.product_flops_per_s)
+    start_us = {"aten": machine.call_us, "onnxruntime": _RUNTIME_US}.get(step.kind, _KERNEL_US)
+    return busy_s * 1e6 + start_us
 
 
 def _is_parallel(step: Step) -> bool:

@@ -1,0 +1,85 @@
+"""Predictions beside measurements: errors, order, the price of choosing by prediction, and intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import combinations
+from statistics import mean
+from typing import Any
+
+from benchmarks.bars import Bar
+
+ERROR, DISORDER, REGRET, MEASURED_REGRET = 0.15, 0.1, 0.05, 0.01
+COVER_LOW, COVER_HIGH = 0.85, 0.95
+SPAN = 1.3
+_MEASURED = 3
+
+Row = dict[str, Any]
+
+
+def judged(cases: Sequence[Row]) -> list[Bar]:
+    """Over all cases; the standard variant is known and counts for no error and no interval."""
+    others = [row for case in cases for row in _others(case)]
+    if not others:
+        return [Bar(name="explore: variants that were measured", figure=None, limit=0)]
+    errors = [abs(row["predicted_ms"] / row["measured_ms"] - 1) for row in others]
+    covered = mean(row["low_ms"] <= row["measured_ms"] <= row["high_ms"] for row in others)
+    pairs = [pair for case in cases for pair in _apart(case["variants"])]
+    disorder = mean(_wrong(*pair) for pair in pairs) if pairs else None
+    alone = [regret(case["variants"], 1) for case in cases]
+    three = [regret(case["variants"], _MEASURED) - _own_interval(case) for case in cases]
+    note = f"{len(others)} variants of {len(cases)} cases"
+    spans = [_span(case) for case in cases]
+    narrow = [case["case"] for case, span in zip(cases, spans, strict=True) if span < SPAN]
+    return [
+        Bar(name="explore: mean error of predictions", figure=mean(errors), limit=ERROR, note=note),
+        Bar(
+            # tau = 1 - 2 * discordant share
+            name="explore: share of pairs apart beyond doubt that are in the wrong order",
+            figure=disorder, limit=DISORDER, note=f"{len(pairs)} pairs; tau is one minus twice this",
+        ),
+        Bar(name="explore: regret of choosing by prediction, mean", figure=mean(alone), limit=REGRET,
+            note=f"worst {max(alone):.3f}"),
+        Bar(name="explore: regret of measuring three, beyond the interval", limit=MEASURED_REGRET,
+            figure=mean(max(one, 0.0) for one in three), note=f"worst {max(three):.3f}"),
+        Bar(name="explore: intervals that hold, short of 85 %", figure=max(COVER_LOW - covered, 0.0), limit=0,
+            note=f"{covered:.1%} hold"),
+        Bar(name="explore: intervals that hold, beyond 95 %", figure=max(covered - COVER_HIGH, 0.0), limit=0,
+            note=f"{covered:.1%} hold"),
+        Bar(name="explore: cases whose variants span less than 1.3 times", figure=len(narrow), limit=0,
+            note="; ".join(narrow) or f"at least {min(spans):.2f}"),
+    ]  # fmt: skip
+
+
+def regret(variants: Sequence[Row], count: int) -> float:
+    """What the best measured of the most promising takes beyond the best of all, as a share."""
+    promising = sorted(variants, key=lambda row: row["predicted_ms"])[:count]
+    best = min(row["measured_ms"] for row in variants)
+    return min(row["measured_ms"] for row in promising) / best - 1
+
+
+def _others(case: Row) -> list[Row]:
+    return [row for row in case["variants"] if row["variant"] != "standard recipe"]
+
+
+def _apart(variants: Sequence[Row]) -> Iterable[tuple[Row, Row]]:
+    """Pairs whose intervals have nothing in common, the faster first."""
+    for one, other in combinations(variants, 2):
+        first, second = sorted((one, other), key=lambda row: row["measured_ms"])
+        if first["measured_high_ms"] < second["measured_low_ms"]:
+            yield first, second
+
+
+def _wrong(faster: Row, slower: Row) -> bool:
+    return faster["predicted_ms"] >= slower["predicted_ms"]
+
+
+def _own_interval(case: Row) -> float:
+    """Of the best variant, as a share of its time."""
+    best = min(case["variants"], key=lambda row: row["measured_ms"])
+    return (best["measured_high_ms"] - best["measured_low_ms"]) / 2 / best["measured_ms"]
+
+
+def _span(case: Row) -> float:
+    times = [row["measured_ms"] for row in case["variants"]]
+    return max(times) / min(times)

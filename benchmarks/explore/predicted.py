@@ -1,0 +1,75 @@
+"""Variants of a network: all predicted when only the standard one has run, then some of them measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from benchmarks.explore.cases import Case
+from daceml.exploration.programs import Programs
+from daceml.exploration.space import Space
+from daceml.exploration.subject import Subject
+from daceml.exploration.variant import Variant
+
+_LIMIT_S = 6.0
+_JOINED = 4
+
+
+def case_row(case: Case) -> dict[str, Any]:
+    """What was predicted and measured; steps of other networks may be known by then."""
+    module, inputs = case.subject()
+    subject = Subject(module, inputs, {}, training=case.training)
+    rows: list[dict[str, Any]] = []
+    refused: list[str] = []
+    with Programs.measured(subject, limit_s=_LIMIT_S) as programs:
+        predicted = _predictions(programs, Space(training=case.training, freezable=not case.training))
+        for variant in _chosen(predicted, case.variants):
+            row = predicted[variant]
+            try:
+                times = programs.measure(variant)
+            except Exception as error:  # whatever a pass or the compiler refuses: told, and left out
+                refused.append(f"{variant.title}: {str(error).strip().splitlines()[0]}")
+                continue
+            rows.append(
+                {**row, "measured_ms": times.ms, "measured_low_ms": times.low_ms,
+                 "measured_high_ms": times.high_ms, "rounds": times.rounds}
+            )  # fmt: skip
+        standard_ms = programs.standard_ms
+    return {
+        "case": case.title, "network": case.name, "training": case.training, "standard_ms": standard_ms,
+        "predicted": len(predicted), "variants": rows, "refused": refused,
+    }  # fmt: skip
+
+
+def _predictions(programs: Programs, space: Space) -> dict[Variant, dict[str, Any]]:
+    """Different programs only."""
+    found: dict[Variant, dict[str, Any]] = {}
+    seen: set[str] = set()
+    singles = space.singles()
+    for variants in (singles, None):
+        if variants is None:
+            order = sorted(found, key=lambda one: found[one]["predicted_ms"])
+            variants = tuple(space.joined(order, _JOINED))
+        for variant in variants:
+            try:
+                lowered, time = programs.lowered(variant), programs.predicted(variant)
+            except Exception:
+                continue
+            if lowered.identity in seen:
+                continue
+            seen.add(lowered.identity)
+            found[variant] = {
+                "variant": variant.title, "predicted_ms": time.us / 1e3, "low_ms": time.low_us / 1e3,
+                "high_ms": time.high_us / 1e3, "measured_share": time.measured_share,
+                "moved_bytes": lowered.moved_bytes, "memory_bytes": lowered.memory_bytes,
+            }  # fmt: skip
+    return found
+
+
+def _chosen(predicted: dict[Variant, dict[str, Any]], count: int) -> Sequence[Variant]:
+    """The standard variant, the best, the worst, and others between them in even steps of rank."""
+    order = sorted((one for one in predicted if one != Variant()), key=lambda v: predicted[v]["predicted_ms"])
+    if len(order) < count:
+        return [Variant(), *order]
+    places = sorted({round(n * (len(order) - 1) / (count - 2)) for n in range(count - 1)})
+    return [Variant(), *(order[place] for place in places)]

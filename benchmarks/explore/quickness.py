@@ -1,0 +1,32 @@
+"""How long an exploration of many variants takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.bars import Bar
+from benchmarks.explore.cases import Case
+from daceml.exploration.exploring import explored
+from daceml.exploration.subject import Subject
+
+FEWEST, SECONDS, COMPILED = 60, 180.0, 5
+
+
+def exploration_row() -> dict[str, Any]:
+    """Of the BERT layer."""
+    module, inputs = Case(name="bert", training=False, variants=0).subject()
+    found = explored(Subject(module, inputs, {}, training=False), budget_s=SECONDS * 0.9, most=100)
+    return {
+        "case": "exploration, bert", "predicted": found.predicted, "compiled": found.compiled,
+        "seconds": found.spent_s, "complete": found.complete, "winner": found.best.variant.title,
+    }  # fmt: skip
+
+
+def judged(row: dict[str, Any]) -> list[Bar]:
+    """Enough variants, soon, with few compilations."""
+    return [
+        Bar(name="exploration, bert: variants short of 60", figure=max(FEWEST - row["predicted"], 0), limit=0,
+            note=f"{row['predicted']} predicted"),
+        Bar(name="exploration, bert", figure=row["seconds"], limit=SECONDS, unit="s"),
+        Bar(name="exploration, bert: variants compiled and measured", figure=row["compiled"], limit=COMPILED),
+    ]  # fmt: skip

@@ -1,0 +1,115 @@
+"""`daceml explore`: predict a model's variants, measure the most promising ones, and say which is best."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from daceml.budget import budget_s
+from daceml.cli import options
+from daceml.cli.inputs import make_inputs
+from daceml.cli.model_reference import resolve
+from daceml.cli.output_files import check_targets, written_aside
+from daceml.cli.work import working
+from daceml.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from daceml.exploration.exploration import Objective, Row
+
+Budget = Annotated[str, typer.Option("--budget", metavar="TIME", help="90s, 2m, 1.5h.")]
+Devices = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--device", metavar="NAME", help="of `daceml devices`: predict it there as well; repeatable."
+    ),
+]
+ObjectiveName = Annotated[str, typer.Option("--objective", help="time, memory or cost.")]
+Precisions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--precision", metavar="TYPE", help="try bfloat16 as well, which rounds values; repeatable."
+    ),
+]
+Ranks = Annotated[
+    list[int] | None, typer.Option("--ranks", help="of the other devices, data-parallel; may be repeated.")
+]
+Prices = Annotated[
+    list[str] | None,
+    typer.Option("--price", metavar="DEVICE=USD@DATE", help="of an hour, such as H100=2.95@2026-05-20."),
+]
+Output = Annotated[
+    Path | None, typer.Option("--output", "-o", metavar="FILE", help="write all variants, for `daceml gui`.")
+]
+
+
+def explore(
+    model: options.Model,
+    inputs: options.Inputs = None,
+    inputs_file: options.InputsFile = None,
+    dims: options.Dims = None,
+    train: options.Train = False,
+    budget: Budget = "2m",
+    device: Devices = None,
+    objective: ObjectiveName = "time",
+    precision: Precisions = None,
+    ranks: Ranks = None,
+    price: Prices = None,
+    measurements: Annotated[int, typer.Option(help="variants that are measured, at the most.")] = 4,
+    seed: Annotated[int, typer.Option(help="of orders and drawn gradients.")] = 0,
+    output: Output = None,
+    every: Annotated[bool, typer.Option("--all", help="every variant, and every refusal.")] = False,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+    debug: options.Debug = False,
+) -> None:
+    """Predict every variant of a model, measure those that may be the best, and say what each is worth."""
+    check_targets([("--output", output)])
+    seconds = budget_s(budget)
+    with working(quiet=quiet):
+        from torch import nn
+
+        from daceml.devices.catalogue import find_device
+        from daceml.prediction.prices import prices_of
+        from daceml.report.exploration_text import exploration_text
+        from daceml.report.explored import explore as explored
+
+        module = resolve(model, train=train)
+        if not isinstance(module, nn.Module):
+            raise ConfigurationError(
+                f"{model} is no module", why="variants are those of PyTorch modules", fix="give path.py:Name"
+            )
+        call = make_inputs(module, inputs, dims, inputs_file)
+        names = list(device or ())
+        prices = prices_of(price or (), [find_device(name) for name in names])
+        found = explored(
+            module, *call.args, **call.kwargs,
+            budget=seconds, devices=names, objective=_objective(objective), training=train,
+            precisions=precision or (), ranks=ranks or (), prices=prices,
+            measurements=measurements, seed=seed,
+            observe=None if quiet else _told,
+        )  # fmt: skip
+    if output is not None:
+        with written_aside("--output", output) as aside:
+            found.exploration.save(aside)
+    if as_json:
+        typer.echo(json.dumps(found.exploration.to_json(), indent=2))
+    else:
+        typer.echo(exploration_text(found.exploration, every=every))
+
+
+def _objective(text: str) -> Objective:
+    if text not in ("time", "memory", "cost"):
+        raise ConfigurationError(f"--objective {text} is none", fix="take time, memory or cost")
+    return text
+
+
+def _told(row: Row) -> None:
+    if row.measured is not None:
+        typer.echo(f"{row.measured.ms:9.3f} ms measured   {row.variant.title}", err=True)
+    elif row.outcome == "predicted" and row.predicted_ms is not None:
+        typer.echo(f"{row.predicted_ms:9.3f} ms predicted  {row.variant.title}", err=True)
+    else:
+        typer.echo(f"{row.outcome:>12}            {row.variant.title}", err=True)

@@ -1,0 +1,83 @@
+"""`daceml whatif MODEL`: what passes of the compiler, other devices and more ranks are worth for a model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from daceml.cli import options
+from daceml.cli.inputs import make_inputs
+from daceml.cli.model_reference import resolve
+from daceml.cli.work import working
+from daceml.errors import WhatIfError
+
+if TYPE_CHECKING:
+    from daceml.exploration.effects import Effect
+
+Without = Annotated[
+    list[str] | None,
+    typer.Option("--without", metavar="PASS", help="fuse_subgraphs or SubgraphFusion, repeatable; all."),
+]
+
+
+def whatif_model(model: str, arguments: Sequence[str], *, as_json: bool) -> None:
+    """Parse and answer.
+
+    Args:
+        arguments: behind the model.
+    """
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    app.command("whatif")(_effects)
+    given = [model, *arguments, *(["--json"] if as_json else [])]
+    typer.main.get_command(app).main(given, prog_name="daceml whatif", standalone_mode=False)
+
+
+def _effects(
+    model: options.Model,
+    inputs: options.Inputs = None,
+    inputs_file: options.InputsFile = None,
+    train: options.Train = False,
+    without: Without = None,
+    measure: Annotated[
+        bool, typer.Option("--measure", help="compile and measure each, besides predicting.")
+    ] = False,
+    on: Annotated[
+        list[str] | None, typer.Option("--on", metavar="DEVICE", help="predict the model there; repeatable.")
+    ] = None,
+    ranks: Annotated[list[int] | None, typer.Option("--ranks", help="of these devices.")] = None,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+    debug: options.Debug = False,
+) -> None:
+    """What each pass of the standard recipe is worth for a model: among the others, and alone."""
+    if ranks and not on:
+        raise WhatIfError("--ranks without a device", fix="name it as well: --on H100 --ranks 8")
+    with working(quiet=quiet):
+        from torch import nn
+
+        from daceml.exploration.effects import effects
+        from daceml.exploration.elsewhere import elsewhere
+        from daceml.report.effects_text import devices_text, effects_json, effects_text
+
+        module = resolve(model, train=train)
+        if not isinstance(module, nn.Module):
+            raise WhatIfError(f"{model} is no module", fix="give path.py:Name of a module, or a trace")
+        call = make_inputs(module, inputs, None, inputs_file)
+        rows = tuple(
+            elsewhere(
+                module, call.args, call.kwargs, training=train, devices=on or (), ranks=ranks or (), prices={}
+            )
+        )
+        found: tuple[Effect, ...] = ()
+        if without or not on:
+            found = effects(
+                module, *call.args, passes=without or (), training=train, measure=measure, **call.kwargs
+            )
+    if as_json:
+        typer.echo(json.dumps(effects_json(found, rows), indent=2))
+    else:
+        parts = (effects_text(found), devices_text(rows))
+        typer.echo("\n\n".join(part for part in parts if part))

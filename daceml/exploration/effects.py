@@ -1,0 +1,201 @@
+"""What one optimisation is worth: the standard recipe without it, it alone, and how far these are apart.
+
+An effect is by how much a step takes less time for a change. Without a pass the others may do more, or less:
+its effect among all others and its effect alone differ by its interactions with them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from daceml.errors import ExplorationError
+from daceml.exploration.programs import Programs
+from daceml.exploration.variant import Variant
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from daceml.exploration.step_times import ProgramTime
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ratio:
+    """A time over another one; low and high hold nine of ten predictions, or the median with 99 %."""
+
+    value: float
+    low: float
+    high: float
+
+    def inverse(self) -> Ratio:
+        """The other way round."""
+        return Ratio(value=1 / self.value, low=1 / self.high, high=1 / self.low)
+
+    @property
+    def beyond_doubt(self) -> bool:
+        """Whether it is not 1."""
+        return self.high < 1 or self.low > 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effect:
+    """Of one pass, as the time of a step with it over that without; below 1 it helps.
+
+    Attributes:
+        among: beside all other passes of the standard recipe; alone: beside none.
+        measured_among, measured_alone: the same, as it was measured; None where it was not.
+        changes: whether programs with and without it differ at all.
+        why: why it could not be told.
+    """
+
+    name: str
+    among: Ratio | None
+    alone: Ratio | None
+    measured_among: Ratio | None = None
+    measured_alone: Ratio | None = None
+    changes: bool = True
+    why: str = ""
+
+    @property
+    def interaction(self) -> float | None:
+        """How many times more it takes away among others than alone; below 1, others need it to be there."""
+        if self.among is None or self.alone is None:
+            return None
+        return self.among.value / self.alone.value
+
+
+def effects(
+    model: nn.Module,
+    *inputs: Any,
+    passes: Sequence[str] = (),
+    training: bool | None = None,
+    measure: bool = False,
+    alone: bool = True,
+    limit_s: float = 10.0,
+    observe: Callable[[Effect], None] | None = None,
+    **named: Any,
+) -> tuple[Effect, ...]:
+    """What each pass of the standard recipe is worth for a model.
+
+    Args:
+        inputs, named: of the call.
+        passes: names of passes, or of what they are known as: fuse_subgraphs or SubgraphFusion; empty is all
+            that the situation has.
+        training: whether a step is a forward and a backward pass; None: whether the model is in training
+            mode.
+        measure: compile and measure, besides predicting.
+        alone: also what each does without the others.
+        limit_s: of one measurement.
+        observe: is given each effect as soon as it is known.
+    Raises:
+        ExplorationError: there is no such pass, or the model cannot be explored.
+    """
+    from daceml.exploration.subject import Subject
+
+    subject = Subject(model, inputs, named, training=model.training if training is None else training)
+    names = known_passes(subject.training)
+    asked = [pass_named(name, names) for name in passes] or names
+    found: list[Effect] = []
+    with Programs.measured(subject, limit_s=limit_s) as programs:
+        search = _Effects(programs, measure=measure)
+        for name in asked:
+            effect = search.of(name, alone=alone)
+            found.append(effect)
+            if observe is not None:
+                observe(effect)
+    return tuple(found)
+
+
+def known_passes(training: bool) -> list[str]:
+    """Names of the standard recipe's passes for a situation, in their order."""
+    from daceml.transformations.standard import standard_recipe
+
+    recipe = standard_recipe().when("training" if training else "inference")
+    return list(dict.fromkeys(step.name for step in recipe))
+
+
+def pass_named(text: str, names: Sequence[str]) -> str:
+    """The pass of a name, also of one such as SubgraphFusion.
+
+    Raises:
+        ExplorationError: there is none.
+    """
+    same = [name for name in names if name == text or _stems(name) == _stems(text)]
+    if not same:
+        close = difflib.get_close_matches(text, names, n=1)
+        raise ExplorationError(
+            f"the standard recipe has no pass {text!r}",
+            why="it has " + ", ".join(names),
+            fix=f"did you mean {close[0]!r}?" if close else "name one of them",
+        )
+    return same[0]
+
+
+def _stems(name: str) -> frozenset[str]:
+    """SubgraphFusion and fuse_subgraphs are the same words in another order and form."""
+    words = re.findall(r"[A-Z]?[a-z]+", name)
+    return frozenset(word.lower()[:3] for word in words)
+
+
+@dataclass
+class _Effects:
+    programs: Programs
+    measure: bool = field(kw_only=True)
+
+    def of(self, name: str, *, alone: bool) -> Effect:
+        without, only, none = Variant(without=(name,)), Variant(only=(name,)), Variant(only=())
+        try:
+            among = self._ratio(without)
+            by_itself = self._over(only, none) if alone else None
+            measured = self._measured(without) if self.measure else None
+            measured_alone = self._measured_over(only, none) if self.measure and alone else None
+        except Exception as error:  # whatever the others trip over without it
+            line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            return Effect(name=name, among=None, alone=None, why=line)
+        return Effect(
+            name=name,
+            among=among.inverse(),
+            alone=by_itself,
+            measured_among=None if measured is None else measured.inverse(),
+            measured_alone=measured_alone,
+            changes=self.programs.lowered(without).identity != self.programs.lowered(Variant()).identity,
+        )
+
+    def _ratio(self, variant: Variant) -> Ratio:
+        """Of a variant's predicted time over the standard one's."""
+        if self._same(variant, Variant()):
+            return Ratio(value=1.0, low=1.0, high=1.0)
+        found, standard = self.programs.predicted(variant), self.programs.predicted(Variant())
+        return _ratio(found, standard.us)
+
+    def _over(self, variant: Variant, base: Variant) -> Ratio:
+        if self._same(variant, base):
+            return Ratio(value=1.0, low=1.0, high=1.0)
+        return _ratio(self.programs.predicted(variant), self.programs.predicted(base).us)
+
+    def _measured(self, variant: Variant) -> Ratio:
+        if self._same(variant, Variant()):
+            return Ratio(value=1.0, low=1.0, high=1.0)
+        times = self.programs.measure(variant)
+        return Ratio(value=times.ratio, low=times.ratio_low, high=times.ratio_high)
+
+    def _measured_over(self, variant: Variant, base: Variant) -> Ratio:
+        """Both were measured beside the standard variant."""
+        if self._same(variant, base):
+            return Ratio(value=1.0, low=1.0, high=1.0)
+        ours, theirs = self.programs.measure(variant), self.programs.measure(base)
+        return Ratio(
+            value=ours.ratio / theirs.ratio,
+            low=ours.ratio_low / theirs.ratio_high,
+            high=ours.ratio_high / theirs.ratio_low,
+        )
+
+    def _same(self, one: Variant, other: Variant) -> bool:
+        return self.programs.lowered(one).identity == self.programs.lowered(other).identity
+
+
+def _ratio(found: ProgramTime, over_us: float) -> Ratio:
+    return Ratio(value=found.us / over_us, low=found.low_us / over_us, high=found.high_us / over_us)

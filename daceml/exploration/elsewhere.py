@@ -1,0 +1,74 @@
+"""Variants on devices that are not here: predicted from the model's operations, never measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from daceml.errors import DacemlError
+from daceml.exploration.exploration import Row
+from daceml.exploration.variant import Variant
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from daceml.prediction.prices import Price
+    from daceml.prediction.step import ModelStep
+
+_S_PER_HOUR = 3600.0
+
+
+def elsewhere(
+    model: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    *,
+    training: bool,
+    devices: Sequence[str],
+    ranks: Sequence[int],
+    prices: Mapping[str, Price],
+) -> Iterator[Row]:
+    """Rows of other devices: eager and with fused loops, alone and data-parallel.
+
+    A step of training has no optimizer, as what is explored here.
+
+    Args:
+        ranks: numbers of devices besides one.
+        prices: device -> what an hour of it costs.
+    """
+    from daceml.prediction.fused_step import fused
+    from daceml.prediction.predict_step import captured, predict_step
+
+    if not devices:
+        return
+    try:
+        step = captured(model, kwargs or args, train=training, optimizer=None)
+    except DacemlError as error:
+        yield from (
+            Row(variant=Variant(device=one), outcome="refused", why=error.why or error.what)
+            for one in devices
+        )
+        return
+    steps: dict[bool, ModelStep] = {False: step, True: fused(step)}
+    for device in devices:
+        for joined, of in steps.items():
+            for count in (1, *ranks):
+                variant = Variant(device=device, fused=joined, ranks=count)
+                try:
+                    found = predict_step(of, device=device, devices=count, train=training, optimizer=None)
+                except DacemlError as error:
+                    yield Row(variant=variant, outcome="refused", why=error.why or error.what)
+                    continue
+                price = prices.get(device)
+                row = Row(
+                    variant=variant,
+                    outcome="predicted",
+                    predicted_ms=found.step_us / 1e3,
+                    low_ms=found.low_us / 1e3,
+                    high_ms=found.high_us / 1e3,
+                    measured_share=0.0,
+                    kernels=len(of.operations),
+                    memory_bytes=None if found.memory is None else round(found.memory.total),
+                )
+                yield row if price is None else replace(row, usd_per_million=count * price.usd(found.step_us))

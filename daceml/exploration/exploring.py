@@ -1,0 +1,254 @@
+"""The search among variants: predict all, measure those that may be the best, and stop when none is left."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, get_args
+
+from daceml.errors import ExplorationError, ResultsDifferError
+from daceml.exploration.exploration import Exploration, Objective, Outcome, Row
+from daceml.exploration.space import Space
+from daceml.exploration.variant import Variant
+
+if TYPE_CHECKING:
+    from daceml.exploration.programs import Programs
+    from daceml.exploration.step_times import ProgramTime
+    from daceml.exploration.subject import Lowered, Subject
+    from daceml.prediction.prices import Price
+
+_JOINED = 10  # changes that are joined with each other
+_PREDICTING = 0.6  # of the budget, after which no further variant is lowered
+_MEASURING = 0.1  # of the budget, for one comparison
+
+
+def explored(
+    subject: Subject,
+    *,
+    budget_s: float,
+    devices: Sequence[str] = (),
+    objective: Objective = "time",
+    precisions: Sequence[str] = (),
+    ranks: Sequence[int] = (),
+    prices: Mapping[str, Price] | None = None,
+    measurements: int = 4,
+    most: int = 80,
+    seed: int = 0,
+    observe: Callable[[Row], None] | None = None,
+) -> Exploration:
+    """Predict every variant of a subject, measure those that may be the best, and say which is.
+
+    Arguments and errors as of `daceml.explore`.
+    """
+    from daceml.exploration.elsewhere import elsewhere
+    from daceml.exploration.programs import Programs
+    from daceml.frontend.arguments import Arguments
+    from daceml.frontend.search.machine import fingerprint
+
+    if objective not in get_args(Objective):
+        raise ExplorationError(
+            f"objective={objective!r}", fix="give one of " + ", ".join(get_args(Objective))
+        )
+    if objective == "cost" and not prices:
+        raise ExplorationError(
+            'objective="cost" without prices',
+            fix='give prices={"H100": Price(usd_per_hour=2.95, date="2026-05-20")}',
+        )
+    _require_processor(subject)
+    start_s = time.monotonic()
+    with Programs.measured(subject, limit_s=_MEASURING * budget_s, seed=seed) as programs:
+        search = _Search(
+            programs=programs, objective=objective, budget_s=budget_s, start_s=start_s,
+            measurements=measurements, most=most, observe=observe or (lambda _: None),
+        )  # fmt: skip
+        search.run(precisions)
+    model = subject.module
+    for row in elsewhere(
+        model, subject.args, subject.kwargs, training=subject.training, devices=devices, ranks=ranks,
+        prices=prices or {},
+    ):  # fmt: skip
+        search.note(row)
+    rows = search.ordered()
+    return Exploration(
+        model=type(model).__name__,
+        inputs=Arguments(subject.args, subject.kwargs).describe(model.forward),
+        training=subject.training,
+        objective=objective,
+        machine=fingerprint(),
+        seed=seed,
+        budget_s=budget_s,
+        spent_s=round(search.spent_s, 3),
+        complete=not search.left(),
+        rows=rows,
+        winner=search.winner(rows),
+        compiled=sum(row.measured is not None for row in rows),
+        predicted=sum(row.predicted_ms is not None for row in rows),
+    )
+
+
+def _require_processor(subject: Subject) -> None:
+    import torch
+    from torch.utils import _pytree as pytree
+
+    leaves = pytree.tree_leaves((subject.args, subject.kwargs))
+    tensors = [*subject.module.parameters(), *(x for x in leaves if isinstance(x, torch.Tensor))]
+    elsewhere = next((x for x in tensors if x.device.type != "cpu"), None)
+    if elsewhere is not None:
+        raise ExplorationError(
+            f"{type(subject.module).__name__} lies on {elsewhere.device}",
+            why="variants are measured on this machine's processor only",
+            fix='move the model to the CPU; devices=["H100"] predicts it there',
+        )
+
+
+@dataclass(kw_only=True)
+class _Search:
+    programs: Programs
+    objective: Objective
+    budget_s: float
+    measurements: int
+    most: int
+    observe: Callable[[Row], None]
+    start_s: float
+    rows: dict[Variant, Row] = field(default_factory=dict[Variant, Row])
+    seen: dict[str, Variant] = field(default_factory=dict[str, Variant])  # identity -> the first of it
+
+    def run(self, precisions: Sequence[str]) -> None:
+        """Predict and measure the variants of this machine."""
+        programs, standard = self.programs, self.programs.lowered(Variant())
+        self.seen[standard.identity] = Variant()
+        row = _row(standard, programs.first, "standard recipe")
+        self.note(replace(row, measured=programs.measure(Variant())))
+        self._predict(precisions)
+        self._measure()
+
+    @property
+    def spent_s(self) -> float:
+        """Since it began."""
+        return time.monotonic() - self.start_s
+
+    def note(self, row: Row) -> None:
+        """Take a row over."""
+        self.rows[row.variant] = row
+        self.observe(row)
+
+    # ---- predictions
+
+    def _predict(self, precisions: Sequence[str]) -> None:
+        subject = self.programs.subject
+        space = Space(
+            training=subject.training, freezable=not subject.not_freezable, precisions=tuple(precisions)
+        )
+        for variant in space.singles():
+            self._lower(variant)
+        known = [row for row in self.rows.values() if row.outcome == "predicted"]
+        promising = sorted(known, key=lambda row: row.predicted_ms or 0.0)
+        for variant in space.joined([row.variant for row in promising], _JOINED):
+            self._lower(variant)
+
+    def _lower(self, variant: Variant) -> None:
+        if variant in self.rows:
+            return
+        if len(self.rows) >= self.most or self.spent_s > _PREDICTING * self.budget_s:
+            return
+        try:
+            row = self._predicted(variant)
+        except Exception as error:  # whatever a pass trips over: the standard variant stands
+            self.note(Row(variant=variant, outcome="refused", why=_sentence(error)))
+            return
+        twin = self.seen.setdefault(self.programs.lowered(variant).identity, variant)
+        if twin != variant:
+            row = replace(row, outcome="same program", why=f"the same as {twin.title}")
+        self.note(row)
+
+    def _predicted(self, variant: Variant) -> Row:
+        return _row(self.programs.lowered(variant), self.programs.predicted(variant), "predicted")
+
+    # ---- measurements
+
+    def _measure(self) -> None:
+        """The most promising first, until none of the rest can be better than the best."""
+        for _ in range(self.measurements):
+            left = self.left()
+            if not left or self.spent_s > self.budget_s:
+                return
+            self._measured(min(left, key=self._promise))
+
+    def left(self) -> list[Row]:
+        """Of variants that are not measured, and may be better than the best that is."""
+        best = min(map(self._value, (row for row in self.rows.values() if row.measured is not None)))
+        return [row for row in self.rows.values() if row.outcome == "predicted" and self._least(row) < best]
+
+    def _promise(self, row: Row) -> tuple[float, str]:
+        first = self._least(row) if self.objective == "memory" else row.predicted_ms
+        return first or 0.0, row.variant.title
+
+    def _least(self, row: Row) -> float:
+        """What it may reach of the objective."""
+        if self.objective == "memory":
+            return float(row.memory_bytes or 0)
+        return row.low_ms or 0.0
+
+    def _value(self, row: Row) -> float:
+        if self.objective == "memory":
+            return float(row.memory_bytes or 0)
+        if self.objective == "cost":
+            return float("inf") if row.usd_per_million is None else row.usd_per_million
+        return row.best_known_ms or float("inf")
+
+    def _measured(self, row: Row) -> None:
+        try:
+            times = self.programs.measure(row.variant)
+        except ResultsDifferError as error:
+            self.note(replace(row, outcome="results differ", why=error.why))
+            return
+        except Exception as error:  # whatever a pass or the compiler trips over
+            self.note(replace(row, outcome="refused", why=_sentence(error)))
+            return
+        self.note(replace(row, outcome="measured", measured=times))
+        # what is left, with what has been learned; what was measured keeps what was predicted before
+        for other in list(self.rows.values()):
+            if other.outcome == "predicted":
+                self.rows[other.variant] = self._predicted(other.variant)
+
+    # ---- results
+
+    def ordered(self) -> tuple[Row, ...]:
+        standard, *others = self.rows.values()
+        known = [row for row in others if row.best_known_ms is not None]
+        unknown = [row for row in others if row.best_known_ms is None]
+        key: Callable[[Row], tuple[float, str]] = lambda row: (self._value(row), row.variant.title)  # noqa: E731
+        return (standard, *sorted(known, key=key), *sorted(unknown, key=lambda row: row.variant.title))
+
+    def winner(self, rows: Sequence[Row]) -> int:
+        """The best of those that were measured and are better beyond doubt; by cost, the best of all."""
+        if self.objective == "cost":
+            return min(range(len(rows)), key=lambda place: self._value(rows[place]))
+        sure = [
+            place
+            for place, row in enumerate(rows)
+            if row.measured is not None
+            and (place == 0 or self.objective == "memory" or row.measured.ratio_high < 1)
+        ]
+        return min(sure, key=lambda place: self._value(rows[place]))
+
+
+def _row(lowered: Lowered, predicted: ProgramTime, outcome: Outcome) -> Row:
+    return Row(
+        variant=lowered.variant,
+        outcome=outcome,
+        predicted_ms=predicted.us / 1e3,
+        low_ms=predicted.low_us / 1e3,
+        high_ms=predicted.high_us / 1e3,
+        measured_share=predicted.measured_share,
+        memory_bytes=lowered.memory_bytes,
+        moved_bytes=lowered.moved_bytes,
+        kernels=lowered.kernels,
+    )
+
+
+def _sentence(error: BaseException) -> str:
+    """What an error says first."""
+    line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return line if line else type(error).__name__

@@ -1,0 +1,122 @@
+"""Times of programs' steps on this machine, kept in an operation database: what one exploration measures the
+next one knows."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from datetime import date
+from math import inf
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from daceml.config import config
+from daceml.errors import DatabaseAccessError, DatabaseFileError
+from daceml.exploration.step_times import StepTimes
+from daceml.frontend.search.machine import fingerprint, this_machine
+from daceml.frontend.search.prediction import StepFacts
+from daceml.profiling.database.records import Duration, Entry, Environment, Operation
+from daceml.profiling.database.store import OpDatabase
+from daceml.runtime.cache import Cache
+from daceml.runtime.processor import cpu_model
+
+log = logging.getLogger(__name__)
+
+OPERATOR = "step"
+"""What rows of the database are of: one step of a compiled program, a kernel or a call of torch's."""
+
+
+class Library:
+    """The steps that were measured on this machine.
+
+    Args:
+        database: None where there is none: then nothing is kept.
+    """
+
+    def __init__(self, database: OpDatabase | None, cache: Cache) -> None:
+        self.database, self.cache = database, cache
+        self._least_us: dict[str, float] = {}
+        self.environment = Environment(device=cpu_model(), fingerprint=fingerprint())
+
+    @classmethod
+    def of_this_machine(cls, folder: Path | None = None) -> Self:
+        """That of a folder; without its database where this cannot be used, which is logged.
+
+        Args:
+            folder: None is that of the cache.
+        """
+        folder = Path(config().cache_folder) if folder is None else folder
+        cache, path = Cache(folder), folder / "steps.db"
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            return cls(OpDatabase(path), cache)
+        except (DatabaseFileError, DatabaseAccessError, OSError) as error:
+            log.warning("times of steps are not kept: %s", error)
+            return cls(None, cache)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.database is not None:
+            self.database.close()
+
+    def times(self) -> StepTimes:
+        """What is known of steps on this machine."""
+        found = StepTimes(this_machine(self.cache))
+        if self.database is not None:
+            for entry in self.database.entries():
+                if entry.operation.operator == OPERATOR and entry.environment == self.environment:
+                    us = entry.duration.median_s * 1e6
+                    self._least_us[entry.operation.kernel] = us
+                    found.learn([_facts(entry.operation)], [us])
+        return found
+
+    def add(self, steps: Sequence[StepFacts], took_us: Sequence[float]) -> None:
+        """Keep what steps took, where that is less than what was known."""
+        if self.database is None:
+            return
+        least: dict[str, tuple[StepFacts, float]] = {}
+        for step, us in zip(steps, took_us, strict=True):
+            if 0 < us < self._least_us.get(step.key, inf):
+                self._least_us[step.key] = us
+                least[step.key] = step, us
+        self.database.add_all(
+            Entry(
+                operation=_operation(step),
+                environment=self.environment,
+                duration=Duration(median_s=us / 1e6),
+                provenance="measured",
+                source="daceml explore",
+                licence="none",
+                date=date.today().isoformat(),
+            )
+            for step, us in least.values()
+        )
+
+
+def _operation(step: StepFacts) -> Operation:
+    return Operation(
+        operator=OPERATOR,
+        operands=(),
+        attributes={
+            "kind": step.kind,
+            "parallel": step.parallel,
+            "unique_bytes": step.unique_bytes,
+            "total_bytes": step.total_bytes,
+            "flops": step.flops,
+            "special_functions": step.special_functions,
+        },
+        kernel=step.key,
+    )
+
+
+def _facts(operation: Operation) -> StepFacts:
+    told: dict[str, Any] = dict(operation.attributes)
+    amounts = {
+        name: int(told[name]) for name in ("unique_bytes", "total_bytes", "flops", "special_functions")
+    }
+    return StepFacts(key=operation.kernel, kind=str(told["kind"]), parallel=bool(told["parallel"]), **amounts)

@@ -1,0 +1,148 @@
+"""Programs of a model's variants: lowered and predicted, or compiled and measured beside the standard one."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import torch
+
+from daceml.errors import ResultsDifferError
+from daceml.exploration.exploration import Times
+from daceml.exploration.library import Library
+from daceml.exploration.variant import Variant
+from daceml.frontend.search.measurement import Comparison, compare
+from daceml.frontend.search.run import undisturbed
+
+if TYPE_CHECKING:
+    from daceml.exploration.step_times import ProgramTime, StepTimes
+    from daceml.exploration.subject import Lowered, Subject
+    from daceml.frontend.search.run import ProgramRun
+
+_STANDARD, _CANDIDATE = "standard", "candidate"
+
+
+@dataclass(kw_only=True)
+class Programs:
+    """What is known of a subject's variants.
+
+    The standard variant is always measured: all times are told beside its own, since a machine slows down and
+    recovers between two measurements.
+
+    Args:
+        limit_s: of one measurement.
+        seed: of orders.
+    Attributes:
+        standard_ms: what the standard variant took.
+        first: what was predicted of it before anything was measured.
+        around_us: of a call, what is in no step.
+    """
+
+    subject: Subject
+    library: Library
+    times: StepTimes
+    limit_s: float
+    seed: int = 0
+    standard_ms: float = 0.0
+    around_us: float = 0.0
+    _lowered: dict[Variant, Lowered] = field(default_factory=dict["Variant", "Lowered"])
+    _measured: dict[Variant, Times] = field(default_factory=dict[Variant, Times])
+
+    @classmethod
+    @contextmanager
+    def measured(cls, subject: Subject, *, limit_s: float, seed: int = 0) -> Generator[Programs]:
+        """With the standard variant measured, and with what was learned of this machine before.
+
+        Raises:
+            DacemlError: the standard variant cannot be compiled.
+        """
+        with undisturbed(), Library.of_this_machine() as library, torch.random.fork_rng(devices=()):
+            torch.manual_seed(seed)
+            made = cls(subject=subject, library=library, times=library.times(), limit_s=limit_s, seed=seed)
+            made._begin()
+            yield made
+
+    def lowered(self, variant: Variant) -> Lowered:
+        """The variant's programs, of which only the facts are kept.
+
+        Raises:
+            Exception: whatever a pass or an operator refuses; the message says why.
+        """
+        if variant not in self._lowered:
+            found = self.subject.lower(variant)
+            found.making.made = []  # networks are large; what is measured is lowered again
+            self._lowered[variant] = found
+        return self._lowered[variant]
+
+    def predicted(self, variant: Variant) -> ProgramTime:
+        """On the scale on which the standard variant takes what it was measured to take.
+
+        Raises:
+            Exception: see `lowered`.
+        """
+        found = self.times.program(self.lowered(variant).facts, self.around_us)
+        standard = self.times.program(self.lowered(Variant()).facts, self.around_us)
+        scale = self.standard_ms * 1e3 / standard.us
+        return replace(found, us=found.us * scale, low_us=found.low_us * scale, high_us=found.high_us * scale)
+
+    def measure(self, variant: Variant) -> Times:
+        """Beside the standard variant, once.
+
+        Raises:
+            ResultsDifferError: it computes something else.
+            Exception: a pass, an operator or the compiler refuses.
+        """
+        if variant not in self._measured:
+            self._measured[variant] = self._measure(variant)
+        return self._measured[variant]
+
+    def _begin(self) -> None:
+        lowered = self.subject.lower(Variant())
+        self.first = self.times.program(lowered.facts, 0.0)
+        self._standard = self.subject.compile(lowered)
+        self._lowered[Variant()] = lowered
+        took_us, call_us = self._standard.profile(), self._standard.call_us()
+        seen = self._compared({})
+        self.standard_ms = seen.ms(_STANDARD)
+        self.around_us = max(call_us - sum(took_us), 0.0) * self.standard_ms * 1e3 / call_us
+        self._learn(lowered, self._standard, self.standard_ms)
+        self._measured[Variant()] = _times(seen, _STANDARD, self.standard_ms)
+
+    def _measure(self, variant: Variant) -> Times:
+        predicted = self.predicted(variant)
+        lowered = self.subject.lower(variant)
+        run = self.subject.compile(lowered)
+        differs = "" if variant.precision else run.difference(self._standard)
+        if differs:
+            raise ResultsDifferError(
+                f"{variant.title} computes something else", why=differs, fix="take another variant"
+            )
+        times = _times(self._compared({_CANDIDATE: run}), _CANDIDATE, self.standard_ms)
+        self.times.observe(predicted.us, times.ms * 1e3)
+        self._learn(lowered, run, times.ms)
+        return times
+
+    def _learn(self, lowered: Lowered, run: ProgramRun, ms: float) -> None:
+        """Steps are timed one by one, while others may disturb them more than the rounds that count."""
+        took_us, scale = run.profile(), ms * 1e3 / run.call_us()
+        if len(took_us) == len(lowered.facts):
+            took_us = [us * scale for us in took_us]
+            self.times.learn(lowered.facts, took_us)
+            self.library.add(lowered.facts, took_us)
+
+    def _compared(self, runs: Mapping[str, ProgramRun]) -> Comparison:
+        order = [_STANDARD, *runs]
+        random.Random(self.seed).shuffle(order)
+        named = {_STANDARD: self._standard, **runs}
+        return compare({name: named[name] for name in order}, limit_s=self.limit_s)
+
+
+def _times(seen: Comparison, name: str, standard_ms: float) -> Times:
+    ratio = seen.ratio(name, _STANDARD)
+    return Times(
+        ms=ratio.value * standard_ms, low_ms=ratio.low * standard_ms, high_ms=ratio.high * standard_ms,
+        ratio=ratio.value, ratio_low=ratio.low, ratio_high=ratio.high, rounds=ratio.n,
+    )  # fmt: skip

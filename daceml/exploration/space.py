@@ -1,0 +1,95 @@
+"""Which variants there are: every change by itself, and then those that help together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+from daceml.exploration.variant import Variant
+from daceml.frontend.search.choices import NO_RECOMPUTATION
+from daceml.frontend.search.variation import choices_for
+
+if TYPE_CHECKING:
+    from daceml.transformations.recipe import Situation
+
+MEMORY_SHARES = (0.9, 0.75, 0.6)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Space:
+    """What a model may be varied in.
+
+    Attributes:
+        training: whether there is a backward pass.
+        freezable: whether weights may be promised not to change.
+        precisions: element types to try besides that of the model.
+    """
+
+    training: bool
+    freezable: bool
+    precisions: tuple[str, ...] = ()
+
+    def singles(self) -> tuple[Variant, ...]:
+        """The standard variant, and every change by itself; those that change values last."""
+        found = [
+            Variant(),
+            Variant(unoptimised=True),
+            *(Variant(depth=d) for d in ("operators", "loops", "layout")),
+        ]
+        found += self._choices("training" if self.training else "inference", Variant())
+        if self.training:
+            found += [Variant(memory_share=share) for share in MEMORY_SHARES]
+        if self.freezable:
+            frozen = Variant(freeze=True)
+            found += [frozen, *self._choices("frozen", frozen)]
+        found += [Variant(precision=one) for one in self.precisions]
+        return tuple(found)
+
+    def joined(self, promising: Sequence[Variant], most: int) -> Iterator[Variant]:
+        """Pairs, then triples, of changes, the most promising first.
+
+        Args:
+            promising: in the order of what they promise.
+            most: how many of them are joined with each other.
+        """
+        first = promising[:most]
+        for count in (2, 3):
+            for members in combinations(first, count):
+                one = self._together(members)
+                if one is not None and one not in promising:
+                    yield one
+
+    def _choices(self, situation: Situation, of: Variant) -> list[Variant]:
+        names = [choice.name for choice in choices_for(situation)]
+        if self.training:
+            names.append(NO_RECOMPUTATION)
+        return [replace(of, choices=(name,)) for name in names]
+
+    def _together(self, members: Sequence[Variant]) -> Variant | None:
+        """All changes of some variants; None where two say something of the same."""
+        if any(one.unoptimised or one.depth != "all" or one.memory_share is not None for one in members):
+            return None
+        names = [name for one in members for name in one.choices]
+        precisions = {one.precision for one in members if one.precision}
+        if len(set(names)) < len(names) or len(precisions) > 1 or _exclude(names):
+            return None
+        if not names and len(members) > 1 and len({one.freeze for one in members}) == 1:
+            return None
+        return Variant(
+            choices=tuple(names),
+            freeze=any(one.freeze for one in members),
+            precision=next(iter(precisions), ""),
+        )
+
+
+_EITHER_OR = (
+    {"no columns", "columns everywhere"},
+    {"threads from 65,536 iterations", "threads from 4,096 iterations"},
+    {"loops apart", "small nests"},
+)
+
+
+def _exclude(names: Sequence[str]) -> bool:
+    return any(len(pair.intersection(names)) > 1 for pair in _EITHER_OR)

@@ -1,0 +1,259 @@
+"""A model and one call of it: variants are lowered without a compiler, and compiled to be measured."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from daceml.errors import ExplorationError
+from daceml.exploration.variant import Depth, Variant
+from daceml.frontend.arguments import Arguments
+from daceml.frontend.frozen import check_frozen
+from daceml.frontend.guards import call_key, named_key
+from daceml.frontend.module import DaceModule, compile_module
+from daceml.frontend.pipeline import Stages
+from daceml.frontend.recomputation import Recomputation
+from daceml.frontend.search.variation import varied_recipe, varied_recomputation
+from daceml.garbage_collection import without_collection
+
+if TYPE_CHECKING:
+    from daceml.frontend.making import Making
+    from daceml.frontend.search.prediction import StepFacts
+    from daceml.frontend.search.run import ProgramRun
+    from daceml.sdfg.passes import Level
+    from daceml.transformations.recipe import Recipe
+
+_LEVELS: Mapping[Depth, tuple[Level, ...]] = {
+    "operators": ("coarse", "operators"),
+    "loops": ("coarse", "operators", "local"),
+    "layout": ("coarse", "operators", "local", "layout"),
+}
+
+
+@dataclass(kw_only=True, eq=False)
+class Lowered:
+    """Programs of a variant, not compiled.
+
+    Attributes:
+        identity: equal for programs that do the same in the same order.
+        facts: of their steps, forward then backward.
+        memory_bytes: at its peak, with parameters, inputs and results.
+        moved_bytes: read and written by all steps, each array once a step.
+        kernels: different ones.
+        limit: how far results may be from those of another variant.
+    """
+
+    variant: Variant
+    making: Making
+    identity: str
+    facts: tuple[StepFacts, ...]
+    memory_bytes: int
+    moved_bytes: int
+    kernels: int
+    limit: float
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Call:
+    """A captured call, for one element type."""
+
+    making: Making
+    state: Mapping[str, torch.Tensor]
+    tensors: Sequence[torch.Tensor]
+    freezable: str  # why weights cannot be promised not to change; empty where they can
+
+
+class Subject:
+    """What is explored.
+
+    Args:
+        args, kwargs: of the call; read and not changed.
+        training: whether a call is a forward and a backward pass.
+    """
+
+    def __init__(
+        self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], *, training: bool
+    ) -> None:
+        self.module, self.args, self.kwargs, self.training = module, args, kwargs, training
+        self._calls: dict[str, _Call] = {}
+        self._standard_peak: int | None = None
+
+    @property
+    def not_freezable(self) -> str:
+        """Why weights cannot be promised not to change; empty where they can."""
+        return self._call("").freezable
+
+    @property
+    def key(self) -> str:
+        """Of the standard program: the same model, inputs, options and versions have the same one."""
+        return self._call("").making.key()
+
+    def lower(self, variant: Variant) -> Lowered:
+        """The programs of a variant.
+
+        Raises:
+            Exception: whatever a pass or an operator refuses; the message says why.
+        """
+        from daceml.frontend.memory_budget import peak_bytes
+        from daceml.frontend.search.prediction import identity, step_facts, symbol_values
+        from daceml.frontend.value_difference import limit_of
+        from daceml.onnx_ops.external import external_call
+        from daceml.runtime.plan import make_plan
+        from daceml.runtime.temporary import array_bytes, live_bytes
+
+        call = self._call(variant.precision)
+        making = self._making(variant, call)
+        with without_collection(), torch.no_grad():
+            made = making.optimised()
+            networks = [one.network for one in made]
+            given = [None] if making.record is None else [(), making.record.saved_of(networks[1].inputs)]
+            plans = [make_plan(n, external_call, given=g) for n, g in zip(networks, given, strict=True)]
+            if making.record is not None:
+                memory_bytes = peak_bytes(made, making.record, plans)
+            else:
+                (network,), (plan,) = networks, plans
+                held = array_bytes(network, (*network.inputs, *network.weights))
+                memory_bytes = held + max(live_bytes(plan), default=0)
+            sizes = symbol_values(networks[0], [x.shape for x in call.tensors])
+            facts = tuple(fact for plan in plans for fact in step_facts(plan, sizes))
+        if variant == Variant():
+            self._standard_peak = memory_bytes
+        return Lowered(
+            variant=variant,
+            making=making,
+            identity=identity(plans),
+            facts=facts,
+            memory_bytes=memory_bytes,
+            moved_bytes=sum(fact.unique_bytes for fact in facts),
+            kernels=sum(len(plan.kernels) for plan in plans),
+            limit=max(map(limit_of, networks)),
+        )
+
+    def compile(self, lowered: Lowered) -> ProgramRun:
+        """Its programs, apart from the module.
+
+        Raises:
+            Exception: the compiler refuses.
+        """
+        from daceml.frontend.search.run import ProgramRun, own_state
+
+        making, call = lowered.making, self._call(lowered.variant.precision)
+        with torch.no_grad():
+            mutated = making.stored()[0].manifest.mutated
+            requiring = () if making.wanted is None else making.wanted.state
+            program, backward = making.bind(own_state(call.state, mutated, requiring))
+        making.made = []  # what was built goes
+        return ProgramRun(program, backward, call.tensors, limit=lowered.limit)
+
+    def compiled(self, variant: Variant) -> nn.Module:
+        """The module, to be called as it is, as a variant says."""
+        module, _, _ = self._with_precision(variant.precision)
+        return compile_module(module, **self.options(variant))
+
+    def options(self, variant: Variant) -> dict[str, Any]:
+        """What `daceml.compile` is given for a variant."""
+        options: dict[str, Any] = {"backward": self.training}
+        if variant.unoptimised:
+            options["auto_optimize"] = False
+        elif (recipe := recipe_of(variant)) is not None:
+            options["recipe"] = recipe
+        if variant.freeze:
+            options["freeze"] = True
+        recomputation = self._recomputation(variant, Recomputation())
+        if self.training and recomputation != Recomputation():
+            options["recompute"] = recomputation.mode
+            if recomputation.budget_bytes is not None:
+                options["memory_budget_bytes"] = recomputation.budget_bytes
+        return options
+
+    def _making(self, variant: Variant, call: _Call) -> Making:
+        if variant.freeze and call.freezable:
+            raise ExplorationError("weights cannot be frozen", why=call.freezable, fix="leave it out")
+        return replace(
+            call.making,
+            levels=not variant.unoptimised,
+            freeze=variant.freeze,
+            recipe=functools.partial(recipe_of, variant),
+            recomputation=self._recomputation(variant, call.making.recomputation),
+            made=[],
+            record=None,
+            known_key="",
+            stages=Stages(),
+        )
+
+    def _recomputation(self, variant: Variant, given: Recomputation) -> Recomputation:
+        if variant.memory_share is None:
+            return varied_recomputation(variant.choices, given)
+        if self._standard_peak is None:
+            self.lower(Variant())
+        assert self._standard_peak is not None, "lowering notes it"
+        return Recomputation(mode="budget", budget_bytes=round(variant.memory_share * self._standard_peak))
+
+    def _call(self, precision: str) -> _Call:
+        if precision not in self._calls:
+            self._calls[precision] = self._captured(precision)
+        return self._calls[precision]
+
+    def _captured(self, precision: str) -> _Call:
+        from daceml.errors import ConfigurationError
+        from daceml.frontend.compile import making_of_call
+
+        module, args, kwargs = self._with_precision(precision)
+        compiled = compile_module(module, backward=self.training)
+        assert isinstance(compiled, DaceModule)
+        arguments = Arguments(args, kwargs)
+        with torch.set_grad_enabled(self.training):
+            key = named_key(call_key(arguments.leaves, None))
+            making, state = making_of_call(compiled.session, arguments, key.modes)
+            try:
+                check_frozen(module, arguments.tensors, key.modes, backward=self.training)
+                freezable = ""
+            except ConfigurationError as error:
+                freezable = error.why or error.what
+        if self.training and making.wanted is None:
+            raise ExplorationError(
+                f"{type(module).__name__} has nothing to train",
+                why="neither a parameter nor an input requires a gradient, or gradients are disabled",
+                fix="leave training out, or let something require a gradient",
+            )
+        return _Call(making=making, state=state, tensors=arguments.tensors, freezable=freezable)
+
+    def _with_precision(self, precision: str) -> tuple[nn.Module, tuple[Any, ...], dict[str, Any]]:
+        if not precision:
+            return self.module, self.args, self.kwargs
+        dtype = getattr(torch, precision, None)
+        if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
+            raise ExplorationError(
+                f"{precision!r} is no precision", fix="name a floating type of torch: bfloat16, float16"
+            )
+        module = copy.deepcopy(self.module).to(dtype)
+
+        def cast(value: Any) -> Any:
+            floating = isinstance(value, torch.Tensor) and value.is_floating_point()
+            return value.detach().to(dtype).requires_grad_(value.requires_grad) if floating else value
+
+        args, kwargs = pytree.tree_map(cast, (self.args, self.kwargs))
+        return module, args, kwargs
+
+
+def recipe_of(variant: Variant) -> Recipe | None:
+    """The recipe of a variant; None for the standard one."""
+    from daceml.transformations.recipe import Recipe
+    from daceml.transformations.standard import standard_recipe
+
+    found = varied_recipe(variant.choices)
+    if variant.depth == "all" and not variant.without and variant.only is None:
+        return found
+    recipe = standard_recipe() if found is None else found
+    for name in variant.without:
+        recipe = recipe.without(name)
+    if variant.only is not None:
+        recipe = Recipe(*(step for step in recipe if step.name in variant.only))
+    return recipe if variant.depth == "all" else Recipe(*recipe.at(*_LEVELS[variant.depth]))

@@ -1,0 +1,70 @@
+"""What passes are worth for a model, and the model on other devices, as plain text."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from daceml.exploration.effects import Effect, Ratio
+from daceml.exploration.exploration import Row
+from daceml.report.text import WIDTH, cell, render, table
+
+NONE = "nothing to do"
+
+
+def effects_text(found: Sequence[Effect]) -> str:
+    """A row for each pass: by how much a step takes less time with it, among the others and alone."""
+    if not found:
+        return ""
+    measured = any(effect.measured_among is not None for effect in found)
+    headers = ["pass", "among all", "alone", "among, as measured", "alone, as measured"]
+    rows = table(*(headers if measured else headers[:3]))
+    rows.columns[0].max_width = 30
+    idle: list[str] = []
+    for effect in found:
+        if not effect.changes and not effect.why:
+            idle.append(effect.name)
+            continue
+        figures = [effect.among, effect.alone, effect.measured_among, effect.measured_alone]
+        texts = [_change(ratio) for ratio in (figures if measured else figures[:2])]
+        rows.add_row(*map(cell, (effect.name, *texts)))
+    lines = [
+        "time of a step with a pass, against the same without it; predicted, nine of ten in brackets",
+        "",
+    ]
+    lines.append(render(rows))
+    lines += [f"  {effect.name}: {effect.why}" for effect in found if effect.why]
+    if idle:
+        told = f"{NONE} here: {', '.join(idle)}"
+        lines += textwrap.wrap(told, WIDTH, initial_indent="  ", subsequent_indent="    ")
+    return "\n".join(lines)
+
+
+def devices_text(rows: Sequence[Row]) -> str:
+    """A line for each device, with its interval; reasons where nothing is known."""
+    if not rows:
+        return ""
+    lines: list[str] = ["on other devices, predicted:"]
+    for row in rows:
+        if row.predicted_ms is None or row.low_ms is None or row.high_ms is None:
+            lines.append(f"  {row.variant.title}: {row.why}")
+        else:
+            interval = f"[{row.low_ms:.4g}, {row.high_ms:.4g}]"
+            lines.append(f"  {row.variant.title}: {row.predicted_ms:.4g} ms {interval}")
+    return "\n".join(lines)
+
+
+def effects_json(found: Sequence[Effect], rows: Sequence[Row]) -> dict[str, Any]:
+    """Plain values."""
+    return {
+        "effects": [asdict(effect) | {"interaction": effect.interaction} for effect in found],
+        "devices": [row.to_json() for row in rows],
+    }
+
+
+def _change(ratio: Ratio | None) -> str:
+    if ratio is None:
+        return ""
+    return f"{ratio.value - 1:+.1%} [{ratio.low - 1:+.0%}, {ratio.high - 1:+.0%}]"

@@ -1,0 +1,95 @@
+"""What an exploration has found, as plain text."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from collections.abc import Sequence
+
+from daceml.exploration.exploration import Exploration, Row
+from daceml.report.text import WIDTH, cell, in_millions, render, table
+
+_SHOWN = 24
+_TOLD = ("refused", "results differ")
+
+
+def exploration_text(found: Exploration, *, every: bool = False) -> str:
+    """A headline, a row for each variant, the best first, and what the winner asks for.
+
+    Args:
+        every: all variants, not only the best.
+    """
+    known = [row for row in found.rows if row.best_known_ms is not None and row.outcome != "same program"]
+    shown = known if every else _best(known, found.best)
+    rows = table(
+        "variant", "predicted ms", "measured ms", "off", "of standard", "memory MB", "moved MB", left=1
+    )
+    rows.columns[0].max_width = 40
+    for row in shown:
+        mark = "* " if row is found.best else ""
+        rows.add_row(*map(cell, (mark + row.variant.title, *_figures(row))))
+    lines = [*_wrapped(_headline(found), indent=0), "", render(rows), ""]
+    left = len(known) - len(shown)
+    if left:
+        lines.append(f"  and {left} more, predicted to be slower")
+    lines += _counted(found.rows)
+    for row in found.rows:
+        if row.outcome in _TOLD and every:
+            lines += _wrapped(f"{row.variant.title}, {row.outcome}: {row.why}", indent=2)
+    lines += _wrapped(_chosen(found), indent=0)
+    return "\n".join(lines)
+
+
+def _headline(found: Exploration) -> str:
+    step = "training step" if found.training else "call"
+    rest = "" if found.complete else "; the budget ended before the rest was known to be worse"
+    return (
+        f"{found.model}, a {step} with {found.inputs}: {found.predicted} variants predicted, {found.compiled}"
+        f" measured in {found.spent_s:.0f} s of {found.budget_s:g} s{rest}; {found.machine}"
+    )
+
+
+def _chosen(found: Exploration) -> str:
+    best = found.best
+    gain = ""
+    if best.measured is not None and best.outcome != "standard recipe":
+        seen = best.measured
+        gain = (
+            f", {seen.ratio:.3f} [{seen.ratio_low:.3f}, {seen.ratio_high:.3f}] of the standard recipe's time"
+        )
+    text = f"best by {found.objective}: {best.variant.title}{gain}"
+    if best.variant.promises:
+        text += f"; whoever takes it accepts: {', '.join(best.variant.promises)}"
+    if found.mean_error is not None:
+        text += f". Predictions of what was measured were off by {found.mean_error:.1%} on average"
+    return text
+
+
+def _best(known: Sequence[Row], best: Row) -> list[Row]:
+    """The standard variant, all that were measured, and the most promising of the others."""
+    first = [row for row in known if row.measured is not None or row is best]
+    more = [row for row in known if row not in first]
+    chosen = {id(row) for row in (*first, *more[: max(_SHOWN - len(first), 0)])}
+    return [row for row in known if id(row) in chosen]
+
+
+def _figures(row: Row) -> tuple[str, ...]:
+    predicted = measured = off = ratio = ""
+    if row.predicted_ms is not None and row.low_ms is not None and row.high_ms is not None:
+        predicted = f"{row.predicted_ms:.4g} [{row.low_ms:.3g}, {row.high_ms:.3g}]"
+    if row.measured is not None:
+        measured, ratio = f"{row.measured.ms:.4g}", f"{row.measured.ratio:.3f}"
+        if row.error is not None:
+            off = f"{row.error:+.0%}"
+    memory = "" if row.memory_bytes is None else in_millions(row.memory_bytes)
+    moved = "" if row.moved_bytes is None else in_millions(row.moved_bytes)
+    return predicted, measured, off, ratio, memory, moved
+
+
+def _counted(rows: Sequence[Row]) -> list[str]:
+    counts = Counter(row.outcome for row in rows if row.outcome in ("same program", *_TOLD))
+    return [f"  {outcome}: {count}" for outcome, count in counts.items()]
+
+
+def _wrapped(text: str, *, indent: int) -> list[str]:
+    return textwrap.wrap(text, WIDTH, initial_indent=" " * indent, subsequent_indent=" " * (indent + 2))

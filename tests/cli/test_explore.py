@@ -1,0 +1,67 @@
+"""`daceml explore` and `daceml whatif MODEL`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from daceml.exploration.exploration import Exploration
+from tests.cli.told import told
+
+MODEL = """
+import torch
+
+class Net(torch.nn.Module):
+    def forward(self, x):
+        y = torch.tanh(x) * torch.sigmoid(x)
+        return torch.softmax(y, -1).sum(0)
+"""
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    (tmp_path / "net.py").write_text(MODEL)
+    return f"{tmp_path / 'net.py'}:Net"
+
+
+def test_a_table_and_a_file(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    file = tmp_path / "found.json"
+    code, out, err = told(
+        capsys, "explore", model, "-i", "8,16", "--budget", "60s", "--measurements", "1", "-o", str(file)
+    )
+    assert code == 0, err
+    assert out.startswith("Net, a call with x: float32 (8, 16):")
+    assert "best by time: " in out
+    assert "ms predicted" in err and "ms measured" in err
+    assert Exploration.load(file).model == "Net"
+
+
+def test_effects_and_devices(model: str, capsys: pytest.CaptureFixture[str]):
+    code, out, err = told(
+        capsys, "whatif", model, "-i", "8,16", "--without", "MapFusion", "--on", "H100", "--json", "-q"
+    )
+    assert code == 0, err
+    answer = json.loads(out)
+    assert [effect["name"] for effect in answer["effects"]] == ["fuse_maps"]
+    assert [row["device"] for row in answer["devices"]] == ["H100", "H100"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["explore", "MODEL", "--budget", "soon"], "--budget 'soon' is no time to spend"),
+        (["explore", "MODEL", "-i", "8,16", "--objective", "speed"], "--objective speed is none"),
+        (["explore", "MODEL", "-i", "8,16", "--device", "Z80"], "Z80"),
+        (
+            ["whatif", "MODEL", "-i", "8,16", "--without", "nothing"],
+            "the standard recipe has no pass 'nothing'",
+        ),
+        (["whatif", "MODEL", "-i", "8,16", "--ranks", "8"], "--ranks without a device"),
+    ],
+)
+def test_refusals(model: str, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str):
+    code, _, err = told(capsys, *[model if word == "MODEL" else word for word in arguments])
+    assert code == 2
+    assert message in err

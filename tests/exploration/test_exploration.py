@@ -1,0 +1,115 @@
+"""Records of explorations: stored, read again, shown."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from daceml.errors import ExplorationError
+from daceml.exploration.exploration import Exploration, Row, Times
+from daceml.exploration.variant import Variant
+from daceml.report.exploration_text import exploration_text
+
+
+def times(ratio: float) -> Times:
+    return Times(
+        ms=10 * ratio,
+        low_ms=9.8 * ratio,
+        high_ms=10.2 * ratio,
+        ratio=ratio,
+        ratio_low=0.98 * ratio,
+        ratio_high=1.02 * ratio,
+        rounds=21,
+    )
+
+
+STANDARD = Row(
+    variant=Variant(),
+    outcome="standard recipe",
+    predicted_ms=11.0,
+    low_ms=8.0,
+    high_ms=14.0,
+    measured=times(1.0),
+)
+FROZEN = Row(
+    variant=Variant(freeze=True),
+    outcome="measured",
+    predicted_ms=8.8,
+    low_ms=8.0,
+    high_ms=9.5,
+    measured=times(0.8),
+    memory_bytes=2_000_000,
+    moved_bytes=5_000_000,
+    kernels=3,
+)
+OTHERS = tuple(
+    Row(
+        variant=Variant(choices=(f"choice {n}",)),
+        outcome="predicted",
+        predicted_ms=12.0 + n,
+        low_ms=11,
+        high_ms=20,
+    )
+    for n in range(40)
+)
+REFUSED = Row(variant=Variant(unoptimised=True), outcome="refused", why="it cannot be")
+FOUND = Exploration(
+    model="Net",
+    inputs="x: float32 (2, 3)",
+    training=False,
+    objective="time",
+    machine="a processor, 2 cores",
+    seed=0,
+    budget_s=60.0,
+    spent_s=12.3,
+    complete=True,
+    rows=(STANDARD, FROZEN, *OTHERS, REFUSED),
+    winner=1,
+    compiled=2,
+    predicted=42,
+)
+
+
+def test_what_is_saved_is_read_again(tmp_path: Path):
+    FOUND.save(tmp_path / "found.json")
+    assert Exploration.load(tmp_path / "found.json") == FOUND
+    told = json.loads((tmp_path / "found.json").read_text())
+    assert told["variants"][1]["title"] == "frozen weights"
+    assert told["variants"][1]["promises"] == ["weights must not change any more"]
+
+
+def test_errors_are_those_of_what_was_measured_besides_the_standard():
+    assert FROZEN.error == pytest.approx(0.1)
+    assert FOUND.mean_error == pytest.approx(0.1)
+    assert replace(FOUND, rows=(STANDARD,), winner=0).mean_error is None
+
+
+def test_the_text_has_the_best_and_counts_the_rest():
+    text = exploration_text(FOUND)
+    assert "* frozen weights" in text
+    assert "0.800" in text and "+10%" in text
+    assert "and 18 more, predicted to be slower" in text
+    assert "refused: 1" in text and "it cannot be" not in text
+    assert text.splitlines()[-1].strip().endswith("on average")
+    assert "whoever takes it accepts: weights must not change any more" in " ".join(text.split())
+    whole = exploration_text(FOUND, every=True)
+    assert "choice 39" in whole and "it cannot be" in whole
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"form": 1, "variants": [{}]}', '{"form": 1}'])
+def test_other_files_are_refused(tmp_path: Path, content: str):
+    file = tmp_path / "other.json"
+    file.write_text(content)
+    with pytest.raises(ExplorationError, match=r"other\.json is no exploration"):
+        Exploration.load(file)
+
+
+def test_a_form_of_a_later_time_is_refused(tmp_path: Path):
+    FOUND.save(tmp_path / "found.json")
+    told = json.loads((tmp_path / "found.json").read_text())
+    (tmp_path / "later.json").write_text(json.dumps({**told, "form": 2}))
+    with pytest.raises(ExplorationError, match="is of form 2"):
+        Exploration.load(tmp_path / "later.json")

@@ -1,0 +1,189 @@
+"""Explorations of small models on this processor."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import daceml
+from daceml.errors import ConfigurationError, ExplorationError
+from daceml.exploration.effects import effects, known_passes, pass_named
+from daceml.exploration.exploration import Row
+from daceml.exploration.library import Library
+from daceml.exploration.subject import Subject
+from daceml.exploration.variant import Variant
+from daceml.report.explored import Explored
+
+
+class Rows(nn.Module):
+    """Loops that may be fused, and a product."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up = nn.Linear(24, 32)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = torch.tanh(self.up(x))
+        return torch.softmax(y * torch.sigmoid(y), dim=-1).sum(dim=0)
+
+
+def inputs() -> torch.Tensor:
+    return torch.randn(16, 24, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.fixture(scope="module")
+def explored() -> Explored:
+    torch.manual_seed(0)
+    return daceml.explore(Rows().eval(), inputs(), budget=600, measurements=2, most=14)
+
+
+def test_all_that_is_lowered_is_predicted_and_little_is_measured(explored: Explored):
+    found = explored.exploration
+    assert found.model == "Rows" and found.inputs == "x: float32 (16, 24)"
+    assert len(found.rows) == 14 and found.rows[0].variant == Variant()
+    assert found.compiled <= 3
+    for row in found.rows:
+        if row.outcome == "refused":
+            assert row.why
+            continue
+        assert row.predicted_ms is not None and row.low_ms is not None and row.high_ms is not None
+        assert 0 < row.low_ms < row.predicted_ms < row.high_ms
+        assert row.memory_bytes and row.moved_bytes
+    assert found.standard.measured is not None and found.standard.measured.ratio == 1
+
+
+def test_the_winner_was_measured_and_is_no_slower(explored: Explored):
+    best = explored.best
+    assert best.measured is not None
+    assert best.variant == Variant() or best.measured.ratio_high < 1
+
+
+def test_every_variant_computes_the_same(explored: Explored):
+    model, x = explored.compiled(Variant()), inputs()
+    expected = model(x)
+    for row in explored.rows:
+        if row.outcome in ("measured", "standard recipe", "same program"):
+            with torch.no_grad():
+                torch.testing.assert_close(explored.compiled(row.variant)(x), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_options_are_those_of_compile(explored: Explored):
+    options = explored.options(Variant(freeze=True, choices=("loops apart",)))
+    assert options["freeze"] is True and options["backward"] is False
+    assert "fuse_subgraphs" not in [step.name for step in options["recipe"]]
+    assert explored.options(Variant()) == {"backward": False}
+    assert explored.options(Variant(unoptimised=True)) == {"backward": False, "auto_optimize": False}
+
+
+def test_what_was_learned_is_there_the_next_time(explored: Explored):
+    with Library.of_this_machine() as library:
+        times = library.times()
+    assert len(times) > 0
+    lowered = Subject(_model(), (inputs(),), {}, training=False).lower(Variant())
+    assert times.program(lowered.facts, 0.0).measured_share == pytest.approx(1.0)
+
+
+def test_a_damaged_library_is_left_alone_and_said(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    (tmp_path / "steps.db").write_bytes(b"no database")
+    with Library.of_this_machine(tmp_path) as library:
+        assert library.database is None
+    assert "times of steps are not kept" in caplog.text
+    assert (tmp_path / "steps.db").read_bytes() == b"no database"
+
+
+def test_training_is_explored_with_its_backward_pass():
+    rows: list[Row] = []
+    found = daceml.explore(
+        _model().train(), inputs(), budget=600, measurements=1, most=6, observe=rows.append
+    ).exploration
+    assert found.training and not any(row.variant.freeze for row in found.rows)
+    assert rows[0].variant == Variant() and rows[0].measured is not None
+    inference = daceml.explore(_model().eval(), inputs(), budget=600, measurements=0, most=1).exploration
+    assert (found.standard.moved_bytes or 0) > (inference.standard.moved_bytes or 0)
+
+
+def test_other_devices_are_predicted():
+    found = daceml.explore(
+        _model().eval(), inputs(), budget=600, measurements=0, most=1, devices=["H100"], ranks=[8]
+    )
+    elsewhere = [row for row in found.rows if not row.variant.here]
+    assert {(row.variant.fused, row.variant.ranks) for row in elsewhere} == {
+        (False, 1), (False, 8), (True, 1), (True, 8)
+    }  # fmt: skip
+    assert all(row.outcome == "predicted" and row.measured is None for row in elsewhere)
+    assert found.best.variant.here
+    with pytest.raises(ExplorationError, match="cannot run here"):
+        found.compiled(elsewhere[0].variant)
+
+
+def test_the_cheapest_is_that_of_a_device_with_a_price():
+    from daceml.prediction.prices import Price
+
+    found = daceml.explore(
+        _model().eval(), inputs(), budget=600, measurements=0, most=1, objective="cost",
+        devices=["H100", "T4"], prices={"H100": Price(usd_per_hour=3.0, date="2026-05-20"),
+                                        "T4": Price(usd_per_hour=0.35, date="2026-05-20")},
+    )  # fmt: skip
+    costs = {row.variant: row.usd_per_million for row in found.rows if row.usd_per_million is not None}
+    assert costs and costs[found.best.variant] == min(costs.values())
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "message"),
+    [
+        (None, {}, "a NoneType cannot be explored"),
+        (nn.Linear(24, 4), {"objective": "speed"}, "objective='speed'"),
+        (nn.Linear(24, 4), {"objective": "cost"}, 'objective="cost" without prices'),
+        (nn.Linear(24, 4), {"precisions": ["int32"]}, "'int32' is no precision"),
+        (nn.ReLU(), {"training": True}, "ReLU has nothing to train"),
+        (nn.Linear(24, 4, device="meta"), {}, "Linear lies on meta"),
+    ],
+)
+def test_refusals(model: nn.Module, options: dict[str, object], message: str):
+    if "precisions" in options:
+        found = daceml.explore(model.eval(), inputs(), budget=600, measurements=0, **options)  # pyright: ignore
+        refused = [row for row in found.rows if row.variant.precision]
+        assert refused[0].outcome == "refused" and message in refused[0].why
+        return
+    with pytest.raises(ExplorationError) as refusal:
+        daceml.explore(model, inputs(), budget=5, **options)  # pyright: ignore[reportArgumentType]
+    assert message in str(refusal.value)
+
+
+def test_a_budget_that_is_none_is_refused():
+    with pytest.raises(ConfigurationError, match="budget 'soon' is no time to spend"):
+        daceml.explore(_model(), inputs(), budget="soon")
+
+
+# ---- effects
+
+_PASSES = ("MapFusion", "use_columns")
+
+
+def test_passes_have_two_names():
+    names = known_passes(training=False)
+    assert pass_named("SubgraphFusion", names) == pass_named("fuse_subgraphs", names) == "fuse_subgraphs"
+    assert pass_named("LayerNormalizationLifting", known_passes(training=True)) == "lift_layer_normalization"
+    with pytest.raises(ExplorationError) as refusal:
+        pass_named("fuse_subgraph", ["fuse_subgraphs_more"])
+    assert "did you mean 'fuse_subgraphs_more'?" in str(refusal.value)
+
+
+def test_an_effect_is_told_among_others_and_alone():
+    fused, idle = effects(
+        _model().eval(), inputs(), passes=["MapFusion", "use_columns"], measure=True, limit_s=2
+    )
+    assert fused.name == "fuse_maps" and fused.changes and not fused.why
+    for ratio in (fused.among, fused.alone, fused.measured_among, fused.measured_alone):
+        assert ratio is not None and 0 < ratio.low <= ratio.value <= ratio.high
+    assert fused.interaction is not None and math.isfinite(fused.interaction)
+    assert not idle.changes and idle.among is not None and idle.among.value == 1
+
+
+def _model() -> Rows:
+    torch.manual_seed(0)
+    return Rows()

@@ -1,0 +1,92 @@
+"""Times of steps: as measured, else as steps with like costs were off their model."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from daceml.exploration.step_times import StepTimes
+from daceml.frontend.search.machine import Machine
+from daceml.frontend.search.prediction import StepFacts, modelled_us
+
+MACHINE = Machine(
+    threads=2,
+    memory_bytes_per_s=1e10,
+    cached_bytes_per_s=1e11,
+    exponentials_per_s=1e9,
+    product_flops_per_s=1e11,
+    region_us=2.0,
+    call_us=1.0,
+)
+
+
+def step(key: str, megabytes: float = 8, kind: str = "kernel") -> StepFacts:
+    moved = round(megabytes * 1e6)
+    return StepFacts(
+        key=key, kind=kind, parallel=True, unique_bytes=moved, total_bytes=moved, flops=0, special_functions=0
+    )
+
+
+def test_a_measured_step_takes_what_it_took_at_best():
+    times = StepTimes(MACHINE)
+    times.learn([step("a"), step("a")], [900.0, 1000.0])
+    times.learn([step("a")], [1200.0])
+    assert times.step(step("a")).us == 900
+    assert len(times) == 1
+
+
+def test_an_unknown_step_is_off_its_model_as_its_neighbours_are():
+    times = StepTimes(MACHINE)
+    near = [step(f"near {n}", 8 + n / 10) for n in range(8)]
+    times.learn(near, [2 * modelled_us(MACHINE, one) for one in near])
+    far = [step(f"far {n}", 800 + n) for n in range(8)]
+    times.learn(far, [5 * modelled_us(MACHINE, one) for one in far])
+    asked = step("new", 8.05)
+    assert times.step(asked).us == pytest.approx(2 * modelled_us(MACHINE, asked), rel=0.01)
+    large = step("other", 803.5)
+    assert times.step(large).us == pytest.approx(5 * modelled_us(MACHINE, large), rel=0.01)
+
+
+def test_steps_of_another_kind_are_no_neighbours():
+    times = StepTimes(MACHINE)
+    times.learn([step("a")], [3 * modelled_us(MACHINE, step("a"))])
+    call = step("b", kind="aten")
+    assert times.step(call).us == modelled_us(MACHINE, call)
+
+
+def test_who_has_no_like_is_less_sure_than_who_has():
+    times = StepTimes(MACHINE)
+    alone = times.step(step("new")).sigma
+    near = [step(f"near {n}", 8 + n / 10) for n in range(8)]
+    times.learn(near, [2 * modelled_us(MACHINE, one) for one in near])
+    like, apart, known = (times.step(one).sigma for one in (step("new"), step("new", 64), near[0]))
+    assert known < like < apart <= alone
+
+
+def test_a_program_is_the_sum_of_its_steps_and_what_is_around_them():
+    times = StepTimes(MACHINE)
+    parts = [step("a"), step("b", 16)]
+    times.learn(parts, [100.0, 300.0])
+    found = times.program(parts, 50.0)
+    assert found.us == 450 and found.measured_share == 1
+    assert found.low_us < 450 < found.high_us
+    unsure = times.program([*parts, step("new", 500)], 50.0)
+    assert unsure.measured_share < 1
+    assert unsure.high_us / unsure.us > found.high_us / found.us
+
+
+def test_programs_that_were_off_make_intervals_wider():
+    times = StepTimes(MACHINE)
+    times.learn([step("a")], [100.0])
+    before = times.program([step("a")], 0.0)
+    for _ in range(5):
+        times.observe(100.0, 150.0)
+    after = times.program([step("a")], 0.0)
+    assert after.high_us > before.high_us and after.us == before.us
+
+
+def test_what_took_no_time_teaches_nothing():
+    times = StepTimes(MACHINE)
+    times.learn([step("a"), replace(step("b"))], [0.0, -1.0])
+    assert len(times) == 0

@@ -1,0 +1,87 @@
+"""How variants are named, stored and joined."""
+
+from __future__ import annotations
+
+import pytest
+
+from daceml.exploration.space import Space
+from daceml.exploration.variant import Variant
+from daceml.frontend.search.choices import NO_RECOMPUTATION
+
+
+def test_a_title_says_what_changes():
+    assert Variant().title == "standard recipe"
+    assert Variant(choices=("loops apart",), freeze=True).title == "loops apart + frozen weights"
+    assert Variant(without=("fuse_maps",), depth="loops").changes == (
+        "transformations up to loops",
+        "without fuse_maps",
+    )
+    assert Variant(only=()).title == "an empty recipe"
+    assert Variant(device="H100", fused=True, ranks=8).title == "fused on H100 + 8 ranks"
+    assert Variant(memory_share=0.75).title == "recomputation within 75% of the memory"
+
+
+def test_promises_are_told():
+    assert Variant(freeze=True, precision="bfloat16").promises == (
+        "weights must not change any more",
+        "values are rounded to bfloat16",
+    )
+    assert Variant(choices=("loops apart",)).promises == ()
+
+
+@pytest.mark.parametrize(
+    "variant",
+    [
+        Variant(),
+        Variant(choices=("a", "b"), freeze=True, memory_share=0.5),
+        Variant(without=("x",), only=("y",), precision="bfloat16"),
+        Variant(only=(), device="H100", ranks=4, fused=True),
+    ],
+)
+def test_what_is_stored_is_found_again(variant: Variant):
+    assert Variant.from_json(variant.to_json()) == variant
+
+
+def test_only_what_runs_here_is_here():
+    assert Variant(freeze=True).here
+    assert not Variant(device="H100").here and not Variant(ranks=2).here
+
+
+def test_inference_can_be_frozen_and_training_can_recompute():
+    inference = Space(training=False, freezable=True).singles()
+    assert inference[0] == Variant()
+    assert Variant(freeze=True) in inference and Variant(freeze=True, choices=("plain weights",)) in inference
+    training = Space(training=True, freezable=False).singles()
+    assert not any(one.freeze for one in training)
+    assert Variant(choices=(NO_RECOMPUTATION,)) in training
+    assert sum(one.memory_share is not None for one in training) == 3
+    for found in (inference, training):
+        assert len(set(found)) == len(found)
+
+
+def test_precisions_are_tried_where_they_are_asked_for():
+    assert not any(one.precision for one in Space(training=False, freezable=False).singles())
+    asked = Space(training=False, freezable=False, precisions=("bfloat16",)).singles()
+    assert asked[-1] == Variant(precision="bfloat16")
+
+
+def test_joined_variants_have_all_changes_and_no_contradictions():
+    apart, small = Variant(choices=("loops apart",)), Variant(choices=("small nests",))
+    sums, frozen = Variant(choices=("short sums as loops",)), Variant(freeze=True)
+    whole, less = Variant(unoptimised=True), Variant(depth="loops")
+    found = list(Space(training=False, freezable=True).joined([apart, small, sums, frozen, whole, less], 6))
+    assert Variant(choices=("loops apart", "short sums as loops"), freeze=True) in found
+    assert not any({"loops apart", "small nests"} <= set(one.choices) for one in found)
+    assert not any(one.unoptimised or one.depth != "all" for one in found)
+    assert len(set(found)) == len(found)
+    assert not set(found) & {apart, small, sums, frozen}
+
+
+def test_only_the_most_promising_are_joined():
+    several = [Variant(choices=(name,)) for name in ("a", "b", "c", "d")]
+    assert {
+        name for one in Space(training=False, freezable=False).joined(several, 2) for name in one.choices
+    } == {
+        "a",
+        "b",
+    }
