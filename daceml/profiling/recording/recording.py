@@ -19,6 +19,7 @@ from daceml.profiling.recording.plan import Part, Plan
 from daceml.profiling.recording.ranks import own_place, path_of, rank_facts
 from daceml.profiling.recording.step_clock import StepClock
 from daceml.profiling.recording.trace_file import Document, extended, read_document, write_document
+from daceml.runtime.collectives.threads_at_exit import let_threads_finish
 
 if TYPE_CHECKING:
     import torch
@@ -152,7 +153,10 @@ class Recording:
             OutputFileError: the file cannot be written.
         """
         collected = config().traces
-        own = path_of(Path(collected, Path(path).name) if collected else Path(path), own_place())
+        place = own_place()
+        if place.size > 1:
+            let_threads_finish()
+        own = path_of(Path(collected, Path(path).name) if collected else Path(path), place)
         write_document(self._there(), own)
         self.path = own
         return own

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from daceml.runtime.collectives.threads_at_exit import let_threads_finish
+
 
 class TorchWork:
     """A collective of a process group."""
@@ -37,6 +39,7 @@ class TorchGroup:
     """
 
     def __init__(self, group: Any, timeout_s: float) -> None:
+        let_threads_finish()
         whole: Any = dist.group.WORLD if group is None else group
         self.name = str(dist.get_backend(whole))
         self.rank, self.size = dist.get_rank(whole), dist.get_world_size(whole)
