@@ -15,7 +15,7 @@ from daceml.config import config
 from daceml.errors import DatabaseAccessError, DatabaseFileError
 from daceml.exploration.step_times import StepTimes
 from daceml.frontend.search.machine import fingerprint, this_machine
-from daceml.frontend.search.prediction import StepFacts
+from daceml.frontend.search.prediction import AMOUNTS, StepFacts
 from daceml.profiling.database.records import Duration, Entry, Environment, Operation
 from daceml.profiling.database.store import OpDatabase
 from daceml.runtime.cache import Cache
@@ -102,21 +102,13 @@ def _operation(step: StepFacts) -> Operation:
     return Operation(
         operator=OPERATOR,
         operands=(),
-        attributes={
-            "kind": step.kind,
-            "parallel": step.parallel,
-            "unique_bytes": step.unique_bytes,
-            "total_bytes": step.total_bytes,
-            "flops": step.flops,
-            "special_functions": step.special_functions,
-        },
+        attributes={"kind": step.kind, "function": step.function, "pieces": step.pieces}
+        | {name: getattr(step, name) for name in AMOUNTS},
         kernel=step.key,
     )
 
 
 def _facts(operation: Operation) -> StepFacts:
     told: dict[str, Any] = dict(operation.attributes)
-    amounts = {
-        name: int(told[name]) for name in ("unique_bytes", "total_bytes", "flops", "special_functions")
-    }
-    return StepFacts(key=operation.kernel, kind=str(told["kind"]), parallel=bool(told["parallel"]), **amounts)
+    amounts = {name: int(told[name]) for name in ("pieces", *AMOUNTS)}
+    return StepFacts(key=operation.kernel, kind=str(told["kind"]), function=str(told["function"]), **amounts)

@@ -12,17 +12,20 @@ from math import exp, inf, log, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import nnls
 
 from daceml.frontend.search.machine import Machine
-from daceml.frontend.search.prediction import StepFacts, modelled_us
+from daceml.frontend.search.prediction import AMOUNTS, StepFacts, modelled_us, shares_us
 
 # standard deviations of logarithms
 _AGAIN = 0.03  # of a step that was measured: caches and neighbours differ from program to program
 _ALONE = 0.6  # of a step like none that was measured
 _LEAST = 0.08  # of one with measured neighbours, however well these agree
-_APART = 0.25  # and that for each factor of e between a step's costs and those of its neighbours
-_NEIGHBOURS = 8
-_NEAR = 0.05  # a distance at which a neighbour counts fully
+_NEAR = 0.3  # factors of e between costs over which a neighbour counts less by as much
+_FAR = 0.3  # what the model itself weighs, in neighbours at no distance
+_PRIOR = 0.5  # what it weighs that a factor is one, in measured steps
+_SHORT_US = 20.0  # of steps that take less, errors matter less
+_LEAST_US = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,26 +53,66 @@ class ProgramTime:
 
 @dataclass
 class _Class:
-    """Measured steps of one kind, each once."""
+    """Measured steps of one kind, each once.
 
-    costs: dict[str, tuple[float, ...]] = field(default_factory=dict[str, tuple[float, ...]])
-    off: dict[str, float] = field(default_factory=dict[str, float])
+    A step takes the sum of what each kind of work in it takes, each times a factor that fits what was
+    measured; where little was, the factors stay near one. What measured neighbours are off that is taken over
+    in part.
+    """
 
-    def put(self, step: StepFacts, off: float) -> None:
-        """One step, by what it is off its model."""
-        self.costs[step.key], self.off[step.key] = _costs(step), off
+    machine: Machine
+    steps: dict[str, StepFacts] = field(default_factory=dict[str, StepFacts])
+    us: dict[str, float] = field(default_factory=dict[str, float])
+    _fitted: _Fitted | None = None
 
-    def likely(self, step: StepFacts) -> tuple[float, float]:
-        """The logarithm by which such a step's time is off its model, and its standard deviation."""
-        costs: NDArray[np.float64] = np.array(list(self.costs.values()))
-        apart = np.abs(costs - np.array(_costs(step))).max(axis=1)
-        near = np.argsort(apart, kind="stable")[:_NEIGHBOURS]
-        weight = 1.0 / (apart[near] + _NEAR)
-        weight /= weight.sum()
-        off = np.array(list(self.off.values()))[near]
-        mean = float(weight @ off)
-        spread = sqrt(float(weight @ (off - mean) ** 2) + (_APART * float(weight @ apart[near])) ** 2)
-        return mean, min(max(spread, _LEAST), _ALONE)
+    def put(self, step: StepFacts, us: float) -> None:
+        """One step that took so long."""
+        self.steps[step.key], self.us[step.key], self._fitted = step, us, None
+
+    def likely(self, step: StepFacts) -> Likely:
+        """A step that was not measured."""
+        if self._fitted is None:
+            self._fitted = self._fit()
+        return self._fitted.likely(shares_us(self.machine, step), _costs(step))
+
+    def _fit(self) -> _Fitted:
+        took = np.array([self.us[key] for key in self.steps])
+        shares = np.array([shares_us(self.machine, step) for step in self.steps.values()])
+        # relative errors count, the less the shorter a step is
+        weights = took / (took + _SHORT_US)
+        near_one = np.eye(shares.shape[1]) * sqrt(_PRIOR)
+        left = np.concatenate([shares / took[:, None] * weights[:, None], near_one])
+        factors, _ = nnls(left, np.concatenate([weights, near_one.sum(axis=1)]))
+        costs = np.array([_costs(step) for step in self.steps.values()])
+        off = np.log(took / np.maximum(shares @ factors, _LEAST_US))
+        return _Fitted(factors=factors, costs=costs, off=off, weights=weights)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Fitted:
+    """What measured steps say of others.
+
+    Attributes:
+        factors: of the kinds of work.
+        costs: of the measured steps, [steps, costs].
+        off: logarithms by which these were off.
+        weights: of the measured steps: short ones say little.
+    """
+
+    factors: NDArray[np.float64]
+    costs: NDArray[np.float64]
+    off: NDArray[np.float64]
+    weights: NDArray[np.float64]
+
+    def likely(self, shares: Sequence[float], costs: Sequence[float]) -> Likely:
+        us = max(float(np.dot(shares, self.factors)), _LEAST_US)
+        apart = np.abs(self.costs - np.array(costs)).max(axis=1)
+        weights = self.weights * np.exp(-apart / _NEAR)
+        total = float(weights.sum()) + _FAR
+        off = float(weights @ self.off) / total
+        scattered = float(self.weights @ self.off**2 + _PRIOR * _ALONE**2) / (self.weights.sum() + _PRIOR)
+        around = (float(weights @ (self.off - off) ** 2) + _FAR * scattered) / total
+        return Likely(us=us * exp(off), sigma=min(max(sqrt(around), _LEAST), _ALONE))
 
 
 class StepTimes:
@@ -78,7 +121,7 @@ class StepTimes:
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self._measured: dict[str, float] = {}
-        self._classes: dict[tuple[str, bool], _Class] = {}
+        self._classes: dict[tuple[str, str], _Class] = {}
         self._off: list[float] = []  # logarithms by which programs were off
 
     def __len__(self) -> int:
@@ -89,8 +132,8 @@ class StepTimes:
         for step, us in zip(steps, took_us, strict=True):
             if 0 < us < self._measured.get(step.key, inf):
                 self._measured[step.key] = us
-                of_kind = self._classes.setdefault((step.kind, step.parallel), _Class())
-                of_kind.put(step, log(us / modelled_us(self.machine, step)))
+                of_kind = self._classes.setdefault((step.kind, step.function), _Class(self.machine))
+                of_kind.put(step, us)
 
     def observe(self, predicted_us: float, took_us: float) -> None:
         """Let intervals know how far a program was from its prediction."""
@@ -100,12 +143,10 @@ class StepTimes:
         """One step."""
         if step.key in self._measured:
             return Likely(us=self._measured[step.key], sigma=_AGAIN)
-        modelled = modelled_us(self.machine, step)
-        of_kind = self._classes.get((step.kind, step.parallel))
+        of_kind = self._classes.get((step.kind, step.function))
         if of_kind is None:
-            return Likely(us=modelled, sigma=_ALONE)
-        off, sigma = of_kind.likely(step)
-        return Likely(us=modelled * exp(off), sigma=sigma)
+            return Likely(us=modelled_us(self.machine, step), sigma=_ALONE)
+        return of_kind.likely(step)
 
     def program(self, steps: Sequence[StepFacts], around_us: float) -> ProgramTime:
         """All steps of a program, and what stands around them.
@@ -113,7 +154,7 @@ class StepTimes:
         Steps of one kind that nobody has measured are off in the same direction; others are not.
         """
         total, known, squares = around_us, around_us, 0.0
-        unknown: dict[tuple[str, bool], float] = {}
+        unknown: dict[tuple[str, str], float] = {}
         for one in steps:
             likely = self.step(one)
             total += likely.us
@@ -121,7 +162,7 @@ class StepTimes:
                 known += likely.us
                 squares += (likely.us * likely.sigma) ** 2
             else:
-                place = (one.kind, one.parallel)
+                place = (one.kind, one.function)
                 unknown[place] = unknown.get(place, 0.0) + likely.us * likely.sigma
         squares += sum(part**2 for part in unknown.values())
         total = max(total, 1e-3)
@@ -144,5 +185,9 @@ _USUAL, _USUAL_WEIGHT = 0.05, 4
 
 
 def _costs(step: StepFacts) -> tuple[float, ...]:
-    amounts = (step.unique_bytes, step.total_bytes, step.flops, step.special_functions)
-    return tuple(log(1024.0 + amount) for amount in amounts)
+    """Logarithms; steps whose costs are alike take about as long."""
+    amounts = [_FEW + getattr(step, name) for name in AMOUNTS]
+    return (*map(log, amounts), log(step.pieces) if step.pieces < _MANY_PIECES else log(_MANY_PIECES))
+
+
+_FEW, _MANY_PIECES = 1024.0, 64

@@ -1,5 +1,5 @@
 """Static costs: bytes, floating-point operations and special functions of a kernel, from its memlets and
-tasklets."""
+tasklets, and how its loops do them: side by side, one after the other, from far apart."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import dace
 import sympy
 from dace.sdfg import nodes
 
+from daceml.sdfg.loops import Loop, loop_around, stride_along
 from daceml.sdfg.scopes import exit_among, nested_nodes, top_maps
 from daceml.sdfg.sizes import Size, product, size
 
@@ -36,12 +37,22 @@ class Cost:
         total_bytes: every access counted; what a cache-less machine moves.
         flops: additions, multiplications, divisions, comparisons and selections on floating-point numbers.
         special_functions: calls of exp, log, tanh, erf, sqrt, …
+        vector_operations: loads, stores, flops and special functions in innermost loops over neighbours in
+            memory, whose iterations do not wait for each other: vector instructions do several at once.
+        scalar_operations: the same in all other loops.
+        strided_accesses: loads and stores of which the next iteration's lies elsewhere than beside them:
+            each may be a cache line of its own.
+        loop_starts: how often an innermost loop begins.
     """
 
     unique_bytes: Size = 0
     total_bytes: Size = 0
     flops: Size = 0
     special_functions: Size = 0
+    vector_operations: Size = 0
+    scalar_operations: Size = 0
+    strided_accesses: Size = 0
+    loop_starts: Size = 0
 
     def __add__(self, other: Cost) -> Cost:
         return Cost(**{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)})
@@ -82,6 +93,7 @@ def scope_cost(sdfg: dace.SDFG, state: dace.SDFGState, entry: nodes.MapEntry) ->
     end = exit_among(nested[entry], entry)
     first, last = state.in_edges(entry), state.out_edges(end)
     memory: set[Any] = {e.data.data for e in (*first, *last)}
+    loops: dict[Loop, _LoopCost] = {}
     edges: list[Any] = [*first, *(e for n in inside if n is not end for e in state.out_edges(n)), *last]
     for edge in edges:
         array = edge.data.data
@@ -99,9 +111,15 @@ def scope_cost(sdfg: dace.SDFG, state: dace.SDFGState, entry: nodes.MapEntry) ->
         hint = isinstance(edge.dst, nodes.Tasklet) and edge.dst.language is dace.Language.CPP
         if isinstance(tasklet, nodes.Tasklet) and array in memory and not hint:
             per_run = size(edge.data.volume) if not edge.data.dynamic else 1
-            total = total + _in_all(per_run, tasklet, scopes) * desc.dtype.bytes
+            times = _in_all(per_run, tasklet, scopes)
+            total = total + times * desc.dtype.bytes
+            loop = loop_around(tasklet, scopes)
+            _within(loops, loop).access(times, stride_along(loop, edge.data, desc))
         if edge.data.wcr is not None and isinstance(edge.src, nodes.Tasklet):
-            flops = flops + _in_all(1, edge.src, scopes)
+            times = _in_all(1, edge.src, scopes)
+            flops = flops + times
+            loop = loop_around(edge.src, scopes)
+            _within(loops, loop).update(times, stride_along(loop, edge.data, desc))
     for tasklet in inside:
         # C++ moves what others compute
         if not isinstance(tasklet, nodes.Tasklet) or tasklet.language is not dace.Language.Python:
@@ -109,9 +127,77 @@ def scope_cost(sdfg: dace.SDFG, state: dace.SDFGState, entry: nodes.MapEntry) ->
         times = _in_all(1, tasklet, scopes)
         operations, functions = _count(tasklet.code.as_string)
         flops, special = flops + times * operations, special + times * functions
+        loop = loop_around(tasklet, scopes)
+        _within(loops, loop).compute(times, operations + functions, _own_result(sdfg, state, tasklet, loop))
     return Cost(
-        unique_bytes=sum(unique.values(), start=0), total_bytes=total, flops=flops, special_functions=special
+        unique_bytes=sum(unique.values(), start=0),
+        total_bytes=total,
+        flops=flops,
+        special_functions=special,
+        vector_operations=sum((c.operations for c in loops.values() if c.side_by_side), start=0),
+        scalar_operations=sum((c.operations for c in loops.values() if not c.side_by_side), start=0),
+        strided_accesses=sum((c.strided for c in loops.values()), start=0),
+        loop_starts=sum((_starts(loop, cost.runs, scopes) for loop, cost in loops.items()), start=0),
     )
+
+
+@dataclass
+class _LoopCost:
+    """What is done in an innermost loop, over all its iterations."""
+
+    operations: Size = 0
+    strided: Size = 0
+    runs: Size = 0
+    side_by_side: bool = True
+
+    def access(self, times: Size, stride: Size | None) -> None:
+        """Loads or stores; the stride is in elements, None where nobody knows it."""
+        self.operations = self.operations + times
+        if stride not in (0, 1):
+            self.strided = self.strided + times
+            self.side_by_side = False
+
+    def update(self, times: Size, stride: Size | None) -> None:
+        """Additions to what is in memory, or in a scalar."""
+        self.operations = self.operations + times
+        self.side_by_side = self.side_by_side and stride == 1
+
+    def compute(self, times: Size, operations: int, follows_itself: bool) -> None:
+        """One tasklet."""
+        self.operations, self.runs = self.operations + times * operations, _at_least(self.runs, times)
+        self.side_by_side = self.side_by_side and not follows_itself
+
+
+def _within(loops: dict[Loop, _LoopCost], loop: Loop) -> _LoopCost:
+    return loops.setdefault(loop, _LoopCost())
+
+
+def _own_result(sdfg: dace.SDFG, state: dace.SDFGState, tasklet: nodes.Tasklet, loop: Loop) -> bool:
+    """Whether an iteration reads what the one before it has written."""
+    read = {(e.data.data, str(e.data.subset)) for e in state.in_edges(tasklet) if e.data.data is not None}
+    written = [e.data for e in state.out_edges(tasklet) if e.data.data is not None]
+    return any(
+        (memlet.data, str(memlet.subset)) in read
+        and stride_along(loop, memlet, sdfg.arrays[memlet.data]) == 0
+        for memlet in written
+    )
+
+
+def _starts(loop: Loop, runs: Size, scopes: Mapping[Any, Any]) -> Size:
+    extent, around = loop.extent, loop.entry
+    while around is not None:
+        extent, around = _averaged(extent, around), scopes[around]
+    if isinstance(extent, int):
+        return (
+            runs // extent if isinstance(runs, int) and extent else size(sympy.sympify(runs) / max(extent, 1))
+        )
+    return size(sympy.sympify(runs) / extent)
+
+
+def _at_least(one: Size, other: Size) -> Size:
+    if isinstance(one, int) and isinstance(other, int):
+        return max(one, other)
+    return size(sympy.Max(one, other))
 
 
 def _in_all(amount: Size, tasklet: nodes.Tasklet, scopes: Mapping[Any, Any]) -> Size:

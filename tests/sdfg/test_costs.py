@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import dace
+import pytest
+
+from daceml.sdfg.costs import Cost
+from daceml.sdfg.loops import shared_iterations
+from daceml.sdfg.network import Network
 from daceml.sdfg.network_costs import maps_cost
 from daceml.transformations.local.map_fusion import fuse_maps
 from tests.runtime.programs import elementwise
@@ -26,10 +32,6 @@ def test_fusion_saves_the_array_between():
 
 
 def test_symbolic_costs_take_values_later():
-    import dace
-
-    from daceml.sdfg.network import Network
-
     sdfg = dace.SDFG("network")
     sdfg.add_symbol("N", dace.int64)
     n = dace.symbol("N")
@@ -65,3 +67,81 @@ def test_a_segment_counts_one_row():
     text = "g (float[T, 5] R, int64[3] O) => (float[3, 5] Y) { Y = daceml.SegmentSum (R, O) }"
     _, cost = maps_cost(lowered(text, ("native",))[1].network)
     assert cost.at({"T": 9}).flops > 0
+
+
+def _mapped(code: str, ranges: dict[str, str], read: str, written: str, schedule: dace.ScheduleType) -> Cost:
+    """Cost of one map from x[6, 8] to y[6, 8]."""
+    sdfg = dace.SDFG("network")
+    for name in ("x", "y"):
+        sdfg.add_array(name, [6, 8], dace.float32)
+    sdfg.add_state().add_mapped_tasklet(
+        "m", ranges, {"a": dace.Memlet(read)}, code, {"o": dace.Memlet(written)},
+        schedule=schedule, external_edges=True,
+    )  # fmt: skip
+    return maps_cost(Network(sdfg=sdfg, inputs=("x",), outputs=("y",)))[1]
+
+
+_ROWS = {"i": "0:6", "j": "0:8"}
+
+
+@pytest.mark.parametrize(
+    ("ranges", "read", "written", "vector", "scalar", "strided", "starts"),
+    [
+        (_ROWS, "x[i, j]", "y[i, j]", 48 * 3, 0, 0, 6),
+        (_ROWS, "x[i, 0]", "y[i, j]", 48 * 3, 0, 0, 6),  # one value for a whole row
+        (_ROWS, "x[i, 7 - j]", "y[i, j]", 0, 48 * 3, 48, 6),  # backwards
+        ({"j": "0:8", "i": "0:6"}, "x[i, j]", "y[i, j]", 0, 48 * 3, 96, 8),  # columns
+        ({"i": "0:6", "j": "0:8:2"}, "x[i, j]", "y[i, j]", 0, 24 * 3, 48, 6),
+        ({"i": "0:6", "j": "0:8", "k": "0:1"}, "x[i, j]", "y[i, j + k]", 48 * 3, 0, 0, 6),
+        ({"k": "0:1"}, "x[0, k]", "y[0, k]", 3, 0, 0, 1),
+    ],
+)
+def test_operations_by_what_their_loop_lets_them_do(
+    ranges: dict[str, str], read: str, written: str, vector: int, scalar: int, strided: int, starts: int
+):
+    cost = _mapped("o = -a", ranges, read, written, dace.ScheduleType.Default)
+    found = (cost.vector_operations, cost.scalar_operations, cost.strided_accesses, cost.loop_starts)
+    assert found == (vector, scalar, strided, starts)
+
+
+def test_a_sum_waits_for_itself():
+    from tests.onnx_ops.aten.programs import lowered
+
+    text = "g (float[3, 6] X) => (float[3, 1] Y) { A = Constant <value_ints = [1]> () Y = ReduceSum (X, A) }"
+    _, cost = maps_cost(lowered(text, ("native",))[1].network)
+    assert cost.scalar_operations >= 3 * 6 * 2
+    assert cost.strided_accesses == 0
+
+
+@pytest.mark.parametrize(
+    ("schedule", "collapse", "pieces"),
+    [
+        (dace.ScheduleType.CPU_Multicore, 1, 6),
+        (dace.ScheduleType.CPU_Multicore, 2, 48),
+        (dace.ScheduleType.Default, 1, 6),
+        (dace.ScheduleType.Sequential, 1, 1),
+    ],
+)
+def test_threads_share_what_the_schedule_collapses(schedule: dace.ScheduleType, collapse: int, pieces: int):
+    sdfg = dace.SDFG("network")
+    sdfg.add_array("y", [6, 8], dace.float32)
+    _, entry, _ = sdfg.add_state().add_mapped_tasklet(
+        "m", _ROWS, {}, "o = 1", {"o": dace.Memlet("y[i, j]")}, schedule=schedule, external_edges=True
+    )
+    entry.map.collapse = collapse
+    assert shared_iterations(sdfg) == pieces
+
+
+def test_loops_of_symbolic_lengths_cost_what_they_would():
+    sdfg = dace.SDFG("network")
+    sdfg.add_symbol("N", dace.int64)
+    for name in ("x", "y"):
+        sdfg.add_array(name, [4, dace.symbol("N")], dace.float32)
+    sdfg.add_state().add_mapped_tasklet(
+        "m", {"i": "0:4", "j": "0:N"}, {"a": dace.Memlet("x[i, j]")}, "o = -a",
+        {"o": dace.Memlet("y[i, j]")}, external_edges=True,
+    )  # fmt: skip
+    _, cost = maps_cost(Network(sdfg=sdfg, inputs=("x",), outputs=("y",)))
+    assert cost.at({"N": 10}).vector_operations == 4 * 10 * 3
+    assert cost.at({"N": 10}).loop_starts == 4
+    assert shared_iterations(sdfg) == 4

@@ -10,17 +10,17 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from statistics import median
 from typing import TYPE_CHECKING, Any
-
-import dace
-from dace.sdfg import nodes
 
 from daceml.frontend.record import step_cost
 from daceml.frontend.search.machine import Machine
 from daceml.runtime.manifest import EXAMPLE_SIZE
-from daceml.sdfg.outline import Kernel, KernelCall
+from daceml.sdfg.costs import Cost
+from daceml.sdfg.external import AtenCall
+from daceml.sdfg.loops import shared_iterations
+from daceml.sdfg.outline import KernelCall
 from daceml.sdfg.sizes import size
 from daceml.sdfg.tensor_lists import ListCall
 
@@ -34,7 +34,9 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 _CACHED_BYTES = 2**20
 # Calling a kernel: a function pointer and its arguments
 _KERNEL_US = 0.2
-_LOOP_SHARE = 0.25  # of the flops of a product of matrices, what a generated loop reaches
+_BYTES = 4  # a vector operation takes as long as moving these within the nearest cache
+# Of one scalar operation, of an access far from the one before it, of a loop that begins
+_SCALAR_US, _STRIDED_US, _LOOP_US = 4e-4, 1e-3, 3e-3
 _RUNTIME_US = 20.0  # ONNX Runtime: bindings of inputs and results
 _NARROWEST, _WIDEST = 0.25, 4.0  # of a scale
 
@@ -46,16 +48,37 @@ class StepFacts:
     Attributes:
         key: equal for steps that do the same to arrays of the same kinds.
         kind: as in `StepRecord`.
-        parallel: whether threads share it.
+        function: that a step of torch's calls; empty for others.
+        pieces: that threads may share; 1 where one thread does all of it.
+        unique_bytes, total_bytes, flops, special_functions, vector_operations, scalar_operations,
+            strided_accesses, loop_starts: as in `Cost`.
     """
 
     key: str
     kind: str
-    parallel: bool
-    unique_bytes: int
-    total_bytes: int
-    flops: int
-    special_functions: int
+    function: str = ""
+    pieces: int = 1
+    unique_bytes: int = 0
+    total_bytes: int = 0
+    flops: int = 0
+    special_functions: int = 0
+    vector_operations: int = 0
+    scalar_operations: int = 0
+    strided_accesses: int = 0
+    loop_starts: int = 0
+
+    @property
+    def parallel(self) -> bool:
+        """Whether threads share it."""
+        return self.pieces > 1
+
+    def threads(self, most: int) -> float:
+        """How many of so many threads it keeps busy, on the average."""
+        return self.pieces / -(-self.pieces // most) if self.pieces > 0 else 1.0
+
+
+AMOUNTS = tuple(field.name for field in fields(Cost))
+"""Those of a step's facts that are amounts of work."""
 
 
 def step_facts(plan: Plan, sizes: Mapping[str, int]) -> tuple[StepFacts, ...]:
@@ -74,11 +97,9 @@ def step_facts(plan: Plan, sizes: Mapping[str, int]) -> tuple[StepFacts, ...]:
             StepFacts(
                 key=_digest(_renamed(step, network, lambda array: _description(array, network))),
                 kind=kind,
-                parallel=_is_parallel(step),
-                unique_bytes=amounts.unique_bytes,
-                total_bytes=amounts.total_bytes,
-                flops=amounts.flops,
-                special_functions=amounts.special_functions,
+                function=step.action.function if isinstance(step.action, AtenCall) else "",
+                pieces=_pieces(step, known),
+                **{name: getattr(amounts, name) for name in AMOUNTS},
             )
         )
     return tuple(found)
@@ -150,35 +171,48 @@ class Predictor:
 
 
 def modelled_us(machine: Machine, step: StepFacts) -> float:
-    """Microseconds of a step by its costs alone: the dearest of what it does, and its call."""
-    threads = machine.threads if step.parallel else 1
-    cached = machine.cached_bytes_per_s * threads
-    moved_s = step.unique_bytes / (
-        cached if step.unique_bytes < _CACHED_BYTES else machine.memory_bytes_per_s
+    """Microseconds of a step by its costs alone."""
+    return sum(shares_us(machine, step))
+
+
+def shares_us(machine: Machine, step: StepFacts) -> tuple[float, ...]:
+    """Microseconds that each kind of work in a step takes by itself, as many for every step of a kind.
+
+    Of a kernel: its start, what it moves from and to memory, vector operations, scalar ones, accesses far
+    apart, special functions, starts of loops. Of others: their start, what they move, products.
+    """
+    cached = machine.cached_bytes_per_s
+    if step.kind != "kernel":
+        start_us = {"aten": machine.call_us, "onnxruntime": _RUNTIME_US}.get(step.kind, _KERNEL_US)
+        moved_s = step.unique_bytes / (
+            cached if step.unique_bytes < _CACHED_BYTES else machine.memory_bytes_per_s
+        )
+        return start_us, moved_s * 1e6, step.flops / machine.product_flops_per_s * 1e6
+    threads = step.threads(machine.threads)
+    moved_s = 0.0 if step.unique_bytes < _CACHED_BYTES else step.unique_bytes / machine.memory_bytes_per_s
+    return (
+        machine.region_us if step.parallel else _KERNEL_US,
+        moved_s * 1e6,
+        step.vector_operations * _BYTES / (cached * threads) * 1e6,
+        step.scalar_operations * _SCALAR_US / threads,
+        step.strided_accesses * _STRIDED_US / threads,
+        step.special_functions / (machine.exponentials_per_s * threads) * 1e6,
+        step.loop_starts * _LOOP_US / threads,
     )
-    if step.kind == "kernel":
-        special_s = step.special_functions / (machine.exponentials_per_s * threads)
-        flops_s = step.flops / (machine.product_flops_per_s * _LOOP_SHARE)
-        busy_s = max(moved_s, step.total_bytes / cached, special_s, flops_s)
-        return busy_s * 1e6 + (machine.region_us if step.parallel else _KERNEL_US)
-    busy_s = max(moved_s, step.flops / machine.product_flops_per_s)
-    start_us = {"aten": machine.call_us, "onnxruntime": _RUNTIME_US}.get(step.kind, _KERNEL_US)
-    return busy_s * 1e6 + start_us
 
 
-def _is_parallel(step: Step) -> bool:
+def _pieces(step: Step, sizes: Mapping[str, int]) -> int:
     match step.action:
         case KernelCall():
-            return _parallel_kernel(step.action.kernel)
+            pieces = shared_iterations(step.action.kernel.sdfg)
+            if isinstance(pieces, int):
+                return pieces
+            names = {f"s{i:02d}": sizes[name] for i, name in enumerate(step.action.symbols)}
+            return int(pieces.subs({s: names[str(s)] for s in pieces.free_symbols}))
         case ListCall():
-            return True
+            return step.action.elements
         case _:
-            return False
-
-
-def _parallel_kernel(kernel: Kernel) -> bool:
-    entries = [n for state in kernel.sdfg.states() for n in state.nodes() if isinstance(n, nodes.MapEntry)]
-    return any(entry.map.schedule == dace.ScheduleType.CPU_Multicore for entry in entries)
+            return 1
 
 
 def _renamed(step: Step, network: Network, name: Any) -> str:

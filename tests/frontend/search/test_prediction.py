@@ -36,7 +36,7 @@ MACHINE = Machine(
 STEP = StepFacts(
     key="a",
     kind="kernel",
-    parallel=False,
+    pieces=1,
     unique_bytes=10**5,
     total_bytes=10**5,
     flops=0,
@@ -97,13 +97,18 @@ def test_unknown_steps_are_scaled_by_what_is_known_of_their_kind():
     )
 
 
-def test_the_dearest_part_of_a_step_decides():
+def test_each_kind_of_work_takes_its_time():
     us = partial(modelled_us, MACHINE)
-    assert us(STEP) == pytest.approx(1.0 + 0.2)  # 10^5 bytes at 10^11 a second
+    assert us(STEP) == pytest.approx(0.2)  # its arrays lie in the caches, and its loops are counted apart
+    assert us(replace(STEP, vector_operations=10**5)) == pytest.approx(4.0 + 0.2)  # four bytes each
     assert us(replace(STEP, special_functions=10**5)) == pytest.approx(100.0 + 0.2)
-    assert us(replace(STEP, special_functions=10**5, parallel=True)) == pytest.approx(25.0 + 5.0)
+    assert us(replace(STEP, special_functions=10**5, pieces=1024)) == pytest.approx(25.0 + 5.0)
+    assert us(replace(STEP, special_functions=10**5, pieces=5)) == pytest.approx(40.0 + 5.0)  # one has two
     assert us(replace(STEP, unique_bytes=10**8)) == pytest.approx(1e4 + 0.2)  # out of the caches
-    assert us(replace(STEP, kind="aten", flops=10**9)) == pytest.approx(1e4 + 1.0)
+    assert us(replace(STEP, kind="aten", flops=10**9)) == pytest.approx(1e4 + 1.0 + 1.0)
+    slow = replace(STEP, scalar_operations=10**5, strided_accesses=10**4, loop_starts=10**3)
+    for name in ("scalar_operations", "strided_accesses", "loop_starts"):
+        assert us(replace(slow, **{name: 0})) < us(slow)
 
 
 def test_symbolic_sizes_are_those_of_the_call():

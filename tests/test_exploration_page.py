@@ -1,0 +1,34 @@
+"""The script and the commands of docs/exploration.md."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.cli.told import told
+
+PAGE = (Path(__file__).resolve().parents[1] / "docs" / "exploration.md").read_text(encoding="utf-8")
+SCRIPT = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[0]
+
+
+def test_the_script_gives_a_faster_module_that_is_right():
+    variables: dict[str, object] = {}
+    exec(compile(SCRIPT, "exploration.md", "exec"), variables)
+    assert "standard recipe" in str(variables["explored"])
+
+
+def test_commands_are_understood(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "net.py").write_text(SCRIPT.split("block, x =")[0])
+    commands = [c.split() for c in re.findall(r"^daceml (.*)$", PAGE, re.MULTILINE)]
+    assert [command[0] for command in commands] == ["explore", "whatif", "whatif", "whatif"]
+    explore, without, _, elsewhere = commands
+    for words in ([*explore, "--measurements", "0"], without, elsewhere):
+        code, out, err = told(capsys, *words, "--quiet")
+        assert code == 0, err
+        assert out
+    assert (tmp_path / "block.json").exists()
