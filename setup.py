@@ -127,6 +127,7 @@ setup(
         "daceml": ["py.typed"],
         "daceml.codegen_cuda": ["**/*.h", "**/*.cpp"],
         "daceml.devices.catalogue": ["*.toml"],
+        "daceml.deployment": ["**/*.h", "**/*.cpp"],
         "daceml.runtime": ["**/*.h", "**/*.cpp"],
     },
     entry_points={

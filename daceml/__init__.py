@@ -13,7 +13,8 @@ module and why, `verify` compares it with float64, `profile_call` says where a c
 `daceml.profile(model)` records steps of a training run for what-if questions, `daceml.OperationTracker` one
 step of anything, for predictions of it on other devices. `daceml.predict_step(model, inputs, device="H100")`
 says how long a step of a model would take that nobody has run; `daceml.explore(model, inputs)` predicts all
-variants of it, measures the most promising ones, and keeps the best.
+variants of it, measures the most promising ones, and keeps the best. `daceml.export(model, inputs, to=...)`
+writes a library that C++ programs run without Python, and that `daceml.load` makes a module of.
 
 Importing daceml loads neither torch nor dace nor onnx: every public name loads what it needs at first use.
 Options are environment variables; `daceml.Config` lists them.
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from torch import nn
 
     from daceml.config import Config
+    from daceml.deployment.exporting import export
+    from daceml.deployment.loading import load
     from daceml.errors import DacemlError
     from daceml.frontend.data_parallel.module import DistDataParallel
     from daceml.frontend.module import DaceModule, dace_module
@@ -59,6 +62,8 @@ __all__ = [
     "dace_module",
     "explain",
     "explore",
+    "export",
+    "load",
     "predict_step",
     "profile",
     "profile_call",
@@ -80,6 +85,8 @@ _HOMES = {
     "dace_module": "daceml.frontend.module",
     "explain": "daceml.report.explanation",
     "explore": "daceml.report.explored",
+    "export": "daceml.deployment.exporting",
+    "load": "daceml.deployment.loading",
     "predict_step": "daceml.prediction.predict_step",
     "profile": "daceml.profiling.recording.recorder",
     "profile_call": "daceml.report.profile",

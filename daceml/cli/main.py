@@ -19,6 +19,7 @@ from daceml.cli.devices import devices
 from daceml.cli.doctor import doctor
 from daceml.cli.explain import explain
 from daceml.cli.explore import explore
+from daceml.cli.export import export
 from daceml.cli.learn import learn
 from daceml.cli.measure import measure
 from daceml.cli.optimize import optimize
@@ -104,6 +105,7 @@ app.command("doctor")(doctor)
 app.command("compile")(compile_model)
 app.command("explain")(explain)
 app.command("explore")(explore)
+app.command("export")(export)
 app.command("verify")(verify)
 app.command("learn")(learn)
 app.command("measure")(measure)

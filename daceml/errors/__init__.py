@@ -48,6 +48,10 @@ from daceml.errors.databases import (
     MeasurementFileError,
     SamplingPlanError,
 )
+from daceml.errors.deployment import (
+    BundleError,
+    DeploymentError,
+)
 from daceml.errors.distributed import (
     AlignmentError,
     AllocationError,
@@ -98,6 +102,7 @@ __all__ = [
     "BeyondNetworksError",
     "BucketPlanError",
     "BuildError",
+    "BundleError",
     "CallError",
     "CaptureError",
     "CommunicationError",
@@ -108,6 +113,7 @@ __all__ = [
     "DatabaseAccessError",
     "DatabaseDamageError",
     "DatabaseFileError",
+    "DeploymentError",
     "DeviceError",
     "DeviceMemoryError",
     "DistributedSetupError",

@@ -16,7 +16,7 @@ from daceml.runtime.plan import Plan
 from daceml.runtime.progress import publish
 from daceml.runtime.toolchain import toolchain, torch_header
 
-_CONVOLUTIONS = Path(__file__).with_name("convolutions.cpp")
+CONVOLUTIONS = Path(__file__).with_name("convolutions.cpp")
 
 
 def build_program(
@@ -52,7 +52,7 @@ def _build(plan: Plan, cache: Cache, folder: Path, kernels: KernelObjects, *, ra
     lanes = kernels.pool.submit(lanes_object, cache)
     compiled = kernels.pool.submit(lambda: tools.compile_driver(driver, folder, torch_header(cache)))
     if own_convolutions(plan):
-        made.append(kernels.pool.submit(kernel_object, _CONVOLUTIONS.read_text(), cache))
+        made.append(kernels.pool.submit(kernel_object, CONVOLUTIONS.read_text(), cache))
     _await(made)
     compiled.result()
     linked = [*(one.result() for one in made), lanes.result()]

@@ -43,6 +43,10 @@ _TORCH_HEADER = "daceml_torch.h"
 _TORCH_CUDA_HEADER = "daceml_torch_cuda.h"
 _TORCH_LIBRARIES = ("libtorch_cpu.so", "libc10.so")
 _TORCH_CUDA = "libtorch_cuda.so"
+_FEATURES = (
+    *("sse4.2", "avx", "avx2", "fma", "bmi", "bmi2"),
+    *("avx512f", "avx512cd", "avx512dq", "avx512bw", "avx512vl", "avx512vbmi", "avx512vnni"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,6 +116,50 @@ class Toolchain:
         device = [] if cudart is None else [str(cudart), f"-l:{_TORCH_CUDA}"]
         self._link(["driver.o", *map(str, objects)], folder / "program.so", torch_header, device)
         (folder / "driver.o").unlink()
+
+    def compile_anywhere(self, text: str, folder: Path, name: str, torch_header: Path) -> Path:
+        """The object of a text that calls more than it computes, for every processor of this kind."""
+        (folder / f"{name}.cpp").write_text(text)
+        baseline = ["-march=x86-64", "-mtune=generic"] if platform.machine() == "x86_64" else []
+        includes = [f"-I{include_folder()}", f"-I{torch_header}"]
+        self._run([*baseline, *includes, "-O2", "-c", f"{name}.cpp", "-o", f"{name}.o"], folder)
+        return folder / f"{name}.o"
+
+    def link_library(
+        self, objects: Sequence[Path], library: Path, exported: Sequence[str], torch_header: Path | None
+    ) -> None:
+        """Write a library that others link to, in which only some functions can be seen.
+
+        Args:
+            torch_header: where it needs torch's libraries, the folder of those that stand for them.
+        """
+        script = library.with_suffix(".map")
+        script.write_text("{ global: " + " ".join(f"{name};" for name in exported) + " local: *; };\n")
+        torch = [] if torch_header is None else [f"-L{torch_header}", *(f"-l:{n}" for n in _TORCH_LIBRARIES)]
+        whole = [] if torch_header is not None else ["-Wl,--no-undefined"]
+        names = [f"-Wl,--version-script={script.name}", f"-Wl,-soname,{library.name}", *whole]
+        self._run(
+            [
+                "-shared",
+                *map(str, objects),
+                *names,
+                "-lmvec",
+                "-lm",
+                "-Wl,--no-as-needed",
+                *torch,
+                "-o",
+                library.name,
+            ],
+            library.parent,
+        )
+        script.unlink()
+
+    def features(self) -> tuple[str, ...]:
+        """What compiled code needs of the processor, as `__builtin_cpu_supports` names it."""
+        command = [self.cxx, *self.flags, "-dM", "-E", "-x", "c++", "/dev/null"]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        defined = {line.split()[1] for line in done.stdout.splitlines() if line.startswith("#define ")}
+        return tuple(name for name in _FEATURES if f"__{name.upper().replace('.', '_')}__" in defined)
 
     def build_launcher(
         self, calling: Sequence[Path], looping: Sequence[Path], folder: Path, torch_header: Path

@@ -1,0 +1,1 @@
+"""Compiled models that leave this process: libraries for C and C++ programs, which PyTorch loads, too."""

@@ -1,0 +1,182 @@
+"""What C and C++ programs see of an exported model: a header, and a program that runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from daceml.deployment.manifest import Tensor
+
+_TYPES = {
+    "float32": "float", "float64": "double", "float16": "uint16_t", "bfloat16": "uint16_t", "bool": "uint8_t",
+    "uint8": "uint8_t", "int8": "int8_t", "int16": "int16_t", "int32": "int32_t", "int64": "int64_t",
+    "uint16": "uint16_t", "uint32": "uint32_t", "uint64": "uint64_t",
+    "complex64": "float", "complex128": "double",
+}  # fmt: skip
+
+
+def header(name: str, model: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> str:
+    """The header of a library."""
+    guard = f"{name.upper()}_H"
+    return f"""/* {model}, compiled by daceml. Arrays are in row-major order.
+ *
+ * Inputs:
+{_listed(inputs)}
+ * Results:
+{_listed(outputs)}
+ *
+ * Sizes in letters are those of the call. bool is a byte, 0 or 1; float16 and bfloat16 are their bits; a
+ * complex number is two, the real part first. Threads may share a model, and a process may load it several
+ * times.
+ */
+#ifndef {guard}
+#define {guard}
+
+#include <stdint.h>
+
+#define {name.upper()}_INPUTS {len(inputs)}
+#define {name.upper()}_OUTPUTS {len(outputs)}
+
+#ifdef __cplusplus
+extern "C" {{
+#endif
+
+typedef struct {name}_model {name}_model;
+
+/* Reads the weights ("weights.bin"). NULL, and a sentence in `error` (which may be NULL), if that fails. */
+{name}_model* {name}_load(const char* weights, char* error, int64_t error_bytes);
+
+/* Runs the model once. 0, or 1 and a sentence in `error`; then results are not defined.
+ *
+ * inputs, outputs: addresses of arrays that the caller owns.
+ * sizes: of each input, as many as it has dimensions; NULL where none of them differ from call to call. */
+int32_t {name}_run({name}_model* model, const void* const* inputs, const int64_t* const* sizes,
+                   void* const* outputs, char* error, int64_t error_bytes);
+
+/* Writes the sizes of all results, one after another, for inputs of these sizes. */
+int32_t {name}_output_sizes({name}_model* model, const int64_t* const* sizes, int64_t* found, char* error,
+                            int64_t error_bytes);
+
+void {name}_free({name}_model* model);
+
+#ifdef __cplusplus
+}}
+#endif
+#endif
+"""
+
+
+def example(name: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor], *, libtorch: bool) -> str:
+    """A C++ program that reads inputs from files and writes results to others."""
+    torch = (
+        ' -L"$TORCH/lib" -Wl,--disable-new-dtags,-rpath,"$TORCH/lib" -ltorch_cpu -lc10' if libtorch else ""
+    )
+    told = (
+        '//   TORCH=$(python -c "import torch; print(torch.__path__[0])")  or where libtorch is\n'
+        if libtorch
+        else ""
+    )
+    ranks = ", ".join(str(len(t.shape)) for t in inputs)
+    return f"""// Runs the model once: reads arrays as they lie in memory, and writes results in that form.
+//
+{told}//   g++ -std=c++17 -O2 example.cpp -L. -l{name} -Wl,-rpath,'$ORIGIN'{torch} -o example
+//   ./example weights.bin INPUT... RESULT...
+//
+// {_call(inputs, outputs)}
+#include <cstdint>
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "{name}.h"
+
+static const int64_t input_sizes[] = {{{_flat(inputs)}0}};
+static const int input_ranks[] = {{{ranks}{", " if ranks else ""}0}};
+static const int output_ranks[] = {{{"".join(f"{len(t.shape)}, " for t in outputs)}0}};
+static const int64_t output_items[] = {{{"".join(f"{item_bytes(t.dtype)}, " for t in outputs)}0}};
+
+int main(int count, char** words) {{
+  if (count != 2 + {name.upper()}_INPUTS + {name.upper()}_OUTPUTS) {{
+    fprintf(stderr, "usage: example weights.bin, {len(inputs)} inputs, {len(outputs)} results: files\\n");
+    return 2;
+  }}
+  char error[512];
+  {name}_model* model = {name}_load(words[1], error, sizeof error);
+  if (model == nullptr) return fprintf(stderr, "%s\\n", error), 1;
+
+  std::vector<std::vector<char>> given, made;
+  std::vector<const void*> inputs;
+  std::vector<const int64_t*> sizes;
+  const int64_t* size = input_sizes;
+  for (int i = 0; i < {name.upper()}_INPUTS; ++i) {{
+    std::ifstream file(words[2 + i], std::ios::binary);
+    given.emplace_back(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+    sizes.push_back(size);
+    size += input_ranks[i];
+  }}
+  for (auto& array : given) inputs.push_back(array.data());
+
+  std::vector<int64_t> output_sizes({sum(len(t.shape) for t in outputs) + 1});
+  if ({name}_output_sizes(model, sizes.data(), output_sizes.data(), error, sizeof error) != 0) {{
+    return fprintf(stderr, "%s\\n", error), 1;
+  }}
+  std::vector<void*> outputs;
+  const int64_t* found = output_sizes.data();
+  for (int i = 0; i < {name.upper()}_OUTPUTS; ++i) {{
+    int64_t bytes = output_items[i];
+    for (int d = 0; d < output_ranks[i]; ++d) bytes *= *found++;
+    made.emplace_back(bytes);
+  }}
+  for (auto& array : made) outputs.push_back(array.data());
+
+  if ({name}_run(model, inputs.data(), sizes.data(), outputs.data(), error, sizeof error) != 0) {{
+    return fprintf(stderr, "%s\\n", error), 1;
+  }}
+  for (int i = 0; i < {name.upper()}_OUTPUTS; ++i) {{
+    std::ofstream file(words[2 + {name.upper()}_INPUTS + i], std::ios::binary);
+    file.write(made[i].data(), static_cast<std::streamsize>(made[i].size()));
+  }}
+  {name}_free(model);
+  return 0;
+}}
+"""
+
+
+def implementation(name: str, *, weights_sha256: str, features: Sequence[str], folder: str) -> str:
+    """The source of a library's functions.
+
+    Args:
+        features: of the processor that it needs.
+        folder: that has `model.cpp`.
+    """
+    required = " ".join(f'DACEML_FEATURE("{feature}")' for feature in features)
+    return f"""#define DACEML_FUNCTION(function) {name}_##function
+#define DACEML_WEIGHTS_SHA256 "{weights_sha256}"
+#define DACEML_FEATURES {required}
+#include "{folder}/model.cpp"
+"""
+
+
+def item_bytes(dtype: str) -> int:
+    """Of an element."""
+    import torch
+
+    return int(getattr(torch, dtype).itemsize)
+
+
+def _listed(tensors: Sequence[Tensor]) -> str:
+    lines: list[str] = []
+    for number, tensor in enumerate(tensors):
+        extents = "".join(f"[{extent}]" for extent in tensor.shape)
+        lines.append(f" *   {number}: {tensor.name}, {_TYPES[tensor.dtype]}{extents} ({tensor.dtype})")
+    return "\n".join(lines) or " *   none"
+
+
+def _call(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> str:
+    return f"({', '.join(t.name for t in inputs)}) -> ({', '.join(t.name for t in outputs)})"
+
+
+def _flat(tensors: Sequence[Tensor]) -> str:
+    """Sizes of all inputs; what differs from call to call is to be filled in."""
+    return "".join(f"{extent if isinstance(extent, int) else -1}, " for t in tensors for extent in t.shape)

@@ -1,0 +1,62 @@
+// SHA-256 of a block of memory (FIPS 180-4), in hexadecimal digits.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+namespace daceml {
+
+inline uint32_t rotated(uint32_t x, int by) { return (x >> by) | (x << (32 - by)); }
+
+inline void absorb(uint32_t (&state)[8], const uint8_t* block) {
+  static const uint32_t k[64] = {
+      0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
+      0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
+      0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
+      0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967,
+      0x27b70a85, 0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85,
+      0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070,
+      0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
+      0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
+  uint32_t w[64];
+  for (int i = 0; i < 16; ++i) {
+    w[i] = uint32_t(block[4 * i]) << 24 | uint32_t(block[4 * i + 1]) << 16 | uint32_t(block[4 * i + 2]) << 8 |
+           block[4 * i + 3];
+  }
+  for (int i = 16; i < 64; ++i) {
+    const uint32_t low = rotated(w[i - 15], 7) ^ rotated(w[i - 15], 18) ^ (w[i - 15] >> 3);
+    const uint32_t high = rotated(w[i - 2], 17) ^ rotated(w[i - 2], 19) ^ (w[i - 2] >> 10);
+    w[i] = w[i - 16] + low + w[i - 7] + high;
+  }
+  uint32_t a = state[0], b = state[1], c = state[2], d = state[3];
+  uint32_t e = state[4], f = state[5], g = state[6], h = state[7];
+  for (int i = 0; i < 64; ++i) {
+    const uint32_t first = h + (rotated(e, 6) ^ rotated(e, 11) ^ rotated(e, 25)) + ((e & f) ^ (~e & g)) + k[i] + w[i];
+    const uint32_t second = (rotated(a, 2) ^ rotated(a, 13) ^ rotated(a, 22)) + ((a & b) ^ (a & c) ^ (b & c));
+    h = g, g = f, f = e, e = d + first, d = c, c = b, b = a, a = first + second;
+  }
+  const uint32_t add[8] = {a, b, c, d, e, f, g, h};
+  for (int i = 0; i < 8; ++i) state[i] += add[i];
+}
+
+inline std::string sha256(const void* data, size_t bytes) {
+  uint32_t state[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+  const auto* at = static_cast<const uint8_t*>(data);
+  size_t left = bytes;
+  for (; left >= 64; left -= 64, at += 64) absorb(state, at);
+  uint8_t end[128] = {};
+  if (left > 0) memcpy(end, at, left);
+  end[left] = 0x80;
+  const size_t blocks = left < 56 ? 1 : 2;
+  for (int i = 0; i < 8; ++i) end[64 * blocks - 1 - i] = static_cast<uint8_t>(uint64_t(bytes) * 8 >> (8 * i));
+  for (size_t i = 0; i < blocks; ++i) absorb(state, end + 64 * i);
+  static const char digits[] = "0123456789abcdef";
+  std::string text;
+  for (uint32_t word : state) {
+    for (int shift = 28; shift >= 0; shift -= 4) text += digits[word >> shift & 15];
+  }
+  return text;
+}
+
+}  // namespace daceml
