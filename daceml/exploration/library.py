@@ -69,10 +69,10 @@ class Library:
         found = StepTimes(this_machine(self.cache))
         if self.database is not None:
             for entry in self.database.entries():
-                if entry.operation.operator == OPERATOR and entry.environment == self.environment:
+                if entry.environment == self.environment and _complete(entry.operation):
                     us = entry.duration.median_s * 1e6
                     self._least_us[entry.operation.kernel] = us
-                    found.learn([_facts(entry.operation)], [us])
+                    found.learn([_facts(entry.operation)], [us], own=False)
         return found
 
     def add(self, steps: Sequence[StepFacts], took_us: Sequence[float]) -> None:
@@ -106,6 +106,11 @@ def _operation(step: StepFacts) -> Operation:
         | {name: getattr(step, name) for name in AMOUNTS},
         kernel=step.key,
     )
+
+
+def _complete(operation: Operation) -> bool:
+    """Whether it is a step, of which all costs are known that count today."""
+    return operation.operator == OPERATOR and operation.attributes.keys() >= {"function", "pieces", *AMOUNTS}
 
 
 def _facts(operation: Operation) -> StepFacts:

@@ -12,7 +12,7 @@ from math import exp, inf, log, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import nnls
+from scipy.optimize import least_squares
 
 from daceml.frontend.search.machine import Machine
 from daceml.frontend.search.prediction import AMOUNTS, StepFacts, modelled_us, shares_us
@@ -20,10 +20,11 @@ from daceml.frontend.search.prediction import AMOUNTS, StepFacts, modelled_us, s
 # standard deviations of logarithms
 _AGAIN = 0.03  # of a step that was measured: caches and neighbours differ from program to program
 _ALONE = 0.6  # of a step like none that was measured
-_LEAST = 0.08  # of one with measured neighbours, however well these agree
+_LEAST = 0.12  # of one with measured neighbours, however well these agree
 _NEAR = 0.3  # factors of e between costs over which a neighbour counts less by as much
 _FAR = 0.3  # what the model itself weighs, in neighbours at no distance
-_PRIOR = 0.5  # what it weighs that a factor is one, in measured steps
+_PRIOR = 0.2  # what it weighs that a factor is the usual one, in measured steps
+_OUTLYING = 0.5  # beyond which a step counts less: something disturbed it
 _SHORT_US = 20.0  # of steps that take less, errors matter less
 _LEAST_US = 0.05
 
@@ -55,12 +56,16 @@ class ProgramTime:
 class _Class:
     """Measured steps of one kind, each once.
 
-    A step takes the sum of what each kind of work in it takes, each times a factor that fits what was
-    measured; where little was, the factors stay near one. What measured neighbours are off that is taken over
-    in part.
+    Each kind of work in a step takes what the speeds of the machine say, times a factor that fits what was
+    measured; where little was, factors stay near those of all steps of the kind, or near one. What measured
+    neighbours are off that is taken over in part.
+
+    Args:
+        of_all: a wider class; None where this is the widest.
     """
 
     machine: Machine
+    of_all: _Class | None = None
     steps: dict[str, StepFacts] = field(default_factory=dict[str, StepFacts])
     us: dict[str, float] = field(default_factory=dict[str, float])
     _fitted: _Fitted | None = None
@@ -71,21 +76,36 @@ class _Class:
 
     def likely(self, step: StepFacts) -> Likely:
         """A step that was not measured."""
+        return self.fitted().likely(shares_us(self.machine, step), _costs(step))
+
+    def fitted(self) -> _Fitted:
+        """What all of them say."""
         if self._fitted is None:
             self._fitted = self._fit()
-        return self._fitted.likely(shares_us(self.machine, step), _costs(step))
+        return self._fitted
 
     def _fit(self) -> _Fitted:
         took = np.array([self.us[key] for key in self.steps])
         shares = np.array([shares_us(self.machine, step) for step in self.steps.values()])
-        # relative errors count, the less the shorter a step is
-        weights = took / (took + _SHORT_US)
-        near_one = np.eye(shares.shape[1]) * sqrt(_PRIOR)
-        left = np.concatenate([shares / took[:, None] * weights[:, None], near_one])
-        factors, _ = nnls(left, np.concatenate([weights, near_one.sum(axis=1)]))
+        weights = np.sqrt(took / (took + _SHORT_US))
+
+        def off(factors: NDArray[np.float64]) -> NDArray[np.float64]:
+            return np.log(took / _combined(shares, np.exp(factors)))
+
+        def apart(factors: NDArray[np.float64]) -> NDArray[np.float64]:
+            return np.concatenate([weights * off(factors), sqrt(_PRIOR) * (factors - usual)])
+
+        usual = np.zeros(shares.shape[1]) if self.of_all is None else np.log(self.of_all.fitted().factors)
+        found = least_squares(apart, usual, loss="soft_l1", f_scale=_OUTLYING)
         costs = np.array([_costs(step) for step in self.steps.values()])
-        off = np.log(took / np.maximum(shares @ factors, _LEAST_US))
-        return _Fitted(factors=factors, costs=costs, off=off, weights=weights)
+        return _Fitted(factors=np.exp(found.x), costs=costs, off=off(found.x), weights=weights)
+
+
+def _combined(shares: NDArray[np.float64], factors: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Microseconds of steps, as `modelled_us` combines them."""
+    times = shares * factors
+    us = times[..., 0] + np.hypot(times[..., 1], times[..., 2:].sum(axis=-1))
+    return np.maximum(us, _LEAST_US)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +125,7 @@ class _Fitted:
     weights: NDArray[np.float64]
 
     def likely(self, shares: Sequence[float], costs: Sequence[float]) -> Likely:
-        us = max(float(np.dot(shares, self.factors)), _LEAST_US)
+        us = float(_combined(np.array(shares), self.factors))
         apart = np.abs(self.costs - np.array(costs)).max(axis=1)
         weights = self.weights * np.exp(-apart / _NEAR)
         total = float(weights.sum()) + _FAR
@@ -115,25 +135,39 @@ class _Fitted:
         return Likely(us=us * exp(off), sigma=min(max(sqrt(around), _LEAST), _ALONE))
 
 
+_Place = tuple[str, str, bool]
+"""Of a class: kind of step, function that it calls (empty: whatever), whether only the model's own."""
+
+
+def _places(step: StepFacts) -> tuple[_Place, ...]:
+    """The classes of a step, from the narrowest to the widest."""
+    places = [(step.kind, step.function, True), (step.kind, step.function, False), (step.kind, "", False)]
+    return tuple(dict.fromkeys(places))
+
+
 class StepTimes:
     """Learns from steps of programs that have run, and predicts programs."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self._measured: dict[str, float] = {}
-        self._classes: dict[tuple[str, str], _Class] = {}
+        self._classes: dict[_Place, _Class] = {}
         self._off: list[float] = []  # logarithms by which programs were off
 
     def __len__(self) -> int:
         return len(self._measured)
 
-    def learn(self, steps: Sequence[StepFacts], took_us: Iterable[float]) -> None:
-        """Take over what steps took; of several times the least, as whatever disturbs makes a step slower."""
+    def learn(self, steps: Sequence[StepFacts], took_us: Iterable[float], *, own: bool = True) -> None:
+        """Take over what steps took; of several times the least, as whatever disturbs makes a step slower.
+
+        Args:
+            own: whether they are of the model whose variants are predicted.
+        """
         for step, us in zip(steps, took_us, strict=True):
             if 0 < us < self._measured.get(step.key, inf):
                 self._measured[step.key] = us
-                of_kind = self._classes.setdefault((step.kind, step.function), _Class(self.machine))
-                of_kind.put(step, us)
+                for place in _places(step)[0 if own else 1 :]:
+                    self._class(place).put(step, us)
 
     def observe(self, predicted_us: float, took_us: float) -> None:
         """Let intervals know how far a program was from its prediction."""
@@ -143,10 +177,18 @@ class StepTimes:
         """One step."""
         if step.key in self._measured:
             return Likely(us=self._measured[step.key], sigma=_AGAIN)
-        of_kind = self._classes.get((step.kind, step.function))
-        if of_kind is None:
-            return Likely(us=modelled_us(self.machine, step), sigma=_ALONE)
-        return of_kind.likely(step)
+        found = [self._classes[place].likely(step) for place in _places(step) if place in self._classes]
+        # where steps agree with each other, they say more of this one
+        return min(
+            found, key=lambda one: one.sigma, default=Likely(us=modelled_us(self.machine, step), sigma=_ALONE)
+        )
+
+    def _class(self, place: _Place) -> _Class:
+        if place not in self._classes:
+            kind, function, own = place
+            wider = (kind, function, False) if own else (kind, "", False)
+            self._classes[place] = _Class(self.machine, self._class(wider) if wider != place else None)
+        return self._classes[place]
 
     def program(self, steps: Sequence[StepFacts], around_us: float) -> ProgramTime:
         """All steps of a program, and what stands around them.

@@ -13,7 +13,7 @@ import dace
 import sympy
 from dace.sdfg import nodes
 
-from daceml.sdfg.loops import Loop, loop_around, stride_along
+from daceml.sdfg.loops import Loop, innermost, loop_around, shares_last, stride_along
 from daceml.sdfg.scopes import exit_among, nested_nodes, top_maps
 from daceml.sdfg.sizes import Size, product, size
 
@@ -28,6 +28,10 @@ SPECIAL_FUNCTIONS = frozenset(
 )
 
 
+# Cache lines of 64 bytes in the nearest cache, 32 KiB
+_NEAREST_LINES = 512
+
+
 @dataclass(frozen=True, kw_only=True)
 class Cost:
     """What one execution moves and computes.
@@ -38,10 +42,12 @@ class Cost:
         flops: additions, multiplications, divisions, comparisons and selections on floating-point numbers.
         special_functions: calls of exp, log, tanh, erf, sqrt, …
         vector_operations: loads, stores, flops and special functions in innermost loops over neighbours in
-            memory, whose iterations do not wait for each other: vector instructions do several at once.
+            memory, whose iterations do not wait for each other: vector instructions do several at once. So
+            they do where that holds of the map's last loop, whatever goes on inside.
         scalar_operations: the same in all other loops.
-        strided_accesses: loads and stores of which the next iteration's lies elsewhere than beside them:
-            each may be a cache line of its own.
+        dependent_operations: those of them that wait for the iteration before, as sums do.
+        strided_accesses: loads and stores far from that of the iteration before, in loops over more cache
+            lines than the nearest cache has: each waits for a line of its own.
         loop_starts: how often an innermost loop begins.
     """
 
@@ -51,6 +57,7 @@ class Cost:
     special_functions: Size = 0
     vector_operations: Size = 0
     scalar_operations: Size = 0
+    dependent_operations: Size = 0
     strided_accesses: Size = 0
     loop_starts: Size = 0
 
@@ -94,6 +101,9 @@ def scope_cost(sdfg: dace.SDFG, state: dace.SDFGState, entry: nodes.MapEntry) ->
     first, last = state.in_edges(entry), state.out_edges(end)
     memory: set[Any] = {e.data.data for e in (*first, *last)}
     loops: dict[Loop, _LoopCost] = {}
+    last_loop = innermost(entry)
+    # whether iterations of the last loop can run side by side: those that threads share out do not
+    across = last_loop.extent != 1 and not shares_last(entry)
     edges: list[Any] = [*first, *(e for n in inside if n is not end for e in state.out_edges(n)), *last]
     for edge in edges:
         array = edge.data.data
@@ -114,7 +124,8 @@ def scope_cost(sdfg: dace.SDFG, state: dace.SDFGState, entry: nodes.MapEntry) ->
             times = _in_all(per_run, tasklet, scopes)
             total = total + times * desc.dtype.bytes
             loop = loop_around(tasklet, scopes)
-            _within(loops, loop).access(times, stride_along(loop, edge.data, desc))
+            _within(loops, loop).access(times, stride_along(loop, edge.data, desc), loop.extent)
+            across = across and stride_along(last_loop, edge.data, desc) in (0, 1)
         if edge.data.wcr is not None and isinstance(edge.src, nodes.Tasklet):
             times = _in_all(1, edge.src, scopes)
             flops = flops + times
@@ -129,14 +140,17 @@ def scope_cost(sdfg: dace.SDFG, state: dace.SDFGState, entry: nodes.MapEntry) ->
         flops, special = flops + times * operations, special + times * functions
         loop = loop_around(tasklet, scopes)
         _within(loops, loop).compute(times, operations + functions, _own_result(sdfg, state, tasklet, loop))
+    vector = [cost for cost in loops.values() if across or cost.side_by_side]
+    scalar = [cost for cost in loops.values() if not (across or cost.side_by_side)]
     return Cost(
         unique_bytes=sum(unique.values(), start=0),
         total_bytes=total,
         flops=flops,
         special_functions=special,
-        vector_operations=sum((c.operations for c in loops.values() if c.side_by_side), start=0),
-        scalar_operations=sum((c.operations for c in loops.values() if not c.side_by_side), start=0),
-        strided_accesses=sum((c.strided for c in loops.values()), start=0),
+        vector_operations=sum((cost.operations for cost in vector), start=0),
+        scalar_operations=sum((cost.operations for cost in scalar), start=0),
+        dependent_operations=sum((cost.dependent for cost in scalar), start=0),
+        strided_accesses=sum((cost.strided for cost in scalar), start=0),
         loop_starts=sum((_starts(loop, cost.runs, scopes) for loop, cost in loops.items()), start=0),
     )
 
@@ -147,25 +161,32 @@ class _LoopCost:
 
     operations: Size = 0
     strided: Size = 0
+    dependent: Size = 0
     runs: Size = 0
     side_by_side: bool = True
 
-    def access(self, times: Size, stride: Size | None) -> None:
+    def access(self, times: Size, stride: Size | None, extent: Size) -> None:
         """Loads or stores; the stride is in elements, None where nobody knows it."""
         self.operations = self.operations + times
-        if stride not in (0, 1):
+        if stride in (0, 1):
+            return
+        self.side_by_side = False
+        if stride is None or (isinstance(extent, int) and extent > _NEAREST_LINES):
             self.strided = self.strided + times
-            self.side_by_side = False
 
     def update(self, times: Size, stride: Size | None) -> None:
         """Additions to what is in memory, or in a scalar."""
         self.operations = self.operations + times
-        self.side_by_side = self.side_by_side and stride == 1
+        if stride != 1:
+            self.side_by_side = False
+            self.dependent = self.dependent + times
 
     def compute(self, times: Size, operations: int, follows_itself: bool) -> None:
         """One tasklet."""
         self.operations, self.runs = self.operations + times * operations, _at_least(self.runs, times)
-        self.side_by_side = self.side_by_side and not follows_itself
+        if follows_itself:
+            self.side_by_side = False
+            self.dependent = self.dependent + times
 
 
 def _within(loops: dict[Loop, _LoopCost], loop: Loop) -> _LoopCost:

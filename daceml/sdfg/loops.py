@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import dace
@@ -36,16 +36,21 @@ def loop_around(tasklet: nodes.Tasklet, scopes: Mapping[Any, Any]) -> Loop:
     Args:
         scopes: node -> the map in which it stands directly; None outside all.
     """
-    entry = scopes[tasklet]
-    around = entry
+    entry = around = scopes[tasklet]
     while around is not None:
-        sizes = around.map.range.size()
-        for name, extent, (_, _, step) in reversed(
-            list(zip(around.map.params, sizes, around.map.range, strict=True))
-        ):
-            if extent != 1:
-                return Loop(entry=entry, parameter=str(name), extent=size(extent), step=size(step))
+        found = innermost(around)
+        if found.parameter:
+            return replace(found, entry=entry)
         around = scopes[around]
+    return Loop(entry=entry)
+
+
+def innermost(entry: nodes.MapEntry) -> Loop:
+    """The last of a map's loops that has more than one iteration."""
+    rows = zip(entry.map.params, entry.map.range.size(), entry.map.range, strict=True)
+    for name, extent, (_, _, step) in reversed(list(rows)):
+        if extent != 1:
+            return Loop(entry=entry, parameter=str(name), extent=size(extent), step=size(step))
     return Loop(entry=entry)
 
 
@@ -66,16 +71,24 @@ def stride_along(loop: Loop, memlet: dace.Memlet, desc: dace.data.Data) -> Size 
     return found
 
 
+def shares_last(entry: nodes.MapEntry) -> bool:
+    """Whether threads share out the last loop of a map outside all others."""
+    return _parallel(entry) and max(entry.map.collapse, 1) >= len(entry.map.params)
+
+
 def shared_iterations(sdfg: dace.SDFG) -> Size:
     """How many pieces threads may share of a kernel; 1 where one thread does all of it."""
     found: Size = 1
     for state in sdfg.states():
         for entry in top_maps(state):
-            schedule = entry.map.schedule
-            # what DaCe makes of a map outside all others, where nothing is said
-            if schedule in (dace.ScheduleType.CPU_Multicore, dace.ScheduleType.Default):
+            if _parallel(entry):
                 extents = [size(n) for n in entry.map.range.size()]
                 pieces = product(extents[: max(entry.map.collapse, 1)])
                 larger = not isinstance(pieces, int) or not isinstance(found, int) or pieces > found
                 found = pieces if larger else found
     return found
+
+
+def _parallel(entry: nodes.MapEntry) -> bool:
+    """Whether threads share a map outside all others; DaCe lets them where nothing is said."""
+    return entry.map.schedule in (dace.ScheduleType.CPU_Multicore, dace.ScheduleType.Default)

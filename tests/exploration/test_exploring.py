@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,20 @@ def test_what_was_learned_is_there_the_next_time(explored: Explored):
     assert len(times) > 0
     lowered = Subject(_model(), (inputs(),), {}, training=False).lower(Variant())
     assert times.program(lowered.facts, 0.0).measured_share == pytest.approx(1.0)
+
+
+def test_steps_whose_costs_an_older_library_does_not_tell_are_left_out(tmp_path: Path):
+    facts = Subject(_model(), (inputs(),), {}, training=False).lower(Variant()).facts
+    with Library.of_this_machine(tmp_path) as library:
+        library.add(facts, [5.0] * len(facts))
+        assert library.database is not None
+        entry = next(iter(library.database.entries()))
+        less = {name: value for name, value in entry.operation.attributes.items() if name != "loop_starts"}
+        library.database.add_all(
+            [replace(entry, operation=replace(entry.operation, attributes=less, kernel="old"))]
+        )
+    with Library.of_this_machine(tmp_path) as library:
+        assert len(library.times()) == len({fact.key for fact in facts})
 
 
 def test_a_damaged_library_is_left_alone_and_said(tmp_path: Path, caplog: pytest.LogCaptureFixture):

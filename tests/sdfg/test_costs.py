@@ -89,9 +89,9 @@ _ROWS = {"i": "0:6", "j": "0:8"}
     [
         (_ROWS, "x[i, j]", "y[i, j]", 48 * 3, 0, 0, 6),
         (_ROWS, "x[i, 0]", "y[i, j]", 48 * 3, 0, 0, 6),  # one value for a whole row
-        (_ROWS, "x[i, 7 - j]", "y[i, j]", 0, 48 * 3, 48, 6),  # backwards
-        ({"j": "0:8", "i": "0:6"}, "x[i, j]", "y[i, j]", 0, 48 * 3, 96, 8),  # columns
-        ({"i": "0:6", "j": "0:8:2"}, "x[i, j]", "y[i, j]", 0, 24 * 3, 48, 6),
+        (_ROWS, "x[i, 7 - j]", "y[i, j]", 0, 48 * 3, 0, 6),  # backwards
+        ({"j": "0:8", "i": "0:6"}, "x[i, j]", "y[i, j]", 0, 48 * 3, 0, 8),  # columns
+        ({"i": "0:6", "j": "0:8:2"}, "x[i, j]", "y[i, j]", 0, 24 * 3, 0, 6),
         ({"i": "0:6", "j": "0:8", "k": "0:1"}, "x[i, j]", "y[i, j + k]", 48 * 3, 0, 0, 6),
         ({"k": "0:1"}, "x[0, k]", "y[0, k]", 3, 0, 0, 1),
     ],
@@ -104,12 +104,48 @@ def test_operations_by_what_their_loop_lets_them_do(
     assert found == (vector, scalar, strided, starts)
 
 
+@pytest.mark.parametrize(
+    ("rows", "schedule", "vector", "strided"),
+    [
+        (512, dace.ScheduleType.Sequential, 8 * 512 * 2, 0),  # columns side by side
+        (
+            513,
+            dace.ScheduleType.CPU_Multicore,
+            0,
+            8 * 513,
+        ),  # each thread goes down its own ones
+        (512, dace.ScheduleType.CPU_Multicore, 0, 0),  # whose cache lines the nearest cache keeps
+    ],
+)
+def test_sums_of_columns(rows: int, schedule: dace.ScheduleType, vector: int, strided: int):
+    sdfg = dace.SDFG("network")
+    sdfg.add_array("x", [rows, 8], dace.float32)
+    sdfg.add_array("y", [8], dace.float32)
+    sdfg.add_scalar("t", dace.float32, transient=True)
+    state = sdfg.add_state()
+    x, y, t = state.add_read("x"), state.add_write("y"), state.add_access("t")
+    outer, end = state.add_map("columns", {"j": "0:8"}, schedule=schedule)
+    inner, inner_end = state.add_map("rows", {"i": f"0:{rows}"}, schedule=dace.ScheduleType.Sequential)
+    add = state.add_tasklet("add", {"a"}, {"o"}, "o = a")
+    write = state.add_tasklet("write", {"a"}, {"o"}, "o = a")
+    state.add_memlet_path(x, outer, inner, add, dst_conn="a", memlet=dace.Memlet("x[i, j]"))
+    total = dace.Memlet("t[0]", wcr="lambda a, b: a + b")
+    state.add_memlet_path(add, inner_end, t, src_conn="o", memlet=total)
+    state.add_memlet_path(t, write, dst_conn="a", memlet=dace.Memlet("t[0]"))
+    state.add_memlet_path(write, end, y, src_conn="o", memlet=dace.Memlet("y[j]"))
+    _, cost = maps_cost(Network(sdfg=sdfg, inputs=("x",), outputs=("y",)))
+    assert cost.strided_accesses == strided
+    assert (cost.vector_operations >= vector) and (vector > 0 or cost.scalar_operations >= 8 * rows * 2)
+    assert cost.dependent_operations == (0 if vector else 8 * rows)
+
+
 def test_a_sum_waits_for_itself():
     from tests.onnx_ops.aten.programs import lowered
 
     text = "g (float[3, 6] X) => (float[3, 1] Y) { A = Constant <value_ints = [1]> () Y = ReduceSum (X, A) }"
     _, cost = maps_cost(lowered(text, ("native",))[1].network)
     assert cost.scalar_operations >= 3 * 6 * 2
+    assert cost.dependent_operations == 3 * 6
     assert cost.strided_accesses == 0
 
 

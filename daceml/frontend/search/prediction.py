@@ -11,6 +11,7 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from math import hypot
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -35,8 +36,9 @@ _CACHED_BYTES = 2**20
 # Calling a kernel: a function pointer and its arguments
 _KERNEL_US = 0.2
 _BYTES = 4  # a vector operation takes as long as moving these within the nearest cache
-# Of one scalar operation, of an access far from the one before it, of a loop that begins
-_SCALAR_US, _STRIDED_US, _LOOP_US = 4e-4, 1e-3, 3e-3
+# Of one scalar operation, one that waits for the one before, an access that waits for a cache line, a loop's
+# begin
+_SCALAR_US, _DEPENDENT_US, _STRIDED_US, _LOOP_US = 1.2e-4, 8e-4, 8e-3, 3e-3
 _RUNTIME_US = 20.0  # ONNX Runtime: bindings of inputs and results
 _NARROWEST, _WIDEST = 0.25, 4.0  # of a scale
 
@@ -51,7 +53,7 @@ class StepFacts:
         function: that a step of torch's calls; empty for others.
         pieces: that threads may share; 1 where one thread does all of it.
         unique_bytes, total_bytes, flops, special_functions, vector_operations, scalar_operations,
-            strided_accesses, loop_starts: as in `Cost`.
+            dependent_operations, strided_accesses, loop_starts: as in `Cost`.
     """
 
     key: str
@@ -64,6 +66,7 @@ class StepFacts:
     special_functions: int = 0
     vector_operations: int = 0
     scalar_operations: int = 0
+    dependent_operations: int = 0
     strided_accesses: int = 0
     loop_starts: int = 0
 
@@ -172,14 +175,18 @@ class Predictor:
 
 def modelled_us(machine: Machine, step: StepFacts) -> float:
     """Microseconds of a step by its costs alone."""
-    return sum(shares_us(machine, step))
+    start_us, moved_us, *computed_us = shares_us(machine, step)
+    return start_us + hypot(moved_us, sum(computed_us))
 
 
 def shares_us(machine: Machine, step: StepFacts) -> tuple[float, ...]:
     """Microseconds that each kind of work in a step takes by itself, as many for every step of a kind.
 
-    Of a kernel: its start, what it moves from and to memory, vector operations, scalar ones, accesses far
-    apart, special functions, starts of loops. Of others: their start, what they move, products.
+    The start, then what is moved from and to memory, then what is computed meanwhile: of a kernel vector
+    operations, scalar ones, those that wait for each other, accesses far apart, special functions, starts of
+    loops; of others products.
+    Moving and computing overlap, the less the nearer they are: together they take the root of the sum of
+    their squares.
     """
     cached = machine.cached_bytes_per_s
     if step.kind != "kernel":
@@ -195,6 +202,7 @@ def shares_us(machine: Machine, step: StepFacts) -> tuple[float, ...]:
         moved_s * 1e6,
         step.vector_operations * _BYTES / (cached * threads) * 1e6,
         step.scalar_operations * _SCALAR_US / threads,
+        step.dependent_operations * _DEPENDENT_US / threads,
         step.strided_accesses * _STRIDED_US / threads,
         step.special_functions / (machine.exponentials_per_s * threads) * 1e6,
         step.loop_starts * _LOOP_US / threads,
