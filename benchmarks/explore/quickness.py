@@ -15,7 +15,7 @@ FEWEST, SECONDS, COMPILED = 60, 180.0, 5
 def exploration_row() -> dict[str, Any]:
     """Of the BERT layer."""
     module, inputs = Case(name="bert", training=False, variants=0).subject()
-    found = explored(Subject(module, inputs, {}, training=False), budget_s=SECONDS * 0.9, most=100)
+    found = explored(Subject(module, inputs, {}, training=False), budget_s=SECONDS * 0.9)
     return {
         "case": "exploration, bert", "predicted": found.predicted, "compiled": found.compiled,
         "seconds": found.spent_s, "complete": found.complete, "winner": found.best.variant.title,

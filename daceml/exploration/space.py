@@ -44,6 +44,7 @@ class Space:
         if self.freezable:
             frozen = Variant(freeze=True)
             found += [frozen, *self._choices("frozen", frozen)]
+        found += [Variant(without=(name,)) for name in _passes()]
         found += [Variant(precision=one) for one in self.precisions]
         return tuple(found)
 
@@ -71,6 +72,8 @@ class Space:
         """All changes of some variants; None where two say something of the same."""
         if any(one.unoptimised or one.depth != "all" or one.memory_share is not None for one in members):
             return None
+        if any(one.without for one in members):
+            return None
         names = [name for one in members for name in one.choices]
         precisions = {one.precision for one in members if one.precision}
         if len(set(names)) < len(names) or len(precisions) > 1 or _exclude(names):
@@ -82,6 +85,13 @@ class Space:
             freeze=any(one.freeze for one in members),
             precision=next(iter(precisions), ""),
         )
+
+
+def _passes() -> tuple[str, ...]:
+    """Of the standard recipe, each once."""
+    from daceml.transformations.standard import standard_recipe
+
+    return tuple(dict.fromkeys(step.name for step in standard_recipe()))
 
 
 _EITHER_OR = (

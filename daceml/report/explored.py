@@ -29,7 +29,7 @@ def explore(
     ranks: Sequence[int] = (),
     prices: Mapping[str, Price] | None = None,
     measurements: int = 4,
-    most: int = 80,
+    most: int = 160,
     seed: int = 0,
     observe: Callable[[Row], None] | None = None,
     **named: Any,
