@@ -73,7 +73,7 @@ class Programs:
         """
         if variant not in self._lowered:
             found = self.subject.lower(variant)
-            found.making.made = []  # networks are large; what is measured is lowered again
+            found.making.made, found.plans = [], ()  # networks are large; what is measured is lowered again
             self._lowered[variant] = found
         return self._lowered[variant]
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from daceml.frontend.making import Making
     from daceml.frontend.search.prediction import StepFacts
     from daceml.frontend.search.run import ProgramRun
+    from daceml.runtime.plan import Plan
     from daceml.sdfg.passes import Level
     from daceml.transformations.recipe import Recipe
 
@@ -48,6 +49,7 @@ class Lowered:
         moved_bytes: read and written by all steps, each array once a step.
         kernels: different ones.
         limit: how far results may be from those of another variant.
+        plans: of its programs, forward then backward.
     """
 
     variant: Variant
@@ -58,6 +60,7 @@ class Lowered:
     moved_bytes: int
     kernels: int
     limit: float
+    plans: tuple[Plan, ...]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -134,6 +137,7 @@ class Subject:
             moved_bytes=sum(fact.unique_bytes for fact in facts),
             kernels=sum(len(plan.kernels) for plan in plans),
             limit=max(map(limit_of, networks)),
+            plans=tuple(plans),
         )
 
     def compile(self, lowered: Lowered) -> ProgramRun:
@@ -248,6 +252,8 @@ def recipe_of(variant: Variant) -> Recipe | None:
     from daceml.transformations.recipe import Recipe
     from daceml.transformations.standard import standard_recipe
 
+    if variant.recipe:
+        return Recipe.from_json(variant.recipe)
     found = varied_recipe(variant.choices)
     if variant.depth == "all" and not variant.without and variant.only is None:
         return found

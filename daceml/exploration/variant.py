@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -30,6 +31,7 @@ class Variant:
         unoptimised: no transformation at all: operators are lowered one by one.
         without: passes of the standard recipe that are left out.
         only: passes of the standard recipe that are applied; None: all.
+        recipe: what `Recipe.to_json` gives of one that takes the standard one's place; "" for none.
         freeze: weights do not change any more.
         memory_share: of the standard step's peak, that the backward pass may not exceed; None: no limit.
         precision: element type of parameters and inputs; "" as they are.
@@ -43,6 +45,7 @@ class Variant:
     unoptimised: bool = False
     without: tuple[str, ...] = ()
     only: tuple[str, ...] | None = None
+    recipe: str = ""
     freeze: bool = False
     memory_share: float | None = None
     precision: str = ""
@@ -66,6 +69,8 @@ class Variant:
         found += [f"without {name}" for name in self.without]
         if self.only is not None:
             found.append(f"{' and '.join(self.only)} alone" if self.only else "an empty recipe")
+        if self.recipe:
+            found.append(f"a recipe of {len(json.loads(self.recipe))} passes")
         found += self.choices
         if self.freeze:
             found.append("frozen weights")

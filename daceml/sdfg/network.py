@@ -115,6 +115,7 @@ class Network:
         passes: what every pass so far did and refused, in order.
         origins: array -> the ONNX nodes that compute it, or whose gradients it sums up; nothing of copies and
             other arrays that come from no node.
+        places: arrays that the running pass may change, where the recipe says so; None: all.
     """
 
     sdfg: dace.SDFG
@@ -135,6 +136,7 @@ class Network:
     signature: dict[str, str] = field(default_factory=dict[str, str])
     passes: list[PassRecord] = field(default_factory=list[PassRecord])
     origins: dict[str, tuple[NodeOrigin, ...]] = field(default_factory=dict[str, tuple[NodeOrigin, ...]])
+    places: frozenset[str] | None = None
 
     def prepare(self, made: Preparation, name: str, like: dace.data.Data) -> str:
         """The array that is made in this way; a new one where there is none yet. Mutates the network.
@@ -151,6 +153,10 @@ class Network:
         )
         self.prepared[array] = made
         return array
+
+    def may_change(self, place: str) -> bool:
+        """Whether the running pass may change an array, or what makes it."""
+        return self.places is None or place in self.places
 
     def absorb(self, array: str, arrays: Iterable[str]) -> None:
         """What computes an array computes, inside, what was in others, too. Mutates the network."""

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     import dace
 
     from daceml.sdfg.sizes import Size
 
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 Level = Literal["coarse", "operators", "local", "layout", "hardware"]
 
 
@@ -58,6 +60,9 @@ class PassRecord:
         refused: what was not done.
         figures: amounts of the network before the pass that nothing else keeps, by name; `steps` (operators
             or kernels) and `unique_bytes` are compared between levels.
+        places: of a pass `by_place`, the arrays where it applied: those that disappeared, or those that
+            rewritten operators gave.
+        by: name of the recipe's step; "" where the pass did not run as one.
     """
 
     level: Level
@@ -65,3 +70,15 @@ class PassRecord:
     applied: dict[str, int] = field(default_factory=dict[str, int])
     refused: tuple[Refusal, ...] = ()
     figures: dict[str, Size] = field(default_factory=dict)  # pyright: ignore[reportUnknownVariableType]
+    places: tuple[str, ...] = ()
+    by: str = ""
+
+
+ELSEWHERE = "the recipe lets this pass work at other places only"
+"""Why a pass that is told its places leaves another one as it is."""
+
+
+def by_place(run: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Marks a pass that asks `Network.may_change` about every array before it changes what makes it."""
+    run.by_place = True  # pyright: ignore[reportFunctionMemberAccess]
+    return run

@@ -17,7 +17,7 @@ import inspect
 import json
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args, overload
 
 from daceml.errors import ConfigurationError
@@ -43,12 +43,15 @@ class Step:
         options: plain data, so that they can be stored.
         at: the level; None for the attribute `level` of `run`, or the folder of daceml that it comes from.
         only: the situations in which it runs; all where empty.
+        places: arrays, as `PassRecord.places` names them, which are all that a pass marked `by_place`
+            changes; None where it works everywhere.
     """
 
     run: Callable[..., Any]
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     at: Level | None = None
     only: tuple[Situation, ...] = ()
+    places: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         self._check("at", () if self.at is None else (self.at,), LEVELS)
@@ -59,6 +62,12 @@ class Step:
                 f"{given} is no pass",
                 why="a pass takes a network: a function, or an instance of a rewrite",
                 fix="write for example Recipe(fuse_maps, MishLifting())",
+            )
+        if self.places is not None and not self.takes_places:
+            raise ConfigurationError(
+                f"pass {self.name} cannot be told its places",
+                why="it does not ask for each place whether it may change it",
+                fix="leave places out; a rewrite, and a function marked by_place, take them",
             )
 
     def _check(self, field: str, given: tuple[str, ...], known: tuple[str, ...]) -> None:
@@ -72,6 +81,11 @@ class Step:
     def name(self) -> str:
         """Of the function, or of the class of a rewrite."""
         return getattr(self.run, "__name__", "") or type(self.run).__name__
+
+    @property
+    def takes_places(self) -> bool:
+        """Whether a recipe may say where it works."""
+        return bool(getattr(self.run, "by_place", False))
 
     @property
     def level(self) -> Level | None:
@@ -95,16 +109,20 @@ class Step:
             Exception: what the pass raises, with a note that names it.
         """
         records = len(network.passes)
+        network.places = None if self.places is None else frozenset(self.places)
         try:
             found = self.run(network, **self.options)
         except Exception as error:
             error.add_note(f"raised by pass {self.name} of a recipe")
             raise
+        finally:
+            network.places = None
         if len(network.passes) == records:
             count = found if isinstance(found, int) and not isinstance(found, bool) else 0
             applied = {self.name: count} if count else {}
             record = PassRecord(level=self.level or "local", name=self.name, applied=applied)
             network.passes.append(record)
+        network.passes[records:] = [replace(record, by=self.name) for record in network.passes[records:]]
         return found
 
     def to_data(self) -> dict[str, Any]:
@@ -122,8 +140,14 @@ class Step:
                 why=reason,
                 fix="define a function, or a rewrite whose arguments are its attributes, in a module",
             )
-        where = {} if self.at is None else {"at": self.at}
-        return {"pass": path, "options": options, **where, **({"only": list(self.only)} if self.only else {})}
+        said: dict[str, Any] = {"pass": path, "options": options}
+        if self.at is not None:
+            said["at"] = self.at
+        if self.only:
+            said["only"] = list(self.only)
+        if self.places is not None:
+            said["places"] = list(self.places)
+        return said
 
     def _not_storable(self, made: Any, path: str, options: Mapping[str, Any]) -> str | None:
         if "<" in path:
@@ -143,7 +167,7 @@ class Step:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Step) or dict(self.options) != dict(other.options):
             return False
-        if (self.at, self.only) != (other.at, other.only):
+        if (self.at, self.only, self.places) != (other.at, other.only, other.places):
             return False
         if isinstance(self.run, Rewrite) and isinstance(other.run, Rewrite):
             return type(self.run) is type(other.run) and vars(self.run) == vars(other.run)
@@ -169,7 +193,9 @@ class Step:
                 why=str(error),
                 fix="import the module that defines it, or leave the step out: recipe.without(name)",
             ) from error
-        options, place = dict(data["options"]), (data.get("at"), tuple(data.get("only", ())))
+        places = data.get("places")
+        options = dict(data["options"])
+        place = data.get("at"), tuple(data.get("only", ())), None if places is None else tuple(places)
         if isinstance(found, type) and issubclass(found, Rewrite):
             return cls(found(**options), {}, *place)
         return cls(found, options, *place)

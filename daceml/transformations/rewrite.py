@@ -28,7 +28,7 @@ from typing import Any, ClassVar
 from daceml.errors import UnsupportedProgramError
 from daceml.onnx_ops.node import ONNXNode
 from daceml.sdfg.network import Network
-from daceml.sdfg.passes import Level, PassRecord, Refusal
+from daceml.sdfg.passes import ELSEWHERE, Level, PassRecord, Refusal
 from daceml.transformations.pattern import (
     Anything,
     Match,
@@ -61,10 +61,12 @@ class Rewrite(ABC):
         level: the stage of compilation that it belongs to.
         shared_inside: whether operators besides the last may have other readers; they stay for those.
         shape_of: variable whose shape the result has to have; "" where any will do.
+        by_place: a recipe may say at which results it works.
     """
 
     level: ClassVar[Level] = "coarse"
     takes_network: ClassVar[bool] = True  # as a hook
+    by_place: ClassVar[bool] = True
     shared_inside: ClassVar[bool] = False
     shape_of: ClassVar[str] = ""
 
@@ -108,6 +110,7 @@ class _Application:
     def __init__(self, rewrite: Rewrite, network: Network, most: int | None = None) -> None:
         self.by, self.graph, self.most = rewrite, OperatorGraph(network), most
         self.places: list[str] = []
+        self.rewritten: list[str] = []
         names = list(inspect.signature(rewrite.pattern).parameters)[1:]
         found = rewrite.pattern(PatternOps(rewrite.name), *map(Anything, names))
         self.terms: tuple[ResultOf, ...] = found if isinstance(found, tuple) else (found,)
@@ -132,11 +135,15 @@ class _Application:
                 continue
             bound = self._bound(match)
             reason = self._shared(match) or self._of_another_shape(node, bound) or self._checked(bound)
+            place = str(self.graph.results(node)[self.terms[0].place])
+            if reason is None and not self.graph.network.may_change(place):
+                reason = ELSEWHERE
             if reason is not None:
                 refused[node] = refused_result(node, reason, self.graph)
                 continue
             refused.pop(node, None)
             self.places.append(node.where())
+            self.rewritten.append(place)
             new = self._replace(node, match, bound)
             applied += 1
             if applied > limit:
@@ -153,6 +160,7 @@ class _Application:
             name=self.by.name,
             applied={self.by.name: applied} if applied else {},
             refused=tuple(refused[node] for node in refused if self.graph.holds(node)),
+            places=tuple(self.rewritten),
         )
 
     def _checked(self, bound: Mapping[str, Any]) -> str | None:

@@ -26,6 +26,7 @@ from daceml.onnx_ops.element_types import BY_DACE_TYPE
 from daceml.onnx_ops.node import ONNXNode
 from daceml.onnx_ops.saving import DOMAIN, saving
 from daceml.sdfg.network import Network
+from daceml.sdfg.passes import by_place
 from daceml.transformations.coarse.forms import Form, is_nearly, rewrite_forms, rounded_once
 from daceml.transformations.coarse.transpositions import order_of
 from daceml.transformations.pattern import OperatorGraph
@@ -34,6 +35,7 @@ from daceml.transformations.replacement import Value
 NAME = "AttentionLifting"
 
 
+@by_place
 def lift_attention(network: Network, *, training: bool = False, fewest_keys: int = 192) -> int:
     """Make one operator of each spelled-out attention. Mutates the network, which is not lowered yet.
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from daceml.onnx_ops.node import ONNXNode
 from daceml.sdfg.network import Network
+from daceml.sdfg.passes import by_place
 from daceml.transformations.coarse.forms import Form, rewrite_forms, rounded_once
 from daceml.transformations.replacement import Value
 
@@ -27,6 +28,7 @@ _LOOPS = _SUMS | {
 }  # fmt: skip
 
 
+@by_place
 def separate_biases(network: Network, *, training: bool = False) -> int:
     """Let loops add the biases of products they read. Mutates the network, which is not lowered yet.
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from daceml.onnx_ops.convolution_activation import DOMAIN
 from daceml.sdfg.network import Device, Network
+from daceml.sdfg.passes import by_place
 from daceml.transformations.coarse.forms import Form, rewrite_forms
 
 NAME = "ConvolutionEpilogues"
@@ -22,6 +23,7 @@ _TYPES = ("float32", "float16", "bfloat16")
 _GEOMETRY = ("strides", "pads", "dilations", "kernel_shape", "auto_pad")
 
 
+@by_place
 def fuse_convolution_epilogues(network: Network) -> int:
     """Let convolutions apply what follows them. Mutates the network, which is not lowered yet.
 

@@ -13,11 +13,13 @@ import numpy as np
 
 from daceml.onnx_ops.dropout import DOMAIN
 from daceml.sdfg.network import Network
+from daceml.sdfg.passes import by_place
 from daceml.transformations.coarse.forms import Form, rewrite_forms
 
 NAME = "DropoutSplitting"
 
 
+@by_place
 def split_dropout(network: Network) -> int:
     """Make a draw and a product of each Dropout in training. Mutates the network, which is not lowered yet.
 

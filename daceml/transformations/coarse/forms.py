@@ -53,7 +53,13 @@ def rewrite_forms(network: Network, forms: Sequence[Form], *, marks: Iterable[st
     applied = sum((Counter(record.applied) for record in records), Counter[str]())
     refused = dict.fromkeys(refusal for record in records for refusal in record.refused)
     network.passes.append(
-        PassRecord(level="coarse", name=forms[0].name, applied=dict(applied), refused=tuple(refused))
+        PassRecord(
+            level="coarse",
+            name=forms[0].name,
+            applied=dict(applied),
+            refused=tuple(refused),
+            places=tuple(place for record in records for place in record.places),
+        )
     )
     return applied.total()
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from daceml.sdfg.network import Network
+from daceml.sdfg.passes import by_place
 from daceml.transformations.coarse.forms import Form, is_nearly, rewrite_forms, rounded_once
 
 NAME = "GeluLifting"
@@ -39,6 +40,7 @@ _OUTER: tuple[Written, ...] = (
 )
 
 
+@by_place
 def lift_gelu(network: Network) -> int:
     """Make one operator of each spelled-out GELU. Mutates the network, which is not lowered yet.
 

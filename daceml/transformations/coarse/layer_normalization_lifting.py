@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from daceml.sdfg.network import Network
+from daceml.sdfg.passes import by_place
 from daceml.transformations.coarse.forms import Form, rewrite_forms, rounded_once
 from daceml.transformations.coarse.last_dimensions import first_of_last, fits_rows, ones
 from daceml.transformations.coarse.normalization_scale import NormalizationScale
@@ -22,6 +23,7 @@ from daceml.transformations.replacement import Value
 NAME = "LayerNormalizationLifting"
 
 
+@by_place
 def lift_layer_normalization(network: Network) -> int:
     """Make one operator of each spelled-out layer normalization. Mutates the network, not lowered yet.
 

@@ -21,6 +21,7 @@ from typing import Any
 
 from daceml.onnx_ops.node import ONNXNode
 from daceml.sdfg.network import Network
+from daceml.sdfg.passes import by_place
 from daceml.transformations.coarse.forms import Form, rewrite_forms, rounded_once
 from daceml.transformations.pattern import OperatorGraph
 from daceml.transformations.replacement import Value
@@ -34,6 +35,7 @@ VIEWS = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
 CALLS = frozenset({"Attention", "AttentionSaving", "Conv", "Einsum", "Gemm", "GRU", "LSTM", "MatMul", "RNN"})
 
 
+@by_place
 def scale_products(network: Network) -> int:
     """Let products of matrices scale themselves. Mutates the network, which is not lowered yet.
 

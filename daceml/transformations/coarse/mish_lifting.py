@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from daceml.sdfg.network import Network
+from daceml.sdfg.passes import by_place
 from daceml.transformations.coarse.forms import Form, rewrite_forms, rounded_once
 
 NAME = "MishLifting"
 
 
+@by_place
 def lift_mish(network: Network) -> int:
     """Make one operator of each spelled-out Mish. Mutates the network, which is not lowered yet.
 

@@ -18,6 +18,7 @@ import dace
 
 from daceml.onnx_ops.gemm_activation import DOMAIN
 from daceml.sdfg.network import Device, Network
+from daceml.sdfg.passes import by_place
 from daceml.transformations.coarse.forms import Form, rewrite_forms
 
 NAME = "ProductEpilogues"
@@ -26,6 +27,7 @@ DEVICE: Device = "cuda"
 _HALVES = ("float16", "bfloat16")
 
 
+@by_place
 def fuse_product_epilogues(network: Network, *, relu: bool = False) -> int:
     """Let products apply the activation behind them. Mutates the network, which is not lowered yet.
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from daceml.sdfg.network import Network
+from daceml.sdfg.passes import by_place
 from daceml.transformations.coarse.forms import Form, rewrite_forms, rounded_once
 from daceml.transformations.coarse.last_dimensions import first_of_last, ones
 from daceml.transformations.coarse.normalization_scale import NormalizationScale
@@ -18,6 +19,7 @@ from daceml.transformations.coarse.normalization_scale import NormalizationScale
 NAME = "RMSNormalizationLifting"
 
 
+@by_place
 def lift_rms_normalization(network: Network) -> int:
     """Make one operator of each spelled-out root-mean-square normalization. Mutates the network.
 

@@ -16,7 +16,7 @@ from dace.subsets import Range
 
 from daceml.sdfg.access import add_access
 from daceml.sdfg.network import Network
-from daceml.sdfg.passes import PassRecord, refused_arrays
+from daceml.sdfg.passes import ELSEWHERE, PassRecord, by_place, refused_arrays
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +43,7 @@ class FusionReport:
         )
 
 
+@by_place
 def fuse_maps(network: Network) -> FusionReport:
     """Fuse producer and consumer maps wherever `refusal` has nothing to say. Mutates the network's SDFG."""
     report = _Fusion(network).run()
@@ -56,6 +57,7 @@ def _record(report: FusionReport, network: Network) -> PassRecord:
         name="MapFusion",
         applied={"MapFusion": len(report.fused)} if report.fused else {},
         refused=refused_arrays(network.sdfg, report.refused),
+        places=report.fused,
     )
 
 
@@ -79,6 +81,8 @@ class _Fusion:
         refused: dict[str, str] = {}
         for node in candidates:
             reason = self.refusal(node)
+            if reason is None and not self.network.may_change(node.data):
+                reason = ELSEWHERE
             if reason is None:
                 self.fuse(node)
                 fused.append(node.data)

@@ -22,7 +22,7 @@ from daceml.sdfg.lanes import in_lanes
 from daceml.sdfg.lifting import NotLiftable, arrays_outside
 from daceml.sdfg.nest import Loop, Nest, Write, emit_chunks, emit_nest
 from daceml.sdfg.network import Network
-from daceml.sdfg.passes import PassRecord, refused_arrays
+from daceml.sdfg.passes import ELSEWHERE, PassRecord, by_place, refused_arrays
 from daceml.sdfg.scalar import Index
 from daceml.sdfg.scalar_rewrite import nodes_of
 from daceml.sdfg.scopes import scope_nodes
@@ -62,6 +62,7 @@ class SubgraphFusionReport:
         absorbed: array that a nest writes -> the arrays that disappeared into that nest.
         refused: array -> why its writer and a reader stayed apart.
         sums: how many sums of columns are part of a loop over rows.
+        places: arrays through which maps joined, and those whose only map was written anew.
         simplified: rule -> to how many values it applied.
     """
 
@@ -70,8 +71,10 @@ class SubgraphFusionReport:
     refused: dict[str, str] = field(default_factory=dict[str, str])
     sums: int = 0
     simplified: Counter[str] = field(default_factory=Counter[str])
+    places: list[str] = field(default_factory=list[str])
 
 
+@by_place
 def fuse_subgraphs(
     network: Network, *, most_members: int = MOST_MEMBERS, threads: bool = False
 ) -> SubgraphFusionReport:
@@ -99,6 +102,7 @@ def fuse_subgraphs(
             name="SubgraphFusion",
             applied={**fused, **report.simplified},
             refused=refused_arrays(network.sdfg, left),
+            places=tuple(dict.fromkeys(report.places)),
         )
     )
     return report
@@ -167,7 +171,7 @@ class _Fusion:
         for _ in range(_MOST_ROUNDS):
             joined_into: dict[Unit, Unit] = {}
             changed = False
-            for first, second in self._pairs():
+            for array, first, second in self._pairs():
                 one, other = _alive(joined_into, first), _alive(joined_into, second)
                 if one is other:
                     continue
@@ -175,15 +179,19 @@ class _Fusion:
                 if isinstance(found, str):
                     self._refuse(one, other, found)
                     continue
+                if not self.network.may_change(array):
+                    self.report.refused.setdefault(array, ELSEWHERE)
+                    continue
+                self.report.places.append(array)
                 self.graph.merge(one, other, found.group)
                 joined_into[other] = one
                 changed = True
             if not changed:
                 return
 
-    def _pairs(self) -> list[tuple[Unit, Unit]]:
-        """Writer and reader, or two readers, of one array, the largest array first."""
-        found: list[tuple[int, int, Unit, Unit]] = []
+    def _pairs(self) -> list[tuple[str, Unit, Unit]]:
+        """An array with its writer and reader, or two readers; the largest array first."""
+        found: list[tuple[int, int, str, Unit, Unit]] = []
         for unit in self.graph.units:
             if unit.array is None or unit.array not in self.access:
                 continue
@@ -193,9 +201,9 @@ class _Fusion:
             pairs = [(w, r) for w in writers for r in readers]
             if amount >= SMALL_BYTES:
                 pairs += itertools.pairwise(readers)
-            found += [(-amount, n, a, b) for n, (a, b) in enumerate(pairs)]
-        found.sort(key=lambda p: (p[0], p[2].place, p[3].place, p[1]))
-        return [(a, b) for _, _, a, b in found]
+            found += [(-amount, n, unit.array, a, b) for n, (a, b) in enumerate(pairs)]
+        found.sort(key=lambda p: (p[0], p[3].place, p[4].place, p[1]))
+        return [(array, a, b) for _, _, array, a, b in found]
 
     def _joined(self, first: Unit, second: Unit) -> Joined | str:
         if first.group is None or second.group is None:
@@ -232,12 +240,16 @@ class _Fusion:
             found = column_sum(self.sdfg, unit.group)
             if found is None or len(unit.scopes) > 1:
                 continue
+            if not self.network.may_change(found.result.target):
+                self.report.refused.setdefault(found.result.target, ELSEWHERE)
+                continue
             reasons: list[str] = []
             for host in self._hosts(unit, found):
                 group = self._beside(host, unit, found)
                 if not isinstance(group, str):
                     self.graph.merge(host, unit, group)
                     self.sums.setdefault(host, []).append(found)
+                    self.report.places.append(found.result.target)
                     break
                 reasons.append(group)
             else:
@@ -282,8 +294,11 @@ class _Fusion:
             sums = self.sums.get(unit, [])
             nest = once if sums and self.threads else self._divided(once)
             same = not simplifications and len(nest.loops) == len(plain.loops) and nest.params == plain.params
-            if len(unit.scopes) == 1 and same and not sums:
-                continue
+            if len(unit.scopes) == 1 and not sums:
+                targets = [m.target for m in group.members]
+                if same or not all(map(self.network.may_change, targets)):
+                    continue
+                self.report.places += targets
             nest = read_points_once(nest)
             self.report.simplified.update(simplifications)
             vanished = [m.target for m in group.members if m.target in self.access and m.target not in needed]
