@@ -128,6 +128,7 @@ setup(
         "daceml.codegen_cuda": ["**/*.h", "**/*.cpp"],
         "daceml.devices.catalogue": ["*.toml"],
         "daceml.deployment": ["**/*.h", "**/*.cpp"],
+        "daceml.gui": ["assets/*.js", "assets/*.css"],
         "daceml.runtime": ["**/*.h", "**/*.cpp"],
     },
     entry_points={

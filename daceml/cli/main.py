@@ -20,6 +20,7 @@ from daceml.cli.doctor import doctor
 from daceml.cli.explain import explain
 from daceml.cli.explore import explore
 from daceml.cli.export import export
+from daceml.cli.gui import gui
 from daceml.cli.learn import learn
 from daceml.cli.measure import measure
 from daceml.cli.optimize import optimize
@@ -106,6 +107,7 @@ app.command("compile")(compile_model)
 app.command("explain")(explain)
 app.command("explore")(explore)
 app.command("export")(export)
+app.command("gui")(gui)
 app.command("verify")(verify)
 app.command("learn")(learn)
 app.command("measure")(measure)

@@ -73,6 +73,7 @@ from daceml.errors.distributed import (
     SymmetryError,
 )
 from daceml.errors.exploration import ExplorationError, ResultsDifferError
+from daceml.errors.pages import MoveError, PageError, ReplayError
 from daceml.errors.prediction import (
     CaptureError,
     DeviceError,
@@ -139,12 +140,14 @@ __all__ = [
     "MeasurementFileError",
     "MemoryBudgetError",
     "ModelReferenceError",
+    "MoveError",
     "NoImplementationError",
     "NotSynchronizedError",
     "OnnxFileError",
     "OnnxShapesError",
     "OriginDeviceError",
     "OutputFileError",
+    "PageError",
     "ParallelPlanError",
     "PassError",
     "PredictionError",
@@ -154,6 +157,7 @@ __all__ = [
     "RecompileError",
     "RecordedStepError",
     "RecordingError",
+    "ReplayError",
     "ResultsDifferError",
     "SamplingPlanError",
     "ScalingError",

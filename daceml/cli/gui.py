@@ -1,0 +1,190 @@
+"""`daceml gui`: a model, an exploration or a recorded run as a page on this machine, or as a file."""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import re
+import signal
+import webbrowser
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from daceml.cli import options
+from daceml.cli.inputs import make_inputs
+from daceml.cli.model_reference import resolve
+from daceml.cli.output_files import check_targets, written_aside
+from daceml.cli.work import working
+from daceml.errors import ConfigurationError, PageError
+
+if TYPE_CHECKING:
+    from daceml.gui.guided import Start
+    from daceml.gui.pages import ModelPage, TracePage, VariantsPage
+    from daceml.transformations.recipe import Recipe
+
+_MODEL = re.compile(r".+:[A-Za-z_][\w.]*")
+
+Target = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODEL|VARIANTS|TRACE",
+        help="path.py:Name or package.module:Name; a file that `daceml explore --output` wrote; or a trace of "
+        "torch.profiler, .json or .json.gz.",
+    ),
+]
+Report = Annotated[
+    Path | None,
+    typer.Option(
+        "--output", "-o", metavar="FILE", help="write the page as one file that needs nothing else."
+    ),
+]
+RecipeFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--recipe", metavar="FILE", help="start from RECIPE of a Python file, such as one exported."
+    ),
+]
+
+
+def gui(
+    target: Target,
+    inputs: options.Inputs = None,
+    inputs_file: options.InputsFile = None,
+    train: options.Train = False,
+    start: Annotated[str, typer.Option(help="of a model: standard, or nothing applied yet.")] = "standard",
+    recipe: RecipeFile = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 0,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="only print the address.")] = False,
+    output: Report = None,
+    quiet: options.Quiet = False,
+    debug: options.Debug = False,
+) -> None:
+    """Look at a model and guide its optimisation by clicks, at a recorded run, or at explored variants."""
+    check_targets([("--output", output)])
+    with working(quiet=quiet):
+        if _MODEL.fullmatch(target):
+            page = _model_page(target, inputs, inputs_file, train, _start(start), recipe)
+        else:
+            page = _file_page(Path(target))
+    if output is not None:
+        from daceml.gui.page import report_page
+
+        with written_aside("--output", output) as aside, working(quiet=quiet):
+            _complete(page)
+            aside.write_text(report_page(page.view()), encoding="utf-8")
+        return
+    _serve(page, port, browser=not no_browser)
+
+
+def _serve(page: ModelPage | TracePage | VariantsPage, port: int, *, browser: bool) -> None:
+    from daceml.gui.server import PageServer
+
+    with PageServer(page, port=port) as server:
+        typer.echo(server.url)
+        typer.echo("interrupt (Ctrl-C) ends it", err=True)
+        if browser:
+            webbrowser.open(server.url)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        with suppress(KeyboardInterrupt):
+            server.wait()
+
+
+def _model_page(
+    target: str,
+    inputs: Sequence[str] | None,
+    inputs_file: Path | None,
+    train: bool,
+    start: Start,
+    recipe: Path | None,
+) -> ModelPage:
+    from torch import nn
+
+    from daceml.gui.guided import Guided
+    from daceml.gui.pages import ModelPage
+
+    module = resolve(target, train=train)
+    if not isinstance(module, nn.Module):
+        raise ConfigurationError(
+            f"{target} is no module", why="passes are chosen for PyTorch modules", fix="give path.py:Name"
+        )
+    call = make_inputs(module, list(inputs or ()) or None, None, inputs_file)
+    own = None if recipe is None else _recipe_of(recipe)
+    guided = Guided(module, call.args, call.kwargs, training=train, start=start, recipe=own)
+    # what a recipe's script makes anew has random inputs, by position
+    repeatable = inputs_file is None
+    return ModelPage(guided, title=type(module).__name__, target=target if repeatable else "")
+
+
+def _file_page(path: Path) -> TracePage | VariantsPage:
+    from daceml.gui.pages import TracePage, VariantsPage
+
+    if not path.is_file():
+        raise PageError(
+            f"{path} is neither a model nor a file",
+            where=f"folder {Path.cwd()}",
+            fix="give path.py:Name, a file of daceml explore --output, or a trace of torch.profiler",
+        )
+    if _is_exploration(path):
+        from daceml.exploration.exploration import Exploration
+
+        return VariantsPage(Exploration.load(path))
+    from daceml.profiling.kineto import read_trace
+    from daceml.simulation import build
+    from daceml.simulation.whatif.gradients import Gradients
+    from daceml.simulation.whatif.questions import Network, optimization_of, words_of
+
+    recorded = read_trace(path)
+    network = Network(link=None, inside=None, gradients=Gradients.recorded(recorded.header))
+
+    def ask(words: Sequence[str]) -> list[Any]:
+        return [optimization_of(word, network) for word in words_of(list(words))]
+
+    return TracePage(build(recorded), ask=ask)
+
+
+def _is_exploration(path: Path) -> bool:
+    with suppress(OSError, ValueError, EOFError):
+        read = gzip.open if path.suffix == ".gz" else open
+        with read(path, "rt", encoding="utf-8") as file:
+            head = file.read(200)
+            return '"form"' in head and '"model"' in head
+    return False
+
+
+def _recipe_of(path: Path) -> Recipe:
+    from daceml.transformations import Recipe
+
+    if not path.is_file():
+        raise ConfigurationError(f"there is no file {path}", fix="name a Python file that has RECIPE")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise ConfigurationError(f"{path} is no Python file", fix="name a .py file that has RECIPE")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    found = getattr(module, "RECIPE", None)
+    if not isinstance(found, Recipe):
+        raise ConfigurationError(
+            f"{path} has no recipe", why="its RECIPE is no Recipe" if found else "it has no RECIPE",
+            fix="write RECIPE = Recipe(…) in it",
+        )  # fmt: skip
+    return found
+
+
+def _complete(page: ModelPage | TracePage | VariantsPage) -> None:
+    """Find out what every move would bring: a report cannot ask."""
+    from daceml.gui.pages import ModelPage
+
+    if isinstance(page, ModelPage):
+        page.close()
+        for name in page.guided.catalogue.steps:
+            page.guided.effect(name)
+
+
+def _start(text: str) -> Start:
+    if text not in ("standard", "nothing"):
+        raise ConfigurationError(f"--start {text} is none", fix="take standard or nothing")
+    return text

@@ -1,0 +1,64 @@
+"use strict";
+// Begins: the view is beside the page, or a server is asked for it.
+
+daceml.live = {
+  token: document.getElementById("page").dataset.token || "",
+
+  async ask(path, told) {
+    const answer = await fetch(path, {
+      method: told === undefined ? "GET" : "POST",
+      headers: { "X-Daceml-Token": daceml.live.token, ...(told === undefined ? {} : { "Content-Type": "application/json" }) },
+      body: told === undefined ? undefined : JSON.stringify(told),
+    });
+    const found = await answer.json();
+    if (!answer.ok) throw new Error(found.error);
+    return found;
+  },
+};
+
+(async () => {
+  const page = document.getElementById("page");
+  const inside = document.getElementById("view");
+  const message = daceml.element("p", { class: "message", role: "alert", hidden: true });
+  const body = daceml.element("div", { class: "body" }, "looking …");
+  page.append(message, body);
+  const told = {
+    body,
+    live: inside === null,
+    say(text) {
+      message.textContent = text;
+      message.hidden = !text;
+    },
+    // An action of the server; the answer is shown, a refusal is told.
+    async act(path, given = {}) {
+      page.classList.add("busy");
+      try {
+        told.show(await daceml.live.ask(`/${path}`, given));
+        told.say("");
+        return true;
+      } catch (error) {
+        told.say(error.message);
+        return false;
+      } finally {
+        page.classList.remove("busy");
+      }
+    },
+    async look() {
+      try {
+        told.show(await daceml.live.ask("/view.json"));
+      } catch (error) {
+        told.say(error.message === "Failed to fetch" ? "the server has ended: start daceml gui again" : error.message);
+      }
+    },
+    show(view) {
+      if (!told.shown) {
+        body.replaceChildren();
+        told.shown = new daceml.pages[view.kind](told);
+      }
+      told.shown.show(view);
+      document.body.dataset.ready = view.kind;
+    },
+  };
+  if (inside !== null) told.show(JSON.parse(inside.textContent));
+  else await told.look();
+})();

@@ -1,0 +1,60 @@
+"use strict";
+// Elements and amounts as text; everything of the page hangs on the one name `daceml`.
+const daceml = { pages: {} };
+
+daceml.SVG = "http://www.w3.org/2000/svg";
+
+// element("button", { class: "plain", onclick: f }, "text", child): texts are never parsed as HTML
+daceml.element = (name, attributes = {}, ...children) =>
+  daceml.filled(document.createElement(name), attributes, children);
+
+daceml.drawn = (name, attributes = {}, ...children) =>
+  daceml.filled(document.createElementNS(daceml.SVG, name), attributes, children);
+
+daceml.filled = (made, attributes, children) => {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    else if (value === true) made.setAttribute(name, "");
+    else if (value !== false && value !== null && value !== undefined) made.setAttribute(name, value);
+  }
+  made.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== ""));
+  return made;
+};
+
+daceml.bytes = (count) => {
+  const size = Math.abs(count);
+  for (const [unit, name] of [[1e9, "GB"], [1e6, "MB"], [1e3, "kB"]])
+    if (size >= unit) return `${(count / unit).toPrecision(3)} ${name}`;
+  return `${Math.round(count)} B`;
+};
+
+daceml.time = (us) => {
+  const size = Math.abs(us);
+  if (size >= 1e6) return `${(us / 1e6).toPrecision(3)} s`;
+  if (size >= 1e3) return `${(us / 1e3).toPrecision(3)} ms`;
+  return `${us.toPrecision(3)} us`;
+};
+
+daceml.count = (number) => number.toLocaleString("en");
+
+daceml.signed = (value, text) => (value > 0 ? "+" : value < 0 ? "-" : "") + text(Math.abs(value));
+
+daceml.change = (now, before) => (before ? `${now >= before ? "+" : ""}${((now / before - 1) * 100).toFixed(1)} %` : "");
+
+// Of shares from 0 to 1: pale to dark red, the same for light and dark backgrounds, whose text is black
+daceml.heat = (share) => {
+  const stops = [[247, 243, 226], [253, 212, 158], [252, 141, 89], [215, 68, 48]];
+  const at = Math.min(Math.max(share, 0), 1) * (stops.length - 1);
+  const low = Math.min(Math.floor(at), stops.length - 2);
+  const mixed = stops[low].map((value, i) => Math.round(value + (stops[low + 1][i] - value) * (at - low)));
+  return `rgb(${mixed.join(",")})`;
+};
+
+daceml.table = (headers, rows, attributes = {}) =>
+  daceml.element(
+    "table",
+    attributes,
+    daceml.element("thead", {}, daceml.element("tr", {}, headers.map((text) => daceml.element("th", {}, text)))),
+    daceml.element("tbody", {}, rows.map((row) =>
+      Array.isArray(row) ? daceml.element("tr", {}, row.map((cell) => daceml.element("td", {}, cell))) : row)),
+  );

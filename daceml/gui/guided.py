@@ -1,0 +1,432 @@
+"""A guided optimisation: a model, the passes chosen so far, what each further one would bring, the way back.
+
+Nothing is compiled until something is measured: a choice is lowered, and its steps are predicted from their
+costs beside what was measured on this machine before.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from threading import RLock
+from typing import Any, Literal
+
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from daceml.errors import DacemlError, MoveError
+from daceml.exploration.library import Library
+from daceml.exploration.step_times import Likely, ProgramTime, StepTimes
+from daceml.exploration.subject import Lowered, Subject
+from daceml.exploration.variant import Variant
+from daceml.gui.catalogue import Catalogue, Places
+from daceml.gui.graph import Graph, graph_of
+from daceml.sdfg.passes import PassRecord
+from daceml.transformations.recipe import Recipe
+
+Start = Literal["standard", "nothing"]
+_MOST_ELEMENTS = 2**31 - 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """Passes that are applied, and what was done last to get there."""
+
+    title: str
+    chosen: Mapping[str, Places]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Program:
+    """A choice, lowered.
+
+    Attributes:
+        lowered: without its networks, which are large.
+        graph: its steps, and what they hand each other.
+        steps: what each step likely takes, forward then backward.
+        time: of all of them.
+        records: name of a pass -> what it did and refused, in forward and backward pass.
+    """
+
+    lowered: Lowered
+    graph: Graph
+    steps: tuple[Likely, ...]
+    time: ProgramTime
+    records: Mapping[str, tuple[PassRecord, ...]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effect:
+    """What a pass would bring that is not applied everywhere, or has brought: the program with it beside that
+    without it.
+
+    Attributes:
+        time_us, moved_bytes, memory_bytes, steps: with it, less those without it.
+        places: where it would apply, or has applied; empty for passes that are not told their places.
+        refused: what it refuses: array or operator, reason, bytes, where.
+        why: why it cannot be applied, or left out; empty where it can.
+        changes: whether the program is another one with it.
+    """
+
+    time_us: float = 0.0
+    moved_bytes: int = 0
+    memory_bytes: int = 0
+    steps: int = 0
+    places: tuple[str, ...] = ()
+    refused: tuple[tuple[str, str, int, str], ...] = ()
+    why: str = ""
+    changes: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """What a program took: a call, and each of its steps."""
+
+    call_us: float
+    steps_us: tuple[float, ...]
+
+
+@dataclass(eq=False)
+class _Sizes:
+    """A model with inputs of certain sizes, and what is known of its programs."""
+
+    subject: Subject
+    programs: dict[str, Program] = field(default_factory=dict[str, Program])
+    effects: dict[tuple[str, str], Effect] = field(default_factory=dict[tuple[str, str], Effect])
+    measured: dict[str, Measured] = field(default_factory=dict[str, Measured])
+
+
+class Guided:
+    """A guided optimisation of one call of a module; may be used from several threads.
+
+    Args:
+        args, kwargs: of the call; tensors are read and not changed.
+        training: whether a call is a forward and a backward pass.
+        start: what is applied at first: the standard recipe, or nothing.
+        recipe: where to start instead.
+        times: of steps on this machine; None: those in the cache's database.
+    Raises:
+        DacemlError: the module cannot be captured or lowered.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any] | None = None,
+        *,
+        training: bool = False,
+        start: Start = "standard",
+        recipe: Recipe | None = None,
+        times: StepTimes | None = None,
+    ) -> None:
+        self.module, self.training = module, training
+        self._lock = RLock()
+        self.catalogue = Catalogue("training" if training else "inference", recipe)
+        if times is None:
+            with Library.of_this_machine() as library:
+                times = library.times()
+        self.times = times
+        self._sizes = _Sizes(Subject(module, args, dict(kwargs or {}), training=training))
+        names = [step.name for step in recipe] if recipe is not None else list(self.catalogue.steps)
+        chosen = self.catalogue.everything(() if start == "nothing" and recipe is None else names)
+        self.history = [Choice(title="start", chosen=chosen)]
+        self.place = 0
+        self.program()
+
+    @property
+    def chosen(self) -> Mapping[str, Places]:
+        """Passes that are applied -> where."""
+        return self.history[self.place].chosen
+
+    @property
+    def recipe(self) -> Recipe:
+        """What is applied, as a recipe for `daceml.compile`."""
+        return self.catalogue.recipe(self.chosen)
+
+    @property
+    def inputs(self) -> tuple[tuple[str, torch.Tensor], ...]:
+        """Tensors of the call, by the names of forward's arguments."""
+        subject = self._sizes.subject
+        return tuple(_named_tensors(subject.module, subject.args, subject.kwargs))
+
+    def program(self) -> Program:
+        """The program of what is applied."""
+        with self._lock:
+            return self._program(self.chosen)
+
+    def measured(self) -> Measured | None:
+        """What the program took; None where it was not measured."""
+        with self._lock:
+            return self._sizes.measured.get(self._key(self.chosen))
+
+    def effect(self, name: str) -> Effect:
+        """What one pass would bring, or has brought.
+
+        Raises:
+            MoveError: there is no such pass.
+        """
+        with self._lock:
+            self._known(name)
+            key = self._key(self.chosen), name
+            if key not in self._sizes.effects:
+                self._sizes.effects[key] = self._effect(name)
+            return self._sizes.effects[key]
+
+    def known_effect(self, name: str) -> Effect | None:
+        """The same, if somebody has asked before; does not wait."""
+        return self._sizes.effects.get((self._key(self.chosen), name))
+
+    def apply(self, name: str, place: str | None = None) -> None:
+        """Apply a pass everywhere, or at one place besides those where it is applied already.
+
+        Args:
+            place: an array.
+        Raises:
+            MoveError: there is no such pass, it does not apply there, or the result cannot be lowered.
+        """
+        with self._lock:
+            self._known(name)
+            step, before = self.catalogue.steps[name], self.chosen.get(name, ())
+            if place is None:
+                if name in self.chosen and before is None:
+                    raise MoveError(f"{name} is applied already", fix="leave it out, or take another pass")
+                self._go(f"{name} everywhere", {**self.chosen, name: None})
+                return
+            if not step.takes_places:
+                raise MoveError(
+                    f"{name} cannot be told its places",
+                    why="it does not ask for each place whether it may change it",
+                    fix="apply it everywhere",
+                )
+            if before is None or place in before:
+                raise MoveError(f"{name} is applied at {place} already", fix="take another place")
+            chosen = {**self.chosen, name: (*before, place)}
+            self._check(name, chosen)
+            if not any(place in record.places for record in self._program(chosen).records.get(name, ())):
+                raise MoveError(
+                    f"{name} does not apply at {place}",
+                    why=self._reason(name, place),
+                    fix="take another place",
+                )
+            self._go(f"{name} at {place}", chosen)
+
+    def leave_out(self, name: str) -> None:
+        """Take a pass back, wherever it is applied.
+
+        Raises:
+            MoveError: it is not applied, or others cannot do without it.
+        """
+        with self._lock:
+            self._known(name)
+            if name not in self.chosen:
+                raise MoveError(f"{name} is not applied", fix="apply it, or take another pass")
+            self._go(f"without {name}", {known: at for known, at in self.chosen.items() if known != name})
+
+    def undo(self) -> None:
+        """Go back to the choice before.
+
+        Raises:
+            MoveError: this is the first one.
+        """
+        with self._lock:
+            if self.place == 0:
+                raise MoveError("there is nothing to undo", fix="apply something first")
+            self.place -= 1
+
+    def redo(self) -> None:
+        """Go on to the choice that was undone.
+
+        Raises:
+            MoveError: nothing was undone, or something else was done since.
+        """
+        with self._lock:
+            if self.place == len(self.history) - 1:
+                raise MoveError("there is nothing to redo", fix="undo something first")
+            self.place += 1
+
+    def resize(self, shapes: Mapping[str, Sequence[int]]) -> None:
+        """Give inputs other sizes; what is applied and the history stay.
+
+        Args:
+            shapes: name of an input -> its new shape; others stay as they are.
+        Raises:
+            MoveError: no input has the name, a size is none, or the model does not take such inputs.
+        """
+        with self._lock:
+            before = self._sizes
+            try:
+                self._sizes = _Sizes(self._resized(before.subject, dict(shapes)))
+                self._program(self.chosen)
+            except MoveError:
+                self._sizes = before
+                raise
+            except Exception as error:
+                self._sizes = before
+                raise MoveError(
+                    "the model does not take inputs of these sizes", why=_line(error), fix="give other sizes"
+                ) from error
+
+    def measure(self) -> Measured:
+        """Compile what is applied, run it, and learn what its steps take.
+
+        Raises:
+            DacemlError: the compiler refuses.
+        """
+        with self._lock:
+            key = self._key(self.chosen)
+            if key not in self._sizes.measured:
+                lowered = self._sizes.subject.lower(self._variant(self.chosen))
+                run = self._sizes.subject.compile(lowered)
+                steps_us, call_us = tuple(run.profile()), run.call_us()
+                self._sizes.measured[key] = Measured(call_us=call_us, steps_us=steps_us)
+                if len(steps_us) == len(lowered.facts):
+                    with Library.of_this_machine() as library:
+                        library.add(lowered.facts, steps_us)
+                    self.times.learn(lowered.facts, steps_us)
+                    self._sizes.programs.clear()
+                    self._sizes.effects.clear()
+            return self._sizes.measured[key]
+
+    def _go(self, title: str, chosen: Mapping[str, Places]) -> None:
+        self._check(title, chosen)
+        self.history[self.place + 1 :] = [Choice(title=title, chosen=chosen)]
+        self.place += 1
+
+    def _check(self, title: str, chosen: Mapping[str, Places]) -> None:
+        try:
+            self._program(chosen)
+        except Exception as error:  # whatever a pass or an operator refuses
+            raise MoveError(f"{title}: cannot be done", why=_line(error), fix="make another move") from error
+
+    def _known(self, name: str) -> None:
+        if name not in self.catalogue.steps:
+            raise MoveError(
+                f"there is no pass {name!r}", why="there are " + ", ".join(self.catalogue.steps),
+                fix="name one of them",
+            )  # fmt: skip
+
+    def _effect(self, name: str) -> Effect:
+        here, applied = self._program(self.chosen), self.chosen.get(name, ()) is None
+        if applied:
+            other = {known: at for known, at in self.chosen.items() if known != name}
+        else:
+            other = {**self.chosen, name: None}
+        try:
+            there = self._program(other)
+        except Exception as error:  # whatever a pass or an operator refuses
+            records = here.records.get(name, ())
+            return Effect(places=_places(records), refused=_refused(records), why=_line(error))
+        ahead, behind = (here, there) if applied else (there, here)  # with it everywhere, and without
+        records = ahead.records.get(name, ())
+        return Effect(
+            time_us=ahead.time.us - behind.time.us,
+            moved_bytes=ahead.lowered.moved_bytes - behind.lowered.moved_bytes,
+            memory_bytes=ahead.lowered.memory_bytes - behind.lowered.memory_bytes,
+            steps=len(ahead.steps) - len(behind.steps),
+            places=_places(records),
+            refused=_refused(records),
+            changes=here.lowered.identity != there.lowered.identity,
+        )
+
+    def _reason(self, name: str, place: str) -> str:
+        everywhere = self._program({**self.chosen, name: None}).records.get(name, ())
+        found = [why for subject, why, _, _ in _refused(everywhere) if subject == place]
+        return found[0] if found else "the pass finds nothing there"
+
+    def _program(self, chosen: Mapping[str, Places]) -> Program:
+        key = self._key(chosen)
+        if key not in self._sizes.programs:
+            self._sizes.programs[key] = self._lower(chosen)
+        return self._sizes.programs[key]
+
+    def _lower(self, chosen: Mapping[str, Places]) -> Program:
+        lowered = self._sizes.subject.lower(self._variant(chosen))
+        records: dict[str, list[PassRecord]] = {}
+        for plan in lowered.plans:
+            for record in plan.network.passes:
+                records.setdefault(record.by, []).append(record)
+        graph = graph_of(lowered)
+        lowered.making.made, lowered.plans = [], ()
+        return Program(
+            lowered=lowered,
+            graph=graph,
+            steps=tuple(map(self.times.step, lowered.facts)),
+            time=self.times.program(lowered.facts, 0.0),
+            records={name: tuple(found) for name, found in records.items()},
+        )
+
+    def _variant(self, chosen: Mapping[str, Places]) -> Variant:
+        return Variant(recipe=self.catalogue.recipe(chosen).to_json())
+
+    def _key(self, chosen: Mapping[str, Places]) -> str:
+        return self.catalogue.recipe(chosen).to_json()
+
+    def _resized(self, subject: Subject, shapes: dict[str, Sequence[int]]) -> Subject:
+        known = dict(_named_tensors(subject.module, subject.args, subject.kwargs))
+        changed: dict[int, torch.Tensor] = {}
+        for name, shape in shapes.items():
+            if name not in known:
+                raise MoveError(
+                    f"there is no input {name!r}", why="there are " + ", ".join(known), fix="name one of them"
+                )
+            changed[id(known[name])] = _of_shape(known[name], name, shape)
+        args, kwargs = pytree.tree_map(lambda x: changed.get(id(x), x), (subject.args, subject.kwargs))
+        return Subject(subject.module, args, kwargs, training=subject.training)
+
+
+def _of_shape(like: torch.Tensor, name: str, shape: Sequence[int]) -> torch.Tensor:
+    if any(type(size) is not int or size < 0 for size in shape):
+        raise MoveError(f"{name} cannot have the shape {list(shape)}", fix="give sizes of 0 and more")
+    elements = 1
+    for size in shape:
+        elements *= size
+    if elements > _MOST_ELEMENTS:
+        raise MoveError(
+            f"{name} cannot have the shape {list(shape)}", why=f"{elements:,} elements are too many",
+            fix="give smaller sizes",
+        )  # fmt: skip
+    generator = torch.Generator().manual_seed(0)
+    if like.is_floating_point() or like.is_complex():
+        made = torch.randn(*shape, generator=generator, dtype=like.dtype)
+        return made.requires_grad_(like.requires_grad)
+    if like.dtype == torch.bool:
+        return torch.randint(0, 2, tuple(shape), generator=generator).bool()
+    low, high = (int(like.min()), int(like.max())) if like.numel() else (0, 0)  # positions stay in range
+    return torch.randint(low, high + 1, tuple(shape), generator=generator, dtype=like.dtype)
+
+
+def _named_tensors(
+    module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> list[tuple[str, torch.Tensor]]:
+    """Tensors of a call: x, or x[0] and x.mask inside containers."""
+    try:
+        bound = inspect.signature(module.forward).bind(*args, **kwargs).arguments
+    except (TypeError, ValueError):
+        bound = {**{f"input {i}": value for i, value in enumerate(args)}, **kwargs}
+    found: list[tuple[str, torch.Tensor]] = []
+    for name, value in bound.items():
+        for path, leaf in pytree.tree_flatten_with_path(value)[0]:
+            if isinstance(leaf, torch.Tensor):
+                found.append((name + pytree.keystr(path), leaf))
+    return found
+
+
+def _places(records: Sequence[PassRecord]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(place for record in records for place in record.places))
+
+
+def _refused(records: Sequence[PassRecord]) -> tuple[tuple[str, str, int, str], ...]:
+    return tuple(
+        (one.subject, one.reason, one.size_bytes if isinstance(one.size_bytes, int) else 0, one.where)
+        for record in records
+        for one in record.refused
+    )
+
+
+def _line(error: Exception) -> str:
+    if isinstance(error, DacemlError):
+        return error.what + (f": {error.why}" if error.why else "")
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

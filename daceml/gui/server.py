@@ -1,0 +1,197 @@
+"""Serves a page on this machine, to whoever has its address.
+
+Nobody else gets an answer: the server listens on the loopback interface only, and takes no request without the
+token, with another Host than its own (a name that an attacker's DNS points here), or with a foreign Origin (a
+page of another site that sends requests here).
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import logging
+import secrets
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any, Protocol, Self
+from urllib.parse import parse_qs, urlsplit
+
+from daceml.errors import DacemlError, PageError
+from daceml.gui.page import SCRIPTS, STYLE, asset, live_page
+
+log = logging.getLogger(__name__)
+
+TOKEN_HEADER = "X-Daceml-Token"
+_ADDRESS = "127.0.0.1"
+_MOST_BYTES = 2**20  # of a request
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_TYPES = {"css": "text/css", "js": "text/javascript", "json": "application/json", "html": "text/html"}
+
+Told = dict[str, Any]
+
+
+class Shown(Protocol):
+    """What a server shows."""
+
+    title: str
+    actions: Mapping[str, Callable[[Told], Told]]
+    """Name -> what it does with what a page sends, and the answer; raises DacemlError where it refuses."""
+
+    def view(self) -> Told:
+        """What is to be seen now."""
+        ...
+
+
+class PageServer:
+    """Serves one page until it is closed.
+
+    Args:
+        port: 0 takes a free one.
+    Attributes:
+        url: of the page, with its token.
+    Raises:
+        PageError: the port is taken.
+    """
+
+    def __init__(self, shown: Shown, *, port: int = 0) -> None:
+        self.shown, self.token = shown, secrets.token_urlsafe(24)
+        try:
+            self._server = ThreadingHTTPServer((_ADDRESS, port), _handler(self))
+        except (OSError, OverflowError) as error:
+            raise PageError(
+                f"port {port} cannot be used", why=str(error), fix="leave --port out, or give a free one"
+            ) from error
+        self._server.daemon_threads = True
+        self.port = self._server.server_address[1]
+        self.url = f"http://{_ADDRESS}:{self.port}/?token={self.token}"
+        self._thread = Thread(target=self._server.serve_forever, name="daceml-page", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def wait(self) -> None:
+        """Until the process is interrupted."""
+        self._thread.join()
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Names by which a browser of this machine, or one behind a forwarded port, may call it."""
+        return f"{_ADDRESS}:{self.port}", f"localhost:{self.port}"
+
+
+def _handler(page: PageServer) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        """One request."""
+
+        protocol_version = "HTTP/1.1"
+        server_version, sys_version = "daceml", ""
+
+        def do_GET(self) -> None:
+            parts = urlsplit(self.path)
+            given = parse_qs(parts.query).get("token", [""])[-1] or self.headers.get(TOKEN_HEADER, "")
+            if not self._may(given):
+                return
+            name = parts.path.removeprefix("/")
+            if name == "":
+                self._answer(HTTPStatus.OK, live_page(page.shown.title, page.token), "html")
+            elif name in (STYLE, *SCRIPTS):
+                self._answer(HTTPStatus.OK, asset(name), name.rpartition(".")[2])
+            elif name == "view.json":
+                self._tell(page.shown.view)
+            else:
+                self._refuse(HTTPStatus.NOT_FOUND, f"there is no {parts.path}")
+
+        def do_POST(self) -> None:
+            body = self._body()
+            if body is None or not self._may(self.headers.get(TOKEN_HEADER, "")):
+                return
+            name = urlsplit(self.path).path.removeprefix("/")
+            action = page.shown.actions.get(name)
+            if action is None:
+                self._refuse(HTTPStatus.NOT_FOUND, f"there is no action /{name}")
+                return
+            if self.headers.get_content_type() != "application/json":
+                self._refuse(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "an action takes application/json")
+                return
+            try:
+                told = json.loads(body or b"{}")
+            except ValueError as error:
+                self._refuse(HTTPStatus.BAD_REQUEST, f"the request is no JSON: {error}")
+                return
+            if not isinstance(told, dict):
+                self._refuse(HTTPStatus.BAD_REQUEST, "the request is no JSON object")
+                return
+            self._tell(lambda: action(told))
+
+        def _body(self) -> bytes | None:
+            """What was sent, read before any answer, as the connection is used again; None if refused."""
+            length = self.headers.get("Content-Length", "0")
+            if not length.isdecimal() or int(length) > _MOST_BYTES:
+                self.close_connection = True
+                self._refuse(
+                    HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a request has {_MOST_BYTES} bytes at most"
+                )
+                return None
+            return self.rfile.read(int(length))
+
+        def _may(self, given: str) -> bool:
+            host, origin = self.headers.get("Host", ""), self.headers.get("Origin")
+            if host not in page.hosts:
+                self._refuse(HTTPStatus.FORBIDDEN, "this page has another Host")
+            elif origin is not None and origin not in [f"http://{host}" for host in page.hosts]:
+                self._refuse(HTTPStatus.FORBIDDEN, "this page does not answer other sites")
+            elif not hmac.compare_digest(given.encode(), page.token.encode()):
+                self._refuse(
+                    HTTPStatus.FORBIDDEN, "the token is wrong: open the address that daceml gui printed"
+                )
+            else:
+                return True
+            return False
+
+        def _tell(self, find: Callable[[], Told]) -> None:
+            try:
+                self._answer(HTTPStatus.OK, json.dumps(find()), "json")
+            except DacemlError as error:
+                self._refuse(HTTPStatus.CONFLICT, str(error))
+            except (KeyError, TypeError, ValueError) as error:
+                log.debug("a request that is none", exc_info=True)
+                self._refuse(HTTPStatus.BAD_REQUEST, f"the request lacks something: {error!r}")
+            except Exception as error:
+                log.exception("the page failed")
+                self._refuse(HTTPStatus.INTERNAL_SERVER_ERROR, f"{type(error).__name__}: {error}")
+
+        def _refuse(self, status: HTTPStatus, why: str) -> None:
+            self._answer(status, json.dumps({"error": why}), "json")
+
+        def _answer(self, status: HTTPStatus, text: str, kind: str) -> None:
+            data = text.encode()
+            self.send_response(status)
+            for name, value in {
+                "Content-Type": f"{_TYPES[kind]}; charset=utf-8",
+                "Content-Length": str(len(data)),
+                "Content-Security-Policy": _POLICY,
+                "X-Content-Type-Options": "nosniff",
+                "Referrer-Policy": "no-referrer",
+                "Cross-Origin-Resource-Policy": "same-origin",
+                "Cross-Origin-Opener-Policy": "same-origin",
+                "Cache-Control": "no-store",
+            }.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            log.debug(format, *args)  # the first line of a request holds the token
+
+    return Handler
