@@ -32,6 +32,7 @@ class RelayoutIntoProduct(Rewrite):
 
 
 RECIPE = standard_recipe()
+PASSES = Recipe(RelayoutIntoProduct())
 STEPS = (
     GuidedStep(
         name="before",
@@ -62,7 +63,7 @@ STEPS = (
         name="relayout into a loop",
         note="a rewrite of this script: for several sequences no strides put heads in order, so the product "
         "of weights and values becomes a loop that does",
-        recipe=RECIPE + Recipe(RelayoutIntoProduct()),
+        recipe=RECIPE + PASSES,
     ),
 )
 

@@ -29,7 +29,8 @@ def depthwise_as_loops(network: Network) -> int:
 
 
 RECIPE = standard_recipe()
-LOOPS = RECIPE + Recipe(Step(depthwise_as_loops, at="operators"))
+PASSES = Recipe(Step(depthwise_as_loops, at="operators"))
+LOOPS = RECIPE + PASSES
 STEPS = (
     GuidedStep(name="automatic recipe", note="standard_recipe()", recipe=RECIPE),
     GuidedStep(

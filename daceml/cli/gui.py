@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import importlib.util
 import re
 import signal
 import webbrowser
@@ -16,7 +15,7 @@ import typer
 
 from daceml.cli import options
 from daceml.cli.inputs import make_inputs
-from daceml.cli.model_reference import resolve
+from daceml.cli.model_reference import load_file, resolve
 from daceml.cli.output_files import check_targets, written_aside
 from daceml.cli.work import working
 from daceml.errors import ConfigurationError, PageError
@@ -32,8 +31,8 @@ Target = Annotated[
     str,
     typer.Argument(
         metavar="MODEL|VARIANTS|TRACE",
-        help="path.py:Name or package.module:Name; a file that `daceml explore --output` wrote; or a trace of "
-        "torch.profiler, .json or .json.gz.",
+        help="path.py:Name or package.module:Name; a file that `daceml explore --output` wrote; or a trace "
+        "of torch.profiler, .json or .json.gz.",
     ),
 ]
 Report = Annotated[
@@ -49,6 +48,11 @@ RecipeFile = Annotated[
     ),
 ]
 
+PassesFile = Annotated[
+    Path | None,
+    typer.Option("--passes", metavar="FILE", help="offer the passes of PASSES of a Python file, too."),
+]
+
 
 def gui(
     target: Target,
@@ -57,6 +61,7 @@ def gui(
     train: options.Train = False,
     start: Annotated[str, typer.Option(help="of a model: standard, or nothing applied yet.")] = "standard",
     recipe: RecipeFile = None,
+    passes: PassesFile = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 0,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="only print the address.")] = False,
     output: Report = None,
@@ -67,7 +72,7 @@ def gui(
     check_targets([("--output", output)])
     with working(quiet=quiet):
         if _MODEL.fullmatch(target):
-            page = _model_page(target, inputs, inputs_file, train, _start(start), recipe)
+            page = _model_page(target, inputs, inputs_file, train, _start(start), recipe, passes)
         else:
             page = _file_page(Path(target))
     if output is not None:
@@ -100,6 +105,7 @@ def _model_page(
     train: bool,
     start: Start,
     recipe: Path | None,
+    passes: Path | None,
 ) -> ModelPage:
     from torch import nn
 
@@ -112,8 +118,8 @@ def _model_page(
             f"{target} is no module", why="passes are chosen for PyTorch modules", fix="give path.py:Name"
         )
     call = make_inputs(module, list(inputs or ()) or None, None, inputs_file)
-    own = None if recipe is None else _recipe_of(recipe)
-    guided = Guided(module, call.args, call.kwargs, training=train, start=start, recipe=own)
+    own, offered = _recipe_of(recipe, "RECIPE"), _recipe_of(passes, "PASSES")
+    guided = Guided(module, call.args, call.kwargs, training=train, start=start, recipe=own, offered=offered)
     # what a recipe's script makes anew has random inputs, by position
     repeatable = inputs_file is None
     return ModelPage(guided, title=type(module).__name__, target=target if repeatable else "")
@@ -155,21 +161,17 @@ def _is_exploration(path: Path) -> bool:
     return False
 
 
-def _recipe_of(path: Path) -> Recipe:
+def _recipe_of(path: Path | None, name: str) -> Recipe | None:
+    """What a Python file calls so."""
     from daceml.transformations import Recipe
 
-    if not path.is_file():
-        raise ConfigurationError(f"there is no file {path}", fix="name a Python file that has RECIPE")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None:
-        raise ConfigurationError(f"{path} is no Python file", fix="name a .py file that has RECIPE")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    found = getattr(module, "RECIPE", None)
+    if path is None:
+        return None
+    found = getattr(load_file(path), name, None)
     if not isinstance(found, Recipe):
         raise ConfigurationError(
-            f"{path} has no recipe", why="its RECIPE is no Recipe" if found else "it has no RECIPE",
-            fix="write RECIPE = Recipe(…) in it",
+            f"{path} has no {name}", why=f"its {name} is no Recipe" if found else f"it defines no {name}",
+            fix=f"write {name} = Recipe(…) in it",
         )  # fmt: skip
     return found
 

@@ -48,11 +48,16 @@ def resolve(
         why = "there is no name after a colon"
         raise ModelReferenceError(f"{reference!r} names no model", why=why, fix=_FORMS)
     publish("load")
-    source = _load_file(Path(place)) if place.endswith(".py") else _import(place)
+    source = load_file(Path(place)) if place.endswith(".py") else _import(place)
     return _module(_find(source, name, place), reference).train(train)
 
 
-def _load_file(path: Path) -> ModuleType:
+def load_file(path: Path) -> ModuleType:
+    """Run a Python file as a module, as if it were a script.
+
+    Raises:
+        ModelReferenceError: there is none, or it does not run.
+    """
     if not path.is_file():
         raise ModelReferenceError(
             f"there is no file {path}", where=f"folder {Path.cwd()}", fix=f"check the path; {_FORMS}"

@@ -17,13 +17,13 @@ class Catalogue:
     """Passes by name, and the choice among them that a recipe is.
 
     Args:
-        own: a recipe of the user's, whose passes come besides the standard ones and take the place of those
-            of the same name.
+        own: the user's passes, which come besides the standard ones and take the place of those of the same
+            name.
     """
 
-    def __init__(self, situation: Situation, own: Recipe | None = None) -> None:
+    def __init__(self, situation: Situation, own: Recipe) -> None:
         steps = list(standard_recipe().when(situation))
-        for step in () if own is None else own.when(situation):
+        for step in own.when(situation):
             _put(steps, step, own)
         self.steps: Mapping[str, Step] = {step.name: step for step in Recipe(*steps).ordered()}
         if len(self.steps) < len(steps):
@@ -44,13 +44,12 @@ class Catalogue:
         )
 
 
-def _put(steps: list[Step], step: Step, own: Recipe | None) -> None:
-    """In the place of the step of its name, else behind what precedes it in the user's recipe."""
+def _put(steps: list[Step], step: Step, own: Recipe) -> None:
+    """In the place of the step of its name, else behind what precedes it among the user's."""
     names = [known.name for known in steps]
     if step.name in names:
         steps[names.index(step.name)] = step
         return
-    ahead = [] if own is None else [known.name for known in own]
-    ahead = ahead[: ahead.index(step.name)]
+    ahead = [known.name for known in own[: own.place(step.name)]]
     behind = max((names.index(name) + 1 for name in ahead if name in names), default=len(steps))
     steps.insert(behind, step)

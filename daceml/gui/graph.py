@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -147,7 +146,12 @@ def _node(half: str, step: StepRecord, arrays: tuple[str, ...], weights: tuple[s
 
 def _shared(paths: Sequence[str]) -> str:
     """The innermost module that holds all of them: layers.0 of layers.0.norm and layers.0.out."""
-    return ".".join(os.path.commonprefix([path.split(".") for path in paths]))
+    shared: list[str] = []
+    for parts in zip(*(path.split(".") for path in paths), strict=False):
+        if len(set(parts)) > 1:
+            break
+        shared.append(parts[0])
+    return ".".join(shared)
 
 
 def _bytes(desc: Data) -> int:

@@ -25,6 +25,7 @@ from daceml.gui.catalogue import Catalogue, Places
 from daceml.gui.graph import Graph, graph_of
 from daceml.sdfg.passes import PassRecord
 from daceml.transformations.recipe import Recipe
+from daceml.transformations.standard import standard_recipe
 
 Start = Literal["standard", "nothing"]
 _MOST_ELEMENTS = 2**31 - 1
@@ -106,6 +107,7 @@ class Guided:
         training: whether a call is a forward and a backward pass.
         start: what is applied at first: the standard recipe, or nothing.
         recipe: where to start instead.
+        offered: passes that may be applied besides the standard ones.
         times: of steps on this machine; None: those in the cache's database.
     Raises:
         DacemlError: the module cannot be captured or lowered.
@@ -120,18 +122,20 @@ class Guided:
         training: bool = False,
         start: Start = "standard",
         recipe: Recipe | None = None,
+        offered: Recipe | None = None,
         times: StepTimes | None = None,
     ) -> None:
         self.module, self.training = module, training
         self._lock = RLock()
-        self.catalogue = Catalogue("training" if training else "inference", recipe)
+        own = (recipe or Recipe()) + (offered or Recipe())
+        self.catalogue = Catalogue("training" if training else "inference", own)
         if times is None:
             with Library.of_this_machine() as library:
                 times = library.times()
         self.times = times
         self._sizes = _Sizes(Subject(module, args, dict(kwargs or {}), training=training))
-        names = [step.name for step in recipe] if recipe is not None else list(self.catalogue.steps)
-        chosen = self.catalogue.everything(() if start == "nothing" and recipe is None else names)
+        applied = standard_recipe() if start == "standard" else Recipe()
+        chosen = self.catalogue.everything(step.name for step in (applied if recipe is None else recipe))
         self.history = [Choice(title="start", chosen=chosen)]
         self.place = 0
         self.program()
@@ -154,13 +158,15 @@ class Guided:
 
     def program(self) -> Program:
         """The program of what is applied."""
+        known = self._sizes.programs.get(self._key(self.chosen))
+        if known is not None:  # whoever looks does not wait for what is found out beside
+            return known
         with self._lock:
             return self._program(self.chosen)
 
     def measured(self) -> Measured | None:
         """What the program took; None where it was not measured."""
-        with self._lock:
-            return self._sizes.measured.get(self._key(self.chosen))
+        return self._sizes.measured.get(self._key(self.chosen))
 
     def effect(self, name: str) -> Effect:
         """What one pass would bring, or has brought.
@@ -310,6 +316,10 @@ class Guided:
 
     def _effect(self, name: str) -> Effect:
         here, applied = self._program(self.chosen), self.chosen.get(name, ()) is None
+        if applied and self.catalogue.steps[name].takes_places:
+            records = here.records.get(name, ())
+            if not _places(records):  # it had nothing to do, so that nothing changes without it
+                return Effect(refused=_refused(records))
         if applied:
             other = {known: at for known, at in self.chosen.items() if known != name}
         else:

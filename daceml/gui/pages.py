@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from threading import Event, Thread
@@ -16,6 +17,8 @@ from daceml.gui.timeline_view import timeline_view
 from daceml.gui.variants_view import variants_view
 from daceml.simulation import Schedule, TaskGraph, predict_each, simulate
 from daceml.simulation.prediction import Prediction
+
+_BREAK_S = 0.02  # in which whoever clicks gets his turn
 
 
 class ModelPage:
@@ -71,6 +74,7 @@ class ModelPage:
                     break
                 with suppress(DacemlError):
                     self.guided.effect(name)
+                time.sleep(_BREAK_S)
             else:
                 self._changed.wait()
 

@@ -1,8 +1,8 @@
 """Serves a page on this machine, to whoever has its address.
 
-Nobody else gets an answer: the server listens on the loopback interface only, and takes no request without the
-token, with another Host than its own (a name that an attacker's DNS points here), or with a foreign Origin (a
-page of another site that sends requests here).
+Nobody else gets an answer: the server listens on the loopback interface only, and takes no request without
+the token, with another Host than its own (a name that an attacker's DNS points here), or with a foreign
+Origin (a page of another site that sends requests here).
 """
 
 from __future__ import annotations
