@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from daceml.errors import ExplorationError
 from daceml.exploration.variant import Variant
+from daceml.notebook import shown_by
 
 Objective = Literal["time", "memory", "cost"]
 Outcome = Literal[
@@ -143,6 +144,9 @@ class Exploration:
         """Of predictions of variants that were measured, as a share; the standard variant's is none."""
         errors = [abs(row.error) for row in self.rows[1:] if row.error is not None]
         return sum(errors) / len(errors) if errors else None
+
+    def _repr_html_(self) -> str:
+        return shown_by("daceml.gui.notebook:exploration_html", self)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""

@@ -16,6 +16,7 @@ from daceml.frontend.options import module_options
 from daceml.frontend.session import Session
 from daceml.frontend.traceable import refuse_script
 from daceml.frontend.tracing import tracing_here
+from daceml.notebook import shown_by
 
 if TYPE_CHECKING:
     import dace
@@ -123,6 +124,9 @@ class DaceModule(nn.Module):
     def prepend_post_autodiff_hook(self, name: str, hook: Hook) -> None:
         """As `append_post_autodiff_hook`, before the others."""
         self._add_hook("post_autodiff", name, hook, first=True)
+
+    def _repr_html_(self) -> str:
+        return shown_by("daceml.report.module_html:module_html", self)
 
     def reset_sdfg(self) -> None:
         """Forget what was compiled; the next call compiles anew, hooks included."""

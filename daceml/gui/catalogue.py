@@ -35,7 +35,8 @@ class Catalogue:
 
     def everything(self, names: Iterable[str]) -> dict[str, Places]:
         """The choice of these passes, each everywhere or where its own step says."""
-        return {name: self.steps[name].places for name in self.steps if name in set(names)}
+        wanted = frozenset(names)
+        return {name: step.places for name, step in self.steps.items() if name in wanted}
 
     def recipe(self, chosen: Mapping[str, Places]) -> Recipe:
         """The recipe of a choice."""

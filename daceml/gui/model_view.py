@@ -13,12 +13,13 @@ if TYPE_CHECKING:
 _MOST_REFUSALS = 400
 
 
-def model_view(guided: Guided, *, title: str, target: str = "") -> dict[str, Any]:
+def model_view(guided: Guided, *, title: str, target: str = "", looking: bool = False) -> dict[str, Any]:
     """Everything about the current choice; what effects nobody has asked for yet are None.
 
     Args:
         title: name of the model.
         target: how a command line names it; "" where none does.
+        looking: whether somebody finds out what moves would bring: there will be more to see.
     """
     program, measured = guided.program(), guided.measured()
     start = guided.history[0]
@@ -34,6 +35,7 @@ def model_view(guided: Guided, *, title: str, target: str = "") -> dict[str, Any
         "hash": program.lowered.identity,
         "nodes": _nodes(program, measured),
         "edges": [[e.source, e.target, e.array, e.size_bytes, *_typed(e)] for e in program.graph.edges],
+        "looking": looking and any(guided.known_effect(name) is None for name in guided.catalogue.steps),
         "moves": [_move(guided, step) for step in guided.catalogue.steps.values()],
         "history": [choice.title for choice in guided.history],
         "place": guided.place,

@@ -47,7 +47,7 @@ class ModelPage:
         """The current choice; the first look begins to find out what moves would bring."""
         if self._ahead and self._worker.ident is None:
             self._worker.start()
-        return model_view(self.guided, title=self.title, target=self.target)
+        return model_view(self.guided, title=self.title, target=self.target, looking=self._ahead)
 
     def close(self) -> None:
         """End what runs beside the page, after the move that it looks at."""

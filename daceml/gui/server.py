@@ -162,6 +162,8 @@ def _handler(page: PageServer) -> type[BaseHTTPRequestHandler]:
         def _tell(self, find: Callable[[], Told]) -> None:
             try:
                 self._answer(HTTPStatus.OK, json.dumps(find()), "json")
+            except ConnectionError:
+                log.debug("the browser did not wait", exc_info=True)
             except DacemlError as error:
                 self._refuse(HTTPStatus.CONFLICT, str(error))
             except (KeyError, TypeError, ValueError) as error:

@@ -20,6 +20,7 @@ from daceml.runtime.levels import LevelRecord, load_levels
 if TYPE_CHECKING:
     from daceml.frontend.gradient_record import BucketRecord, StorageRecord
     from daceml.frontend.search.decision import Decision
+    from daceml.frontend.variant import Variant
     from daceml.runtime.manifest import Manifest, StepRecord
     from daceml.runtime.program import Program
 
@@ -147,6 +148,11 @@ def explain(module: nn.Module | ONNXModel, *args: Any, **kwargs: Any) -> Explana
 
 def _of_compiled(module: DaceModule, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Explanation:
     variant, _ = module.session.variant(args, kwargs)
+    return explanation_of(module, variant)
+
+
+def explanation_of(module: DaceModule, variant: Variant) -> Explanation:
+    """What one of a module's programs does."""
     name = type(module.session.eager).__name__
     found = explanation(name, *_facts(variant.program), variant.stages_s)
     found = replace(found, search=variant.decision)

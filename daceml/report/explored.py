@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from daceml.budget import budget_s
 from daceml.errors import ExplorationError
 from daceml.exploration.exploration import Exploration, Objective, Row
+from daceml.notebook import shown_by
 from daceml.report.exploration_text import exploration_text
 
 if TYPE_CHECKING:
@@ -116,6 +117,9 @@ class Explored:
             ExplorationError: it is one of another device.
         """
         return self._subject.options(self._here(variant))
+
+    def _repr_html_(self) -> str:
+        return shown_by("daceml.gui.notebook:exploration_html", self.exploration)
 
     def __str__(self) -> str:
         return exploration_text(self.exploration)

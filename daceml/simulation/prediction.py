@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from daceml.errors import WhatIfError
+from daceml.notebook import shown_by
 from daceml.simulation.analysis.steps import step_error, step_times
 from daceml.simulation.engine import Schedule, simulate
 from daceml.simulation.graph import TaskGraph
@@ -48,6 +49,9 @@ class Prediction:
     def speedup(self) -> float:
         """How many times as many samples are done in the same time."""
         return self.samples * self.baseline_us / self.step_us if self.step_us > 0 else float("inf")
+
+    def _repr_html_(self) -> str:
+        return shown_by("daceml.gui.notebook:prediction_html", self)
 
 
 def predict(

@@ -9,6 +9,8 @@ daceml.pages.model = class {
     this.array = null; // the chosen array
     this.hovered = new Set(); // arrays that a move is about
     this.unfoldedMoves = new Set();
+    this.texts = new Map();
+    this.moveElements = new Map();
     this.graph = new daceml.Graph({
       colour: (box) => this.colour(box),
       lines: (box) => this.lines(box),
@@ -40,17 +42,26 @@ daceml.pages.model = class {
     this.slowest = view.nodes.reduce((most, node) => Math.max(most, daceml.stepTime(node)), 1e-9);
     if (first) this.open = daceml.opened(view.nodes, 300);
     this.start = this.start || view.totals;
-    this.showHeading();
-    this.showTotals();
+    // what stays as it was keeps its elements: a click that has begun ends on the same button
+    if (this.differs("program", [view.totals, view.hash, view.inputs, view.place, view.history])) {
+      this.showHeading();
+      this.showTotals();
+      this.showHistory();
+      this.showRecipe();
+      this.draw(first);
+    }
     this.showSelection();
     this.showMoves();
-    this.showHistory();
-    this.showRecipe();
-    this.draw(first);
-    if (this.told.live) {
-      clearTimeout(this.timer);
-      if (view.moves.some((move) => move.effect === null)) this.timer = setTimeout(() => this.told.look(), 700);
-    }
+    clearTimeout(this.timer);
+    if (this.told.live && view.looking) this.timer = setTimeout(() => this.told.look(), 700);
+  }
+
+  // Whether something is not what it was when this was asked last.
+  differs(name, data) {
+    const text = JSON.stringify(data);
+    if (this.texts.get(name) === text) return false;
+    this.texts.set(name, text);
+    return true;
   }
 
   draw(fit = false) {
@@ -166,6 +177,9 @@ daceml.pages.model = class {
 
   showSelection() {
     const { view } = this;
+    const arrays = this.node !== null ? view.nodes[this.node].arrays : [this.array];
+    const known = view.moves.map((move) => [move.applied, move.at, this.about(move, new Set(arrays)).length]);
+    if (!this.differs("selection", [this.node, this.array, view.hash, view.totals.measured_us, known])) return;
     const parts = [];
     if (this.node !== null) {
       const node = view.nodes[this.node];
@@ -198,16 +212,17 @@ daceml.pages.model = class {
   // What passes would do, or refuse, at some arrays.
   aboutArrays(arrays) {
     const wanted = new Set(arrays);
-    const rows = [];
-    for (const move of this.view.moves) {
-      if (!move.effect) continue;
-      for (const place of move.effect.places)
-        if (wanted.has(place)) rows.push([move.pass, place, this.placeButton(move, place)]);
-      for (const [subject, reason] of move.effect.refused)
-        if (wanted.has(subject)) rows.push([move.pass, subject, daceml.element("span", { class: "refused" }, reason)]);
-    }
+    const rows = this.view.moves.flatMap((move) => this.about(move, wanted).map(([place, reason]) =>
+      [move.pass, place, reason ? daceml.element("span", { class: "refused" }, reason) : this.placeButton(move, place)]));
     if (!rows.length) return [daceml.element("p", {}, "no pass is about its arrays, of those that are known yet")];
     return [daceml.table(["pass", "array", ""], rows, { class: "places" })];
+  }
+
+  // [array, why a pass refuses it; nothing where it applies]
+  about(move, wanted) {
+    if (!move.effect) return [];
+    const applies = move.effect.places.filter((place) => wanted.has(place)).map((place) => [place, ""]);
+    return applies.concat(move.effect.refused.filter(([subject]) => wanted.has(subject)));
   }
 
   placeButton(move, place) {
@@ -224,6 +239,14 @@ daceml.pages.model = class {
   }
 
   showMoves() {
+    const known = this.moveElements.size > 0;
+    for (const move of this.view.moves) {
+      if (!this.differs(`move ${move.pass}`, move)) continue;
+      const made = this.move(move);
+      if (known) this.moveElements.get(move.pass).replaceWith(made);
+      this.moveElements.set(move.pass, made);
+    }
+    if (known) return;
     const levels = new Map();
     for (const move of this.view.moves) {
       if (!levels.has(move.level)) levels.set(move.level, []);
@@ -232,7 +255,7 @@ daceml.pages.model = class {
     const parts = [daceml.element("h2", {}, "Transformations")];
     for (const [level, moves] of levels) {
       parts.push(daceml.element("h3", {}, daceml.LEVELS[level] || level));
-      parts.push(...moves.map((move) => this.move(move)));
+      parts.push(...moves.map((move) => this.moveElements.get(move.pass)));
     }
     this.moves.replaceChildren(...parts);
   }

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daceml.errors import TaskGraphError
+from daceml.notebook import shown_by
 from daceml.simulation.graph import TaskGraph
 
 Floats = NDArray[np.float64]
@@ -39,6 +40,9 @@ class Schedule:
 
     def __len__(self) -> int:
         return len(self.start_us)
+
+    def _repr_html_(self) -> str:
+        return shown_by("daceml.gui.notebook:schedule_html", self)
 
     def __getitem__(self, name: str) -> tuple[float, float]:
         """Start and end of the task of this name.

@@ -1,0 +1,29 @@
+"""Models that the page's tests guide."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from daceml.onnx_ops.node import ONNXNode
+from daceml.sdfg.network import Network
+
+
+class Chain(nn.Module):
+    """Three loops in a row that can be one, and a product."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(6, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(torch.tanh(x * 2) + 1)
+
+
+def refuse(network: Network) -> None:
+    """A pass that fails."""
+    found = [n for n in network.state.nodes() if isinstance(n, ONNXNode)]
+    raise ValueError(f"{len(found)} operators are too many")
+
+
+refuse.level = "coarse"  # pyright: ignore[reportFunctionMemberAccess]

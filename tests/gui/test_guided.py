@@ -1,0 +1,131 @@
+"""A guided optimisation: moves, their effects, the way back, other sizes; nothing is left half-done."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import daceml
+from daceml.errors import MoveError
+from daceml.gui.guided import Guided
+from daceml.transformations import Recipe
+from tests.gui.models import Chain, refuse
+
+
+@pytest.fixture(scope="module")
+def x() -> torch.Tensor:
+    torch.manual_seed(0)
+    return torch.randn(4, 6)
+
+
+def started(x: torch.Tensor, **options: object) -> Guided:
+    return Guided(Chain().eval(), (x,), start="nothing", **options)  # pyright: ignore[reportArgumentType]
+
+
+def test_a_pass_is_applied_everywhere_taken_back_and_applied_again(x: torch.Tensor):
+    guided = started(x)
+    loops = len(guided.program().graph.nodes)
+    effect = guided.effect("fuse_maps")
+    assert effect.changes and effect.steps == -2 and effect.moved_bytes < 0 and len(effect.places) == 2
+    guided.apply("fuse_maps")
+    fused = guided.program()
+    assert len(fused.graph.nodes) == loops - 2
+    assert guided.effect("fuse_maps") == effect  # what it has brought is what it would bring
+    guided.undo()
+    assert len(guided.program().graph.nodes) == loops
+    guided.redo()
+    assert guided.program().lowered.identity == fused.lowered.identity
+    guided.leave_out("fuse_maps")
+    assert [choice.title for choice in guided.history] == [
+        "start",
+        "fuse_maps everywhere",
+        "without fuse_maps",
+    ]
+
+
+def test_a_pass_is_applied_at_one_place_and_then_at_another(x: torch.Tensor):
+    guided = started(x)
+    loops = len(guided.program().graph.nodes)
+    first, second = guided.effect("fuse_maps").places
+    guided.apply("fuse_maps", first)
+    assert len(guided.program().graph.nodes) == loops - 1
+    guided.apply("fuse_maps", second)
+    assert len(guided.program().graph.nodes) == loops - 2
+    assert guided.chosen["fuse_maps"] == (first, second)
+    compiled = daceml.compile(guided.module, backward=False, recipe=guided.recipe)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(x), guided.module(x))
+
+
+def test_a_move_behind_an_undone_one_takes_its_place(x: torch.Tensor):
+    guided = started(x)
+    guided.apply("fuse_maps")
+    guided.undo()
+    guided.apply("schedule_maps")
+    assert [choice.title for choice in guided.history] == ["start", "schedule_maps everywhere"]
+    with pytest.raises(MoveError, match="there is nothing to redo"):
+        guided.redo()
+
+
+def test_sizes_change_and_the_choice_stays(x: torch.Tensor):
+    guided = started(x)
+    guided.apply("fuse_maps")
+    moved = guided.program().lowered.moved_bytes
+    guided.resize({"x": [40, 6]})
+    assert guided.program().lowered.moved_bytes > 4 * moved
+    assert "fuse_maps" in guided.chosen and guided.inputs[0][1].shape == (40, 6)
+    for shapes, why in (
+        ({"x": [4, 7]}, "does not take inputs of these sizes"),
+        ({"y": [4, 6]}, "there is no input 'y'"),
+        ({"x": [4, -6]}, "cannot have the shape"),
+        ({"x": [2**20, 2**20]}, "too many"),
+    ):
+        with pytest.raises(MoveError, match=why):
+            guided.resize(shapes)
+        assert guided.inputs[0][1].shape == (40, 6)
+
+
+def test_what_cannot_be_done_is_refused_and_changes_nothing(x: torch.Tensor):
+    guided = started(x, offered=Recipe(refuse))
+    why = guided.effect("refuse").why
+    assert "operators are too many" in why
+    moves = (
+        (lambda: guided.apply("refuse"), "refuse everywhere: cannot be done"),
+        (lambda: guided.apply("fuse_map"), "there is no pass 'fuse_map'"),
+        (lambda: guided.leave_out("fuse_maps"), "is not applied"),
+        (lambda: guided.apply("eliminate_copies", "mul"), "cannot be told its places"),
+        (lambda: guided.apply("fuse_maps", "linear"), "fuse_maps does not apply at linear"),
+        (guided.undo, "there is nothing to undo"),
+    )
+    for move, what in moves:
+        with pytest.raises(MoveError, match=what):
+            move()
+        assert len(guided.history) == 1 and guided.place == 0
+
+
+def test_a_place_that_a_pass_refuses_is_told_with_its_reason(x: torch.Tensor):
+    guided = started(x)
+    array, reason, size_bytes, _ = guided.effect("fuse_maps").refused[0]
+    assert reason and size_bytes > 0
+    with pytest.raises(MoveError) as error:
+        guided.apply("fuse_maps", array)
+    assert error.value.why == reason
+
+
+def test_steps_are_measured_and_learned(x: torch.Tensor):
+    guided = Guided(Chain().eval(), (x,))
+    assert guided.measured() is None
+    seen = guided.measure()
+    assert seen.call_us > 0 and len(seen.steps_us) == len(guided.program().graph.nodes)
+    assert guided.measured() == seen
+    assert guided.program().time.measured_share > 0.9  # every step is known now
+
+
+def test_training_has_two_halves_and_what_is_saved_between_them(x: torch.Tensor):
+    guided = Guided(Chain(), (x,), training=True)
+    graph = guided.program().graph
+    halves = [node.half for node in graph.nodes]
+    assert halves == sorted(halves, reverse=True) and set(halves) == {"forward", "backward"}
+    first = halves.index("backward")
+    assert any(edge.source < first <= edge.target for edge in graph.edges)
+    assert {node.path for node in graph.nodes if "Gemm" in node.operators} == {"head"}

@@ -1,0 +1,65 @@
+"""The exported recipe: a Python script that makes the same program again, or says that it is another one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import daceml
+from daceml.errors import ReplayError
+from daceml.exploration.subject import Subject
+from daceml.exploration.variant import Variant
+from daceml.gui.guided import Guided
+from daceml.gui.recipe_script import check_recipe, recipe_script
+from tests.gui.models import Chain
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def guided() -> Guided:
+    torch.manual_seed(0)
+    found = Guided(Chain().eval(), (torch.randn(4, 6),), start="nothing")
+    found.apply("fuse_maps", found.effect("fuse_maps").places[0])
+    found.apply("schedule_maps")
+    return found
+
+
+def test_the_script_has_the_recipe_and_the_hash(guided: Guided):
+    variables: dict[str, object] = {"__name__": "elsewhere"}
+    exec(recipe_script(guided, title="Chain"), variables)
+    recipe, known = variables["RECIPE"], variables["HASH"]
+    assert recipe == guided.recipe and known == guided.program().lowered.identity
+    again = Subject(Chain().eval(), (torch.randn(4, 6),), {}, training=False)
+    assert again.lower(Variant(recipe=guided.recipe.to_json())).identity == known
+    compiled = daceml.compile(guided.module, backward=False, recipe=recipe)
+    x = torch.randn(4, 6)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(x), guided.module(x))
+
+
+def test_run_it_compares_the_program(guided: Guided, tmp_path: Path):
+    script = recipe_script(guided, title="Chain", target="tests.gui.models:Chain")
+    (tmp_path / "recipe.py").write_text(script)
+    command, environment = (
+        [sys.executable, str(tmp_path / "recipe.py")],
+        {**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    run = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, check=False)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout == f"the same program: {guided.program().lowered.identity}\n"
+    (tmp_path / "recipe.py").write_text(script.replace("    schedule_maps,\n", ""))
+    run = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, check=False)
+    assert run.returncode == 1 and "[DML813] the recipe gives program" in run.stderr
+
+
+def test_another_program_is_refused(guided: Guided):
+    with pytest.raises(ReplayError) as error:
+        check_recipe(Chain().eval(), (torch.randn(5, 6),), guided.recipe, hash="0" * 64, training=False)
+    assert "was exported with 000000000000" in str(error.value)
+    assert "daceml gui" in (error.value.fix or "")

@@ -1,0 +1,138 @@
+"""The server answers whoever has its address, and nobody else."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from daceml.errors import MoveError, PageError
+from daceml.gui.server import PageServer
+
+
+class Counter:
+    """Something to show: a number that is counted up."""
+
+    title = "a <number>"
+
+    def __init__(self) -> None:
+        self.value = 0
+        self.actions = {"count": self.count, "refuse": self.refuse, "fail": self.fail}
+
+    def view(self) -> dict[str, Any]:
+        return {"kind": "number", "value": self.value}
+
+    def count(self, told: dict[str, Any]) -> dict[str, Any]:
+        self.value += told["by"]
+        return self.view()
+
+    def refuse(self, told: dict[str, Any]) -> dict[str, Any]:
+        raise MoveError("not now", why="it is late", fix="come back")
+
+    def fail(self, told: dict[str, Any]) -> dict[str, Any]:
+        raise RuntimeError("broken")
+
+
+@pytest.fixture
+def server() -> Iterator[PageServer]:
+    with PageServer(Counter()) as found:
+        yield found
+
+
+def asked(
+    server: PageServer, method: str, path: str, told: Any = None, **headers: str
+) -> tuple[int, str, dict[str, str]]:
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    body = told if isinstance(told, str) or told is None else json.dumps(told)
+    sent = {name.replace("_", "-"): value for name, value in headers.items()}
+    connection.request(method, path, body=body, headers=sent)
+    answer = connection.getresponse()
+    found = answer.status, answer.read().decode(), {k.lower(): v for k, v in answer.getheaders()}
+    connection.close()
+    return found
+
+
+def posted(server: PageServer, path: str, told: Any, **headers: str) -> tuple[int, str, dict[str, str]]:
+    known = {"X_Daceml_Token": server.token, "Content_Type": "application/json"}
+    return asked(server, "POST", path, told, **(known | headers))
+
+
+def test_the_page_its_parts_and_its_view(server: PageServer):
+    status, text, headers = asked(server, "GET", f"/?token={server.token}")
+    assert status == 200 and "a &lt;number&gt;" in text and 'src="/page.js?' in text
+    assert "default-src 'none'" in headers["content-security-policy"]
+    assert headers["x-content-type-options"] == "nosniff" and headers["cache-control"] == "no-store"
+    assert asked(server, "GET", f"/page.js?token={server.token}")[2]["content-type"].startswith("text/java")
+    assert json.loads(asked(server, "GET", "/view.json", X_Daceml_Token=server.token)[1])["value"] == 0
+    assert asked(server, "GET", f"/else?token={server.token}")[0] == 404
+    assert asked(server, "GET", f"/../server.py?token={server.token}")[0] == 404
+
+
+def test_it_listens_on_the_loopback_interface_only(server: PageServer):
+    assert server._server.server_address[0] == "127.0.0.1"
+    assert server.url.startswith(f"http://127.0.0.1:{server.port}/?token=") and len(server.token) >= 32
+
+
+def test_actions_are_done_once_and_answered(server: PageServer):
+    assert json.loads(posted(server, "/count", {"by": 2})[1]) == {"kind": "number", "value": 2}
+    status, text, _ = posted(server, "/refuse", {})
+    assert status == 409 and "[DML812] not now" in json.loads(text)["error"]
+    assert "why:   it is late" in json.loads(text)["error"]
+
+
+@pytest.mark.parametrize("path", ["/", "/view.json", "/page.js", "/count"])
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"X_Daceml_Token": "wrong"},
+        {"X_Daceml_Token": ""},
+        {"X_Daceml_Token": "wr\xf6ng"},
+        {"Host": "attacker.example"},
+        {"Host": "127.0.0.1:1"},
+        {"Origin": "http://attacker.example"},
+        {"Origin": "null"},
+        {"Origin": "https://127.0.0.1"},
+    ],
+)
+def test_strangers_get_403(server: PageServer, path: str, headers: dict[str, str]):
+    known = {"X_Daceml_Token": server.token, "Content_Type": "application/json"} | headers
+    status, text, _ = asked(server, "POST" if path == "/count" else "GET", path, "{}", **known)
+    assert status == 403 and server.token not in text
+    assert server.shown.view()["value"] == 0
+
+
+def test_its_own_names_and_origin_are_right(server: PageServer):
+    for host in server.hosts:
+        assert asked(server, "GET", "/view.json", Host=host, X_Daceml_Token=server.token)[0] == 200
+        assert posted(server, "/count", {"by": 0}, Host=host, Origin=f"http://{host}")[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("told", "headers", "status"),
+    [
+        ("{", {}, 400),
+        ("[]", {}, 400),
+        ("{}", {}, 400),  # nothing says by how much
+        ("{}", {"Content_Type": "text/plain"}, 415),
+        ("", {"Content_Length": str(2**21)}, 413),
+        ("", {"Content_Length": "-1"}, 413),
+    ],
+)
+def test_what_is_no_request_is_refused(server: PageServer, told: str, headers: dict[str, str], status: int):
+    assert posted(server, "/count", told, **headers)[0] == status
+    assert posted(server, "/else", {})[0] == 404
+    assert json.loads(posted(server, "/count", {"by": 1})[1])["value"] == 1  # it goes on
+
+
+def test_a_fault_is_told_and_does_not_end_it(server: PageServer, caplog: pytest.LogCaptureFixture):
+    status, text, _ = posted(server, "/fail", {})
+    assert status == 500 and json.loads(text)["error"] == "RuntimeError: broken"
+    assert posted(server, "/count", {"by": 1})[0] == 200
+
+
+def test_a_taken_port_is_refused(server: PageServer):
+    with pytest.raises(PageError, match=f"port {server.port} cannot be used"):
+        PageServer(Counter(), port=server.port)

@@ -1,0 +1,91 @@
+"""What the pages show: plain data, which a browser and a report are given alike."""
+
+from __future__ import annotations
+
+import json
+
+import torch
+
+import daceml
+from daceml.exploration.exploration import Exploration, Row, Times
+from daceml.exploration.variant import Variant
+from daceml.gui.guided import Guided
+from daceml.gui.model_view import model_view
+from daceml.gui.pages import TracePage
+from daceml.gui.timeline_view import timeline_view
+from daceml.gui.variants_view import variants_view
+from daceml.simulation import predict, simulate
+from daceml.simulation.whatif.amp import AutomaticMixedPrecision
+from tests.gui.models import Chain
+from tests.report.test_replay_views import run
+
+
+def explored() -> Exploration:
+    times = Times(ms=2.0, low_ms=1.9, high_ms=2.1, ratio=1.0, ratio_low=0.95, ratio_high=1.05, rounds=9)
+    rows = (
+        Row(
+            variant=Variant(), outcome="standard recipe", predicted_ms=2.2, low_ms=2.0, high_ms=2.4,
+            measured=times, memory_bytes=9_000,
+        ),
+        Row(
+            variant=Variant(freeze=True), outcome="predicted", predicted_ms=1.5, low_ms=1.0, high_ms=2.0,
+            memory_bytes=8_000,
+        ),
+        Row(variant=Variant(without=("fuse_maps",)), outcome="refused", why="a pass refuses"),
+    )  # fmt: skip
+    return Exploration(
+        model="Net", inputs="x: float32 (8, 16)", training=False, objective="time", machine="this", seed=0,
+        budget_s=60, spent_s=3.0, complete=True, rows=rows, winner=1, compiled=1, predicted=2,
+    )  # fmt: skip
+
+
+def test_a_model_is_steps_arrays_amounts_and_moves():
+    guided = Guided(Chain().eval(), (torch.randn(4, 6),), start="nothing")
+    guided.effect("fuse_maps")
+    view = json.loads(json.dumps(model_view(guided, title="Chain")))
+    assert view["totals"]["steps"] == len(view["nodes"]) == len(guided.program().graph.nodes)
+    assert view["totals"]["moved_bytes"] == sum(node["bytes"] for node in view["nodes"])
+    assert all(source < target and size > 0 for source, target, _, size, _ in view["edges"])
+    moves = {move["pass"]: move for move in view["moves"]}
+    assert moves["fuse_maps"]["effect"]["steps"] == -2 and moves["fuse_maps"]["applied"] == "no"
+    assert moves["schedule_maps"]["effect"] is None  # nobody has asked
+    assert "RECIPE = Recipe(" in view["script"] and view["hash"] in view["script"]
+
+
+def test_a_run_is_lanes_as_measured_as_replayed_and_as_predicted():
+    graph = run()
+    replayed = simulate(graph)
+    view = timeline_view(replayed, [predict(graph, [AutomaticMixedPrecision()])])
+    assert [one["title"] for one in view["runs"]][:2] == ["measured", "replayed"] and len(view["runs"]) == 3
+    measured, again, faster = ({lane["name"]: lane["tasks"] for lane in one["lanes"]} for one in view["runs"])
+    assert [task[:2] for tasks in measured.values() for task in tasks] == [[0, 5000], [10, 90000]]
+    (kernel,) = (task for name, tasks in again.items() if "gpu" in name for task in tasks)
+    assert view["names"][kernel[2]] == "volta_sgemm<128>" and kernel[3] == 1 and kernel[1] == 90000
+    assert max(task[1] for tasks in faster.values() for task in tasks) < 90000
+    assert view["runs"][1]["path"] and view["answers"][0]["speedup"] > 1
+
+
+def test_questions_are_answered_one_after_the_other():
+    page = TracePage(run(), ask=lambda words: [AutomaticMixedPrecision()] if words == ["--amp"] else [])
+    assert len(page.actions["ask"]({"question": "--amp"})["answers"]) == 1
+    assert len(page.actions["ask"]({"question": "--amp"})["answers"]) == 2
+    assert page.actions["forget"]({})["answers"] == []
+
+
+def test_an_exploration_is_rows():
+    view = json.loads(json.dumps(variants_view(explored())))
+    assert [row["outcome"] for row in view["rows"]] == ["standard recipe", "predicted", "refused"]
+    assert view["rows"][0]["measured_ms"] == 2.0 and round(view["rows"][0]["error"], 3) == 0.1
+    assert view["winner"] == 1 and view["rows"][1]["promises"] == ["weights must not change any more"]
+
+
+def test_notebooks_show_modules_runs_and_variants():
+    module = daceml.compile(Chain().eval(), backward=False)
+    assert "nothing is compiled yet" in module._repr_html_()  # pyright: ignore[reportCallIssue]
+    with torch.no_grad():
+        module(torch.randn(4, 6))
+    text = module._repr_html_()  # pyright: ignore[reportCallIssue]
+    assert "Chain, inference: x [4, 6]" in text and "<table>" in text
+    replayed = simulate(run())
+    for shown in (replayed, predict(run(), [AutomaticMixedPrecision()]), explored()):
+        assert shown._repr_html_().startswith("<iframe sandbox=")
