@@ -1,8 +1,9 @@
 """The tutorials, each as its reader goes through it: files, Python, commands, and what is said to come out.
 
-In a page, a block of Python whose first line is `# name.py` is a file of that name, and other Python runs in one
-session. Lines of a block `sh` are commands. A block `text` is what the block above it prints: all words of every
-line, while numbers may be others, but for those that follow from a program alone, and `…` stands for anything.
+In a page, a block of Python whose first line is `# name.py` is a file of that name, and other Python runs in
+one session. Lines of a block `sh` are commands. A block `text` is what the block above it prints: all words of
+every line, while numbers may be others, but for those that follow from a program alone, and `…` stands for
+anything.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ def test_a_tutorial_prints_what_it_shows(
 
 def test_all_five_are_there():
     assert len(PAGES) == 5
-    assert all({"python", "text"} <= {language for language, _ in blocks(p.read_text("utf-8"))} for p in PAGES)
+    for page in PAGES:
+        assert {"python", "text"} <= {language for language, _ in blocks(page.read_text(encoding="utf-8"))}
 
 
 def test_words_are_compared_and_numbers_are_not():
