@@ -1,9 +1,9 @@
 """The tutorials, each as its reader goes through it: files, Python, commands, and what is said to come out.
 
-In a page, a block of Python whose first line is `# name.py` is a file of that name, and other Python runs in
-one session. Lines of a block `sh` are commands. A block `text` is what the block above it prints: all words of
-every line, while numbers may be others, but for those that follow from a program alone, and `…` stands for
-anything.
+In a page, a block of Python whose first line is `# name.py` is a file of that name, and other Python
+runs in one session. Lines of a block `sh` are commands. A block `text` is what the block above it
+prints: all words of every line, while numbers may be others, but for those that follow from a program
+alone, and `…` stands for anything.
 """
 
 from __future__ import annotations
