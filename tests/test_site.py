@@ -14,6 +14,7 @@ import pytest
 from daceml import errors
 from docs.pages import hook
 from docs.pages.api_pages import API_PAGES, ApiPage, api_page, package_source, public_names
+from docs.pages.docstring_sections import spaced
 from docs.pages.error_pages import error_codes, error_index, error_page, sentences
 from docs.pages.links import mended
 from docs.pages.navigation import filled
@@ -72,6 +73,12 @@ def test_public_names_are_found_where_they_are_defined():
     source = '__all__ = ["far", "near"]\nfrom a.b import far\n' + own
     assert public_names(source, "p") == {"far": "a.b.far", "near": "p.near"}
     assert list(public_names(own, "p")) == ["near", "hidden"]
+
+
+def test_sections_of_a_docstring_are_told_apart():
+    assert (
+        spaced("Does.\n\nArgs:\n    x: a\nReturns:\n    b") == "Does.\n\nArgs:\n    x: a\n\nReturns:\n    b"
+    )
 
 
 def test_all_public_names_of_daceml_are_in_the_reference():

@@ -151,6 +151,8 @@ def _versions(machine: Mapping[str, Any]) -> str:
 
 
 def _title(result: ResultFile) -> str:
+    if result.benchmark == "gpu" and not result.gpu:
+        return "GPU suite, emulated"
     return result.gpu or result.benchmark.replace("_", " ").capitalize()
 
 
