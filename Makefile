@@ -28,6 +28,7 @@ help:
 	  'make demo        compile a module, compare it with PyTorch and print what was done to it' \
 	  'make test        every test; make test-sdfg runs one folder ($(TEST_PARTS))' \
 	  'make cuda        compile device code for sm_80, sm_90 and sm_100, where nvcc is; CHECK=--check fails without' \
+	  'make docs        the documentation as a site, in build/site; strict: a dead link fails' \
 	  'make lint        ruff, pyright and import-linter' \
 	  'make format      let ruff format and mend what it can' \
 	  'make bench       the benchmarks with their bars; QUICK= measures in full, QUICK=--quick is the default' \
@@ -76,6 +77,18 @@ cuda: $(VENV)/.installed
 	@mkdir -p build/bench; printf '\n== device code\n'
 	@$(BIN)/python -m benchmarks.device_code --quick $(CHECK) --json build/bench/device_code.json \
 	  $(call or_explain,device code does not compile,the bars above name the kernels; without nvcc: $(BIN)/python -m pip install -e .[cuda-build])
+
+$(VENV)/.docs: setup.py constraints.txt $(VENV)/.installed
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]' \
+	  $(call or_explain,installing what builds the documentation failed,read pip's message above; without a network set PIP_FIND_LINKS to a folder of wheels)
+	@touch $@
+
+.PHONY: docs
+docs: $(VENV)/.docs
+	@printf '\n== documentation\n'  # the variable turns off a notice on every build about releases of the theme
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet \
+	  $(call or_explain,the documentation has faults,the lines above name pages and links; pages that no file of docs/ is are made in docs/pages)
+	@echo 'build/site/index.html'
 
 .PHONY: lint lint-style lint-types lint-imports
 lint: lint-style lint-types lint-imports

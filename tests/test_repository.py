@@ -93,7 +93,9 @@ def test_every_pin_is_exact_and_torchvision_is_none_of_them():
     assert "torchvision" not in names
 
 
-@pytest.mark.parametrize("target", ["demo", "test", "lint", "bench", "venv", "cuda", "test-benchmarks"])
+@pytest.mark.parametrize(
+    "target", ["demo", "test", "lint", "bench", "venv", "cuda", "docs", "test-benchmarks"]
+)
 def test_make_knows_the_target(target: str):
     done = subprocess.run(
         ["make", "--dry-run", target], cwd=ROOT, capture_output=True, text=True, check=False
@@ -106,4 +108,4 @@ def test_ci_runs_what_a_developer_runs():
     assert os.access(script, os.X_OK)
     text = script.read_text(encoding="utf-8")
     assert "set -euo pipefail" in text
-    assert re.search(r"^exec make (--keep-going )?lint test cuda$", text, re.MULTILINE)
+    assert re.search(r"^exec make (--keep-going )?lint test cuda docs$", text, re.MULTILINE)

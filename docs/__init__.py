@@ -1,0 +1,1 @@
+"""The documentation: pages, and in `docs.pages` what makes further pages when the site is built."""
