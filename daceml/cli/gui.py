@@ -167,6 +167,8 @@ def _recipe_of(path: Path | None, name: str) -> Recipe | None:
 
     if path is None:
         return None
+    if path.is_file() and path.suffix != ".py":
+        raise ConfigurationError(f"{path} is no Python file", fix=f"name a .py file that has {name}")
     found = getattr(load_file(path), name, None)
     if not isinstance(found, Recipe):
         raise ConfigurationError(
