@@ -24,6 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--part", action="append", choices=PARTS, help="only this part, repeatable (all)")
     parser.add_argument("--only", action="append", help="only this network, repeatable (all)")
     parser.add_argument("--journal", type=Path, help="file of the cases that are done; goes on where it ends")
+    parser.add_argument("--steps", type=Path, help="file for costs and times of steps; see profiles.py")
     options = parser.parse_args(arguments)
     # nothing that an earlier run has measured: predictions are from scratch
     folder = Path(tempfile.gettempdir()) if options.journal is None else options.journal.parent
@@ -46,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     only: set[str] = set(options.only or ())
     if "variants" in parts:
         found = [
-            done(case.title, lambda case=case: predicted.case_row(case))
+            done(case.title, lambda case=case: predicted.case_row(case, options.steps))
             for case in cases.cases(quick=options.quick)
             if not only or case.name in only
         ]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from benchmarks.explore.cases import Case
+from benchmarks.explore.profiles import save_profiles
 from daceml.exploration.programs import Programs
 from daceml.exploration.space import Space
 from daceml.exploration.subject import Subject
@@ -15,8 +17,12 @@ _LIMIT_S = 6.0
 _JOINED = 4
 
 
-def case_row(case: Case) -> dict[str, Any]:
-    """What was predicted and measured; steps of other networks may be known by then."""
+def case_row(case: Case, steps: Path | None = None) -> dict[str, Any]:
+    """What was predicted and measured; steps of other networks may be known by then.
+
+    Args:
+        steps: a file to which the costs and times of all measured steps are added, a line a variant.
+    """
     module, inputs = case.subject()
     subject = Subject(module, inputs, {}, training=case.training)
     rows: list[dict[str, Any]] = []
@@ -35,6 +41,8 @@ def case_row(case: Case) -> dict[str, Any]:
                  "measured_high_ms": times.high_ms, "rounds": times.rounds}
             )  # fmt: skip
         standard_ms = programs.standard_ms
+        if steps is not None:
+            save_profiles(steps, case, programs)
     return {
         "case": case.title, "network": case.name, "training": case.training, "standard_ms": standard_ms,
         "predicted": len(predicted), "variants": rows, "refused": refused,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from daceml.exploration.subject import Lowered, Subject
     from daceml.frontend.search.run import ProgramRun
 
+_KNOWN_SHARE = 0.8
 _STANDARD, _CANDIDATE = "standard", "candidate"
 
 
@@ -39,6 +40,10 @@ class Programs:
         standard_ms: what the standard variant took.
         first: what was predicted of it before anything was measured.
         around_us: of a call, what is in no step.
+        profiles: of what was measured: microseconds of each step, where the standard variant takes what it
+            took.
+        slowness: how many times as long as in its best hour this machine takes today, where most steps of the
+            standard variant are known from an earlier hour; what is learned is divided by it.
     """
 
     subject: Subject
@@ -48,6 +53,8 @@ class Programs:
     seed: int = 0
     standard_ms: float = 0.0
     around_us: float = 0.0
+    slowness: float = 1.0
+    profiles: dict[Variant, tuple[float, ...]] = field(default_factory=dict["Variant", tuple[float, ...]])
     _lowered: dict[Variant, Lowered] = field(default_factory=dict["Variant", "Lowered"])
     _measured: dict[Variant, Times] = field(default_factory=dict[Variant, Times])
 
@@ -108,6 +115,8 @@ class Programs:
         seen = self._compared({})
         self.standard_ms = seen.ms(_STANDARD)
         self.around_us = max(call_us - sum(took_us), 0.0) * self.standard_ms * 1e3 / call_us
+        if self.first.measured_share > _KNOWN_SHARE:
+            self.slowness = max(self.standard_ms * 1e3 / (self.first.us + self.around_us), 1.0)
         self._learn(lowered, self._standard, self.standard_ms)
         self._measured[Variant()] = _times(seen, _STANDARD, self.standard_ms)
 
@@ -129,7 +138,8 @@ class Programs:
         """Steps are timed one by one, while others may disturb them more than the rounds that count."""
         took_us, scale = run.profile(), ms * 1e3 / run.call_us()
         if len(took_us) == len(lowered.facts):
-            took_us = [us * scale for us in took_us]
+            self.profiles[lowered.variant] = tuple(us * scale for us in took_us)
+            took_us = [us * scale / self.slowness for us in took_us]
             self.times.learn(lowered.facts, took_us)
             self.library.add(lowered.facts, took_us)
 

@@ -52,8 +52,8 @@ class StepFacts:
         kind: as in `StepRecord`.
         function: that a step of torch's calls; empty for others.
         pieces: that threads may share; 1 where one thread does all of it.
-        unique_bytes, total_bytes, flops, special_functions, vector_operations, scalar_operations,
-            dependent_operations, strided_accesses, loop_starts: as in `Cost`.
+        unique_bytes, total_bytes, flops, special_functions, exponential_tenths, vector_operations,
+            scalar_operations, dependent_operations, strided_accesses, loop_starts: as in `Cost`.
     """
 
     key: str
@@ -64,6 +64,7 @@ class StepFacts:
     total_bytes: int = 0
     flops: int = 0
     special_functions: int = 0
+    exponential_tenths: int = 0
     vector_operations: int = 0
     scalar_operations: int = 0
     dependent_operations: int = 0
@@ -204,7 +205,7 @@ def shares_us(machine: Machine, step: StepFacts) -> tuple[float, ...]:
         step.scalar_operations * _SCALAR_US / threads,
         step.dependent_operations * _DEPENDENT_US / threads,
         step.strided_accesses * _STRIDED_US / threads,
-        step.special_functions / (machine.exponentials_per_s * threads) * 1e6,
+        step.exponential_tenths / 10 / (machine.exponentials_per_s * threads) * 1e6,
         step.loop_starts * _LOOP_US / threads,
     )
 

@@ -41,6 +41,7 @@ STEP = StepFacts(
     total_bytes=10**5,
     flops=0,
     special_functions=0,
+    exponential_tenths=0,
 )
 
 
@@ -101,9 +102,9 @@ def test_each_kind_of_work_takes_its_time():
     us = partial(modelled_us, MACHINE)
     assert us(STEP) == pytest.approx(0.2)  # its arrays lie in the caches, and its loops are counted apart
     assert us(replace(STEP, vector_operations=10**5)) == pytest.approx(4.0 + 0.2)  # four bytes each
-    assert us(replace(STEP, special_functions=10**5)) == pytest.approx(100.0 + 0.2)
-    assert us(replace(STEP, special_functions=10**5, pieces=1024)) == pytest.approx(25.0 + 5.0)
-    assert us(replace(STEP, special_functions=10**5, pieces=5)) == pytest.approx(40.0 + 5.0)  # one has two
+    assert us(replace(STEP, exponential_tenths=10**6)) == pytest.approx(100.0 + 0.2)
+    assert us(replace(STEP, exponential_tenths=10**6, pieces=1024)) == pytest.approx(25.0 + 5.0)
+    assert us(replace(STEP, exponential_tenths=10**6, pieces=5)) == pytest.approx(40.0 + 5.0)  # one has two
     assert us(replace(STEP, unique_bytes=10**8)) == pytest.approx(1e4 + 0.2)  # out of the caches
     assert us(replace(STEP, kind="aten", flops=10**9)) == pytest.approx(1e4 + 1.0)
     slow = replace(STEP, scalar_operations=10**5, strided_accesses=10**4, loop_starts=10**3)

@@ -1,0 +1,134 @@
+"""Predictions from kept profiles, without running anything: python -m benchmarks.explore.profiles steps.jsonl.
+
+`python -m benchmarks.explore --steps steps.jsonl` keeps the costs and times of all steps that it measures.
+This program predicts each variant from its own network's standard variant and from other networks: where a
+constant of `daceml/exploration/step_times.py` or `daceml/frontend/search/prediction.py` changes, it says what
+that is worth.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from statistics import mean, median
+from typing import Any
+
+from benchmarks.explore.cases import Case
+from daceml.exploration.programs import Programs
+from daceml.exploration.step_times import StepTimes
+from daceml.exploration.variant import Variant
+from daceml.frontend.search.machine import Machine
+from daceml.frontend.search.prediction import StepFacts
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profile:
+    """One variant that was measured.
+
+    Attributes:
+        case, network, variant: as rows of the benchmark name them.
+        steps: their costs.
+        steps_us: what they took.
+        call_us: what a call took; around_us: what of it is in no step.
+    """
+
+    case: str
+    network: str
+    variant: str
+    machine: Machine
+    steps: tuple[StepFacts, ...]
+    steps_us: tuple[float, ...]
+    call_us: float
+    around_us: float
+
+    @property
+    def standard(self) -> bool:
+        """Whether it is the variant that all others are told beside."""
+        return self.variant == Variant().title
+
+
+def save_profiles(path: Path, case: Case, programs: Programs) -> None:
+    """Add what was measured of a case to a file."""
+    with path.open("a", encoding="utf-8") as file:
+        for variant, steps_us in programs.profiles.items():
+            told = Profile(
+                case=case.title, network=case.name, variant=variant.title, machine=programs.times.machine,
+                steps=programs.lowered(variant).facts, steps_us=steps_us,
+                call_us=programs.measure(variant).ms * 1e3, around_us=programs.around_us,
+            )  # fmt: skip
+            file.write(json.dumps(asdict(told)) + "\n")
+
+
+def load_profiles(path: Path) -> list[Profile]:
+    """What `save_profiles` wrote."""
+    return [_profile(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def _profile(told: dict[str, Any]) -> Profile:
+    known = {field.name for field in fields(StepFacts)}
+    steps = tuple(StepFacts(**{k: v for k, v in step.items() if k in known}) for step in told["steps"])
+    made = {
+        **told,
+        "machine": Machine(**told["machine"]),
+        "steps": steps,
+        "steps_us": tuple(told["steps_us"]),
+    }
+    return Profile(**made)
+
+
+def predicted(profiles: Sequence[Profile], case: str, *, others: bool) -> list[tuple[Profile, float, bool]]:
+    """Each variant of a case, its time as predicted over that as measured, and whether the interval holds it.
+
+    Args:
+        others: whether steps of all other networks are known.
+    """
+    own = [one for one in profiles if one.case == case]
+    (standard,) = (one for one in own if one.standard)
+    times = StepTimes(standard.machine)
+    if others:
+        for one in profiles:
+            if one.network != standard.network:
+                times.learn(one.steps, one.steps_us, own=False)
+    times.learn(standard.steps, standard.steps_us)
+    known = times.program(standard.steps, standard.around_us)
+    found: list[tuple[Profile, float, bool]] = []
+    for one in own:
+        if not one.standard:
+            seen = times.program(one.steps, one.around_us)
+            scale = standard.call_us / known.us
+            holds = seen.low_us * scale <= one.call_us <= seen.high_us * scale
+            found.append((one, seen.us * scale / one.call_us, holds))
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
+    parser.add_argument("steps", type=Path)
+    options = parser.parse_args(arguments)
+    profiles = load_profiles(options.steps)
+    cases = list(dict.fromkeys(one.case for one in profiles if one.standard))
+    for others in (False, True):
+        print("others' steps known" if others else "from the standard variant alone")
+        errors: list[float] = []
+        held: list[bool] = []
+        for case in cases:
+            found = predicted(profiles, case, others=others)
+            off = [abs(ratio - 1) for _, ratio, _ in found]
+            errors, held = errors + off, held + [holds for _, _, holds in found]
+            if found:
+                worst = max(found, key=lambda one: abs(one[1] - 1))
+                print(
+                    f"  {case:<28} {mean(off):6.1%}  {mean(h for _, _, h in found):4.0%} hold"
+                    f"   worst {worst[1]:.2f}: {worst[0].variant}"
+                )
+        if errors:
+            print(f"  mean {mean(errors):.1%}, median {median(errors):.1%}, {mean(held):.0%} hold")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
