@@ -1,4 +1,4 @@
-"""Predictions from kept profiles, without running anything: python -m benchmarks.explore.profiles steps.jsonl.
+"""Predictions from kept profiles, without running anything: python -m benchmarks.explore.profiles FILE.
 
 `python -m benchmarks.explore --steps steps.jsonl` keeps the costs and times of all steps that it measures.
 This program predicts each variant from its own network's standard variant and from other networks: where a
@@ -71,12 +71,8 @@ def load_profiles(path: Path) -> list[Profile]:
 def _profile(told: dict[str, Any]) -> Profile:
     known = {field.name for field in fields(StepFacts)}
     steps = tuple(StepFacts(**{k: v for k, v in step.items() if k in known}) for step in told["steps"])
-    made = {
-        **told,
-        "machine": Machine(**told["machine"]),
-        "steps": steps,
-        "steps_us": tuple(told["steps_us"]),
-    }
+    made: dict[str, Any] = {**told, "machine": Machine(**told["machine"]), "steps": steps}
+    made["steps_us"] = tuple(told["steps_us"])
     return Profile(**made)
 
 

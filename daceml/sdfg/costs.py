@@ -27,7 +27,7 @@ SPECIAL_FUNCTIONS = frozenset(
     }
 )
 
-# What a function takes in tenths of an exponential, in loops that vector instructions do; DEAR where it is not here.
+# What a function takes in tenths of an exponential, in loops that vector instructions do.
 # Source: `vector_math.h` and gcc 12 on an AMD EPYC with 512-bit vectors, 16,384 float32 in the nearest cache.
 _TENTHS = {
     **{"exp": 10, "exp2": 10, "expm1": 12, "tanh": 12, "sigmoid": 14, "sqrt": 5, "rsqrt": 7},
