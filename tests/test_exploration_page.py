@@ -25,9 +25,9 @@ def test_commands_are_understood(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "net.py").write_text(SCRIPT.split("block, x =")[0])
     commands = [c.split() for c in re.findall(r"^daceml (.*)$", PAGE, re.MULTILINE)]
-    assert [command[0] for command in commands] == ["explore", "whatif", "whatif", "whatif"]
-    explore, without, _, elsewhere = commands
-    for words in ([*explore, "--measurements", "0"], without, elsewhere):
+    assert [command[0] for command in commands] == ["explore", "whatif", "whatif", "whatif", "whatif"]
+    explore, without, _, added, elsewhere = commands
+    for words in ([*explore, "--measurements", "0"], without, added, elsewhere):
         code, out, err = told(capsys, *words, "--quiet")
         assert code == 0, err
         assert out

@@ -26,7 +26,7 @@ from benchmarks.random_graphs.images import ImageGraph
 DRAW: dict[str, Callable[[int], Graph | ImageGraph]] = {"loops": graphs.draw, "images": images.draw}
 RECIPES = ("standard", "device")
 BAD = ("wrong", "foreign exception", "crash", "timeout", "no oracle")
-QUICK = 24
+QUICK = 12
 LIMIT_S = 240.0
 # Cancellation between functions of order one may lose some digits, not more.
 _EXACT = 1e-9

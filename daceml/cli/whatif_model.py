@@ -23,6 +23,16 @@ Without = Annotated[
 ]
 
 
+With = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--with",
+        metavar="ADDITION",
+        help="what the recipe does not do: bf16, freeze, products-in-loops; repeatable.",
+    ),
+]
+
+
 def whatif_model(model: str, arguments: Sequence[str], *, as_json: bool) -> None:
     """Parse and answer.
 
@@ -41,6 +51,7 @@ def _effects(
     inputs_file: options.InputsFile = None,
     train: options.Train = False,
     without: Without = None,
+    added: With = None,
     measure: Annotated[
         bool, typer.Option("--measure", help="compile and measure each, besides predicting.")
     ] = False,
@@ -52,7 +63,7 @@ def _effects(
     quiet: options.Quiet = False,
     debug: options.Debug = False,
 ) -> None:
-    """What each pass of the standard recipe is worth for a model: among the others, and alone."""
+    """What passes of the standard recipe, or additions, are worth for a model: among the others, and alone."""
     if ranks and not on:
         raise WhatIfError("--ranks without a device", fix="name it as well: --on H100 --ranks 8")
     with working(quiet=quiet):
@@ -72,10 +83,11 @@ def _effects(
             )
         )
         found: tuple[Effect, ...] = ()
-        if without or not on:
+        if without or added or not on:
             found = effects(
-                module, *call.args, passes=without or (), training=train, measure=measure, **call.kwargs
-            )
+                module, *call.args, passes=without or (), additions=added or (), training=train,
+                measure=measure, **call.kwargs,
+            )  # fmt: skip
     if as_json:
         typer.echo(json.dumps(effects_json(found, rows), indent=2))
     else:

@@ -1,4 +1,4 @@
-"""What one optimisation is worth: the standard recipe without it, it alone, and how far these are apart.
+"""What one optimisation is worth: the standard recipe without it, or with it, it alone, and their distance.
 
 An effect is by how much a step takes less time for a change. Without a pass the others may do more, or less:
 its effect among all others and its effect alone differ by its interactions with them.
@@ -7,12 +7,14 @@ its effect among all others and its effect alone differ by its interactions with
 from __future__ import annotations
 
 import difflib
+import itertools
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from daceml.errors import ExplorationError
+from daceml.exploration.additions import addition_named
 from daceml.exploration.programs import Programs
 from daceml.exploration.variant import Variant
 
@@ -42,7 +44,7 @@ class Ratio:
 
 @dataclass(frozen=True, kw_only=True)
 class Effect:
-    """Of one pass, as the time of a step with it over that without; below 1 it helps.
+    """Of one pass, or addition, as the time of a step with it over that without; below 1 it helps.
 
     Attributes:
         among: beside all other passes of the standard recipe; alone: beside none.
@@ -71,6 +73,7 @@ def effects(
     model: nn.Module,
     *inputs: Any,
     passes: Sequence[str] = (),
+    additions: Sequence[str] = (),
     training: bool | None = None,
     measure: bool = False,
     alone: bool = True,
@@ -78,12 +81,13 @@ def effects(
     observe: Callable[[Effect], None] | None = None,
     **named: Any,
 ) -> tuple[Effect, ...]:
-    """What each pass of the standard recipe is worth for a model.
+    """What passes of the standard recipe are worth for a model, and what might be added to it.
 
     Args:
         inputs, named: of the call.
         passes: names of passes, or of what they are known as: fuse_subgraphs or SubgraphFusion; empty is all
-            that the situation has.
+            that the situation has, if nothing is added.
+        additions: what the standard recipe does not do: bf16, freeze, products-in-loops; see `additions.py`.
         training: whether a step is a forward and a backward pass; None: whether the model is in training
             mode.
         measure: compile and measure, besides predicting.
@@ -91,18 +95,22 @@ def effects(
         limit_s: of one measurement.
         observe: is given each effect as soon as it is known.
     Raises:
-        ExplorationError: there is no such pass, or the model cannot be explored.
+        ExplorationError: there is no such pass or addition, or the model cannot be explored.
     """
     from daceml.exploration.subject import Subject
 
     subject = Subject(model, inputs, named, training=model.training if training is None else training)
     names = known_passes(subject.training)
-    asked = [pass_named(name, names) for name in passes] or names
+    added = {name: addition_named(name, subject.training) for name in additions}
+    asked = [pass_named(name, names) for name in passes] or ([] if added else names)
     found: list[Effect] = []
     with Programs.measured(subject, limit_s=limit_s) as programs:
         search = _Effects(programs, measure=measure)
-        for name in asked:
-            effect = search.of(name, alone=alone)
+        made = itertools.chain(
+            (search.of(name, alone=alone) for name in asked),
+            (search.of_addition(name, variant, alone=alone) for name, variant in added.items()),
+        )
+        for effect in made:
             found.append(effect)
             if observe is not None:
                 observe(effect)
@@ -162,6 +170,26 @@ class _Effects:
             measured_among=None if measured is None else measured.inverse(),
             measured_alone=measured_alone,
             changes=self.programs.lowered(without).identity != self.programs.lowered(Variant()).identity,
+        )
+
+    def of_addition(self, name: str, variant: Variant, *, alone: bool) -> Effect:
+        """Of what the standard recipe does not do."""
+        only, none = replace(variant, only=()), Variant(only=())
+        try:
+            among = self._ratio(variant)
+            by_itself = self._over(only, none) if alone else None
+            measured = self._measured(variant) if self.measure else None
+            measured_alone = self._measured_over(only, none) if self.measure and alone else None
+        except Exception as error:  # whatever a pass or an operator refuses
+            line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            return Effect(name=name, among=None, alone=None, why=line)
+        return Effect(
+            name=name,
+            among=among,
+            alone=by_itself,
+            measured_among=measured,
+            measured_alone=measured_alone,
+            changes=not self._same(variant, Variant()),
         )
 
     def _ratio(self, variant: Variant) -> Ratio:

@@ -19,7 +19,7 @@ def effects_text(found: Sequence[Effect]) -> str:
     if not found:
         return ""
     measured = any(effect.measured_among is not None for effect in found)
-    headers = ["pass", "among all", "alone", "among, as measured", "alone, as measured"]
+    headers = ["pass or addition", "among all", "alone", "among, as measured", "alone, as measured"]
     rows = table(*(headers if measured else headers[:3]))
     rows.columns[0].max_width = 30
     idle: list[str] = []
@@ -31,7 +31,7 @@ def effects_text(found: Sequence[Effect]) -> str:
         texts = [_change(ratio) for ratio in (figures if measured else figures[:2])]
         rows.add_row(*map(cell, (effect.name, *texts)))
     lines = [
-        "time of a step with a pass, against the same without it; predicted, nine of ten in brackets",
+        "time of a step with it, against the same without it; predicted, nine of ten in brackets",
         "",
     ]
     lines.append(render(rows))

@@ -120,10 +120,10 @@ def test_finite_differences_find_a_wrong_gradient():
 
 
 @pytest.mark.slow
-def test_one_use_of_every_third_function(tmp_path: Path):
+def test_one_use_of_every_seventh_function(tmp_path: Path):
     """In a fresh process: this one may have started threads, which forked ones would miss.
 
-    The campaign has several uses of all of them; every third one keeps all families.
+    The campaign has several uses of all of them; every seventh one keeps most families.
     """
     file = tmp_path / "gradient_checks.json"
     command = [sys.executable, "-m", "benchmarks.gradient_checks", "--quick", "--check", "--json", str(file)]

@@ -1,0 +1,55 @@
+"""What may be added to the standard recipe, by the names that commands take."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+
+from daceml.errors import ExplorationError
+from daceml.exploration.variant import Variant
+from daceml.frontend.search.choices import NO_RECOMPUTATION
+from daceml.frontend.search.variation import choices_for
+
+_PRECISIONS = {"bf16": "bfloat16", "bfloat16": "bfloat16", "fp16": "float16", "float16": "float16"}
+_MEMORY = re.compile(r"memory[ =-]?(\d{1,2})\s*%")
+
+
+def additions(training: bool) -> Mapping[str, Variant]:
+    """Name -> the standard recipe with one thing more.
+
+    Args:
+        training: whether a step is a forward and a backward pass.
+    """
+    found = {name: Variant(precision=precision) for name, precision in _PRECISIONS.items()}
+    if training:
+        found[_slug(NO_RECOMPUTATION)] = Variant(choices=(NO_RECOMPUTATION,))
+    else:
+        found["freeze"] = Variant(freeze=True)
+    choices = choices_for("training" if training else "inference")
+    return found | {_slug(choice.name): Variant(choices=(choice.name,)) for choice in choices}
+
+
+def addition_named(text: str, training: bool) -> Variant:
+    """The standard recipe with what a text names: bf16, freeze, products-in-loops, memory=75%.
+
+    Raises:
+        ExplorationError: it names nothing.
+    """
+    share = _MEMORY.fullmatch(text)
+    if share and training and int(share[1]) > 0:
+        return Variant(memory_share=int(share[1]) / 100)
+    known = additions(training)
+    if (name := _slug(text)) in known:
+        return known[name]
+    close = difflib.get_close_matches(name, known, n=1)
+    names = [*known, *(["memory=75%"] if training else [])]
+    raise ExplorationError(
+        f"{text!r} is nothing that can be added",
+        why=f"in {'training' if training else 'inference'} there are {', '.join(names)}",
+        fix=f"did you mean {close[0]!r}?" if close else "name one of them",
+    )
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
