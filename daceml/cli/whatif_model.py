@@ -63,7 +63,7 @@ def _effects(
     quiet: options.Quiet = False,
     debug: options.Debug = False,
 ) -> None:
-    """What passes of the standard recipe, or additions, are worth for a model: among the others, and alone."""
+    """What passes of the standard recipe, or additions, are worth for a model, among others and alone."""
     if ranks and not on:
         raise WhatIfError("--ranks without a device", fix="name it as well: --on H100 --ranks 8")
     with working(quiet=quiet):
