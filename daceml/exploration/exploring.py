@@ -66,7 +66,7 @@ def explored(
     model = subject.module
     for row in elsewhere(
         model, subject.args, subject.kwargs, training=subject.training, devices=devices, ranks=ranks,
-        prices=prices or {},
+        prices=prices or {}, precisions=precisions,
     ):  # fmt: skip
         search.note(row)
     rows = search.ordered()

@@ -37,6 +37,7 @@ class Variant:
         precision: element type of parameters and inputs; "" as they are.
         device: a name that `daceml devices` lists, or THIS.
         fused: on another device, whether elementwise neighbours are one kernel there.
+        graphed: on another device, whether a step is one CUDA graph.
         ranks: that share the batch and average gradients.
     """
 
@@ -51,6 +52,7 @@ class Variant:
     precision: str = ""
     device: str = THIS
     fused: bool = False
+    graphed: bool = False
     ranks: int = 1
 
     @property
@@ -79,7 +81,8 @@ class Variant:
         if self.precision:
             found.append(self.precision)
         if self.device:
-            found.append(("fused" if self.fused else "eager") + f" on {self.device}")
+            graph = ", as a CUDA graph," if self.graphed else ""
+            found.append(f"{'fused' if self.fused else 'eager'}{graph} on {self.device}")
         if self.ranks > 1:
             found.append(f"{self.ranks} ranks")
         return tuple(found)

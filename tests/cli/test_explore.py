@@ -45,7 +45,15 @@ def test_effects_and_devices(model: str, capsys: pytest.CaptureFixture[str]):
     assert code == 0, err
     answer = json.loads(out)
     assert [effect["name"] for effect in answer["effects"]] == ["fuse_maps"]
-    assert [row["device"] for row in answer["devices"]] == ["H100", "H100"]
+    rows = answer["devices"]
+    assert [row["title"] for row in rows] == [
+        "eager on H100",
+        "eager, as a CUDA graph, on H100",
+        "fused on H100",
+        "fused, as a CUDA graph, on H100",
+    ]
+    launched, graphed = rows[0]["predicted_ms"], rows[1]["predicted_ms"]
+    assert graphed < launched  # small kernels wait for their launches
 
 
 @pytest.mark.parametrize(
