@@ -71,7 +71,9 @@ def load_profiles(path: Path) -> list[Profile]:
 def _profile(told: dict[str, Any]) -> Profile:
     known = {field.name for field in fields(StepFacts)}
     steps = tuple(StepFacts(**{k: v for k, v in step.items() if k in known}) for step in told["steps"])
-    made: dict[str, Any] = {**told, "machine": Machine(**told["machine"]), "steps": steps}
+    machine: dict[str, Any] = dict(told["machine"])
+    machine["levels"] = tuple((size, speed) for size, speed in machine.get("levels", ()))
+    made: dict[str, Any] = {**told, "machine": Machine(**machine), "steps": steps}
     made["steps_us"] = tuple(told["steps_us"])
     return Profile(**made)
 

@@ -21,7 +21,7 @@ from daceml.frontend.search.prediction import AMOUNTS, StepFacts, modelled_us, s
 _AGAIN = 0.03  # of a step that was measured: caches and neighbours differ from program to program
 _ALONE = 0.6  # of a step like none that was measured
 _LEAST = 0.12  # of one with measured neighbours, however well these agree
-_NEAR = 0.3  # factors of e between costs over which a neighbour counts less by as much
+_NEAR = 0.8  # factors of e between costs over which a neighbour counts less by as much
 _FAR = 0.3  # what the model itself weighs, in neighbours at no distance
 _PRIOR = 0.2  # what it weighs that a factor is the usual one, in measured steps
 _OUTLYING = 0.5  # beyond which a step counts less: something disturbed it
@@ -177,11 +177,11 @@ class StepTimes:
         """One step."""
         if step.key in self._measured:
             return Likely(us=self._measured[step.key], sigma=_AGAIN)
-        found = [self._classes[place].likely(step) for place in _places(step) if place in self._classes]
-        # where steps agree with each other, they say more of this one
-        return min(
-            found, key=lambda one: one.sigma, default=Likely(us=modelled_us(self.machine, step), sigma=_ALONE)
-        )
+        # the model's own steps say more than any number of others: they find their arrays in the same caches
+        place = next((place for place in _places(step) if place in self._classes), None)
+        if place is None:
+            return Likely(us=modelled_us(self.machine, step), sigma=_ALONE)
+        return self._classes[place].likely(step)
 
     def _class(self, place: _Place) -> _Class:
         if place not in self._classes:

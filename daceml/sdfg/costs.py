@@ -33,7 +33,7 @@ _TENTHS = {
     **{"exp": 10, "exp2": 10, "expm1": 12, "tanh": 12, "sigmoid": 14, "sqrt": 5, "rsqrt": 7},
     **{"log": 17, "log1p": 17, "log2": 17, "log10": 17, "erf": 19, "erfc": 19, "softplus": 27, "gelu": 20},
 }
-_DEAR_TENTHS = 50
+_DEAR_TENTHS, _DIVISION_TENTHS = 50, 4
 _SCALAR_TIMES = 8  # as long does a function take where vector instructions do not help
 
 # Cache lines of 64 bytes in the nearest cache, 32 KiB
@@ -49,7 +49,8 @@ class Cost:
         total_bytes: every access counted; what a cache-less machine moves.
         flops: additions, multiplications, divisions, comparisons and selections on floating-point numbers.
         special_functions: calls of exp, log, tanh, erf, sqrt, …
-        exponential_tenths: how long they take, in tenths of an exponential in loops over neighbours.
+        exponential_tenths: how long these and divisions take, in tenths of an exponential in loops over
+            neighbours.
         vector_operations: loads, stores, flops and special functions in innermost loops over neighbours in
             memory, whose iterations do not wait for each other: vector instructions do several at once. So
             they do where that holds of the map's last loop, whatever goes on inside.
@@ -279,6 +280,8 @@ def _count(code: str) -> tuple[int, int, int]:
             isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub)
         ):
             operations += 1
+            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+                tenths += _DIVISION_TENTHS
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             if node.func.id in SPECIAL_FUNCTIONS:
                 functions += 1

@@ -101,12 +101,18 @@ def test_unknown_steps_are_scaled_by_what_is_known_of_their_kind():
 def test_each_kind_of_work_takes_its_time():
     us = partial(modelled_us, MACHINE)
     assert us(STEP) == pytest.approx(0.2)  # its arrays lie in the caches, and its loops are counted apart
-    assert us(replace(STEP, vector_operations=10**5)) == pytest.approx(4.0 + 0.2)  # four bytes each
-    assert us(replace(STEP, exponential_tenths=10**6)) == pytest.approx(100.0 + 0.2)
-    assert us(replace(STEP, exponential_tenths=10**6, pieces=1024)) == pytest.approx(25.0 + 5.0)
-    assert us(replace(STEP, exponential_tenths=10**6, pieces=5)) == pytest.approx(40.0 + 5.0)  # one has two
+    assert us(replace(STEP, vector_operations=10**5)) == pytest.approx(2.5 + 0.2)
+    assert us(replace(STEP, exponential_tenths=3 * 10**6)) == pytest.approx(100.0 + 0.2)
+    assert us(replace(STEP, exponential_tenths=3 * 10**6, pieces=1024)) == pytest.approx(25.0 + 5.0)
+    # one thread has two of five pieces
+    assert us(replace(STEP, exponential_tenths=3 * 10**6, pieces=5)) == pytest.approx(40.0 + 5.0)
     assert us(replace(STEP, unique_bytes=10**8)) == pytest.approx(1e4 + 0.2)  # out of the caches
     assert us(replace(STEP, kind="aten", flops=10**9)) == pytest.approx(1e4 + 1.0)
+    levels = ((10**6, 1e11), (10**8, 1e10))
+    shared = partial(modelled_us, replace(MACHINE, levels=levels))
+    assert shared(replace(STEP, unique_bytes=10**8)) == pytest.approx(1e4 + 0.2)
+    assert shared(replace(STEP, unique_bytes=10**7)) == pytest.approx(1e7 / 10**10.5 * 1e6 + 0.2)  # halfway
+    assert shared(replace(STEP, unique_bytes=10**9)) == pytest.approx(1e5 + 0.2)
     slow = replace(STEP, scalar_operations=10**5, strided_accesses=10**4, loop_starts=10**3)
     for name in ("scalar_operations", "strided_accesses", "loop_starts"):
         assert us(replace(slow, **{name: 0})) < us(slow)
