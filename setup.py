@@ -73,6 +73,8 @@ EXTRAS_REQUIRE = {
         "pytest>=9",
         "pytest-timeout>=2.4",
     ],
+    # Drives a Chromium of the system through the tests of the page, which are skipped without.
+    "browser": ["playwright>=1.60"],
     "lint": [
         "import-linter>=2.16",
         "pyright[nodejs]>=1.1.414",  # with its own node, so that nothing else has to be installed

@@ -43,7 +43,13 @@ Script = Annotated[
 Ranks = Annotated[int, typer.Option("--ranks", min=1, metavar="N", help="processes on this machine.")]
 Out = Annotated[
     Path,
-    typer.Option("--out", metavar="DIR", help="where traces are collected, wherever the script puts them."),
+    typer.Option(
+        "--output",
+        "-o",
+        "--out",
+        metavar="DIR",
+        help="where traces are collected, wherever the script puts them.",
+    ),
 ]
 By = Annotated[
     Launcher,
@@ -69,14 +75,16 @@ def profile(
         raise LaunchError(
             f"{out} holds traces already",
             why=f"{found[0].name} would be taken for a part of this run",
-            fix="name another folder with --out, or remove them",
+            fix="name another folder with --output, or remove them",
         )
     command = [*command_of(launcher, ranks), str(script), *context.args]
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise LaunchError(
-            f"{out} cannot be made", why=error.strerror or str(error), fix="name another folder with --out"
+            f"{out} cannot be made",
+            why=error.strerror or str(error),
+            fix="name another folder with --output",
         ) from error
     # what a script prints is no result of this command
     done = subprocess.run(command, env={**os.environ, "DACEML_TRACES": str(folder)}, stdout=2, check=False)

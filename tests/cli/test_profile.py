@@ -28,7 +28,7 @@ def script(folder: Path, text: str = WRITES) -> Path:
 
 def test_the_traces_of_a_script_are_collected(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     out = tmp_path / "traces"
-    code, printed, _ = told(capsys, "profile", "--out", out, script(tmp_path), "run")
+    code, printed, _ = told(capsys, "profile", "-o", out, script(tmp_path), "run")
     assert code == 0
     assert [path.name for path in traces_in(out)] == ["run_rank0.json"]
     assert printed.splitlines()[-1] == f"next: daceml replay {out / 'run_rank0.json'}"
@@ -70,14 +70,14 @@ def test_a_script_that_records_nothing_is_told_how(tmp_path: Path, capsys: pytes
 
 def test_refusals(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     failing = script(tmp_path, "raise SystemExit(3)")
-    code, _, err = told(capsys, "profile", "--out", tmp_path / "traces", failing)
+    code, _, err = told(capsys, "profile", "--output", tmp_path / "traces", failing)
     assert code == 2
     assert f"{failing} ended with 3" in err
     code, _, err = told(capsys, "profile", tmp_path / "absent.py")
     assert code == 2
     assert "there is no script" in err
     (tmp_path / "traces" / "run_rank0.json").write_text("{}")
-    code, _, err = told(capsys, "profile", "--out", tmp_path / "traces", failing)
+    code, _, err = told(capsys, "profile", "--output", tmp_path / "traces", failing)
     assert code == 2
     assert "holds traces already" in err
     assert "run_rank0.json would be taken for a part of this run" in err
