@@ -55,7 +55,7 @@ def explored(
             'objective="cost" without prices',
             fix='give prices={"H100": Price(usd_per_hour=2.95, date="2026-05-20")}',
         )
-    _require_processor(subject)
+    subject.require_processor()
     start_s = time.monotonic()
     with Programs.measured(subject, limit_s=_MEASURING * budget_s, seed=seed) as programs:
         search = _Search(
@@ -85,21 +85,6 @@ def explored(
         compiled=sum(row.measured is not None for row in rows),
         predicted=sum(row.predicted_ms is not None for row in rows),
     )
-
-
-def _require_processor(subject: Subject) -> None:
-    import torch
-    from torch.utils import _pytree as pytree
-
-    leaves = pytree.tree_leaves((subject.args, subject.kwargs))
-    tensors = [*subject.module.parameters(), *(x for x in leaves if isinstance(x, torch.Tensor))]
-    elsewhere = next((x for x in tensors if x.device.type != "cpu"), None)
-    if elsewhere is not None:
-        raise ExplorationError(
-            f"{type(subject.module).__name__} lies on {elsewhere.device}",
-            why="variants are measured on this machine's processor only",
-            fix='move the model to the CPU; devices=["H100"] predicts it there',
-        )
 
 
 @dataclass(kw_only=True)

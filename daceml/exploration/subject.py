@@ -98,6 +98,22 @@ class Subject:
         """Of the standard program: the same model, inputs, options and versions have the same one."""
         return self._call("").making.key()
 
+    def require_processor(self) -> None:
+        """Refuse what lies on another device.
+
+        Raises:
+            ExplorationError: a parameter or an input does.
+        """
+        leaves = pytree.tree_leaves((self.args, self.kwargs))
+        tensors = [*self.module.parameters(), *(x for x in leaves if isinstance(x, torch.Tensor))]
+        elsewhere = next((x for x in tensors if x.device.type != "cpu"), None)
+        if elsewhere is not None:
+            raise ExplorationError(
+                f"{type(self.module).__name__} lies on {elsewhere.device}",
+                why="variants are measured on this machine's processor only",
+                fix='move the model to the CPU; devices=["H100"] predicts it there',
+            )
+
     def lower(self, variant: Variant) -> Lowered:
         """The programs of a variant.
 

@@ -21,6 +21,7 @@ from daceml.exploration.library import Library
 from daceml.exploration.step_times import Likely, ProgramTime, StepTimes
 from daceml.exploration.subject import Lowered, Subject
 from daceml.exploration.variant import Variant
+from daceml.frontend.module import DaceModule
 from daceml.gui.catalogue import Catalogue, Places
 from daceml.gui.graph import Graph, graph_of
 from daceml.sdfg.passes import PassRecord
@@ -110,7 +111,7 @@ class Guided:
         offered: passes that may be applied besides the standard ones.
         times: of steps on this machine; None: those in the cache's database.
     Raises:
-        DacemlError: the module cannot be captured or lowered.
+        DacemlError: the module cannot be captured or lowered, or does not lie in the processor's memory.
     """
 
     def __init__(
@@ -125,6 +126,8 @@ class Guided:
         offered: Recipe | None = None,
         times: StepTimes | None = None,
     ) -> None:
+        if isinstance(module, DaceModule):
+            module = module.session.eager
         self.module, self.training = module, training
         self._lock = RLock()
         own = (recipe or Recipe()) + (offered or Recipe())
@@ -134,6 +137,7 @@ class Guided:
                 times = library.times()
         self.times = times
         self._sizes = _Sizes(Subject(module, args, dict(kwargs or {}), training=training))
+        self._sizes.subject.require_processor()
         applied = standard_recipe() if start == "standard" else Recipe()
         chosen = self.catalogue.everything(step.name for step in (applied if recipe is None else recipe))
         self.history = [Choice(title="start", chosen=chosen)]

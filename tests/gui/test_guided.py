@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import daceml
-from daceml.errors import MoveError
+from daceml.errors import ExplorationError, MoveError
 from daceml.gui.guided import Guided
 from daceml.transformations import Recipe
 from tests.gui.models import Chain, refuse
@@ -129,3 +129,11 @@ def test_training_has_two_halves_and_what_is_saved_between_them(x: torch.Tensor)
     first = halves.index("backward")
     assert any(edge.source < first <= edge.target for edge in graph.edges)
     assert {node.path for node in graph.nodes if "Gemm" in node.operators} == {"head"}
+
+
+def test_a_compiled_module_is_guided_and_one_on_another_device_is_refused(x: torch.Tensor):
+    compiled = daceml.compile(Chain().eval(), backward=False)
+    plain = Guided(Chain().eval(), (x,))
+    assert Guided(compiled, (x,)).program().lowered.identity == plain.program().lowered.identity
+    with pytest.raises(ExplorationError, match="Chain lies on meta"):
+        Guided(Chain().to("meta"), (x.to("meta"),))
