@@ -30,6 +30,7 @@ def judged(cases: Sequence[Row]) -> list[Bar]:
     three = [regret(case["variants"], _MEASURED) - _own_interval(case) for case in cases]
     note = f"{len(others)} variants of {len(cases)} cases"
     spans = [_span(case) for case in cases]
+    few = [case["case"] for case in cases if len(case["variants"]) < case.get("wanted", 0)]
     narrow = [case["case"] for case, span in zip(cases, spans, strict=True) if span < SPAN]
     return [
         Bar(name="explore: mean error of predictions", figure=mean(errors), limit=ERROR, note=note),
@@ -46,6 +47,8 @@ def judged(cases: Sequence[Row]) -> list[Bar]:
             note=f"{covered:.1%} hold"),
         Bar(name="explore: intervals that hold, beyond 95 %", figure=max(covered - COVER_HIGH, 0.0), limit=0,
             note=f"{covered:.1%} hold"),
+        Bar(name="explore: cases with fewer variants than asked for", figure=len(few), limit=0,
+            note="; ".join(few)),
         Bar(name="explore: cases whose variants span less than 1.3 times", figure=len(narrow), limit=0,
             note="; ".join(narrow) or f"at least {min(spans):.2f}"),
     ]  # fmt: skip

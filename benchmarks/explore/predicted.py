@@ -14,7 +14,7 @@ from daceml.exploration.subject import Subject
 from daceml.exploration.variant import Variant
 
 _LIMIT_S = 6.0
-_JOINED = 4
+_JOINED, _MOST = 4, 60
 
 
 def case_row(case: Case, steps: Path | None = None) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def case_row(case: Case, steps: Path | None = None) -> dict[str, Any]:
             save_profiles(steps, case, programs)
     return {
         "case": case.title, "network": case.name, "training": case.training, "standard_ms": standard_ms,
-        "predicted": len(predicted), "variants": rows, "refused": refused,
+        "wanted": case.variants, "predicted": len(predicted), "variants": rows, "refused": refused,
     }  # fmt: skip
 
 
@@ -53,12 +53,15 @@ def _predictions(programs: Programs, space: Space) -> dict[Variant, dict[str, An
     """Different programs only."""
     found: dict[Variant, dict[str, Any]] = {}
     seen: set[str] = set()
-    singles = space.singles()
-    for variants in (singles, None):
-        if variants is None:
-            order = sorted(found, key=lambda one: found[one]["predicted_ms"])
-            variants = tuple(space.joined(order, _JOINED))
-        for variant in variants:
+
+    def promising() -> list[Variant]:
+        return sorted(found, key=lambda one: found[one]["predicted_ms"])
+
+    sets = (space.singles, lambda: space.joined(promising(), _JOINED), lambda: space.pairs(promising()))
+    for variants in sets:
+        for variant in variants():
+            if len(found) >= _MOST:
+                return found
             try:
                 lowered, time = programs.lowered(variant), programs.predicted(variant)
             except Exception:

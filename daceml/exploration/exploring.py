@@ -131,6 +131,10 @@ class _Search:
         promising = sorted(known, key=lambda row: row.predicted_ms or 0.0)
         for variant in space.joined([row.variant for row in promising], _JOINED):
             self._lower(variant)
+        different = [row for row in self.rows.values() if row.outcome == "predicted"]
+        different.sort(key=lambda row: row.predicted_ms or 0.0)
+        for variant in space.pairs([row.variant for row in different]):
+            self._lower(variant)
 
     def _lower(self, variant: Variant) -> None:
         if variant in self.rows:

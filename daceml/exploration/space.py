@@ -62,6 +62,19 @@ class Space:
                 if one is not None and one not in promising:
                     yield one
 
+    def pairs(self, different: Sequence[Variant]) -> Iterator[Variant]:
+        """Two changes at once, the most promising first.
+
+        Args:
+            different: variants whose programs differ, in the order of what they promise.
+        """
+        known = set(different)
+        for members in combinations(different, 2):
+            one = self._together(members)
+            if one is not None and one not in known:
+                known.add(one)
+                yield one
+
     def _choices(self, situation: Situation, of: Variant) -> list[Variant]:
         names = [choice.name for choice in choices_for(situation)]
         if self.training:
@@ -72,16 +85,16 @@ class Space:
         """All changes of some variants; None where two say something of the same."""
         if any(one.unoptimised or one.depth != "all" or one.memory_share is not None for one in members):
             return None
-        if any(one.without for one in members):
-            return None
+        left_out = {name for one in members for name in one.without}
         names = [name for one in members for name in one.choices]
         precisions = {one.precision for one in members if one.precision}
         if len(set(names)) < len(names) or len(precisions) > 1 or _exclude(names):
             return None
-        if not names and len(members) > 1 and len({one.freeze for one in members}) == 1:
+        if not names and not left_out and len(members) > 1 and len({one.freeze for one in members}) == 1:
             return None
         return Variant(
             choices=tuple(names),
+            without=tuple(name for name in _passes() if name in left_out),
             freeze=any(one.freeze for one in members),
             precision=next(iter(precisions), ""),
         )

@@ -275,7 +275,8 @@ def recipe_of(variant: Variant) -> Recipe | None:
         return found
     recipe = standard_recipe() if found is None else found
     for name in variant.without:
-        recipe = recipe.without(name)
+        if any(step.name == name for step in recipe):  # else a choice leaves it out already
+            recipe = recipe.without(name)
     if variant.only is not None:
         recipe = Recipe(*(step for step in recipe if step.name in variant.only))
     return recipe if variant.depth == "all" else Recipe(*recipe.at(*_LEVELS[variant.depth]))
