@@ -86,6 +86,7 @@ def gui(
 
 
 def _serve(page: ModelPage | TracePage | VariantsPage, port: int, *, browser: bool) -> None:
+    from daceml.gui.pages import ModelPage
     from daceml.gui.server import PageServer
 
     with PageServer(page, port=port) as server:
@@ -96,6 +97,8 @@ def _serve(page: ModelPage | TracePage | VariantsPage, port: int, *, browser: bo
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         with suppress(KeyboardInterrupt):
             server.wait()
+    if isinstance(page, ModelPage):
+        page.close()
 
 
 def _model_page(

@@ -62,9 +62,12 @@ def load_file(path: Path) -> ModuleType:
         raise ModelReferenceError(
             f"there is no file {path}", where=f"folder {Path.cwd()}", fix=f"check the path; {_FORMS}"
         )
+    for known in list(sys.modules.values()):
+        if getattr(known, "__file__", None) == str(path.resolve()) and known.__name__ != "__main__":
+            return known
     sys.path.insert(0, str(path.parent.resolve()))  # as if it were run as a script
     name = path.stem if path.stem not in sys.modules else f"daceml_model_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
+    spec = importlib.util.spec_from_file_location(name, path.resolve())
     assert spec is not None
     assert spec.loader is not None, "a file that ends in .py has a loader"
     source = importlib.util.module_from_spec(spec)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from daceml.errors import ExplorationError
 from daceml.exploration.variant import Variant
-from daceml.frontend.search.choices import NO_RECOMPUTATION
+from daceml.frontend.search.choices import CHOICES, NO_RECOMPUTATION
 from daceml.frontend.search.variation import choices_for
 
 _PRECISIONS = {"bf16": "bfloat16", "bfloat16": "bfloat16", "fp16": "float16", "float16": "float16"}
@@ -49,6 +49,22 @@ def addition_named(text: str, training: bool) -> Variant:
         why=f"in {'training' if training else 'inference'} there are {', '.join(names)}",
         fix=f"did you mean {close[0]!r}?" if close else "name one of them",
     )
+
+
+def passes_of(variant: Variant) -> tuple[str, ...] | None:
+    """Passes of the standard recipe that an addition needs to be told apart by itself: those that it gives
+    other options, or runs where they did not.
+
+    Returns:
+        None where it only leaves passes out, which says nothing where there are none.
+    """
+    found: list[str] = []
+    says = variant.choices == () or NO_RECOMPUTATION in variant.choices
+    for choice in CHOICES:
+        if choice.name in variant.choices:
+            found += [*choice.options, *choice.everywhere]
+            says = says or bool(choice.options or choice.everywhere or choice.prefer)
+    return tuple(dict.fromkeys(found)) if says else None
 
 
 def _slug(name: str) -> str:

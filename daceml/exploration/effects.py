@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from daceml.errors import ExplorationError
-from daceml.exploration.additions import addition_named
+from daceml.exploration.additions import addition_named, passes_of
 from daceml.exploration.programs import Programs
 from daceml.exploration.variant import Variant
 
@@ -174,7 +174,9 @@ class _Effects:
 
     def of_addition(self, name: str, variant: Variant, *, alone: bool) -> Effect:
         """Of what the standard recipe does not do."""
-        only, none = replace(variant, only=()), Variant(only=())
+        passes = passes_of(variant)
+        alone = alone and passes is not None
+        only, none = replace(variant, only=passes or ()), Variant(only=passes or ())
         try:
             among = self._ratio(variant)
             by_itself = self._over(only, none) if alone else None

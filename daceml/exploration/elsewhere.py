@@ -41,9 +41,10 @@ def elsewhere(
         prices: device -> what an hour of it costs.
         precisions: element types besides that of the model, as autocast uses them.
     """
+    from daceml.prediction.capture.module import capture_step
     from daceml.prediction.fused_step import fused
     from daceml.prediction.host_cost import HostCost
-    from daceml.prediction.predict_step import captured, predict_step
+    from daceml.prediction.predict_step import predict_step
 
     if not devices:
         return
@@ -54,7 +55,7 @@ def elsewhere(
                 raise StepPredictionError(
                     f"{precision} is no precision of autocast", fix="take bfloat16 or float16"
                 )
-            step = captured(model, kwargs or args, train=training, optimizer=None, precision=kind)
+            step = capture_step(model, args, kwargs, train=training, optimizer=None, precision=kind)
         except DacemlError as error:
             yield from (
                 Row(

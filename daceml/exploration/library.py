@@ -36,7 +36,7 @@ class Library:
 
     def __init__(self, database: OpDatabase | None, cache: Cache) -> None:
         self.database, self.cache = database, cache
-        self._least_us: dict[str, float] = {}
+        self._least_us: dict[str, float] | None = None  # until somebody has looked
         self.environment = Environment(device=cpu_model(), fingerprint=fingerprint())
 
     @classmethod
@@ -67,18 +67,16 @@ class Library:
     def times(self) -> StepTimes:
         """What is known of steps on this machine."""
         found = StepTimes(this_machine(self.cache))
-        if self.database is not None:
-            for entry in self.database.entries():
-                if entry.environment == self.environment and _complete(entry.operation):
-                    us = entry.duration.median_s * 1e6
-                    self._least_us[entry.operation.kernel] = us
-                    found.learn([_facts(entry.operation)], [us], own=False)
+        for step, us in self._known():
+            found.learn([step], [us], own=False)
         return found
 
     def add(self, steps: Sequence[StepFacts], took_us: Sequence[float]) -> None:
         """Keep what steps took, where that is less than what was known."""
         if self.database is None:
             return
+        if self._least_us is None:
+            self._least_us = {step.key: us for step, us in self._known()}
         least: dict[str, tuple[StepFacts, float]] = {}
         for step, us in zip(steps, took_us, strict=True):
             if 0 < us < self._least_us.get(step.key, inf):
@@ -96,6 +94,16 @@ class Library:
             )
             for step, us in least.values()
         )
+
+    def _known(self) -> list[tuple[StepFacts, float]]:
+        """Steps of this machine whose costs are complete, and their microseconds."""
+        if self.database is None:
+            return []
+        return [
+            (_facts(entry.operation), entry.duration.median_s * 1e6)
+            for entry in self.database.entries()
+            if entry.environment == self.environment and _complete(entry.operation)
+        ]
 
 
 def _operation(step: StepFacts) -> Operation:

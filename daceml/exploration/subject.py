@@ -278,5 +278,7 @@ def recipe_of(variant: Variant) -> Recipe | None:
         if any(step.name == name for step in recipe):  # else a choice leaves it out already
             recipe = recipe.without(name)
     if variant.only is not None:
-        recipe = Recipe(*(step for step in recipe if step.name in variant.only))
+        # what a choice brings along is no pass of the standard recipe, and stays
+        standard = {step.name for step in standard_recipe()}
+        recipe = Recipe(*(s for s in recipe if s.name in variant.only or s.name not in standard))
     return recipe if variant.depth == "all" else Recipe(*recipe.at(*_LEVELS[variant.depth]))

@@ -17,21 +17,33 @@ class Catalogue:
     """Passes by name, and the choice among them that a recipe is.
 
     Args:
-        own: the user's passes, which come besides the standard ones and take the place of those of the same
-            name.
+        recipe: the user's, whose order counts; standard passes that it has not are offered in their places.
+        offered: passes besides, behind the others of their levels.
+    Attributes:
+        first: the passes of the recipe, or of the standard one.
+    Raises:
+        ConfigurationError: a pass stands there twice, or says no level.
     """
 
-    def __init__(self, situation: Situation, own: Recipe) -> None:
-        steps = list(standard_recipe().when(situation))
-        for step in own.when(situation):
-            _put(steps, step, own)
-        self.steps: Mapping[str, Step] = {step.name: step for step in Recipe(*steps).ordered()}
-        if len(self.steps) < len(steps):
+    def __init__(
+        self, situation: Situation, recipe: Recipe | None = None, offered: Recipe | None = None
+    ) -> None:
+        standard = standard_recipe().when(situation)
+        base = (standard if recipe is None else recipe.when(situation)).ordered()
+        self.first = tuple(step.name for step in base)
+        steps = list(base)
+        for place, step in enumerate(standard):
+            if step.name not in self.first:
+                _insert(steps, step, ahead=[known.name for known in standard[:place]])
+        steps += (Recipe() if offered is None else offered.when(situation)).steps
+        names = [step.name for step in steps]
+        if twice := [name for name in names if names.count(name) > 1]:
             raise ConfigurationError(
-                "a pass stands in the recipe twice",
+                f"pass {twice[0]} stands there twice",
                 why="passes of a guided optimisation are told apart by their names",
                 fix="give each a name of its own",
             )
+        self.steps: Mapping[str, Step] = {step.name: step for step in Recipe(*steps).ordered()}
 
     def everything(self, names: Iterable[str]) -> dict[str, Places]:
         """The choice of these passes, each everywhere or where its own step says."""
@@ -45,12 +57,7 @@ class Catalogue:
         )
 
 
-def _put(steps: list[Step], step: Step, own: Recipe) -> None:
-    """In the place of the step of its name, else behind what precedes it among the user's."""
-    names = [known.name for known in steps]
-    if step.name in names:
-        steps[names.index(step.name)] = step
-        return
-    ahead = [known.name for known in own[: own.place(step.name)]]
-    behind = max((names.index(name) + 1 for name in ahead if name in names), default=len(steps))
-    steps.insert(behind, step)
+def _insert(steps: list[Step], step: Step, *, ahead: list[str]) -> None:
+    """Behind the last step that stands in front of it in the standard recipe."""
+    places = [place for place, known in enumerate(steps) if known.name in ahead]
+    steps.insert(max(places, default=-1) + 1, step)

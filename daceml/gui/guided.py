@@ -7,6 +7,8 @@ costs beside what was measured on this machine before.
 from __future__ import annotations
 
 import inspect
+import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import RLock
@@ -26,10 +28,9 @@ from daceml.gui.catalogue import Catalogue, Places
 from daceml.gui.graph import Graph, graph_of
 from daceml.sdfg.passes import PassRecord
 from daceml.transformations.recipe import Recipe
-from daceml.transformations.standard import standard_recipe
 
 Start = Literal["standard", "nothing"]
-_MOST_ELEMENTS = 2**31 - 1
+_MOST_SHARE = 0.25  # of the memory that is free, for one input: a step needs several times as much
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,16 +131,15 @@ class Guided:
             module = module.session.eager
         self.module, self.training = module, training
         self._lock = RLock()
-        own = (recipe or Recipe()) + (offered or Recipe())
-        self.catalogue = Catalogue("training" if training else "inference", own)
+        self.catalogue = Catalogue("training" if training else "inference", recipe, offered)
         if times is None:
             with Library.of_this_machine() as library:
                 times = library.times()
         self.times = times
         self._sizes = _Sizes(Subject(module, args, dict(kwargs or {}), training=training))
         self._sizes.subject.require_processor()
-        applied = standard_recipe() if start == "standard" else Recipe()
-        chosen = self.catalogue.everything(step.name for step in (applied if recipe is None else recipe))
+        nothing = start == "nothing" and recipe is None
+        chosen = self.catalogue.everything(() if nothing else self.catalogue.first)
         self.history = [Choice(title="start", chosen=chosen)]
         self.place = 0
         self.program()
@@ -171,6 +171,19 @@ class Guided:
     def measured(self) -> Measured | None:
         """What the program took; None where it was not measured."""
         return self._sizes.measured.get(self._key(self.chosen))
+
+    @property
+    def held(self) -> RLock:
+        """Nothing changes while somebody has it."""
+        return self._lock
+
+    def first_program(self) -> Program | None:
+        """The program of what was applied at first; None where it cannot be lowered for these sizes."""
+        with self._lock:
+            try:
+                return self._program(self.history[0].chosen)
+            except Exception:  # whatever a pass or an operator refuses
+                return None
 
     def effect(self, name: str) -> Effect:
         """What one pass would bring, or has brought.
@@ -244,6 +257,7 @@ class Guided:
         with self._lock:
             if self.place == 0:
                 raise MoveError("there is nothing to undo", fix="apply something first")
+            self._check("undo", self.history[self.place - 1].chosen)
             self.place -= 1
 
     def redo(self) -> None:
@@ -255,6 +269,7 @@ class Guided:
         with self._lock:
             if self.place == len(self.history) - 1:
                 raise MoveError("there is nothing to redo", fix="undo something first")
+            self._check("redo", self.history[self.place + 1].chosen)
             self.place += 1
 
     def resize(self, shapes: Mapping[str, Sequence[int]]) -> None:
@@ -266,18 +281,14 @@ class Guided:
             MoveError: no input has the name, a size is none, or the model does not take such inputs.
         """
         with self._lock:
-            before = self._sizes
+            sizes = _Sizes(self._resized(self._sizes.subject, dict(shapes)))
             try:
-                self._sizes = _Sizes(self._resized(before.subject, dict(shapes)))
-                self._program(self.chosen)
-            except MoveError:
-                self._sizes = before
-                raise
-            except Exception as error:
-                self._sizes = before
+                sizes.programs[self._key(self.chosen)] = self._lower(self.chosen, sizes)
+            except Exception as error:  # whatever the model, a pass or an operator refuses
                 raise MoveError(
                     "the model does not take inputs of these sizes", why=_line(error), fix="give other sizes"
                 ) from error
+            self._sizes = sizes
 
     def measure(self) -> Measured:
         """Compile what is applied, run it, and learn what its steps take.
@@ -322,7 +333,9 @@ class Guided:
         here, applied = self._program(self.chosen), self.chosen.get(name, ()) is None
         if applied and self.catalogue.steps[name].takes_places:
             records = here.records.get(name, ())
-            if not _places(records):  # it had nothing to do, so that nothing changes without it
+            if not any(
+                record.places or record.applied for record in records
+            ):  # it had nothing to do, so that nothing changes without it
                 return Effect(refused=_refused(records))
         if applied:
             other = {known: at for known, at in self.chosen.items() if known != name}
@@ -353,11 +366,11 @@ class Guided:
     def _program(self, chosen: Mapping[str, Places]) -> Program:
         key = self._key(chosen)
         if key not in self._sizes.programs:
-            self._sizes.programs[key] = self._lower(chosen)
+            self._sizes.programs[key] = self._lower(chosen, self._sizes)
         return self._sizes.programs[key]
 
-    def _lower(self, chosen: Mapping[str, Places]) -> Program:
-        lowered = self._sizes.subject.lower(self._variant(chosen))
+    def _lower(self, chosen: Mapping[str, Places], sizes: _Sizes) -> Program:
+        lowered = sizes.subject.lower(self._variant(chosen))
         records: dict[str, list[PassRecord]] = {}
         for plan in lowered.plans:
             for record in plan.network.passes:
@@ -394,22 +407,26 @@ class Guided:
 def _of_shape(like: torch.Tensor, name: str, shape: Sequence[int]) -> torch.Tensor:
     if any(type(size) is not int or size < 0 for size in shape):
         raise MoveError(f"{name} cannot have the shape {list(shape)}", fix="give sizes of 0 and more")
-    elements = 1
-    for size in shape:
-        elements *= size
-    if elements > _MOST_ELEMENTS:
+    needed, free = math.prod(shape) * like.element_size(), _available_bytes()
+    if needed > _MOST_SHARE * free:
         raise MoveError(
-            f"{name} cannot have the shape {list(shape)}", why=f"{elements:,} elements are too many",
+            f"{name} cannot have the shape {list(shape)}",
+            why=f"it takes {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are available in all",
             fix="give smaller sizes",
-        )  # fmt: skip
+        )
     generator = torch.Generator().manual_seed(0)
     if like.is_floating_point() or like.is_complex():
-        made = torch.randn(*shape, generator=generator, dtype=like.dtype)
+        made = torch.randn(tuple(shape), generator=generator, dtype=like.dtype)
         return made.requires_grad_(like.requires_grad)
     if like.dtype == torch.bool:
         return torch.randint(0, 2, tuple(shape), generator=generator).bool()
     low, high = (int(like.min()), int(like.max())) if like.numel() else (0, 0)  # positions stay in range
-    return torch.randint(low, high + 1, tuple(shape), generator=generator, dtype=like.dtype)
+    above = min(high + 1, 2**63 - 1)
+    return torch.randint(min(low, above - 1), above, tuple(shape), generator=generator, dtype=like.dtype)
+
+
+def _available_bytes() -> int:
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def _named_tensors(

@@ -21,8 +21,12 @@ def model_view(guided: Guided, *, title: str, target: str = "", looking: bool = 
         target: how a command line names it; "" where none does.
         looking: whether somebody finds out what moves would bring: there will be more to see.
     """
-    program, measured = guided.program(), guided.measured()
-    start = guided.history[0]
+    with guided.held:
+        return _view(guided, title=title, target=target, looking=looking)
+
+
+def _view(guided: Guided, *, title: str, target: str, looking: bool) -> dict[str, Any]:
+    program, measured, first = guided.program(), guided.measured(), guided.first_program()
     return {
         "kind": "model",
         "title": title,
@@ -32,6 +36,7 @@ def model_view(guided: Guided, *, title: str, target: str = "", looking: bool = 
             for name, x in guided.inputs
         ],
         "totals": _totals(program, measured),
+        "start": None if first is None else _totals(first, None),
         "hash": program.lowered.identity,
         "nodes": _nodes(program, measured),
         "edges": [[e.source, e.target, e.array, e.size_bytes, *_typed(e)] for e in program.graph.edges],
@@ -39,7 +44,6 @@ def model_view(guided: Guided, *, title: str, target: str = "", looking: bool = 
         "moves": [_move(guided, step) for step in guided.catalogue.steps.values()],
         "history": [choice.title for choice in guided.history],
         "place": guided.place,
-        "start": sorted(start.chosen),
         "script": recipe_script(guided, title=title, target=target),
     }
 

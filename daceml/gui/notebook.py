@@ -10,8 +10,8 @@ from daceml.simulation import Prediction, Schedule
 
 
 def schedule_html(schedule: Schedule) -> str:
-    """The timeline of a replay."""
-    return framed(timeline_view(schedule))
+    """The timeline of a simulation."""
+    return framed(timeline_view(schedule, recorded=False))
 
 
 def prediction_html(prediction: Prediction) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from threading import Event, Thread
+from threading import Event, Lock, Thread
 from typing import Any
 
-from daceml.errors import DacemlError, WhatIfError
+from daceml.errors import PageError, WhatIfError
 from daceml.exploration.exploration import Exploration
 from daceml.gui.guided import Guided
 from daceml.gui.model_view import model_view
@@ -17,6 +17,8 @@ from daceml.gui.timeline_view import timeline_view
 from daceml.gui.variants_view import variants_view
 from daceml.simulation import Schedule, TaskGraph, predict_each, simulate
 from daceml.simulation.prediction import Prediction
+
+log = logging.getLogger(__name__)
 
 _BREAK_S = 0.02  # in which whoever clicks gets his turn
 
@@ -32,21 +34,23 @@ class ModelPage:
     def __init__(self, guided: Guided, *, title: str, target: str = "", ahead: bool = True) -> None:
         self.guided, self.title, self.target = guided, title, target
         self.actions: Mapping[str, Callable[[Told], Told]] = {
-            "apply": lambda told: self._moved(guided.apply, str(told["pass"]), _optional(told.get("place"))),
-            "leave_out": lambda told: self._moved(guided.leave_out, str(told["pass"])),
+            "apply": lambda told: self._moved(guided.apply, _text(told, "pass"), _place(told)),
+            "leave_out": lambda told: self._moved(guided.leave_out, _text(told, "pass")),
             "undo": lambda _: self._moved(guided.undo),
             "redo": lambda _: self._moved(guided.redo),
-            "sizes": lambda told: self._moved(guided.resize, _shapes(told["shapes"])),
+            "sizes": lambda told: self._moved(guided.resize, _shapes(told)),
             "measure": lambda _: self._moved(guided.measure),
-            "effect": lambda told: self._asked(str(told["pass"])),
+            "effect": lambda told: self._asked(_text(told, "pass")),
         }
         self._changed, self._ahead, self._closed = Event(), ahead, False
+        self._starting = Lock()
         self._worker = Thread(target=self._look_ahead, name="daceml-effects", daemon=True)
 
     def view(self) -> Told:
         """The current choice; the first look begins to find out what moves would bring."""
-        if self._ahead and self._worker.ident is None:
-            self._worker.start()
+        with self._starting:
+            if self._ahead and self._worker.ident is None:
+                self._worker.start()
         return model_view(self.guided, title=self.title, target=self.target, looking=self._ahead)
 
     def close(self) -> None:
@@ -72,8 +76,10 @@ class ModelPage:
             for name in unknown:
                 if self._closed or self._changed.is_set():
                     break
-                with suppress(DacemlError):
+                try:
                     self.guided.effect(name)
+                except Exception:  # the others are still wanted
+                    log.exception("what %s would bring is not known", name)
                 time.sleep(_BREAK_S)
             else:
                 self._changed.wait()
@@ -92,7 +98,7 @@ class TracePage:
         self.predictions: list[Prediction] = []
         self.refusals: list[str] = []
         self.actions: Mapping[str, Callable[[Told], Told]] = {
-            "ask": lambda told: self._asked(str(told["question"])),
+            "ask": lambda told: self._asked(_text(told, "question")),
             "forget": lambda _: self._forgotten(),
         }
 
@@ -127,9 +133,18 @@ class VariantsPage:
         return variants_view(self.exploration)
 
 
-def _optional(place: Any) -> str | None:
-    return None if place is None else str(place)
+def _text(told: Told, name: str) -> str:
+    if not isinstance(told.get(name), str):
+        raise PageError(f"the request does not say which {name}", fix=f'send {{"{name}": "…"}}')
+    return told[name]
 
 
-def _shapes(told: Mapping[str, Sequence[int]]) -> dict[str, list[int]]:
-    return {str(name): list(shape) for name, shape in told.items()}
+def _place(told: Told) -> str | None:
+    return None if told.get("place") is None else _text(told, "place")
+
+
+def _shapes(told: Told) -> dict[str, list[int]]:
+    shapes = told.get("shapes")
+    if not isinstance(shapes, dict) or not all(isinstance(shape, list) for shape in shapes.values()):
+        raise PageError("the request has no shapes", fix='send {"shapes": {"x": [8, 16]}}')
+    return shapes

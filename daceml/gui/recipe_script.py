@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from daceml.errors import ConfigurationError, ReplayError
+from daceml.errors import ReplayError
 from daceml.exploration.subject import Subject
 from daceml.exploration.variant import Variant
 
@@ -31,7 +33,7 @@ HASH = "{hash}"
 if __name__ == "__main__":
     from daceml.cli.replay_recipe import replay_recipe
 
-    replay_recipe("{target}", RECIPE, hash=HASH, inputs={inputs!r}, training={training})
+    replay_recipe({target!r}, RECIPE, hash=HASH, inputs={inputs!r}, training={training})
 """
 
 
@@ -46,9 +48,17 @@ def recipe_script(guided: Guided, *, title: str, target: str = "") -> str:
     imports, lines = _steps(guided.recipe.steps)
     inputs = [_input(x) for _, x in guided.inputs]
     call = "forward and backward pass" if guided.training else "inference"
-    run = f"\nRun it to see whether it still gives the same program for {target}.\n" if target else ""
-    text = _HEAD.format(title=title, call=call, inputs=" and ".join(inputs), module="this_file", run=run)
-    text += "\n".join(imports) + "\n\nRECIPE = Recipe(\n" + "".join(f"    {line},\n" for line in lines) + ")"
+    run = f"\nRun it to see whether it still gives the same program for {_plain(target)}.\n" if target else ""
+    text = _HEAD.format(
+        title=_plain(title), call=call, inputs=" and ".join(inputs), module="this_file", run=run
+    )
+    text += (
+        _found(guided.recipe.steps)
+        + "\n".join(imports)
+        + "\n\nRECIPE = Recipe(\n"
+        + "".join(f"    {line},\n" for line in lines)
+        + ")"
+    )
     if not target:
         return text + f'\n\nHASH = "{program.lowered.identity}"\n'
     return text + _TAIL.format(
@@ -82,23 +92,13 @@ def _input(x: torch.Tensor) -> str:
 
 
 def _steps(steps: Sequence[Step]) -> tuple[list[str], list[str]]:
-    """Imports, and an expression for each step.
-
-    Raises:
-        ConfigurationError: a pass that no module has by a name.
-    """
+    """Imports, and an expression for each step."""
     modules: dict[str, set[str]] = {"daceml.transformations": {"Recipe"}}
     lines: list[str] = []
     for step in steps:
         data = step.to_data()
         module, _, name = str(data["pass"]).partition(":")
-        if "." in name:
-            raise ConfigurationError(
-                f"pass {step.name} cannot be written down",
-                why=f"{name} is defined inside a class",
-                fix="define it in a module",
-            )
-        modules.setdefault(module, set()).add(name)
+        modules.setdefault(module, set()).add(name.partition(".")[0])
         made = hasattr(step.run, "__qualname__")
         run = name if made else f"{name}({_named(data['options'])})"
         rest = [run]
@@ -112,6 +112,20 @@ def _steps(steps: Sequence[Step]) -> tuple[list[str], list[str]]:
         f"from {module} import {', '.join(sorted(names))}" for module, names in sorted(modules.items())
     ]
     return imports, lines
+
+
+def _found(steps: Sequence[Step]) -> str:
+    """Where the files lie that passes of the user's come from, as no path of Python's has them."""
+    modules = {str(step.to_data()["pass"]).partition(":")[0] for step in steps}
+    files = [getattr(sys.modules.get(name), "__file__", None) for name in sorted(modules) if "." not in name]
+    folders = dict.fromkeys(str(Path(file).resolve().parent) for file in files if file)
+    lines = [f"sys.path.insert(0, {folder!r})  # passes of its own\n" for folder in folders]
+    return "import sys\n\n" + "".join(lines) + "\n" if lines else ""
+
+
+def _plain(text: str) -> str:
+    """As it may stand in a docstring."""
+    return text.replace("\\", "/").replace('"', "'")
 
 
 def _named(options: dict[str, Any]) -> str:

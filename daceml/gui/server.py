@@ -69,7 +69,9 @@ class PageServer:
         self._server.daemon_threads = True
         self.port = self._server.server_address[1]
         self.url = f"http://{_ADDRESS}:{self.port}/?token={self.token}"
-        self._thread = Thread(target=self._server.serve_forever, name="daceml-page", daemon=True)
+        self._thread = Thread(
+            target=self._server.serve_forever, args=(0.05,), name="daceml-page", daemon=True
+        )
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -95,9 +97,12 @@ def _handler(page: PageServer) -> type[BaseHTTPRequestHandler]:
         """One request."""
 
         protocol_version = "HTTP/1.1"
+        timeout = 60.0  # of a connection that says nothing
         server_version, sys_version = "daceml", ""
 
         def do_GET(self) -> None:
+            if "Content-Length" in self.headers or "Transfer-Encoding" in self.headers:
+                self.close_connection = True  # nobody reads what comes with it
             parts = urlsplit(self.path)
             given = parse_qs(parts.query).get("token", [""])[-1] or self.headers.get(TOKEN_HEADER, "")
             if not self._may(given):
@@ -113,8 +118,10 @@ def _handler(page: PageServer) -> type[BaseHTTPRequestHandler]:
                 self._refuse(HTTPStatus.NOT_FOUND, f"there is no {parts.path}")
 
         def do_POST(self) -> None:
+            if not self._may(self.headers.get(TOKEN_HEADER, "")):
+                return
             body = self._body()
-            if body is None or not self._may(self.headers.get(TOKEN_HEADER, "")):
+            if body is None:
                 return
             name = urlsplit(self.path).path.removeprefix("/")
             action = page.shown.actions.get(name)
@@ -135,10 +142,12 @@ def _handler(page: PageServer) -> type[BaseHTTPRequestHandler]:
             self._tell(lambda: action(told))
 
         def _body(self) -> bytes | None:
-            """What was sent, read before any answer, as the connection is used again; None if refused."""
+            """What was sent; None if refused."""
             length = self.headers.get("Content-Length", "0")
+            if "Transfer-Encoding" in self.headers:
+                self._refuse(HTTPStatus.LENGTH_REQUIRED, "a request says how long it is")
+                return None
             if not length.isdecimal() or int(length) > _MOST_BYTES:
-                self.close_connection = True
                 self._refuse(
                     HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a request has {_MOST_BYTES} bytes at most"
                 )
@@ -166,14 +175,12 @@ def _handler(page: PageServer) -> type[BaseHTTPRequestHandler]:
                 log.debug("the browser did not wait", exc_info=True)
             except DacemlError as error:
                 self._refuse(HTTPStatus.CONFLICT, str(error))
-            except (KeyError, TypeError, ValueError) as error:
-                log.debug("a request that is none", exc_info=True)
-                self._refuse(HTTPStatus.BAD_REQUEST, f"the request lacks something: {error!r}")
             except Exception as error:
                 log.exception("the page failed")
                 self._refuse(HTTPStatus.INTERNAL_SERVER_ERROR, f"{type(error).__name__}: {error}")
 
         def _refuse(self, status: HTTPStatus, why: str) -> None:
+            self.close_connection = True  # what was sent besides may not have been read
             self._answer(status, json.dumps({"error": why}), "json")
 
         def _answer(self, status: HTTPStatus, text: str, kind: str) -> None:
@@ -190,6 +197,8 @@ def _handler(page: PageServer) -> type[BaseHTTPRequestHandler]:
                 "Cache-Control": "no-store",
             }.items():
                 self.send_header(name, value)
+            if self.close_connection:
+                self.send_header("Connection", "close")
             self.end_headers()
             self.wfile.write(data)
 

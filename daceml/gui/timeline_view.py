@@ -17,7 +17,11 @@ _MOST_TASKS = 200_000
 
 
 def timeline_view(
-    replayed: Schedule, predictions: Sequence[Prediction] = (), refusals: Sequence[str] = ()
+    replayed: Schedule,
+    predictions: Sequence[Prediction] = (),
+    refusals: Sequence[str] = (),
+    *,
+    recorded: bool = True,
 ) -> dict[str, Any]:
     """Lanes of tasks; times in microseconds from the first task.
 
@@ -25,16 +29,19 @@ def timeline_view(
         replayed: of the run as it was.
         predictions: answers to what-if questions.
         refusals: of questions without an answer.
+        recorded: whether it is the replay of a run as it was; else nothing of it was measured.
     """
     graph = replayed.graph
     named: dict[str, int] = {}
-    runs = [_run("measured", graph, graph.tasks.recorded_us.tolist(), set(), named)]
-    runs.append(_replayed("replayed", replayed, named))
+    runs: list[dict[str, Any]] = []
+    if recorded:
+        runs.append(_run("measured", graph, graph.tasks.recorded_us.tolist(), set(), named))
+    runs.append(_replayed("replayed" if recorded else "simulated", replayed, named))
     runs += [_replayed(" + ".join(seen.titles), seen.schedule, named) for seen in predictions]
     return {
         "kind": "trace",
         "title": graph.source,
-        "error": error_line(replayed),
+        "error": error_line(replayed) if recorded else "simulated; nothing here was measured",
         "notes": list(graph.notes),
         "names": list(named),
         "runs": runs,
@@ -71,7 +78,8 @@ def _run(
     shown = [
         task for task in range(len(graph)) if not math.isnan(starts[task]) and kinds[task] != TaskKind.MARKER
     ]
-    if len(shown) > _MOST_TASKS:  # the longest say the most
+    known = len(shown)
+    if known > _MOST_TASKS:  # the longest say the most
         shown = sorted(sorted(shown, key=lambda task: -durations[task])[:_MOST_TASKS])
     begin = min((starts[task] for task in shown), default=0.0)
     found: list[list[list[float]]] = [[] for _ in graph.lanes]
@@ -95,7 +103,7 @@ def _run(
         ],
         "path": [],
         "phases": [phase.name.lower() for phase in Phase],
-        "left_out": sum(kind != TaskKind.MARKER for kind in kinds) - len(shown),
+        "left_out": known - len(shown),
     }
 
 
@@ -110,7 +118,7 @@ def _answer(seen: Prediction) -> dict[str, Any]:
         "low_us": seen.fast_us,
         "high_us": seen.slow_us,
         "baseline_us": seen.baseline_us,
-        "speedup": seen.speedup,
+        "speedup": seen.speedup if math.isfinite(seen.speedup) else None,
         "changes": seen.change.headline(),
         "assumptions": list(seen.assumptions),
     }

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from daceml.errors import ExplorationError
-from daceml.exploration.additions import addition_named, additions
+from daceml.exploration.additions import addition_named, additions, passes_of
 from daceml.exploration.effects import effects
 from daceml.exploration.variant import Variant
 
@@ -53,5 +53,13 @@ def test_an_addition_is_told_among_others_and_alone():
     )
     assert loops.name == "products-in-loops" and loops.changes
     assert loops.among is not None and loops.alone is not None
+    assert loops.alone.value != 1  # by themselves, loops are other steps than calls
     assert loops.measured_among is not None and loops.measured_among.value > 0
     assert frozen.name == "freeze" and not frozen.why
+
+
+def test_what_only_leaves_passes_out_says_nothing_alone():
+    assert passes_of(Variant(choices=("no columns",))) is None
+    assert passes_of(Variant(choices=("columns everywhere",))) == ("use_columns",)
+    assert passes_of(Variant(choices=("products in loops",))) == ()
+    assert passes_of(Variant(precision="bfloat16")) == ()

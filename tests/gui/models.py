@@ -27,3 +27,13 @@ def refuse(network: Network) -> None:
 
 
 refuse.level = "coarse"  # pyright: ignore[reportFunctionMemberAccess]
+
+
+def refuse_large(network: Network) -> None:
+    """A pass that fails for many rows."""
+    rows = int(network.sdfg.arrays[network.inputs[0]].shape[0])
+    if rows > 100:
+        raise ValueError(f"{rows} rows are too many")
+
+
+refuse_large.level = "coarse"  # pyright: ignore[reportFunctionMemberAccess]

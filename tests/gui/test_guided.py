@@ -6,10 +6,15 @@ import pytest
 import torch
 
 import daceml
-from daceml.errors import ExplorationError, MoveError
+from daceml.errors import ConfigurationError, ExplorationError, MoveError
+from daceml.exploration.subject import Subject
+from daceml.exploration.variant import Variant
 from daceml.gui.guided import Guided
-from daceml.transformations import Recipe
-from tests.gui.models import Chain, refuse
+from daceml.transformations import Recipe, Step
+from daceml.transformations.hardware.cpu_schedule import schedule_maps
+from daceml.transformations.local.map_fusion import fuse_maps
+from daceml.transformations.local.subgraph_fusion import fuse_subgraphs
+from tests.gui.models import Chain, refuse, refuse_large
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +83,7 @@ def test_sizes_change_and_the_choice_stays(x: torch.Tensor):
         ({"x": [4, 7]}, "does not take inputs of these sizes"),
         ({"y": [4, 6]}, "there is no input 'y'"),
         ({"x": [4, -6]}, "cannot have the shape"),
-        ({"x": [2**20, 2**20]}, "too many"),
+        ({"x": [2**20, 2**20]}, "are available in all"),
     ):
         with pytest.raises(MoveError, match=why):
             guided.resize(shapes)
@@ -137,3 +142,33 @@ def test_a_compiled_module_is_guided_and_one_on_another_device_is_refused(x: tor
     assert Guided(compiled, (x,)).program().lowered.identity == plain.program().lowered.identity
     with pytest.raises(ExplorationError, match="Chain lies on meta"):
         Guided(Chain().to("meta"), (x.to("meta"),))
+
+
+def test_a_recipe_is_started_from_as_it_is(x: torch.Tensor):
+    recipe = Recipe(fuse_subgraphs, fuse_maps, Step(schedule_maps, only=("training",)))
+    guided = Guided(Chain().eval(), (x,), recipe=recipe)
+    names = [step.name for step in guided.recipe]
+    assert names == ["fuse_subgraphs", "fuse_maps"]  # in its order; the third is for training
+    assert guided.program().lowered.identity == identity_of(recipe, x)
+    assert "schedule_maps" in guided.catalogue.steps  # offered, as all standard passes
+    with pytest.raises(ConfigurationError, match="pass fuse_maps stands there twice"):
+        Guided(Chain().eval(), (x,), recipe=Recipe(fuse_maps, fuse_maps))
+    with pytest.raises(ConfigurationError, match="pass fuse_maps stands there twice"):
+        Guided(Chain().eval(), (x,), offered=Recipe(fuse_maps))
+
+
+def identity_of(recipe: Recipe, x: torch.Tensor) -> str:
+    subject = Subject(Chain().eval(), (x,), {}, training=False)
+    return subject.lower(Variant(recipe=recipe.to_json())).identity
+
+
+def test_the_way_back_is_not_gone_where_it_leads_nowhere(x: torch.Tensor):
+    guided = started(x, offered=Recipe(refuse_large))
+    guided.apply("refuse_large")
+    guided.leave_out("refuse_large")
+    guided.resize({"x": [200, 6]})
+    with pytest.raises(MoveError, match="undo: cannot be done"):
+        guided.undo()
+    assert guided.history[guided.place].title == "without refuse_large"
+    assert guided.program().lowered.moved_bytes > 0
+    assert guided.first_program() is not None

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,7 +17,22 @@ from daceml.exploration.subject import Subject
 from daceml.exploration.variant import Variant
 from daceml.gui.guided import Guided
 from daceml.gui.recipe_script import check_recipe, recipe_script
+from daceml.transformations import Recipe, Rewrite
 from tests.gui.models import Chain
+
+
+class Passes:
+    """Where a pass may be defined, too."""
+
+    class Idle(Rewrite):
+        """Sqrt(Sqrt(x)) -> Sqrt(x), which is wrong, and stands nowhere"""
+
+        def pattern(self, op: Any, x: Any) -> Any:
+            return op.Sqrt(op.Sqrt(x))
+
+        def rewrite(self, op: Any, x: Any) -> Any:
+            return op.Sqrt(x)
+
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -56,6 +72,15 @@ def test_run_it_compares_the_program(guided: Guided, tmp_path: Path):
     (tmp_path / "recipe.py").write_text(script.replace("    schedule_maps,\n", ""))
     run = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, check=False)
     assert run.returncode == 1 and "[DML813] the recipe gives program" in run.stderr
+
+
+def test_passes_of_a_class_and_names_with_quotes_are_written_down():
+    guided = Guided(Chain().eval(), (torch.randn(4, 6),), start="nothing", offered=Recipe(Passes.Idle()))
+    guided.apply("Idle")
+    script = recipe_script(guided, title='a "model"', target='folder\\x"y.py:Net')
+    variables: dict[str, object] = {"__name__": "elsewhere"}
+    exec(compile(script, "recipe.py", "exec"), variables)
+    assert variables["RECIPE"] == guided.recipe
 
 
 def test_another_program_is_refused(guided: Guided):

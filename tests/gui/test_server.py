@@ -26,6 +26,8 @@ class Counter:
         return {"kind": "number", "value": self.value}
 
     def count(self, told: dict[str, Any]) -> dict[str, Any]:
+        if "by" not in told:
+            raise PageError("nothing says by how much", fix='send {"by": 1}')
         self.value += told["by"]
         return self.view()
 
@@ -115,7 +117,8 @@ def test_its_own_names_and_origin_are_right(server: PageServer):
     [
         ("{", {}, 400),
         ("[]", {}, 400),
-        ("{}", {}, 400),  # nothing says by how much
+        ("{}", {}, 409),  # nothing says by how much
+        ("{}", {"Transfer_Encoding": "chunked"}, 411),
         ("{}", {"Content_Type": "text/plain"}, 415),
         ("", {"Content_Length": str(2**21)}, 413),
         ("", {"Content_Length": "-1"}, 413),

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 
+import pytest
 import torch
 
 import daceml
+from daceml.errors import PageError
 from daceml.exploration.exploration import Exploration, Row, Times
 from daceml.exploration.variant import Variant
 from daceml.gui.guided import Guided
 from daceml.gui.model_view import model_view
-from daceml.gui.pages import TracePage
+from daceml.gui.pages import ModelPage, TracePage
 from daceml.gui.timeline_view import timeline_view
 from daceml.gui.variants_view import variants_view
 from daceml.simulation import predict, simulate
@@ -63,6 +65,19 @@ def test_a_run_is_lanes_as_measured_as_replayed_and_as_predicted():
     assert view["names"][kernel[2]] == "volta_sgemm<128>" and kernel[3] == 1 and kernel[1] == 90000
     assert max(task[1] for tasks in faster.values() for task in tasks) < 90000
     assert view["runs"][1]["path"] and view["answers"][0]["speedup"] > 1
+
+
+def test_what_nobody_recorded_was_not_measured():
+    view = timeline_view(simulate(run()), recorded=False)
+    assert [one["title"] for one in view["runs"]] == ["simulated"]
+    assert view["error"] == "simulated; nothing here was measured"
+
+
+def test_requests_that_lack_something_are_refused():
+    page = ModelPage(Guided(Chain().eval(), (torch.randn(4, 6),)), title="Chain", ahead=False)
+    for action, told in (("apply", {}), ("apply", {"pass": 3}), ("sizes", {"shapes": 3}), ("leave_out", {})):
+        with pytest.raises(PageError, match="the request"):
+            page.actions[action](told)
 
 
 def test_questions_are_answered_one_after_the_other():

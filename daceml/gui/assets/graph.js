@@ -58,18 +58,29 @@ daceml.Graph = class {
 
   grabbed(event) {
     let [x, y] = [event.clientX, event.clientY];
+    let dragging = false;
     const moved = (now) => {
+      // a hand that clicks is not quite still
+      dragging = dragging || Math.hypot(now.clientX - x, now.clientY - y) > 4;
+      if (!dragging) return;
       this.view.x -= (now.clientX - x) / this.view.scale;
       this.view.y -= (now.clientY - y) / this.view.scale;
       [x, y] = [now.clientX, now.clientY];
-      this.later();
+      this.shift();
     };
     const ended = () => {
       removeEventListener("pointermove", moved);
       removeEventListener("pointerup", ended);
+      if (dragging) this.draw();
     };
     addEventListener("pointermove", moved);
     addEventListener("pointerup", ended);
+  }
+
+  // Move what is drawn; what comes into sight is drawn at the end.
+  shift() {
+    const { x, y, scale } = this.view;
+    this.layer.setAttribute("transform", `scale(${scale}) translate(${-x} ${-y})`);
   }
 
   later() {
@@ -89,7 +100,7 @@ daceml.Graph = class {
     const box = daceml.BOX;
     const inSight = (one) => one.x < right && one.x + box.width > x && one.y < below && one.y + box.height > y;
     const seen = this.placed.boxes.filter(inSight);
-    this.layer.setAttribute("transform", `scale(${scale}) translate(${-x} ${-y})`);
+    this.shift();
     const readable = scale > 0.35 && seen.length <= 1200;
     const most = this.placed.edges.reduce((found, edge) => Math.max(found, edge.bytes), 1);
     const edges = this.placed.edges.filter((edge) => {

@@ -41,9 +41,9 @@ daceml.pages.model = class {
     daceml.cutRuns(view.nodes);
     this.slowest = view.nodes.reduce((most, node) => Math.max(most, daceml.stepTime(node)), 1e-9);
     if (first) this.open = daceml.opened(view.nodes, 300);
-    this.start = this.start || view.totals;
+    this.hovered = new Set();
     // what stays as it was keeps its elements: a click that has begun ends on the same button
-    if (this.differs("program", [view.totals, view.hash, view.inputs, view.place, view.history])) {
+    if (this.differs("program", [view.totals, view.start, view.hash, view.inputs, view.place, view.history])) {
       this.showHeading();
       this.showTotals();
       this.showHistory();
@@ -143,9 +143,9 @@ daceml.pages.model = class {
       const field = daceml.element("input", {
         value: input.shape.join(" x "), size: Math.max(6, input.shape.join(" x ").length), "data-input": input.name,
         "aria-label": `sizes of ${input.name}`, disabled: !told.live,
-        onchange: () => {
+        onchange: async () => {
           const shape = field.value.split(/[\s,x]+/).filter(Boolean).map(Number);
-          told.act("sizes", { shapes: { [input.name]: shape } });
+          if (!(await told.act("sizes", { shapes: { [input.name]: shape } }))) field.value = input.shape.join(" x ");
         },
       });
       return daceml.element("label", {}, `${input.name} `, field, ` ${input.dtype} `);
@@ -158,7 +158,7 @@ daceml.pages.model = class {
 
   showTotals() {
     const { totals } = this.view;
-    const before = this.start;
+    const before = this.view.start || {};
     const figure = (id, title, text, change) =>
       daceml.element("div", { class: "figure", id }, daceml.element("span", {}, title), daceml.element("b", {}, text), daceml.element("small", {}, change));
     const interval = `nine of ten: ${daceml.time(totals.low_us)} to ${daceml.time(totals.high_us)}`;
@@ -272,7 +272,7 @@ daceml.pages.model = class {
     }
     const details = [daceml.element("p", {}, move.summary)];
     if (places.length)
-      details.push(daceml.table([applied ? "applied at" : "would apply at", ""],
+      details.push(daceml.table([move.applied === "everywhere" ? "applied at" : "applies at", ""],
         places.slice(0, 60).map((place) => [place, this.placeButton(move, place)]), { class: "places" }));
     if (effect && effect.refused.length)
       details.push(daceml.table([`refused: ${effect.refusals}`, "why"],

@@ -25,12 +25,14 @@ daceml.live = {
   const told = {
     body,
     live: inside === null,
+    acts: 0,
     say(text) {
       message.textContent = text;
       message.hidden = !text;
     },
     // An action of the server; the answer is shown, a refusal is told.
     async act(path, given = {}) {
+      told.acts += 1;
       page.classList.add("busy");
       try {
         told.show(await daceml.live.ask(`/${path}`, given));
@@ -44,10 +46,12 @@ daceml.live = {
       }
     },
     async look() {
+      const before = told.acts;
       try {
-        told.show(await daceml.live.ask("/view.json"));
+        const view = await daceml.live.ask("/view.json");
+        if (told.acts === before) told.show(view); // else the answer of the action is newer
       } catch (error) {
-        told.say(error.message === "Failed to fetch" ? "the server has ended: start daceml gui again" : error.message);
+        told.say(error instanceof TypeError ? "the server has ended: start daceml gui again" : error.message);
       }
     },
     show(view) {

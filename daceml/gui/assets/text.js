@@ -21,19 +21,18 @@ daceml.filled = (made, attributes, children) => {
   return made;
 };
 
-daceml.bytes = (count) => {
-  const size = Math.abs(count);
-  for (const [unit, name] of [[1e9, "GB"], [1e6, "MB"], [1e3, "kB"]])
-    if (size >= unit) return `${(count / unit).toPrecision(3)} ${name}`;
-  return `${Math.round(count)} B`;
+// Three digits in the largest unit of which there is one, after rounding: 999.7 us are 1.00 ms
+daceml.scaled = (value, units) => {
+  const size = Math.abs(value);
+  const [unit, name] = units.find(([unit]) => size >= 0.9995 * unit) || units[units.length - 1];
+  const number = value / unit;
+  return `${Math.abs(number) >= 999.5 ? Math.round(number).toLocaleString("en") : number.toPrecision(3)} ${name}`;
 };
 
-daceml.time = (us) => {
-  const size = Math.abs(us);
-  if (size >= 1e6) return `${(us / 1e6).toPrecision(3)} s`;
-  if (size >= 1e3) return `${(us / 1e3).toPrecision(3)} ms`;
-  return `${us.toPrecision(3)} us`;
-};
+daceml.bytes = (count) =>
+  Math.abs(count) < 999.5 ? `${Math.round(count)} B` : daceml.scaled(count, [[1e12, "TB"], [1e9, "GB"], [1e6, "MB"], [1e3, "kB"]]);
+
+daceml.time = (us) => (us === 0 ? "0 us" : daceml.scaled(us, [[1e6, "s"], [1e3, "ms"], [1, "us"]]));
 
 daceml.count = (number) => number.toLocaleString("en");
 

@@ -67,7 +67,7 @@ daceml.pages.trace = class {
     this.answers.replaceChildren(...(view.answers.length
       ? [daceml.table(["what if", "step", "at best .. at worst", "times as many samples", "what it changes", "assumed"],
           view.answers.map((answer) => [answer.title, daceml.time(answer.step_us),
-            `${daceml.time(answer.low_us)} .. ${daceml.time(answer.high_us)}`, answer.speedup.toFixed(2), answer.changes, answer.assumptions.join("; ")]))]
+            `${daceml.time(answer.low_us)} .. ${daceml.time(answer.high_us)}`, answer.speedup === null ? "" : answer.speedup.toFixed(2), answer.changes, answer.assumptions.join("; ")]))]
       : []), ...view.refusals.map((text) => daceml.element("p", { class: "refused" }, text)));
   }
 

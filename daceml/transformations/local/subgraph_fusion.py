@@ -87,7 +87,8 @@ def fuse_subgraphs(
     fusion = _Fusion(network, most_members, threads=threads)
     fusion.join()
     fusion.take_sums()
-    launches = share_launches(fusion.graph, fusion.judge, fusion.sums) if threads else 0
+    everywhere = network.places is None  # what shares a launch has no array in common
+    launches = share_launches(fusion.graph, fusion.judge, fusion.sums) if threads and everywhere else 0
     report = fusion.rewrite()
     counts = {
         "SubgraphFusion": report.fused,
@@ -259,6 +260,7 @@ class _Fusion:
                 else:
                     unit.group = group
                     self.sums[unit] = [found]
+                    self.report.places.append(found.result.target)
 
     def _hosts(self, unit: Unit, found: ColumnSum) -> list[Unit]:
         """Groups that write or read what a sum is over."""
