@@ -111,7 +111,8 @@ class Programs:
         self.first = self.times.program(lowered.facts, 0.0)
         self._standard = self.subject.compile(lowered)
         self._lowered[Variant()] = lowered
-        took_us, call_us = self._standard.profile(), self._standard.call_us()
+        call_us = self._standard.call_us()
+        took_us = self._standard.steps_us(call_us)
         seen = self._compared({})
         self.standard_ms = seen.ms(_STANDARD)
         self.around_us = max(call_us - sum(took_us), 0.0) * self.standard_ms * 1e3 / call_us
@@ -136,7 +137,8 @@ class Programs:
 
     def _learn(self, lowered: Lowered, run: ProgramRun, ms: float) -> None:
         """Steps are timed one by one, while others may disturb them more than the rounds that count."""
-        took_us, scale = run.profile(), ms * 1e3 / run.call_us()
+        call_us = run.call_us()
+        took_us, scale = run.steps_us(call_us), ms * 1e3 / call_us
         if len(took_us) == len(lowered.facts):
             self.profiles[lowered.variant] = tuple(us * scale for us in took_us)
             took_us = [us * scale / self.slowness for us in took_us]

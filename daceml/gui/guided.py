@@ -301,7 +301,8 @@ class Guided:
             if key not in self._sizes.measured:
                 lowered = self._sizes.subject.lower(self._variant(self.chosen))
                 run = self._sizes.subject.compile(lowered)
-                steps_us, call_us = tuple(run.profile()), run.call_us()
+                call_us = run.call_us()
+                steps_us = tuple(run.steps_us(call_us))
                 self._sizes.measured[key] = Measured(call_us=call_us, steps_us=steps_us)
                 if len(steps_us) == len(lowered.facts):
                     with Library.of_this_machine() as library:
