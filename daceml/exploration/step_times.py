@@ -18,7 +18,7 @@ from daceml.frontend.search.machine import Machine
 from daceml.frontend.search.prediction import AMOUNTS, StepFacts, modelled_us, shares_us
 
 # standard deviations of logarithms
-_AGAIN = 0.03  # of a step that was measured: caches and neighbours differ from program to program
+_AGAIN = 0.1  # of a step that was measured: caches and neighbours differ from program to program
 _ALONE = 0.6  # of a step like none that was measured
 _LEAST = 0.12  # of one with measured neighbours, however well these agree
 _NEAR = 0.8  # factors of e between costs over which a neighbour counts less by as much
@@ -223,7 +223,7 @@ class StepTimes:
 
 
 _NINE_OF_TEN = 1.645
-_USUAL, _USUAL_WEIGHT = 0.05, 4
+_USUAL, _USUAL_WEIGHT = 0.1, 4
 
 
 def _costs(step: StepFacts) -> tuple[float, ...]:

@@ -1,0 +1,109 @@
+"""The benchmark of predictions: what is judged, and profiles that are kept to predict from again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from benchmarks.explore import efficacy, quickness
+from benchmarks.explore.cases import Case, cases
+from benchmarks.explore.judged import judged, regret
+from benchmarks.explore.profiles import load_profiles, predicted, save_profiles
+from daceml.exploration.step_times import StepTimes
+from daceml.exploration.variant import Variant
+from daceml.frontend.search.machine import Machine
+from daceml.frontend.search.prediction import StepFacts
+
+MACHINE = Machine(
+    threads=2, memory_bytes_per_s=1e10, cached_bytes_per_s=1e11, exponentials_per_s=1e9,
+    product_flops_per_s=1e11, region_us=5.0, call_us=1.0, levels=((10**6, 1e11), (10**8, 1e10)),
+)  # fmt: skip
+
+
+def row(name: str, predicted_ms: float, measured_ms: float, within: float = 0.1) -> dict[str, Any]:
+    return {
+        "variant": name, "predicted_ms": predicted_ms,
+        "low_ms": predicted_ms * (1 - within), "high_ms": predicted_ms * (1 + within),
+        "measured_ms": measured_ms,
+        "measured_low_ms": measured_ms * 0.99, "measured_high_ms": measured_ms * 1.01,
+    }  # fmt: skip
+
+
+def case(*rows: dict[str, Any], wanted: int = 3) -> dict[str, Any]:
+    return {"case": "net, inference", "wanted": wanted, "variants": list(rows)}
+
+
+def figures(found: dict[str, Any]) -> dict[str, float | None]:
+    return {bar.name.removeprefix("explore: "): bar.figure for bar in judged([found])}
+
+
+def test_predictions_are_judged_beside_what_was_measured():
+    right = figures(case(row("standard recipe", 10, 10), row("a", 5, 5.2), row("b", 20, 19)))
+    assert right["mean error of predictions"] == pytest.approx((0.2 / 5.2 + 1 / 19) / 2)
+    assert right["share of pairs apart beyond doubt that are in the wrong order"] == 0
+    assert right["regret of choosing by prediction, mean"] == 0
+    assert right["intervals that hold, beyond 95 %"] == pytest.approx(0.05)
+    assert right["cases with fewer variants than asked for"] == 0
+
+
+def test_a_wrong_order_costs_its_regret():
+    wrong = case(row("standard recipe", 10, 10), row("a", 5, 20), row("b", 12, 8), wanted=12)
+    found = figures(wrong)
+    assert found["share of pairs apart beyond doubt that are in the wrong order"] == 1
+    assert found["regret of choosing by prediction, mean"] == pytest.approx(20 / 8 - 1)
+    assert regret(wrong["variants"], 2) == pytest.approx(10 / 8 - 1)
+    assert regret(wrong["variants"], 3) == 0
+    assert found["intervals that hold, short of 85 %"] == pytest.approx(0.85)
+    assert found["cases with fewer variants than asked for"] == 1
+
+
+def test_nothing_measured_meets_no_bar():
+    (bar,) = judged([])
+    assert bar.figure is None and not bar.met
+
+
+def test_effects_count_where_they_are_beyond_doubt():
+    def effect(name: str, predicted_ratio: float, measured: float, sure: bool = True) -> dict[str, Any]:
+        return {"pass": name, "predicted": predicted_ratio, "measured": measured, "beyond_doubt": sure}
+
+    rows = [{"effects": [effect("a", 0.8, 0.75), effect("b", 1.1, 0.9), effect("c", 2.0, 0.5, sure=False)]}]
+    few, signs, sizes = efficacy.judged(rows)
+    assert (few.figure, signs.figure, signs.note) == (13, 1, "b")
+    assert sizes.figure == pytest.approx(0.2) and sizes.note == "1 of 2 within"
+
+
+def test_programs_that_differ_are_counted():
+    told = {"different": 61, "predicted": 90, "seconds": 100.0, "compiled": 5}
+    assert all(bar.met for bar in quickness.judged(told))
+    assert not quickness.judged(told | {"different": 40})[0].met
+
+
+def test_quick_cases_are_few_and_all_have_names():
+    assert len(cases(quick=True)) == 2 < len(cases(quick=False))
+    assert len({one.title for one in cases(quick=False)}) == len(cases(quick=False))
+
+
+def test_profiles_are_kept_and_predicted_from_again(tmp_path: Path):
+    slow = StepFacts(key="slow", kind="kernel", pieces=4, unique_bytes=10**7, vector_operations=10**6)
+    other = StepFacts(
+        key="other", kind="kernel", pieces=4, unique_bytes=2 * 10**7, vector_operations=2 * 10**6
+    )
+    lowered = {Variant(): (slow,), Variant(freeze=True): (slow, other)}
+    took = {Variant(): (1000.0,), Variant(freeze=True): (1000.0, 2000.0)}
+    programs: Any = SimpleNamespace(
+        profiles=took,
+        times=StepTimes(MACHINE),
+        around_us=10.0,
+        lowered=lambda variant: SimpleNamespace(facts=lowered[variant]),
+        measure=lambda variant: SimpleNamespace(ms=(sum(took[variant]) + 10) / 1e3),
+    )
+    made = Case(name="net", training=False, variants=2)
+    save_profiles(tmp_path / "steps.jsonl", made, programs)
+    found = load_profiles(tmp_path / "steps.jsonl")
+    assert [one.variant for one in found] == ["standard recipe", "frozen weights"]
+    assert found[0].machine == MACHINE and found[1].steps == (slow, other)
+    ((one, ratio, holds),) = predicted(found, made.title, others=False)
+    assert one.variant == "frozen weights" and 0.5 < ratio < 2 and holds
