@@ -89,12 +89,12 @@ def _serve(page: ModelPage | TracePage | VariantsPage, port: int, *, browser: bo
     from daceml.gui.pages import ModelPage
     from daceml.gui.server import PageServer
 
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with PageServer(page, port=port) as server:
         typer.echo(server.url)
         typer.echo("interrupt (Ctrl-C) ends it", err=True)
         if browser:
             webbrowser.open(server.url)
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
         with suppress(KeyboardInterrupt):
             server.wait()
     if isinstance(page, ModelPage):
