@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import re
 import signal
 import webbrowser
@@ -156,12 +155,9 @@ def _file_page(path: Path) -> TracePage | VariantsPage:
 
 
 def _is_exploration(path: Path) -> bool:
-    with suppress(OSError, ValueError, EOFError):
-        read = gzip.open if path.suffix == ".gz" else open
-        with read(path, "rt", encoding="utf-8") as file:
-            head = file.read(200)
-            return '"form"' in head and '"model"' in head
-    return False
+    with path.open("rb") as file:
+        head = file.read(200)
+    return b'"form"' in head and b'"model"' in head
 
 
 def _recipe_of(path: Path | None, name: str) -> Recipe | None:

@@ -39,17 +39,16 @@ def _view(guided: Guided, *, title: str, target: str, looking: bool) -> dict[str
         "start": None if first is None else _totals(first, None),
         "hash": program.lowered.identity,
         "nodes": _nodes(program, measured),
-        "edges": [[e.source, e.target, e.array, e.size_bytes, *_typed(e)] for e in program.graph.edges],
+        "edges": [
+            [e.source, e.target, e.array, e.size_bytes, f"{e.dtype}[{', '.join(e.shape)}]"]
+            for e in program.graph.edges
+        ],
         "looking": looking and any(guided.known_effect(name) is None for name in guided.catalogue.steps),
         "moves": [_move(guided, step) for step in guided.catalogue.steps.values()],
         "history": [choice.title for choice in guided.history],
         "place": guided.place,
         "script": recipe_script(guided, title=title, target=target),
     }
-
-
-def _typed(edge: Any) -> tuple[str]:
-    return (f"{edge.dtype}[{', '.join(edge.shape)}]",)
 
 
 def _totals(program: Program, measured: Measured | None) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from daceml.report.replay_text import error_line
-from daceml.simulation.analysis.critical_path import critical_path
+from daceml.simulation.analysis.critical_path import CriticalPath, Segment, critical_path
 from daceml.simulation.engine import Schedule
 from daceml.simulation.graph import TaskGraph
 from daceml.simulation.prediction import Prediction
@@ -62,11 +62,8 @@ def _replayed(title: str, schedule: Schedule, named: dict[str, int]) -> dict[str
     return shown
 
 
-def _said(path: Any, segment: Any) -> str:
-    name: str = (
-        path.schedule.graph.name_of(segment.task) if segment.kind == "task" else path.spent_on(segment)
-    )
-    return name
+def _said(path: CriticalPath, segment: Segment) -> str:
+    return path.schedule.graph.name_of(segment.task) if segment.kind == "task" else path.spent_on(segment)
 
 
 def _run(

@@ -29,7 +29,8 @@ GROUPS = {
     "DML67": "Ranks, recorded and real",
     "DML68": "Parallel plans, and memory of devices",
     "DML7": "Exploration",
-    "DML8": "Models that leave the process",
+    "DML80": "Models that leave the process",
+    "DML81": "The page",
 }
 
 

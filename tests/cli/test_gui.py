@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 from pathlib import Path
 
 import pytest
@@ -45,7 +44,6 @@ def test_a_model_with_passes_of_a_file(net: Path, tmp_path: Path, capsys: pytest
 
 def test_an_exploration_and_a_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     explored().save(tmp_path / "found.json")
-    (tmp_path / "found.json.gz").write_bytes(gzip.compress((tmp_path / "found.json").read_bytes()))
     page = tmp_path / "page.html"
     assert told(capsys, "gui", tmp_path / "found.json", "-o", page)[0] == 0
     assert '"kind":"variants"' in page.read_text()

@@ -50,10 +50,9 @@ class Tab:
 
     @property
     def hosts(self) -> set[str]:
-        """Of all requests but those for what is inside the page."""
-        return {
-            urlsplit(url).hostname or "" for url in self.requests if not url.startswith(("data:", "blob:"))
-        }
+        """Of all requests but those for what is inside the page, or is the page itself as a file."""
+        inside = ("data:", "blob:", "file:")
+        return {urlsplit(url).hostname or "" for url in self.requests if not url.startswith(inside)}
 
     def text(self, selector: str) -> str:
         """Of the first element."""
