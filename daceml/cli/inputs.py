@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from daceml.cli.input_file import load_inputs
 from daceml.cli.input_text import TYPES, TensorText, parse_input
 from daceml.errors import ModelReferenceError
+from daceml.runtime.available_memory import available_bytes
 
 if TYPE_CHECKING:
     from torch import nn
@@ -142,20 +143,10 @@ def _check_call(module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any
 
 def _check_memory(wanted: Sequence[TensorText]) -> None:
     """Inputs that fill the memory would have the process killed without a word."""
-    needed, free = sum(text.size_bytes for text in wanted), _available_bytes()
+    needed, free = sum(text.size_bytes for text in wanted), available_bytes()
     if free is not None and needed > free:
         raise ModelReferenceError(
             "the inputs do not fit into memory",
             why=f"they take {needed / 1e9:.1f} GB; {free / 1e9:.1f} GB are available",
             fix="ask for smaller sizes",
         )
-
-
-def _available_bytes() -> int | None:
-    """Memory that can be had without swapping; None where the system does not say."""
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-    except OSError:
-        return None
-    found = [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")]
-    return found[0] if found else None

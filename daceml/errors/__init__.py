@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from daceml.errors.base import (
     DacemlError,
+    first_line,
 )
 from daceml.errors.commands import (
     ConfigurationError,
@@ -175,4 +176,5 @@ __all__ = [
     "UnknownOperatorError",
     "UnsupportedProgramError",
     "WhatIfError",
+    "first_line",
 ]

@@ -5,6 +5,11 @@ from __future__ import annotations
 from typing import ClassVar
 
 
+def first_line(error: BaseException) -> str:
+    """What an error says first; its kind where it says nothing."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
 class DacemlError(Exception):
     """A refusal with a code, and what, where, why and fix.
 

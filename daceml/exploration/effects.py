@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from daceml.errors import ExplorationError
+from daceml.errors import ExplorationError, first_line
 from daceml.exploration.additions import addition_named, passes_of
 from daceml.exploration.programs import Programs
 from daceml.exploration.variant import Variant
@@ -154,44 +154,42 @@ class _Effects:
     measure: bool = field(kw_only=True)
 
     def of(self, name: str, *, alone: bool) -> Effect:
+        """Of a pass of the standard recipe."""
         without, only, none = Variant(without=(name,)), Variant(only=(name,)), Variant(only=())
-        try:
-            among = self._ratio(without)
-            by_itself = self._over(only, none) if alone else None
-            measured = self._measured(without) if self.measure else None
-            measured_alone = self._measured_over(only, none) if self.measure and alone else None
-        except Exception as error:  # whatever the others trip over without it
-            line = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            return Effect(name=name, among=None, alone=None, why=line)
-        return Effect(
-            name=name,
-            among=among.inverse(),
-            alone=by_itself,
-            measured_among=None if measured is None else measured.inverse(),
-            measured_alone=measured_alone,
-            changes=self.programs.lowered(without).identity != self.programs.lowered(Variant()).identity,
-        )
+        return self._told(name, without, (only, none) if alone else None, inverse=True)
 
     def of_addition(self, name: str, variant: Variant, *, alone: bool) -> Effect:
         """Of what the standard recipe does not do."""
-        passes = passes_of(variant)
-        alone = alone and passes is not None
-        only, none = replace(variant, only=passes or ()), Variant(only=passes or ())
+        passes = passes_of(variant) if alone else None
+        pair = None if passes is None else (replace(variant, only=passes), Variant(only=passes))
+        return self._told(name, variant, pair, inverse=False)
+
+    def _told(
+        self, name: str, other: Variant, alone: tuple[Variant, Variant] | None, *, inverse: bool
+    ) -> Effect:
+        """Of what tells another variant from the standard one.
+
+        Args:
+            alone: with it and nothing else, and without anything; None where that is not asked for.
+            inverse: whether it is the standard variant that has it.
+        """
         try:
-            among = self._ratio(variant)
-            by_itself = self._over(only, none) if alone else None
-            measured = self._measured(variant) if self.measure else None
-            measured_alone = self._measured_over(only, none) if self.measure and alone else None
-        except Exception as error:  # whatever a pass or an operator refuses
-            line = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            return Effect(name=name, among=None, alone=None, why=line)
+            among = self._ratio(other)
+            by_itself = None if alone is None else self._over(*alone)
+            measured = self._measured(other) if self.measure else None
+            measured_alone = self._measured_over(*alone) if self.measure and alone is not None else None
+            changes = not self._same(other, Variant())
+        except Exception as error:  # whatever the others trip over without it
+            return Effect(name=name, among=None, alone=None, why=first_line(error))
+        if inverse:
+            among, measured = among.inverse(), None if measured is None else measured.inverse()
         return Effect(
             name=name,
             among=among,
             alone=by_itself,
             measured_among=measured,
             measured_alone=measured_alone,
-            changes=not self._same(variant, Variant()),
+            changes=changes,
         )
 
     def _ratio(self, variant: Variant) -> Ratio:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, get_args
 
-from daceml.errors import ExplorationError, ResultsDifferError
+from daceml.errors import ExplorationError, ResultsDifferError, first_line
 from daceml.exploration.exploration import Exploration, Objective, Outcome, Row
 from daceml.exploration.space import Space
 from daceml.exploration.variant import Variant
@@ -144,7 +144,7 @@ class _Search:
         try:
             row = self._predicted(variant)
         except Exception as error:  # whatever a pass trips over: the standard variant stands
-            self.note(Row(variant=variant, outcome="refused", why=_sentence(error)))
+            self.note(Row(variant=variant, outcome="refused", why=first_line(error)))
             return
         twin = self.seen.setdefault(self.programs.lowered(variant).identity, variant)
         if twin != variant:
@@ -193,7 +193,7 @@ class _Search:
             self.note(replace(row, outcome="results differ", why=error.why))
             return
         except Exception as error:  # whatever a pass or the compiler trips over
-            self.note(replace(row, outcome="refused", why=_sentence(error)))
+            self.note(replace(row, outcome="refused", why=first_line(error)))
             return
         self.note(replace(row, outcome="measured", measured=times))
         # what is left, with what has been learned; what was measured keeps what was predicted before
@@ -235,9 +235,3 @@ def _row(lowered: Lowered, predicted: ProgramTime, outcome: Outcome) -> Row:
         moved_bytes=lowered.moved_bytes,
         kernels=lowered.kernels,
     )
-
-
-def _sentence(error: BaseException) -> str:
-    """What an error says first."""
-    line = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    return line if line else type(error).__name__

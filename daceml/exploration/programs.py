@@ -117,7 +117,8 @@ class Programs:
         self.standard_ms = seen.ms(_STANDARD)
         self.around_us = max(call_us - sum(took_us), 0.0) * self.standard_ms * 1e3 / call_us
         if self.first.measured_share > _KNOWN_SHARE:
-            self.slowness = max(self.standard_ms * 1e3 / (self.first.us + self.around_us), 1.0)
+            now_us = sum(took_us) * self.standard_ms * 1e3 / call_us
+            self.slowness = max(now_us / self.first.us, 1.0)
         self._learn(lowered, self._standard, self.standard_ms)
         self._measured[Variant()] = _times(seen, _STANDARD, self.standard_ms)
 

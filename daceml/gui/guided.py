@@ -6,9 +6,6 @@ costs beside what was measured on this machine before.
 
 from __future__ import annotations
 
-import inspect
-import math
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import RLock
@@ -16,21 +13,21 @@ from typing import Any, Literal
 
 import torch
 from torch import nn
-from torch.utils import _pytree as pytree
 
-from daceml.errors import DacemlError, MoveError
+from daceml.errors import DacemlError, MoveError, first_line
 from daceml.exploration.library import Library
 from daceml.exploration.step_times import Likely, ProgramTime, StepTimes
 from daceml.exploration.subject import Lowered, Subject
 from daceml.exploration.variant import Variant
 from daceml.frontend.module import DaceModule
+from daceml.gui.call_inputs import named_tensors, resized
 from daceml.gui.catalogue import Catalogue, Places
+from daceml.gui.effect import Effect, places_of, refusals_of
 from daceml.gui.graph import Graph, graph_of
 from daceml.sdfg.passes import PassRecord
 from daceml.transformations.recipe import Recipe
 
 Start = Literal["standard", "nothing"]
-_MOST_SHARE = 0.25  # of the memory that is free, for one input: a step needs several times as much
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,29 +55,6 @@ class Program:
     steps: tuple[Likely, ...]
     time: ProgramTime
     records: Mapping[str, tuple[PassRecord, ...]]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Effect:
-    """What a pass would bring that is not applied everywhere, or has brought: the program with it beside that
-    without it.
-
-    Attributes:
-        time_us, moved_bytes, memory_bytes, steps: with it, less those without it.
-        places: where it would apply, or has applied; empty for passes that are not told their places.
-        refused: what it refuses: array or operator, reason, bytes, where.
-        why: why it cannot be applied, or left out; empty where it can.
-        changes: whether the program is another one with it.
-    """
-
-    time_us: float = 0.0
-    moved_bytes: int = 0
-    memory_bytes: int = 0
-    steps: int = 0
-    places: tuple[str, ...] = ()
-    refused: tuple[tuple[str, str, int, str], ...] = ()
-    why: str = ""
-    changes: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,13 +132,10 @@ class Guided:
     def inputs(self) -> tuple[tuple[str, torch.Tensor], ...]:
         """Tensors of the call, by the names of forward's arguments."""
         subject = self._sizes.subject
-        return tuple(_named_tensors(subject.module, subject.args, subject.kwargs))
+        return tuple(named_tensors(subject.module, subject.args, subject.kwargs))
 
     def program(self) -> Program:
         """The program of what is applied."""
-        known = self._sizes.programs.get(self._key(self.chosen))
-        if known is not None:  # whoever looks does not wait for what is found out beside
-            return known
         with self._lock:
             return self._program(self.chosen)
 
@@ -177,13 +148,15 @@ class Guided:
         """Nothing changes while somebody has it."""
         return self._lock
 
-    def first_program(self) -> Program | None:
-        """The program of what was applied at first; None where it cannot be lowered for these sizes."""
+    def first_program(self) -> Program:
+        """The program of what was applied at first.
+
+        Raises:
+            MoveError: it cannot be made for these sizes.
+        """
         with self._lock:
-            try:
-                return self._program(self.history[0].chosen)
-            except Exception:  # whatever a pass or an operator refuses
-                return None
+            self._check("the start", self.history[0].chosen)
+            return self._program(self.history[0].chosen)
 
     def effect(self, name: str) -> Effect:
         """What one pass would bring, or has brought.
@@ -281,7 +254,7 @@ class Guided:
             MoveError: no input has the name, a size is none, or the model does not take such inputs.
         """
         with self._lock:
-            sizes = _Sizes(self._resized(self._sizes.subject, dict(shapes)))
+            sizes = _Sizes(resized(self._sizes.subject, shapes))
             try:
                 sizes.programs[self._key(self.chosen)] = self._lower(self.chosen, sizes)
             except Exception as error:  # whatever the model, a pass or an operator refuses
@@ -332,12 +305,10 @@ class Guided:
 
     def _effect(self, name: str) -> Effect:
         here, applied = self._program(self.chosen), self.chosen.get(name, ()) is None
-        if applied and self.catalogue.steps[name].takes_places:
-            records = here.records.get(name, ())
-            if not any(
-                record.places or record.applied for record in records
-            ):  # it had nothing to do, so that nothing changes without it
-                return Effect(refused=_refused(records))
+        records = here.records.get(name, ())
+        idle = not any(record.places or record.applied for record in records)
+        if applied and idle and self.catalogue.steps[name].takes_places:
+            return Effect(refused=refusals_of(records))  # nothing to do, so nothing changes without it
         if applied:
             other = {known: at for known, at in self.chosen.items() if known != name}
         else:
@@ -345,8 +316,7 @@ class Guided:
         try:
             there = self._program(other)
         except Exception as error:  # whatever a pass or an operator refuses
-            records = here.records.get(name, ())
-            return Effect(places=_places(records), refused=_refused(records), why=_line(error))
+            return Effect(places=places_of(records), refused=refusals_of(records), why=_line(error))
         ahead, behind = (here, there) if applied else (there, here)  # with it everywhere, and without
         records = ahead.records.get(name, ())
         return Effect(
@@ -354,14 +324,14 @@ class Guided:
             moved_bytes=ahead.lowered.moved_bytes - behind.lowered.moved_bytes,
             memory_bytes=ahead.lowered.memory_bytes - behind.lowered.memory_bytes,
             steps=len(ahead.steps) - len(behind.steps),
-            places=_places(records),
-            refused=_refused(records),
+            places=places_of(records),
+            refused=refusals_of(records),
             changes=here.lowered.identity != there.lowered.identity,
         )
 
     def _reason(self, name: str, place: str) -> str:
         everywhere = self._program({**self.chosen, name: None}).records.get(name, ())
-        found = [why for subject, why, _, _ in _refused(everywhere) if subject == place]
+        found = [why for subject, why, _, _ in refusals_of(everywhere) if subject == place]
         return found[0] if found else "the pass finds nothing there"
 
     def _program(self, chosen: Mapping[str, Places]) -> Program:
@@ -387,78 +357,13 @@ class Guided:
         )
 
     def _variant(self, chosen: Mapping[str, Places]) -> Variant:
-        return Variant(recipe=self.catalogue.recipe(chosen).to_json())
+        return Variant(recipe=self._key(chosen))
 
     def _key(self, chosen: Mapping[str, Places]) -> str:
         return self.catalogue.recipe(chosen).to_json()
-
-    def _resized(self, subject: Subject, shapes: dict[str, Sequence[int]]) -> Subject:
-        known = dict(_named_tensors(subject.module, subject.args, subject.kwargs))
-        changed: dict[int, torch.Tensor] = {}
-        for name, shape in shapes.items():
-            if name not in known:
-                raise MoveError(
-                    f"there is no input {name!r}", why="there are " + ", ".join(known), fix="name one of them"
-                )
-            changed[id(known[name])] = _of_shape(known[name], name, shape)
-        args, kwargs = pytree.tree_map(lambda x: changed.get(id(x), x), (subject.args, subject.kwargs))
-        return Subject(subject.module, args, kwargs, training=subject.training)
-
-
-def _of_shape(like: torch.Tensor, name: str, shape: Sequence[int]) -> torch.Tensor:
-    if any(type(size) is not int or size < 0 for size in shape):
-        raise MoveError(f"{name} cannot have the shape {list(shape)}", fix="give sizes of 0 and more")
-    needed, free = math.prod(shape) * like.element_size(), _available_bytes()
-    if needed > _MOST_SHARE * free:
-        raise MoveError(
-            f"{name} cannot have the shape {list(shape)}",
-            why=f"it takes {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are available in all",
-            fix="give smaller sizes",
-        )
-    generator = torch.Generator().manual_seed(0)
-    if like.is_floating_point() or like.is_complex():
-        made = torch.randn(tuple(shape), generator=generator, dtype=like.dtype)
-        return made.requires_grad_(like.requires_grad)
-    if like.dtype == torch.bool:
-        return torch.randint(0, 2, tuple(shape), generator=generator).bool()
-    low, high = (int(like.min()), int(like.max())) if like.numel() else (0, 0)  # positions stay in range
-    above = min(high + 1, 2**63 - 1)
-    return torch.randint(min(low, above - 1), above, tuple(shape), generator=generator, dtype=like.dtype)
-
-
-def _available_bytes() -> int:
-    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-
-
-def _named_tensors(
-    module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> list[tuple[str, torch.Tensor]]:
-    """Tensors of a call: x, or x[0] and x.mask inside containers."""
-    try:
-        bound = inspect.signature(module.forward).bind(*args, **kwargs).arguments
-    except (TypeError, ValueError):
-        bound = {**{f"input {i}": value for i, value in enumerate(args)}, **kwargs}
-    found: list[tuple[str, torch.Tensor]] = []
-    for name, value in bound.items():
-        for path, leaf in pytree.tree_flatten_with_path(value)[0]:
-            if isinstance(leaf, torch.Tensor):
-                found.append((name + pytree.keystr(path), leaf))
-    return found
-
-
-def _places(records: Sequence[PassRecord]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(place for record in records for place in record.places))
-
-
-def _refused(records: Sequence[PassRecord]) -> tuple[tuple[str, str, int, str], ...]:
-    return tuple(
-        (one.subject, one.reason, one.size_bytes if isinstance(one.size_bytes, int) else 0, one.where)
-        for record in records
-        for one in record.refused
-    )
 
 
 def _line(error: Exception) -> str:
     if isinstance(error, DacemlError):
         return error.what + (f": {error.why}" if error.why else "")
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return first_line(error)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from daceml.gui.guided import Effect, Guided, Measured, Program
+from daceml.errors import MoveError
+from daceml.gui.effect import Effect
+from daceml.gui.guided import Guided, Measured, Program
 from daceml.gui.recipe_script import recipe_script
 
 if TYPE_CHECKING:
@@ -26,7 +28,11 @@ def model_view(guided: Guided, *, title: str, target: str = "", looking: bool = 
 
 
 def _view(guided: Guided, *, title: str, target: str, looking: bool) -> dict[str, Any]:
-    program, measured, first = guided.program(), guided.measured(), guided.first_program()
+    program, measured = guided.program(), guided.measured()
+    try:
+        first, no_first = guided.first_program(), ""
+    except MoveError as error:
+        first, no_first = None, f"{error.what}: {error.why}"
     return {
         "kind": "model",
         "title": title,
@@ -37,6 +43,7 @@ def _view(guided: Guided, *, title: str, target: str, looking: bool) -> dict[str
         ],
         "totals": _totals(program, measured),
         "start": None if first is None else _totals(first, None),
+        "no_start": no_first,
         "hash": program.lowered.identity,
         "nodes": _nodes(program, measured),
         "edges": [

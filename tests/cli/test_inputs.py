@@ -78,7 +78,7 @@ def test_inputs_that_exclude_each_other(tmp_path: Path):
 
 
 def test_inputs_larger_than_the_memory_are_refused(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(inputs, "_available_bytes", lambda: 10**9)
+    monkeypatch.setattr(inputs, "available_bytes", lambda: 10**9)
     with pytest.raises(ModelReferenceError) as caught:
         make_inputs(nn.ReLU(), ("100000,100000",))
     assert caught.value.why == "they take 40.0 GB; 1.0 GB are available"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 
@@ -10,6 +12,7 @@ from daceml.errors import ConfigurationError, ExplorationError, MoveError
 from daceml.exploration.subject import Subject
 from daceml.exploration.variant import Variant
 from daceml.gui.guided import Guided
+from daceml.gui.model_view import model_view
 from daceml.transformations import Recipe, Step
 from daceml.transformations.hardware.cpu_schedule import schedule_maps
 from daceml.transformations.local.map_fusion import fuse_maps
@@ -171,4 +174,15 @@ def test_the_way_back_is_not_gone_where_it_leads_nowhere(x: torch.Tensor):
         guided.undo()
     assert guided.history[guided.place].title == "without refuse_large"
     assert guided.program().lowered.moved_bytes > 0
-    assert guided.first_program() is not None
+    with pytest.raises(MoveError, match="the start: cannot be done"):
+        started_with(refuse_large, x).first_program()
+    view = model_view(started_with(refuse_large, x), title="Chain")
+    assert view["start"] is None and "200 rows are too many" in view["no_start"]
+
+
+def started_with(refusing: Callable[..., None], x: torch.Tensor) -> Guided:
+    """One whose start cannot be made for the sizes that it has now."""
+    guided = Guided(Chain().eval(), (x,), recipe=Recipe(refusing))
+    guided.leave_out(refusing.__name__)
+    guided.resize({"x": [200, 6]})
+    return guided

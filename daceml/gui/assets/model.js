@@ -171,6 +171,7 @@ daceml.pages.model = class {
         : figure("measured", "measured", daceml.time(totals.measured_us), "least of several calls"),
       figure("moved", "bytes moved", daceml.bytes(totals.moved_bytes), daceml.change(totals.moved_bytes, before.moved_bytes)),
       figure("steps", "steps", daceml.count(totals.steps), `${totals.kernels} different kernels; ${daceml.change(totals.steps, before.steps)}`),
+      this.view.no_start ? daceml.element("p", { class: "note" }, `no changes are shown; ${this.view.no_start}`) : "",
       figure("memory", "memory at the peak", daceml.bytes(totals.memory_bytes), daceml.change(totals.memory_bytes, before.memory_bytes)),
     );
   }

@@ -1,0 +1,34 @@
+"""What is measured in a slow hour is learned on the scale of a quick one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from daceml.exploration.programs import Programs
+from daceml.exploration.subject import Subject
+from daceml.exploration.variant import Variant
+
+
+@pytest.fixture
+def subject(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Subject:
+    monkeypatch.setenv("DACEML_CACHE", str(tmp_path))
+    model = nn.Sequential(nn.Linear(16, 16), nn.Tanh(), nn.LayerNorm(16)).eval()
+    return Subject(model, (torch.randn(64, 16),), {}, training=False)
+
+
+def test_a_slow_hour_is_told_on_the_scale_of_a_quick_one(subject: Subject):
+    with Programs.measured(subject, limit_s=0.3) as first:
+        steps = first.lowered(Variant()).facts
+        assert first.slowness == 1.0  # nothing was known
+        quick = [us / 1000 for us in first.profiles[Variant()]]
+        first.library.add(steps, quick)
+    with Programs.measured(subject, limit_s=0.3) as second:
+        assert second.first.measured_share > 0.8
+        assert second.slowness > 2  # as if this hour were a thousand times as slow, less what disturbs it
+        learned = [second.times.step(step).us for step in steps]
+    # nothing is learned that is faster than what a quick hour has seen by more than hours differ
+    assert sum(learned) <= sum(quick) * 1.01
