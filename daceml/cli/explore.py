@@ -33,6 +33,12 @@ Precisions = Annotated[
         "--precision", metavar="TYPE", help="try bfloat16 as well, which rounds values; repeatable."
     ),
 ]
+Batches = Annotated[
+    list[int] | None,
+    typer.Option(
+        "--batch", metavar="N", help="try calls of N samples as well; times are for as many; repeatable."
+    ),
+]
 Ranks = Annotated[
     list[int] | None, typer.Option("--ranks", help="of the other devices, data-parallel; may be repeated.")
 ]
@@ -55,6 +61,7 @@ def explore(
     device: Devices = None,
     objective: ObjectiveName = "time",
     precision: Precisions = None,
+    batch: Batches = None,
     ranks: Ranks = None,
     price: Prices = None,
     measurements: Annotated[int, typer.Option(help="variants that are measured, at the most.")] = 4,
@@ -87,7 +94,7 @@ def explore(
         found = explored(
             module, *call.args, **call.kwargs,
             budget=seconds, devices=names, objective=_objective(objective), training=train,
-            precisions=precision or (), ranks=ranks or (), prices=prices,
+            precisions=precision or (), batches=batch or (), ranks=ranks or (), prices=prices,
             measurements=measurements, seed=seed,
             observe=None if quiet else _told,
         )  # fmt: skip

@@ -30,6 +30,7 @@ def explored(
     devices: Sequence[str] = (),
     objective: Objective = "time",
     precisions: Sequence[str] = (),
+    batches: Sequence[int] = (),
     ranks: Sequence[int] = (),
     prices: Mapping[str, Price] | None = None,
     measurements: int = 4,
@@ -62,11 +63,11 @@ def explored(
             programs=programs, objective=objective, budget_s=budget_s, start_s=start_s,
             measurements=measurements, most=most, observe=observe or (lambda _: None),
         )  # fmt: skip
-        search.run(precisions)
+        search.run(precisions, batches)
     model = subject.module
     for row in elsewhere(
         model, subject.args, subject.kwargs, training=subject.training, devices=devices, ranks=ranks,
-        prices=prices or {}, precisions=precisions,
+        prices=prices or {}, precisions=precisions, batches=batches,
     ):  # fmt: skip
         search.note(row)
     rows = search.ordered()
@@ -99,13 +100,20 @@ class _Search:
     rows: dict[Variant, Row] = field(default_factory=dict[Variant, Row])
     seen: dict[str, Variant] = field(default_factory=dict[str, Variant])  # identity -> the first of it
 
-    def run(self, precisions: Sequence[str]) -> None:
+    def run(self, precisions: Sequence[str], batches: Sequence[int]) -> None:
         """Predict and measure the variants of this machine."""
         programs, standard = self.programs, self.programs.lowered(Variant())
         self.seen[standard.identity] = Variant()
         row = _row(standard, programs.first, "standard recipe")
         self.note(replace(row, measured=programs.measure(Variant())))
-        self._predict(precisions)
+        subject = self.programs.subject
+        if batches and subject.samples in batches:
+            batches = [one for one in batches if one != subject.samples]
+        space = Space(
+            training=subject.training, freezable=not subject.not_freezable,
+            precisions=tuple(precisions), batches=tuple(dict.fromkeys(batches)),
+        )  # fmt: skip
+        self._predict(space)
         self._measure()
 
     @property
@@ -120,11 +128,7 @@ class _Search:
 
     # ---- predictions
 
-    def _predict(self, precisions: Sequence[str]) -> None:
-        subject = self.programs.subject
-        space = Space(
-            training=subject.training, freezable=not subject.not_freezable, precisions=tuple(precisions)
-        )
+    def _predict(self, space: Space) -> None:
         for variant in space.singles():
             self._lower(variant)
         known = [row for row in self.rows.values() if row.outcome == "predicted"]
@@ -139,7 +143,7 @@ class _Search:
     def _lower(self, variant: Variant) -> None:
         if variant in self.rows:
             return
-        if len(self.rows) >= self.most or self.spent_s > _PREDICTING * self.budget_s:
+        if len(self.seen) >= self.most or self.spent_s > _PREDICTING * self.budget_s:
             return
         try:
             row = self._predicted(variant)

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 import torch
 
 from daceml.errors import ResultsDifferError
+from daceml.exploration.batches import shared_samples
 from daceml.exploration.exploration import Times
 from daceml.exploration.library import Library
 from daceml.exploration.variant import Variant
 from daceml.frontend.search.measurement import Comparison, compare
 from daceml.frontend.search.run import undisturbed
+from daceml.frontend.value_difference import largest_difference
 
 if TYPE_CHECKING:
     from daceml.exploration.step_times import ProgramTime, StepTimes
@@ -85,18 +87,19 @@ class Programs:
         return self._lowered[variant]
 
     def predicted(self, variant: Variant) -> ProgramTime:
-        """On the scale on which the standard variant takes what it was measured to take.
+        """On the scale on which the standard variant takes what it was measured to take, for as many samples.
 
         Raises:
             Exception: see `lowered`.
         """
-        found = self.times.program(self.lowered(variant).facts, self.around_us)
+        lowered = self.lowered(variant)
+        found = self.times.program(lowered.facts, self.around_us)
         standard = self.times.program(self.lowered(Variant()).facts, self.around_us)
-        scale = self.standard_ms * 1e3 / standard.us
+        scale = self.standard_ms * 1e3 / standard.us * lowered.calls
         return replace(found, us=found.us * scale, low_us=found.low_us * scale, high_us=found.high_us * scale)
 
     def measure(self, variant: Variant) -> Times:
-        """Beside the standard variant, once.
+        """Beside the standard variant, once, and for as many samples.
 
         Raises:
             ResultsDifferError: it computes something else.
@@ -126,12 +129,12 @@ class Programs:
         predicted = self.predicted(variant)
         lowered = self.subject.lower(variant)
         run = self.subject.compile(lowered)
-        differs = "" if variant.precision else run.difference(self._standard)
+        differs = "" if variant.precision else self._difference(run, variant)
         if differs:
             raise ResultsDifferError(
                 f"{variant.title} computes something else", why=differs, fix="take another variant"
             )
-        times = _times(self._compared({_CANDIDATE: run}), _CANDIDATE, self.standard_ms)
+        times = _times(self._compared({_CANDIDATE: run}), _CANDIDATE, self.standard_ms, lowered.calls)
         self.times.observe(predicted.us, times.ms * 1e3)
         self._learn(lowered, run, times.ms)
         return times
@@ -139,12 +142,23 @@ class Programs:
     def _learn(self, lowered: Lowered, run: ProgramRun, ms: float) -> None:
         """Steps are timed one by one, while others may disturb them more than the rounds that count."""
         call_us = run.call_us()
-        took_us, scale = run.steps_us(call_us), ms * 1e3 / call_us
+        took_us, scale = run.steps_us(call_us), ms * 1e3 / lowered.calls / call_us
         if len(took_us) == len(lowered.facts):
             self.profiles[lowered.variant] = tuple(us * scale for us in took_us)
             took_us = [us * scale / self.slowness for us in took_us]
             self.times.learn(lowered.facts, took_us)
             self.library.add(lowered.facts, took_us)
+
+    def _difference(self, run: ProgramRun, variant: Variant) -> str:
+        """From the standard variant's results, in a sentence; of other samples, those that both have."""
+        if variant.samples is None:
+            return run.difference(self._standard)
+        if self.subject.training:  # gradients are sums over all samples
+            return ""
+        counts = variant.samples, self.subject.samples
+        ours, theirs = shared_samples(run.values, self._standard.values, counts)
+        found = largest_difference(ours, theirs, run.limit)
+        return "" if found is None else f"{found.array} {found.sentence}"
 
     def _compared(self, runs: Mapping[str, ProgramRun]) -> Comparison:
         order = [_STANDARD, *runs]
@@ -153,9 +167,10 @@ class Programs:
         return compare({name: named[name] for name in order}, limit_s=self.limit_s)
 
 
-def _times(seen: Comparison, name: str, standard_ms: float) -> Times:
-    ratio = seen.ratio(name, _STANDARD)
+def _times(seen: Comparison, name: str, standard_ms: float, calls: float = 1.0) -> Times:
+    found = seen.ratio(name, _STANDARD)
+    ratio, low, high = found.value * calls, found.low * calls, found.high * calls
     return Times(
-        ms=ratio.value * standard_ms, low_ms=ratio.low * standard_ms, high_ms=ratio.high * standard_ms,
-        ratio=ratio.value, ratio_low=ratio.low, ratio_high=ratio.high, rounds=ratio.n,
+        ms=ratio * standard_ms, low_ms=low * standard_ms, high_ms=high * standard_ms,
+        ratio=ratio, ratio_low=low, ratio_high=high, rounds=found.n,
     )  # fmt: skip

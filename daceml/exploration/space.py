@@ -25,11 +25,13 @@ class Space:
         training: whether there is a backward pass.
         freezable: whether weights may be promised not to change.
         precisions: element types to try besides that of the model.
+        batches: numbers of samples of a call to try besides its own.
     """
 
     training: bool
     freezable: bool
     precisions: tuple[str, ...] = ()
+    batches: tuple[int, ...] = ()
 
     def singles(self) -> tuple[Variant, ...]:
         """The standard variant, and every change by itself; those that change values last."""
@@ -46,6 +48,7 @@ class Space:
             found += [frozen, *self._choices("frozen", frozen)]
         found += [Variant(without=(name,)) for name in _passes()]
         found += [Variant(precision=one) for one in self.precisions]
+        found += [Variant(samples=one) for one in self.batches]
         return tuple(found)
 
     def joined(self, promising: Sequence[Variant], most: int) -> Iterator[Variant]:
@@ -83,20 +86,25 @@ class Space:
 
     def _together(self, members: Sequence[Variant]) -> Variant | None:
         """All changes of some variants; None where two say something of the same."""
-        if any(one.unoptimised or one.depth != "all" or one.memory_share is not None for one in members):
+        if any(one.memory_share is not None for one in members):
             return None
+        whole = [one for one in members if one.unoptimised or one.depth != "all"]  # they say which passes run
         left_out = {name for one in members for name in one.without}
         names = [name for one in members for name in one.choices]
         precisions = {one.precision for one in members if one.precision}
-        if len(set(names)) < len(names) or len(precisions) > 1 or _exclude(names):
+        batches = {one.samples for one in members if one.samples is not None}
+        if len(set(names)) < len(names) or len(precisions) > 1 or len(batches) > 1 or _exclude(names):
             return None
-        if not names and not left_out and len(members) > 1 and len({one.freeze for one in members}) == 1:
+        if len(whole) > 1 or (whole and (names or left_out)):
             return None
         return Variant(
             choices=tuple(names),
+            depth=whole[0].depth if whole else "all",
+            unoptimised=bool(whole) and whole[0].unoptimised,
             without=tuple(name for name in _passes() if name in left_out),
             freeze=any(one.freeze for one in members),
             precision=next(iter(precisions), ""),
+            samples=next(iter(batches), None),
         )
 
 

@@ -13,6 +13,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from daceml.errors import ExplorationError
+from daceml.exploration.batches import samples, with_samples
 from daceml.exploration.variant import Depth, Variant
 from daceml.frontend.arguments import Arguments
 from daceml.frontend.frozen import check_frozen
@@ -44,9 +45,11 @@ class Lowered:
 
     Attributes:
         identity: equal for programs that do the same in the same order.
-        facts: of their steps, forward then backward.
+        calls: of it, that have as many samples as the call that is explored; 1 unless the variant says how
+            many samples one has.
+        facts: of the steps of one call, forward then backward.
         memory_bytes: at its peak, with parameters, inputs and results.
-        moved_bytes: read and written by all steps, each array once a step.
+        moved_bytes: read and written by all steps of so many calls, each array once a step.
         kernels: different ones.
         limit: how far results may be from those of another variant.
         plans: of its programs, forward then backward.
@@ -55,6 +58,7 @@ class Lowered:
     variant: Variant
     making: Making
     identity: str
+    calls: float
     facts: tuple[StepFacts, ...]
     memory_bytes: int
     moved_bytes: int
@@ -85,18 +89,27 @@ class Subject:
         self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], *, training: bool
     ) -> None:
         self.module, self.args, self.kwargs, self.training = module, args, kwargs, training
-        self._calls: dict[str, _Call] = {}
+        self._calls: dict[tuple[str, int | None], _Call] = {}
         self._standard_peak: int | None = None
 
     @property
     def not_freezable(self) -> str:
         """Why weights cannot be promised not to change; empty where they can."""
-        return self._call("").freezable
+        return self._call(Variant()).freezable
 
     @property
     def key(self) -> str:
         """Of the standard program: the same model, inputs, options and versions have the same one."""
-        return self._call("").making.key()
+        return self._call(Variant()).making.key()
+
+    @property
+    def samples(self) -> int:
+        """Of the call that is explored.
+
+        Raises:
+            ExplorationError: nobody can say.
+        """
+        return samples(self.args, self.kwargs)
 
     def require_processor(self) -> None:
         """Refuse what lies on another device.
@@ -127,8 +140,9 @@ class Subject:
         from daceml.runtime.plan import make_plan
         from daceml.runtime.temporary import array_bytes, live_bytes
 
-        call = self._call(variant.precision)
+        call = self._call(variant)
         making = self._making(variant, call)
+        calls = 1.0 if variant.samples is None else self.samples / variant.samples
         with without_collection(), torch.no_grad():
             made = making.optimised()
             networks = [one.network for one in made]
@@ -148,9 +162,10 @@ class Subject:
             variant=variant,
             making=making,
             identity=identity(plans),
+            calls=calls,
             facts=facts,
             memory_bytes=memory_bytes,
-            moved_bytes=sum(fact.unique_bytes for fact in facts),
+            moved_bytes=round(calls * sum(fact.unique_bytes for fact in facts)),
             kernels=sum(len(plan.kernels) for plan in plans),
             limit=max(map(limit_of, networks)),
             plans=tuple(plans),
@@ -164,7 +179,7 @@ class Subject:
         """
         from daceml.frontend.search.run import ProgramRun, own_state
 
-        making, call = lowered.making, self._call(lowered.variant.precision)
+        making, call = lowered.making, self._call(lowered.variant)
         with torch.no_grad():
             mutated = making.stored()[0].manifest.mutated
             requiring = () if making.wanted is None else making.wanted.state
@@ -174,7 +189,7 @@ class Subject:
 
     def compiled(self, variant: Variant) -> nn.Module:
         """The module, to be called as it is, as a variant says."""
-        module, _, _ = self._with_precision(variant.precision)
+        module, _, _ = self._as(variant)
         return compile_module(module, **self.options(variant))
 
     def options(self, variant: Variant) -> dict[str, Any]:
@@ -216,16 +231,17 @@ class Subject:
         assert self._standard_peak is not None, "lowering notes it"
         return Recomputation(mode="budget", budget_bytes=round(variant.memory_share * self._standard_peak))
 
-    def _call(self, precision: str) -> _Call:
-        if precision not in self._calls:
-            self._calls[precision] = self._captured(precision)
-        return self._calls[precision]
+    def _call(self, variant: Variant) -> _Call:
+        place = variant.precision, variant.samples
+        if place not in self._calls:
+            self._calls[place] = self._captured(variant)
+        return self._calls[place]
 
-    def _captured(self, precision: str) -> _Call:
+    def _captured(self, variant: Variant) -> _Call:
         from daceml.errors import ConfigurationError
         from daceml.frontend.compile import making_of_call
 
-        module, args, kwargs = self._with_precision(precision)
+        module, args, kwargs = self._as(variant)
         compiled = compile_module(module, backward=self.training)
         assert isinstance(compiled, DaceModule)
         arguments = Arguments(args, kwargs)
@@ -245,9 +261,13 @@ class Subject:
             )
         return _Call(making=making, state=state, tensors=arguments.tensors, freezable=freezable)
 
-    def _with_precision(self, precision: str) -> tuple[nn.Module, tuple[Any, ...], dict[str, Any]]:
+    def _as(self, variant: Variant) -> tuple[nn.Module, tuple[Any, ...], dict[str, Any]]:
+        """Module and call in a variant's precision, with as many samples as it says."""
+        args, kwargs, precision = self.args, self.kwargs, variant.precision
+        if variant.samples is not None:
+            args, kwargs = with_samples(args, kwargs, variant.samples)
         if not precision:
-            return self.module, self.args, self.kwargs
+            return self.module, args, kwargs
         dtype = getattr(torch, precision, None)
         if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
             raise ExplorationError(
@@ -259,7 +279,7 @@ class Subject:
             floating = isinstance(value, torch.Tensor) and value.is_floating_point()
             return value.detach().to(dtype).requires_grad_(value.requires_grad) if floating else value
 
-        args, kwargs = pytree.tree_map(cast, (self.args, self.kwargs))
+        args, kwargs = pytree.tree_map(cast, (args, kwargs))
         return module, args, kwargs
 
 

@@ -35,6 +35,8 @@ class Variant:
         freeze: weights do not change any more.
         memory_share: of the standard step's peak, that the backward pass may not exceed; None: no limit.
         precision: element type of parameters and inputs; "" as they are.
+        samples: of a call, where that is another number than that of the call that is explored; None: as it
+            is.
         device: a name that `daceml devices` lists, or THIS.
         fused: on another device, whether elementwise neighbours are one kernel there.
         graphed: on another device, whether a step is one CUDA graph.
@@ -50,6 +52,7 @@ class Variant:
     freeze: bool = False
     memory_share: float | None = None
     precision: str = ""
+    samples: int | None = None
     device: str = THIS
     fused: bool = False
     graphed: bool = False
@@ -80,6 +83,8 @@ class Variant:
             found.append(f"recomputation within {self.memory_share:.0%} of the memory")
         if self.precision:
             found.append(self.precision)
+        if self.samples is not None:
+            found.append(f"calls of {self.samples}")
         if self.device:
             graph = ", as a CUDA graph," if self.graphed else ""
             found.append(f"{'fused' if self.fused else 'eager'}{graph} on {self.device}")
@@ -95,6 +100,8 @@ class Variant:
             found.append("weights must not change any more")
         if self.precision:
             found.append(f"values are rounded to {self.precision}")
+        if self.samples is not None:
+            found.append(f"calls have {self.samples} samples")
         return tuple(found)
 
     @property
@@ -109,7 +116,7 @@ class Variant:
     @classmethod
     def from_json(cls, told: dict[str, Any]) -> Variant:
         """What `to_json` gave."""
-        fields: dict[str, Any] = dict(told)
+        fields: dict[str, Any] = {"samples": None, **told}
         for name in ("choices", "without", "only"):
             fields[name] = None if told[name] is None else tuple(told[name])
         return cls(**fields)

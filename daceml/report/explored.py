@@ -27,6 +27,7 @@ def explore(
     objective: Objective = "time",
     training: bool | None = None,
     precisions: Sequence[str] = (),
+    batches: Sequence[int] = (),
     ranks: Sequence[int] = (),
     prices: Mapping[str, Price] | None = None,
     measurements: int = 4,
@@ -49,10 +50,12 @@ def explore(
         training: whether a step is a forward and a backward pass; None: whether the model is in training
             mode.
         precisions: element types to try besides that of the model, such as "bfloat16".
+        batches: numbers of samples of a call to try besides its own, which is the leading dimension of its
+            first tensor; all times are for as many samples as the given call has.
         ranks: numbers of devices that share the work, on the other devices.
         prices: device -> price of an hour.
         measurements: variants that are compiled and measured besides the standard one, at the most.
-        most: variants that are lowered, at the most.
+        most: different programs that are lowered, at the most.
         seed: of the order of measurements and of drawn gradients.
         observe: is given each row as soon as it is known.
     Raises:
@@ -74,8 +77,9 @@ def explore(
     seconds = budget_s(budget, name="budget")
     subject = Subject(model, inputs, named, training=model.training if training is None else training)
     found = explored(
-        subject, budget_s=seconds, devices=devices, objective=objective, precisions=precisions, ranks=ranks,
-        prices=prices, measurements=measurements, most=most, seed=seed, observe=observe,
+        subject, budget_s=seconds, devices=devices, objective=objective, precisions=precisions,
+        batches=batches, ranks=ranks, prices=prices, measurements=measurements, most=most, seed=seed,
+        observe=observe,
     )  # fmt: skip
     return Explored(found, subject)
 
