@@ -13,6 +13,7 @@ from benchmarks.models import MODELS
 from benchmarks.models.spec import ModelSpec
 
 MANY, FEW = 12, 4
+_BATCHES = (0.5, 0.25)
 _QUICK = (("mbconv", False), ("mish", True))
 NETWORKS = ("mbconv", "bert", "dlrm", "resnet50")
 FURTHER = ("mobilenetv2", "efficientnet_b0", "mlp_mixer", "fcn8s", "wavenet", "wide_resnet50")
@@ -24,11 +25,13 @@ class Case:
 
     Attributes:
         variants: how many are measured.
+        batches: numbers of samples that calls may have, as shares of what they have.
     """
 
     name: str
     training: bool
     variants: int
+    batches: tuple[float, ...] = ()
 
     @property
     def title(self) -> str:
@@ -52,7 +55,12 @@ def cases(*, quick: bool) -> list[Case]:
             Case(name="mbconv", training=False, variants=FEW),
             Case(name="mish", training=True, variants=FEW),
         ]
-    blocks = [Case(name=name, training=mode, variants=MANY) for name in BLOCKS for mode in (False, True)]
+    # blocks alone have few different programs
+    blocks = [
+        Case(name=name, training=mode, variants=MANY, batches=_BATCHES)
+        for name in BLOCKS
+        for mode in (False, True)
+    ]
     main = [Case(name=name, training=mode, variants=MANY) for name in NETWORKS for mode in (False, True)]
     further = [Case(name=name, training=False, variants=FEW) for name in FURTHER if name in MODELS]
     return [*blocks, *main, *further]

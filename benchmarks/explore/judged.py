@@ -12,7 +12,6 @@ from benchmarks.bars import Bar
 ERROR, DISORDER, REGRET, MEASURED_REGRET = 0.15, 0.1, 0.05, 0.01
 COVER_LOW, COVER_HIGH = 0.85, 0.95
 SPAN = 1.3
-_MEASURED = 3
 
 Row = dict[str, Any]
 
@@ -26,8 +25,8 @@ def judged(cases: Sequence[Row]) -> list[Bar]:
     covered = mean(row["low_ms"] <= row["measured_ms"] <= row["high_ms"] for row in others)
     pairs = [pair for case in cases for pair in _apart(case["variants"])]
     disorder = mean(_wrong(*pair) for pair in pairs) if pairs else None
-    alone = [regret(case["variants"], 1) for case in cases]
-    three = [regret(case["variants"], _MEASURED) - _own_interval(case) for case in cases]
+    alone = [max(case["regrets"]["alone"]["ratio"] - 1, 0.0) for case in cases]
+    three = [_beyond_interval(case["regrets"]["of_three"]) for case in cases]
     note = f"{len(others)} variants of {len(cases)} cases"
     spans = [_span(case) for case in cases]
     few = [case["case"] for case in cases if len(case["variants"]) < case.get("wanted", 0)]
@@ -42,7 +41,7 @@ def judged(cases: Sequence[Row]) -> list[Bar]:
         Bar(name="explore: regret of choosing by prediction, mean", figure=mean(alone), limit=REGRET,
             note=f"worst {max(alone):.3f}"),
         Bar(name="explore: regret of measuring three, beyond the interval", limit=MEASURED_REGRET,
-            figure=mean(max(one, 0.0) for one in three), note=f"worst {max(three):.3f}"),
+            figure=mean(three), note=f"worst {max(three):.3f}"),
         Bar(name="explore: intervals that hold, short of 85 %", figure=max(COVER_LOW - covered, 0.0), limit=0,
             note=f"{covered:.1%} hold"),
         Bar(name="explore: intervals that hold, beyond 95 %", figure=max(covered - COVER_HIGH, 0.0), limit=0,
@@ -52,13 +51,6 @@ def judged(cases: Sequence[Row]) -> list[Bar]:
         Bar(name="explore: cases whose variants span less than 1.3 times", figure=len(narrow), limit=0,
             note="; ".join(narrow) or f"at least {min(spans):.2f}"),
     ]  # fmt: skip
-
-
-def regret(variants: Sequence[Row], count: int) -> float:
-    """What the best measured of the most promising takes beyond the best of all, as a share."""
-    promising = sorted(variants, key=lambda row: row["predicted_ms"])[:count]
-    best = min(row["measured_ms"] for row in variants)
-    return min(row["measured_ms"] for row in promising) / best - 1
 
 
 def _others(case: Row) -> list[Row]:
@@ -77,10 +69,9 @@ def _wrong(faster: Row, slower: Row) -> bool:
     return faster["predicted_ms"] >= slower["predicted_ms"]
 
 
-def _own_interval(case: Row) -> float:
-    """Of the best variant, as a share of its time."""
-    best = min(case["variants"], key=lambda row: row["measured_ms"])
-    return (best["measured_high_ms"] - best["measured_low_ms"]) / 2 / best["measured_ms"]
+def _beyond_interval(regret: dict[str, float]) -> float:
+    """What is left of a regret that its own interval does not explain."""
+    return max(regret["ratio"] - 1 - (regret["high"] - regret["low"]) / 2, 0.0)
 
 
 def _span(case: Row) -> float:

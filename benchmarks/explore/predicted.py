@@ -13,6 +13,8 @@ from daceml.exploration.space import Space
 from daceml.exploration.subject import Subject
 from daceml.exploration.variant import Variant
 
+CHOICES = {"alone": 1, "of_three": 3}
+"""How many of the most promising variants are measured before one is chosen."""
 _LIMIT_S = 6.0
 _JOINED, _MOST = 4, 60
 
@@ -25,10 +27,12 @@ def case_row(case: Case, steps: Path | None = None) -> dict[str, Any]:
     """
     module, inputs = case.subject()
     subject = Subject(module, inputs, {}, training=case.training)
-    rows: list[dict[str, Any]] = []
     refused: list[str] = []
+    batches = tuple(round(share * subject.samples) for share in case.batches)
+    space = Space(training=case.training, freezable=not case.training, batches=batches)
+    measured: dict[Variant, dict[str, Any]] = {}
     with Programs.measured(subject, limit_s=_LIMIT_S) as programs:
-        predicted = _predictions(programs, Space(training=case.training, freezable=not case.training))
+        predicted = _predictions(programs, space)
         for variant in _chosen(predicted, case.variants):
             row = predicted[variant]
             try:
@@ -36,16 +40,18 @@ def case_row(case: Case, steps: Path | None = None) -> dict[str, Any]:
             except Exception as error:  # whatever a pass or the compiler refuses: told, and left out
                 refused.append(f"{variant.title}: {str(error).strip().splitlines()[0]}")
                 continue
-            rows.append(
-                {**row, "measured_ms": times.ms, "measured_low_ms": times.low_ms,
-                 "measured_high_ms": times.high_ms, "rounds": times.rounds}
-            )  # fmt: skip
+            measured[variant] = {
+                **row, "measured_ms": times.ms, "measured_low_ms": times.low_ms,
+                "measured_high_ms": times.high_ms, "rounds": times.rounds,
+            }  # fmt: skip
+        regrets = _regrets(programs, measured)
         standard_ms = programs.standard_ms
         if steps is not None:
             save_profiles(steps, case, programs)
     return {
         "case": case.title, "network": case.name, "training": case.training, "standard_ms": standard_ms,
-        "wanted": case.variants, "predicted": len(predicted), "variants": rows, "refused": refused,
+        "wanted": case.variants, "predicted": len(predicted), "variants": list(measured.values()),
+        "regrets": regrets, "refused": refused,
     }  # fmt: skip
 
 
@@ -74,6 +80,23 @@ def _predictions(programs: Programs, space: Space) -> dict[Variant, dict[str, An
                 "high_ms": time.high_us / 1e3, "measured_share": time.measured_share,
                 "moved_bytes": lowered.moved_bytes, "memory_bytes": lowered.memory_bytes,
             }  # fmt: skip
+    return found
+
+
+def _regrets(programs: Programs, measured: dict[Variant, dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """What the variants that would be chosen take beside the best, measured once more and side by side: the
+    best of many measurements is partly luck.
+    """
+    best = min(measured, key=lambda one: measured[one]["measured_ms"])
+    found: dict[str, dict[str, float]] = {}
+    for name, count in CHOICES.items():
+        promising = sorted(measured, key=lambda one: measured[one]["predicted_ms"])[:count]
+        chosen = min(promising, key=lambda one: measured[one]["measured_ms"])
+        ratio, low, high = 1.0, 1.0, 1.0
+        if chosen != best:
+            times = programs.beside(chosen, best)
+            ratio, low, high = times.ratio, times.ratio_low, times.ratio_high
+        found[name] = {"ratio": ratio, "low": low, "high": high}
     return found
 
 

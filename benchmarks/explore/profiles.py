@@ -3,7 +3,8 @@
 `python -m benchmarks.explore --steps steps.jsonl` keeps the costs and times of all steps that it measures.
 This program predicts each variant from its own network's standard variant and from other networks: where a
 constant of `daceml/exploration/step_times.py` or `daceml/frontend/search/prediction.py` changes, it says what
-that is worth.
+that is worth. With `--lower` variants are lowered again, and their costs are those of today's
+`daceml/sdfg/costs.py`.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
@@ -20,6 +21,7 @@ from typing import Any
 from benchmarks.explore.cases import Case
 from daceml.exploration.programs import Programs
 from daceml.exploration.step_times import StepTimes
+from daceml.exploration.subject import Subject
 from daceml.exploration.variant import Variant
 from daceml.frontend.search.machine import Machine
 from daceml.frontend.search.prediction import StepFacts
@@ -31,6 +33,7 @@ class Profile:
 
     Attributes:
         case, network, variant: as rows of the benchmark name them.
+        told: the variant, as `Variant.to_json` tells it.
         steps: their costs.
         steps_us: what they took.
         call_us: what a call took; around_us: what of it is in no step.
@@ -39,6 +42,8 @@ class Profile:
     case: str
     network: str
     variant: str
+    training: bool
+    told: dict[str, Any]
     machine: Machine
     steps: tuple[StepFacts, ...]
     steps_us: tuple[float, ...]
@@ -56,7 +61,8 @@ def save_profiles(path: Path, case: Case, programs: Programs) -> None:
     with path.open("a", encoding="utf-8") as file:
         for variant, steps_us in programs.profiles.items():
             told = Profile(
-                case=case.title, network=case.name, variant=variant.title, machine=programs.times.machine,
+                case=case.title, network=case.name, variant=variant.title, training=case.training,
+                told=variant.to_json(), machine=programs.times.machine,
                 steps=programs.lowered(variant).facts, steps_us=steps_us,
                 call_us=programs.measure(variant).ms * 1e3, around_us=programs.around_us,
             )  # fmt: skip
@@ -76,6 +82,18 @@ def _profile(told: dict[str, Any]) -> Profile:
     made: dict[str, Any] = {**told, "machine": Machine(**machine), "steps": steps}
     made["steps_us"] = tuple(told["steps_us"])
     return Profile(**made)
+
+
+def lowered_again(profiles: Sequence[Profile]) -> Iterator[Profile]:
+    """With the costs of today where the steps are still the same; others are left out."""
+    subjects: dict[str, Subject] = {}
+    for one in profiles:
+        if one.case not in subjects:
+            module, inputs = Case(name=one.network, training=one.training, variants=0).subject()
+            subjects = {one.case: Subject(module, inputs, {}, training=one.training)}
+        facts = subjects[one.case].lower(Variant.from_json(one.told)).facts
+        if [fact.key for fact in facts] == [step.key for step in one.steps]:
+            yield replace(one, steps=facts)
 
 
 def predicted(profiles: Sequence[Profile], case: str, *, others: bool) -> list[tuple[Profile, float, bool]]:
@@ -106,8 +124,11 @@ def predicted(profiles: Sequence[Profile], case: str, *, others: bool) -> list[t
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("steps", type=Path)
+    parser.add_argument("--lower", action="store_true", help="take the costs of today")
     options = parser.parse_args(arguments)
     profiles = load_profiles(options.steps)
+    if options.lower:
+        profiles = list(lowered_again(profiles))
     cases = list(dict.fromkeys(one.case for one in profiles if one.standard))
     for others in (False, True):
         print("others' steps known" if others else "from the standard variant alone")

@@ -109,6 +109,17 @@ class Programs:
             self._measured[variant] = self._measure(variant)
         return self._measured[variant]
 
+    def beside(self, variant: Variant, other: Variant) -> Times:
+        """A variant beside another one than the standard one, in rounds of their own.
+
+        Raises:
+            Exception: a pass, an operator or the compiler refuses one.
+        """
+        lowered = {_CANDIDATE: self.subject.lower(variant), _STANDARD: self.subject.lower(other)}
+        seen = compare({k: self.subject.compile(one) for k, one in lowered.items()}, limit_s=self.limit_s)
+        calls = lowered[_CANDIDATE].calls / lowered[_STANDARD].calls
+        return _times(seen, _CANDIDATE, seen.ms(_STANDARD) * lowered[_STANDARD].calls, calls)
+
     def _begin(self) -> None:
         lowered = self.subject.lower(Variant())
         self.first = self.times.program(lowered.facts, 0.0)

@@ -4,8 +4,9 @@ tasklets, and how its loops do them: side by side, one after the other, from far
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from typing import Any
 
@@ -27,14 +28,27 @@ SPECIAL_FUNCTIONS = frozenset(
     }
 )
 
-# What a function takes in tenths of an exponential, in loops that vector instructions do.
+# What a function takes, in tenths of those of its kind, in loops that vector instructions do.
 # Source: `vector_math.h` and gcc 12 on an AMD EPYC with 512-bit vectors, 16,384 float32 in the nearest cache.
-_TENTHS = {
-    **{"exp": 10, "exp2": 10, "expm1": 12, "tanh": 12, "sigmoid": 14, "sqrt": 5, "rsqrt": 7},
-    **{"log": 17, "log1p": 17, "log2": 17, "log10": 17, "erf": 19, "erfc": 19, "softplus": 27, "gelu": 20},
+_TENTHS: Mapping[str, Mapping[str, int]] = {
+    **{name: {"exponential_tenths": 10} for name in ("exp", "exp2")},
+    **{name: {"exponential_tenths": 12} for name in ("expm1", "tanh")},
+    "sigmoid": {"exponential_tenths": 10, "division_tenths": 10},
+    **{name: {"logarithm_tenths": 10} for name in ("log", "log1p", "log2", "log10")},
+    "softplus": {"exponential_tenths": 10, "logarithm_tenths": 10},
+    **{name: {"error_function_tenths": 10} for name in ("erf", "erfc", "gelu")},
+    "sqrt": {"division_tenths": 12},
+    "rsqrt": {"division_tenths": 17},
 }
-_DEAR_TENTHS, _DIVISION_TENTHS = 50, 4
+_DEAR = {"power_tenths": 10}
+_DIVISION = {"division_tenths": 10}
 _SCALAR_TIMES = 8  # as long does a function take where vector instructions do not help
+
+FUNCTION_KINDS = tuple(dict.fromkeys(kind for kinds in (*_TENTHS.values(), _DEAR) for kind in kinds))
+"""Those fields of `Cost` that say how long functions take."""
+
+STREAM = "stream"
+"""Label of tasklets that write past the caches; `transformations/hardware/streamed_stores.py` makes them."""
 
 # Cache lines of 64 bytes in the nearest cache, 32 KiB
 _NEAREST_LINES = 512
@@ -49,8 +63,10 @@ class Cost:
         total_bytes: every access counted; what a cache-less machine moves.
         flops: additions, multiplications, divisions, comparisons and selections on floating-point numbers.
         special_functions: calls of exp, log, tanh, erf, sqrt, …
-        exponential_tenths: how long these and divisions take, in tenths of an exponential in loops over
+        exponential_tenths, logarithm_tenths, error_function_tenths, division_tenths, power_tenths: how long
+            these and divisions take, in tenths of an exp, log, erf, division and pow in loops over
             neighbours.
+        streamed_bytes: of the unique ones, those that are written past the caches.
         vector_operations: loads, stores, flops and special functions in innermost loops over neighbours in
             memory, whose iterations do not wait for each other: vector instructions do several at once. So
             they do where that holds of the map's last loop, whatever goes on inside.
@@ -66,6 +82,11 @@ class Cost:
     flops: Size = 0
     special_functions: Size = 0
     exponential_tenths: Size = 0
+    logarithm_tenths: Size = 0
+    error_function_tenths: Size = 0
+    division_tenths: Size = 0
+    power_tenths: Size = 0
+    streamed_bytes: Size = 0
     vector_operations: Size = 0
     scalar_operations: Size = 0
     dependent_operations: Size = 0
@@ -113,8 +134,10 @@ def scope_cost(sdfg: dace.SDFG, state: dace.SDFGState, entry: nodes.MapEntry) ->
     memory: set[Any] = {e.data.data for e in (*first, *last)}
     loops: dict[Loop, _LoopCost] = {}
     last_loop = innermost(entry)
-    # whether iterations of the last loop can run side by side: those that threads share out do not
-    across = last_loop.extent != 1 and not shares_last(entry)
+    # whether iterations of the last loop can run side by side: those that threads share out do not, nor those
+    # around loops in loops, which compilers do not turn inside out
+    across = last_loop.extent != 1 and not shares_last(entry) and _depth(entry, nested) <= 1
+    streamed: Size = 0
     edges: list[Any] = [*first, *(e for n in inside if n is not end for e in state.out_edges(n)), *last]
     for edge in edges:
         array = edge.data.data
@@ -128,6 +151,8 @@ def scope_cost(sdfg: dace.SDFG, state: dace.SDFGState, entry: nodes.MapEntry) ->
             unique[array] = _at_most(
                 unique.get(array, 0) + moved, product(map(size, desc.shape)) * desc.dtype.bytes
             )
+        if isinstance(edge.src, nodes.Tasklet) and edge.src.label == STREAM and array in memory:
+            streamed = streamed + _in_all(size(edge.data.volume), edge.src, scopes) * desc.dtype.bytes
         tasklet = edge.dst if isinstance(edge.dst, nodes.Tasklet) else edge.src
         hint = isinstance(edge.dst, nodes.Tasklet) and edge.dst.language is dace.Language.CPP
         if isinstance(tasklet, nodes.Tasklet) and array in memory and not hint:
@@ -154,13 +179,18 @@ def scope_cost(sdfg: dace.SDFG, state: dace.SDFGState, entry: nodes.MapEntry) ->
         cost.compute(times, operations + functions, tenths, _own_result(sdfg, state, tasklet, loop))
     vector = [cost for cost in loops.values() if across or cost.side_by_side]
     scalar = [cost for cost in loops.values() if not (across or cost.side_by_side)]
+    functions_of = {
+        kind: sum((cost.tenths.get(kind, 0) for cost in vector), start=0)
+        + _SCALAR_TIMES * sum((cost.tenths.get(kind, 0) for cost in scalar), start=0)
+        for kind in FUNCTION_KINDS
+    }
     return Cost(
         unique_bytes=sum(unique.values(), start=0),
         total_bytes=total,
         flops=flops,
         special_functions=special,
-        exponential_tenths=sum((cost.tenths for cost in vector), start=0)
-        + _SCALAR_TIMES * sum((cost.tenths for cost in scalar), start=0),
+        **functions_of,
+        streamed_bytes=_at_most(streamed, sum(unique.values(), start=0)),
         vector_operations=sum((cost.operations for cost in vector), start=0),
         scalar_operations=sum((cost.operations for cost in scalar), start=0),
         dependent_operations=sum((cost.dependent for cost in scalar), start=0),
@@ -174,7 +204,7 @@ class _LoopCost:
     """What is done in an innermost loop, over all its iterations."""
 
     operations: Size = 0
-    tenths: Size = 0
+    tenths: dict[str, Size] = field(default_factory=dict[str, Size])
     strided: Size = 0
     dependent: Size = 0
     runs: Size = 0
@@ -196,13 +226,26 @@ class _LoopCost:
             self.side_by_side = False
             self.dependent = self.dependent + times
 
-    def compute(self, times: Size, operations: int, tenths: int, follows_itself: bool) -> None:
+    def compute(self, times: Size, operations: int, tenths: Mapping[str, int], follows_itself: bool) -> None:
         """One tasklet."""
         self.operations, self.runs = self.operations + times * operations, _at_least(self.runs, times)
-        self.tenths = self.tenths + times * tenths
+        for kind, count in tenths.items():
+            self.tenths[kind] = self.tenths.get(kind, 0) + times * count
         if follows_itself:
             self.side_by_side = False
             self.dependent = self.dependent + times
+
+
+def _depth(entry: nodes.MapEntry, nested: Mapping[Any, Sequence[Any]]) -> int:
+    """How many loops of more than one iteration stand in each other inside a map, at the most."""
+    return max(
+        (
+            sum(extent != 1 for extent in inner.map.range.size()) + _depth(inner, nested)
+            for inner in nested[entry]
+            if isinstance(inner, nodes.MapEntry)
+        ),
+        default=0,
+    )
 
 
 def _within(loops: dict[Loop, _LoopCost], loop: Loop) -> _LoopCost:
@@ -272,20 +315,21 @@ def _at_most(amount: Size, limit: Size) -> Size:
 
 
 @lru_cache(maxsize=4096)
-def _count(code: str) -> tuple[int, int, int]:
-    """Operations, special functions, and what these take in tenths of an exponential."""
-    operations = functions = tenths = 0
+def _count(code: str) -> tuple[int, int, Mapping[str, int]]:
+    """Operations, special functions, and what these take, by kind."""
+    operations = functions = 0
+    tenths: Counter[str] = Counter()
     for node in ast.walk(ast.parse(code)):
         if isinstance(node, ast.BinOp | ast.Compare | ast.IfExp) or (
             isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub)
         ):
             operations += 1
             if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
-                tenths += _DIVISION_TENTHS
+                tenths.update(_DIVISION)
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             if node.func.id in SPECIAL_FUNCTIONS:
                 functions += 1
-                tenths += _TENTHS.get(node.func.id, _DEAR_TENTHS)
+                tenths.update(_TENTHS.get(node.func.id, _DEAR))
             else:
                 operations += 1  # max, min, abs, …
     return operations, functions, tenths

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.explore import efficacy, quickness
 from benchmarks.explore.cases import Case, cases
-from benchmarks.explore.judged import judged, regret
+from benchmarks.explore.judged import judged
 from benchmarks.explore.profiles import load_profiles, predicted, save_profiles
 from daceml.exploration.step_times import StepTimes
 from daceml.exploration.variant import Variant
@@ -32,8 +32,10 @@ def row(name: str, predicted_ms: float, measured_ms: float, within: float = 0.1)
     }  # fmt: skip
 
 
-def case(*rows: dict[str, Any], wanted: int = 3) -> dict[str, Any]:
-    return {"case": "net, inference", "wanted": wanted, "variants": list(rows)}
+def case(*rows: dict[str, Any], wanted: int = 3, alone: float = 1.0, of_three: float = 1.0) -> dict[str, Any]:
+    ratios = {"alone": alone, "of_three": of_three}
+    regrets = {name: {"ratio": r, "low": r - 0.02, "high": r + 0.02} for name, r in ratios.items()}
+    return {"case": "net, inference", "wanted": wanted, "variants": list(rows), "regrets": regrets}
 
 
 def figures(found: dict[str, Any]) -> dict[str, float | None]:
@@ -50,12 +52,13 @@ def test_predictions_are_judged_beside_what_was_measured():
 
 
 def test_a_wrong_order_costs_its_regret():
-    wrong = case(row("standard recipe", 10, 10), row("a", 5, 20), row("b", 12, 8), wanted=12)
+    rows = row("standard recipe", 10, 10), row("a", 5, 20), row("b", 12, 8)
+    wrong = case(*rows, wanted=12, alone=2.5, of_three=1.05)
     found = figures(wrong)
     assert found["share of pairs apart beyond doubt that are in the wrong order"] == 1
-    assert found["regret of choosing by prediction, mean"] == pytest.approx(20 / 8 - 1)
-    assert regret(wrong["variants"], 2) == pytest.approx(10 / 8 - 1)
-    assert regret(wrong["variants"], 3) == 0
+    assert found["regret of choosing by prediction, mean"] == pytest.approx(1.5)
+    assert found["regret of measuring three, beyond the interval"] == pytest.approx(0.03)
+    assert figures(case(*rows, alone=0.99))["regret of choosing by prediction, mean"] == 0
     assert found["intervals that hold, short of 85 %"] == pytest.approx(0.85)
     assert found["cases with fewer variants than asked for"] == 1
 

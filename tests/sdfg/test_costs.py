@@ -9,6 +9,7 @@ from daceml.sdfg.costs import Cost
 from daceml.sdfg.loops import shared_iterations
 from daceml.sdfg.network import Network
 from daceml.sdfg.network_costs import maps_cost
+from daceml.transformations.hardware.streamed_stores import stream_stores
 from daceml.transformations.local.map_fusion import fuse_maps
 from tests.runtime.programs import elementwise
 
@@ -181,3 +182,55 @@ def test_loops_of_symbolic_lengths_cost_what_they_would():
     assert cost.at({"N": 10}).vector_operations == 4 * 10 * 3
     assert cost.at({"N": 10}).loop_starts == 4
     assert shared_iterations(sdfg) == 4
+
+
+def test_functions_count_by_what_they_take():
+    sdfg = dace.SDFG("network")
+    for name in "xy":
+        sdfg.add_array(name, [6, 8], dace.float32)
+    state = sdfg.add_state()
+    code = "o = sigmoid(a) + log(a) / erf(a) + pow(a, a)"
+    state.add_mapped_tasklet(
+        "f", {"i": "0:6", "j": "0:8"}, {"a": dace.Memlet("x[i, j]")}, code, {"o": dace.Memlet("y[i, j]")},
+        external_edges=True,
+    )  # fmt: skip
+    _, cost = maps_cost(Network(sdfg=sdfg, inputs=("x",), outputs=("y",)))
+    assert (cost.exponential_tenths, cost.logarithm_tenths, cost.error_function_tenths) == (480, 480, 480)
+    assert (cost.division_tenths, cost.power_tenths, cost.special_functions) == (960, 480, 4 * 48)
+
+
+def test_sums_over_two_dimensions_are_not_turned_inside_out():
+    sdfg = dace.SDFG("network")
+    sdfg.add_array("x", [5, 7, 8], dace.float32)
+    sdfg.add_array("y", [8], dace.float32)
+    sdfg.add_scalar("t", dace.float32, transient=True)
+    state = sdfg.add_state()
+    x, y, t = state.add_read("x"), state.add_write("y"), state.add_access("t")
+    outer, end = state.add_map("columns", {"j": "0:8"}, schedule=dace.ScheduleType.Sequential)
+    inner, inner_end = state.add_map("rows", {"h": "0:5", "w": "0:7"}, schedule=dace.ScheduleType.Sequential)
+    add = state.add_tasklet("add", {"a"}, {"o"}, "o = a")
+    write = state.add_tasklet("write", {"a"}, {"o"}, "o = a")
+    state.add_memlet_path(x, outer, inner, add, dst_conn="a", memlet=dace.Memlet("x[h, w, j]"))
+    total = dace.Memlet("t[0]", wcr="lambda a, b: a + b")
+    state.add_memlet_path(add, inner_end, t, src_conn="o", memlet=total)
+    state.add_memlet_path(t, write, dst_conn="a", memlet=dace.Memlet("t[0]"))
+    state.add_memlet_path(write, end, y, src_conn="o", memlet=dace.Memlet("y[j]"))
+    _, cost = maps_cost(Network(sdfg=sdfg, inputs=("x",), outputs=("y",)))
+    assert cost.dependent_operations == 5 * 7 * 8
+
+
+def test_what_is_written_past_the_caches_is_told():
+    sdfg = dace.SDFG("network")
+    n = 2**26
+    for name in "xy":
+        sdfg.add_array(name, [64, n // 64], dace.float32)
+    state = sdfg.add_state()
+    state.add_mapped_tasklet(
+        "f", {"i": "0:64", "j": f"0:{n // 64}"}, {"a": dace.Memlet("x[i, j]")}, "o = a + 1",
+        {"o": dace.Memlet("y[i, j]")}, external_edges=True,
+    )  # fmt: skip
+    network = Network(sdfg=sdfg, inputs=("x",), outputs=("y",))
+    assert maps_cost(network)[1].streamed_bytes == 0
+    assert stream_stores(network) == ("y",)
+    cost = maps_cost(network)[1]
+    assert cost.streamed_bytes == 4 * n and cost.unique_bytes == 8 * n

@@ -1,4 +1,8 @@
-"""What this machine does in a second, measured once and kept in the cache: what predictions are made of."""
+"""What this machine does in a second, measured once and kept in the cache: what predictions are made of.
+
+What loops of kernels do is measured with such loops (`runtime/speeds.cpp`), what torch's kernels do with
+these.
+"""
 
 from __future__ import annotations
 
@@ -16,26 +20,31 @@ import torch
 
 from daceml.runtime.cache import Cache, digest
 from daceml.runtime.processor import cpu_model
+from daceml.runtime.speeds import Speeds
+from daceml.runtime.toolchain import toolchain
 
-_STREAM_ELEMENTS = 2**23
 _CACHED_ELEMENTS = 2**14
-_LEVEL_ELEMENTS = tuple(2**power for power in range(16, 23))  # 0.75 to 48 MiB moved
+_LEVEL_ELEMENTS = tuple(2**power for power in range(16, 24))  # 0.75 to 96 MiB moved
+_STREAM_ELEMENTS = _LEVEL_ELEMENTS[-1]
 _MATRIX = 512
-_RUNS, _SHORT_RUNS = 9, 60
+_RUNS, _SHORT_RUNS, _PASSES = 9, 60, 6
 _DEAREST_REGION_US = 100.0  # what takes longer waited for a core
 
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """Measured speeds; those for one thread say so, the others are torch's with all of its threads.
+    """Measured speeds; those for one thread say so, the others are those of all of torch's threads.
 
     Attributes:
         threads: of torch.
         memory_bytes_per_s: of a sum of two arrays of 32 MiB into a third.
         levels: bytes moved by such a sum, and bytes a second, of some sizes up to that: what fits into the
             caches that cores share moves several times as fast.
+        streamed_bytes_per_s: of that sum where the result is stored past the caches.
         cached_bytes_per_s: of the same with 64 KiB each, one thread.
-        exponentials_per_s: float32, from and to the nearest cache, one thread.
+        exponentials_per_s, logarithms_per_s, error_functions_per_s, divisions_per_s, powers_per_s: float32,
+            from and to the nearest cache, one thread.
+        additions_per_s: that wait for each other, one thread.
         product_flops_per_s: of a product of two square float32 matrices.
         region_us: of opening a parallel region.
         call_us: of calling a function of torch's.
@@ -48,6 +57,12 @@ class Machine:
     product_flops_per_s: float
     region_us: float
     call_us: float
+    logarithms_per_s: float = 2.5e9
+    error_functions_per_s: float = 2e9
+    divisions_per_s: float = 8e9
+    powers_per_s: float = 5e8
+    additions_per_s: float = 1.2e9
+    streamed_bytes_per_s: float = 3e10
     levels: tuple[tuple[int, float], ...] = ()
 
     def bytes_per_s(self, moved: int) -> float:
@@ -68,45 +83,54 @@ def this_machine(cache: Cache) -> Machine:
     """The speeds of this machine, measured where the cache does not have them yet."""
 
     def build(folder: Path) -> None:
-        (folder / "machine.json").write_text(json.dumps(asdict(measure())))
+        (folder / "machine.json").write_text(json.dumps(asdict(measure(cache))))
 
-    folder = cache.get("machines", digest("machine 4", fingerprint()), build)
+    folder = cache.get("machines", digest("machine 5", fingerprint(), toolchain().fingerprint), build)
     told: dict[str, Any] = json.loads((folder / "machine.json").read_text())
     told["levels"] = tuple((size, speed) for size, speed in told["levels"])
     return Machine(**told)
 
 
-def measure() -> Machine:
-    """Measure; takes about a second. The number of torch's threads is what it was afterwards."""
-    threads = torch.get_num_threads()
-    large = [torch.ones(_STREAM_ELEMENTS) for _ in range(3)]
-    small = [torch.ones(_CACHED_ELEMENTS) for _ in range(3)]
+def measure(cache: Cache) -> Machine:
+    """Measure; takes two seconds. The number of torch's threads is what it was afterwards.
+
+    Args:
+        cache: for the loops that are timed.
+    """
+    threads, speeds = torch.get_num_threads(), Speeds(cache)
     one = [torch.ones(1) for _ in range(3)]
     matrix = torch.ones(_MATRIX, _MATRIX)
-    middle = [torch.ones(2**17) for _ in range(3)]  # torch shares out from 2 ** 15 elements
-    memory_s = _best_s(lambda: torch.add(large[0], large[1], out=large[2]))
+
+    def per_s(name: str, elements: int = _CACHED_ELEMENTS, calls: int = 16, runs: int = _RUNS) -> float:
+        return elements / _best_s(speeds.loop(name, elements), calls, runs=runs)
+
     # few calls at once: of many, one waits for a core that somebody else has
-    levels = [_level([array[:elements] for array in large]) for elements in _LEVEL_ELEMENTS]
-    largest = 12 * _STREAM_ELEMENTS, 12 * _STREAM_ELEMENTS / memory_s
+    levels: dict[int, float] = {}
+    for size in _PASSES * _LEVEL_ELEMENTS:
+        seen = 12 * per_s("shared_add", size, calls=1, runs=_RUNS)
+        levels[12 * size] = max(seen, levels.get(12 * size, 0.0))
     product_s = _best_s(lambda: torch.mm(matrix, matrix), runs=_SHORT_RUNS)
-    shared_s = _best_s(lambda: torch.add(middle[0], middle[1], out=middle[2]), 4, runs=_SHORT_RUNS)
+    region_s = _best_s(speeds.loop("region", threads), runs=_SHORT_RUNS)
     torch.set_num_threads(1)
     try:
-        cached_s = _best_s(lambda: torch.add(small[0], small[1], out=small[2]), 64)
-        exponentials_s = _best_s(lambda: torch.exp(small[0], out=small[1]), 64)
         call_s = _best_s(lambda: torch.add(one[0], one[1], out=one[2]), 256)
-        alone_s = _best_s(lambda: torch.add(middle[0], middle[1], out=middle[2]), 4, runs=_SHORT_RUNS)
     finally:
         torch.set_num_threads(threads)
     return Machine(
         threads=threads,
-        memory_bytes_per_s=largest[1],
-        cached_bytes_per_s=12 * _CACHED_ELEMENTS / max(cached_s - call_s, 1e-7),
-        exponentials_per_s=_CACHED_ELEMENTS / max(exponentials_s - call_s, 1e-7),
+        memory_bytes_per_s=levels[12 * _STREAM_ELEMENTS],
+        streamed_bytes_per_s=12 * per_s("streamed_add", _STREAM_ELEMENTS, calls=1),
+        cached_bytes_per_s=12 * per_s("add"),
+        exponentials_per_s=per_s("exp"),
+        logarithms_per_s=per_s("log"),
+        error_functions_per_s=per_s("erf"),
+        divisions_per_s=per_s("divide"),
+        powers_per_s=per_s("pow"),
+        additions_per_s=per_s("chain"),
         product_flops_per_s=2 * _MATRIX**3 / product_s,
-        region_us=min(max((shared_s - alone_s / threads) * 1e6, 1.0), _DEAREST_REGION_US),
+        region_us=min(max(region_s * 1e6, 0.5), _DEAREST_REGION_US),
         call_us=call_s * 1e6,
-        levels=_undisturbed((*levels, largest)),
+        levels=_undisturbed(list(levels.items())),
     )
 
 
@@ -118,12 +142,6 @@ def _undisturbed(levels: Sequence[tuple[int, float]]) -> tuple[tuple[int, float]
         fastest = max(fastest, speed)
         found.append((size, fastest))
     return tuple(reversed(found))
-
-
-def _level(arrays: list[torch.Tensor]) -> tuple[int, float]:
-    """Bytes that the sum of two arrays moves, and in a second."""
-    moved = 12 * arrays[0].numel()
-    return moved, moved / _best_s(lambda: torch.add(arrays[0], arrays[1], out=arrays[2]), runs=_SHORT_RUNS)
 
 
 def _best_s(run: Callable[[], object], calls: int = 1, *, runs: int = _RUNS) -> float:

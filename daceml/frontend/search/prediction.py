@@ -37,11 +37,8 @@ _CACHED_BYTES = 2**20
 _KERNEL_US = 0.2
 # A vector operation takes as long as moving these within the nearest cache, by which torch calls are timed
 _BYTES = 2.5
-# So many exponentials of `vector_math.h` in the time of one of torch's: 0.27 ns beside 0.82 ns
-_EXPONENTIALS = 3.0
-# Of one scalar operation, one that waits for the one before, an access that waits for a cache line, a loop's
-# begin
-_SCALAR_US, _DEPENDENT_US, _STRIDED_US, _LOOP_US = 1.2e-4, 8e-4, 8e-3, 3e-3
+# Of one scalar operation, an access that waits for a cache line, a loop's begin
+_SCALAR_US, _STRIDED_US, _LOOP_US = 1.2e-4, 8e-3, 3e-3
 _RUNTIME_US = 20.0  # ONNX Runtime: bindings of inputs and results
 _NARROWEST, _WIDEST = 0.25, 4.0  # of a scale
 
@@ -55,7 +52,8 @@ class StepFacts:
         kind: as in `StepRecord`.
         function: that a step of torch's calls; empty for others.
         pieces: that threads may share; 1 where one thread does all of it.
-        unique_bytes, total_bytes, flops, special_functions, exponential_tenths, vector_operations,
+        unique_bytes, total_bytes, flops, special_functions, exponential_tenths, logarithm_tenths,
+            error_function_tenths, division_tenths, power_tenths, streamed_bytes, vector_operations,
             scalar_operations, dependent_operations, strided_accesses, loop_starts: as in `Cost`.
     """
 
@@ -68,6 +66,11 @@ class StepFacts:
     flops: int = 0
     special_functions: int = 0
     exponential_tenths: int = 0
+    logarithm_tenths: int = 0
+    error_function_tenths: int = 0
+    division_tenths: int = 0
+    power_tenths: int = 0
+    streamed_bytes: int = 0
     vector_operations: int = 0
     scalar_operations: int = 0
     dependent_operations: int = 0
@@ -201,17 +204,29 @@ def shares_us(machine: Machine, step: StepFacts) -> tuple[float, ...]:
     threads = step.threads(machine.threads)
     moved_s = 0.0
     if step.unique_bytes >= _CACHED_BYTES:
-        moved_s = step.unique_bytes / machine.bytes_per_s(step.unique_bytes)
+        through = (step.unique_bytes - step.streamed_bytes) / machine.bytes_per_s(step.unique_bytes)
+        moved_s = through + step.streamed_bytes / machine.streamed_bytes_per_s
     return (
         machine.region_us if step.parallel else _KERNEL_US,
         moved_s * 1e6,
         step.vector_operations * _BYTES / (cached * threads) * 1e6,
         step.scalar_operations * _SCALAR_US / threads,
-        step.dependent_operations * _DEPENDENT_US / threads,
+        step.dependent_operations / machine.additions_per_s / threads * 1e6,
         step.strided_accesses * _STRIDED_US / threads,
-        step.exponential_tenths / 10 / (_EXPONENTIALS * machine.exponentials_per_s * threads) * 1e6,
+        _functions_s(machine, step) / threads * 1e6,
         step.loop_starts * _LOOP_US / threads,
     )
+
+
+def _functions_s(machine: Machine, step: StepFacts) -> float:
+    """Seconds that one thread takes for special functions and divisions."""
+    return (
+        step.exponential_tenths / machine.exponentials_per_s
+        + step.logarithm_tenths / machine.logarithms_per_s
+        + step.error_function_tenths / machine.error_functions_per_s
+        + step.division_tenths / machine.divisions_per_s
+        + step.power_tenths / machine.powers_per_s
+    ) / 10
 
 
 def _pieces(step: Step, sizes: Mapping[str, int]) -> int:

@@ -24,6 +24,7 @@ from dace.sdfg import nodes
 from daceml.config import config
 from daceml.sdfg.access import add_access
 from daceml.sdfg.blocks import Block, block_last_loop, widened
+from daceml.sdfg.costs import STREAM
 from daceml.sdfg.network import Network
 from daceml.sdfg.passes import PassRecord, refused_arrays
 from daceml.sdfg.scopes import scope_nodes, top_maps
@@ -146,7 +147,7 @@ class _Scope:
         part = widened(self.sdfg, memlet, {block.param: block.extent})
         pointer = dtypes.pointer(desc.dtype)
         stream = nodes.Tasklet(
-            "stream",
+            STREAM,
             {"_in": pointer},
             {"_out": pointer},
             f"stream(_out, _in, {symbolic.symstr(block.extent)});",

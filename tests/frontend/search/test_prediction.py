@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
+from daceml.config import config
 from daceml.frontend.capture import export_program
 from daceml.frontend.pipeline import optimised_network
 from daceml.frontend.search.machine import Machine, fingerprint, measure
@@ -22,6 +24,7 @@ from daceml.frontend.search.prediction import (
 )
 from daceml.frontend.search.variation import varied_recipe
 from daceml.onnx_ops.external import external_call
+from daceml.runtime.cache import Cache
 from daceml.runtime.plan import Plan, make_plan
 
 MACHINE = Machine(
@@ -29,6 +32,12 @@ MACHINE = Machine(
     memory_bytes_per_s=1e10,
     cached_bytes_per_s=1e11,
     exponentials_per_s=1e9,
+    logarithms_per_s=5e8,
+    error_functions_per_s=4e8,
+    divisions_per_s=1e10,
+    powers_per_s=2e8,
+    additions_per_s=2e9,
+    streamed_bytes_per_s=2e10,
     product_flops_per_s=1e11,
     region_us=5.0,
     call_us=1.0,
@@ -102,11 +111,16 @@ def test_each_kind_of_work_takes_its_time():
     us = partial(modelled_us, MACHINE)
     assert us(STEP) == pytest.approx(0.2)  # its arrays lie in the caches, and its loops are counted apart
     assert us(replace(STEP, vector_operations=10**5)) == pytest.approx(2.5 + 0.2)
-    assert us(replace(STEP, exponential_tenths=3 * 10**6)) == pytest.approx(100.0 + 0.2)
-    assert us(replace(STEP, exponential_tenths=3 * 10**6, pieces=1024)) == pytest.approx(25.0 + 5.0)
+    assert us(replace(STEP, exponential_tenths=10**6)) == pytest.approx(100.0 + 0.2)
+    assert us(replace(STEP, exponential_tenths=10**6, pieces=1024)) == pytest.approx(25.0 + 5.0)
     # one thread has two of five pieces
-    assert us(replace(STEP, exponential_tenths=3 * 10**6, pieces=5)) == pytest.approx(40.0 + 5.0)
+    assert us(replace(STEP, exponential_tenths=10**6, pieces=5)) == pytest.approx(40.0 + 5.0)
+    assert us(replace(STEP, logarithm_tenths=10**6)) == pytest.approx(200.0 + 0.2)
+    assert us(replace(STEP, exponential_tenths=10**6, division_tenths=10**6)) == pytest.approx(110.0 + 0.2)
+    assert us(replace(STEP, error_function_tenths=10**6, power_tenths=10**6)) == pytest.approx(750.2)
+    assert us(replace(STEP, dependent_operations=10**6)) == pytest.approx(500.0 + 0.2)
     assert us(replace(STEP, unique_bytes=10**8)) == pytest.approx(1e4 + 0.2)  # out of the caches
+    assert us(replace(STEP, unique_bytes=10**8, streamed_bytes=10**8)) == pytest.approx(5e3 + 0.2)
     assert us(replace(STEP, kind="aten", flops=10**9)) == pytest.approx(1e4 + 1.0)
     levels = ((10**6, 1e11), (10**8, 1e10))
     shared = partial(modelled_us, replace(MACHINE, levels=levels))
@@ -136,9 +150,12 @@ def test_symbolic_sizes_are_those_of_the_call():
 
 def test_this_machine_can_be_measured():
     threads = torch.get_num_threads()
-    seen = measure()
+    seen = measure(Cache(Path(config().cache_folder)))
     assert torch.get_num_threads() == threads == seen.threads
     assert seen.memory_bytes_per_s > 1e8 and seen.cached_bytes_per_s > 1e8
     assert seen.product_flops_per_s > 1e8 and seen.exponentials_per_s > 1e6
-    assert seen.region_us >= 1.0 and seen.call_us > 0.0
+    assert seen.additions_per_s < seen.divisions_per_s and seen.streamed_bytes_per_s > 1e8
+    assert seen.region_us >= 0.5 and seen.call_us > 0.0
+    sizes, speeds = zip(*seen.levels, strict=True)
+    assert list(sizes) == sorted(sizes) and list(speeds) == sorted(speeds, reverse=True)
     assert str(threads) in fingerprint()
