@@ -1,20 +1,28 @@
 """Predictions of variants beside measurements: python -m benchmarks.explore --check.
 
-A run that was stopped goes on where it was: --journal names the file of the cases that are done.
+A run that was stopped goes on where it was: --journal names the file of the rows that are done. Each part
+runs in a process of its own, with a cache of its own, in which nothing is known that another part has
+measured, and with an allocator that keeps its memory: otherwise large results cost fresh pages at every call.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
+import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchmarks import command
-from benchmarks.bars import Bar
+from benchmarks.interleave import TUNED_ALLOCATOR
 from benchmarks.journal import Journal
+
+if TYPE_CHECKING:
+    from benchmarks.bars import Bar
+    from benchmarks.explore.parts import Options
 
 PARTS = ("variants", "effects", "exploration")
 
@@ -23,50 +31,65 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = command.parser(str(__doc__).splitlines()[0])
     parser.add_argument("--part", action="append", choices=PARTS, help="only this part, repeatable (all)")
     parser.add_argument("--only", action="append", help="only this network, repeatable (all)")
-    parser.add_argument("--journal", type=Path, help="file of the cases that are done; goes on where it ends")
+    parser.add_argument("--journal", type=Path, help="file of the rows that are done; goes on where it ends")
     parser.add_argument("--steps", type=Path, help="file for costs and times of steps; see profiles.py")
+    parser.add_argument("--inside", choices=PARTS, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
-    # nothing that an earlier run has measured: predictions are from scratch
-    folder = Path(tempfile.gettempdir()) if options.journal is None else options.journal.parent
-    os.environ["DACEML_CACHE"] = str(folder / "explore-cache")
-    from benchmarks.explore import cases, efficacy, judged, predicted, quickness
+    if options.inside is not None:
+        _measure(options)
+        return 0
+    if options.journal is None:
+        options.journal = Path(tempfile.mkdtemp()) / "explore.jsonl"
+    for part in options.part or PARTS:
+        done = _measured_inside(part, options)
+        if done != 0:
+            return done
+    return _judged(options)
 
-    journal: Journal[str] = Journal(
-        options.journal or Path(tempfile.mkdtemp()) / "explore.jsonl", lambda row: row["case"]
-    )
+
+def _measured_inside(part: str, options: argparse.Namespace) -> int:
+    """Make the rows of a part that the journal lacks, in another process; its exit code."""
+    given = [f"--journal={options.journal.absolute()}", *(f"--only={name}" for name in options.only or ())]
+    given += ["--quick"] if options.quick else []
+    given += [] if options.steps is None else [f"--steps={options.steps.absolute()}"]
+    cache = options.journal.with_suffix("").absolute() / part
+    environment = {**os.environ, **TUNED_ALLOCATOR, "DACEML_CACHE": str(cache)}
+    command_line = [sys.executable, "-m", "benchmarks.explore", f"--inside={part}", *given]
+    return subprocess.run(command_line, env=environment, check=False).returncode
+
+
+def _measure(options: argparse.Namespace) -> None:
+    from benchmarks.explore import parts
+
+    journal = _journal(options)
+    for entry in parts.PARTS[options.inside].chosen(_asked(options)):
+        if entry.title not in journal.rows:
+            journal.add(entry.make())
+            print(f"{entry.title}: done", flush=True)
+
+
+def _judged(options: argparse.Namespace) -> int:
+    from benchmarks.explore import parts
+
+    journal = _journal(options)
     rows: list[dict[str, Any]] = []
     bars: list[Bar] = []
-
-    def done(title: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        if title not in journal.rows:
-            journal.add(make())
-            print(f"{title}: done", flush=True)
-        return journal.rows[title]
-
-    parts = options.part or PARTS
-    only: set[str] = set(options.only or ())
-    if "variants" in parts:
-        found = [
-            done(case.title, lambda case=case: predicted.case_row(case, options.steps))
-            for case in cases.cases(quick=options.quick)
-            if not only or case.name in only
-        ]
-        rows += found
-        bars += judged.judged(found)
-    if "effects" in parts:
-        names = efficacy.NETWORKS[:1] if options.quick else efficacy.NETWORKS
-        effects = [
-            done(f"effects, {name}", lambda name=name: efficacy.network_row(name))
-            for name in names
-            if not only or name in only
-        ]
-        rows += effects
-        bars += efficacy.judged(effects)
-    if "exploration" in parts and not options.quick:
-        row = done("exploration, bert", quickness.exploration_row)
-        rows.append(row)
-        bars += quickness.judged(row)
+    for name in options.part or PARTS:
+        part = parts.PARTS[name]
+        made = [journal.rows[one.title] for one in part.chosen(_asked(options)) if one.title in journal.rows]
+        rows += made
+        bars += part.judge(made)
     return command.finish("explore", options, rows, bars)
+
+
+def _journal(options: argparse.Namespace) -> Journal[str]:
+    return Journal(options.journal, lambda row: row["case"])
+
+
+def _asked(options: argparse.Namespace) -> Options:
+    from benchmarks.explore import parts
+
+    return parts.Options(quick=options.quick, only=frozenset(options.only or ()), steps=options.steps)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ from benchmarks.models.spec import ModelSpec
 
 MANY, FEW = 12, 4
 _BATCHES = (0.5, 0.25)
-_QUICK = (("mbconv", False), ("mish", True))
 NETWORKS = ("mbconv", "bert", "dlrm", "resnet50")
 FURTHER = ("mobilenetv2", "efficientnet_b0", "mlp_mixer", "fcn8s", "wavenet", "wide_resnet50")
 

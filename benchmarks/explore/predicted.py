@@ -28,7 +28,7 @@ def case_row(case: Case, steps: Path | None = None) -> dict[str, Any]:
     module, inputs = case.subject()
     subject = Subject(module, inputs, {}, training=case.training)
     refused: list[str] = []
-    batches = tuple(round(share * subject.samples) for share in case.batches)
+    batches = tuple(max(round(share * subject.samples), 1) for share in case.batches)
     space = Space(training=case.training, freezable=not case.training, batches=batches)
     measured: dict[Variant, dict[str, Any]] = {}
     with Programs.measured(subject, limit_s=_LIMIT_S) as programs:

@@ -36,7 +36,8 @@ class Profile:
         told: the variant, as `Variant.to_json` tells it.
         steps: their costs.
         steps_us: what they took.
-        call_us: what a call took; around_us: what of it is in no step.
+        calls: that have as many samples as one of the standard variant.
+        call_us: what so many calls took; around_us: what of one is in no step.
     """
 
     case: str
@@ -49,6 +50,7 @@ class Profile:
     steps_us: tuple[float, ...]
     call_us: float
     around_us: float
+    calls: float = 1.0
 
     @property
     def standard(self) -> bool:
@@ -64,6 +66,7 @@ def save_profiles(path: Path, case: Case, programs: Programs) -> None:
                 case=case.title, network=case.name, variant=variant.title, training=case.training,
                 told=variant.to_json(), machine=programs.times.machine,
                 steps=programs.lowered(variant).facts, steps_us=steps_us,
+                calls=programs.lowered(variant).calls,
                 call_us=programs.measure(variant).ms * 1e3, around_us=programs.around_us,
             )  # fmt: skip
             file.write(json.dumps(asdict(told)) + "\n")
@@ -76,12 +79,18 @@ def load_profiles(path: Path) -> list[Profile]:
 
 def _profile(told: dict[str, Any]) -> Profile:
     known = {field.name for field in fields(StepFacts)}
-    steps = tuple(StepFacts(**{k: v for k, v in step.items() if k in known}) for step in told["steps"])
+    steps = tuple(_facts({name: step[name] for name in step if name in known}) for step in told["steps"])
     machine: dict[str, Any] = dict(told["machine"])
     machine["levels"] = tuple((size, speed) for size, speed in machine.get("levels", ()))
     made: dict[str, Any] = {**told, "machine": Machine(**machine), "steps": steps}
     made["steps_us"] = tuple(told["steps_us"])
     return Profile(**made)
+
+
+def _facts(told: dict[str, Any]) -> StepFacts:
+    made: dict[str, Any] = dict(told)
+    made["reach"] = tuple(told.get("reach", ()))
+    return StepFacts(**made)
 
 
 def lowered_again(profiles: Sequence[Profile]) -> Iterator[Profile]:
@@ -103,7 +112,7 @@ def predicted(profiles: Sequence[Profile], case: str, *, others: bool) -> list[t
         others: whether steps of all other networks are known.
     """
     own = [one for one in profiles if one.case == case]
-    (standard,) = (one for one in own if one.standard)
+    standard = next(one for one in own if one.standard)
     times = StepTimes(standard.machine)
     if others:
         for one in profiles:
@@ -115,7 +124,7 @@ def predicted(profiles: Sequence[Profile], case: str, *, others: bool) -> list[t
     for one in own:
         if not one.standard:
             seen = times.program(one.steps, one.around_us)
-            scale = standard.call_us / known.us
+            scale = standard.call_us / known.us * one.calls
             holds = seen.low_us * scale <= one.call_us <= seen.high_us * scale
             found.append((one, seen.us * scale / one.call_us, holds))
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.bars import Bar
@@ -28,8 +29,12 @@ def _different(row: Row) -> bool:
     return row.predicted_ms is not None and row.outcome != "same program"
 
 
-def judged(row: dict[str, Any]) -> list[Bar]:
-    """Enough variants, soon, with few compilations."""
+def judged(rows: Sequence[dict[str, Any]]) -> list[Bar]:
+    """Enough variants, soon, with few compilations; no bar where nothing was explored."""
+    return [bar for row in rows for bar in _judged(row)]
+
+
+def _judged(row: dict[str, Any]) -> list[Bar]:
     return [
         Bar(name="exploration, bert: variants short of 60", figure=max(FEWEST - row["different"], 0), limit=0,
             note=f"{row['different']} programs that differ, of {row['predicted']} predicted"),

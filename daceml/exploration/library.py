@@ -110,18 +110,29 @@ def _operation(step: StepFacts) -> Operation:
     return Operation(
         operator=OPERATOR,
         operands=(),
-        attributes={"kind": step.kind, "function": step.function, "pieces": step.pieces}
+        attributes={
+            "kind": step.kind,
+            "function": step.function,
+            "pieces": step.pieces,
+            "reach": step.reach,
+        }
         | {name: getattr(step, name) for name in AMOUNTS},
         kernel=step.key,
     )
 
 
+_NEEDED = {"function", "pieces", "reach", *AMOUNTS}
+
+
 def _complete(operation: Operation) -> bool:
     """Whether it is a step, of which all costs are known that count today."""
-    return operation.operator == OPERATOR and operation.attributes.keys() >= {"function", "pieces", *AMOUNTS}
+    return operation.operator == OPERATOR and operation.attributes.keys() >= _NEEDED
 
 
 def _facts(operation: Operation) -> StepFacts:
     told: dict[str, Any] = dict(operation.attributes)
     amounts = {name: int(told[name]) for name in ("pieces", *AMOUNTS)}
-    return StepFacts(key=operation.kernel, kind=str(told["kind"]), function=str(told["function"]), **amounts)
+    return StepFacts(
+        key=operation.kernel, kind=str(told["kind"]), function=str(told["function"]),
+        reach=tuple(map(int, told["reach"])), **amounts,
+    )  # fmt: skip

@@ -124,6 +124,7 @@ class Programs:
         lowered = self.subject.lower(Variant())
         self.first = self.times.program(lowered.facts, 0.0)
         self._standard = self.subject.compile(lowered)
+        lowered.plans = ()
         self._lowered[Variant()] = lowered
         call_us = self._standard.call_us()
         took_us = self._standard.steps_us(call_us)
@@ -133,6 +134,7 @@ class Programs:
         if self.first.measured_share > _KNOWN_SHARE:
             now_us = sum(took_us) * self.standard_ms * 1e3 / call_us
             self.slowness = max(now_us / self.first.us, 1.0)
+            self.around_us /= self.slowness
         self._learn(lowered, self._standard, self.standard_ms)
         self._measured[Variant()] = _times(seen, _STANDARD, self.standard_ms)
 

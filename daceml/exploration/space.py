@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from daceml.exploration.variant import Variant
-from daceml.frontend.search.choices import NO_RECOMPUTATION
+from daceml.frontend.search.choices import CHOICES, NO_RECOMPUTATION
 from daceml.frontend.search.variation import choices_for
 
 if TYPE_CHECKING:
@@ -95,14 +95,15 @@ class Space:
         batches = {one.samples for one in members if one.samples is not None}
         if len(set(names)) < len(names) or len(precisions) > 1 or len(batches) > 1 or _exclude(names):
             return None
-        if len(whole) > 1 or (whole and (names or left_out)):
+        frozen = any(one.freeze for one in members)
+        if len(whole) > 1 or (whole and (names or left_out or (frozen and whole[0].unoptimised))):
             return None
         return Variant(
-            choices=tuple(names),
+            choices=tuple(choice.name for choice in CHOICES if choice.name in names),
             depth=whole[0].depth if whole else "all",
             unoptimised=bool(whole) and whole[0].unoptimised,
             without=tuple(name for name in _passes() if name in left_out),
-            freeze=any(one.freeze for one in members),
+            freeze=frozen,
             precision=next(iter(precisions), ""),
             samples=next(iter(batches), None),
         )

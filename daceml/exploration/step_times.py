@@ -68,11 +68,19 @@ class _Class:
     of_all: _Class | None = None
     steps: dict[str, StepFacts] = field(default_factory=dict[str, StepFacts])
     us: dict[str, float] = field(default_factory=dict[str, float])
+    changes: int = 0
     _fitted: _Fitted | None = None
+    _fitted_at: tuple[int, ...] = ()
 
     def put(self, step: StepFacts, us: float) -> None:
         """One step that took so long."""
-        self.steps[step.key], self.us[step.key], self._fitted = step, us, None
+        self.steps[step.key], self.us[step.key] = step, us
+        self.changes += 1
+
+    @property
+    def state(self) -> tuple[int, ...]:
+        """Another one whenever this class or a wider one has learned something."""
+        return (self.changes, *(() if self.of_all is None else self.of_all.state))
 
     def likely(self, step: StepFacts) -> Likely:
         """A step that was not measured."""
@@ -80,8 +88,8 @@ class _Class:
 
     def fitted(self) -> _Fitted:
         """What all of them say."""
-        if self._fitted is None:
-            self._fitted = self._fit()
+        if self._fitted is None or self._fitted_at != self.state:
+            self._fitted, self._fitted_at = self._fit(), self.state
         return self._fitted
 
     def _fit(self) -> _Fitted:
@@ -164,10 +172,15 @@ class StepTimes:
             own: whether they are of the model whose variants are predicted.
         """
         for step, us in zip(steps, took_us, strict=True):
-            if 0 < us < self._measured.get(step.key, inf):
+            if us <= 0:
+                continue
+            places = _places(step)
+            if us < self._measured.get(step.key, inf):
                 self._measured[step.key] = us
-                for place in _places(step)[0 if own else 1 :]:
+                for place in places[1:]:
                     self._class(place).put(step, us)
+            if own:
+                self._class(places[0]).put(step, self._measured[step.key])
 
     def observe(self, predicted_us: float, took_us: float) -> None:
         """Let intervals know how far a program was from its prediction."""
@@ -229,7 +242,9 @@ _USUAL, _USUAL_WEIGHT = 0.1, 4
 def _costs(step: StepFacts) -> tuple[float, ...]:
     """Logarithms; steps whose costs are alike take about as long."""
     amounts = [_FEW + getattr(step, name) for name in AMOUNTS]
-    return (*map(log, amounts), log(step.pieces) if step.pieces < _MANY_PIECES else log(_MANY_PIECES))
+    far = [_FEW + sum(step.reach[place:]) for place in _FAR_PLACES]
+    return (*map(log, (*amounts, *far)), log(min(max(step.pieces, 1), _MANY_PIECES)))
 
 
 _FEW, _MANY_PIECES = 1024.0, 64
+_FAR_PLACES = (1, 5)  # of `DISTANCES`: what is in no near cache, and what is in none

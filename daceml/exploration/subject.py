@@ -134,7 +134,7 @@ class Subject:
             Exception: whatever a pass or an operator refuses; the message says why.
         """
         from daceml.frontend.memory_budget import peak_bytes
-        from daceml.frontend.search.prediction import identity, step_facts, symbol_values
+        from daceml.frontend.search.prediction import identity, program_facts, symbol_values
         from daceml.frontend.value_difference import limit_of
         from daceml.onnx_ops.external import external_call
         from daceml.runtime.plan import make_plan
@@ -155,7 +155,7 @@ class Subject:
                 held = array_bytes(network, (*network.inputs, *network.weights))
                 memory_bytes = held + max(live_bytes(plan), default=0)
             sizes = symbol_values(networks[0], [x.shape for x in call.tensors])
-            facts = tuple(fact for plan in plans for fact in step_facts(plan, sizes))
+            facts = program_facts(plans, sizes)
         if variant == Variant():
             self._standard_peak = memory_bytes
         return Lowered(
@@ -221,6 +221,8 @@ class Subject:
             record=None,
             known_key="",
             stages=Stages(),
+            ahead=False,
+            objects=None,
         )
 
     def _recomputation(self, variant: Variant, given: Recomputation) -> Recomputation:

@@ -51,6 +51,8 @@ class Making:
         live: whether programs read weights at each call, and prepare nothing of them.
         recipe: gives the passes in the place of the standard ones, or None; asked for where it matters.
         known_key: of the programs, where somebody has computed it already.
+        ahead: whether kernels of a training step are compiled as soon as they are known, while Python goes
+            on; False for programs that are only looked at.
         objects: of kernels that both programs have, while they are built.
         device: where the tensors lie.
         architecture: of a CUDA device: 90 for compute capability 9.0.
@@ -77,6 +79,7 @@ class Making:
     known_key: str = ""
     device: torch.device = CPU
     architecture: int | None = None
+    ahead: bool = True
     objects: KernelObjects | None = None
     averaging: Averaging | None = None
     exchange: GradientExchange | None = None
@@ -205,7 +208,7 @@ class Making:
                     prefer_native=self.prefer_native,
                     recipe=self.recipe(),
                     sample=sample,
-                    ahead=self.objects.begin_all,
+                    ahead=self.objects.begin_all if self.ahead else None,
                     device=self.target,
                     architecture=self.architecture,
                 )

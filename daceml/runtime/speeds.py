@@ -12,7 +12,7 @@ from daceml.runtime.cache import Cache, digest
 from daceml.runtime.kernel_objects import lanes_object
 from daceml.runtime.toolchain import precompiled_header, toolchain
 
-_SOURCE = Path(__file__).with_name("speeds.cpp")
+SOURCE = Path(__file__).with_name("speeds.cpp")
 LOOPS = (
     *("exp", "log", "erf", "divide", "pow", "chain", "add"),
     *("shared_add", "streamed_add", "region"),
@@ -30,7 +30,7 @@ class Speeds:
     """
 
     def __init__(self, cache: Cache) -> None:
-        tools, text = toolchain(), _SOURCE.read_text()
+        tools, text = toolchain(), SOURCE.read_text()
 
         def build(folder: Path) -> None:
             tools.compile_kernel(text, folder, precompiled_header(cache))

@@ -80,8 +80,8 @@ def test_effects_count_where_they_are_beyond_doubt():
 
 def test_programs_that_differ_are_counted():
     told = {"different": 61, "predicted": 90, "seconds": 100.0, "compiled": 5}
-    assert all(bar.met for bar in quickness.judged(told))
-    assert not quickness.judged(told | {"different": 40})[0].met
+    assert all(bar.met for bar in quickness.judged([told]))
+    assert not quickness.judged([told | {"different": 40}])[0].met
 
 
 def test_quick_cases_are_few_and_all_have_names():
@@ -100,7 +100,7 @@ def test_profiles_are_kept_and_predicted_from_again(tmp_path: Path):
         profiles=took,
         times=StepTimes(MACHINE),
         around_us=10.0,
-        lowered=lambda variant: SimpleNamespace(facts=lowered[variant]),
+        lowered=lambda variant: SimpleNamespace(facts=lowered[variant], calls=1.0),
         measure=lambda variant: SimpleNamespace(ms=(sum(took[variant]) + 10) / 1e3),
     )
     made = Case(name="net", training=False, variants=2)

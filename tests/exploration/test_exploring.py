@@ -39,13 +39,14 @@ def inputs() -> torch.Tensor:
 @pytest.fixture(scope="module")
 def explored() -> Explored:
     torch.manual_seed(0)
-    return daceml.explore(Rows().eval(), inputs(), budget=600, measurements=2, most=14)
+    return daceml.explore(Rows().eval(), inputs(), budget=600, measurements=2, most=8)
 
 
 def test_all_that_is_lowered_is_predicted_and_little_is_measured(explored: Explored):
     found = explored.exploration
     assert found.model == "Rows" and found.inputs == "x: float32 (16, 24)"
-    assert len(found.rows) == 14 and found.rows[0].variant == Variant()
+    assert sum(row.outcome not in ("same program", "refused") for row in found.rows) == 8
+    assert found.rows[0].variant == Variant()
     assert found.compiled <= 3
     for row in found.rows:
         if row.outcome == "refused":

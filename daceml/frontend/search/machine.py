@@ -20,7 +20,7 @@ import torch
 
 from daceml.runtime.cache import Cache, digest
 from daceml.runtime.processor import cpu_model
-from daceml.runtime.speeds import Speeds
+from daceml.runtime.speeds import SOURCE, Speeds
 from daceml.runtime.toolchain import toolchain
 
 _CACHED_ELEMENTS = 2**14
@@ -85,7 +85,9 @@ def this_machine(cache: Cache) -> Machine:
     def build(folder: Path) -> None:
         (folder / "machine.json").write_text(json.dumps(asdict(measure(cache))))
 
-    folder = cache.get("machines", digest("machine 5", fingerprint(), toolchain().fingerprint), build)
+    folder = cache.get(
+        "machines", digest("machine 5", fingerprint(), toolchain().fingerprint, SOURCE.read_text()), build
+    )
     told: dict[str, Any] = json.loads((folder / "machine.json").read_text())
     told["levels"] = tuple((size, speed) for size, speed in told["levels"])
     return Machine(**told)

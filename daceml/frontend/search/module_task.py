@@ -103,12 +103,12 @@ class ModuleTask:
 
     def lower(self, choices: tuple[str, ...]) -> _Candidate:
         """The programs of some choices, not compiled."""
-        from daceml.frontend.search.prediction import identity, step_facts, symbol_values
+        from daceml.frontend.search.prediction import identity, program_facts, symbol_values
         from daceml.frontend.value_difference import limit_of
         from daceml.onnx_ops.external import external_call
         from daceml.runtime.plan import make_plan
 
-        making = replace(varied(self.making, choices), stages=Stages())
+        making = replace(varied(self.making, choices), stages=Stages(), ahead=False, objects=None)
         with without_collection():
             networks = [one.network for one in making.optimised()]
             given = [None]
@@ -116,7 +116,7 @@ class ModuleTask:
                 given = [(), making.record.saved_of(networks[1].inputs)]
             plans = [make_plan(n, external_call, given=g) for n, g in zip(networks, given, strict=True)]
             sizes = symbol_values(networks[0], [x.shape for x in self.tensors])
-            facts = tuple(fact for plan in plans for fact in step_facts(plan, sizes))
+            facts = program_facts(plans, sizes)
         return _Candidate(
             making=making, identity=identity(plans), facts=facts, limit=max(map(limit_of, networks))
         )

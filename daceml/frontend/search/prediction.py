@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from math import hypot
 from statistics import median
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from daceml.frontend.record import step_cost
 from daceml.frontend.search.machine import Machine
+from daceml.frontend.search.reuse import DISTANCES, Reach, footprint_bytes, past_the_caches, reaches
 from daceml.runtime.manifest import EXAMPLE_SIZE
 from daceml.sdfg.costs import Cost
 from daceml.sdfg.external import AtenCall
@@ -31,8 +33,6 @@ if TYPE_CHECKING:
     from daceml.sdfg.network import Network
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
-# What fits into the caches beside a core; a network's arrays are mostly there when they are read
-_CACHED_BYTES = 2**20
 # Calling a kernel: a function pointer and its arguments
 _KERNEL_US = 0.2
 # A vector operation takes as long as moving these within the nearest cache, by which torch calls are timed
@@ -55,6 +55,8 @@ class StepFacts:
         unique_bytes, total_bytes, flops, special_functions, exponential_tenths, logarithm_tenths,
             error_function_tenths, division_tenths, power_tenths, streamed_bytes, vector_operations,
             scalar_operations, dependent_operations, strided_accesses, loop_starts: as in `Cost`.
+        reach: of the unique bytes, how many were touched how far back, as `reuse.py` counts; empty where
+            nobody knows.
     """
 
     key: str
@@ -76,6 +78,7 @@ class StepFacts:
     dependent_operations: int = 0
     strided_accesses: int = 0
     loop_starts: int = 0
+    reach: Reach = ()
 
     @property
     def parallel(self) -> bool:
@@ -91,28 +94,44 @@ AMOUNTS = tuple(field.name for field in fields(Cost))
 """Those of a step's facts that are amounts of work."""
 
 
-def step_facts(plan: Plan, sizes: Mapping[str, int]) -> tuple[StepFacts, ...]:
-    """The facts of a plan's steps.
+def program_facts(plans: Sequence[Plan], sizes: Mapping[str, int]) -> tuple[StepFacts, ...]:
+    """The facts of the steps of programs that run one after the other.
 
     Args:
         sizes: of symbolic dimensions.
     """
+    held = [footprint_bytes(plan, _known_sizes(plan, sizes)) for plan in plans]
+    return tuple(
+        fact
+        for plan, own in zip(plans, held, strict=True)
+        for fact in _step_facts(plan, sizes, sum(held) - own)
+    )
+
+
+def _known_sizes(plan: Plan, sizes: Mapping[str, int]) -> dict[str, int]:
+    return {name: sizes.get(name, EXAMPLE_SIZE) for name in plan.network.sdfg.symbols}
+
+
+def _step_facts(plan: Plan, sizes: Mapping[str, int], elsewhere_bytes: int) -> Iterator[StepFacts]:
     network = plan.network
-    known = {name: sizes.get(name, EXAMPLE_SIZE) for name in network.sdfg.symbols}
-    found: list[StepFacts] = []
-    for step in plan.steps:
+    known = _known_sizes(plan, sizes)
+    for step, reach in zip(plan.steps, reaches(plan, known, elsewhere_bytes), strict=True):
         kind, cost = step_cost(step, network)
         amounts: Any = cost.at(known)
-        found.append(
-            StepFacts(
-                key=_digest(_renamed(step, network, lambda array: _description(array, network))),
-                kind=kind,
-                function=step.action.function if isinstance(step.action, AtenCall) else "",
-                pieces=_pieces(step, known),
-                **{name: getattr(amounts, name) for name in AMOUNTS},
-            )
+        yield StepFacts(
+            key=_digest(_renamed(step, network, lambda array: _description(array, network))),
+            kind=kind,
+            function=step.action.function if isinstance(step.action, AtenCall) else "",
+            pieces=_pieces(step, known),
+            reach=_of_unique(reach, amounts.unique_bytes),
+            **{name: getattr(amounts, name) for name in AMOUNTS},
         )
-    return tuple(found)
+
+
+def _of_unique(reach: Reach, unique_bytes: int) -> Reach:
+    """Of arrays that a step touches a part of, that part."""
+    whole = sum(reach)
+    return tuple(round(count * unique_bytes / whole) for count in reach) if whole else reach
 
 
 def identity(plans: Sequence[Plan]) -> str:
@@ -196,16 +215,14 @@ def shares_us(machine: Machine, step: StepFacts) -> tuple[float, ...]:
     their squares.
     """
     cached = machine.cached_bytes_per_s
+    reach = step.reach or _alone(step.unique_bytes)
     if step.kind != "kernel":
         start_us = {"aten": machine.call_us, "onnxruntime": _RUNTIME_US}.get(step.kind, _KERNEL_US)
-        small = step.unique_bytes < _CACHED_BYTES
-        moved_s = step.unique_bytes / (cached if small else machine.bytes_per_s(step.unique_bytes))
+        moved_s = reach[0] / cached + _moved_s(machine, reach)
         return start_us, moved_s * 1e6, step.flops / machine.product_flops_per_s * 1e6
     threads = step.threads(machine.threads)
-    moved_s = 0.0
-    if step.unique_bytes >= _CACHED_BYTES:
-        through = (step.unique_bytes - step.streamed_bytes) / machine.bytes_per_s(step.unique_bytes)
-        moved_s = through + step.streamed_bytes / machine.streamed_bytes_per_s
+    moved_s = _moved_s(machine, past_the_caches(reach, step.streamed_bytes))
+    moved_s += step.streamed_bytes / machine.streamed_bytes_per_s
     return (
         machine.region_us if step.parallel else _KERNEL_US,
         moved_s * 1e6,
@@ -215,6 +232,20 @@ def shares_us(machine: Machine, step: StepFacts) -> tuple[float, ...]:
         step.strided_accesses * _STRIDED_US / threads,
         _functions_s(machine, step) / threads * 1e6,
         step.loop_starts * _LOOP_US / threads,
+    )
+
+
+def _alone(unique_bytes: int) -> Reach:
+    """Of a step of which nobody knows what runs around it: it finds what it has left itself."""
+    place = bisect_left(DISTANCES, unique_bytes)
+    return tuple(unique_bytes if i == place else 0 for i in range(len(DISTANCES) + 1))
+
+
+def _moved_s(machine: Machine, reach: Reach) -> float:
+    """Seconds that it takes to bring what is in no near cache; distances are the middles of their ranges."""
+    return sum(
+        count / machine.bytes_per_s(round(distance * 2**0.5))
+        for count, distance in zip(reach[1:], DISTANCES, strict=True)
     )
 
 

@@ -81,7 +81,7 @@ class StepTask:
 
     def lower(self, choices: tuple[str, ...]) -> _Candidate:
         """The step of some choices, not compiled."""
-        from daceml.frontend.search.prediction import identity, step_facts
+        from daceml.frontend.search.prediction import identity, program_facts
         from daceml.frontend.value_difference import limit_of
         from daceml.onnx_ops.external import external_call
         from daceml.runtime.plan import make_plan
@@ -90,7 +90,7 @@ class StepTask:
         with without_collection():
             optimised = self.making.network(recipe)
             plan = make_plan(optimised.network, external_call)
-            facts = step_facts(plan, {})
+            facts = program_facts([plan], {})
         return _Candidate(
             recipe=recipe,
             optimised=optimised,

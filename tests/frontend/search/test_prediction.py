@@ -19,7 +19,7 @@ from daceml.frontend.search.prediction import (
     StepFacts,
     identity,
     modelled_us,
-    step_facts,
+    program_facts,
     symbol_values,
 )
 from daceml.frontend.search.variation import varied_recipe
@@ -88,12 +88,12 @@ def test_programs_that_write_other_arrays_are_not_identical():
 
 
 def test_known_steps_take_what_they_took(module: nn.Module):
-    facts = step_facts(planned(module, torch.randn(4, 6)), {})
+    facts = program_facts([planned(module, torch.randn(4, 6))], {})
     predictor = Predictor(MACHINE)
     took = [10.0 + i for i in range(len(facts))]
     predictor.learn(facts, took, call_us=sum(took) + 7.0)
     assert predictor.us(facts) == pytest.approx(sum(took) + 7.0)
-    changed = step_facts(planned(module, torch.randn(4, 6), "products in loops"), {})
+    changed = program_facts([planned(module, torch.randn(4, 6), "products in loops")], {})
     assert predictor.us(changed) != predictor.us(facts)
 
 
@@ -122,11 +122,15 @@ def test_each_kind_of_work_takes_its_time():
     assert us(replace(STEP, unique_bytes=10**8)) == pytest.approx(1e4 + 0.2)  # out of the caches
     assert us(replace(STEP, unique_bytes=10**8, streamed_bytes=10**8)) == pytest.approx(5e3 + 0.2)
     assert us(replace(STEP, kind="aten", flops=10**9)) == pytest.approx(1e4 + 1.0)
-    levels = ((10**6, 1e11), (10**8, 1e10))
-    shared = partial(modelled_us, replace(MACHINE, levels=levels))
-    assert shared(replace(STEP, unique_bytes=10**8)) == pytest.approx(1e4 + 0.2)
-    assert shared(replace(STEP, unique_bytes=10**7)) == pytest.approx(1e7 / 10**10.5 * 1e6 + 0.2)  # halfway
+    machine = replace(MACHINE, levels=((10**6, 1e11), (10**8, 1e10)))
+    shared = partial(modelled_us, machine)
     assert shared(replace(STEP, unique_bytes=10**9)) == pytest.approx(1e5 + 0.2)
+    between = machine.bytes_per_s(round(2**23 * 2**0.5))
+    assert shared(replace(STEP, unique_bytes=10**7)) == pytest.approx(1e7 / between * 1e6 + 0.2)
+    # what was touched a short while ago is in a cache, however much a step moves
+    near, far = (0, 10**9, *[0] * 7), (*[0] * 8, 10**9)
+    near_us, far_us = (shared(replace(STEP, unique_bytes=10**9, reach=r)) for r in (near, far))
+    assert near_us < far_us / 5 and far_us == pytest.approx(1e5 + 0.2)
     slow = replace(STEP, scalar_operations=10**5, strided_accesses=10**4, loop_starts=10**3)
     for name in ("scalar_operations", "strided_accesses", "loop_starts"):
         assert us(replace(slow, **{name: 0})) < us(slow)
@@ -144,7 +148,7 @@ def test_symbolic_sizes_are_those_of_the_call():
         plan = make_plan(optimised_network(exported).network, external_call)
     values = symbol_values(plan.network, [(50, 6)])
     assert list(values.values()) == [50]
-    (few,), (many,) = step_facts(plan, values), step_facts(plan, dict.fromkeys(values, 500))
+    (few,), (many,) = program_facts([plan], values), program_facts([plan], dict.fromkeys(values, 500))
     assert few.special_functions == 300 and many.special_functions == 3000
 
 
