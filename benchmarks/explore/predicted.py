@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from benchmarks.explore.cases import Case
@@ -16,7 +17,7 @@ from daceml.exploration.variant import Variant
 CHOICES = {"alone": 1, "of_three": 3}
 """How many of the most promising variants are measured before one is chosen."""
 _LIMIT_S = 6.0
-_JOINED, _MOST = 4, 60
+_MOST, _LOWERING_S = 60, 60.0
 
 
 def case_row(case: Case, steps: Path | None = None) -> dict[str, Any]:
@@ -31,7 +32,7 @@ def case_row(case: Case, steps: Path | None = None) -> dict[str, Any]:
     batches = tuple(max(round(share * subject.samples), 1) for share in case.batches)
     space = Space(training=case.training, freezable=not case.training, batches=batches)
     measured: dict[Variant, dict[str, Any]] = {}
-    with Programs.measured(subject, limit_s=_LIMIT_S) as programs:
+    with Programs.measured(subject, limit_s=_LIMIT_S, course=True) as programs:
         predicted = _predictions(programs, space)
         for variant in _chosen(predicted, case.variants):
             row = predicted[variant]
@@ -59,14 +60,15 @@ def _predictions(programs: Programs, space: Space) -> dict[Variant, dict[str, An
     """Different programs only."""
     found: dict[Variant, dict[str, Any]] = {}
     seen: set[str] = set()
+    end = monotonic() + _LOWERING_S
 
     def promising() -> list[Variant]:
         return sorted(found, key=lambda one: found[one]["predicted_ms"])
 
-    sets = (space.singles, lambda: space.joined(promising(), _JOINED), lambda: space.pairs(promising()))
+    sets = (space.singles, lambda: space.combined(promising()))
     for variants in sets:
         for variant in variants():
-            if len(found) >= _MOST:
+            if len(found) >= _MOST or monotonic() > end:
                 return found
             try:
                 lowered, time = programs.lowered(variant), programs.predicted(variant)

@@ -65,7 +65,7 @@ def explore(
     ranks: Ranks = None,
     price: Prices = None,
     measurements: Annotated[int, typer.Option(help="variants that are measured, at the most.")] = 4,
-    seed: Annotated[int, typer.Option(help="of orders and drawn gradients.")] = 0,
+    seed: Annotated[int, typer.Option(help="of orders, and of what the model draws.")] = 0,
     output: Output = None,
     every: Annotated[bool, typer.Option("--all", help="every variant, and every refusal.")] = False,
     as_json: options.Json = False,

@@ -71,17 +71,17 @@ def _effects(
 
         from daceml.exploration.effects import effects
         from daceml.exploration.elsewhere import elsewhere
+        from daceml.exploration.question import question
+        from daceml.exploration.subject import Subject
         from daceml.report.effects_text import devices_text, effects_json, effects_text
 
         module = resolve(model, train=train)
         if not isinstance(module, nn.Module):
             raise WhatIfError(f"{model} is no module", fix="give path.py:Name of a module, or a trace")
         call = make_inputs(module, inputs, None, inputs_file)
-        rows = tuple(
-            elsewhere(
-                module, call.args, call.kwargs, training=train, devices=on or (), ranks=ranks or (), prices={}
-            )
-        )
+        subject = Subject(module, call.args, call.kwargs, training=train)
+        asked = question(subject, devices=on or (), ranks=ranks or ())
+        rows = tuple(elsewhere(module, call.args, call.kwargs, training=train, asked=asked))
         found: tuple[Effect, ...] = ()
         if without or added or not on:
             found = effects(

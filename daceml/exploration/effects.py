@@ -78,6 +78,7 @@ def effects(
     measure: bool = False,
     alone: bool = True,
     limit_s: float = 10.0,
+    course: bool = False,
     observe: Callable[[Effect], None] | None = None,
     **named: Any,
 ) -> tuple[Effect, ...]:
@@ -93,6 +94,7 @@ def effects(
         measure: compile and measure, besides predicting.
         alone: also what each does without the others.
         limit_s: of one measurement.
+        course: measure usual operators first, once for each machine: half a minute for better predictions.
         observe: is given each effect as soon as it is known.
     Raises:
         ExplorationError: there is no such pass or addition, or the model cannot be explored.
@@ -100,11 +102,12 @@ def effects(
     from daceml.exploration.subject import Subject
 
     subject = Subject(model, inputs, named, training=model.training if training is None else training)
+    subject.require_processor()
     names = known_passes(subject.training)
     added = {name: addition_named(name, subject.training) for name in additions}
     asked = [pass_named(name, names) for name in passes] or ([] if added else names)
     found: list[Effect] = []
-    with Programs.measured(subject, limit_s=limit_s) as programs:
+    with Programs.measured(subject, limit_s=limit_s, course=course) as programs:
         search = _Effects(programs, measure=measure)
         made = itertools.chain(
             (search.of(name, alone=alone) for name in asked),
@@ -173,23 +176,32 @@ class _Effects:
             alone: with it and nothing else, and without anything; None where that is not asked for.
             inverse: whether it is the standard variant that has it.
         """
-        try:
-            among = self._ratio(other)
-            by_itself = None if alone is None else self._over(*alone)
-            measured = self._measured(other) if self.measure else None
-            measured_alone = self._measured_over(*alone) if self.measure and alone is not None else None
-            changes = not self._same(other, Variant())
-        except Exception as error:  # whatever the others trip over without it
-            return Effect(name=name, among=None, alone=None, why=first_line(error))
+        why: list[str] = []
+
+        def told(ratio: Callable[[], Ratio]) -> Ratio | None:
+            try:
+                return ratio()
+            except Exception as error:  # whatever the others trip over without it
+                why.append(first_line(error))
+                return None
+
+        among = told(lambda: self._ratio(other))
+        by_itself = None if alone is None else told(lambda: self._over(*alone))
+        measured = measured_alone = None
+        if self.measure and among is not None:
+            measured = told(lambda: self._measured(other))
+        if self.measure and alone is not None and by_itself is not None:
+            measured_alone = told(lambda: self._measured_over(*alone))
         if inverse:
-            among, measured = among.inverse(), None if measured is None else measured.inverse()
+            among, measured = (None if one is None else one.inverse() for one in (among, measured))
         return Effect(
             name=name,
             among=among,
             alone=by_itself,
             measured_among=measured,
             measured_alone=measured_alone,
-            changes=changes,
+            changes=among is None or not self._same(other, Variant()),
+            why="; ".join(dict.fromkeys(why)),
         )
 
     def _ratio(self, variant: Variant) -> Ratio:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from daceml.errors import DacemlError, StepPredictionError
+from daceml.errors import DacemlError, StepPredictionError, first_line
 from daceml.exploration.batches import samples, with_samples
 from daceml.exploration.exploration import Row
 from daceml.exploration.variant import Variant
@@ -15,79 +15,98 @@ from daceml.exploration.variant import Variant
 if TYPE_CHECKING:
     from torch import nn
 
-    from daceml.prediction.prices import Price
+    from daceml.exploration.question import Question
     from daceml.prediction.step import ModelStep, Precision
 
 _PRECISIONS: Mapping[str, Precision] = {"": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 
 
 def elsewhere(
-    model: nn.Module,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    *,
-    training: bool,
-    devices: Sequence[str],
-    ranks: Sequence[int],
-    prices: Mapping[str, Price],
-    precisions: Sequence[str] = (),
-    batches: Sequence[int] = (),
+    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], *, training: bool, asked: Question
 ) -> Iterator[Row]:
     """Rows of other devices: eager and with fused loops, launched one by one and as a CUDA graph, alone and
-    data-parallel.
+    data-parallel, in each precision and with each number of samples.
 
-    A step of training has no optimizer, as what is explored here.
-
-    Args:
-        ranks: numbers of devices besides one.
-        prices: device -> what an hour of it costs.
-        precisions: element types besides that of the model, as autocast uses them.
-        batches: numbers of samples of a call besides its own; times are for as many samples.
+    A step of training has no optimizer, as what is explored here. Times are for as many samples as the call
+    has: ranks share them.
     """
-    from daceml.prediction.capture.module import capture_step
     from daceml.prediction.fused_step import fused
     from daceml.prediction.host_cost import HostCost
     from daceml.prediction.predict_step import predict_step
 
-    if not devices:
+    if not asked.devices:
         return
-    for precision, count in product(("", *precisions), (None, *batches)):
-        kind: Precision = _PRECISIONS.get(precision, "fp32")
+    for precision, count in product(("", *asked.precisions), (None, *asked.batches)):
         variant = Variant(precision=precision, samples=count)
         try:
-            if precision not in _PRECISIONS:
-                raise StepPredictionError(
-                    f"{precision} is no precision of autocast", fix="take bfloat16 or float16"
-                )
-            given = (args, kwargs) if count is None else with_samples(args, kwargs, count)
-            calls = 1.0 if count is None else samples(args, kwargs) / count
-            step = capture_step(model, *given, train=training, optimizer=None, precision=kind)
-        except DacemlError as error:
-            why = error.why or error.what
-            yield from (Row(variant=replace(variant, device=d), outcome="refused", why=why) for d in devices)
+            step, calls = _captured(model, args, kwargs, variant, training=training)
+        except Exception as error:  # whatever the model's own code raises with such inputs
+            why = _why(error)
+            yield from (
+                Row(variant=replace(variant, device=name), outcome="refused", why=why)
+                for name in asked.devices
+            )
             continue
         steps: dict[bool, ModelStep] = {False: step, True: fused(step)}
-        for device, joined, graphed, sharing in product(devices, steps, (False, True), (1, *ranks)):
+        for device, joined, graphed, sharing in product(
+            asked.devices, steps, (False, True), (1, *asked.ranks)
+        ):
             of = steps[joined]
             there = replace(variant, device=device, fused=joined, graphed=graphed, ranks=sharing)
             try:
                 found = predict_step(
-                    of, device=device, devices=sharing, train=training, optimizer=None, precision=kind,
-                    host=HostCost(graphed=graphed),
+                    of, device=device, devices=sharing, train=training, optimizer=None,
+                    precision=_PRECISIONS[precision], host=HostCost(graphed=graphed),
                 )  # fmt: skip
             except DacemlError as error:
-                yield Row(variant=there, outcome="refused", why=error.why or error.what)
+                yield Row(variant=there, outcome="refused", why=_why(error))
                 continue
-            price = prices.get(device)
-            step_us = found.step_us * calls
+            if found.memory is not None and found.memory.fits is False:
+                yield Row(variant=there, outcome="refused", why="; ".join(found.flags))
+                continue
+            price, shared = asked.prices.get(asked.devices[device]), calls / sharing
+            step_us = found.step_us * shared
             row = Row(
                 variant=there,
                 outcome="predicted",
                 predicted_ms=step_us / 1e3,
-                low_ms=found.low_us * calls / 1e3,
-                high_ms=found.high_us * calls / 1e3,
+                low_ms=found.low_us * shared / 1e3,
+                high_ms=found.high_us * shared / 1e3,
                 measured_share=0.0,
                 kernels=len(of.operations),
                 memory_bytes=None if found.memory is None else round(found.memory.total),
             )
             yield row if price is None else replace(row, usd_per_million=sharing * price.usd(step_us))
+
+
+def _captured(
+    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], variant: Variant, *, training: bool
+) -> tuple[ModelStep, float]:
+    """The operations of a step, and how many such steps have as many samples as the call.
+
+    Raises:
+        StepPredictionError: there is no such precision there.
+        Exception: whatever the model raises.
+    """
+    import torch
+    from torch.utils import _pytree as pytree
+
+    from daceml.prediction.capture.module import capture_step
+
+    if variant.precision not in _PRECISIONS:
+        raise StepPredictionError(
+            f"{variant.precision} is no precision of autocast", fix="take bfloat16 or float16"
+        )
+    kind, calls = _PRECISIONS[variant.precision], 1.0
+    if variant.samples is not None:
+        calls = samples(args, kwargs) / variant.samples
+        args, kwargs = pytree.tree_map(
+            lambda x: x.to("meta") if isinstance(x, torch.Tensor) else x, (args, kwargs)
+        )
+        args, kwargs = with_samples(args, kwargs, variant.samples)
+    step = capture_step(model, args, kwargs, train=training, optimizer=None, precision=kind)
+    return step, calls
+
+
+def _why(error: Exception) -> str:
+    return (error.why or error.what) if isinstance(error, DacemlError) else first_line(error)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
-from daceml.errors import ExplorationError, ResultsDifferError, first_line
+from daceml.errors import ResultsDifferError, first_line
 from daceml.exploration.exploration import Exploration, Objective, Outcome, Row
+from daceml.exploration.question import Question, question
 from daceml.exploration.space import Space
 from daceml.exploration.variant import Variant
 
@@ -18,9 +19,9 @@ if TYPE_CHECKING:
     from daceml.exploration.subject import Lowered, Subject
     from daceml.prediction.prices import Price
 
-_JOINED = 10  # changes that are joined with each other
 _PREDICTING = 0.6  # of the budget, after which no further variant is lowered
 _MEASURING = 0.1  # of the budget, for one comparison
+_COURSE_BUDGET_S = 100.0  # from which there is time for usual operators, the first time on a machine
 
 
 def explored(
@@ -47,28 +48,22 @@ def explored(
     from daceml.frontend.arguments import Arguments
     from daceml.frontend.search.machine import fingerprint
 
-    if objective not in get_args(Objective):
-        raise ExplorationError(
-            f"objective={objective!r}", fix="give one of " + ", ".join(get_args(Objective))
-        )
-    if objective == "cost" and not prices:
-        raise ExplorationError(
-            'objective="cost" without prices',
-            fix='give prices={"H100": Price(usd_per_hour=2.95, date="2026-05-20")}',
-        )
+    asked = question(
+        subject, objective=objective, devices=devices, precisions=precisions, batches=batches, ranks=ranks,
+        prices=prices,
+    )  # fmt: skip
     subject.require_processor()
     start_s = time.monotonic()
-    with Programs.measured(subject, limit_s=_MEASURING * budget_s, seed=seed) as programs:
+    course = budget_s >= _COURSE_BUDGET_S
+    limit_s = _MEASURING * budget_s
+    with Programs.measured(subject, limit_s=limit_s, seed=seed, course=course) as programs:
         search = _Search(
             programs=programs, objective=objective, budget_s=budget_s, start_s=start_s,
             measurements=measurements, most=most, observe=observe or (lambda _: None),
         )  # fmt: skip
-        search.run(precisions, batches)
+        search.run(asked)
     model = subject.module
-    for row in elsewhere(
-        model, subject.args, subject.kwargs, training=subject.training, devices=devices, ranks=ranks,
-        prices=prices or {}, precisions=precisions, batches=batches,
-    ):  # fmt: skip
+    for row in elsewhere(model, subject.args, subject.kwargs, training=subject.training, asked=asked):
         search.note(row)
     rows = search.ordered()
     return Exploration(
@@ -80,7 +75,7 @@ def explored(
         seed=seed,
         budget_s=budget_s,
         spent_s=round(search.spent_s, 3),
-        complete=not search.left(),
+        complete=search.complete,
         rows=rows,
         winner=search.winner(rows),
         compiled=sum(row.measured is not None for row in rows),
@@ -97,24 +92,25 @@ class _Search:
     most: int
     observe: Callable[[Row], None]
     start_s: float
+    complete: bool = True
     rows: dict[Variant, Row] = field(default_factory=dict[Variant, Row])
     seen: dict[str, Variant] = field(default_factory=dict[str, Variant])  # identity -> the first of it
 
-    def run(self, precisions: Sequence[str], batches: Sequence[int]) -> None:
+    def run(self, asked: Question) -> None:
         """Predict and measure the variants of this machine."""
         programs, standard = self.programs, self.programs.lowered(Variant())
         self.seen[standard.identity] = Variant()
         row = _row(standard, programs.first, "standard recipe")
         self.note(replace(row, measured=programs.measure(Variant())))
         subject = self.programs.subject
-        if batches and subject.samples in batches:
-            batches = [one for one in batches if one != subject.samples]
         space = Space(
             training=subject.training, freezable=not subject.not_freezable,
-            precisions=tuple(precisions), batches=tuple(dict.fromkeys(batches)),
+            precisions=asked.precisions, batches=asked.batches,
         )  # fmt: skip
         self._predict(space)
-        self._measure()
+        if self.objective != "cost":  # nothing here has a price
+            self._measure()
+            self.complete = self.complete and not self.left()
 
     @property
     def spent_s(self) -> float:
@@ -131,19 +127,16 @@ class _Search:
     def _predict(self, space: Space) -> None:
         for variant in space.singles():
             self._lower(variant)
-        known = [row for row in self.rows.values() if row.outcome == "predicted"]
-        promising = sorted(known, key=lambda row: row.predicted_ms or 0.0)
-        for variant in space.joined([row.variant for row in promising], _JOINED):
-            self._lower(variant)
         different = [row for row in self.rows.values() if row.outcome == "predicted"]
         different.sort(key=lambda row: row.predicted_ms or 0.0)
-        for variant in space.pairs([row.variant for row in different]):
+        for variant in space.combined([row.variant for row in different]):
             self._lower(variant)
 
     def _lower(self, variant: Variant) -> None:
         if variant in self.rows:
             return
         if len(self.seen) >= self.most or self.spent_s > _PREDICTING * self.budget_s:
+            self.complete = False
             return
         try:
             row = self._predicted(variant)
@@ -180,12 +173,12 @@ class _Search:
     def _least(self, row: Row) -> float:
         """What it may reach of the objective."""
         if self.objective == "memory":
-            return float(row.memory_bytes or 0)
+            return _bytes(row)
         return row.low_ms or 0.0
 
     def _value(self, row: Row) -> float:
         if self.objective == "memory":
-            return float(row.memory_bytes or 0)
+            return _bytes(row)
         if self.objective == "cost":
             return float("inf") if row.usd_per_million is None else row.usd_per_million
         return row.best_known_ms or float("inf")
@@ -225,6 +218,10 @@ class _Search:
             and (place == 0 or self.objective == "memory" or row.measured.ratio_high < 1)
         ]
         return min(sure, key=lambda place: self._value(rows[place]))
+
+
+def _bytes(row: Row) -> float:
+    return float("inf") if row.memory_bytes is None else float(row.memory_bytes)
 
 
 def _row(lowered: Lowered, predicted: ProgramTime, outcome: Outcome) -> Row:

@@ -71,6 +71,15 @@ class Library:
             found.learn([step], [us], own=False)
         return found
 
+    def measure_course(self) -> None:
+        """Measure usual operators, once for each machine; takes half a minute where nothing is known yet."""
+        from daceml.exploration.course import measured_course
+
+        if self.database is not None and not self._known():
+            log.info("steps of usual operators are measured, once for this machine")
+            found = measured_course()
+            self.add([step for step, _ in found], [us for _, us in found])
+
     def add(self, steps: Sequence[StepFacts], took_us: Sequence[float]) -> None:
         """Keep what steps took, where that is less than what was known."""
         if self.database is None:

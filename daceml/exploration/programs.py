@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from daceml.errors import ResultsDifferError
+from daceml.errors import ExplorationError, ResultsDifferError
 from daceml.exploration.batches import shared_samples
 from daceml.exploration.exploration import Times
 from daceml.exploration.library import Library
@@ -18,6 +18,7 @@ from daceml.exploration.variant import Variant
 from daceml.frontend.search.measurement import Comparison, compare
 from daceml.frontend.search.run import undisturbed
 from daceml.frontend.value_difference import largest_difference
+from daceml.runtime.available_memory import available_bytes
 
 if TYPE_CHECKING:
     from daceml.exploration.step_times import ProgramTime, StepTimes
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from daceml.frontend.search.run import ProgramRun
 
 _KNOWN_SHARE = 0.8
+_ENTERING_US = 50.0  # of a call, however small it is
+_LOST = 1.0  # of a result's size: nothing is left of it
 _STANDARD, _CANDIDATE = "standard", "candidate"
 
 
@@ -59,17 +62,24 @@ class Programs:
     profiles: dict[Variant, tuple[float, ...]] = field(default_factory=dict["Variant", tuple[float, ...]])
     _lowered: dict[Variant, Lowered] = field(default_factory=dict["Variant", "Lowered"])
     _measured: dict[Variant, Times] = field(default_factory=dict[Variant, Times])
+    _failed: dict[Variant, Exception] = field(default_factory=dict[Variant, Exception])
 
     @classmethod
     @contextmanager
-    def measured(cls, subject: Subject, *, limit_s: float, seed: int = 0) -> Generator[Programs]:
+    def measured(
+        cls, subject: Subject, *, limit_s: float, seed: int = 0, course: bool = False
+    ) -> Generator[Programs]:
         """With the standard variant measured, and with what was learned of this machine before.
 
+        Args:
+            course: whether usual operators are measured first where nothing was learned yet.
         Raises:
             DacemlError: the standard variant cannot be compiled.
         """
-        with undisturbed(), Library.of_this_machine() as library, torch.random.fork_rng(devices=()):
-            torch.manual_seed(seed)
+        with undisturbed(), Library.of_this_machine() as library:
+            torch.default_generator.manual_seed(seed)
+            if course:
+                library.measure_course()
             made = cls(subject=subject, library=library, times=library.times(), limit_s=limit_s, seed=seed)
             made._begin()
             yield made
@@ -92,10 +102,10 @@ class Programs:
         Raises:
             Exception: see `lowered`.
         """
-        lowered = self.lowered(variant)
-        found = self.times.program(lowered.facts, self.around_us)
-        standard = self.times.program(self.lowered(Variant()).facts, self.around_us)
-        scale = self.standard_ms * 1e3 / standard.us * lowered.calls
+        lowered, standard = self.lowered(variant), self.lowered(Variant())
+        found = self.times.program(lowered.facts, self._around_us(lowered))
+        known = self.times.program(standard.facts, self.around_us)
+        scale = self.standard_ms * 1e3 / known.us * lowered.calls
         return replace(found, us=found.us * scale, low_us=found.low_us * scale, high_us=found.high_us * scale)
 
     def measure(self, variant: Variant) -> Times:
@@ -105,8 +115,14 @@ class Programs:
             ResultsDifferError: it computes something else.
             Exception: a pass, an operator or the compiler refuses.
         """
+        if variant in self._failed:
+            raise self._failed[variant]
         if variant not in self._measured:
-            self._measured[variant] = self._measure(variant)
+            try:
+                self._measured[variant] = self._measure(variant)
+            except Exception as error:
+                self._failed[variant] = error
+                raise
         return self._measured[variant]
 
     def beside(self, variant: Variant, other: Variant) -> Times:
@@ -120,57 +136,75 @@ class Programs:
         calls = lowered[_CANDIDATE].calls / lowered[_STANDARD].calls
         return _times(seen, _CANDIDATE, seen.ms(_STANDARD) * lowered[_STANDARD].calls, calls)
 
+    def _around_us(self, lowered: Lowered) -> float:
+        """Around the steps of a call: entering it, and memory for as many samples as it has."""
+        entering = min(self.around_us, _ENTERING_US)
+        return entering + (self.around_us - entering) / lowered.calls
+
     def _begin(self) -> None:
         lowered = self.subject.lower(Variant())
         self.first = self.times.program(lowered.facts, 0.0)
         self._standard = self.subject.compile(lowered)
         lowered.plans = ()
         self._lowered[Variant()] = lowered
-        call_us = self._standard.call_us()
-        took_us = self._standard.steps_us(call_us)
-        seen = self._compared({})
+        seen = self._compared({})  # warms up what the allocator has, too
         self.standard_ms = seen.ms(_STANDARD)
-        self.around_us = max(call_us - sum(took_us), 0.0) * self.standard_ms * 1e3 / call_us
+        took_us = self._steps_us(lowered, self._standard, self.standard_ms)
         if self.first.measured_share > _KNOWN_SHARE:
-            now_us = sum(took_us) * self.standard_ms * 1e3 / call_us
-            self.slowness = max(now_us / self.first.us, 1.0)
-            self.around_us /= self.slowness
-        self._learn(lowered, self._standard, self.standard_ms)
+            self.slowness = max(sum(took_us) / self.first.us, 1.0)
+        self.around_us = max(self.standard_ms * 1e3 - sum(took_us), 0.0) / self.slowness
+        self._learn(lowered, took_us)
         self._measured[Variant()] = _times(seen, _STANDARD, self.standard_ms)
 
     def _measure(self, variant: Variant) -> Times:
         predicted = self.predicted(variant)
         lowered = self.subject.lower(variant)
+        available = available_bytes()
+        if available is not None and lowered.memory_bytes > available:
+            raise ExplorationError(
+                f"{variant.title} is not measured",
+                why=f"it has {lowered.memory_bytes:,} bytes at its peak, and {available:,} can be had",
+                fix="measure it on a larger machine",
+            )
         run = self.subject.compile(lowered)
-        differs = "" if variant.precision else self._difference(run, variant)
+        differs = self._difference(run, variant)
         if differs:
             raise ResultsDifferError(
                 f"{variant.title} computes something else", why=differs, fix="take another variant"
             )
         times = _times(self._compared({_CANDIDATE: run}), _CANDIDATE, self.standard_ms, lowered.calls)
         self.times.observe(predicted.us, times.ms * 1e3)
-        self._learn(lowered, run, times.ms)
+        self._learn(lowered, self._steps_us(lowered, run, times.ms))
         return times
 
-    def _learn(self, lowered: Lowered, run: ProgramRun, ms: float) -> None:
-        """Steps are timed one by one, while others may disturb them more than the rounds that count."""
+    def _steps_us(self, lowered: Lowered, run: ProgramRun, ms: float) -> list[float]:
+        """Microseconds of each step where a call takes what it took in the rounds that count: steps are timed
+        one by one, while others may disturb them more.
+        """
         call_us = run.call_us()
-        took_us, scale = run.steps_us(call_us), ms * 1e3 / lowered.calls / call_us
+        scale = ms * 1e3 / lowered.calls / call_us
+        return [us * scale for us in run.steps_us(call_us)]
+
+    def _learn(self, lowered: Lowered, took_us: list[float]) -> None:
         if len(took_us) == len(lowered.facts):
-            self.profiles[lowered.variant] = tuple(us * scale for us in took_us)
-            took_us = [us * scale / self.slowness for us in took_us]
-            self.times.learn(lowered.facts, took_us)
-            self.library.add(lowered.facts, took_us)
+            self.profiles[lowered.variant] = tuple(took_us)
+            at_best_us = [us / self.slowness for us in took_us]
+            self.times.learn(lowered.facts, at_best_us)
+            self.library.add(lowered.facts, at_best_us)
 
     def _difference(self, run: ProgramRun, variant: Variant) -> str:
         """From the standard variant's results, in a sentence; of other samples, those that both have."""
-        if variant.samples is None:
-            return run.difference(self._standard)
-        if self.subject.training:  # gradients are sums over all samples
-            return ""
-        counts = variant.samples, self.subject.samples
-        ours, theirs = shared_samples(run.values, self._standard.values, counts)
-        found = largest_difference(ours, theirs, run.limit)
+        ours, theirs, limit = run.values, self._standard.values, run.limit
+        if variant.samples is not None:
+            if self.subject.training:  # gradients are sums, and statistics are of all samples
+                return ""
+            counts = variant.samples, self.subject.samples
+            ours, theirs = shared_samples(ours, theirs, counts)
+            if not ours:
+                return "no result belongs to single samples"
+        if variant.precision:  # rounding is what was asked for; values that are lost are not
+            ours, limit = {name: x.to(theirs[name].dtype) for name, x in ours.items()}, _LOST
+        found = largest_difference(ours, theirs, limit)
         return "" if found is None else f"{found.array} {found.sentence}"
 
     def _compared(self, runs: Mapping[str, ProgramRun]) -> Comparison:

@@ -51,32 +51,19 @@ class Space:
         found += [Variant(samples=one) for one in self.batches]
         return tuple(found)
 
-    def joined(self, promising: Sequence[Variant], most: int) -> Iterator[Variant]:
-        """Pairs, then triples, of changes, the most promising first.
-
-        Args:
-            promising: in the order of what they promise.
-            most: how many of them are joined with each other.
-        """
-        first = promising[:most]
-        for count in (2, 3):
-            for members in combinations(first, count):
-                one = self._together(members)
-                if one is not None and one not in promising:
-                    yield one
-
-    def pairs(self, different: Sequence[Variant]) -> Iterator[Variant]:
-        """Two changes at once, the most promising first.
+    def combined(self, different: Sequence[Variant]) -> Iterator[Variant]:
+        """Two changes at once, then three, the most promising first.
 
         Args:
             different: variants whose programs differ, in the order of what they promise.
         """
         known = set(different)
-        for members in combinations(different, 2):
-            one = self._together(members)
-            if one is not None and one not in known:
-                known.add(one)
-                yield one
+        for count in (2, 3):
+            for members in combinations(different, count):
+                one = self._together(members)
+                if one is not None and one not in known:
+                    known.add(one)
+                    yield one
 
     def _choices(self, situation: Situation, of: Variant) -> list[Variant]:
         names = [choice.name for choice in choices_for(situation)]

@@ -21,7 +21,8 @@ from daceml.frontend.search.prediction import AMOUNTS, StepFacts, modelled_us, s
 _AGAIN = 0.1  # of a step that was measured: caches and neighbours differ from program to program
 _ALONE = 0.6  # of a step like none that was measured
 _LEAST = 0.12  # of one with measured neighbours, however well these agree
-_NEAR = 0.8  # factors of e between costs over which a neighbour counts less by as much
+_NEAR = 0.8  # factors of e between shares of costs over which a neighbour counts less by as much
+_SIZE = 0.25  # how much of that a factor of e between sizes is: what is alike but larger is a neighbour still
 _FAR = 0.3  # what the model itself weighs, in neighbours at no distance
 _PRIOR = 0.2  # what it weighs that a factor is the usual one, in measured steps
 _OUTLYING = 0.5  # beyond which a step counts less: something disturbed it
@@ -106,7 +107,8 @@ class _Class:
         usual = np.zeros(shares.shape[1]) if self.of_all is None else np.log(self.of_all.fitted().factors)
         found = least_squares(apart, usual, loss="soft_l1", f_scale=_OUTLYING)
         costs = np.array([_costs(step) for step in self.steps.values()])
-        return _Fitted(factors=np.exp(found.x), costs=costs, off=off(found.x), weights=weights)
+        sizes = np.log(_combined(shares, np.exp(found.x)))
+        return _Fitted(factors=np.exp(found.x), costs=costs, sizes=sizes, off=off(found.x), weights=weights)
 
 
 def _combined(shares: NDArray[np.float64], factors: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -116,6 +118,15 @@ def _combined(shares: NDArray[np.float64], factors: NDArray[np.float64]) -> NDAr
     return np.maximum(us, _LEAST_US)
 
 
+def _apart(costs: NDArray[np.float64], sizes: NDArray[np.float64]) -> NDArray[np.float64]:
+    """How far steps are from another one: by what their work consists of, and a little by its size.
+
+    Args:
+        costs: differences of logarithms, [steps, costs]; sizes: the same of times, [steps].
+    """
+    return np.abs(costs - sizes[:, None]).max(axis=1) + _SIZE * np.abs(sizes)
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Fitted:
     """What measured steps say of others.
@@ -123,18 +134,20 @@ class _Fitted:
     Attributes:
         factors: of the kinds of work.
         costs: of the measured steps, [steps, costs].
+        sizes: logarithms of what they would take by the factors alone.
         off: logarithms by which these were off.
         weights: of the measured steps: short ones say little.
     """
 
     factors: NDArray[np.float64]
     costs: NDArray[np.float64]
+    sizes: NDArray[np.float64]
     off: NDArray[np.float64]
     weights: NDArray[np.float64]
 
     def likely(self, shares: Sequence[float], costs: Sequence[float]) -> Likely:
         us = float(_combined(np.array(shares), self.factors))
-        apart = np.abs(self.costs - np.array(costs)).max(axis=1)
+        apart = _apart(self.costs - np.array(costs), self.sizes - log(us))
         weights = self.weights * np.exp(-apart / _NEAR)
         total = float(weights.sum()) + _FAR
         off = float(weights @ self.off) / total

@@ -118,7 +118,11 @@ class Subject:
             ExplorationError: a parameter or an input does.
         """
         leaves = pytree.tree_leaves((self.args, self.kwargs))
-        tensors = [*self.module.parameters(), *(x for x in leaves if isinstance(x, torch.Tensor))]
+        tensors = [
+            *self.module.parameters(),
+            *self.module.buffers(),
+            *(x for x in leaves if isinstance(x, torch.Tensor)),
+        ]
         elsewhere = next((x for x in tensors if x.device.type != "cpu"), None)
         if elsewhere is not None:
             raise ExplorationError(
@@ -152,7 +156,8 @@ class Subject:
                 memory_bytes = peak_bytes(made, making.record, plans)
             else:
                 (network,), (plan,) = networks, plans
-                held = array_bytes(network, (*network.inputs, *network.weights))
+                # the module holds its own weights, whatever was made of them
+                held = array_bytes(network, (*network.inputs, *network.weights, *plan.weights))
                 memory_bytes = held + max(live_bytes(plan), default=0)
             sizes = symbol_values(networks[0], [x.shape for x in call.tensors])
             facts = program_facts(plans, sizes)

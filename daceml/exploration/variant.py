@@ -40,7 +40,7 @@ class Variant:
         device: a name that `daceml devices` lists, or THIS.
         fused: on another device, whether elementwise neighbours are one kernel there.
         graphed: on another device, whether a step is one CUDA graph.
-        ranks: that share the batch and average gradients.
+        ranks: that share the samples and average gradients.
     """
 
     choices: tuple[str, ...] = ()
@@ -99,7 +99,7 @@ class Variant:
         if self.freeze:
             found.append("weights must not change any more")
         if self.precision:
-            found.append(f"values are rounded to {self.precision}")
+            found.append(f"parameters and inputs are in {self.precision}, values are rounded to it")
         if self.samples is not None:
             found.append(f"calls have {self.samples} samples")
         return tuple(found)

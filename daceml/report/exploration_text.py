@@ -19,7 +19,8 @@ def exploration_text(found: Exploration, *, every: bool = False) -> str:
     Args:
         every: all variants, not only the best.
     """
-    known = [row for row in found.rows if row.best_known_ms is not None and row.outcome != "same program"]
+    untold = ("same program", *_TOLD)
+    known = [row for row in found.rows if row.best_known_ms is not None and row.outcome not in untold]
     shown = known if every else _best(known, found.best)
     rows = table(
         "variant", "predicted ms", "measured ms", "off", "of standard", "memory MB", "moved MB", left=1
@@ -31,10 +32,10 @@ def exploration_text(found: Exploration, *, every: bool = False) -> str:
     lines = [*_wrapped(_headline(found), indent=0), "", render(rows), ""]
     left = len(known) - len(shown)
     if left:
-        lines.append(f"  and {left} more, predicted to be slower")
+        lines.append(f"  and {left} more, predicted to be worse")
     lines += _counted(found.rows)
     for row in found.rows:
-        if row.outcome in _TOLD and every:
+        if row.outcome in _TOLD and (every or row.predicted_ms is not None):
             lines += _wrapped(f"{row.variant.title}, {row.outcome}: {row.why}", indent=2)
     lines += _wrapped(_chosen(found), indent=0)
     return "\n".join(lines)
@@ -42,7 +43,7 @@ def exploration_text(found: Exploration, *, every: bool = False) -> str:
 
 def _headline(found: Exploration) -> str:
     step = "training step" if found.training else "call"
-    rest = "" if found.complete else "; the budget ended before the rest was known to be worse"
+    rest = "" if found.complete else "; the search ended before the rest was known to be worse"
     return (
         f"{found.model}, a {step} with {found.inputs}: {found.predicted} variants predicted, {found.compiled}"
         f" measured in {found.spent_s:.0f} s of {found.budget_s:g} s{rest}; {found.machine}"

@@ -56,7 +56,7 @@ def explore(
         prices: device -> price of an hour.
         measurements: variants that are compiled and measured besides the standard one, at the most.
         most: different programs that are lowered, at the most.
-        seed: of the order of measurements and of drawn gradients.
+        seed: of the order of measurements, and of what the model draws.
         observe: is given each row as soon as it is known.
     Raises:
         ExplorationError: something that cannot be explored.
@@ -107,6 +107,9 @@ class Explored:
     def compiled(self, variant: Variant | None = None) -> nn.Module:
         """The model as a variant says; shares parameters with the model, unless the precision is another.
 
+        A call of it has the variant's number of samples and its precision: cast the inputs, and split or join
+        the batches.
+
         Args:
             variant: of a row; None is the winner.
         Raises:
@@ -115,7 +118,7 @@ class Explored:
         return self._subject.compiled(self._here(variant))
 
     def options(self, variant: Variant | None = None) -> dict[str, Any]:
-        """What to give to `daceml.compile` instead.
+        """What to give to `daceml.compile` instead, for a module in the variant's precision.
 
         Raises:
             ExplorationError: it is one of another device.

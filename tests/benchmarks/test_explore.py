@@ -72,9 +72,14 @@ def test_effects_count_where_they_are_beyond_doubt():
     def effect(name: str, predicted_ratio: float, measured: float, sure: bool = True) -> dict[str, Any]:
         return {"pass": name, "predicted": predicted_ratio, "measured": measured, "beyond_doubt": sure}
 
-    rows = [{"effects": [effect("a", 0.8, 0.75), effect("b", 1.1, 0.9), effect("c", 2.0, 0.5, sure=False)]}]
-    few, signs, sizes = efficacy.judged(rows)
-    assert (few.figure, signs.figure, signs.note) == (13, 1, "b")
+    rows = [
+        {
+            "case": "effects, net",
+            "effects": [effect("a", 0.8, 0.75), effect("b", 1.1, 0.9), effect("c", 2.0, 0.5, sure=False)],
+        }
+    ]
+    few, kinds, signs, sizes = efficacy.judged(rows)
+    assert (few.figure, kinds.figure, signs.figure, signs.note) == (13, 4 + 3, 1, "b")
     assert sizes.figure == pytest.approx(0.2) and sizes.note == "1 of 2 within"
 
 

@@ -91,7 +91,7 @@ def test_the_text_has_the_best_and_counts_the_rest():
     text = exploration_text(FOUND)
     assert "* frozen weights" in text
     assert "0.800" in text and "+10%" in text
-    assert "and 18 more, predicted to be slower" in text
+    assert "and 18 more, predicted to be worse" in text
     assert "refused: 1" in text and "it cannot be" not in text
     assert text.splitlines()[-1].strip().endswith("on average")
     assert "whoever takes it accepts: weights must not change any more" in " ".join(text.split())

@@ -39,7 +39,7 @@ def inputs() -> torch.Tensor:
 @pytest.fixture(scope="module")
 def explored() -> Explored:
     torch.manual_seed(0)
-    return daceml.explore(Rows().eval(), inputs(), budget=600, measurements=2, most=8)
+    return daceml.explore(Rows().eval(), inputs(), budget=90, measurements=2, most=8)
 
 
 def test_all_that_is_lowered_is_predicted_and_little_is_measured(explored: Explored):
@@ -114,17 +114,17 @@ def test_a_damaged_library_is_left_alone_and_said(tmp_path: Path, caplog: pytest
 def test_training_is_explored_with_its_backward_pass():
     rows: list[Row] = []
     found = daceml.explore(
-        _model().train(), inputs(), budget=600, measurements=1, most=6, observe=rows.append
+        _model().train(), inputs(), budget=90, measurements=1, most=6, observe=rows.append
     ).exploration
     assert found.training and not any(row.variant.freeze for row in found.rows)
     assert rows[0].variant == Variant() and rows[0].measured is not None
-    inference = daceml.explore(_model().eval(), inputs(), budget=600, measurements=0, most=1).exploration
+    inference = daceml.explore(_model().eval(), inputs(), budget=90, measurements=0, most=1).exploration
     assert (found.standard.moved_bytes or 0) > (inference.standard.moved_bytes or 0)
 
 
 def test_other_devices_are_predicted():
     found = daceml.explore(
-        _model().eval(), inputs(), budget=600, measurements=0, most=1, devices=["H100"], ranks=[8]
+        _model().eval(), inputs(), budget=90, measurements=0, most=1, devices=["H100"], ranks=[8]
     )
     elsewhere = [row for row in found.rows if not row.variant.here]
     assert {(row.variant.fused, row.variant.ranks) for row in elsewhere} == {
@@ -140,7 +140,7 @@ def test_the_cheapest_is_that_of_a_device_with_a_price():
     from daceml.prediction.prices import Price
 
     found = daceml.explore(
-        _model().eval(), inputs(), budget=600, measurements=0, most=1, objective="cost",
+        _model().eval(), inputs(), budget=90, measurements=0, most=1, objective="cost",
         devices=["H100", "T4"], prices={"H100": Price(usd_per_hour=3.0, date="2026-05-20"),
                                         "T4": Price(usd_per_hour=0.35, date="2026-05-20")},
     )  # fmt: skip
@@ -155,16 +155,16 @@ def test_the_cheapest_is_that_of_a_device_with_a_price():
         (nn.Linear(24, 4), {"objective": "speed"}, "objective='speed'"),
         (nn.Linear(24, 4), {"objective": "cost"}, 'objective="cost" without prices'),
         (nn.Linear(24, 4), {"precisions": ["int32"]}, "'int32' is no precision"),
+        (nn.Linear(24, 4), {"precisions": "bfloat16"}, "precisions='bfloat16'"),
+        (nn.Linear(24, 4), {"batches": 8}, "batches=8"),
+        (nn.Linear(24, 4), {"batches": [0]}, "batches of 0"),
+        (nn.Linear(24, 4), {"batches": [8.0]}, "batches of 8.0"),
+        (nn.Linear(24, 4), {"devices": "H100"}, "devices='H100'"),
         (nn.ReLU(), {"training": True}, "ReLU has nothing to train"),
         (nn.Linear(24, 4, device="meta"), {}, "Linear lies on meta"),
     ],
 )
 def test_refusals(model: nn.Module, options: dict[str, object], message: str):
-    if "precisions" in options:
-        found = daceml.explore(model.eval(), inputs(), budget=600, measurements=0, **options)  # pyright: ignore
-        refused = [row for row in found.rows if row.variant.precision]
-        assert refused[0].outcome == "refused" and message in refused[0].why
-        return
     with pytest.raises(ExplorationError) as refusal:
         daceml.explore(model, inputs(), budget=5, **options)  # pyright: ignore[reportArgumentType]
     assert message in str(refusal.value)
@@ -203,3 +203,47 @@ def test_an_effect_is_told_among_others_and_alone():
 def _model() -> Rows:
     torch.manual_seed(0)
     return Rows()
+
+
+def test_ranks_share_the_samples():
+    question_of = {"devices": ["H100"], "ranks": [8, 1, 8]}
+    found = daceml.explore(
+        _large(), torch.randn(4096, 1024), budget=90, measurements=0, most=1, **question_of
+    )  # pyright: ignore
+    there = {row.variant.ranks: row for row in found.rows if row.variant.fused and not row.variant.graphed}
+    assert there.keys() == {1, 8}
+    one, many = there[1].predicted_ms, there[8].predicted_ms
+    assert one is not None and many is not None and many == pytest.approx(one / 8, rel=0.3)
+
+
+def test_a_price_goes_with_its_device_however_it_is_spelt():
+    from daceml.prediction.prices import Price
+
+    price = Price(usd_per_hour=3.0, date="2026-05-20")
+    found = daceml.explore(
+        _model().eval(), inputs(), budget=90, measurements=0, most=1, objective="cost", devices=["h100"],
+        prices={"H100": price},
+    )  # fmt: skip
+    assert found.best.usd_per_million is not None
+    with pytest.raises(ExplorationError, match="none of the devices has a price"):
+        daceml.explore(
+            _model().eval(), inputs(), budget=90, objective="cost", devices=["T4"], prices={"H100": price}
+        )
+
+
+def test_a_step_that_does_not_fit_is_refused():
+    found = daceml.explore(
+        _large(), torch.randn(4, 1024), budget=90, measurements=0, most=1, devices=["T4"], batches=[10**8]
+    )
+    rows = [row for row in found.rows if row.variant.device and row.variant.samples]
+    assert rows and all(row.outcome == "refused" and "does not fit" in row.why for row in rows)
+
+
+def test_a_search_that_was_cut_short_says_so(explored: Explored):
+    assert not explored.exploration.complete  # of many variants eight were lowered
+    few = daceml.explore(_model().eval(), inputs(), budget=90, measurements=0, most=1, devices=["H100"])
+    assert not few.exploration.complete
+
+
+def _large() -> nn.Module:
+    return nn.Sequential(nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 1024)).eval()

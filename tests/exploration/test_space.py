@@ -17,20 +17,27 @@ def test_every_pass_is_left_out_once():
     assert {FUSION, PACKING, LOOPS, FROZEN} <= set(singles)
 
 
-def test_two_changes_at_once():
-    pairs = list(SPACE.pairs([LOOPS, FROZEN, FUSION, PACKING]))
+def test_two_changes_at_once_then_three():
+    found = list(SPACE.combined([LOOPS, FROZEN, FUSION, PACKING]))
+    pairs, triples = found[:6], found[6:]
     assert pairs[0] == Variant(choices=("products in loops",), freeze=True)
     assert Variant(without=("fuse_maps", "pack_weights")) in pairs
     assert Variant(choices=("products in loops",), without=("fuse_maps",)) in pairs
-    assert len(pairs) == len(set(pairs)) == 6
+    assert Variant(choices=("products in loops",), without=("fuse_maps",), freeze=True) in triples
+    assert len(found) == len(set(found)) == 10
+
+
+def test_the_order_of_choices_says_nothing():
+    apart = Variant(choices=("loops apart",))
+    assert list(SPACE.combined([LOOPS, apart])) == list(SPACE.combined([apart, LOOPS]))
 
 
 def test_what_says_everything_or_the_same_is_no_pair():
     whole = [Variant(unoptimised=True), Variant(depth="loops"), Variant(memory_share=0.9)]
-    assert list(SPACE.pairs([*whole, LOOPS])) == []
-    assert list(SPACE.pairs([LOOPS, Variant(choices=("products in loops",), freeze=True)])) == []
+    assert list(SPACE.combined([*whole, LOOPS])) == []
+    assert list(SPACE.combined([LOOPS, Variant(choices=("products in loops",), freeze=True)])) == []
     halves = [Variant(precision="bfloat16"), Variant(precision="float16")]
-    assert list(SPACE.pairs(halves)) == []
+    assert list(SPACE.combined(halves)) == []
 
 
 def test_a_pass_that_a_choice_leaves_out_already_may_be_left_out_too():

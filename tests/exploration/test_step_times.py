@@ -101,3 +101,26 @@ def test_what_the_models_own_steps_say_counts_more_than_others():
     times.learn(own, [3 * modelled_us(MACHINE, one) for one in own])
     asked = step("new", 24)
     assert times.step(asked).us == pytest.approx(3 * modelled_us(MACHINE, asked), rel=0.1)
+
+
+def test_a_models_own_steps_count_where_they_took_longer_than_before_too():
+    others = [step(f"other {n}", 4 * 2**n) for n in range(8)]
+    own = [step(f"own {n}", 4 * 2**n) for n in range(8)]
+    times = StepTimes(MACHINE)
+    times.learn(others, [modelled_us(MACHINE, one) for one in others], own=False)
+    times.learn(own, [3 * modelled_us(MACHINE, one) for one in own], own=False)  # an earlier exploration
+    times.learn(own, [3.2 * modelled_us(MACHINE, one) for one in own])
+    asked = step("new", 24)
+    assert times.step(asked).us == pytest.approx(3 * modelled_us(MACHINE, asked), rel=0.1)
+
+
+def test_what_is_alike_but_larger_is_a_neighbour():
+    times = StepTimes(MACHINE)
+    sums = replace(step("sum"), vector_operations=10**7, dependent_operations=10**7)
+    plain = [replace(step(f"plain {n}", 8 + n), vector_operations=10**7) for n in range(6)]
+    times.learn([sums], [4 * modelled_us(MACHINE, sums)])
+    times.learn(plain, [modelled_us(MACHINE, one) for one in plain])
+    four = replace(
+        step("more sums", 32), vector_operations=4 * 10**7, dependent_operations=4 * 10**7, pieces=1024
+    )
+    assert times.step(four).us > 2 * modelled_us(MACHINE, four)

@@ -15,7 +15,7 @@ daceml.pages.variants = class {
     this.heading.replaceChildren(
       daceml.element("h1", {}, `Variants of ${view.title}`),
       daceml.element("p", {}, `${view.call}, ${view.inputs}, ${view.machine}: ${view.rows.length} variants, ${view.compiled} compiled and measured in ${Math.round(view.spent_s)} s${error}.` +
-        (view.complete ? "" : " The time ended before the rest was known to be worse.")));
+        (view.complete ? "" : " The search ended before the rest was known to be worse.")));
     this.draw();
   }
 

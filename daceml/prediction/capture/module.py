@@ -145,7 +145,8 @@ def _without_values(
 
     def made(tensor: torch.Tensor) -> torch.Tensor:
         # on the processor, wherever it was, so that a model and what it makes itself are on one device
-        return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu")
+        found = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu")
+        return found.requires_grad_(tensor.requires_grad and tensor.is_leaf)
 
     state: dict[str, torch.Tensor] = {
         name: nn.Parameter(made(one), requires_grad=one.requires_grad)
