@@ -143,17 +143,21 @@ int main(int count, char** words) {{
 """
 
 
-def implementation(name: str, *, weights_sha256: str, features: Sequence[str], folder: str) -> str:
+def implementation(
+    name: str, *, weights_sha256: str, features: Sequence[str], size_check: str, folder: str
+) -> str:
     """The source of a library's functions.
 
     Args:
         features: of the processor that it needs.
+        size_check: the function `refused_sizes`.
         folder: that has `model.cpp`.
     """
     required = " ".join(f'DACEML_FEATURE("{feature}")' for feature in features)
     return f"""#define DACEML_FUNCTION(function) {name}_##function
 #define DACEML_WEIGHTS_SHA256 "{weights_sha256}"
 #define DACEML_FEATURES {required}
+{size_check}
 #include "{folder}/model.cpp"
 """
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from daceml.deployment.c_api import example, header, implementation
 from daceml.deployment.manifest import ModelManifest, Tensor, file_sha256
+from daceml.deployment.size_conditions import size_check, size_conditions
 from daceml.deployment.weights_file import write_weights
 from daceml.errors import DeploymentError
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from torch import nn
     from torch.utils import _pytree as pytree
 
+    from daceml.frontend.dynamic_shapes import SizeGuard
     from daceml.frontend.making import Making
     from daceml.runtime.manifest import TensorRecord
     from daceml.runtime.plan import Plan
@@ -136,6 +138,7 @@ class _Source:
     weights: list[torch.Tensor]
     call: pytree.TreeSpec
     leaves: list[Any]  # of the call
+    sizes: SizeGuard | None
 
     @classmethod
     def of(
@@ -165,7 +168,7 @@ class _Source:
         arguments = Arguments(inputs, named)
         with torch.no_grad(), without_collection():
             key = named_key(call_key(arguments.leaves, None))
-            making, state = making_of_call(compiled.session, arguments, key.modes)
+            making, state, captured = making_of_call(compiled.session, arguments, key.modes)
             if making.target != "cpu":
                 raise DeploymentError(
                     f"{type(model).__name__} lies on {making.device}",
@@ -185,15 +188,16 @@ class _Source:
         leaves, call = flatten(inputs, named)
         return cls(
             model=type(model).__name__, making=making, plan=plan, stored=stored, weights=weights,
-            call=call, leaves=leaves,
+            call=call, leaves=leaves, sizes=captured.sizes,
         )  # fmt: skip
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        return tuple(map(_tensor, self.stored.manifest.inputs))
 
     def write(self, folder: Path, name: str) -> ModelManifest:
         """Everything but the manifest."""
-        inputs, outputs = (
-            tuple(map(_tensor, records))
-            for records in (self.stored.manifest.inputs, self.stored.manifest.outputs)
-        )
+        inputs, outputs = self.inputs, tuple(map(_tensor, self.stored.manifest.outputs))
         write_weights(folder / "weights.bin", self.weights)
         libtorch, features = self._build(folder, name, file_sha256(folder / "weights.bin"))
         (folder / f"{name}.h").write_text(header(name, self.model, inputs, outputs), encoding="utf-8")
@@ -205,6 +209,7 @@ class _Source:
             model=self.model,
             inputs=inputs,
             outputs=outputs,
+            sizes=size_conditions(self.sizes),
             libtorch=libtorch,
             needs=_needed(folder / f"lib{name}.so"),
             features=features,
@@ -234,7 +239,13 @@ class _Source:
             libtorch = bool(_torch_calls(work / "driver.o"))
             if own_convolutions(self.plan):
                 objects.append(kernel_object(CONVOLUTIONS.read_text(), cache))
-            text = implementation(name, weights_sha256=weights_sha256, features=features, folder=str(_CPP))
+            text = implementation(
+                name,
+                weights_sha256=weights_sha256,
+                features=features,
+                size_check=size_check(self.sizes, self.inputs),
+                folder=str(_CPP),
+            )
             objects += [work / "driver.o", lanes_object(cache)]
             objects.append(tools.compile_anywhere(text, work, "model", torch_declared))
             if not libtorch:

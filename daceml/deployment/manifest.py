@@ -8,9 +8,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from daceml.deployment.size_conditions import SizeConditions
 from daceml.errors import BundleError
 
-FORMAT = 1
+FORMAT = 2
 FILE = "manifest.json"
 
 
@@ -37,6 +38,7 @@ class ModelManifest:
     Attributes:
         name: of the library, and what its functions begin with.
         model: class of the module.
+        sizes: of inputs that may differ from call to call, and what must hold of them; the library checks it.
         libtorch: whether the library calls torch's.
         needs: shared libraries that the loader must find.
         features: of the processor, as gcc names them.
@@ -51,6 +53,7 @@ class ModelManifest:
     model: str
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
+    sizes: SizeConditions
     libtorch: bool
     needs: tuple[str, ...]
     features: tuple[str, ...]
@@ -106,6 +109,7 @@ class ModelManifest:
             if form == FORMAT:
                 for role in ("inputs", "outputs"):
                     record[role] = tuple(map(_tensor, record[role]))
+                record["sizes"] = _sizes(record["sizes"])
                 for role in ("needs", "features"):
                     record[role] = tuple(record[role])
                 return cls(**record)
@@ -116,6 +120,13 @@ class ModelManifest:
         raise BundleError(
             f"{path} has form {form!r}", why=f"this daceml reads form {FORMAT}", fix="export the model again"
         )
+
+
+def _sizes(row: dict[str, Any]) -> SizeConditions:
+    places, ranges = (
+        {str(name): (pair[0], pair[1]) for name, pair in row[part].items()} for part in ("symbols", "ranges")
+    )
+    return SizeConditions(symbols=places, ranges=ranges, conditions=tuple(row["conditions"]))
 
 
 def _tensor(row: dict[str, Any]) -> Tensor:
