@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -131,6 +132,11 @@ def _sizes(row: dict[str, Any]) -> SizeConditions:
 
 def _tensor(row: dict[str, Any]) -> Tensor:
     return Tensor(name=row["name"], dtype=row["dtype"], code=row["code"], shape=tuple(row["shape"]))
+
+
+def is_name(text: str) -> bool:
+    """Whether functions of C can begin with it."""
+    return re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", text) is not None
 
 
 def file_sha256(path: Path) -> str:

@@ -1,8 +1,8 @@
 """The sizes that a library is right for, as a check in C++ and as texts of its manifest.
 
 A graph with symbolic sizes counts where the conditions hold that tracing it has found: ranges, branches that
-forward took, reshapes. `SizeGuard` has them; they are written over sizes of inputs, so that nothing depends on
-the names or the order of a program's symbols.
+forward took, reshapes. `SizeGuard` has them; they are written over sizes of inputs, so that nothing depends
+on the names or the order of a program's symbols.
 """
 
 from __future__ import annotations

@@ -58,7 +58,8 @@ def test_a_reshape_is_a_condition_for_programs_of_c_too(tmp_path: Path):
         '#include <cstdio>\n#include "model.h"\nint main(int, char** words) {\n'
         "  char error[512]; model_model* model = model_load(words[1], error, sizeof error);\n"
         "  float x[15] = {}, y[16]; const int64_t of_x[] = {5, 3}, of_unused[] = {3};\n"
-        "  const void* inputs[] = {x, x}; const int64_t* sizes[] = {of_x, of_unused}; void* results[] = {y};\n"
+        "  const void* inputs[] = {x, x}; void* results[] = {y};\n"
+        "  const int64_t* sizes[] = {of_x, of_unused};\n"
         "  const int failed = model_run(model, inputs, sizes, results, error, sizeof error);\n"
         "  return std::puts(error), failed; }\n"
     )
