@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
     from daceml.frontend.capture import Capture
     from daceml.frontend.session import Session
-    from daceml.runtime.manifest import ProgramManifest
+    from daceml.runtime.manifest import Manifest
     from daceml.runtime.plan import Plan
 
+_HOOKS = ("_forward_pre_hooks", "_forward_hooks")  # that nn.Module runs around forward
 # Of a compiled module: what they decide is decided anew for a library, and export has no argument for it
 _DECIDING = ("auto_optimize", "recipe", "prefer_native", "verify", "dynamic_shapes")
 
@@ -33,7 +34,7 @@ def refuse_module(model: nn.Module) -> None:
             why="what is exported does not draw numbers and changes no buffer",
             fix="call model.eval() before",
         )
-    hooks = [*model._forward_pre_hooks.values(), *model._forward_hooks.values()]
+    hooks = [hook for hooks in _HOOKS for hook in vars(model)[hooks].values()]
     if hooks:
         names = ", ".join(getattr(hook, "__name__", type(hook).__name__) for hook in hooks)
         raise DeploymentError(
@@ -90,7 +91,7 @@ def refuse_assignments(captured: Capture) -> None:
     )
 
 
-def refuse_changes(manifest: ProgramManifest) -> None:
+def refuse_changes(manifest: Manifest) -> None:
     """Tensors of the caller or of the module that a call changes."""
     marked = [record.name.partition("::next") for record in manifest.outputs]
     changed = dict.fromkeys([*manifest.mutated, *(name for name, mark, _ in marked if mark)])
