@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from daceml.deployment.manifest import Tensor
+from daceml.deployment.size_conditions import SizeConditions
 
 _TYPES = {
     "float32": "float", "float64": "double", "float16": "uint16_t", "bfloat16": "uint16_t", "bool": "uint8_t",
@@ -14,7 +15,9 @@ _TYPES = {
 }  # fmt: skip
 
 
-def header(name: str, model: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> str:
+def header(
+    name: str, model: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor], sizes: SizeConditions
+) -> str:
     """The header of a library."""
     guard = f"{name.upper()}_H"
     return f"""/* {model}, compiled by daceml. Arrays are in row-major order.
@@ -23,7 +26,7 @@ def header(name: str, model: str, inputs: Sequence[Tensor], outputs: Sequence[Te
 {_listed(inputs)}
  * Results:
 {_listed(outputs)}
- *
+{_open_sizes(sizes)} *
  * Sizes in letters are those of the call. bool is a byte, 0 or 1; float16 and bfloat16 are their bits; a
  * complex number is two, the real part first. Threads may share a model, and a process may load it several
  * times.
@@ -199,6 +202,13 @@ def _listed(tensors: Sequence[Tensor]) -> str:
         extents = "".join(f"[{extent}]" for extent in tensor.shape)
         lines.append(f" *   {number}: {tensor.name}, {_TYPES[tensor.dtype]}{extents} ({tensor.dtype})")
     return "\n".join(lines) or " *   none"
+
+
+def _open_sizes(sizes: SizeConditions) -> str:
+    """Lines that say which sizes are taken; none where all are fixed."""
+    rows = [f"{s}: {low} to {'any' if high is None else high}" for s, (low, high) in sizes.ranges.items()]
+    rows = ["Sizes that are taken; others are refused:", *(f"  {row}" for row in (*rows, *sizes.conditions))]
+    return "".join(f" * {row}\n" for row in rows) if sizes.ranges else ""
 
 
 def _call(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> str:

@@ -200,7 +200,9 @@ class _Source:
         inputs, outputs = self.inputs, tuple(map(_tensor, self.stored.manifest.outputs))
         write_weights(folder / "weights.bin", self.weights)
         libtorch, features = self._build(folder, name, file_sha256(folder / "weights.bin"))
-        (folder / f"{name}.h").write_text(header(name, self.model, inputs, outputs), encoding="utf-8")
+        sizes = size_conditions(self.sizes)
+        text = header(name, self.model, inputs, outputs, sizes)
+        (folder / f"{name}.h").write_text(text, encoding="utf-8")
         text = example(name, inputs, outputs, libtorch=libtorch)
         (folder / "example.cpp").write_text(text, encoding="utf-8")
         structures, leaves = _structures(self.making.exported, self.call, self.leaves)
@@ -209,7 +211,7 @@ class _Source:
             model=self.model,
             inputs=inputs,
             outputs=outputs,
-            sizes=size_conditions(self.sizes),
+            sizes=sizes,
             libtorch=libtorch,
             needs=_needed(folder / f"lib{name}.so"),
             features=features,

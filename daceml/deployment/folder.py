@@ -72,7 +72,7 @@ def _move(aside: Path, folder: Path) -> None:
         for file in sorted(aside.iterdir(), key=lambda file: (file.name == FILE, file.name)):
             file.rename(folder / file.name)
             moved.append(folder / file.name)
-    except OSError:
+    except BaseException:
         for file in moved:
             file.unlink(missing_ok=True)
         raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import platform
 import tempfile
 import weakref
@@ -62,7 +63,7 @@ class LoadedModel(nn.Module):
         self._run, self._output_sizes, begin, end = _functions(library, folder / f"lib{name}.so", name)
         begin.restype, end.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
         error = ctypes.create_string_buffer(_MESSAGE_BYTES)
-        handle = begin(str(folder / "weights.bin").encode(), error, ctypes.c_int64(_MESSAGE_BYTES))
+        handle = begin(os.fsencode(folder / "weights.bin"), error, ctypes.c_int64(_MESSAGE_BYTES))
         if not handle:
             raise BundleError(
                 f"{folder} cannot be loaded",

@@ -87,7 +87,7 @@ def size_check(guard: SizeGuard | None, inputs: Sequence[Tensor]) -> str:
             for d, extent in enumerate(shape):
                 if isinstance(extent, int) or places.get(extent) == (i, d):
                     continue
-                why = f"size {d} of {inputs[i].name} is not {extent}, where "
+                why = f"size {d} of {inputs[i].name} is not {extent}"
                 lines += _refusal(f"sizes[{i}][{d}] != {_cpp(extent)}", why, extent, names)
         for symbol in sorted(guard.ranges, key=str):
             low, high = guard.ranges[symbol]
@@ -100,7 +100,7 @@ def size_check(guard: SizeGuard | None, inputs: Sequence[Tensor]) -> str:
                 f"std::to_string({symbol}) + {_text(why)};"
             )
         for text, condition in _conditions(guard):
-            why = f"the model was exported for {text}, which does not hold: "
+            why = f"the model was exported for {text}, which does not hold"
             lines += _refusal(f"!{_cpp(condition)}", why, condition, names)
     lines += ['  return "";', "}", "", "}  // namespace", ""]
     return _PREAMBLE + "\n".join(lines)
@@ -111,10 +111,11 @@ def _refusal(unless: str, why: str, about: Any, names: Mapping[Any, str]) -> lis
     symbols = sorted(about.free_symbols, key=str)
     if any(symbol not in names for symbol in symbols):
         raise _without_form(about)
-    values = f" + {_text(', ')} + ".join(
-        f"{_text(f'{symbol} ({names[symbol]}) is ')} + std::to_string({symbol})" for symbol in symbols
-    )
-    return [f"  if ({unless}) return {_text(why)} + {values};"]
+    values = ""  # none of a size that tracing has found to be fixed: that is a number, about no letter
+    for number, symbol in enumerate(symbols):
+        text = f"{', ' if number else ': '}{symbol} ({names[symbol]}) is "
+        values += f" + {_text(text)} + std::to_string({symbol})"
+    return [f"  if ({unless}) return {_text(why)}{values};"]
 
 
 def _places(guard: SizeGuard) -> dict[Any, tuple[int, int]]:

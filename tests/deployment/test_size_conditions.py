@@ -40,6 +40,19 @@ def test_a_branch_on_a_size_is_a_condition(tmp_path: Path):
         loaded(torch.randn(16, 3))
     assert list(made.manifest.sizes.ranges.values()).count((2, 8)) == 1
     assert daceml.load(made.folder).manifest.sizes == made.manifest.sizes
+    (rows,) = (letter for letter, place in made.manifest.sizes.symbols.items() if place == (0, 0))
+    assert f" *   {rows}: 2 to 8\n" in (made.folder / "model.h").read_text()
+
+
+def test_some_sizes_are_open_and_others_fixed(tmp_path: Path):
+    torch.manual_seed(0)
+    model = nn.Conv2d(3, 4, 3, stride=2).eval()
+    made = daceml.export(model, torch.randn(2, 3, 9, 11), to=tmp_path / "made", dynamic=True)
+    loaded, x = daceml.load(made.folder), torch.randn(5, 3, 12, 10)
+    with torch.no_grad():
+        torch.testing.assert_close(loaded(x), model(x), rtol=1e-4, atol=1e-5)  # sums in another order
+    with pytest.raises(CallError, match=r"sizes \[5, 2, 12, 10\]|size 1 of \w+ is not 3"):
+        loaded(torch.randn(5, 2, 12, 10))
 
 
 @pytest.mark.parametrize("size", [0, 1])
