@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from daceml.deployment.manifest import Tensor
+from daceml.deployment.size_conditions import SizeConditions
 
 _TYPES = {
     "float32": "float", "float64": "double", "float16": "uint16_t", "bfloat16": "uint16_t", "bool": "uint8_t",
@@ -14,7 +15,9 @@ _TYPES = {
 }  # fmt: skip
 
 
-def header(name: str, model: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> str:
+def header(
+    name: str, model: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor], sizes: SizeConditions
+) -> str:
     """The header of a library."""
     guard = f"{name.upper()}_H"
     return f"""/* {model}, compiled by daceml. Arrays are in row-major order.
@@ -23,7 +26,7 @@ def header(name: str, model: str, inputs: Sequence[Tensor], outputs: Sequence[Te
 {_listed(inputs)}
  * Results:
 {_listed(outputs)}
- *
+{_open_sizes(sizes)} *
  * Sizes in letters are those of the call. bool is a byte, 0 or 1; float16 and bfloat16 are their bits; a
  * complex number is two, the real part first. Threads may share a model, and a process may load it several
  * times.
@@ -75,13 +78,17 @@ def example(name: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor], *, l
         if libtorch
         else ""
     )
+    is_open = any(isinstance(extent, str) for t in inputs for extent in t.shape)
+    open_sizes = (
+        "\n// Sizes that are -1 in input_sizes are open: write those of your files there." if is_open else ""
+    )
     ranks = ", ".join(str(len(t.shape)) for t in inputs)
     return f"""// Runs the model once: reads arrays as they lie in memory, and writes results in that form.
 //
 {told}//   g++ -std=c++17 -O2 example.cpp -L. -l{name} -Wl,-rpath,'$ORIGIN'{torch} -o example
 //   ./example weights.bin INPUT... RESULT...
 //
-// {_call(inputs, outputs)}
+// {_call(inputs, outputs)}{open_sizes}
 #include <cstdint>
 #include <cstdio>
 #include <fstream>
@@ -92,6 +99,8 @@ def example(name: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor], *, l
 #include "{name}.h"
 
 static const int64_t input_sizes[] = {{{_flat(inputs)}0}};
+static const char* const input_names[] = {{{"".join(f'"{t.name}", ' for t in inputs)}""}};
+static const int64_t input_items[] = {{{"".join(f"{item_bytes(t.dtype)}, " for t in inputs)}0}};
 static const int input_ranks[] = {{{ranks}{", " if ranks else ""}0}};
 static const int output_ranks[] = {{{"".join(f"{len(t.shape)}, " for t in outputs)}0}};
 static const int64_t output_items[] = {{{"".join(f"{item_bytes(t.dtype)}, " for t in outputs)}0}};
@@ -101,21 +110,37 @@ int main(int count, char** words) {{
     fprintf(stderr, "usage: example weights.bin, {len(inputs)} inputs, {len(outputs)} results: files\\n");
     return 2;
   }}
-  char error[512];
-  {name}_model* model = {name}_load(words[1], error, sizeof error);
-  if (model == nullptr) return fprintf(stderr, "%s\\n", error), 1;
-
   std::vector<std::vector<char>> given, made;
   std::vector<const void*> inputs;
   std::vector<const int64_t*> sizes;
   const int64_t* size = input_sizes;
   for (int i = 0; i < {name.upper()}_INPUTS; ++i) {{
-    std::ifstream file(words[2 + i], std::ios::binary);
+    int64_t bytes = input_items[i];
+    for (int d = 0; d < input_ranks[i]; ++d) {{
+      if (size[d] < 0) {{
+        fprintf(stderr, "size %d of %s is open: write it into input_sizes in example.cpp, where -1 is\\n", d,
+                input_names[i]);
+        return 2;
+      }}
+      bytes *= size[d];
+    }}
+    const char* path = words[2 + i];
+    std::ifstream file(path, std::ios::binary);
+    if (!file) return fprintf(stderr, "%s, for %s, cannot be opened\\n", path, input_names[i]), 2;
     given.emplace_back(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+    if (static_cast<int64_t>(given.back().size()) != bytes) {{
+      fprintf(stderr, "%s has %zu bytes, and %s has %lld\\n", path, given.back().size(), input_names[i],
+              static_cast<long long>(bytes));
+      return 2;
+    }}
     sizes.push_back(size);
     size += input_ranks[i];
   }}
   for (auto& array : given) inputs.push_back(array.data());
+
+  char error[512];
+  {name}_model* model = {name}_load(words[1], error, sizeof error);
+  if (model == nullptr) return fprintf(stderr, "%s\\n", error), 1;
 
   std::vector<int64_t> output_sizes({sum(len(t.shape) for t in outputs) + 1});
   if ({name}_output_sizes(model, sizes.data(), output_sizes.data(), error, sizeof error) != 0) {{
@@ -134,8 +159,10 @@ int main(int count, char** words) {{
     return fprintf(stderr, "%s\\n", error), 1;
   }}
   for (int i = 0; i < {name.upper()}_OUTPUTS; ++i) {{
-    std::ofstream file(words[2 + {name.upper()}_INPUTS + i], std::ios::binary);
+    const char* path = words[2 + {name.upper()}_INPUTS + i];
+    std::ofstream file(path, std::ios::binary);
     file.write(made[i].data(), static_cast<std::streamsize>(made[i].size()));
+    if (!file.flush()) return fprintf(stderr, "%s cannot be written\\n", path), 1;
   }}
   {name}_free(model);
   return 0;
@@ -143,17 +170,21 @@ int main(int count, char** words) {{
 """
 
 
-def implementation(name: str, *, weights_sha256: str, features: Sequence[str], folder: str) -> str:
+def implementation(
+    name: str, *, weights_sha256: str, features: Sequence[str], size_check: str, folder: str
+) -> str:
     """The source of a library's functions.
 
     Args:
         features: of the processor that it needs.
+        size_check: the function `refused_sizes`.
         folder: that has `model.cpp`.
     """
     required = " ".join(f'DACEML_FEATURE("{feature}")' for feature in features)
     return f"""#define DACEML_FUNCTION(function) {name}_##function
 #define DACEML_WEIGHTS_SHA256 "{weights_sha256}"
 #define DACEML_FEATURES {required}
+{size_check}
 #include "{folder}/model.cpp"
 """
 
@@ -171,6 +202,13 @@ def _listed(tensors: Sequence[Tensor]) -> str:
         extents = "".join(f"[{extent}]" for extent in tensor.shape)
         lines.append(f" *   {number}: {tensor.name}, {_TYPES[tensor.dtype]}{extents} ({tensor.dtype})")
     return "\n".join(lines) or " *   none"
+
+
+def _open_sizes(sizes: SizeConditions) -> str:
+    """Lines that say which sizes are taken; none where all are fixed."""
+    rows = [f"{s}: {low} to {'any' if high is None else high}" for s, (low, high) in sizes.ranges.items()]
+    rows = ["Sizes that are taken; others are refused:", *(f"  {row}" for row in (*rows, *sizes.conditions))]
+    return "".join(f" * {row}\n" for row in rows) if sizes.ranges else ""
 
 
 def _call(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> str:

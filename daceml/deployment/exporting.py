@@ -14,7 +14,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from daceml.deployment.c_api import example, header, implementation
-from daceml.deployment.manifest import ModelManifest, Tensor, file_sha256
+from daceml.deployment.folder import explained, filled
+from daceml.deployment.manifest import ModelManifest, Tensor, file_sha256, is_name
+from daceml.deployment.refusals import (
+    refuse_assignments,
+    refuse_changes,
+    refuse_compiled,
+    refuse_module,
+    refuse_steps,
+)
+from daceml.deployment.size_conditions import size_check, size_conditions
 from daceml.deployment.weights_file import write_weights
 from daceml.errors import DeploymentError
 
@@ -23,6 +32,7 @@ if TYPE_CHECKING:
     from torch import nn
     from torch.utils import _pytree as pytree
 
+    from daceml.frontend.dynamic_shapes import SizeGuard
     from daceml.frontend.making import Making
     from daceml.runtime.manifest import TensorRecord
     from daceml.runtime.plan import Plan
@@ -78,51 +88,33 @@ def export(
         libtorch: let torch's kernels run where they are faster; programs then link to torch's libraries.
         dynamic: sizes of inputs may differ from call to call.
     Raises:
-        DeploymentError: something that only runs in Python, or a folder with something in it.
+        DeploymentError: something that only runs in Python, an effect besides results, or a folder that has
+            something in it or cannot be written.
         ExportError, NoImplementationError, BuildError: the model cannot be compiled.
     """
     from torch import nn
 
     from daceml.frontend.module import DaceModule
 
-    if isinstance(model, DaceModule):
+    if isinstance(model, DaceModule) and hasattr(model, "_session"):
+        refuse_compiled(model.session, dynamic=dynamic)
         model = model.session.eager
     if not isinstance(model, nn.Module):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DeploymentError(
             f"a {type(model).__name__} cannot be exported", fix="give an nn.Module, and the inputs of a call"
         )
-    folder = Path(to).expanduser()
-    _check(folder, name, model)
-    source = _Source.of(model, inputs, named, libtorch=libtorch, dynamic=dynamic)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    aside = Path(tempfile.mkdtemp(prefix=".daceml-", dir=folder.parent))
-    try:
-        manifest = source.write(aside, name)
-        sha256 = manifest.save(aside)
-        aside.chmod(0o755)
-        if folder.exists():
-            folder.rmdir()
-        aside.rename(folder)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
-    return Exported(folder=folder, manifest=manifest, sha256=sha256)
-
-
-def _check(folder: Path, name: str, model: nn.Module) -> None:
-    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name):
+    if not is_name(name):
         raise DeploymentError(
             f"name={name!r}", why="functions of C begin with it", fix="take letters, digits and underscores"
         )
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise DeploymentError(
-            f"{folder} is not empty", why="nothing is overwritten", fix="name another folder, or remove it"
-        )
-    if model.training:
-        raise DeploymentError(
-            f"{type(model).__name__} is in training mode",
-            why="what is exported does not draw numbers and changes no buffer",
-            fix="call model.eval() before",
-        )
+    refuse_module(model)
+    folder = Path(to).expanduser()
+    with filled(folder) as aside:
+        source = _Source.of(model, inputs, named, libtorch=libtorch, dynamic=dynamic)
+        with explained(folder):
+            manifest = source.write(aside, name)
+            sha256 = manifest.save(aside)
+    return Exported(folder=folder, manifest=manifest, sha256=sha256)
 
 
 @dataclass(kw_only=True)
@@ -136,6 +128,7 @@ class _Source:
     weights: list[torch.Tensor]
     call: pytree.TreeSpec
     leaves: list[Any]  # of the call
+    sizes: SizeGuard | None
 
     @classmethod
     def of(
@@ -151,6 +144,7 @@ class _Source:
 
         from daceml.frontend.arguments import Arguments, flatten
         from daceml.frontend.compile import making_of_call
+        from daceml.frontend.exportable import RunsEagerlyError
         from daceml.frontend.guards import call_key, named_key
         from daceml.frontend.module import DaceModule, compile_module
         from daceml.frontend.search.variation import varied_recipe
@@ -165,7 +159,15 @@ class _Source:
         arguments = Arguments(inputs, named)
         with torch.no_grad(), without_collection():
             key = named_key(call_key(arguments.leaves, None))
-            making, state = making_of_call(compiled.session, arguments, key.modes)
+            try:
+                making, state, captured = making_of_call(compiled.session, arguments, key.modes)
+            except RunsEagerlyError as error:
+                raise DeploymentError(
+                    f"{type(model).__name__} cannot run without Python",
+                    why=str(error),
+                    fix="leave that out of forward, or export a submodule without it",
+                ) from error
+            refuse_assignments(captured)
             if making.target != "cpu":
                 raise DeploymentError(
                     f"{type(model).__name__} lies on {making.device}",
@@ -180,23 +182,27 @@ class _Source:
                 making = replace(making, freeze=False, live=True, known_key="", made=[])
                 stored = making.stored()[0]
             plan = make_plan(making.optimised()[0].network, external_call, given=None)
-            _refuse(plan, stored, libtorch=libtorch)
+            refuse_steps(plan, libtorch=libtorch)
+            refuse_changes(stored.manifest)
             weights = _weights(stored, state)
         leaves, call = flatten(inputs, named)
         return cls(
             model=type(model).__name__, making=making, plan=plan, stored=stored, weights=weights,
-            call=call, leaves=leaves,
+            call=call, leaves=leaves, sizes=captured.sizes,
         )  # fmt: skip
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        return tuple(map(_tensor, self.stored.manifest.inputs))
 
     def write(self, folder: Path, name: str) -> ModelManifest:
         """Everything but the manifest."""
-        inputs, outputs = (
-            tuple(map(_tensor, records))
-            for records in (self.stored.manifest.inputs, self.stored.manifest.outputs)
-        )
+        inputs, outputs = self.inputs, tuple(map(_tensor, self.stored.manifest.outputs))
         write_weights(folder / "weights.bin", self.weights)
         libtorch, features = self._build(folder, name, file_sha256(folder / "weights.bin"))
-        (folder / f"{name}.h").write_text(header(name, self.model, inputs, outputs), encoding="utf-8")
+        sizes = size_conditions(self.sizes)
+        text = header(name, self.model, inputs, outputs, sizes)
+        (folder / f"{name}.h").write_text(text, encoding="utf-8")
         text = example(name, inputs, outputs, libtorch=libtorch)
         (folder / "example.cpp").write_text(text, encoding="utf-8")
         structures, leaves = _structures(self.making.exported, self.call, self.leaves)
@@ -205,6 +211,7 @@ class _Source:
             model=self.model,
             inputs=inputs,
             outputs=outputs,
+            sizes=sizes,
             libtorch=libtorch,
             needs=_needed(folder / f"lib{name}.so"),
             features=features,
@@ -234,7 +241,13 @@ class _Source:
             libtorch = bool(_torch_calls(work / "driver.o"))
             if own_convolutions(self.plan):
                 objects.append(kernel_object(CONVOLUTIONS.read_text(), cache))
-            text = implementation(name, weights_sha256=weights_sha256, features=features, folder=str(_CPP))
+            text = implementation(
+                name,
+                weights_sha256=weights_sha256,
+                features=features,
+                size_check=size_check(self.sizes, self.inputs),
+                folder=str(_CPP),
+            )
             objects += [work / "driver.o", lanes_object(cache)]
             objects.append(tools.compile_anywhere(text, work, "model", torch_declared))
             if not libtorch:
@@ -256,37 +269,6 @@ def _torch_calls(driver: Path) -> set[str]:
     said = subprocess.run(["nm", "-u", str(driver)], capture_output=True, text=True, check=True).stdout
     called = {line.split()[-1] for line in said.splitlines() if line.strip()}
     return {name for name in called if name.startswith(("aoti_torch_", "torch_"))} - _OWN
-
-
-def _refuse(plan: Plan, stored: StoredProgram, *, libtorch: bool) -> None:
-    """What only runs in this process."""
-    from daceml.sdfg.external import AtenCall, FallbackCall
-
-    for step in plan.steps:
-        where = step.module_path or step.label
-        if isinstance(step.action, FallbackCall):
-            raise DeploymentError(
-                f"{step.label} runs in ONNX Runtime", where=where,
-                why="a library has no ONNX Runtime in it", fix="write it with operators that daceml has",
-            )  # fmt: skip
-        if isinstance(step.action, AtenCall):
-            if step.action.draws:
-                raise DeploymentError(
-                    f"{step.label} draws random numbers", where=where,
-                    why="torch's generator is in Python's process", fix="draw them outside, and pass them in",
-                )  # fmt: skip
-            if not libtorch:
-                raise DeploymentError(
-                    f"{step.label} is computed by torch ({step.action.function})", where=where,
-                    why="daceml has no loops of its own for it",
-                    fix="export with libtorch=True (--libtorch), and link to torch's libraries",
-                )  # fmt: skip
-    if stored.manifest.mutated:
-        raise DeploymentError(
-            f"a call changes {', '.join(stored.manifest.mutated)}",
-            why="weights of an exported model stay as they are",
-            fix="call model.eval(), or leave the buffers unchanged in forward",
-        )
 
 
 def _weights(stored: StoredProgram, state: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import platform
+import tempfile
 import weakref
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -15,12 +17,12 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from daceml.deployment.manifest import ModelManifest, Tensor
-from daceml.errors import BundleError, CallError
+from daceml.errors import BundleError, CallError, DeploymentError
 
 _MESSAGE_BYTES = 1024
 
 
-def load(folder: str | Path, *, sha256: str = "") -> LoadedModel:
+def load(folder: str | Path, *, sha256: str | None = None) -> LoadedModel:
     """An exported model, as a module that takes the same calls.
 
     Every file is checked before any of it is used.
@@ -33,17 +35,22 @@ def load(folder: str | Path, *, sha256: str = "") -> LoadedModel:
         BundleError: a file is missing or has other bytes, or this machine cannot run it.
     """
     place = Path(folder).expanduser()
-    return LoadedModel(place, ModelManifest.read(place, sha256=sha256))
+    manifest = ModelManifest.read(place, sha256=sha256)
+    return LoadedModel(place, manifest, manifest.check_files(place))
 
 
 class LoadedModel(nn.Module):
     """An exported model. Calls are for inference: results have no gradients. Threads may share it.
 
+    It holds memory of a library and is no data: it can be neither copied nor pickled.
+
+    Args:
+        library: the bytes of the library that were checked.
     Attributes:
         manifest: its interface, and what it was made with.
     """
 
-    def __init__(self, folder: Path, manifest: ModelManifest) -> None:
+    def __init__(self, folder: Path, manifest: ModelManifest, library: bytes) -> None:
         super().__init__()
         self.manifest, name = manifest, manifest.name
         if manifest.libtorch and manifest.libraries.get("torch") != version("torch"):
@@ -52,13 +59,11 @@ class LoadedModel(nn.Module):
                 why=f"this is torch {torch.__version__}",
                 fix="export it again with this torch, or without libtorch",
             )
-        library = _library(folder / f"lib{name}.so")
-        self._run = getattr(library, f"{name}_run")
-        self._output_sizes = getattr(library, f"{name}_output_sizes")
-        begin, end = getattr(library, f"{name}_load"), getattr(library, f"{name}_free")
+        self._call, self._result = (_structure(folder, manifest, part) for part in ("call", "result"))
+        self._run, self._output_sizes, begin, end = _functions(library, folder / f"lib{name}.so", name)
         begin.restype, end.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
         error = ctypes.create_string_buffer(_MESSAGE_BYTES)
-        handle = begin(str(folder / "weights.bin").encode(), error, ctypes.c_int64(_MESSAGE_BYTES))
+        handle = begin(os.fsencode(folder / "weights.bin"), error, ctypes.c_int64(_MESSAGE_BYTES))
         if not handle:
             raise BundleError(
                 f"{folder} cannot be loaded",
@@ -67,8 +72,12 @@ class LoadedModel(nn.Module):
             )
         self._model = ctypes.c_void_p(handle)
         weakref.finalize(self, end, handle)
-        self._call, self._result = (
-            pytree.treespec_loads(manifest.structures[part]) for part in ("call", "result")
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise DeploymentError(
+            f"a loaded {self.manifest.model} cannot be copied or pickled",
+            why="its weights and its code lie in memory of a library",
+            fix="share it (threads may), or call daceml.load again, in each process",
         )
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -77,7 +86,7 @@ class LoadedModel(nn.Module):
         Raises:
             CallError: other arguments than those it was exported for.
         """
-        leaves, structure = pytree.tree_flatten((args, kwargs))
+        leaves, structure = pytree.tree_flatten(_ordered((args, kwargs), self._call))
         if structure != self._call:
             raise CallError(
                 f"{self.manifest.model} was exported for another call",
@@ -140,21 +149,75 @@ def _checked(leaf: Any, record: Tensor) -> torch.Tensor:
             fix="call it under torch.no_grad(), or pass x.detach()",
         )
     wanted = getattr(torch, record.dtype)
+    if leaf.layout != torch.strided:
+        raise CallError(f"{record.name} is {leaf.layout}", fix="pass a dense tensor, x.to_dense()")
     if leaf.dtype != wanted or leaf.device.type != "cpu" or leaf.dim() != len(record.shape):
         raise CallError(
             f"{record.name} is {leaf.dtype} of {leaf.dim()} dimensions on {leaf.device}",
             why=f"the model was exported for {wanted} of {len(record.shape)} dimensions on cpu",
             fix="convert it, or export the model for such tensors",
         )
+    if leaf.numel() > 0 and _reached_bytes(leaf) > leaf.untyped_storage().nbytes():
+        raise CallError(
+            f"{record.name} reaches beyond its memory",
+            why=f"its storage has {leaf.untyped_storage().nbytes()} bytes, and its sizes need "
+            f"{_reached_bytes(leaf)}",
+            fix="pass it before its storage is freed or resized",
+        )
     return leaf.detach().resolve_conj().resolve_neg().contiguous()
 
 
-def _library(path: Path) -> ctypes.CDLL:
+def _reached_bytes(tensor: torch.Tensor) -> int:
+    """From the beginning of its storage to the end of its last element."""
+    last = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
+    return int(tensor.storage_offset() + last + 1) * tensor.element_size()
+
+
+def _ordered(given: Any, wanted: pytree.TreeSpec) -> Any:
+    """The same arguments with the keys of dictionaries in the order of the call that was exported."""
+    if wanted.is_leaf() or type(given) is not wanted.type:
+        return given
+    children = [wanted.child(place) for place in range(wanted.num_children)]
+    if wanted.type is dict and set(given) == set(wanted.context):
+        return {key: _ordered(given[key], child) for key, child in zip(wanted.context, children, strict=True)}
+    if wanted.type in (list, tuple) and len(given) == len(children):
+        return wanted.type(map(_ordered, given, children))
+    return given
+
+
+def _structure(folder: Path, manifest: ModelManifest, part: str) -> pytree.TreeSpec:
+    """How arguments or results are nested."""
     try:
-        return ctypes.CDLL(str(path.resolve()))
-    except OSError as error:
+        found = pytree.treespec_loads(manifest.structures[part])
+        why = f"{part} has {found.num_leaves} leaves, and the manifest has {len(manifest.leaves[part])}"
+        if found.num_leaves == len(manifest.leaves[part]):
+            return found
+    except Exception as error:  # torch has no error of its own for a text that is no structure
+        why = f"{type(error).__name__}: {error}"
+    raise BundleError(
+        f"the manifest of {folder} does not say how its {part} is nested",
+        why=why,
+        fix="export the model again",
+    )
+
+
+def _functions(library: bytes, path: Path, name: str) -> list[Any]:
+    """Functions `run`, `output_sizes`, `load` and `free` of a library.
+
+    They are those of the bytes that were checked: a file could change between being hashed and being opened,
+    and the loader gives a library that it has seen under the same path, although the file is another one now.
+    So a copy is opened that nobody else can write to, under a name of its own; it goes when it is mapped.
+    """
+    try:
+        with tempfile.TemporaryDirectory(prefix="daceml-") as private:  # only this user may enter it
+            copy = Path(private) / path.name
+            copy.write_bytes(library)
+            opened = ctypes.CDLL(str(copy))
+        return [getattr(opened, f"{name}_{function}") for function in ("run", "output_sizes", "load", "free")]
+    except (OSError, AttributeError) as error:
         raise BundleError(
             f"{path.name} cannot be loaded on this machine ({platform.machine()})",
             why=str(error),
-            fix="export the model on a machine of this kind; its manifest names the libraries it needs",
+            fix="export the model on a machine of this kind; its manifest names the libraries it needs. The "
+            f"library is opened in {tempfile.gettempdir()}: set TMPDIR where nothing can be run from there",
         ) from error

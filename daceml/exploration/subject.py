@@ -254,7 +254,7 @@ class Subject:
         arguments = Arguments(args, kwargs)
         with torch.set_grad_enabled(self.training):
             key = named_key(call_key(arguments.leaves, None))
-            making, state = making_of_call(compiled.session, arguments, key.modes)
+            making, state, _ = making_of_call(compiled.session, arguments, key.modes)
             try:
                 check_frozen(module, arguments.tensors, key.modes, backward=self.training)
                 freezable = ""

@@ -114,16 +114,20 @@ def compile_variant(
 
 def making_of_call(
     session: Session, arguments: Arguments, modes: Modes
-) -> tuple[Making, dict[str, torch.Tensor]]:
-    """How the programs of a call would be made, and the tensors of the module that they share; none is made.
+) -> tuple[Making, dict[str, torch.Tensor], Capture]:
+    """How the programs of a call would be made; none is made.
 
+    Returns:
+        the making, the tensors of the module that its programs share, and the trace: its `sizes` and
+        `assigned` say for which calls the programs would be right, and which results are none of forward's.
     Raises:
+        RunsEagerlyError: forward does something that no program can repeat.
         ExportError, NoImplementationError, ShapeError: see `compile_variant`.
     """
     with tracing(), without_autocast():
         captured = _capture(session, arguments, modes, ())
         assert not isinstance(captured, Variant), "none was given"
-        return making_of(session, arguments, modes, captured, Stages())
+        return *making_of(session, arguments, modes, captured, Stages()), captured
 
 
 def making_of(

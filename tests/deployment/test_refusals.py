@@ -1,0 +1,122 @@
+"""What a library would not do is refused with its reason: effects besides results, what only Python does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import daceml
+from daceml.errors import DeploymentError
+from daceml.transformations.recipe import Recipe
+
+
+class Doubling(nn.Module):
+    """The smallest of modules, with what makes it not exportable put in by tests."""
+
+    def __init__(self, effect: Callable[[Any, torch.Tensor], object] = lambda *_: None) -> None:
+        super().__init__()
+        self.scale, self.effect = nn.Parameter(torch.ones(3)), effect
+        self.register_buffer("count", torch.zeros(()))
+        self.kept: list[int] = []
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.effect(self, x)
+        return x * self.scale
+
+
+def _assigns_shape(module: Any, x: torch.Tensor) -> None:
+    module.last = x.shape
+
+
+def _assigns_tensor(module: Any, x: torch.Tensor) -> None:
+    module.mean = x.mean()
+
+
+def _changes_input(module: Any, x: torch.Tensor) -> None:
+    x.add_(1)
+
+
+def _changes_parameter(module: Any, x: torch.Tensor) -> None:
+    with torch.no_grad():
+        module.scale.mul_(2)
+
+
+def _changes_buffer(module: Any, x: torch.Tensor) -> None:
+    module.count.add_(1)
+
+
+def _changes_list(module: Any, x: torch.Tensor) -> None:
+    module.kept.append(x.shape[0])
+
+
+@pytest.mark.parametrize(
+    ("effect", "what"),
+    [
+        (_assigns_shape, r"forward assigns Doubling\.last"),
+        (_assigns_tensor, r"forward assigns Doubling\.mean"),
+        (_changes_input, "a call changes x"),
+        (_changes_parameter, "a call changes scale"),
+        (_changes_buffer, "a call changes count"),
+        (_changes_list, "cannot run without Python"),
+    ],
+)
+def test_effects_are_refused(effect: Callable[..., None], what: str, tmp_path: Path):
+    with pytest.raises(DeploymentError, match=what) as raised:
+        daceml.export(Doubling(effect).eval(), torch.randn(2, 3), to=tmp_path / "none", libtorch=True)
+    assert raised.value.why and raised.value.fix
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_hook_of_the_module_is_refused_and_one_of_a_submodule(tmp_path: Path):
+    model, x = Doubling().eval(), torch.randn(2, 3)
+    handle = model.register_forward_hook(lambda *_: None)
+    with pytest.raises(DeploymentError, match="hooks around its calls: <lambda>"):
+        daceml.export(model, x, to=tmp_path / "none")
+    with pytest.raises(DeploymentError, match="the hook <lambda> of submodule '0'") as raised:
+        daceml.export(nn.Sequential(model).eval(), x, to=tmp_path / "none")
+    assert "cannot run without Python" in raised.value.what
+    handle.remove()
+    handle = model.register_forward_pre_hook(lambda *_: None)
+    with pytest.raises(DeploymentError, match="hooks around its calls"):
+        daceml.export(model, x, to=tmp_path / "none")
+    handle.remove()
+    handle = nn.modules.module.register_module_forward_hook(lambda *_: None)
+    try:
+        with pytest.raises(DeploymentError, match="torch has hooks for all modules"):
+            daceml.export(model, x, to=tmp_path / "none")
+    finally:
+        handle.remove()
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ({"recipe": Recipe()}, "options that a library cannot have: recipe"),
+        ({"auto_optimize": False}, "options that a library cannot have: auto_optimize"),
+        ({"dynamic": True}, "is exported for fixed sizes"),
+    ],
+)
+def test_options_of_a_compiled_module_are_not_dropped(options: dict[str, Any], what: str, tmp_path: Path):
+    compiled = daceml.dace_module(Doubling().eval(), **options)
+    with pytest.raises(DeploymentError, match=what) as raised:
+        daceml.export(compiled, torch.randn(2, 3), to=tmp_path / "none")
+    assert "compiled.session.eager" in raised.value.fix
+
+
+def test_hooks_of_a_compilation_are_not_dropped(tmp_path: Path):
+    compiled: Any = daceml.dace_module(Doubling().eval())
+    compiled.append_post_onnx_hook("mine", lambda module: None)
+    with pytest.raises(DeploymentError, match="hooks of its compilation: mine"):
+        daceml.export(compiled, torch.randn(2, 3), to=tmp_path / "none")
+
+
+def test_a_compiled_module_is_exported(tmp_path: Path):
+    model, x = Doubling().eval(), torch.randn(2, 3)
+    made = daceml.export(daceml.dace_module(model, backward=False), x, to=tmp_path / "made")
+    with torch.no_grad():
+        torch.testing.assert_close(daceml.load(made.folder)(x), model(x))
