@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 import signal
-import webbrowser
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -85,6 +84,7 @@ def gui(
 
 
 def _serve(page: ModelPage | TracePage | VariantsPage, port: int, *, browser: bool) -> None:
+    from daceml.gui.opening import opened_in_browser
     from daceml.gui.pages import ModelPage
     from daceml.gui.server import PageServer
 
@@ -92,9 +92,7 @@ def _serve(page: ModelPage | TracePage | VariantsPage, port: int, *, browser: bo
     with PageServer(page, port=port) as server:
         typer.echo(server.url)
         typer.echo("interrupt (Ctrl-C) ends it", err=True)
-        if browser:
-            webbrowser.open(server.url)
-        with suppress(KeyboardInterrupt):
+        with suppress(KeyboardInterrupt), opened_in_browser(server.url) if browser else nullcontext():
             server.wait()
     if isinstance(page, ModelPage):
         page.close()

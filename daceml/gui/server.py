@@ -19,7 +19,7 @@ from typing import Any, Protocol, Self
 from urllib.parse import parse_qs, urlsplit
 
 from daceml.errors import DacemlError, PageError
-from daceml.gui.page import SCRIPTS, STYLE, asset, live_page
+from daceml.gui.page import AGAIN_POLICY, SCRIPTS, STYLE, again_page, asset, live_page
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +30,7 @@ _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
+_NO_TOKEN = "the token is wrong: open the address that daceml gui printed"
 _TYPES = {"css": "text/css", "js": "text/javascript", "json": "application/json", "html": "text/html"}
 
 Told = dict[str, Any]
@@ -104,10 +105,10 @@ def _handler(page: PageServer) -> type[BaseHTTPRequestHandler]:
             if "Content-Length" in self.headers or "Transfer-Encoding" in self.headers:
                 self.close_connection = True  # nobody reads what comes with it
             parts = urlsplit(self.path)
-            given = parse_qs(parts.query).get("token", [""])[-1] or self.headers.get(TOKEN_HEADER, "")
-            if not self._may(given):
-                return
             name = parts.path.removeprefix("/")
+            given = parse_qs(parts.query).get("token", [""])[-1] or self.headers.get(TOKEN_HEADER, "")
+            if not self._may(given, reloaded=name == "" and not given):
+                return
             if name == "":
                 self._answer(HTTPStatus.OK, live_page(page.shown.title, page.token), "html")
             elif name in (STYLE, *SCRIPTS):
@@ -154,16 +155,22 @@ def _handler(page: PageServer) -> type[BaseHTTPRequestHandler]:
                 return None
             return self.rfile.read(int(length))
 
-        def _may(self, given: str) -> bool:
+        def _may(self, given: str, *, reloaded: bool = False) -> bool:
+            """Whether it is answered.
+
+            Args:
+                reloaded: it may be a tab that knows the token, and took it out of its address.
+            """
             host, origin = self.headers.get("Host", ""), self.headers.get("Origin")
             if host not in page.hosts:
                 self._refuse(HTTPStatus.FORBIDDEN, "this page has another Host")
             elif origin is not None and origin not in [f"http://{host}" for host in page.hosts]:
                 self._refuse(HTTPStatus.FORBIDDEN, "this page does not answer other sites")
+            elif reloaded:
+                self.close_connection = True
+                self._answer(HTTPStatus.FORBIDDEN, again_page(_NO_TOKEN), "html", policy=AGAIN_POLICY)
             elif not hmac.compare_digest(given.encode(), page.token.encode()):
-                self._refuse(
-                    HTTPStatus.FORBIDDEN, "the token is wrong: open the address that daceml gui printed"
-                )
+                self._refuse(HTTPStatus.FORBIDDEN, _NO_TOKEN)
             else:
                 return True
             return False
@@ -183,13 +190,13 @@ def _handler(page: PageServer) -> type[BaseHTTPRequestHandler]:
             self.close_connection = True  # what was sent besides may not have been read
             self._answer(status, json.dumps({"error": why}), "json")
 
-        def _answer(self, status: HTTPStatus, text: str, kind: str) -> None:
+        def _answer(self, status: HTTPStatus, text: str, kind: str, *, policy: str = _POLICY) -> None:
             data = text.encode()
             self.send_response(status)
             for name, value in {
                 "Content-Type": f"{_TYPES[kind]}; charset=utf-8",
                 "Content-Length": str(len(data)),
-                "Content-Security-Policy": _POLICY,
+                "Content-Security-Policy": policy,
                 "X-Content-Type-Options": "nosniff",
                 "Referrer-Policy": "no-referrer",
                 "Cross-Origin-Resource-Policy": "same-origin",

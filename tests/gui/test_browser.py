@@ -89,6 +89,16 @@ def test_apply_undo_export_and_replay(tmp_path: Path):
     assert replayed.stdout == f"the same program: {at_one}\n", replayed.stderr
 
 
+def test_the_token_leaves_the_address_and_a_reload_keeps_the_page():
+    with opened(VariantsPage(explored())) as tab:
+        assert "token" not in tab.page.url
+        tab.page.reload()
+        tab.wait("body[data-ready]")
+        assert "token" not in tab.page.url
+        assert [fault for fault in tab.faults if "403" not in fault] == []
+        tab.faults.clear()  # the address without a token is refused before the tab goes on
+
+
 def test_sizes_refusals_and_measurement():
     guided = Guided(Chain().eval(), (torch.randn(4, 6),))
     with opened(ModelPage(guided, title="Chain", ahead=False)) as tab:

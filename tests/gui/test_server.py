@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import http.client
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -104,6 +107,17 @@ def test_strangers_get_403(server: PageServer, path: str, headers: dict[str, str
     status, text, _ = asked(server, "POST" if path == "/count" else "GET", path, "{}", **known)
     assert status == 403 and server.token not in text
     assert server.shown.view()["value"] == 0
+
+
+def test_a_tab_without_the_token_in_its_address_is_sent_back_and_told_nothing(server: PageServer):
+    status, text, headers = asked(server, "GET", "/")
+    assert status == 403 and server.token not in text and "a &lt;number&gt;" not in text
+    script = re.findall("<script>(.*?)</script>", text)
+    assert len(script) == 1 and "sessionStorage" in script[0]
+    known = base64.b64encode(hashlib.sha256(script[0].encode()).digest()).decode()
+    assert f"script-src 'sha256-{known}'" in headers["content-security-policy"]
+    assert "sessionStorage" not in asked(server, "GET", "/", Host="attacker.example")[1]
+    assert "sessionStorage" not in asked(server, "GET", "/?token=old")[1]  # it would ask again and again
 
 
 def test_its_own_names_and_origin_are_right(server: PageServer):

@@ -16,12 +16,24 @@ daceml.live = {
   },
 };
 
+// The token leaves the address bar; a reload finds it in what this tab keeps for this address alone.
+daceml.kept = (token) => {
+  if (!token || !location.search) return;
+  try {
+    sessionStorage.setItem("daceml-token", token);
+  } catch {
+    return; // a browser that keeps nothing could not reload the page
+  }
+  history.replaceState(null, "", location.pathname);
+};
+
 (async () => {
   const page = document.getElementById("page");
   const inside = document.getElementById("view");
   const message = daceml.element("p", { class: "message", role: "alert", hidden: true });
   const body = daceml.element("div", { class: "body" }, "looking …");
   page.append(message, body);
+  daceml.kept(daceml.live.token);
   const told = {
     body,
     live: inside === null,
