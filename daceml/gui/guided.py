@@ -111,7 +111,8 @@ class Guided:
                 times = library.times()
         self.times = times
         self._sizes = _Sizes(Subject(module, args, dict(kwargs or {}), training=training))
-        self._sizes.subject.require_processor()
+        self._start = self._sizes.subject
+        self._start.require_processor()
         nothing = start == "nothing" and recipe is None
         chosen = self.catalogue.everything(() if nothing else self.catalogue.first)
         self.history = [Choice(title="start", chosen=chosen)]
@@ -254,7 +255,7 @@ class Guided:
             MoveError: no input has the name, a size is none, or the model does not take such inputs.
         """
         with self._lock:
-            sizes = _Sizes(resized(self._sizes.subject, shapes))
+            sizes = _Sizes(resized(self._sizes.subject, shapes, start=self._start))
             try:
                 sizes.programs[self._key(self.chosen)] = self._lower(self.chosen, sizes)
             except Exception as error:  # whatever the model, a pass or an operator refuses
