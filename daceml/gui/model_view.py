@@ -15,20 +15,24 @@ if TYPE_CHECKING:
 _MOST_REFUSALS = 400
 
 
-def model_view(guided: Guided, *, title: str, target: str = "", looking: bool = False) -> dict[str, Any]:
+def model_view(
+    guided: Guided, *, title: str, target: str = "", looking: bool = False, known: str = ""
+) -> dict[str, Any]:
     """Everything about the current choice; what effects nobody has asked for yet are None.
 
     Args:
         title: name of the model.
         target: how a command line names it; "" where none does.
         looking: whether somebody finds out what moves would bring: there will be more to see.
+        known: the "graph" of the view that whoever asks has; nodes and edges that are the same are left out.
     """
     with guided.held:
-        return _view(guided, title=title, target=target, looking=looking)
+        return _view(guided, title=title, target=target, looking=looking, known=known)
 
 
-def _view(guided: Guided, *, title: str, target: str, looking: bool) -> dict[str, Any]:
+def _view(guided: Guided, *, title: str, target: str, looking: bool, known: str) -> dict[str, Any]:
     program, measured = guided.program(), guided.measured()
+    graph = f"{program.number}{'' if measured is None else ', measured'}"
     try:
         first, no_first = guided.first_program(), ""
     except MoveError as error:
@@ -45,11 +49,8 @@ def _view(guided: Guided, *, title: str, target: str, looking: bool) -> dict[str
         "start": None if first is None else _totals(first, None),
         "no_start": no_first,
         "hash": program.lowered.identity,
-        "nodes": _nodes(program, measured),
-        "edges": [
-            [e.source, e.target, e.array, e.size_bytes, f"{e.dtype}[{', '.join(e.shape)}]"]
-            for e in program.graph.edges
-        ],
+        "graph": graph,
+        **({} if graph == known else {"nodes": _nodes(program, measured), "edges": _edges(program)}),
         "looking": looking and any(guided.known_effect(name) is None for name in guided.catalogue.steps),
         "moves": [_move(guided, step) for step in guided.catalogue.steps.values()],
         "history": [choice.title for choice in guided.history],
@@ -95,6 +96,13 @@ def _nodes(program: Program, measured: Measured | None) -> list[dict[str, Any]]:
             "measured_us": None if times is None else times[i],
         }
         for i, node in enumerate(program.graph.nodes)
+    ]
+
+
+def _edges(program: Program) -> list[list[Any]]:
+    return [
+        [e.source, e.target, e.array, e.size_bytes, f"{e.dtype}[{', '.join(e.shape)}]"]
+        for e in program.graph.edges
     ]
 
 

@@ -46,12 +46,12 @@ class ModelPage:
         self._starting = Lock()
         self._worker = Thread(target=self._look_ahead, name="daceml-effects", daemon=True)
 
-    def view(self) -> Told:
+    def view(self, known: str = "") -> Told:
         """The current choice; the first look begins to find out what moves would bring."""
         with self._starting:
             if self._ahead and self._worker.ident is None:
                 self._worker.start()
-        return model_view(self.guided, title=self.title, target=self.target, looking=self._ahead)
+        return model_view(self.guided, title=self.title, target=self.target, looking=self._ahead, known=known)
 
     def close(self) -> None:
         """End what runs beside the page, after the move that it looks at."""
@@ -102,7 +102,7 @@ class TracePage:
             "forget": lambda _: self._forgotten(),
         }
 
-    def view(self) -> Told:
+    def view(self, known: str = "") -> Told:
         """All lanes."""
         return timeline_view(self.replayed, self.predictions, self.refusals)
 
@@ -128,7 +128,7 @@ class VariantsPage:
     def __init__(self, exploration: Exploration) -> None:
         self.title, self.exploration = exploration.model, exploration
 
-    def view(self) -> Told:
+    def view(self, known: str = "") -> Told:
         """All variants."""
         return variants_view(self.exploration)
 

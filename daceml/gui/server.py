@@ -43,8 +43,12 @@ class Shown(Protocol):
     actions: Mapping[str, Callable[[Told], Told]]
     """Name -> what it does with what a page sends, and the answer; raises DacemlError where it refuses."""
 
-    def view(self) -> Told:
-        """What is to be seen now."""
+    def view(self, known: str = "") -> Told:
+        """What is to be seen now.
+
+        Args:
+            known: what a view before called its "graph"; where that is the same, it may be left out.
+        """
         ...
 
 
@@ -106,7 +110,8 @@ def _handler(page: PageServer) -> type[BaseHTTPRequestHandler]:
                 self.close_connection = True  # nobody reads what comes with it
             parts = urlsplit(self.path)
             name = parts.path.removeprefix("/")
-            given = parse_qs(parts.query).get("token", [""])[-1] or self.headers.get(TOKEN_HEADER, "")
+            query = {key: values[-1] for key, values in parse_qs(parts.query).items()}
+            given = query.get("token", "") or self.headers.get(TOKEN_HEADER, "")
             if not self._may(given, reloaded=name == "" and not given):
                 return
             if name == "":
@@ -114,7 +119,7 @@ def _handler(page: PageServer) -> type[BaseHTTPRequestHandler]:
             elif name in (STYLE, *SCRIPTS):
                 self._answer(HTTPStatus.OK, asset(name), name.rpartition(".")[2])
             elif name == "view.json":
-                self._tell(page.shown.view)
+                self._tell(lambda: page.shown.view(query.get("graph", "")))
             else:
                 self._refuse(HTTPStatus.NOT_FOUND, f"there is no {parts.path}")
 

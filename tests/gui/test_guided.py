@@ -189,6 +189,21 @@ def test_the_way_back_is_not_gone_where_it_leads_nowhere(x: torch.Tensor):
     assert view["start"] is None and "200 rows are too many" in view["no_start"]
 
 
+def test_a_start_that_cannot_be_made_is_tried_once(x: torch.Tensor, monkeypatch: pytest.MonkeyPatch):
+    guided = started_with(refuse_large, x)
+    tried: list[str] = []
+    lower = Subject.lower
+    monkeypatch.setattr(
+        Subject, "lower", lambda self, variant: (tried.append(variant.title), lower(self, variant))[1]
+    )
+    views = [model_view(guided, title="Chain") for _ in range(3)]
+    assert len(tried) == 1
+    assert {view["no_start"] for view in views} == {"the start: cannot be done: 200 rows are too many"}
+    assert guided.effect("refuse_large").why == "200 rows are too many" and len(tried) == 1
+    guided.resize({"x": [4, 6]})
+    assert model_view(guided, title="Chain")["start"] is not None  # other sizes are another question
+
+
 def started_with(refusing: Callable[..., None], x: torch.Tensor) -> Guided:
     """One whose start cannot be made for the sizes that it has now."""
     guided = Guided(Chain().eval(), (x,), recipe=Recipe(refusing))

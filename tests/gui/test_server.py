@@ -25,8 +25,8 @@ class Counter:
         self.value = 0
         self.actions = {"count": self.count, "refuse": self.refuse, "fail": self.fail}
 
-    def view(self) -> dict[str, Any]:
-        return {"kind": "number", "value": self.value}
+    def view(self, known: str = "") -> dict[str, Any]:
+        return {"kind": "number", "value": self.value} | ({"known": known} if known else {})
 
     def count(self, told: dict[str, Any]) -> dict[str, Any]:
         if "by" not in told:
@@ -72,6 +72,8 @@ def test_the_page_its_parts_and_its_view(server: PageServer):
     assert headers["x-content-type-options"] == "nosniff" and headers["cache-control"] == "no-store"
     assert asked(server, "GET", f"/page.js?token={server.token}")[2]["content-type"].startswith("text/java")
     assert json.loads(asked(server, "GET", "/view.json", X_Daceml_Token=server.token)[1])["value"] == 0
+    view = asked(server, "GET", "/view.json?graph=1%2C%20measured", X_Daceml_Token=server.token)[1]
+    assert json.loads(view)["known"] == "1, measured"
     assert asked(server, "GET", f"/else?token={server.token}")[0] == 404
     assert asked(server, "GET", f"/../server.py?token={server.token}")[0] == 404
 

@@ -54,6 +54,18 @@ def test_a_model_is_steps_arrays_amounts_and_moves():
     assert "RECIPE = Recipe(" in view["script"] and view["hash"] in view["script"]
 
 
+def test_a_graph_that_is_known_is_left_out_until_it_is_another():
+    page = ModelPage(Guided(Chain().eval(), (torch.randn(4, 6),), start="nothing"), title="C", ahead=False)
+    whole = page.view()
+    same = page.view(whole["graph"])
+    assert same == {key: value for key, value in whole.items() if key not in ("nodes", "edges")}
+    moved = page.actions["apply"]({"pass": "fuse_maps"})
+    assert moved["nodes"] and moved["graph"] != whole["graph"] and page.view(whole["graph"])["nodes"]
+    assert page.actions["undo"]({})["graph"] == whole["graph"]
+    measured = page.actions["measure"]({})  # has times of its own
+    assert measured["graph"] != whole["graph"] and "nodes" in page.view(whole["graph"])
+
+
 def test_a_run_is_lanes_as_measured_as_replayed_and_as_predicted():
     graph = run()
     replayed = simulate(graph)

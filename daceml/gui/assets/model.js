@@ -37,13 +37,16 @@ daceml.pages.model = class {
     const first = !this.view;
     const another = !first && view.hash !== this.view.hash;
     if (another && this.node !== null) this.node = null;
-    this.view = view;
+    // a graph that is the same is not sent again
+    this.view = view.nodes ? view : { ...view, nodes: this.view.nodes, edges: this.view.edges };
+    view = this.view;
+    this.known = view.graph;
     daceml.cutRuns(view.nodes);
     this.slowest = view.nodes.reduce((most, node) => Math.max(most, daceml.stepTime(node)), 1e-9);
     if (first) this.open = daceml.opened(view.nodes, 300);
     this.hovered = new Set();
     // what stays as it was keeps its elements: a click that has begun ends on the same button
-    if (this.differs("program", [view.totals, view.start, view.hash, view.inputs, view.place, view.history])) {
+    if (this.differs("program", [view.totals, view.start, view.graph, view.hash, view.inputs, view.place, view.history])) {
       this.showHeading();
       this.showTotals();
       this.showHistory();

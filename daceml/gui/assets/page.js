@@ -60,7 +60,7 @@ daceml.kept = (token) => {
     async look() {
       const before = told.acts;
       try {
-        const view = await daceml.live.ask("/view.json");
+        const view = await daceml.live.ask(`/view.json?graph=${encodeURIComponent((told.shown && told.shown.known) || "")}`);
         if (told.acts === before) told.show(view); // else the answer of the action is newer
       } catch (error) {
         told.say(error instanceof TypeError ? "the server has ended: start daceml gui again" : error.message);
