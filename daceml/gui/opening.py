@@ -28,7 +28,8 @@ def opened_in_browser(url: str) -> Iterator[None]:
 def _sends_on(url: str) -> str:
     to = escape(url)
     return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="referrer" content="no-referrer">'
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="referrer" content="no-referrer">'
         f'<meta http-equiv="refresh" content="0; url={to}"><title>daceml</title></head>'
         f'<body><a href="{to}">the page</a></body></html>\n'
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ import torch
 from daceml.gui.guided import Guided
 from daceml.gui.page import report_page
 from daceml.gui.pages import ModelPage, TracePage, VariantsPage
-from daceml.gui.server import PageServer, Shown
+from daceml.gui.server import PageServer, Shown, Told
 from daceml.simulation.whatif.amp import AutomaticMixedPrecision
 from examples import guided_bert, guided_efficientnet
 from examples.encoder_layer import EncoderLayer
@@ -114,6 +114,74 @@ def test_sizes_refusals_and_measurement():
         tab.wait("#measured b", has_text="s")
         click(tab, "g[data-box]")
         tab.wait("#selection td", has_text="measured")
+
+
+def moved_twice() -> Guided:
+    guided = Guided(Chain().eval(), (torch.randn(4, 6),), start="nothing")
+    guided.apply("fuse_maps")
+    guided.apply("schedule_maps")
+    return guided
+
+
+def slowly(act: Callable[[Told], Told], seconds: float) -> Callable[[Told], Told]:
+    def acted(told: Told) -> Told:
+        time.sleep(seconds)
+        return act(told)
+
+    return acted
+
+
+def test_a_double_click_undoes_once():
+    for seconds in (0.0, 1.0):
+        guided = moved_twice()
+        page = ModelPage(guided, title="Chain", ahead=False)
+        page.actions = {**page.actions, "undo": slowly(page.actions["undo"], seconds)}
+        with opened(page) as tab:
+            tab.page.locator("#undo").dblclick(delay=60)
+            did(tab, "fuse_maps everywhere")
+            tab.wait("#undo:not([disabled])")
+            tab.page.wait_for_timeout(1500 * seconds + 100)
+            assert guided.place == 1
+            click(tab, "#undo")  # what is held back is given back
+            did(tab, "start")
+
+
+def test_a_refused_move_of_a_tab_left_behind_shows_where_the_other_tab_is():
+    guided = moved_twice()
+    with opened(ModelPage(guided, title="Chain", ahead=False)) as tab:
+        guided.undo()
+        guided.undo()  # in another tab
+        click(tab, "#undo")
+        tab.wait(".message", has_text="there is nothing to undo")
+        did(tab, "start")
+        tab.page.wait_for_timeout(500)
+        assert "there is nothing to undo" in tab.text(".message")  # looking again does not wipe it away
+
+
+def test_a_page_whose_server_is_away_asks_again_until_it_is_back():
+    guided = moved_twice()
+    with opened(ModelPage(guided, title="Chain", ahead=False)) as tab:
+        away = "**/view.json*"
+        tab.page.route(away, lambda route: route.abort())
+        tab.page.route("**/undo", lambda route: route.abort())
+        click(tab, "#undo")
+        tab.wait(".message", has_text="the server does not answer")
+        guided.undo()
+        tab.page.wait_for_timeout(1500)  # it has asked in vain
+        tab.page.unroute(away)
+        did(tab, "fuse_maps everywhere")
+        tab.page.locator(".message").wait_for(state="hidden")
+        assert all("Failed to load resource" in fault for fault in tab.faults)
+        tab.faults.clear()
+
+
+def test_a_fault_of_the_page_is_not_taken_for_the_end_of_the_server():
+    page = ModelPage(moved_twice(), title="Chain", ahead=False)
+    with opened(page) as tab:
+        page.actions = {**page.actions, "undo": lambda _: {"kind": "model"}}  # nothing that can be shown
+        click(tab, "#undo")
+        tab.wait(".message")
+        assert "server" not in tab.text(".message") and "undefined" in tab.text(".message")
 
 
 def test_the_guided_session_of_bert():

@@ -20,7 +20,8 @@ daceml.pages.model = class {
       pick: (box) => this.picked(box),
       edge: (edge) => this.pickedEdge(edge),
     });
-    const part = (name) => (this[name] = daceml.element("section", { id: name }));
+    // what is in a fieldset can be held back while something is done
+    const part = (name) => (this[name] = daceml.element("fieldset", { id: name }));
     told.body.append(
       part("heading"),
       part("totals"),
@@ -55,8 +56,7 @@ daceml.pages.model = class {
     }
     this.showSelection();
     this.showMoves();
-    clearTimeout(this.timer);
-    if (this.told.live && view.looking) this.timer = setTimeout(() => this.told.look(), 700);
+    if (this.told.live && view.looking) this.told.later(700);
   }
 
   // Whether something is not what it was when this was asked last.
