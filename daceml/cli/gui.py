@@ -77,8 +77,7 @@ def gui(
         from daceml.gui.page import report_page
 
         with written_aside("--output", output) as aside, working(quiet=quiet):
-            _complete(page)
-            aside.write_text(report_page(page.view()), encoding="utf-8")
+            aside.write_text(report_page(_report(page)), encoding="utf-8")
         return
     _serve(page, port, browser=not no_browser)
 
@@ -175,14 +174,10 @@ def _recipe_of(path: Path | None, name: str) -> Recipe | None:
     return found
 
 
-def _complete(page: ModelPage | TracePage | VariantsPage) -> None:
-    """Find out what every move would bring: a report cannot ask."""
+def _report(page: ModelPage | TracePage | VariantsPage) -> dict[str, Any]:
     from daceml.gui.pages import ModelPage
 
-    if isinstance(page, ModelPage):
-        page.close()
-        for name in page.guided.catalogue.steps:
-            page.guided.effect(name)
+    return page.report() if isinstance(page, ModelPage) else page.view()
 
 
 def _start(text: str) -> Start:

@@ -42,6 +42,7 @@ class ModelPage:
             "measure": lambda _: self._moved(guided.measure),
             "effect": lambda told: self._asked(_text(told, "pass")),
         }
+        self._whole: tuple[str, ...] = ()  # passes of which somebody wants to see everything
         self._changed, self._ahead, self._closed = Event(), ahead, False
         self._starting = Lock()
         self._worker = Thread(target=self._look_ahead, name="daceml-effects", daemon=True)
@@ -51,7 +52,18 @@ class ModelPage:
         with self._starting:
             if self._ahead and self._worker.ident is None:
                 self._worker.start()
-        return model_view(self.guided, title=self.title, target=self.target, looking=self._ahead, known=known)
+        return model_view(
+            self.guided, title=self.title, target=self.target, looking=self._ahead, known=known,
+            whole=self._whole,
+        )  # fmt: skip
+
+    def report(self) -> Told:
+        """The same for whoever cannot ask for more: what every move would bring, and all that it refuses."""
+        for name in self.guided.catalogue.steps:
+            self.guided.effect(name)
+        return model_view(
+            self.guided, title=self.title, target=self.target, whole=tuple(self.guided.catalogue.steps)
+        )
 
     def close(self) -> None:
         """End what runs beside the page, after the move that it looks at."""
@@ -67,6 +79,7 @@ class ModelPage:
 
     def _asked(self, name: str) -> Told:
         self.guided.effect(name)
+        self._whole = (*self._whole, name)
         return self.view()
 
     def _look_ahead(self) -> None:

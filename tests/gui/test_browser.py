@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -290,6 +291,41 @@ def large_view(count: int) -> dict[str, Any]:
         if place > 8 and place % 8 == 0:
             edges.append([place - 8, place, f"a{place - 8}", 4096, "float32[1024]"])
     return {**view, "nodes": nodes, "edges": edges}
+
+
+def test_long_lists_say_what_is_left_out_and_show_it():
+    guided = Guided(Chain().eval(), (torch.randn(4, 6),), start="nothing")
+    guided.effect("fuse_maps")
+    ((key, effect),) = guided._sizes.effects.items()
+    places = tuple(f"place_{i}" for i in range(100))
+    refused = tuple((f"array_{i}", "too small", 8 * i, "") for i in range(1000))
+    guided._sizes.effects[key] = replace(effect, places=places, refused=refused)
+    with opened(ModelPage(guided, title="Chain", ahead=False)) as tab:
+        click(tab, "[data-move=fuse_maps] summary b")
+        rows = tab.page.locator("[data-move=fuse_maps] .places tbody tr")
+        assert rows.count() == 60
+        click(tab, "[data-move=fuse_maps] button:has-text('and 40 more')")
+        assert rows.count() == 100 and tab.page.locator("[data-place=place_99]").count() == 1
+        rows = tab.page.locator("[data-move=fuse_maps] .refusals tbody tr")
+        assert rows.count() == 60
+        click(tab, "[data-move=fuse_maps] button:has-text('and 940 more')")
+        tab.wait("[data-move=fuse_maps] .refusals td", has_text="array_1 ")
+        assert rows.count() == 1000 and tab.page.locator(".more").count() == 0
+
+
+def test_a_line_of_several_arrays_offers_all_of_them():
+    guided = Guided(Chain().eval(), (torch.randn(4, 6),), start="nothing")
+    guided.effect("fuse_maps")
+    page = ModelPage(guided, title="Chain", ahead=False)
+    view = page.view()
+    (_, _, first, *of_first), (_, _, second, *of_second), *rest = view["edges"]
+    both = {**view, "edges": [[0, 1, first, *of_first], [0, 1, second, *of_second], *rest]}
+    page.view = lambda known="": both
+    with opened(page) as tab:
+        tab.page.locator(f"path.edge[data-arrays='{first} {second}']").dispatch_event("click")
+        tab.wait("#selection h2", has_text="2 arrays")
+        for array in (first, second):
+            assert tab.page.locator(f"#selection [data-apply=fuse_maps][data-place={array}]").count() == 1
 
 
 def test_eight_thousand_steps_stay_usable(tmp_path: Path):

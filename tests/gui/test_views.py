@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -64,6 +66,25 @@ def test_a_graph_that_is_known_is_left_out_until_it_is_another():
     assert page.actions["undo"]({})["graph"] == whole["graph"]
     measured = page.actions["measure"]({})  # has times of its own
     assert measured["graph"] != whole["graph"] and "nodes" in page.view(whole["graph"])
+
+
+def test_refusals_are_cut_until_somebody_asks_for_all_and_in_a_report_they_all_stand():
+    guided = Guided(Chain().eval(), (torch.randn(4, 6),), start="nothing")
+    guided.effect("fuse_maps")
+    ((key, effect),) = guided._sizes.effects.items()
+    many = tuple((f"array_{i}", "too small", 8 * i, "") for i in range(1000))
+    guided._sizes.effects[key] = replace(effect, refused=many)
+    page = ModelPage(guided, title="Chain", ahead=False)
+
+    def refused(view: dict[str, Any]) -> list[Any]:
+        (found,) = (move["effect"] for move in view["moves"] if move["pass"] == "fuse_maps")
+        assert found["refusals"] == 1000
+        return found["refused"]
+
+    assert 60 < len(refused(page.view())) < 1000 and refused(page.view())[0][0] == "array_999"
+    assert len(refused(page.actions["effect"]({"pass": "fuse_maps"}))) == 1000
+    assert len(refused(page.view())) == 1000
+    assert len(refused(ModelPage(guided, title="Chain", ahead=False).report())) == 1000
 
 
 def test_a_run_is_lanes_as_measured_as_replayed_and_as_predicted():
