@@ -69,7 +69,9 @@ class ModelPage:
         """End what runs beside the page, after the move that it looks at."""
         self._closed = True
         self._changed.set()
-        if self._worker.ident is not None:
+        with self._starting:
+            begun = self._worker.ident is not None
+        if begun:
             self._worker.join()
 
     def _moved(self, move: Callable[..., Any], *given: Any) -> Told:
@@ -83,8 +85,10 @@ class ModelPage:
         return self.view()
 
     def _look_ahead(self) -> None:
-        while not self._closed:
-            self._changed.clear()
+        while True:
+            self._changed.clear()  # before looking: what is set from here on is heard
+            if self._closed:
+                return
             unknown = [name for name in self.guided.catalogue.steps if self.guided.known_effect(name) is None]
             for name in unknown:
                 if self._closed or self._changed.is_set():

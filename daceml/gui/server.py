@@ -11,12 +11,13 @@ import hmac
 import json
 import logging
 import secrets
+import sys
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any, Protocol, Self
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import SplitResult, parse_qs, urlsplit
 
 from daceml.errors import DacemlError, PageError
 from daceml.gui.page import AGAIN_POLICY, SCRIPTS, STYLE, again_page, asset, live_page
@@ -25,6 +26,7 @@ log = logging.getLogger(__name__)
 
 TOKEN_HEADER = "X-Daceml-Token"
 _ADDRESS = "127.0.0.1"
+_HTTP_PORT = 80  # which browsers leave out
 _MOST_BYTES = 2**20  # of a request
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
@@ -66,7 +68,7 @@ class PageServer:
     def __init__(self, shown: Shown, *, port: int = 0) -> None:
         self.shown, self.token = shown, secrets.token_urlsafe(24)
         try:
-            self._server = ThreadingHTTPServer((_ADDRESS, port), _handler(self))
+            self._server = _Server((_ADDRESS, port), _handler(self))
         except (OSError, OverflowError) as error:
             raise PageError(
                 f"port {port} cannot be used", why=str(error), fix="leave --port out, or give a free one"
@@ -94,7 +96,16 @@ class PageServer:
     @property
     def hosts(self) -> tuple[str, ...]:
         """Names by which a browser of this machine, or one behind a forwarded port, may call it."""
-        return f"{_ADDRESS}:{self.port}", f"localhost:{self.port}"
+        named = (f"{_ADDRESS}:{self.port}", f"localhost:{self.port}")
+        return (*named, _ADDRESS, "localhost") if self.port == _HTTP_PORT else named
+
+
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if isinstance(sys.exception(), ConnectionError):
+            log.debug("a browser went away", exc_info=True)
+        else:
+            super().handle_error(request, client_address)
 
 
 def _handler(page: PageServer) -> type[BaseHTTPRequestHandler]:
@@ -108,7 +119,9 @@ def _handler(page: PageServer) -> type[BaseHTTPRequestHandler]:
         def do_GET(self) -> None:
             if "Content-Length" in self.headers or "Transfer-Encoding" in self.headers:
                 self.close_connection = True  # nobody reads what comes with it
-            parts = urlsplit(self.path)
+            parts = self._parts()
+            if parts is None:
+                return
             name = parts.path.removeprefix("/")
             query = {key: values[-1] for key, values in parse_qs(parts.query).items()}
             given = query.get("token", "") or self.headers.get(TOKEN_HEADER, "")
@@ -124,12 +137,13 @@ def _handler(page: PageServer) -> type[BaseHTTPRequestHandler]:
                 self._refuse(HTTPStatus.NOT_FOUND, f"there is no {parts.path}")
 
         def do_POST(self) -> None:
-            if not self._may(self.headers.get(TOKEN_HEADER, "")):
+            parts = self._parts()
+            if parts is None or not self._may(self.headers.get(TOKEN_HEADER, "")):
                 return
             body = self._body()
             if body is None:
                 return
-            name = urlsplit(self.path).path.removeprefix("/")
+            name = parts.path.removeprefix("/")
             action = page.shown.actions.get(name)
             if action is None:
                 self._refuse(HTTPStatus.NOT_FOUND, f"there is no action /{name}")
@@ -146,6 +160,14 @@ def _handler(page: PageServer) -> type[BaseHTTPRequestHandler]:
                 self._refuse(HTTPStatus.BAD_REQUEST, "the request is no JSON object")
                 return
             self._tell(lambda: action(told))
+
+        def _parts(self) -> SplitResult | None:
+            """Of what is asked for; None if refused."""
+            try:
+                return urlsplit(self.path)
+            except ValueError as error:
+                self._refuse(HTTPStatus.BAD_REQUEST, f"the request has no address: {error}")
+                return None
 
         def _body(self) -> bytes | None:
             """What was sent; None if refused."""
@@ -182,14 +204,14 @@ def _handler(page: PageServer) -> type[BaseHTTPRequestHandler]:
 
         def _tell(self, find: Callable[[], Told]) -> None:
             try:
-                self._answer(HTTPStatus.OK, json.dumps(find()), "json")
-            except ConnectionError:
-                log.debug("the browser did not wait", exc_info=True)
+                text = json.dumps(find())
             except DacemlError as error:
                 self._refuse(HTTPStatus.CONFLICT, str(error))
             except Exception as error:
                 log.exception("the page failed")
                 self._refuse(HTTPStatus.INTERNAL_SERVER_ERROR, f"{type(error).__name__}: {error}")
+            else:
+                self._answer(HTTPStatus.OK, text, "json")
 
         def _refuse(self, status: HTTPStatus, why: str) -> None:
             self.close_connection = True  # what was sent besides may not have been read

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from threading import Event
 from typing import Any
 
 import pytest
@@ -111,6 +112,35 @@ def test_requests_that_lack_something_are_refused():
     for action, told in (("apply", {}), ("apply", {"pass": 3}), ("sizes", {"shapes": 3}), ("leave_out", {})):
         with pytest.raises(PageError, match="the request"):
             page.actions[action](told)
+
+
+class ClosedMeanwhile(Event):
+    """An event that is set, as the page is closed, just before somebody clears it."""
+
+    def __init__(self, page: ModelPage, at: int) -> None:
+        super().__init__()
+        self.page, self.left = page, at
+
+    def clear(self) -> None:
+        self.left -= 1
+        if self.left == 0:
+            self.page._closed = True
+            self.set()
+        super().clear()
+
+
+@pytest.mark.parametrize("at", [1, 2])
+def test_a_page_that_is_closed_between_two_looks_ends(at: int):
+    guided = Guided(Chain().eval(), (torch.randn(4, 6),))
+    for name in guided.catalogue.steps:
+        guided.effect(name)
+    page = ModelPage(guided, title="Chain")
+    page._changed = ClosedMeanwhile(page, at)
+    page.view()
+    page._changed.set()  # there may be something new
+    page._worker.join(20)
+    assert not page._worker.is_alive()
+    page.close()
 
 
 def test_questions_are_answered_one_after_the_other():
