@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import tempfile
 import webbrowser
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from html import escape
 from pathlib import Path
 
 
 @contextmanager
-def opened_in_browser(url: str) -> Iterator[None]:
+def opened_in_browser(url: str) -> Generator[None]:
     """The browser is given a file that only this user can read, and that sends it on; removed at the end."""
     handle, name = tempfile.mkstemp(prefix="daceml-page-", suffix=".html")  # readable for its owner alone
     file = Path(name)
