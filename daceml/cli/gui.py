@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 import signal
-import webbrowser
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -78,13 +77,13 @@ def gui(
         from daceml.gui.page import report_page
 
         with written_aside("--output", output) as aside, working(quiet=quiet):
-            _complete(page)
-            aside.write_text(report_page(page.view()), encoding="utf-8")
+            aside.write_text(report_page(_report(page)), encoding="utf-8")
         return
     _serve(page, port, browser=not no_browser)
 
 
 def _serve(page: ModelPage | TracePage | VariantsPage, port: int, *, browser: bool) -> None:
+    from daceml.gui.opening import opened_in_browser
     from daceml.gui.pages import ModelPage
     from daceml.gui.server import PageServer
 
@@ -92,9 +91,7 @@ def _serve(page: ModelPage | TracePage | VariantsPage, port: int, *, browser: bo
     with PageServer(page, port=port) as server:
         typer.echo(server.url)
         typer.echo("interrupt (Ctrl-C) ends it", err=True)
-        if browser:
-            webbrowser.open(server.url)
-        with suppress(KeyboardInterrupt):
+        with suppress(KeyboardInterrupt), opened_in_browser(server.url) if browser else nullcontext():
             server.wait()
     if isinstance(page, ModelPage):
         page.close()
@@ -177,14 +174,10 @@ def _recipe_of(path: Path | None, name: str) -> Recipe | None:
     return found
 
 
-def _complete(page: ModelPage | TracePage | VariantsPage) -> None:
-    """Find out what every move would bring: a report cannot ask."""
+def _report(page: ModelPage | TracePage | VariantsPage) -> dict[str, Any]:
     from daceml.gui.pages import ModelPage
 
-    if isinstance(page, ModelPage):
-        page.close()
-        for name in page.guided.catalogue.steps:
-            page.guided.effect(name)
+    return page.report() if isinstance(page, ModelPage) else page.view()
 
 
 def _start(text: str) -> Start:

@@ -34,22 +34,24 @@ def named_tensors(
     return found
 
 
-def resized(subject: Subject, shapes: Mapping[str, Sequence[int]]) -> Subject:
+def resized(subject: Subject, shapes: Mapping[str, Sequence[int]], *, start: Subject) -> Subject:
     """The same module, called with random tensors of other shapes.
 
     Args:
         shapes: name of an input -> its new shape; others stay as they are.
+        start: the user's own call, whose values say from where to draw: what was drawn has fewer of them.
     Raises:
         MoveError: no input has the name, or a shape is none.
     """
     known = dict(named_tensors(subject.module, subject.args, subject.kwargs))
+    own = dict(named_tensors(start.module, start.args, start.kwargs))
     changed: dict[int, torch.Tensor] = {}
     for name, shape in shapes.items():
         if name not in known:
             raise MoveError(
                 f"there is no input {name!r}", why="there are " + ", ".join(known), fix="name one of them"
             )
-        changed[id(known[name])] = _of_shape(known[name], name, shape)
+        changed[id(known[name])] = _of_shape(own[name], name, shape)
     args, kwargs = pytree.tree_map(lambda x: changed.get(id(x), x), (subject.args, subject.kwargs))
     return Subject(subject.module, args, kwargs, training=subject.training)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from threading import RLock
 from typing import Any, Literal
 
@@ -29,6 +30,8 @@ from daceml.transformations.recipe import Recipe
 
 Start = Literal["standard", "nothing"]
 
+_NUMBERS = count()
+
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
@@ -48,6 +51,7 @@ class Program:
         steps: what each step likely takes, forward then backward.
         time: of all of them.
         records: name of a pass -> what it did and refused, in forward and backward pass.
+        number: that no other program of this process has.
     """
 
     lowered: Lowered
@@ -55,6 +59,7 @@ class Program:
     steps: tuple[Likely, ...]
     time: ProgramTime
     records: Mapping[str, tuple[PassRecord, ...]]
+    number: int = field(default_factory=_NUMBERS.__next__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,12 +72,21 @@ class Measured:
 
 @dataclass(eq=False)
 class _Sizes:
-    """A model with inputs of certain sizes, and what is known of its programs."""
+    """A model with inputs of certain sizes, and what is known of its programs.
+
+    Attributes:
+        refused: recipes that give no program -> why.
+    """
 
     subject: Subject
     programs: dict[str, Program] = field(default_factory=dict[str, Program])
+    refused: dict[str, str] = field(default_factory=dict[str, str])
     effects: dict[tuple[str, str], Effect] = field(default_factory=dict[tuple[str, str], Effect])
     measured: dict[str, Measured] = field(default_factory=dict[str, Measured])
+
+
+class _RefusedBeforeError(Exception):
+    """A choice that gives no program, which is known; says why."""
 
 
 class Guided:
@@ -111,7 +125,8 @@ class Guided:
                 times = library.times()
         self.times = times
         self._sizes = _Sizes(Subject(module, args, dict(kwargs or {}), training=training))
-        self._sizes.subject.require_processor()
+        self._start = self._sizes.subject
+        self._start.require_processor()
         nothing = start == "nothing" and recipe is None
         chosen = self.catalogue.everything(() if nothing else self.catalogue.first)
         self.history = [Choice(title="start", chosen=chosen)]
@@ -254,7 +269,7 @@ class Guided:
             MoveError: no input has the name, a size is none, or the model does not take such inputs.
         """
         with self._lock:
-            sizes = _Sizes(resized(self._sizes.subject, shapes))
+            sizes = _Sizes(resized(self._sizes.subject, shapes, start=self._start))
             try:
                 sizes.programs[self._key(self.chosen)] = self._lower(self.chosen, sizes)
             except Exception as error:  # whatever the model, a pass or an operator refuses
@@ -335,10 +350,18 @@ class Guided:
         return found[0] if found else "the pass finds nothing there"
 
     def _program(self, chosen: Mapping[str, Places]) -> Program:
-        key = self._key(chosen)
-        if key not in self._sizes.programs:
-            self._sizes.programs[key] = self._lower(chosen, self._sizes)
-        return self._sizes.programs[key]
+        key, known = self._key(chosen), self._sizes
+        if key in known.refused:
+            raise _RefusedBeforeError(known.refused[key])
+        if key not in known.programs:
+            try:
+                known.programs[key] = self._lower(chosen, known)
+            except (MemoryError, OSError):  # may be otherwise the next time
+                raise
+            except Exception as error:  # whatever a pass or an operator refuses
+                known.refused[key] = _line(error)
+                raise
+        return known.programs[key]
 
     def _lower(self, chosen: Mapping[str, Places], sizes: _Sizes) -> Program:
         lowered = sizes.subject.lower(self._variant(chosen))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from daceml.errors import MoveError
@@ -12,23 +13,36 @@ from daceml.gui.recipe_script import recipe_script
 if TYPE_CHECKING:
     from daceml.transformations.recipe import Step
 
-_MOST_REFUSALS = 400
+_MOST_REFUSALS = 400  # of a pass, in a view that is asked for again and again
 
 
-def model_view(guided: Guided, *, title: str, target: str = "", looking: bool = False) -> dict[str, Any]:
+def model_view(
+    guided: Guided,
+    *,
+    title: str,
+    target: str = "",
+    looking: bool = False,
+    known: str = "",
+    whole: Collection[str] = (),
+) -> dict[str, Any]:
     """Everything about the current choice; what effects nobody has asked for yet are None.
 
     Args:
         title: name of the model.
         target: how a command line names it; "" where none does.
         looking: whether somebody finds out what moves would bring: there will be more to see.
+        known: the "graph" of the view that whoever asks has; nodes and edges that are the same are left out.
+        whole: passes whose refusals are all wanted; of others, those about the largest arrays are there.
     """
     with guided.held:
-        return _view(guided, title=title, target=target, looking=looking)
+        return _view(guided, title=title, target=target, looking=looking, known=known, whole=whole)
 
 
-def _view(guided: Guided, *, title: str, target: str, looking: bool) -> dict[str, Any]:
+def _view(
+    guided: Guided, *, title: str, target: str, looking: bool, known: str, whole: Collection[str]
+) -> dict[str, Any]:
     program, measured = guided.program(), guided.measured()
+    graph = f"{program.number}{'' if measured is None else ', measured'}"
     try:
         first, no_first = guided.first_program(), ""
     except MoveError as error:
@@ -45,13 +59,10 @@ def _view(guided: Guided, *, title: str, target: str, looking: bool) -> dict[str
         "start": None if first is None else _totals(first, None),
         "no_start": no_first,
         "hash": program.lowered.identity,
-        "nodes": _nodes(program, measured),
-        "edges": [
-            [e.source, e.target, e.array, e.size_bytes, f"{e.dtype}[{', '.join(e.shape)}]"]
-            for e in program.graph.edges
-        ],
+        "graph": graph,
+        **({} if graph == known else {"nodes": _nodes(program, measured), "edges": _edges(program)}),
         "looking": looking and any(guided.known_effect(name) is None for name in guided.catalogue.steps),
-        "moves": [_move(guided, step) for step in guided.catalogue.steps.values()],
+        "moves": [_move(guided, step, whole=step.name in whole) for step in guided.catalogue.steps.values()],
         "history": [choice.title for choice in guided.history],
         "place": guided.place,
         "script": recipe_script(guided, title=title, target=target),
@@ -98,7 +109,14 @@ def _nodes(program: Program, measured: Measured | None) -> list[dict[str, Any]]:
     ]
 
 
-def _move(guided: Guided, step: Step) -> dict[str, Any]:
+def _edges(program: Program) -> list[list[Any]]:
+    return [
+        [e.source, e.target, e.array, e.size_bytes, f"{e.dtype}[{', '.join(e.shape)}]"]
+        for e in program.graph.edges
+    ]
+
+
+def _move(guided: Guided, step: Step, *, whole: bool) -> dict[str, Any]:
     places, effect = guided.chosen.get(step.name, ()), guided.known_effect(step.name)
     return {
         "pass": step.name,
@@ -107,11 +125,11 @@ def _move(guided: Guided, step: Step) -> dict[str, Any]:
         "by_place": step.takes_places,
         "applied": "everywhere" if places is None else "at places" if step.name in guided.chosen else "no",
         "at": list(places or ()),
-        "effect": None if effect is None else _effect(effect),
+        "effect": None if effect is None else _effect(effect, whole=whole),
     }
 
 
-def _effect(effect: Effect) -> dict[str, Any]:
+def _effect(effect: Effect, *, whole: bool) -> dict[str, Any]:
     refused = sorted(effect.refused, key=lambda one: -one[2])
     return {
         "time_us": effect.time_us,
@@ -119,7 +137,7 @@ def _effect(effect: Effect) -> dict[str, Any]:
         "memory_bytes": effect.memory_bytes,
         "steps": effect.steps,
         "places": list(effect.places),
-        "refused": [list(one) for one in refused[:_MOST_REFUSALS]],
+        "refused": [list(one) for one in (refused if whole else refused[:_MOST_REFUSALS])],
         "refusals": len(refused),
         "why": effect.why,
         "changes": effect.changes,

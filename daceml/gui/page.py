@@ -15,6 +15,11 @@ SCRIPTS = ("text.js", "layout.js", "graph.js", "model.js", "timeline.js", "varia
 """In the order in which they are loaded; the last one begins."""
 
 
+def _hash(script: str) -> str:
+    """As a policy names a script that may run."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+
 @lru_cache
 def asset(name: str) -> str:
     """The text of a file of `assets/`."""
@@ -28,6 +33,22 @@ def live_page(title: str, token: str) -> str:
     return _page(title, links, f'<main id="page" data-token="{escape(token)}"></main>{scripts}')
 
 
+_AGAIN = (
+    'let token = null; try { token = sessionStorage.getItem("daceml-token"); } catch {} '
+    'if (token) location.replace("/?token=" + encodeURIComponent(token));'
+)
+AGAIN_POLICY = f"default-src 'none'; script-src '{_hash(_AGAIN)}'; base-uri 'none'; frame-ancestors 'none'"
+
+
+def again_page(why: str) -> str:
+    """For a request without a token: a tab that had the page, and was reloaded, goes back to it.
+
+    Args:
+        why: nobody else sees more.
+    """
+    return _page("refused", "", f"<p>{escape(why)}</p><script>{_AGAIN}</script>")
+
+
 def report_page(view: dict[str, Any]) -> str:
     """The page as one file: nothing is loaded, nothing can be applied.
 
@@ -35,9 +56,8 @@ def report_page(view: dict[str, Any]) -> str:
         view: what a `*_view` module gives.
     """
     script = "".join(asset(name) for name in SCRIPTS)
-    known = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = (
-        f"default-src 'none'; script-src 'sha256-{known}'; style-src 'unsafe-inline'; base-uri 'none'; "
+        f"default-src 'none'; script-src '{_hash(script)}'; style-src 'unsafe-inline'; base-uri 'none'; "
         "form-action 'none'; img-src data:"
     )
     head = f'<meta http-equiv="Content-Security-Policy" content="{policy}"><style>{asset(STYLE)}</style>'

@@ -42,22 +42,36 @@ class ModelPage:
             "measure": lambda _: self._moved(guided.measure),
             "effect": lambda told: self._asked(_text(told, "pass")),
         }
+        self._whole: tuple[str, ...] = ()  # passes of which somebody wants to see everything
         self._changed, self._ahead, self._closed = Event(), ahead, False
         self._starting = Lock()
         self._worker = Thread(target=self._look_ahead, name="daceml-effects", daemon=True)
 
-    def view(self) -> Told:
+    def view(self, known: str = "") -> Told:
         """The current choice; the first look begins to find out what moves would bring."""
         with self._starting:
             if self._ahead and self._worker.ident is None:
                 self._worker.start()
-        return model_view(self.guided, title=self.title, target=self.target, looking=self._ahead)
+        return model_view(
+            self.guided, title=self.title, target=self.target, looking=self._ahead, known=known,
+            whole=self._whole,
+        )  # fmt: skip
+
+    def report(self) -> Told:
+        """The same for whoever cannot ask for more: what every move would bring, and all that it refuses."""
+        for name in self.guided.catalogue.steps:
+            self.guided.effect(name)
+        return model_view(
+            self.guided, title=self.title, target=self.target, whole=tuple(self.guided.catalogue.steps)
+        )
 
     def close(self) -> None:
         """End what runs beside the page, after the move that it looks at."""
         self._closed = True
         self._changed.set()
-        if self._worker.ident is not None:
+        with self._starting:
+            begun = self._worker.ident is not None
+        if begun:
             self._worker.join()
 
     def _moved(self, move: Callable[..., Any], *given: Any) -> Told:
@@ -67,11 +81,14 @@ class ModelPage:
 
     def _asked(self, name: str) -> Told:
         self.guided.effect(name)
+        self._whole = (*self._whole, name)
         return self.view()
 
     def _look_ahead(self) -> None:
-        while not self._closed:
-            self._changed.clear()
+        while True:
+            self._changed.clear()  # before looking: what is set from here on is heard
+            if self._closed:
+                return
             unknown = [name for name in self.guided.catalogue.steps if self.guided.known_effect(name) is None]
             for name in unknown:
                 if self._closed or self._changed.is_set():
@@ -102,7 +119,7 @@ class TracePage:
             "forget": lambda _: self._forgotten(),
         }
 
-    def view(self) -> Told:
+    def view(self, known: str = "") -> Told:
         """All lanes."""
         return timeline_view(self.replayed, self.predictions, self.refusals)
 
@@ -128,7 +145,7 @@ class VariantsPage:
     def __init__(self, exploration: Exploration) -> None:
         self.title, self.exploration = exploration.model, exploration
 
-    def view(self) -> Told:
+    def view(self, known: str = "") -> Told:
         """All variants."""
         return variants_view(self.exploration)
 

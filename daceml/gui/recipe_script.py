@@ -44,11 +44,16 @@ def recipe_script(guided: Guided, *, title: str, target: str = "") -> str:
         title: name of the model.
         target: how a command line names the model; "": the script only has the recipe.
     """
+    target, where = _anywhere(target)
     program = guided.program()
     imports, lines = _steps(guided.recipe.steps)
     inputs = [_input(x) for _, x in guided.inputs]
     call = "forward and backward pass" if guided.training else "inference"
-    run = f"\nRun it to see whether it still gives the same program for {_plain(target)}.\n" if target else ""
+    run = (
+        f"\nRun it{where} to see whether it still gives the same program for\n{_plain(target)}.\n"
+        if target
+        else ""
+    )
     text = _HEAD.format(
         title=_plain(title), call=call, inputs=" and ".join(inputs), module="this_file", run=run
     )
@@ -112,6 +117,14 @@ def _steps(steps: Sequence[Step]) -> tuple[list[str], list[str]]:
         f"from {module} import {', '.join(sorted(names))}" for module, names in sorted(modules.items())
     ]
     return imports, lines
+
+
+def _anywhere(target: str) -> tuple[str, str]:
+    """What names the same model in other folders, too; where that does not, in which folder to run it."""
+    place, _, name = target.rpartition(":")
+    if place.endswith(".py"):
+        return f"{Path(place).resolve()}:{name}", ""
+    return target, _plain(f" in {Path.cwd()}, or where {place} can be imported,")
 
 
 def _found(steps: Sequence[Step]) -> str:

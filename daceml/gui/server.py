@@ -11,25 +11,28 @@ import hmac
 import json
 import logging
 import secrets
+import sys
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any, Protocol, Self
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import SplitResult, parse_qs, urlsplit
 
 from daceml.errors import DacemlError, PageError
-from daceml.gui.page import SCRIPTS, STYLE, asset, live_page
+from daceml.gui.page import AGAIN_POLICY, SCRIPTS, STYLE, again_page, asset, live_page
 
 log = logging.getLogger(__name__)
 
 TOKEN_HEADER = "X-Daceml-Token"
 _ADDRESS = "127.0.0.1"
+_HTTP_PORT = 80  # which browsers leave out
 _MOST_BYTES = 2**20  # of a request
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
+_NO_TOKEN = "the token is wrong: open the address that daceml gui printed"
 _TYPES = {"css": "text/css", "js": "text/javascript", "json": "application/json", "html": "text/html"}
 
 Told = dict[str, Any]
@@ -42,8 +45,12 @@ class Shown(Protocol):
     actions: Mapping[str, Callable[[Told], Told]]
     """Name -> what it does with what a page sends, and the answer; raises DacemlError where it refuses."""
 
-    def view(self) -> Told:
-        """What is to be seen now."""
+    def view(self, known: str = "") -> Told:
+        """What is to be seen now.
+
+        Args:
+            known: what a view before called its "graph"; where that is the same, it may be left out.
+        """
         ...
 
 
@@ -61,7 +68,7 @@ class PageServer:
     def __init__(self, shown: Shown, *, port: int = 0) -> None:
         self.shown, self.token = shown, secrets.token_urlsafe(24)
         try:
-            self._server = ThreadingHTTPServer((_ADDRESS, port), _handler(self))
+            self._server = _Server((_ADDRESS, port), _handler(self))
         except (OSError, OverflowError) as error:
             raise PageError(
                 f"port {port} cannot be used", why=str(error), fix="leave --port out, or give a free one"
@@ -89,7 +96,16 @@ class PageServer:
     @property
     def hosts(self) -> tuple[str, ...]:
         """Names by which a browser of this machine, or one behind a forwarded port, may call it."""
-        return f"{_ADDRESS}:{self.port}", f"localhost:{self.port}"
+        named = (f"{_ADDRESS}:{self.port}", f"localhost:{self.port}")
+        return (*named, _ADDRESS, "localhost") if self.port == _HTTP_PORT else named
+
+
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if isinstance(sys.exception(), ConnectionError):
+            log.debug("a browser went away", exc_info=True)
+        else:
+            super().handle_error(request, client_address)
 
 
 def _handler(page: PageServer) -> type[BaseHTTPRequestHandler]:
@@ -103,27 +119,31 @@ def _handler(page: PageServer) -> type[BaseHTTPRequestHandler]:
         def do_GET(self) -> None:
             if "Content-Length" in self.headers or "Transfer-Encoding" in self.headers:
                 self.close_connection = True  # nobody reads what comes with it
-            parts = urlsplit(self.path)
-            given = parse_qs(parts.query).get("token", [""])[-1] or self.headers.get(TOKEN_HEADER, "")
-            if not self._may(given):
+            parts = self._parts()
+            if parts is None:
                 return
             name = parts.path.removeprefix("/")
+            query = {key: values[-1] for key, values in parse_qs(parts.query).items()}
+            given = query.get("token", "") or self.headers.get(TOKEN_HEADER, "")
+            if not self._may(given, reloaded=name == "" and not given):
+                return
             if name == "":
                 self._answer(HTTPStatus.OK, live_page(page.shown.title, page.token), "html")
             elif name in (STYLE, *SCRIPTS):
                 self._answer(HTTPStatus.OK, asset(name), name.rpartition(".")[2])
             elif name == "view.json":
-                self._tell(page.shown.view)
+                self._tell(lambda: page.shown.view(query.get("graph", "")))
             else:
                 self._refuse(HTTPStatus.NOT_FOUND, f"there is no {parts.path}")
 
         def do_POST(self) -> None:
-            if not self._may(self.headers.get(TOKEN_HEADER, "")):
+            parts = self._parts()
+            if parts is None or not self._may(self.headers.get(TOKEN_HEADER, "")):
                 return
             body = self._body()
             if body is None:
                 return
-            name = urlsplit(self.path).path.removeprefix("/")
+            name = parts.path.removeprefix("/")
             action = page.shown.actions.get(name)
             if action is None:
                 self._refuse(HTTPStatus.NOT_FOUND, f"there is no action /{name}")
@@ -141,6 +161,14 @@ def _handler(page: PageServer) -> type[BaseHTTPRequestHandler]:
                 return
             self._tell(lambda: action(told))
 
+        def _parts(self) -> SplitResult | None:
+            """Of what is asked for; None if refused."""
+            try:
+                return urlsplit(self.path)
+            except ValueError as error:
+                self._refuse(HTTPStatus.BAD_REQUEST, f"the request has no address: {error}")
+                return None
+
         def _body(self) -> bytes | None:
             """What was sent; None if refused."""
             length = self.headers.get("Content-Length", "0")
@@ -154,42 +182,48 @@ def _handler(page: PageServer) -> type[BaseHTTPRequestHandler]:
                 return None
             return self.rfile.read(int(length))
 
-        def _may(self, given: str) -> bool:
+        def _may(self, given: str, *, reloaded: bool = False) -> bool:
+            """Whether it is answered.
+
+            Args:
+                reloaded: it may be a tab that knows the token, and took it out of its address.
+            """
             host, origin = self.headers.get("Host", ""), self.headers.get("Origin")
             if host not in page.hosts:
                 self._refuse(HTTPStatus.FORBIDDEN, "this page has another Host")
             elif origin is not None and origin not in [f"http://{host}" for host in page.hosts]:
                 self._refuse(HTTPStatus.FORBIDDEN, "this page does not answer other sites")
+            elif reloaded:
+                self.close_connection = True
+                self._answer(HTTPStatus.FORBIDDEN, again_page(_NO_TOKEN), "html", policy=AGAIN_POLICY)
             elif not hmac.compare_digest(given.encode(), page.token.encode()):
-                self._refuse(
-                    HTTPStatus.FORBIDDEN, "the token is wrong: open the address that daceml gui printed"
-                )
+                self._refuse(HTTPStatus.FORBIDDEN, _NO_TOKEN)
             else:
                 return True
             return False
 
         def _tell(self, find: Callable[[], Told]) -> None:
             try:
-                self._answer(HTTPStatus.OK, json.dumps(find()), "json")
-            except ConnectionError:
-                log.debug("the browser did not wait", exc_info=True)
+                text = json.dumps(find())
             except DacemlError as error:
                 self._refuse(HTTPStatus.CONFLICT, str(error))
             except Exception as error:
                 log.exception("the page failed")
                 self._refuse(HTTPStatus.INTERNAL_SERVER_ERROR, f"{type(error).__name__}: {error}")
+            else:
+                self._answer(HTTPStatus.OK, text, "json")
 
         def _refuse(self, status: HTTPStatus, why: str) -> None:
             self.close_connection = True  # what was sent besides may not have been read
             self._answer(status, json.dumps({"error": why}), "json")
 
-        def _answer(self, status: HTTPStatus, text: str, kind: str) -> None:
+        def _answer(self, status: HTTPStatus, text: str, kind: str, *, policy: str = _POLICY) -> None:
             data = text.encode()
             self.send_response(status)
             for name, value in {
                 "Content-Type": f"{_TYPES[kind]}; charset=utf-8",
                 "Content-Length": str(len(data)),
-                "Content-Security-Policy": _POLICY,
+                "Content-Security-Policy": policy,
                 "X-Content-Type-Options": "nosniff",
                 "Referrer-Policy": "no-referrer",
                 "Cross-Origin-Resource-Policy": "same-origin",

@@ -20,6 +20,17 @@ class Chain(nn.Module):
         return self.head(torch.tanh(x * 2) + 1)
 
 
+class Words(nn.Module):
+    """An embedding, whose inputs have a range."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(50, 4)
+
+    def forward(self, words: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(self.table(words) * 2)
+
+
 def refuse(network: Network) -> None:
     """A pass that fails."""
     found = [n for n in network.state.nodes() if isinstance(n, ONNXNode)]

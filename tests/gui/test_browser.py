@@ -5,8 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import torch
 from daceml.gui.guided import Guided
 from daceml.gui.page import report_page
 from daceml.gui.pages import ModelPage, TracePage, VariantsPage
-from daceml.gui.server import PageServer, Shown
+from daceml.gui.server import PageServer, Shown, Told
 from daceml.simulation.whatif.amp import AutomaticMixedPrecision
 from examples import guided_bert, guided_efficientnet
 from examples.encoder_layer import EncoderLayer
@@ -89,6 +90,16 @@ def test_apply_undo_export_and_replay(tmp_path: Path):
     assert replayed.stdout == f"the same program: {at_one}\n", replayed.stderr
 
 
+def test_the_token_leaves_the_address_and_a_reload_keeps_the_page():
+    with opened(VariantsPage(explored())) as tab:
+        assert "token" not in tab.page.url
+        tab.page.reload()
+        tab.wait("body[data-ready]")
+        assert "token" not in tab.page.url
+        assert [fault for fault in tab.faults if "403" not in fault] == []
+        tab.faults.clear()  # the address without a token is refused before the tab goes on
+
+
 def test_sizes_refusals_and_measurement():
     guided = Guided(Chain().eval(), (torch.randn(4, 6),))
     with opened(ModelPage(guided, title="Chain", ahead=False)) as tab:
@@ -104,6 +115,74 @@ def test_sizes_refusals_and_measurement():
         tab.wait("#measured b", has_text="s")
         click(tab, "g[data-box]")
         tab.wait("#selection td", has_text="measured")
+
+
+def moved_twice() -> Guided:
+    guided = Guided(Chain().eval(), (torch.randn(4, 6),), start="nothing")
+    guided.apply("fuse_maps")
+    guided.apply("schedule_maps")
+    return guided
+
+
+def slowly(act: Callable[[Told], Told], seconds: float) -> Callable[[Told], Told]:
+    def acted(told: Told) -> Told:
+        time.sleep(seconds)
+        return act(told)
+
+    return acted
+
+
+def test_a_double_click_undoes_once():
+    for seconds in (0.0, 1.0):
+        guided = moved_twice()
+        page = ModelPage(guided, title="Chain", ahead=False)
+        page.actions = {**page.actions, "undo": slowly(page.actions["undo"], seconds)}
+        with opened(page) as tab:
+            tab.page.locator("#undo").dblclick(delay=60)
+            did(tab, "fuse_maps everywhere")
+            tab.wait("#undo:not([disabled])")
+            tab.page.wait_for_timeout(1500 * seconds + 100)
+            assert guided.place == 1
+            click(tab, "#undo")  # what is held back is given back
+            did(tab, "start")
+
+
+def test_a_refused_move_of_a_tab_left_behind_shows_where_the_other_tab_is():
+    guided = moved_twice()
+    with opened(ModelPage(guided, title="Chain", ahead=False)) as tab:
+        guided.undo()
+        guided.undo()  # in another tab
+        click(tab, "#undo")
+        tab.wait(".message", has_text="there is nothing to undo")
+        did(tab, "start")
+        tab.page.wait_for_timeout(500)
+        assert "there is nothing to undo" in tab.text(".message")  # looking again does not wipe it away
+
+
+def test_a_page_whose_server_is_away_asks_again_until_it_is_back():
+    guided = moved_twice()
+    with opened(ModelPage(guided, title="Chain", ahead=False)) as tab:
+        away = "**/view.json*"
+        tab.page.route(away, lambda route: route.abort())
+        tab.page.route("**/undo", lambda route: route.abort())
+        click(tab, "#undo")
+        tab.wait(".message", has_text="the server does not answer")
+        guided.undo()
+        tab.page.wait_for_timeout(1500)  # it has asked in vain
+        tab.page.unroute(away)
+        did(tab, "fuse_maps everywhere")
+        tab.page.locator(".message").wait_for(state="hidden")
+        assert all("Failed to load resource" in fault for fault in tab.faults)
+        tab.faults.clear()
+
+
+def test_a_fault_of_the_page_is_not_taken_for_the_end_of_the_server():
+    page = ModelPage(moved_twice(), title="Chain", ahead=False)
+    with opened(page) as tab:
+        page.actions = {**page.actions, "undo": lambda _: {"kind": "model"}}  # nothing that can be shown
+        click(tab, "#undo")
+        tab.wait(".message")
+        assert "server" not in tab.text(".message") and "undefined" in tab.text(".message")
 
 
 def test_the_guided_session_of_bert():
@@ -212,6 +291,41 @@ def large_view(count: int) -> dict[str, Any]:
         if place > 8 and place % 8 == 0:
             edges.append([place - 8, place, f"a{place - 8}", 4096, "float32[1024]"])
     return {**view, "nodes": nodes, "edges": edges}
+
+
+def test_long_lists_say_what_is_left_out_and_show_it():
+    guided = Guided(Chain().eval(), (torch.randn(4, 6),), start="nothing")
+    guided.effect("fuse_maps")
+    ((key, effect),) = guided._sizes.effects.items()
+    places = tuple(f"place_{i}" for i in range(100))
+    refused = tuple((f"array_{i}", "too small", 8 * i, "") for i in range(1000))
+    guided._sizes.effects[key] = replace(effect, places=places, refused=refused)
+    with opened(ModelPage(guided, title="Chain", ahead=False)) as tab:
+        click(tab, "[data-move=fuse_maps] summary b")
+        rows = tab.page.locator("[data-move=fuse_maps] .places tbody tr")
+        assert rows.count() == 60
+        click(tab, "[data-move=fuse_maps] button:has-text('and 40 more')")
+        assert rows.count() == 100 and tab.page.locator("[data-place=place_99]").count() == 1
+        rows = tab.page.locator("[data-move=fuse_maps] .refusals tbody tr")
+        assert rows.count() == 60
+        click(tab, "[data-move=fuse_maps] button:has-text('and 940 more')")
+        tab.wait("[data-move=fuse_maps] .refusals td", has_text="array_1 ")
+        assert rows.count() == 1000 and tab.page.locator(".more").count() == 0
+
+
+def test_a_line_of_several_arrays_offers_all_of_them():
+    guided = Guided(Chain().eval(), (torch.randn(4, 6),), start="nothing")
+    guided.effect("fuse_maps")
+    page = ModelPage(guided, title="Chain", ahead=False)
+    view = page.view()
+    (_, _, first, *of_first), (_, _, second, *of_second), *rest = view["edges"]
+    both = {**view, "edges": [[0, 1, first, *of_first], [0, 1, second, *of_second], *rest]}
+    page.view = lambda known="": both
+    with opened(page) as tab:
+        tab.page.locator(f"path.edge[data-arrays='{first} {second}']").dispatch_event("click")
+        tab.wait("#selection h2", has_text="2 arrays")
+        for array in (first, second):
+            assert tab.page.locator(f"#selection [data-apply=fuse_maps][data-place={array}]").count() == 1
 
 
 def test_eight_thousand_steps_stay_usable(tmp_path: Path):

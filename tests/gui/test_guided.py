@@ -17,7 +17,7 @@ from daceml.transformations import Recipe, Step
 from daceml.transformations.hardware.cpu_schedule import schedule_maps
 from daceml.transformations.local.map_fusion import fuse_maps
 from daceml.transformations.local.subgraph_fusion import fuse_subgraphs
-from tests.gui.models import Chain, refuse, refuse_large
+from tests.gui.models import Chain, Words, refuse, refuse_large
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +91,15 @@ def test_sizes_change_and_the_choice_stays(x: torch.Tensor):
         with pytest.raises(MoveError, match=why):
             guided.resize(shapes)
         assert guided.inputs[0][1].shape == (40, 6)
+
+
+def test_integers_are_drawn_from_the_range_of_the_start_whatever_the_sizes_were_between():
+    torch.manual_seed(0)
+    guided = Guided(Words().eval(), (torch.arange(50).reshape(5, 10),), start="nothing")
+    guided.resize({"words": [1, 1]})  # one word, which has no range
+    guided.resize({"words": [40, 50]})
+    ((_, words),) = guided.inputs
+    assert words.shape == (40, 50) and int(words.min()) == 0 and int(words.max()) == 49
 
 
 def test_what_cannot_be_done_is_refused_and_changes_nothing(x: torch.Tensor):
@@ -178,6 +187,21 @@ def test_the_way_back_is_not_gone_where_it_leads_nowhere(x: torch.Tensor):
         started_with(refuse_large, x).first_program()
     view = model_view(started_with(refuse_large, x), title="Chain")
     assert view["start"] is None and "200 rows are too many" in view["no_start"]
+
+
+def test_a_start_that_cannot_be_made_is_tried_once(x: torch.Tensor, monkeypatch: pytest.MonkeyPatch):
+    guided = started_with(refuse_large, x)
+    tried: list[str] = []
+    lower = Subject.lower
+    monkeypatch.setattr(
+        Subject, "lower", lambda self, variant: (tried.append(variant.title), lower(self, variant))[1]
+    )
+    views = [model_view(guided, title="Chain") for _ in range(3)]
+    assert len(tried) == 1
+    assert {view["no_start"] for view in views} == {"the start: cannot be done: 200 rows are too many"}
+    assert guided.effect("refuse_large").why == "200 rows are too many" and len(tried) == 1
+    guided.resize({"x": [4, 6]})
+    assert model_view(guided, title="Chain")["start"] is not None  # other sizes are another question
 
 
 def started_with(refusing: Callable[..., None], x: torch.Tensor) -> Guided:

@@ -74,6 +74,30 @@ def test_run_it_compares_the_program(guided: Guided, tmp_path: Path):
     assert run.returncode == 1 and "[DML813] the recipe gives program" in run.stderr
 
 
+def test_the_script_of_a_file_runs_in_any_folder(
+    guided: Guided, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "started").mkdir()
+    (tmp_path / "started" / "net.py").write_text("from tests.gui.models import Chain\n")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "started")
+    script = recipe_script(guided, title="Chain", target="net.py:Chain")
+    (tmp_path / "recipe.py").write_text(script)
+    run = subprocess.run(
+        [sys.executable, str(tmp_path / "recipe.py")], capture_output=True, text=True, check=False,
+        cwd=tmp_path / "elsewhere", env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert run.stdout == f"the same program: {guided.program().lowered.identity}\n", run.stderr
+
+
+def test_the_script_of_a_module_says_where_to_run_it(
+    guided: Guided, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    script = recipe_script(guided, title="Chain", target="tests.gui.models:Chain")
+    assert f"Run it in {tmp_path}, or where tests.gui.models can be imported," in script
+
+
 def test_passes_of_a_class_and_names_with_quotes_are_written_down():
     guided = Guided(Chain().eval(), (torch.randn(4, 6),), start="nothing", offered=Recipe(Passes.Idle()))
     guided.apply("Idle")

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import http.client
 import json
+import re
+import socket
+import struct
+import time
 from collections.abc import Iterator
+from threading import Event
 from typing import Any
 
 import pytest
@@ -22,8 +29,8 @@ class Counter:
         self.value = 0
         self.actions = {"count": self.count, "refuse": self.refuse, "fail": self.fail}
 
-    def view(self) -> dict[str, Any]:
-        return {"kind": "number", "value": self.value}
+    def view(self, known: str = "") -> dict[str, Any]:
+        return {"kind": "number", "value": self.value} | ({"known": known} if known else {})
 
     def count(self, told: dict[str, Any]) -> dict[str, Any]:
         if "by" not in told:
@@ -47,7 +54,7 @@ def server() -> Iterator[PageServer]:
 def asked(
     server: PageServer, method: str, path: str, told: Any = None, **headers: str
 ) -> tuple[int, str, dict[str, str]]:
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    connection = http.client.HTTPConnection(*server._server.server_address, timeout=20)
     body = told if isinstance(told, str) or told is None else json.dumps(told)
     sent = {name.replace("_", "-"): value for name, value in headers.items()}
     connection.request(method, path, body=body, headers=sent)
@@ -69,6 +76,8 @@ def test_the_page_its_parts_and_its_view(server: PageServer):
     assert headers["x-content-type-options"] == "nosniff" and headers["cache-control"] == "no-store"
     assert asked(server, "GET", f"/page.js?token={server.token}")[2]["content-type"].startswith("text/java")
     assert json.loads(asked(server, "GET", "/view.json", X_Daceml_Token=server.token)[1])["value"] == 0
+    view = asked(server, "GET", "/view.json?graph=1%2C%20measured", X_Daceml_Token=server.token)[1]
+    assert json.loads(view)["known"] == "1, measured"
     assert asked(server, "GET", f"/else?token={server.token}")[0] == 404
     assert asked(server, "GET", f"/../server.py?token={server.token}")[0] == 404
 
@@ -106,6 +115,17 @@ def test_strangers_get_403(server: PageServer, path: str, headers: dict[str, str
     assert server.shown.view()["value"] == 0
 
 
+def test_a_tab_without_the_token_in_its_address_is_sent_back_and_told_nothing(server: PageServer):
+    status, text, headers = asked(server, "GET", "/")
+    assert status == 403 and server.token not in text and "a &lt;number&gt;" not in text
+    script = re.findall("<script>(.*?)</script>", text)
+    assert len(script) == 1 and "sessionStorage" in script[0]
+    known = base64.b64encode(hashlib.sha256(script[0].encode()).digest()).decode()
+    assert f"script-src 'sha256-{known}'" in headers["content-security-policy"]
+    assert "sessionStorage" not in asked(server, "GET", "/", Host="attacker.example")[1]
+    assert "sessionStorage" not in asked(server, "GET", "/?token=old")[1]  # it would ask again and again
+
+
 def test_its_own_names_and_origin_are_right(server: PageServer):
     for host in server.hosts:
         assert asked(server, "GET", "/view.json", Host=host, X_Daceml_Token=server.token)[0] == 200
@@ -128,6 +148,55 @@ def test_what_is_no_request_is_refused(server: PageServer, told: str, headers: d
     assert posted(server, "/count", told, **headers)[0] == status
     assert posted(server, "/else", {})[0] == 404
     assert json.loads(posted(server, "/count", {"by": 1})[1])["value"] == 1  # it goes on
+
+
+def test_browsers_leave_the_port_80_out(server: PageServer):
+    assert asked(server, "GET", "/view.json", Host="127.0.0.1", X_Daceml_Token=server.token)[0] == 403
+    server.port = 80
+    for host in ("127.0.0.1", "localhost", "127.0.0.1:80"):
+        assert asked(server, "GET", "/view.json", Host=host, X_Daceml_Token=server.token)[0] == 200
+    headers = {"Host": "localhost", "Origin": "http://localhost"}
+    assert posted(server, "/count", {"by": 0}, **headers)[0] == 200
+    assert posted(server, "/count", {"by": 0}, **(headers | {"Origin": "http://localhost:8000"}))[0] == 403
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_what_has_no_address_is_refused(server: PageServer, method: str, capsys: pytest.CaptureFixture[str]):
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as browser:
+        browser.sendall(f"{method} http://[ HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n\r\n".encode())
+        answer = browser.makefile("rb").read().decode()
+    assert answer.startswith("HTTP/1.1 400 ") and "the request has no address" in answer
+    assert server.token not in answer and capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("answer", ["a view", "a refusal", "a page", "none"])
+def test_a_browser_that_leaves_is_no_fault(
+    server: PageServer, answer: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    begun, gone, handled = Event(), Event(), Event()
+
+    def answered(*_: str) -> Any:
+        begun.set()
+        gone.wait(20)
+        if answer == "a refusal":
+            raise MoveError("not now", fix="come back")
+        return "x" * 50_000_000 if answer == "a page" else {"text": "x" * 50_000_000}
+
+    server.shown.view = answered
+    monkeypatch.setattr("daceml.gui.server.live_page", answered)
+    end = server._server.shutdown_request
+    monkeypatch.setattr(server._server, "shutdown_request", lambda one: (end(one), handled.set()))
+    browser = socket.create_connection(("127.0.0.1", server.port), timeout=20)
+    path = "/" if answer == "a page" else "/view.json"
+    line = f"GET {path}?token={server.token} HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n"
+    browser.sendall(line.encode() if answer == "none" else f"{line}\r\n".encode())
+    assert answer == "none" or begun.wait(20)
+    time.sleep(0.1)
+    browser.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # closing resets it
+    browser.close()
+    gone.set()
+    assert handled.wait(20)
+    assert capfd.readouterr().err == ""
 
 
 def test_a_fault_is_told_and_does_not_end_it(server: PageServer, caplog: pytest.LogCaptureFixture):

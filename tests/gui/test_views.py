@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from threading import Event
+from typing import Any
 
 import pytest
 import torch
@@ -54,6 +57,37 @@ def test_a_model_is_steps_arrays_amounts_and_moves():
     assert "RECIPE = Recipe(" in view["script"] and view["hash"] in view["script"]
 
 
+def test_a_graph_that_is_known_is_left_out_until_it_is_another():
+    page = ModelPage(Guided(Chain().eval(), (torch.randn(4, 6),), start="nothing"), title="C", ahead=False)
+    whole = page.view()
+    same = page.view(whole["graph"])
+    assert same == {key: value for key, value in whole.items() if key not in ("nodes", "edges")}
+    moved = page.actions["apply"]({"pass": "fuse_maps"})
+    assert moved["nodes"] and moved["graph"] != whole["graph"] and page.view(whole["graph"])["nodes"]
+    assert page.actions["undo"]({})["graph"] == whole["graph"]
+    measured = page.actions["measure"]({})  # has times of its own
+    assert measured["graph"] != whole["graph"] and "nodes" in page.view(whole["graph"])
+
+
+def test_refusals_are_cut_until_somebody_asks_for_all_and_in_a_report_they_all_stand():
+    guided = Guided(Chain().eval(), (torch.randn(4, 6),), start="nothing")
+    guided.effect("fuse_maps")
+    ((key, effect),) = guided._sizes.effects.items()
+    many = tuple((f"array_{i}", "too small", 8 * i, "") for i in range(1000))
+    guided._sizes.effects[key] = replace(effect, refused=many)
+    page = ModelPage(guided, title="Chain", ahead=False)
+
+    def refused(view: dict[str, Any]) -> list[Any]:
+        (found,) = (move["effect"] for move in view["moves"] if move["pass"] == "fuse_maps")
+        assert found["refusals"] == 1000
+        return found["refused"]
+
+    assert 60 < len(refused(page.view())) < 1000 and refused(page.view())[0][0] == "array_999"
+    assert len(refused(page.actions["effect"]({"pass": "fuse_maps"}))) == 1000
+    assert len(refused(page.view())) == 1000
+    assert len(refused(ModelPage(guided, title="Chain", ahead=False).report())) == 1000
+
+
 def test_a_run_is_lanes_as_measured_as_replayed_and_as_predicted():
     graph = run()
     replayed = simulate(graph)
@@ -78,6 +112,35 @@ def test_requests_that_lack_something_are_refused():
     for action, told in (("apply", {}), ("apply", {"pass": 3}), ("sizes", {"shapes": 3}), ("leave_out", {})):
         with pytest.raises(PageError, match="the request"):
             page.actions[action](told)
+
+
+class ClosedMeanwhile(Event):
+    """An event that is set, as the page is closed, just before somebody clears it."""
+
+    def __init__(self, page: ModelPage, at: int) -> None:
+        super().__init__()
+        self.page, self.left = page, at
+
+    def clear(self) -> None:
+        self.left -= 1
+        if self.left == 0:
+            self.page._closed = True
+            self.set()
+        super().clear()
+
+
+@pytest.mark.parametrize("at", [1, 2])
+def test_a_page_that_is_closed_between_two_looks_ends(at: int):
+    guided = Guided(Chain().eval(), (torch.randn(4, 6),))
+    for name in guided.catalogue.steps:
+        guided.effect(name)
+    page = ModelPage(guided, title="Chain")
+    page._changed = ClosedMeanwhile(page, at)
+    page.view()
+    page._changed.set()  # there may be something new
+    page._worker.join(20)
+    assert not page._worker.is_alive()
+    page.close()
 
 
 def test_questions_are_answered_one_after_the_other():

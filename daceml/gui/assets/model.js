@@ -6,21 +6,23 @@ daceml.pages.model = class {
     this.told = told;
     this.open = null;
     this.node = null; // place of the chosen step
-    this.array = null; // the chosen array
+    this.arrays = []; // those of the chosen line
     this.hovered = new Set(); // arrays that a move is about
     this.unfoldedMoves = new Set();
+    this.unfoldedLists = new Set();
     this.texts = new Map();
     this.moveElements = new Map();
     this.graph = new daceml.Graph({
       colour: (box) => this.colour(box),
       lines: (box) => this.lines(box),
       marked: (box) => box.nodes.some((place) => this.view.nodes[place].arrays.some((array) => this.hovered.has(array))),
-      markedEdge: (edge) => edge.arrays.some((array) => this.hovered.has(array) || array === this.array),
+      markedEdge: (edge) => edge.arrays.some((array) => this.hovered.has(array) || this.arrays.includes(array)),
       chosen: (box) => this.node !== null && box.nodes.includes(this.node),
       pick: (box) => this.picked(box),
       edge: (edge) => this.pickedEdge(edge),
     });
-    const part = (name) => (this[name] = daceml.element("section", { id: name }));
+    // what is in a fieldset can be held back while something is done
+    const part = (name) => (this[name] = daceml.element("fieldset", { id: name }));
     told.body.append(
       part("heading"),
       part("totals"),
@@ -37,13 +39,16 @@ daceml.pages.model = class {
     const first = !this.view;
     const another = !first && view.hash !== this.view.hash;
     if (another && this.node !== null) this.node = null;
-    this.view = view;
+    // a graph that is the same is not sent again
+    this.view = view.nodes ? view : { ...view, nodes: this.view.nodes, edges: this.view.edges };
+    view = this.view;
+    this.known = view.graph;
     daceml.cutRuns(view.nodes);
     this.slowest = view.nodes.reduce((most, node) => Math.max(most, daceml.stepTime(node)), 1e-9);
     if (first) this.open = daceml.opened(view.nodes, 300);
     this.hovered = new Set();
     // what stays as it was keeps its elements: a click that has begun ends on the same button
-    if (this.differs("program", [view.totals, view.start, view.hash, view.inputs, view.place, view.history])) {
+    if (this.differs("program", [view.totals, view.start, view.graph, view.hash, view.inputs, view.place, view.history])) {
       this.showHeading();
       this.showTotals();
       this.showHistory();
@@ -52,8 +57,7 @@ daceml.pages.model = class {
     }
     this.showSelection();
     this.showMoves();
-    clearTimeout(this.timer);
-    if (this.told.live && view.looking) this.timer = setTimeout(() => this.told.look(), 700);
+    if (this.told.live && view.looking) this.told.later(700);
   }
 
   // Whether something is not what it was when this was asked last.
@@ -117,7 +121,7 @@ daceml.pages.model = class {
   }
 
   picked(box) {
-    this.array = null;
+    this.arrays = [];
     if (box.group) {
       this.open.add(box.group);
       this.draw();
@@ -131,7 +135,7 @@ daceml.pages.model = class {
   }
 
   pickedEdge(edge) {
-    this.array = edge.arrays[0];
+    this.arrays = [...new Set(edge.arrays)];
     this.node = null;
     this.showSelection();
     this.graph.draw();
@@ -178,9 +182,9 @@ daceml.pages.model = class {
 
   showSelection() {
     const { view } = this;
-    const arrays = this.node !== null ? view.nodes[this.node].arrays : [this.array];
+    const arrays = this.node !== null ? view.nodes[this.node].arrays : this.arrays;
     const known = view.moves.map((move) => [move.applied, move.at, this.about(move, new Set(arrays)).length]);
-    if (!this.differs("selection", [this.node, this.array, view.hash, view.totals.measured_us, known])) return;
+    if (!this.differs("selection", [this.node, this.arrays, view.hash, view.totals.measured_us, known])) return;
     const parts = [];
     if (this.node !== null) {
       const node = view.nodes[this.node];
@@ -202,10 +206,12 @@ daceml.pages.model = class {
       parts.push(daceml.element("p", {}, "fold ", groups.map((group) =>
         this.button(group, () => { this.open.delete(group); this.node = null; this.showSelection(); this.draw(); }, { class: "plain" }))));
       parts.push(...this.aboutArrays(node.arrays));
-    } else if (this.array !== null) {
-      const edge = view.edges.find((one) => one[2] === this.array);
-      parts.push(daceml.element("h2", {}, this.array), daceml.element("p", {}, edge ? `${edge[4]}, ${daceml.bytes(edge[3])}` : ""));
-      parts.push(...this.aboutArrays([this.array]));
+    } else if (arrays.length) {
+      const edges = new Map(view.edges.map((edge) => [edge[2], edge]));
+      const rows = arrays.map((array) => [array, ...(edges.has(array) ? [edges.get(array)[4], daceml.bytes(edges.get(array)[3])] : [])]);
+      parts.push(daceml.element("h2", {}, arrays.length === 1 ? arrays[0] : `${daceml.count(arrays.length)} arrays`));
+      parts.push(...this.list(`arrays ${arrays}`, ["array", "type", "bytes"], rows, (row) => row));
+      parts.push(...this.aboutArrays(arrays));
     }
     this.selection.replaceChildren(...parts);
   }
@@ -215,8 +221,30 @@ daceml.pages.model = class {
     const wanted = new Set(arrays);
     const rows = this.view.moves.flatMap((move) => this.about(move, wanted).map(([place, reason]) =>
       [move.pass, place, reason ? daceml.element("span", { class: "refused" }, reason) : this.placeButton(move, place)]));
-    if (!rows.length) return [daceml.element("p", {}, "no pass is about its arrays, of those that are known yet")];
-    return [daceml.table(["pass", "array", ""], rows, { class: "places" })];
+    // the largest ones were sent
+    const rest = this.view.moves.filter((move) => move.effect && move.effect.refused.length < move.effect.refusals)
+      .map((move) => daceml.element("p", { class: "note" }, `${move.pass} refuses more, which are not here yet `, this.told.live ? this.button("all", () => this.everything(move)) : null));
+    if (!rows.length) return [daceml.element("p", {}, "no pass is about its arrays, of those that are known yet"), ...rest];
+    return [...this.list(`about ${arrays}`, ["pass", "array", ""], rows, (row) => row, { class: "places" }), ...rest];
+  }
+
+  // All that a pass refuses, however much that is.
+  everything(move) {
+    return this.told.act("effect", { pass: move.pass });
+  }
+
+  // A table that may be long; once it was unfolded it stays so.
+  list(name, headers, items, row, attributes = {}, { count = items.length, ask = null } = {}) {
+    const holder = daceml.element("div", {});
+    const fill = () => holder.replaceChildren(
+      ...daceml.longTable(headers, items, { row, count, open: this.unfoldedLists.has(name), more }, attributes));
+    const more = () => {
+      this.unfoldedLists.add(name);
+      if (ask && items.length < count) ask();
+      else fill();
+    };
+    fill();
+    return [holder];
   }
 
   // [array, why a pass refuses it; nothing where it applies]
@@ -273,12 +301,12 @@ daceml.pages.model = class {
     }
     const details = [daceml.element("p", {}, move.summary)];
     if (places.length)
-      details.push(daceml.table([move.applied === "everywhere" ? "applied at" : "applies at", ""],
-        places.slice(0, 60).map((place) => [place, this.placeButton(move, place)]), { class: "places" }));
+      details.push(...this.list(`places ${move.pass}`, [move.applied === "everywhere" ? "applied at" : "applies at", ""],
+        places, (place) => [place, this.placeButton(move, place)], { class: "places" }));
     if (effect && effect.refused.length)
-      details.push(daceml.table([`refused: ${effect.refusals}`, "why"],
-        effect.refused.slice(0, 60).map(([subject, reason, bytes, where]) =>
-          [`${subject}${bytes ? ` (${daceml.bytes(bytes)})` : ""}${where ? `, ${where}` : ""}`, reason]), { class: "refusals" }));
+      details.push(...this.list(`refusals ${move.pass}`, [`refused: ${effect.refusals}`, "why"], effect.refused,
+        ([subject, reason, bytes, where]) => [`${subject}${bytes ? ` (${daceml.bytes(bytes)})` : ""}${where ? `, ${where}` : ""}`, reason],
+        { class: "refusals" }, { count: effect.refusals, ask: this.told.live ? () => this.everything(move) : null }));
     const state = applied ? (move.applied === "everywhere" ? "applied" : `at ${move.at.length}`) : "";
     const made = daceml.element(
       "details",

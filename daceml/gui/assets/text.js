@@ -57,3 +57,14 @@ daceml.table = (headers, rows, attributes = {}) =>
     daceml.element("tbody", {}, rows.map((row) =>
       Array.isArray(row) ? daceml.element("tr", {}, row.map((cell) => daceml.element("td", {}, cell))) : row)),
   );
+
+// A table of many items: the first ones, and a button that says how many more there are and asks for them.
+//   told: { row(item), open, count: of all where items are not all, more(): when it is pressed }
+daceml.longTable = (headers, items, { row, open, count = items.length, more }, attributes = {}) => {
+  const shown = open ? items : items.slice(0, daceml.MOST_ROWS);
+  const table = daceml.table(headers, shown.map(row), attributes);
+  if (shown.length === count) return [table];
+  const button = daceml.element("button", { type: "button", class: "more", onclick: () => more() }, `and ${daceml.count(count - shown.length)} more`);
+  return [table, button];
+};
+daceml.MOST_ROWS = 60;

@@ -9,7 +9,7 @@ daceml.PATH = "#c0392b";
 daceml.pages.trace = class {
   constructor(told) {
     this.told = told;
-    const part = (name) => (this[name] = daceml.element("section", { id: name }));
+    const part = (name) => (this[name] = daceml.element("fieldset", { id: name })); // held back while something is done
     this.canvas = daceml.element("canvas", { id: "lanes", tabindex: 0, role: "img", "aria-label": "lanes of tasks over time" });
     this.tip = daceml.element("p", { class: "tip", id: "tip" }, "point at a task; the wheel scrolls, with Ctrl it zooms; drag to move");
     told.body.append(part("heading"), part("questions"), part("answers"), this.tools(), this.tip, this.canvas);
