@@ -53,6 +53,7 @@ class Rows(nn.Module):
         return (
             *(torch.softmax(x, dim=-1), torch.log_softmax(x, dim=1), self.layer_norm(x), self.batch_norm(y)),
             *(x.sum(dim=-1), y.sum(dim=(2, 3)), x.mean(dim=0), y.amax(dim=1)),
+            *(x.flatten(0, 2).sum(dim=0), y.flatten(2).flatten(0, 1).sum(dim=0)),
             *(f.avg_pool2d(x, 2), f.max_pool2d(y, 3, stride=2, padding=1), torch.cat([x, y], dim=1)),
             *(x.permute(0, 2, 3, 1) * 2.0, f.pad(y, (1, 1, 1, 1))),
         )
@@ -72,7 +73,7 @@ class Contractions(nn.Module):
     def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
         return (
             *(self.linear(x), self.point(x), self.window(y), self.depthwise(y)),
-            x[:, 0] @ y[:, 0].transpose(1, 2),
+            x @ y.transpose(2, 3),
         )
 
 

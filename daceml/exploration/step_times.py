@@ -15,15 +15,16 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
 from daceml.frontend.search.machine import Machine
-from daceml.frontend.search.prediction import AMOUNTS, StepFacts, modelled_us, shares_us
+from daceml.frontend.search.prediction import StepFacts, composition, modelled_us, shares_us
 
 # standard deviations of logarithms
 _AGAIN = 0.1  # of a step that was measured: caches and neighbours differ from program to program
 _ALONE = 0.6  # of a step like none that was measured
 _LEAST = 0.12  # of one with measured neighbours, however well these agree
-_NEAR = 0.8  # factors of e between shares of costs over which a neighbour counts less by as much
-_SIZE = 0.25  # how much of that a factor of e between sizes is: what is alike but larger is a neighbour still
-_FAR = 0.3  # what the model itself weighs, in neighbours at no distance
+_OWN = 10.0  # as many others a step of the narrower class counts
+_NEAR = 0.15  # shares of the work that differ, over which a neighbour counts less by a factor of e
+_SIZE = 0.05  # how many of those a factor of e between sizes is: what is larger is a neighbour still
+_FAR = 0.1  # what the model itself weighs, in neighbours at no distance
 _PRIOR = 0.2  # what it weighs that a factor is the usual one, in measured steps
 _OUTLYING = 0.5  # beyond which a step counts less: something disturbed it
 _SHORT_US = 20.0  # of steps that take less, errors matter less
@@ -85,7 +86,7 @@ class _Class:
 
     def likely(self, step: StepFacts) -> Likely:
         """A step that was not measured."""
-        return self.fitted().likely(shares_us(self.machine, step), _costs(step))
+        return self.fitted().likely(shares_us(self.machine, step), composition(self.machine, step))
 
     def fitted(self) -> _Fitted:
         """What all of them say."""
@@ -106,9 +107,23 @@ class _Class:
 
         usual = np.zeros(shares.shape[1]) if self.of_all is None else np.log(self.of_all.fitted().factors)
         found = least_squares(apart, usual, loss="soft_l1", f_scale=_OUTLYING)
-        costs = np.array([_costs(step) for step in self.steps.values()])
-        sizes = np.log(_combined(shares, np.exp(found.x)))
-        return _Fitted(factors=np.exp(found.x), costs=costs, sizes=sizes, off=off(found.x), weights=weights)
+        return self._seen_with(np.exp(found.x))
+
+    def _seen_with(self, factors: NDArray[np.float64]) -> _Fitted:
+        """What measured steps are off by these factors: its own, and those of the wider class."""
+        known = self.us if self.of_all is None else {**self.of_all.us, **self.us}
+        steps = self.steps if self.of_all is None else {**self.of_all.steps, **self.steps}
+        took = np.array([known[key] for key in steps])
+        shares = np.array([shares_us(self.machine, step) for step in steps.values()])
+        modelled = _combined(shares, factors)
+        near = np.array([_OWN if key in self.steps else 1.0 for key in steps])
+        return _Fitted(
+            factors=factors,
+            work=np.array([composition(self.machine, step) for step in steps.values()]),
+            sizes=np.log(modelled),
+            off=np.log(took / modelled),
+            weights=near * np.sqrt(took / (took + _SHORT_US)),
+        )
 
 
 def _combined(shares: NDArray[np.float64], factors: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -118,13 +133,13 @@ def _combined(shares: NDArray[np.float64], factors: NDArray[np.float64]) -> NDAr
     return np.maximum(us, _LEAST_US)
 
 
-def _apart(costs: NDArray[np.float64], sizes: NDArray[np.float64]) -> NDArray[np.float64]:
+def _apart(work: NDArray[np.float64], sizes: NDArray[np.float64]) -> NDArray[np.float64]:
     """How far steps are from another one: by what their work consists of, and a little by its size.
 
     Args:
-        costs: differences of logarithms, [steps, costs]; sizes: the same of times, [steps].
+        work: differences of shares, [steps, kinds of work]; sizes: of logarithms of times, [steps].
     """
-    return np.abs(costs - sizes[:, None]).max(axis=1) + _SIZE * np.abs(sizes)
+    return np.abs(work).sum(axis=1) + _SIZE * np.abs(sizes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,21 +148,21 @@ class _Fitted:
 
     Attributes:
         factors: of the kinds of work.
-        costs: of the measured steps, [steps, costs].
+        work: what the measured steps consist of, [steps, kinds of work].
         sizes: logarithms of what they would take by the factors alone.
         off: logarithms by which these were off.
         weights: of the measured steps: short ones say little.
     """
 
     factors: NDArray[np.float64]
-    costs: NDArray[np.float64]
+    work: NDArray[np.float64]
     sizes: NDArray[np.float64]
     off: NDArray[np.float64]
     weights: NDArray[np.float64]
 
-    def likely(self, shares: Sequence[float], costs: Sequence[float]) -> Likely:
+    def likely(self, shares: Sequence[float], work: Sequence[float]) -> Likely:
         us = float(_combined(np.array(shares), self.factors))
-        apart = _apart(self.costs - np.array(costs), self.sizes - log(us))
+        apart = _apart(self.work - np.array(work), self.sizes - log(us))
         weights = self.weights * np.exp(-apart / _NEAR)
         total = float(weights.sum()) + _FAR
         off = float(weights @ self.off) / total
@@ -250,14 +265,3 @@ class StepTimes:
 
 _NINE_OF_TEN = 1.645
 _USUAL, _USUAL_WEIGHT = 0.1, 4
-
-
-def _costs(step: StepFacts) -> tuple[float, ...]:
-    """Logarithms; steps whose costs are alike take about as long."""
-    amounts = [_FEW + getattr(step, name) for name in AMOUNTS]
-    far = [_FEW + sum(step.reach[place:]) for place in _FAR_PLACES]
-    return (*map(log, (*amounts, *far)), log(min(max(step.pieces, 1), _MANY_PIECES)))
-
-
-_FEW, _MANY_PIECES = 1024.0, 64
-_FAR_PLACES = (1, 5)  # of `DISTANCES`: what is in no near cache, and what is in none

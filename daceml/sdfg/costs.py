@@ -50,8 +50,9 @@ FUNCTION_KINDS = tuple(dict.fromkeys(kind for kinds in (*_TENTHS.values(), _DEAR
 STREAM = "stream"
 """Label of tasklets that write past the caches; `transformations/hardware/streamed_stores.py` makes them."""
 
-# Cache lines of 64 bytes in the nearest cache, 32 KiB
-_NEAREST_LINES = 512
+# Half a page: processors fetch ahead of loops that make shorter steps, and not beyond a page. So long steps
+# fill few sets of the nearest cache, too; this many iterations fit whatever the step.
+_PREFETCHED_BYTES, _WAYS = 2048, 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,8 +73,8 @@ class Cost:
             they do where that holds of the map's last loop, whatever goes on inside.
         scalar_operations: the same in all other loops.
         dependent_operations: those of them that wait for the iteration before, as sums do.
-        strided_accesses: loads and stores far from that of the iteration before, in loops over more cache
-            lines than the nearest cache has: each waits for a line of its own.
+        strided_accesses: loads and stores half a page or more from that of the iteration before, or nobody
+            knows how far: each waits for a line of its own.
         loop_starts: how often an innermost loop begins.
     """
 
@@ -160,7 +161,8 @@ def scope_cost(sdfg: dace.SDFG, state: dace.SDFGState, entry: nodes.MapEntry) ->
             times = _in_all(per_run, tasklet, scopes)
             total = total + times * desc.dtype.bytes
             loop = loop_around(tasklet, scopes)
-            _within(loops, loop).access(times, stride_along(loop, edge.data, desc), loop.extent)
+            stride = stride_along(loop, edge.data, desc)
+            _within(loops, loop).access(times, stride, loop.extent, desc.dtype.bytes)
             across = across and stride_along(last_loop, edge.data, desc) in (0, 1)
         if edge.data.wcr is not None and isinstance(edge.src, nodes.Tasklet):
             times = _in_all(1, edge.src, scopes)
@@ -210,13 +212,14 @@ class _LoopCost:
     runs: Size = 0
     side_by_side: bool = True
 
-    def access(self, times: Size, stride: Size | None, extent: Size) -> None:
+    def access(self, times: Size, stride: Size | None, extent: Size, item_bytes: int) -> None:
         """Loads or stores; the stride is in elements, None where nobody knows it."""
         self.operations = self.operations + times
         if stride in (0, 1):
             return
         self.side_by_side = False
-        if stride is None or (isinstance(extent, int) and extent > _NEAREST_LINES):
+        short = isinstance(stride, int) and abs(stride) * item_bytes < _PREFETCHED_BYTES
+        if not short and not (isinstance(extent, int) and extent <= _WAYS):
             self.strided = self.strided + times
 
     def update(self, times: Size, stride: Size | None) -> None:

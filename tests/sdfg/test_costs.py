@@ -106,26 +106,22 @@ def test_operations_by_what_their_loop_lets_them_do(
 
 
 @pytest.mark.parametrize(
-    ("rows", "schedule", "vector", "strided"),
+    ("rows", "columns", "schedule", "vector", "strided"),
     [
-        (512, dace.ScheduleType.Sequential, 8 * 512 * 2, 0),  # columns side by side
-        (
-            513,
-            dace.ScheduleType.CPU_Multicore,
-            0,
-            8 * 513,
-        ),  # each thread goes down its own ones
-        (512, dace.ScheduleType.CPU_Multicore, 0, 0),  # whose cache lines the nearest cache keeps
+        (512, 8, dace.ScheduleType.Sequential, 8 * 512 * 2, 0),  # columns side by side
+        (64, 512, dace.ScheduleType.CPU_Multicore, 0, 512 * 64),  # each thread goes down its own ones
+        (64, 511, dace.ScheduleType.CPU_Multicore, 0, 0),  # in short steps, which are fetched ahead
+        (8, 512, dace.ScheduleType.CPU_Multicore, 0, 0),  # so few lines stay in the nearest cache
     ],
 )
-def test_sums_of_columns(rows: int, schedule: dace.ScheduleType, vector: int, strided: int):
+def test_sums_of_columns(rows: int, columns: int, schedule: dace.ScheduleType, vector: int, strided: int):
     sdfg = dace.SDFG("network")
-    sdfg.add_array("x", [rows, 8], dace.float32)
-    sdfg.add_array("y", [8], dace.float32)
+    sdfg.add_array("x", [rows, columns], dace.float32)
+    sdfg.add_array("y", [columns], dace.float32)
     sdfg.add_scalar("t", dace.float32, transient=True)
     state = sdfg.add_state()
     x, y, t = state.add_read("x"), state.add_write("y"), state.add_access("t")
-    outer, end = state.add_map("columns", {"j": "0:8"}, schedule=schedule)
+    outer, end = state.add_map("columns", {"j": f"0:{columns}"}, schedule=schedule)
     inner, inner_end = state.add_map("rows", {"i": f"0:{rows}"}, schedule=dace.ScheduleType.Sequential)
     add = state.add_tasklet("add", {"a"}, {"o"}, "o = a")
     write = state.add_tasklet("write", {"a"}, {"o"}, "o = a")
@@ -136,8 +132,8 @@ def test_sums_of_columns(rows: int, schedule: dace.ScheduleType, vector: int, st
     state.add_memlet_path(write, end, y, src_conn="o", memlet=dace.Memlet("y[j]"))
     _, cost = maps_cost(Network(sdfg=sdfg, inputs=("x",), outputs=("y",)))
     assert cost.strided_accesses == strided
-    assert (cost.vector_operations >= vector) and (vector > 0 or cost.scalar_operations >= 8 * rows * 2)
-    assert cost.dependent_operations == (0 if vector else 8 * rows)
+    assert (cost.vector_operations >= vector) and (vector > 0 or cost.scalar_operations >= columns * rows * 2)
+    assert cost.dependent_operations == (0 if vector else columns * rows)
 
 
 def test_a_sum_waits_for_itself():

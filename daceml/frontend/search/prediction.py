@@ -39,6 +39,8 @@ _KERNEL_US = 0.2
 _BYTES = 2.5
 # Of one scalar operation, an access that waits for a cache line, a loop's begin
 _SCALAR_US, _STRIDED_US, _LOOP_US = 1.2e-4, 8e-3, 3e-3
+_FUNCTIONS = 4  # place of functions among what a kernel computes, see `shares_us`
+_FAR = 6  # of `DISTANCES`, from which on no cache has what was touched
 _RUNTIME_US = 20.0  # ONNX Runtime: bindings of inputs and results
 _NARROWEST, _WIDEST = 0.25, 4.0  # of a scale
 
@@ -230,9 +232,28 @@ def shares_us(machine: Machine, step: StepFacts) -> tuple[float, ...]:
         step.scalar_operations * _SCALAR_US / threads,
         step.dependent_operations / machine.additions_per_s / threads * 1e6,
         step.strided_accesses * _STRIDED_US / threads,
-        _functions_s(machine, step) / threads * 1e6,
+        sum(_functions_s(machine, step)) / threads * 1e6,
         step.loop_starts * _LOOP_US / threads,
     )
+
+
+def composition(machine: Machine, step: StepFacts) -> tuple[float, ...]:
+    """Of the time that the kinds of work in a step would take one after the other, the share of each.
+
+    As `shares_us` has them, with memory told apart by how far it is and functions by their kinds.
+    """
+    start_us, _, *computed_us = shares_us(machine, step)
+    reach, functions_s = step.reach or _alone(step.unique_bytes), tuple[float, ...]()
+    if step.kind == "kernel":
+        reach = past_the_caches(reach, step.streamed_bytes)
+        functions_s = tuple(s / step.threads(machine.threads) for s in _functions_s(machine, step))
+        del computed_us[_FUNCTIONS]
+    near_s = _moved_s(machine, (*reach[:_FAR], *[0] * (len(reach) - _FAR)))
+    streamed_s = step.streamed_bytes / machine.streamed_bytes_per_s
+    moved_s = near_s, _moved_s(machine, reach) - near_s, streamed_s
+    times = (start_us, *computed_us, *(s * 1e6 for s in (*moved_s, *functions_s)))
+    whole = sum(times)
+    return tuple(us / whole for us in times) if whole else times
 
 
 def _alone(unique_bytes: int) -> Reach:
@@ -249,15 +270,15 @@ def _moved_s(machine: Machine, reach: Reach) -> float:
     )
 
 
-def _functions_s(machine: Machine, step: StepFacts) -> float:
-    """Seconds that one thread takes for special functions and divisions."""
+def _functions_s(machine: Machine, step: StepFacts) -> tuple[float, ...]:
+    """Seconds that one thread takes for special functions and divisions, kind by kind."""
     return (
-        step.exponential_tenths / machine.exponentials_per_s
-        + step.logarithm_tenths / machine.logarithms_per_s
-        + step.error_function_tenths / machine.error_functions_per_s
-        + step.division_tenths / machine.divisions_per_s
-        + step.power_tenths / machine.powers_per_s
-    ) / 10
+        step.exponential_tenths / 10 / machine.exponentials_per_s,
+        step.logarithm_tenths / 10 / machine.logarithms_per_s,
+        step.error_function_tenths / 10 / machine.error_functions_per_s,
+        step.division_tenths / 10 / machine.divisions_per_s,
+        step.power_tenths / 10 / machine.powers_per_s,
+    )
 
 
 def _pieces(step: Step, sizes: Mapping[str, int]) -> int:
