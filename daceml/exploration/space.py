@@ -46,7 +46,10 @@ class Space:
         if self.freezable:
             frozen = Variant(freeze=True)
             found += [frozen, *self._choices("frozen", frozen)]
-        found += [Variant(without=(name,)) for name in _passes()]
+        passes = _passes("training" if self.training else "inference")
+        found += [Variant(without=(name,)) for name in passes]
+        if self.freezable:
+            found += [Variant(without=(n,), freeze=True) for n in _passes("frozen") if n not in passes]
         found += [Variant(precision=one) for one in self.precisions]
         found += [Variant(samples=one) for one in self.batches]
         return tuple(found)
@@ -96,11 +99,12 @@ class Space:
         )
 
 
-def _passes() -> tuple[str, ...]:
-    """Of the standard recipe, each once."""
+def _passes(situation: Situation | None = None) -> tuple[str, ...]:
+    """Of the standard recipe, or of what it does in a situation, each once."""
     from daceml.transformations.standard import standard_recipe
 
-    return tuple(dict.fromkeys(step.name for step in standard_recipe()))
+    recipe = standard_recipe() if situation is None else standard_recipe().when(situation)
+    return tuple(dict.fromkeys(step.name for step in recipe))
 
 
 _EITHER_OR = (

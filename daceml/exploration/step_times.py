@@ -18,7 +18,7 @@ from daceml.frontend.search.machine import Machine
 from daceml.frontend.search.prediction import StepFacts, composition, modelled_us, shares_us
 
 # standard deviations of logarithms
-_AGAIN = 0.1  # of a step that was measured: caches and neighbours differ from program to program
+_AGAIN = 0.05  # of a step that was measured: caches and neighbours differ from program to program
 _ALONE = 0.6  # of a step like none that was measured
 _LEAST = 0.12  # of one with measured neighbours, however well these agree
 _OWN = 10.0  # as many others a step of the narrower class counts
@@ -264,4 +264,4 @@ class StepTimes:
 
 
 _NINE_OF_TEN = 1.645
-_USUAL, _USUAL_WEIGHT = 0.1, 4
+_USUAL, _USUAL_WEIGHT = 0.04, 4

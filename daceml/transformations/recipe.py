@@ -213,6 +213,12 @@ class Recipe:
     def __init__(self, *passes: Callable[..., Any] | Step) -> None:
         self.steps = tuple(p if isinstance(p, Step) else Step(p) for p in passes)
 
+    def unchecked(self) -> Recipe:
+        """The same, of passes that are sure to leave a valid network: compiled without looking at it."""
+        made = Recipe(*self.steps)
+        made.checked = False
+        return made
+
     def __call__(
         self, network: Network, observe: Callable[[Step, Network], None] | None = None
     ) -> dict[str, Any]:

@@ -38,9 +38,6 @@ def varied_recipe(names: Sequence[str], choices: Sequence[Choice] | None = None)
     from daceml.transformations.recipe import Recipe, Step
     from daceml.transformations.standard import standard_recipe
 
-    class _Varied(Recipe):
-        checked = False  # passes of daceml's own, and results are compared
-
     known = {choice.name: choice for choice in (CHOICES if choices is None else choices)}
     kinds: dict[str, Kind] = {}
     standard = recipe = standard_recipe()
@@ -61,7 +58,8 @@ def varied_recipe(names: Sequence[str], choices: Sequence[Choice] | None = None)
         recipe = recipe.before(
             "eliminate_copies", Step(prefer_implementations, {"kinds": kinds}, at="operators")
         )
-    return None if recipe == standard else _Varied(*recipe.steps)
+    # passes of daceml's own, and results are compared
+    return None if recipe == standard else recipe.unchecked()
 
 
 def varied_recomputation(names: Sequence[str], given: Recomputation) -> Recomputation:
