@@ -9,7 +9,7 @@ from benchmarks.bars import Bar
 from benchmarks.explore.cases import Case
 from daceml.exploration.effects import Effect, effects
 
-NETWORKS = ("mbconv", "bert", "mobilenetv2", "fcn8s")
+NETWORKS = ("mbconv", "mobilenetv2", "bert", "efficientnet_b0")
 COUNT, PASSES, POINTS = 15, 6, 0.10
 _LIMIT_S = 6.0
 
