@@ -32,6 +32,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--part", action="append", choices=PARTS, help="only this part, repeatable (all)")
     parser.add_argument("--only", action="append", help="only this network, repeatable (all)")
     parser.add_argument("--journal", type=Path, help="file of the rows that are done; goes on where it ends")
+    parser.add_argument(
+        "--judge", action="store_true", help="measure nothing more: the rows of --journal count"
+    )
     parser.add_argument("--steps", type=Path, help="file for costs and times of steps; see profiles.py")
     parser.add_argument("--inside", choices=PARTS, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
@@ -40,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if options.journal is None:
         options.journal = Path(tempfile.mkdtemp()) / "explore.jsonl"
-    for part in options.part or PARTS:
+    for part in () if options.judge else options.part or PARTS:
         done = _measured_inside(part, options)
         if done != 0:
             return done
