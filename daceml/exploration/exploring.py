@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from daceml.exploration.subject import Lowered, Subject
     from daceml.prediction.prices import Price
 
-_PREDICTING = 0.6  # of the budget, after which no further variant is lowered
+_PREDICTING = 0.7  # of the budget, after which no further variant is lowered
 _MEASURING = 0.1  # of the budget, for one comparison
 _COURSE_BUDGET_S = 100.0  # from which there is time for usual operators, the first time on a machine
 
@@ -130,12 +130,15 @@ class _Search:
         different = [row for row in self.rows.values() if row.outcome == "predicted"]
         different.sort(key=lambda row: row.predicted_ms or 0.0)
         for variant in space.combined([row.variant for row in different]):
+            if self._lowered_enough():
+                self.complete = False
+                return
             self._lower(variant)
 
     def _lower(self, variant: Variant) -> None:
         if variant in self.rows:
             return
-        if len(self.seen) >= self.most or self.spent_s > _PREDICTING * self.budget_s:
+        if self._lowered_enough():
             self.complete = False
             return
         try:
@@ -147,6 +150,9 @@ class _Search:
         if twin != variant:
             row = replace(row, outcome="same program", why=f"the same as {twin.title}")
         self.note(row)
+
+    def _lowered_enough(self) -> bool:
+        return len(self.seen) >= self.most or self.spent_s > _PREDICTING * self.budget_s
 
     def _predicted(self, variant: Variant) -> Row:
         return _row(self.programs.lowered(variant), self.programs.predicted(variant), "predicted")

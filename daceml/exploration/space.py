@@ -14,6 +14,7 @@ from daceml.frontend.search.variation import choices_for
 if TYPE_CHECKING:
     from daceml.transformations.recipe import Situation
 
+_MOST_AT_ONCE = 5
 MEMORY_SHARES = (0.9, 0.75, 0.6)
 
 
@@ -55,13 +56,13 @@ class Space:
         return tuple(found)
 
     def combined(self, different: Sequence[Variant]) -> Iterator[Variant]:
-        """Two changes at once, then three, the most promising first.
+        """Two changes at once, then more, up to five, the most promising first.
 
         Args:
             different: variants whose programs differ, in the order of what they promise.
         """
         known = set(different)
-        for count in (2, 3):
+        for count in range(2, _MOST_AT_ONCE + 1):
             for members in combinations(different, count):
                 one = self._together(members)
                 if one is not None and one not in known:

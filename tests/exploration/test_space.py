@@ -17,14 +17,14 @@ def test_every_pass_is_left_out_once():
     assert {FUSION, PACKING, LOOPS, FROZEN} <= set(singles)
 
 
-def test_two_changes_at_once_then_three():
+def test_two_changes_at_once_then_more():
     found = list(SPACE.combined([LOOPS, FROZEN, FUSION, PACKING]))
-    pairs, triples = found[:6], found[6:]
+    pairs, triples, all_four = found[:6], found[6:10], found[10:]
     assert pairs[0] == Variant(choices=("products in loops",), freeze=True)
     assert Variant(without=("fuse_maps", "pack_weights")) in pairs
     assert Variant(choices=("products in loops",), without=("fuse_maps",)) in pairs
     assert Variant(choices=("products in loops",), without=("fuse_maps",), freeze=True) in triples
-    assert len(found) == len(set(found)) == 10
+    assert len(found) == len(set(found)) == 11 and all_four[0].freeze
 
 
 def test_the_order_of_choices_says_nothing():
