@@ -9,6 +9,7 @@ from typing import Any
 
 from benchmarks.explore.cases import Case
 from benchmarks.explore.profiles import save_profiles
+from daceml.errors import first_line
 from daceml.exploration.programs import Programs
 from daceml.exploration.space import Space
 from daceml.exploration.subject import Subject
@@ -33,13 +34,13 @@ def case_row(case: Case, steps: Path | None = None) -> dict[str, Any]:
     space = Space(training=case.training, freezable=not case.training, batches=batches)
     measured: dict[Variant, dict[str, Any]] = {}
     with Programs.measured(subject, limit_s=_LIMIT_S, course=True) as programs:
-        predicted = _predictions(programs, space)
+        predicted = _predictions(programs, space, refused)
         for variant in _chosen(predicted, case.variants):
             row = predicted[variant]
             try:
                 times = programs.measure(variant)
             except Exception as error:  # whatever a pass or the compiler refuses: told, and left out
-                refused.append(f"{variant.title}: {str(error).strip().splitlines()[0]}")
+                refused.append(f"{variant.title}: {first_line(error)}")
                 continue
             measured[variant] = {
                 **row, "measured_ms": times.ms, "measured_low_ms": times.low_ms,
@@ -56,8 +57,8 @@ def case_row(case: Case, steps: Path | None = None) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _predictions(programs: Programs, space: Space) -> dict[Variant, dict[str, Any]]:
-    """Different programs only."""
+def _predictions(programs: Programs, space: Space, refused: list[str]) -> dict[Variant, dict[str, Any]]:
+    """Different programs only; why others cannot be lowered is added to `refused`."""
     found: dict[Variant, dict[str, Any]] = {}
     seen: set[str] = set()
     end = monotonic() + _LOWERING_S
@@ -72,7 +73,8 @@ def _predictions(programs: Programs, space: Space) -> dict[Variant, dict[str, An
                 return found
             try:
                 lowered, time = programs.lowered(variant), programs.predicted(variant)
-            except Exception:
+            except Exception as error:  # whatever a pass or an operator refuses
+                refused.append(f"{variant.title}: {first_line(error)}")
                 continue
             if lowered.identity in seen:
                 continue

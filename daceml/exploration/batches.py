@@ -14,14 +14,16 @@ def samples(args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
     """How many samples a call has: the leading dimension of the first tensor that has dimensions.
 
     Raises:
-        ExplorationError: no tensor has any.
+        ExplorationError: no tensor has any, or that one has no samples.
     """
-    for leaf in pytree.tree_leaves((args, kwargs)):
-        if isinstance(leaf, torch.Tensor) and leaf.dim() and leaf.shape[0]:
-            return int(leaf.shape[0])
+    tensors = [x for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor) and x.dim()]
+    if tensors and tensors[0].shape[0]:
+        return int(tensors[0].shape[0])
     raise ExplorationError(
         "the number of samples cannot vary",
-        why="no argument of the call is a tensor whose leading dimension could be that number",
+        why="the first tensor of the call is empty"
+        if tensors
+        else "no argument of the call is a tensor whose leading dimension could be that number",
         fix="leave batches out",
     )
 

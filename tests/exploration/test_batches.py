@@ -32,7 +32,11 @@ def test_gradients_of_inputs_are_wanted_as_before():
 
 @pytest.mark.parametrize(
     ("args", "count", "message"),
-    [((torch.ones(3),), 0, "a batch of 0 samples"), ((1.0, torch.tensor(2.0)), 2, "cannot vary")],
+    [
+        ((torch.ones(3),), 0, "a batch of 0 samples"),
+        ((1.0, torch.tensor(2.0)), 2, "cannot vary"),
+        ((torch.ones(0, 3), torch.ones(4)), 2, "cannot vary"),
+    ],
 )
 def test_what_is_no_batch_is_refused(args: tuple[object, ...], count: int, message: str):
     with pytest.raises(ExplorationError, match=message):

@@ -32,3 +32,13 @@ def test_a_slow_hour_is_told_on_the_scale_of_a_quick_one(subject: Subject):
         learned = [second.times.step(step).us for step in steps]
     # nothing is learned that is faster than what a quick hour has seen by more than hours differ
     assert sum(learned) <= sum(quick) * 1.01
+
+
+def test_a_training_step_is_lowered_without_a_compiler(monkeypatch: pytest.MonkeyPatch):
+    def refuse(*_: object) -> None:
+        raise AssertionError("a kernel is compiled")
+
+    monkeypatch.setattr("daceml.runtime.kernel_objects.KernelObjects.begin", refuse)
+    model, x = nn.Sequential(nn.Linear(6, 5), nn.Tanh()), torch.randn(4, 6)
+    lowered = Subject(model, (x,), {}, training=True).lower(Variant())
+    assert len(lowered.plans) == 2 and lowered.kernels > 0

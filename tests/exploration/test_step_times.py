@@ -18,6 +18,12 @@ MACHINE = Machine(
     product_flops_per_s=1e11,
     region_us=2.0,
     call_us=1.0,
+    logarithms_per_s=5e8,
+    error_functions_per_s=4e8,
+    divisions_per_s=1e10,
+    powers_per_s=2e8,
+    additions_per_s=2e9,
+    streamed_bytes_per_s=2e10,
 )
 
 

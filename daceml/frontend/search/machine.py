@@ -57,12 +57,12 @@ class Machine:
     product_flops_per_s: float
     region_us: float
     call_us: float
-    logarithms_per_s: float = 2.5e9
-    error_functions_per_s: float = 2e9
-    divisions_per_s: float = 8e9
-    powers_per_s: float = 5e8
-    additions_per_s: float = 1.2e9
-    streamed_bytes_per_s: float = 3e10
+    logarithms_per_s: float
+    error_functions_per_s: float
+    divisions_per_s: float
+    powers_per_s: float
+    additions_per_s: float
+    streamed_bytes_per_s: float
     levels: tuple[tuple[int, float], ...] = ()
 
     def bytes_per_s(self, moved: int) -> float:
