@@ -16,7 +16,7 @@ from dace.sdfg import nodes
 
 from daceml.sdfg.loops import Loop, innermost, loop_around, shares_last, stride_along
 from daceml.sdfg.scopes import exit_among, nested_nodes, top_maps
-from daceml.sdfg.sizes import Size, product, size
+from daceml.sdfg.sizes import Size, number, product, size
 
 # Each counts as one special function, not as one flop: its price depends on the target.
 SPECIAL_FUNCTIONS = frozenset(
@@ -103,13 +103,7 @@ class Cost:
 
     def at(self, symbols: Mapping[str, int]) -> Cost:
         """The cost at given values of the symbols."""
-
-        def value(amount: Size) -> Size:
-            if isinstance(amount, int):
-                return amount
-            return int(amount.subs({s: symbols[str(s)] for s in amount.free_symbols}))
-
-        return self.mapped(value)
+        return self.mapped(lambda amount: number(amount, symbols))
 
 
 def kernel_cost(sdfg: dace.SDFG) -> Cost:

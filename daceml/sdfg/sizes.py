@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import sympy
@@ -20,6 +20,13 @@ def size(value: object) -> Size:
         return value
     expression: Any = sympy.sympify(value)
     return int(expression) if expression.is_Integer else expression
+
+
+def number(value: Size, symbols: Mapping[str, int]) -> int:
+    """A size at given values of the symbols."""
+    if isinstance(value, int):
+        return value
+    return int(value.subs({s: symbols[str(s)] for s in value.free_symbols}))
 
 
 def product(sizes: Iterable[Size]) -> Size:

@@ -105,6 +105,29 @@ def test_operations_by_what_their_loop_lets_them_do(
     assert found == (vector, scalar, strided, starts)
 
 
+def cost_of_column_sums(rows: list[int], columns: int, schedule: dace.ScheduleType) -> Cost:
+    """Of y[j] = the sum of x[..., j] over all rows, in loops over rows inside of one over columns."""
+    names = [f"i{place}" for place in range(len(rows))]
+    sdfg = dace.SDFG("network")
+    sdfg.add_array("x", [*rows, columns], dace.float32)
+    sdfg.add_array("y", [columns], dace.float32)
+    sdfg.add_scalar("t", dace.float32, transient=True)
+    state = sdfg.add_state()
+    x, y, t = state.add_read("x"), state.add_write("y"), state.add_access("t")
+    outer, end = state.add_map("columns", {"j": f"0:{columns}"}, schedule=schedule)
+    ranges = {name: f"0:{count}" for name, count in zip(names, rows, strict=True)}
+    inner, inner_end = state.add_map("rows", ranges, schedule=dace.ScheduleType.Sequential)
+    add = state.add_tasklet("add", {"a"}, {"o"}, "o = a")
+    write = state.add_tasklet("write", {"a"}, {"o"}, "o = a")
+    read = dace.Memlet(f"x[{', '.join([*names, 'j'])}]")
+    state.add_memlet_path(x, outer, inner, add, dst_conn="a", memlet=read)
+    total = dace.Memlet("t[0]", wcr="lambda a, b: a + b")
+    state.add_memlet_path(add, inner_end, t, src_conn="o", memlet=total)
+    state.add_memlet_path(t, write, dst_conn="a", memlet=dace.Memlet("t[0]"))
+    state.add_memlet_path(write, end, y, src_conn="o", memlet=dace.Memlet("y[j]"))
+    return maps_cost(Network(sdfg=sdfg, inputs=("x",), outputs=("y",)))[1]
+
+
 @pytest.mark.parametrize(
     ("rows", "columns", "schedule", "vector", "strided"),
     [
@@ -115,22 +138,7 @@ def test_operations_by_what_their_loop_lets_them_do(
     ],
 )
 def test_sums_of_columns(rows: int, columns: int, schedule: dace.ScheduleType, vector: int, strided: int):
-    sdfg = dace.SDFG("network")
-    sdfg.add_array("x", [rows, columns], dace.float32)
-    sdfg.add_array("y", [columns], dace.float32)
-    sdfg.add_scalar("t", dace.float32, transient=True)
-    state = sdfg.add_state()
-    x, y, t = state.add_read("x"), state.add_write("y"), state.add_access("t")
-    outer, end = state.add_map("columns", {"j": f"0:{columns}"}, schedule=schedule)
-    inner, inner_end = state.add_map("rows", {"i": f"0:{rows}"}, schedule=dace.ScheduleType.Sequential)
-    add = state.add_tasklet("add", {"a"}, {"o"}, "o = a")
-    write = state.add_tasklet("write", {"a"}, {"o"}, "o = a")
-    state.add_memlet_path(x, outer, inner, add, dst_conn="a", memlet=dace.Memlet("x[i, j]"))
-    total = dace.Memlet("t[0]", wcr="lambda a, b: a + b")
-    state.add_memlet_path(add, inner_end, t, src_conn="o", memlet=total)
-    state.add_memlet_path(t, write, dst_conn="a", memlet=dace.Memlet("t[0]"))
-    state.add_memlet_path(write, end, y, src_conn="o", memlet=dace.Memlet("y[j]"))
-    _, cost = maps_cost(Network(sdfg=sdfg, inputs=("x",), outputs=("y",)))
+    cost = cost_of_column_sums([rows], columns, schedule)
     assert cost.strided_accesses == strided
     assert (cost.vector_operations >= vector) and (vector > 0 or cost.scalar_operations >= columns * rows * 2)
     assert cost.dependent_operations == (0 if vector else columns * rows)
@@ -196,22 +204,7 @@ def test_functions_count_by_what_they_take():
 
 
 def test_sums_over_two_dimensions_are_not_turned_inside_out():
-    sdfg = dace.SDFG("network")
-    sdfg.add_array("x", [5, 7, 8], dace.float32)
-    sdfg.add_array("y", [8], dace.float32)
-    sdfg.add_scalar("t", dace.float32, transient=True)
-    state = sdfg.add_state()
-    x, y, t = state.add_read("x"), state.add_write("y"), state.add_access("t")
-    outer, end = state.add_map("columns", {"j": "0:8"}, schedule=dace.ScheduleType.Sequential)
-    inner, inner_end = state.add_map("rows", {"h": "0:5", "w": "0:7"}, schedule=dace.ScheduleType.Sequential)
-    add = state.add_tasklet("add", {"a"}, {"o"}, "o = a")
-    write = state.add_tasklet("write", {"a"}, {"o"}, "o = a")
-    state.add_memlet_path(x, outer, inner, add, dst_conn="a", memlet=dace.Memlet("x[h, w, j]"))
-    total = dace.Memlet("t[0]", wcr="lambda a, b: a + b")
-    state.add_memlet_path(add, inner_end, t, src_conn="o", memlet=total)
-    state.add_memlet_path(t, write, dst_conn="a", memlet=dace.Memlet("t[0]"))
-    state.add_memlet_path(write, end, y, src_conn="o", memlet=dace.Memlet("y[j]"))
-    _, cost = maps_cost(Network(sdfg=sdfg, inputs=("x",), outputs=("y",)))
+    cost = cost_of_column_sums([5, 7], 8, dace.ScheduleType.Sequential)
     assert cost.dependent_operations == 5 * 7 * 8
 
 

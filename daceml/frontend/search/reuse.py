@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from daceml.runtime.steps import Storage
-from daceml.sdfg.sizes import size_bytes
+from daceml.sdfg.sizes import number, size_bytes
 
 if TYPE_CHECKING:
     from daceml.runtime.plan import Plan
@@ -37,7 +37,7 @@ def reaches(plan: Plan, sizes: Mapping[str, int], elsewhere_bytes: int = 0) -> t
     amount = _amounts(plan, sizes)
     touched = [_touched(step, plan, amount) for step in plan.steps]
     around = footprint_bytes(plan, sizes) + elsewhere_bytes
-    workspace = _number(plan.layout.size_bytes, sizes)
+    workspace = number(plan.layout.size_bytes, sizes)
     moved, last = 0, dict[str, int]()
     found: list[Reach] = []
     for arrays in touched:
@@ -68,7 +68,7 @@ def footprint_bytes(plan: Plan, sizes: Mapping[str, int]) -> int:
         most = max(most, alive)
         gone = [a for a in plan.releases.get(index, ()) if plan.locations[a].storage is Storage.FRESH]
         alive -= sum(map(amount, gone))
-    return fixed + _number(plan.layout.size_bytes, sizes) + most
+    return fixed + number(plan.layout.size_bytes, sizes) + most
 
 
 def past_the_caches(reach: Sequence[int], streamed_bytes: int) -> Reach:
@@ -96,14 +96,7 @@ def _amounts(plan: Plan, sizes: Mapping[str, int]) -> Callable[[str], int]:
 
     def amount(name: str) -> int:
         if name not in known:
-            known[name] = _number(size_bytes(arrays[name]), sizes)
+            known[name] = number(size_bytes(arrays[name]), sizes)
         return known[name]
 
     return amount
-
-
-def _number(size: object, sizes: Mapping[str, int]) -> int:
-    if isinstance(size, int):
-        return size
-    expression: object = size
-    return int(expression.subs({s: sizes[str(s)] for s in expression.free_symbols}))  # pyright: ignore
