@@ -46,7 +46,7 @@ def case_row(case: Case, steps: Path | None = None) -> dict[str, Any]:
                 **row, "measured_ms": times.ms, "measured_low_ms": times.low_ms,
                 "measured_high_ms": times.high_ms, "rounds": times.rounds,
             }  # fmt: skip
-        regrets = _regrets(programs, measured)
+        regrets = regrets_of(programs, measured)
         standard_ms = programs.standard_ms
         if steps is not None:
             save_profiles(steps, case, programs)
@@ -87,7 +87,7 @@ def _predictions(programs: Programs, space: Space, refused: list[str]) -> dict[V
     return found
 
 
-def _regrets(programs: Programs, measured: dict[Variant, dict[str, Any]]) -> dict[str, dict[str, float]]:
+def regrets_of(programs: Programs, measured: dict[Variant, dict[str, Any]]) -> dict[str, dict[str, float]]:
     """What the variants that would be chosen take beside the best, measured once more and side by side: the
     best of many measurements is partly luck.
     """

@@ -14,13 +14,11 @@ from daceml.notebook import shown_by
 Objective = Literal["time", "memory", "cost"]
 Outcome = Literal[
     "standard recipe",
-    "winner",
     "measured",
     "predicted",
     "same program",
     "refused",
     "results differ",
-    "not reached",
 ]
 _FORM = 1
 

@@ -13,6 +13,7 @@ from benchmarks.explore import efficacy, quickness
 from benchmarks.explore.__main__ import main
 from benchmarks.explore.cases import Case, cases
 from benchmarks.explore.judged import judged
+from benchmarks.explore.predicted import regrets_of
 from benchmarks.explore.profiles import load_profiles, predicted, save_profiles
 from daceml.exploration.step_times import StepTimes
 from daceml.exploration.variant import Variant
@@ -130,3 +131,21 @@ def test_rows_of_a_run_that_was_stopped_are_judged(tmp_path: Path, capsys: pytes
     out = capsys.readouterr().out
     assert "met    explore: mean error of predictions: 0.04555" in out
     assert "2 variants of 1 cases" in out and list(tmp_path.iterdir()) == [journal]
+
+
+def test_who_would_be_chosen_is_measured_again_beside_the_best():
+    standard, fused, frozen = Variant(), Variant(depth="loops"), Variant(freeze=True)
+    measured = {standard: row("a", 5, 20), fused: row("b", 10, 10), frozen: row("c", 12, 8)}
+    asked: list[tuple[Variant, Variant]] = []
+
+    def beside(variant: Variant, other: Variant) -> SimpleNamespace:
+        asked.append((variant, other))
+        return SimpleNamespace(ratio=2.4, ratio_low=2.3, ratio_high=2.5)
+
+    programs: Any = SimpleNamespace(beside=beside)
+    found = regrets_of(programs, measured)
+    assert asked == [(standard, frozen)]  # of three, the best was measured among them
+    assert found == {
+        "alone": {"ratio": 2.4, "low": 2.3, "high": 2.5},
+        "of_three": {"ratio": 1.0, "low": 1.0, "high": 1.0},
+    }

@@ -96,8 +96,10 @@ def test_steps_whose_costs_an_older_library_does_not_tell_are_left_out(tmp_path:
         assert library.database is not None
         entry = next(iter(library.database.entries()))
         less = {name: value for name, value in entry.operation.attributes.items() if name != "loop_starts"}
+        older = {**entry.operation.attributes, "costs": 1}  # counted in another way
         library.database.add_all(
-            [replace(entry, operation=replace(entry.operation, attributes=less, kernel="old"))]
+            replace(entry, operation=replace(entry.operation, attributes=told, kernel=kernel))
+            for told, kernel in ((less, "old"), (older, "older"))
         )
     with Library.of_this_machine(tmp_path) as library:
         assert len(library.times()) == len({fact.key for fact in facts})
