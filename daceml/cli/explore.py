@@ -40,7 +40,13 @@ Batches = Annotated[
     ),
 ]
 Ranks = Annotated[
-    list[int] | None, typer.Option("--ranks", help="of the other devices, data-parallel; may be repeated.")
+    list[int] | None,
+    typer.Option(
+        "--ranks",
+        metavar="N",
+        help="of the other devices, data-parallel, each with as many samples as the call; times are for "
+        "those of one call; repeatable.",
+    ),
 ]
 Prices = Annotated[
     list[str] | None,
@@ -64,7 +70,9 @@ def explore(
     batch: Batches = None,
     ranks: Ranks = None,
     price: Prices = None,
-    measurements: Annotated[int, typer.Option(help="variants that are measured, at the most.")] = 4,
+    measurements: Annotated[
+        int, typer.Option(min=0, help="variants that are measured besides the standard one, at the most.")
+    ] = 4,
     seed: Annotated[int, typer.Option(help="of orders, and of what the model draws.")] = 0,
     output: Output = None,
     every: Annotated[bool, typer.Option("--all", help="every variant, and every refusal.")] = False,
@@ -98,13 +106,14 @@ def explore(
             measurements=measurements, seed=seed,
             observe=None if quiet else _told,
         )  # fmt: skip
-    if output is not None:
-        with written_aside("--output", output) as aside:
-            found.exploration.save(aside)
+    # first what has taken so long, then what a full disk may refuse
     if as_json:
         typer.echo(json.dumps(found.exploration.to_json(), indent=2))
     else:
         typer.echo(exploration_text(found.exploration, every=every))
+    if output is not None:
+        with written_aside("--output", output) as aside:
+            found.exploration.save(aside)
 
 
 def _objective(text: str) -> Objective:

@@ -78,6 +78,7 @@ def gui(
 
         with written_aside("--output", output) as aside, working(quiet=quiet):
             aside.write_text(report_page(_report(page)), encoding="utf-8")
+        typer.echo(f"written to {output}")
         return
     _serve(page, port, browser=not no_browser)
 

@@ -59,8 +59,9 @@ def whatif(
 ) -> None:
     """Predict steps of a recorded run with optimisations, beside those it had.
 
-    With path.py:Name or package.module:Name in the place of a trace: what passes of the compiler are worth
-    for a model, and what it takes on other devices: --without PASS, --measure, --on H100 --ranks 8.
+    With path.py:Name or package.module:Name in the place of a trace: what passes of the compiler, and what
+    may be added to them, are worth for a model, and what it takes on other devices. Its options are --input,
+    --inputs, --train, --without PASS, --with bf16, --measure, --on H100, --ranks 8, --json and --quiet.
     """
     if not trace.exists() and MODULE.fullmatch(str(trace)):
         from daceml.cli.whatif_model import whatif_model

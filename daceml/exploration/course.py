@@ -1,15 +1,16 @@
 """What a machine does with usual operators, before anything of a model has been measured here.
 
-Some modules have each operator as a loop of its own: their steps are measured once for each machine and are
-in the library from then on, so that the first exploration knows what loops of such kinds take here, whatever
-the compiler makes of them.
+Some modules have operators of each kind, as loops of their own or as a vendor's calls: their steps are
+measured once for each machine and are in the library from then on, so that the first exploration knows what
+such steps take here, whatever the compiler makes of them.
 Source: Tianshu builds its operator database ahead of time, too.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -77,43 +78,129 @@ class Contractions(nn.Module):
         )
 
 
-_LOOPS = Variant(choices=("convolutions in loops", "products in loops"))
-COURSE: Sequence[tuple[type[nn.Module], bool, tuple[Variant, ...]]] = (
-    (Elementwise, False, (Variant(unoptimised=True),)),
-    (Elementwise, True, (Variant(unoptimised=True),)),
-    (Rows, False, (Variant(unoptimised=True),)),
-    (Rows, True, (Variant(unoptimised=True), Variant())),
-    (Contractions, False, (Variant(), _LOOPS)),
-    (Contractions, True, (Variant(), _LOOPS)),
+class Images(nn.Module):
+    """Convolutions of every kind, with statistics, activations and gates behind them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        channels, stages = _SHAPE[1], list[nn.Module]()
+        for activation in (nn.SiLU, nn.ReLU6, nn.ReLU):
+            stages.append(_Stage(channels, activation))
+            channels *= 2
+        self.stages = nn.ModuleList(stages)
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        found: list[torch.Tensor] = []
+        x = x + y
+        for stage in self.stages:
+            x = stage(x)
+            found += [x.mean(dim=(2, 3)), x]  # results are rows, whatever lies before them
+            x = x[: max(len(x) // 2, 1)]  # arrays of many sizes
+        return tuple(found)
+
+
+class _Stage(nn.Module):
+    """A wide part with a gate, and a narrow one beside an identity; an image of a quarter of the size."""
+
+    def __init__(self, channels: int, activation: type[nn.Module]) -> None:
+        super().__init__()
+        wide, narrow = 3 * channels, channels // 4
+        self.widen = nn.Sequential(_convolution(channels, wide, 1), activation())
+        self.filter = nn.Sequential(_convolution(wide, wide, 3, groups=wide), activation())
+        self.gate = nn.Sequential(
+            nn.Conv2d(wide, narrow, 1), activation(), nn.Conv2d(narrow, wide, 1), nn.Sigmoid()
+        )
+        self.narrow = _convolution(wide, channels, 1)
+        self.window = nn.Sequential(_convolution(channels, channels, 3), activation())
+        self.last = nn.Sequential(_convolution(channels, wide, 5, groups=channels, stride=2), activation())
+        self.out = _convolution(wide, 2 * channels, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        wide = self.filter(self.widen(x))
+        x = x + self.narrow(wide * self.gate(wide.mean(dim=(2, 3), keepdim=True)))
+        return self.out(self.last(self.window(x)))
+
+
+def _convolution(
+    channels: int, results: int, taps: int, *, stride: int = 1, groups: int = 1
+) -> nn.Sequential:
+    window = nn.Conv2d(channels, results, taps, stride=stride, padding=taps // 2, groups=groups, bias=False)
+    return nn.Sequential(window, nn.BatchNorm2d(results))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """One module of the course.
+
+    Attributes:
+        variants: whose steps are measured.
+        functions: it is measured where a model's standard variant calls one of them; empty: for every model.
+    """
+
+    module: type[nn.Module]
+    training: bool
+    variants: tuple[Variant, ...]
+    functions: frozenset[str] = frozenset()
+
+    @property
+    def title(self) -> str:
+        """Name of it, for a reader and for the library."""
+        return f"{self.module.__name__}, {'training' if self.training else 'inference'}"
+
+    def serves(self, steps: Iterable[StepFacts]) -> bool:
+        """Whether it says something of the variants of a program."""
+        return not self.functions or any(step.function in self.functions for step in steps)
+
+
+_UNOPTIMISED, _LOOPS = (
+    Variant(unoptimised=True),
+    Variant(choices=("convolutions in loops", "products in loops")),
 )
-"""Module, whether it is trained, and the variants whose steps are measured."""
+_CONVOLUTIONS = frozenset({"convolution", "packed_convolution", "pointwise", "depthwise"})
+_LEFT_OUT = "pack_weights", "use_channels_last", "fold_batch_norms", "fuse_activations", "sum_columns"
+COURSE: Sequence[Part] = (
+    Part(module=Elementwise, training=False, variants=(_UNOPTIMISED,)),
+    Part(module=Elementwise, training=True, variants=(_UNOPTIMISED,)),
+    Part(module=Rows, training=False, variants=(_UNOPTIMISED,)),
+    Part(module=Rows, training=True, variants=(_UNOPTIMISED, Variant())),
+    Part(module=Contractions, training=False, variants=(Variant(), _LOOPS)),
+    Part(module=Contractions, training=True, variants=(Variant(), _LOOPS)),
+    Part(
+        module=Images,
+        training=False,
+        variants=(
+            Variant(), Variant(choices=("columns everywhere",)),
+            *(Variant(without=(name,)) for name in _LEFT_OUT),
+        ),
+        functions=_CONVOLUTIONS,
+    ),
+)  # fmt: skip
+_ROUNDS = 2  # all variants of a part one after the other: a machine that slows down recovers
 
 
-def measured_course() -> list[tuple[StepFacts, float]]:
-    """Steps of the course and their microseconds; what a machine cannot run is left out, and logged."""
-    found: list[tuple[StepFacts, float]] = []
-    for kind, training, variants in COURSE:
-        try:
-            found += _measured(kind, training, variants)
-        except Exception as error:  # whatever a pass, an operator or the compiler refuses here
-            log.warning("%s was left out of what is measured first: %s", kind.__name__, first_line(error))
-    return found
+def measured(part: Part) -> list[tuple[StepFacts, float]]:
+    """Steps of a part and their microseconds; none where a machine cannot run it, which is logged."""
+    try:
+        return _measured(part)
+    except Exception as error:  # whatever a pass, an operator or the compiler refuses here
+        log.warning("%s was left out of what is measured first: %s", part.title, first_line(error))
+        return []
 
 
-def _measured(
-    kind: type[nn.Module], training: bool, variants: Sequence[Variant]
-) -> list[tuple[StepFacts, float]]:
+def _measured(part: Part) -> list[tuple[StepFacts, float]]:
     from daceml.exploration.subject import Subject
 
     generator = torch.Generator().manual_seed(0)
     inputs: tuple[Any, ...] = tuple(torch.randn(_SHAPE, generator=generator) for _ in range(2))
-    inputs = tuple(x.requires_grad_(training) for x in inputs)
+    inputs = tuple(x.requires_grad_(part.training) for x in inputs)
     with torch.random.fork_rng(devices=()):
         torch.default_generator.manual_seed(0)
-        subject = Subject(kind().train(training), inputs, {}, training=training)
+        module = part.module().train(part.training)
+        subject = Subject(module, inputs, {}, training=part.training)
+    lowered = [subject.lower(variant) for variant in part.variants]
+    runs = [subject.compile(one) for one in lowered]
+    rounds = [[run.steps_us(run.call_us()) for run in runs] for _ in range(_ROUNDS)]
     found: list[tuple[StepFacts, float]] = []
-    for variant in variants:
-        lowered = subject.lower(variant)
-        run = subject.compile(lowered)
-        found += zip(lowered.facts, run.steps_us(run.call_us()), strict=True)
+    for one, seen in zip(lowered, zip(*rounds, strict=True), strict=True):
+        found += zip(one.facts, map(min, zip(*seen, strict=True)), strict=True)
     return found

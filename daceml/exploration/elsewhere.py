@@ -27,8 +27,8 @@ def elsewhere(
     """Rows of other devices: eager and with fused loops, launched one by one and as a CUDA graph, alone and
     data-parallel, in each precision and with each number of samples.
 
-    A step of training has no optimizer, as what is explored here. Times are for as many samples as the call
-    has: ranks share them.
+    A step of training has no optimizer, as what is explored here. Each rank has as many samples as the call;
+    times are for those of one call.
     """
     from daceml.prediction.fused_step import fused
     from daceml.prediction.host_cost import HostCost

@@ -22,6 +22,9 @@ Outcome = Literal[
 ]
 _FORM = 1
 
+BUSY = 1.5
+"""From so many times as long as in its best hour on, a machine does something else, too."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Times:
@@ -111,6 +114,8 @@ class Exploration:
         winner: place of the row that is best by the objective.
         complete: False where the budget ended before the rest was known to be worse.
         compiled: variants that were compiled and measured; predicted: those that were lowered.
+        ended: what ended the search before that; "" where nothing did.
+        slowness: how many times as long as in its best hour the machine took, if that is known.
     """
 
     model: str
@@ -126,6 +131,8 @@ class Exploration:
     winner: int
     compiled: int
     predicted: int
+    ended: str = ""
+    slowness: float = 1.0
 
     @property
     def best(self) -> Row:

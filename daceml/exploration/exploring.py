@@ -80,6 +80,8 @@ def explored(
         winner=search.winner(rows),
         compiled=sum(row.measured is not None for row in rows),
         predicted=sum(row.predicted_ms is not None for row in rows),
+        ended="" if search.complete else search.ended,
+        slowness=programs.slowness,
     )
 
 
@@ -93,6 +95,7 @@ class _Search:
     observe: Callable[[Row], None]
     start_s: float
     complete: bool = True
+    ended: str = ""
     rows: dict[Variant, Row] = field(default_factory=dict[Variant, Row])
     seen: dict[str, Variant] = field(default_factory=dict[str, Variant])  # identity -> the first of it
 
@@ -110,7 +113,10 @@ class _Search:
         self._predict(space)
         if self.objective != "cost":  # nothing here has a price
             self._measure()
-            self.complete = self.complete and not self.left()
+            if self.left():
+                self._incomplete(
+                    f"{self.measurements} were measured besides the standard one, the most that are"
+                )  # fmt: skip
 
     @property
     def spent_s(self) -> float:
@@ -131,7 +137,6 @@ class _Search:
         different.sort(key=lambda row: row.predicted_ms or 0.0)
         for variant in space.combined([row.variant for row in different]):
             if self._lowered_enough():
-                self.complete = False
                 return
             self._lower(variant)
 
@@ -139,7 +144,6 @@ class _Search:
         if variant in self.rows:
             return
         if self._lowered_enough():
-            self.complete = False
             return
         try:
             row = self._predicted(variant)
@@ -152,7 +156,14 @@ class _Search:
         self.note(row)
 
     def _lowered_enough(self) -> bool:
-        return len(self.seen) >= self.most or self.spent_s > _PREDICTING * self.budget_s
+        if len(self.seen) >= self.most:
+            self._incomplete(f"{self.most} different programs were predicted, the most that are")
+        elif self.spent_s > _PREDICTING * self.budget_s:
+            self._incomplete("its budget ended before all variants were predicted")
+        return not self.complete
+
+    def _incomplete(self, why: str) -> None:
+        self.complete, self.ended = False, self.ended or why
 
     def _predicted(self, variant: Variant) -> Row:
         return _row(self.programs.lowered(variant), self.programs.predicted(variant), "predicted")
@@ -161,11 +172,16 @@ class _Search:
 
     def _measure(self) -> None:
         """The most promising first, until none of the rest can be better than the best."""
+        longest_s = 0.0
         for _ in range(self.measurements):
-            left = self.left()
-            if not left or self.spent_s > self.budget_s:
+            left, begun_s = self.left(), self.spent_s
+            if not left:
+                return
+            if begun_s + longest_s > self.budget_s:
+                self._incomplete("its budget ended")
                 return
             self._measured(min(left, key=self._promise))
+            longest_s = max(longest_s, self.spent_s - begun_s)
 
     def left(self) -> list[Row]:
         """Of variants that are not measured, and may be better than the best that is."""

@@ -4,6 +4,7 @@ next one knows."""
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Sequence
 from datetime import date
 from math import inf
@@ -23,8 +24,9 @@ from daceml.runtime.processor import cpu_model
 
 log = logging.getLogger(__name__)
 
-OPERATOR = "step"
-"""What rows of the database are of: one step of a compiled program, a kernel or a call of torch's."""
+OPERATOR, PART = "step", "part of the course"
+"""What rows of the database are of: one step of a compiled program, a kernel or a call of torch's; or what
+has been measured ahead of any model, with how long that took."""
 
 
 class Library:
@@ -71,14 +73,27 @@ class Library:
             found.learn([step], [us], own=False)
         return found
 
-    def measure_course(self) -> None:
-        """Measure usual operators, once for each machine; takes half a minute where nothing is known yet."""
-        from daceml.exploration.course import measured_course
+    def measure_course(self, steps: Sequence[StepFacts]) -> None:
+        """Measure usual operators, each part once for each machine: a minute where nothing is known yet.
 
-        if self.database is not None and not self._known():
-            log.info("steps of usual operators are measured, once for this machine")
-            found = measured_course()
-            self.add([step for step, _ in found], [us for _, us in found])
+        Args:
+            steps: of a program: parts that say nothing of it are left for others.
+        """
+        from daceml.exploration.course import COURSE, measured
+
+        if self.database is None:
+            return
+        done = {entry.operation.attributes.get("part") for entry in self._entries(PART)}
+        for part in COURSE:
+            if part.title not in done and part.serves(steps):
+                log.info("%s: steps of usual operators are measured, once for this machine", part.title)
+                start_s = time.monotonic()
+                found = measured(part)
+                self.add([step for step, _ in found], [us for _, us in found])
+                operation = Operation(
+                    operator=PART, operands=(), attributes={"costs": _COSTS, "part": part.title}
+                )
+                self.database.add_all([self._entry(operation, time.monotonic() - start_s)])
 
     def add(self, steps: Sequence[StepFacts], took_us: Sequence[float]) -> None:
         """Keep what steps took, where that is less than what was known."""
@@ -91,28 +106,38 @@ class Library:
             if 0 < us < self._least_us.get(step.key, inf):
                 self._least_us[step.key] = us
                 least[step.key] = step, us
-        self.database.add_all(
-            Entry(
-                operation=_operation(step),
-                environment=self.environment,
-                duration=Duration(median_s=us / 1e6),
-                provenance="measured",
-                source="daceml explore",
-                licence="none",
-                date=date.today().isoformat(),
-            )
-            for step, us in least.values()
-        )
+        self.database.add_all(self._entry(_operation(step), us / 1e6) for step, us in least.values())
 
     def _known(self) -> list[tuple[StepFacts, float]]:
         """Steps of this machine whose costs are complete, and their microseconds."""
+        return [
+            (_facts(entry.operation), entry.duration.median_s * 1e6)
+            for entry in self._entries(OPERATOR)
+            if entry.operation.attributes.keys() >= _NEEDED
+        ]
+
+    def _entries(self, operator: str) -> list[Entry]:
+        """Those of this machine, as costs are counted today."""
         if self.database is None:
             return []
         return [
-            (_facts(entry.operation), entry.duration.median_s * 1e6)
+            entry
             for entry in self.database.entries()
-            if entry.environment == self.environment and _complete(entry.operation)
+            if entry.environment == self.environment
+            and entry.operation.operator == operator
+            and entry.operation.attributes.get("costs") == _COSTS
         ]
+
+    def _entry(self, operation: Operation, took_s: float) -> Entry:
+        return Entry(
+            operation=operation,
+            environment=self.environment,
+            duration=Duration(median_s=took_s),
+            provenance="measured",
+            source="daceml explore",
+            licence="none",
+            date=date.today().isoformat(),
+        )
 
 
 def _operation(step: StepFacts) -> Operation:
@@ -123,6 +148,7 @@ def _operation(step: StepFacts) -> Operation:
             "costs": _COSTS,
             "kind": step.kind,
             "function": step.function,
+            "variety": step.variety,
             "pieces": step.pieces,
             "reach": step.reach,
         }
@@ -131,14 +157,8 @@ def _operation(step: StepFacts) -> Operation:
     )
 
 
-_COSTS = 2  # raised whenever `sdfg/costs.py` counts in another way: what older rows say is not compared
-_NEEDED = {"function", "pieces", "reach", *AMOUNTS}
-
-
-def _complete(operation: Operation) -> bool:
-    """Whether it is a step, of which all costs are known that count today."""
-    told = operation.attributes
-    return operation.operator == OPERATOR and told.get("costs") == _COSTS and told.keys() >= _NEEDED
+_COSTS = 3  # raised whenever `sdfg/costs.py` counts in another way: what older rows say is not compared
+_NEEDED = {"function", "variety", "pieces", "reach", *AMOUNTS}
 
 
 def _facts(operation: Operation) -> StepFacts:
@@ -146,5 +166,5 @@ def _facts(operation: Operation) -> StepFacts:
     amounts = {name: int(told[name]) for name in ("pieces", *AMOUNTS)}
     return StepFacts(
         key=operation.kernel, kind=str(told["kind"]), function=str(told["function"]),
-        reach=tuple(map(int, told["reach"])), **amounts,
+        variety=str(told["variety"]), reach=tuple(map(int, told["reach"])), **amounts,
     )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ import torch
 
 from daceml.errors import ExplorationError, ResultsDifferError
 from daceml.exploration.batches import shared_samples
-from daceml.exploration.exploration import Times
+from daceml.exploration.exploration import BUSY, Times
 from daceml.exploration.library import Library
 from daceml.exploration.variant import Variant
 from daceml.frontend.search.measurement import Comparison, compare
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from daceml.exploration.step_times import ProgramTime, StepTimes
     from daceml.exploration.subject import Lowered, Subject
     from daceml.frontend.search.run import ProgramRun
+
+log = logging.getLogger(__name__)
 
 _KNOWN_SHARE = 0.8
 _ENTERING_US = 50.0  # of a call, however small it is
@@ -48,7 +51,8 @@ class Programs:
         profiles: of what was measured: microseconds of each step, where the standard variant takes what it
             took.
         slowness: how many times as long as in its best hour this machine takes today, where most steps of the
-            standard variant are known from an earlier hour; what is learned is divided by it.
+            standard variant are known from an earlier hour; what is learned is divided by it. From `BUSY` on
+            something else runs here, which is logged, and nothing is kept.
     """
 
     subject: Subject
@@ -72,16 +76,17 @@ class Programs:
         """With the standard variant measured, and with what was learned of this machine before.
 
         Args:
-            course: whether usual operators are measured first where nothing was learned yet.
+            course: whether usual operators are measured first, those that were not yet.
         Raises:
             DacemlError: the standard variant cannot be compiled.
         """
         with undisturbed(), Library.of_this_machine() as library:
             torch.default_generator.manual_seed(seed)
+            standard = subject.lower(Variant())
             if course:
-                library.measure_course()
+                library.measure_course(standard.facts)
             made = cls(subject=subject, library=library, times=library.times(), limit_s=limit_s, seed=seed)
-            made._begin()
+            made._begin(standard)
             yield made
 
     def lowered(self, variant: Variant) -> Lowered:
@@ -141,8 +146,7 @@ class Programs:
         entering = min(self.around_us, _ENTERING_US)
         return entering + (self.around_us - entering) / lowered.calls
 
-    def _begin(self) -> None:
-        lowered = self.subject.lower(Variant())
+    def _begin(self, lowered: Lowered) -> None:
         self.first = self.times.program(lowered.facts, 0.0)
         self._standard = self.subject.compile(lowered)
         lowered.plans = ()
@@ -152,6 +156,11 @@ class Programs:
         took_us = self._steps_us(lowered, self._standard, self.standard_ms)
         if self.first.measured_share > _KNOWN_SHARE:
             self.slowness = max(sum(took_us) / self.first.us, 1.0)
+        if self.slowness >= BUSY:
+            log.warning(
+                "this machine takes %.1f times as long as in its best hour: something else runs here, and "
+                "what is measured now says little", self.slowness
+            )  # fmt: skip
         self.around_us = max(self.standard_ms * 1e3 - sum(took_us), 0.0) / self.slowness
         self._learn(lowered, took_us)
         self._measured[Variant()] = _times(seen, _STANDARD, self.standard_ms)
@@ -188,9 +197,10 @@ class Programs:
     def _learn(self, lowered: Lowered, took_us: list[float]) -> None:
         if len(took_us) == len(lowered.facts):
             self.profiles[lowered.variant] = tuple(took_us)
-            at_best_us = [us / self.slowness for us in took_us]
-            self.times.learn(lowered.facts, at_best_us)
-            self.library.add(lowered.facts, at_best_us)
+            self.times.learn(lowered.facts, [us / self.slowness for us in took_us])
+            if self.slowness < BUSY:
+                # as they were measured: of what is kept the least counts, and a guess could be less than all
+                self.library.add(lowered.facts, took_us)
 
     def _difference(self, run: ProgramRun, variant: Variant) -> str:
         """From the standard variant's results, in a sentence; of other samples, those that both have."""

@@ -61,7 +61,15 @@ def question(
         raise ExplorationError(
             'objective="cost" without prices' if not priced else "none of the devices has a price",
             why=f"prices are of {', '.join(priced)}" if priced else "",
-            fix='give devices=["H100"], prices={"H100": Price(usd_per_hour=2.95, date="2026-05-20")}',
+            fix='give devices=["H100"], prices={"H100": Price(usd_per_hour=2.95, date="2026-05-20")}, '
+            "or --device H100 --price H100=2.95@2026-05-20",
+        )
+    shared = tuple(count for count in _numbers(ranks, "ranks", least=1) if count > 1)
+    if shared and not names:
+        raise ExplorationError(
+            "ranks without a device",
+            why="they are predicted on other devices, never run here",
+            fix='name one as well: devices=["H100"], or --device H100',
         )
     sizes = _numbers(batches, "batches", least=1)
     if sizes:
@@ -71,7 +79,7 @@ def question(
         devices={given: name for name, given in names.items()},
         precisions=_precisions(_each(precisions, "precisions", '["bfloat16"]')),
         batches=sizes,
-        ranks=tuple(count for count in _numbers(ranks, "ranks", least=1) if count > 1),
+        ranks=shared,
         prices=priced,
     )
 

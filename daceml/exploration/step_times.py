@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
 from daceml.frontend.search.machine import Machine
-from daceml.frontend.search.prediction import StepFacts, composition, modelled_us, shares_us
+from daceml.frontend.search.prediction import COMPUTED, StepFacts, composition, modelled_us, shares_us
 
 # standard deviations of logarithms
 _AGAIN = 0.05  # of a step that was measured: caches and neighbours differ from program to program
@@ -24,11 +24,14 @@ _LEAST = 0.12  # of one with measured neighbours, however well these agree
 _OWN = 10.0  # as many others a step of the narrower class counts
 _NEAR = 0.15  # shares of the work that differ, over which a neighbour counts less by a factor of e
 _SIZE = 0.05  # how many of those a factor of e between sizes is: what is larger is a neighbour still
+_ALIKE, _OWN_ALIKE = 10.0, 300.0  # as many others a step counts that computes the same wherever it finds it
+_ALIKE_NEAR, _ALIKE_APART = 0.1, 0.5  # over which that decreases: in what is computed, and in all
 _FAR = 0.1  # what the model itself weighs, in neighbours at no distance
 _PRIOR = 0.2  # what it weighs that a factor is the usual one, in measured steps
 _OUTLYING = 0.5  # beyond which a step counts less: something disturbed it
 _SHORT_US = 20.0  # of steps that take less, errors matter less
 _LEAST_US = 0.05
+_NOTHING = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,13 +119,14 @@ class _Class:
         took = np.array([known[key] for key in steps])
         shares = np.array([shares_us(self.machine, step) for step in steps.values()])
         modelled = _combined(shares, factors)
-        near = np.array([_OWN if key in self.steps else 1.0 for key in steps])
+        narrow = np.array([key in self.steps for key in steps])
         return _Fitted(
             factors=factors,
             work=np.array([composition(self.machine, step) for step in steps.values()]),
             sizes=np.log(modelled),
             off=np.log(took / modelled),
-            weights=near * np.sqrt(took / (took + _SHORT_US)),
+            weights=np.where(narrow, _OWN, 1.0) * np.sqrt(took / (took + _SHORT_US)),
+            narrow=narrow,
         )
 
 
@@ -142,6 +146,12 @@ def _apart(work: NDArray[np.float64], sizes: NDArray[np.float64]) -> NDArray[np.
     return np.abs(work).sum(axis=1) + _SIZE * np.abs(sizes)
 
 
+def _computed(work: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Shares of what is computed alone: the same for loops over more or fewer elements, wherever they lie."""
+    found = work[..., COMPUTED:]
+    return found / np.maximum(found.sum(axis=-1, keepdims=True), _NOTHING)
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Fitted:
     """What measured steps say of others.
@@ -152,6 +162,7 @@ class _Fitted:
         sizes: logarithms of what they would take by the factors alone.
         off: logarithms by which these were off.
         weights: of the measured steps: short ones say little.
+        narrow: whether they are of the narrower class, which says more.
     """
 
     factors: NDArray[np.float64]
@@ -159,11 +170,16 @@ class _Fitted:
     sizes: NDArray[np.float64]
     off: NDArray[np.float64]
     weights: NDArray[np.float64]
+    narrow: NDArray[np.bool_]
 
     def likely(self, shares: Sequence[float], work: Sequence[float]) -> Likely:
         us = float(_combined(np.array(shares), self.factors))
         apart = _apart(self.work - np.array(work), self.sizes - log(us))
-        weights = self.weights * np.exp(-apart / _NEAR)
+        computed = np.abs(_computed(self.work) - _computed(np.array(work))).sum(axis=1)
+        alike = np.where(self.narrow, _OWN_ALIKE, _ALIKE) * np.exp(
+            -computed / _ALIKE_NEAR - apart / _ALIKE_APART
+        )
+        weights = self.weights * (np.exp(-apart / _NEAR) + alike)
         total = float(weights.sum()) + _FAR
         off = float(weights @ self.off) / total
         scattered = float(self.weights @ self.off**2 + _PRIOR * _ALONE**2) / (self.weights.sum() + _PRIOR)
@@ -171,14 +187,26 @@ class _Fitted:
         return Likely(us=us * exp(off), sigma=min(max(sqrt(around), _LEAST), _ALONE))
 
 
-_Place = tuple[str, str, bool]
-"""Of a class: kind of step, function that it calls (empty: whatever), whether only the model's own."""
+_Place = tuple[str, str, str, bool]
+"""Of a class: kind of step, function that it calls and its variety (empty: whatever), whether only
+the model's own."""
 
 
 def _places(step: StepFacts) -> tuple[_Place, ...]:
     """The classes of a step, from the narrowest to the widest."""
-    places = [(step.kind, step.function, True), (step.kind, step.function, False), (step.kind, "", False)]
-    return tuple(dict.fromkeys(places))
+    found = [(step.kind, step.function, step.variety, True)]
+    while (wider := _wider(found[-1])) is not None:
+        found.append(wider)
+    return tuple(found)
+
+
+def _wider(place: _Place) -> _Place | None:
+    kind, function, variety, own = place
+    if own:
+        return kind, function, variety, False
+    if variety:
+        return kind, function, "", False
+    return (kind, "", "", False) if function else None
 
 
 class StepTimes:
@@ -226,9 +254,8 @@ class StepTimes:
 
     def _class(self, place: _Place) -> _Class:
         if place not in self._classes:
-            kind, function, own = place
-            wider = (kind, function, False) if own else (kind, "", False)
-            self._classes[place] = _Class(self.machine, self._class(wider) if wider != place else None)
+            wider = _wider(place)
+            self._classes[place] = _Class(self.machine, None if wider is None else self._class(wider))
         return self._classes[place]
 
     def program(self, steps: Sequence[StepFacts], around_us: float) -> ProgramTime:

@@ -40,7 +40,7 @@ class Variant:
         device: a name that `daceml devices` lists, or THIS.
         fused: on another device, whether elementwise neighbours are one kernel there.
         graphed: on another device, whether a step is one CUDA graph.
-        ranks: that share the samples and average gradients.
+        ranks: that average gradients, each with as many samples as the call.
     """
 
     choices: tuple[str, ...] = ()
@@ -89,7 +89,7 @@ class Variant:
             graph = ", as a CUDA graph," if self.graphed else ""
             found.append(f"{'fused' if self.fused else 'eager'}{graph} on {self.device}")
         if self.ranks > 1:
-            found.append(f"{self.ranks} ranks")
+            found.append(f"{self.ranks} ranks, each with a call's samples")
         return tuple(found)
 
     @property

@@ -6,7 +6,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Sequence
 
-from daceml.exploration.exploration import Exploration, Row
+from daceml.exploration.exploration import BUSY, Exploration, Row
 from daceml.report.text import WIDTH, cell, in_millions, render, table
 
 _SHOWN = 24
@@ -22,13 +22,15 @@ def exploration_text(found: Exploration, *, every: bool = False) -> str:
     untold = ("same program", *_TOLD)
     known = [row for row in found.rows if row.best_known_ms is not None and row.outcome not in untold]
     shown = known if every else _best(known, found.best)
-    rows = table(
-        "variant", "predicted ms", "measured ms", "off", "of standard", "memory MB", "moved MB", left=1
-    )
+    priced = any(row.usd_per_million is not None for row in known)
+    columns = ("variant", "predicted ms", "measured ms", "off", "of standard", "memory MB", "moved MB")
+    rows = table(*columns, *(["USD a million"] if priced else []), left=1)
     rows.columns[0].max_width = 40
     for row in shown:
         mark = "* " if row is found.best else ""
-        rows.add_row(*map(cell, (mark + row.variant.title, *_figures(row))))
+        price = "" if row.usd_per_million is None else f"{row.usd_per_million:.3g}"
+        figures = (mark + row.variant.title, *_figures(row), *([price] if priced else []))
+        rows.add_row(*map(cell, figures))
     lines = [*_wrapped(_headline(found), indent=0), "", render(rows), ""]
     left = len(known) - len(shown)
     if left:
@@ -44,6 +46,7 @@ def exploration_text(found: Exploration, *, every: bool = False) -> str:
 def _headline(found: Exploration) -> str:
     step = "training step" if found.training else "call"
     rest = "" if found.complete else "; the search ended before the rest was known to be worse"
+    rest += f": {found.ended}" if found.ended else ""
     return (
         f"{found.model}, a {step} with {found.inputs}: {found.predicted} variants predicted, {found.compiled}"
         f" measured in {found.spent_s:.0f} s of {found.budget_s:g} s{rest}; {found.machine}"
@@ -62,7 +65,17 @@ def _chosen(found: Exploration) -> str:
     if best.variant.promises:
         text += f"; whoever takes it accepts: {', '.join(best.variant.promises)}"
     if found.mean_error is not None:
-        text += f". Predictions of what was measured were off by {found.mean_error:.1%} on average"
+        text += (
+            f". Predictions of the others that were measured were off by {found.mean_error:.1%} on average"
+        )
+    first = found.standard.error
+    if first is not None:
+        text += f"; of the standard recipe, before anything was measured, by {first:+.0%}"
+    if found.slowness >= BUSY:
+        text += (
+            f". This machine took {found.slowness:.1f} times as long as in its best hour: something else ran"
+            " here, and none of this says much; explore once more when it is idle"
+        )
     return text
 
 

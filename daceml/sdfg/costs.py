@@ -106,6 +106,12 @@ class Cost:
         return self.mapped(lambda amount: number(amount, symbols))
 
 
+def function_cost(name: str, times: Size) -> Cost:
+    """Cost of a special function, called so many times in a loop over neighbours."""
+    tenths = {kind: count * times for kind, count in _TENTHS.get(name, _DEAR).items()}
+    return Cost(special_functions=times, **tenths)
+
+
 def kernel_cost(sdfg: dace.SDFG) -> Cost:
     """Cost of a kernel SDFG: one state, one top-level map over arrays that are not transient."""
     (state,) = sdfg.states()

@@ -7,12 +7,12 @@ from functools import lru_cache
 
 import dace
 
-from daceml.sdfg.costs import Cost, kernel_cost, scope_cost
+from daceml.sdfg.costs import Cost, function_cost, kernel_cost, scope_cost
 from daceml.sdfg.external import AtenCall, FallbackCall, FreshResult, PackedWeight, TensorView
 from daceml.sdfg.network import Network
 from daceml.sdfg.outline import Kernel, KernelCall, canonical_text
 from daceml.sdfg.scopes import top_maps
-from daceml.sdfg.sizes import Size, size, size_bytes
+from daceml.sdfg.sizes import Size, product, size, size_bytes
 from daceml.sdfg.tensor_lists import ListCall
 
 
@@ -44,14 +44,16 @@ def _of(amount: Size, elements: int) -> Size:
 
 
 def external_cost(call: AtenCall | FallbackCall, network: Network) -> Cost:
-    """Cost of an external call: each operand moved once."""
+    """Cost of an external call: each operand moved once, and what it computes."""
     if isinstance(call, FallbackCall):
         moved = arrays_bytes((*call.inputs, *call.outputs), network)
         return Cost(unique_bytes=moved, total_bytes=moved)
     named = [a.array for a in call.arguments if isinstance(a, FreshResult | PackedWeight | TensorView)]
     arrays = dict.fromkeys([*named, call.writes])
     moved = arrays_bytes(arrays, network)
-    return Cost(unique_bytes=moved, total_bytes=moved, flops=call.flops)
+    cost = Cost(unique_bytes=moved, total_bytes=moved, flops=call.flops)
+    elements = product(size(n) for n in network.sdfg.arrays[call.writes].shape)
+    return sum((function_cost(name, elements) for name in call.functions), start=cost)
 
 
 def arrays_bytes(arrays: Iterable[str], network: Network) -> Size:

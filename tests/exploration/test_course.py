@@ -12,6 +12,7 @@ from daceml.exploration import course
 from daceml.exploration.library import Library
 from daceml.exploration.subject import Subject
 from daceml.exploration.variant import Variant
+from daceml.frontend.search.prediction import StepFacts
 
 
 class Few(nn.Module):
@@ -28,20 +29,55 @@ def test_a_course_is_measured_once_and_the_rest_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     whole = (Variant(unoptimised=True),)
-    monkeypatch.setattr(course, "COURSE", ((Wrong, False, whole), (Few, False, whole), (Few, True, whole)))
+    parts = [
+        course.Part(module=module, training=training, variants=whole)
+        for module, training in ((Wrong, False), (Few, False), (Few, True))
+    ]
+    monkeypatch.setattr(course, "COURSE", parts)
     with Library.of_this_machine(tmp_path) as library:
-        library.measure_course()
+        library.measure_course([])
         times = library.times()
         assert len(times) >= 3  # loops forward and backward
-    assert "Wrong was left out" in caplog.text and "there is no such operator here" in caplog.text
-    monkeypatch.setattr(course, "COURSE", None)  # nobody looks at it again
+    assert "Wrong, inference was left out" in caplog.text and "there is no such operator here" in caplog.text
+    monkeypatch.setattr(course, "measured", None)  # nobody asks for it again
     with Library.of_this_machine(tmp_path) as library:
-        library.measure_course()
+        library.measure_course([])
         assert len(library.times()) == len(times)
 
 
+def test_a_part_is_for_programs_that_call_its_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    plain = course.Part(module=Few, training=False, variants=(Variant(),))
+    images = course.Part(
+        module=Few, training=True, variants=(Variant(),), functions=frozenset({"convolution"})
+    )
+    asked: list[str] = []
+    monkeypatch.setattr(course, "COURSE", (plain, images))
+    monkeypatch.setattr(course, "measured", lambda part: asked.append(part.title) or [])
+    with Library.of_this_machine(tmp_path) as library:
+        library.measure_course([StepFacts(key="k", kind="kernel")])
+        assert asked == ["Few, inference"]
+        library.measure_course([StepFacts(key="k", kind="aten", function="convolution")])
+        assert asked == ["Few, inference", "Few, training"]
+
+
 def test_every_module_of_the_course_can_be_lowered():
-    for kind, training, variants in course.COURSE:
-        inputs = tuple(torch.randn(2, 48, 16, 80).requires_grad_(training) for _ in range(2))
-        subject = Subject(kind().train(training), inputs, {}, training=training)
-        assert all(subject.lower(variant).facts for variant in variants)
+    for part in course.COURSE:
+        inputs = tuple(torch.randn(2, 48, 16, 80).requires_grad_(part.training) for _ in range(2))
+        subject = Subject(part.module().train(part.training), inputs, {}, training=part.training)
+        assert all(subject.lower(variant).facts for variant in part.variants)
+
+
+def test_convolutions_of_every_kind_are_in_the_course():
+    (part,) = (one for one in course.COURSE if one.module is course.Images)
+    inputs = tuple(torch.randn(2, 48, 16, 20) for _ in range(2))
+    subject = Subject(part.module().eval(), inputs, {}, training=False)
+    steps = [step for variant in part.variants for step in subject.lower(variant).facts]
+    kinds = {(step.function, step.variety) for step in steps if step.variety}
+    for variety in ("pointwise", "depthwise", "windows"):
+        assert ("convolution", f"{variety}, first, first") in kinds
+        assert ("convolution", f"{variety}, last, last") in kinds
+    assert ("pointwise", "pointwise, last, last") in kinds and ("depthwise", "depthwise, last, last") in kinds
+    assert ("packed_convolution", "windows, last, last") in kinds
+    assert part.serves(steps) and not part.serves([StepFacts(key="k", kind="kernel")])
+    with_activation = {step.function for step in steps if step.kind == "aten" and step.special_functions}
+    assert {"pointwise", "depthwise"} <= with_activation

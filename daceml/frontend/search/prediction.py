@@ -39,7 +39,6 @@ _KERNEL_US = 0.2
 _BYTES = 2.5
 # Of one scalar operation, an access that waits for a cache line, a loop's begin
 _SCALAR_US, _STRIDED_US, _LOOP_US = 1.2e-4, 8e-3, 3e-3
-_FUNCTIONS = 4  # place of functions among what a kernel computes, see `shares_us`
 _FAR = 6  # of `DISTANCES`, from which on no cache has what was touched
 _RUNTIME_US = 20.0  # ONNX Runtime: bindings of inputs and results
 _NARROWEST, _WIDEST = 0.25, 4.0  # of a scale
@@ -53,6 +52,7 @@ class StepFacts:
         key: equal for steps that do the same to arrays of the same kinds.
         kind: as in `StepRecord`.
         function: that a step of torch's calls; empty for others.
+        variety: what else tells its time apart, as `AtenCall` has it, and how its arrays lie in memory.
         pieces: that threads may share; 1 where one thread does all of it.
         unique_bytes, total_bytes, flops, special_functions, exponential_tenths, logarithm_tenths,
             error_function_tenths, division_tenths, power_tenths, streamed_bytes, vector_operations,
@@ -64,6 +64,7 @@ class StepFacts:
     key: str
     kind: str
     function: str = ""
+    variety: str = ""
     pieces: int = 1
     unique_bytes: int = 0
     total_bytes: int = 0
@@ -124,10 +125,25 @@ def _step_facts(plan: Plan, sizes: Mapping[str, int], elsewhere_bytes: int) -> I
             key=_digest(_renamed(step, network, lambda array: _description(array, network))),
             kind=kind,
             function=step.action.function if isinstance(step.action, AtenCall) else "",
+            variety=_variety(step.action, network) if isinstance(step.action, AtenCall) else "",
             pieces=_pieces(step, known),
             reach=_of_unique(reach, amounts.unique_bytes),
             **{name: getattr(amounts, name) for name in AMOUNTS},
         )
+
+
+def _variety(call: AtenCall, network: Network) -> str:
+    """Of a call that has one: also whether channels are innermost in memory, in what it reads and writes."""
+    if not call.variety:
+        return ""
+    arrays = network.sdfg.arrays
+    ends = (next(iter(call.reads())), call.writes)
+    return ", ".join([call.variety, *("last" if _channels_last(arrays[one]) else "first" for one in ends)])
+
+
+def _channels_last(desc: Any) -> bool:
+    strides = [size(one) for one in desc.strides]
+    return len(strides) > 1 and strides[1] == 1 and strides[-1] != 1
 
 
 def _of_unique(reach: Reach, unique_bytes: int) -> Reach:
@@ -211,8 +227,8 @@ def shares_us(machine: Machine, step: StepFacts) -> tuple[float, ...]:
     """Microseconds that each kind of work in a step takes by itself, as many for every step of a kind.
 
     The start, then what is moved from and to memory, then what is computed meanwhile: of a kernel vector
-    operations, scalar ones, those that wait for each other, accesses far apart, special functions, starts of
-    loops; of others products.
+    operations, scalar ones, those that wait for each other, accesses far apart and starts of loops, of others
+    products; special functions come last.
     Moving and computing overlap, the less the nearer they are: together they take the root of the sum of
     their squares.
     """
@@ -221,7 +237,9 @@ def shares_us(machine: Machine, step: StepFacts) -> tuple[float, ...]:
     if step.kind != "kernel":
         start_us = {"aten": machine.call_us, "onnxruntime": _RUNTIME_US}.get(step.kind, _KERNEL_US)
         moved_s = reach[0] / cached + _moved_s(machine, reach)
-        return start_us, moved_s * 1e6, step.flops / machine.product_flops_per_s * 1e6
+        products_s = step.flops / machine.product_flops_per_s
+        functions_s = sum(_functions_s(machine, step)) / machine.threads
+        return start_us, moved_s * 1e6, products_s * 1e6, functions_s * 1e6
     threads = step.threads(machine.threads)
     moved_s = _moved_s(machine, past_the_caches(reach, step.streamed_bytes))
     moved_s += step.streamed_bytes / machine.streamed_bytes_per_s
@@ -232,26 +250,30 @@ def shares_us(machine: Machine, step: StepFacts) -> tuple[float, ...]:
         step.scalar_operations * _SCALAR_US / threads,
         step.dependent_operations / machine.additions_per_s / threads * 1e6,
         step.strided_accesses * _STRIDED_US / threads,
-        sum(_functions_s(machine, step)) / threads * 1e6,
         step.loop_starts * _LOOP_US / threads,
+        sum(_functions_s(machine, step)) / threads * 1e6,
     )
+
+
+COMPUTED = 4
+"""Kinds of work in a step before those that compute: its start, and memory by how far it is."""
 
 
 def composition(machine: Machine, step: StepFacts) -> tuple[float, ...]:
     """Of the time that the kinds of work in a step would take one after the other, the share of each.
 
-    As `shares_us` has them, with memory told apart by how far it is and functions by their kinds.
+    As `shares_us` has them, with memory told apart by how far it is and functions by their kinds: what is
+    computed stands from `COMPUTED` on.
     """
-    start_us, _, *computed_us = shares_us(machine, step)
-    reach, functions_s = step.reach or _alone(step.unique_bytes), tuple[float, ...]()
+    start_us, _, *computed_us, _ = shares_us(machine, step)
+    reach, threads = step.reach or _alone(step.unique_bytes), float(machine.threads)
     if step.kind == "kernel":
-        reach = past_the_caches(reach, step.streamed_bytes)
-        functions_s = tuple(s / step.threads(machine.threads) for s in _functions_s(machine, step))
-        del computed_us[_FUNCTIONS]
+        reach, threads = past_the_caches(reach, step.streamed_bytes), step.threads(machine.threads)
+    functions_s = (s / threads for s in _functions_s(machine, step))
     near_s = _moved_s(machine, (*reach[:_FAR], *[0] * (len(reach) - _FAR)))
     streamed_s = step.streamed_bytes / machine.streamed_bytes_per_s
     moved_s = near_s, _moved_s(machine, reach) - near_s, streamed_s
-    times = (start_us, *computed_us, *(s * 1e6 for s in (*moved_s, *functions_s)))
+    times = (start_us, *(s * 1e6 for s in moved_s), *computed_us, *(s * 1e6 for s in functions_s))
     whole = sum(times)
     return tuple(us / whole for us in times) if whole else times
 

@@ -123,8 +123,16 @@ def convolution(
         writes=Y.name,
         fresh=True,
         flops=2 * product(Y.shape) * product(W.shape[1:]),
+        variety=variety(W, group),
         temporary_bytes=temporary_bytes(X, W, Y),
     )
+
+
+def variety(W: Tensor, group: int) -> str:
+    """How the windows of a convolution are: kernels differ in what they make of as many operations."""
+    if group > 1:
+        return "depthwise" if W.shape[1] == 1 else "grouped"
+    return "pointwise" if all(k == 1 for k in W.shape[2:]) else "windows"
 
 
 def transposed_geometry(
@@ -223,5 +231,6 @@ def transposed_convolution(
         writes=Y.name,
         fresh=True,
         flops=2 * product(X.shape) * product(W.shape[1:]),
+        variety="transposed",
         temporary_bytes=temporary_bytes(X, W, Y),
     )

@@ -8,6 +8,7 @@ from daceml.onnx_ops.aten.convolution import (
     symmetric_padding,
     temporary_bytes,
     transposed_geometry,
+    variety,
 )
 from daceml.onnx_ops.aten.views import GRADIENTS, float_operands, no_empty_operand, view
 from daceml.onnx_ops.registry import implements
@@ -126,5 +127,6 @@ def _call(
         writes=wanted[0],
         more=tuple(wanted[1:]),
         flops=2 * large * products,
+        variety="transposed" if transposed else variety(W, group),
         temporary_bytes=temporary_bytes(X, W, dY),
     )

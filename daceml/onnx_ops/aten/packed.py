@@ -80,6 +80,8 @@ def convolution_activation(
         writes=plain.writes,
         fresh=True,
         flops=plain.flops,
+        variety=plain.variety,
+        functions=_functions(activation),
         temporary_bytes=plain.temporary_bytes,
     )
 
@@ -116,6 +118,8 @@ def depthwise(
         arguments=(view(Y), x, weight, bias, geometry, *_behind(activation, low, high)),
         writes=plain.writes,
         flops=plain.flops,
+        variety=plain.variety,
+        functions=_functions(activation),
     )
 
 
@@ -171,6 +175,8 @@ def pointwise(
         arguments=(view(Y), x, packed, bias, more, geometry, *_behind(activation, low, high)),
         writes=plain.writes,
         flops=plain.flops,
+        variety=plain.variety,
+        functions=_functions(activation),
     )
 
 
@@ -182,6 +188,10 @@ def _behind(activation: str, low: float, high: float) -> tuple[float, float, boo
     """Bounds of the result of a loop of our own, and whether it is multiplied by its sigmoid."""
     bounds = {"relu": (0.0, math.inf), "clip": (float(low), float(high))}
     return *bounds.get(activation, (-math.inf, math.inf)), activation == "swish"
+
+
+def _functions(activation: str) -> tuple[str, ...]:
+    return ("sigmoid",) if activation == "swish" else ()
 
 
 @implements("Gemm", kind="aten", name=PRODUCT, rank=_LAST, when=_refusal, devices=("cpu",))
