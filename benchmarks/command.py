@@ -45,7 +45,9 @@ def document(
         "benchmark": name,
         "machine": machine.description(),
         "arguments": {
-            name: value for name, value in sorted(vars(arguments).items()) if name not in _MOVE_NO_NUMBER
+            name: value
+            for name, value in sorted(vars(arguments).items())
+            if name not in _MOVE_NO_NUMBER and not isinstance(value, Path)  # files of this machine
         },
         "rows": list(rows),
         "bars": [bar.as_json() for bar in met],

@@ -107,7 +107,8 @@ def lowered_again(profiles: Sequence[Profile]) -> Iterator[Profile]:
 
 def _same(step: StepFacts) -> tuple[str, ...]:
     """Equal for steps that do the same: kernels are named by what they do, how calls are told may change."""
-    return step.kind, step.function, step.key if step.kind == "kernel" else ""
+    function = step.function.removeprefix("packed_") if step.kind == "aten" else ""
+    return step.kind, function, step.key if step.kind == "kernel" else ""
 
 
 def predicted(profiles: Sequence[Profile], case: str, *, others: bool) -> list[tuple[Profile, float, bool]]:

@@ -99,13 +99,17 @@ def explore(
         call = make_inputs(module, inputs, dims, inputs_file)
         names = list(device or ())
         prices = prices_of(price or (), [find_device(name) for name in names])
-        found = explored(
-            module, *call.args, **call.kwargs,
-            budget=seconds, devices=names, objective=_objective(objective), training=train,
-            precisions=precision or (), batches=batch or (), ranks=ranks or (), prices=prices,
-            measurements=measurements, seed=seed,
-            observe=None if quiet else _told,
-        )  # fmt: skip
+        try:
+            found = explored(
+                module, *call.args, **call.kwargs,
+                budget=seconds, devices=names, objective=_objective(objective), training=train,
+                precisions=precision or (), batches=batch or (), ranks=ranks or (), prices=prices,
+                measurements=measurements, seed=seed,
+                observe=None if quiet else _told,
+            )  # fmt: skip
+        except KeyboardInterrupt:
+            typer.echo("what was compiled and measured is kept: the same command finds it", err=True)
+            raise
     # first what has taken so long, then what a full disk may refuse
     if as_json:
         typer.echo(json.dumps(found.exploration.to_json(), indent=2))
@@ -127,5 +131,5 @@ def _told(row: Row) -> None:
         typer.echo(f"{row.measured.ms:9.3f} ms measured   {row.variant.title}", err=True)
     elif row.outcome == "predicted" and row.predicted_ms is not None:
         typer.echo(f"{row.predicted_ms:9.3f} ms predicted  {row.variant.title}", err=True)
-    else:
+    elif row.outcome != "same program":
         typer.echo(f"{row.outcome:>12}            {row.variant.title}", err=True)

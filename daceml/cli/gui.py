@@ -16,7 +16,7 @@ from daceml.cli.inputs import make_inputs
 from daceml.cli.model_reference import load_file, resolve
 from daceml.cli.output_files import check_targets, written_aside
 from daceml.cli.work import working
-from daceml.errors import ConfigurationError, PageError
+from daceml.errors import ConfigurationError, PageError, TraceFileError
 
 if TYPE_CHECKING:
     from daceml.gui.guided import Start
@@ -143,7 +143,13 @@ def _file_page(path: Path) -> TracePage | VariantsPage:
     from daceml.simulation.whatif.gradients import Gradients
     from daceml.simulation.whatif.questions import Network, optimization_of, words_of
 
-    recorded = read_trace(path)
+    try:
+        recorded = read_trace(path)
+    except TraceFileError as error:
+        raise PageError(
+            f"{path} holds neither explored variants nor a trace", why=error.why or error.what,
+            fix="give what daceml explore --output wrote, or a trace of torch.profiler",
+        ) from error  # fmt: skip
     network = Network(link=None, inside=None, gradients=Gradients.recorded(recorded.header))
 
     def ask(words: Sequence[str]) -> list[Any]:

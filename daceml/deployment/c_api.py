@@ -79,8 +79,10 @@ def example(name: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor], *, l
         else ""
     )
     is_open = any(isinstance(extent, str) for t in inputs for extent in t.shape)
-    open_sizes = (
-        "\n// Sizes that are -1 in input_sizes are open: write those of your files there." if is_open else ""
+    behind = (
+        "\n// Behind a file whose sizes are open (-1 in input_sizes) they follow: x.bin:8,3,224,224"
+        if is_open
+        else ""
     )
     ranks = ", ".join(str(len(t.shape)) for t in inputs)
     return f"""// Runs the model once: reads arrays as they lie in memory, and writes results in that form.
@@ -88,9 +90,10 @@ def example(name: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor], *, l
 {told}//   g++ -std=c++17 -O2 example.cpp -L. -l{name} -Wl,-rpath,'$ORIGIN'{torch} -o example
 //   ./example weights.bin INPUT... RESULT...
 //
-// {_call(inputs, outputs)}{open_sizes}
+// {_call(inputs, outputs)}{behind}
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <string>
@@ -105,38 +108,63 @@ static const int input_ranks[] = {{{ranks}{", " if ranks else ""}0}};
 static const int output_ranks[] = {{{"".join(f"{len(t.shape)}, " for t in outputs)}0}};
 static const int64_t output_items[] = {{{"".join(f"{item_bytes(t.dtype)}, " for t in outputs)}0}};
 
+// Takes the sizes that stand behind the last colon off a word; whether they are there, and fit.
+static bool take_sizes(std::string& path, const int64_t* declared, std::vector<int64_t>& extents) {{
+  size_t colon = path.rfind(':');
+  if (colon == std::string::npos) return false;
+  const char* text = path.c_str() + colon;
+  for (size_t d = 0; d < extents.size(); ++d) {{
+    char* end = nullptr;
+    extents[d] = strtoll(text + 1, &end, 10);
+    if (*text != (d == 0 ? ':' : ',') || end == text + 1 || extents[d] < 0) return false;
+    if (declared[d] >= 0 && declared[d] != extents[d]) return false;
+    text = end;
+  }}
+  if (*text != 0) return false;
+  path.resize(colon);
+  return true;
+}}
+
 int main(int count, char** words) {{
   if (count != 2 + {name.upper()}_INPUTS + {name.upper()}_OUTPUTS) {{
-    fprintf(stderr, "usage: example weights.bin, {len(inputs)} inputs, {len(outputs)} results: files\\n");
+    fprintf(stderr, "usage: example weights.bin{"".join(f" {t.name}" for t in inputs)}{
+        "".join(f" {t.name}" for t in outputs)
+    }: the files of {_counted(len(inputs), "input")} and {_counted(len(outputs), "result")}\\n");
     return 2;
   }}
   std::vector<std::vector<char>> given, made;
   std::vector<const void*> inputs;
+  std::vector<std::vector<int64_t>> extents;
   std::vector<const int64_t*> sizes;
   const int64_t* size = input_sizes;
   for (int i = 0; i < {name.upper()}_INPUTS; ++i) {{
-    int64_t bytes = input_items[i];
-    for (int d = 0; d < input_ranks[i]; ++d) {{
-      if (size[d] < 0) {{
-        fprintf(stderr, "size %d of %s is open: write it into input_sizes in example.cpp, where -1 is\\n", d,
-                input_names[i]);
-        return 2;
+    std::string path = words[2 + i];
+    extents.emplace_back(size, size + input_ranks[i]);
+    bool open = false;
+    for (int64_t extent : extents.back()) open = open || extent < 0;
+    if (open && !take_sizes(path, size, extents.back())) {{
+      fprintf(stderr, "sizes of %s are open: write them behind the file, %s:", input_names[i], path.c_str());
+      for (int d = 0; d < input_ranks[i]; ++d) {{
+        if (d > 0) fprintf(stderr, ",");
+        size[d] < 0 ? fprintf(stderr, "N") : fprintf(stderr, "%lld", static_cast<long long>(size[d]));
       }}
-      bytes *= size[d];
-    }}
-    const char* path = words[2 + i];
-    std::ifstream file(path, std::ios::binary);
-    if (!file) return fprintf(stderr, "%s, for %s, cannot be opened\\n", path, input_names[i]), 2;
-    given.emplace_back(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
-    if (static_cast<int64_t>(given.back().size()) != bytes) {{
-      fprintf(stderr, "%s has %zu bytes, and %s has %lld\\n", path, given.back().size(), input_names[i],
-              static_cast<long long>(bytes));
+      fprintf(stderr, "\\n");
       return 2;
     }}
-    sizes.push_back(size);
+    int64_t bytes = input_items[i];
+    for (int64_t extent : extents.back()) bytes *= extent;
+    std::ifstream file(path, std::ios::binary);
+    if (!file) return fprintf(stderr, "%s, for %s, cannot be opened\\n", path.c_str(), input_names[i]), 2;
+    given.emplace_back(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+    if (static_cast<int64_t>(given.back().size()) != bytes) {{
+      fprintf(stderr, "%s has %zu bytes, and %s has %lld\\n", path.c_str(), given.back().size(),
+              input_names[i], static_cast<long long>(bytes));
+      return 2;
+    }}
     size += input_ranks[i];
   }}
   for (auto& array : given) inputs.push_back(array.data());
+  for (auto& one : extents) sizes.push_back(one.data());
 
   char error[512];
   {name}_model* model = {name}_load(words[1], error, sizeof error);
@@ -168,6 +196,10 @@ int main(int count, char** words) {{
   return 0;
 }}
 """
+
+
+def _counted(count: int, name: str) -> str:
+    return f"{count} {name}{'' if count == 1 else 's'}"
 
 
 def implementation(

@@ -79,6 +79,7 @@ def _move(aside: Path, folder: Path) -> None:
 
 
 def _not_empty(folder: Path) -> DeploymentError:
+    what = "is a file" if folder.is_file() else "is not empty"
     return DeploymentError(
-        f"{folder} is not empty", why="nothing is overwritten", fix="name another folder, or remove it"
+        f"{folder} {what}", why="nothing is overwritten", fix="name another folder, or remove it"
     )

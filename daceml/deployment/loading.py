@@ -90,8 +90,8 @@ class LoadedModel(nn.Module):
         if structure != self._call:
             raise CallError(
                 f"{self.manifest.model} was exported for another call",
-                why=f"arguments are nested as {structure}, and were as {self._call}",
-                fix="pass as many arguments, by position or by name as then",
+                why=f"it got {_told(structure)}, and was exported with {_told(self._call)}",
+                fix="pass as many arguments, by position or by name as then, nested in the same way",
             )
         tensors: list[torch.Tensor] = []
         for place, (leaf, wanted) in enumerate(zip(leaves, self.manifest.leaves["call"], strict=True)):
@@ -171,6 +171,18 @@ def _reached_bytes(tensor: torch.Tensor) -> int:
     """From the beginning of its storage to the end of its last element."""
     last = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
     return int(tensor.storage_offset() + last + 1) * tensor.element_size()
+
+
+def _told(call: pytree.TreeSpec) -> str:
+    """Arguments of a call by position and by name, for a reader."""
+    given, named = call.children()
+    parts = [f"{given.num_children} argument{'' if given.num_children == 1 else 's'} by position"]
+    if named.num_children:
+        parts.append("by name " + ", ".join(map(str, named.context)))
+    nested = [one for one in (*given.children(), *named.children()) if not one.is_leaf()]
+    if nested:
+        parts.append("nested as " + "; ".join(str(one) for one in nested))
+    return ", ".join(parts)
 
 
 def _ordered(given: Any, wanted: pytree.TreeSpec) -> Any:

@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 
 _SHAPE = 4, 48, 64, 80
 _NARROW = 24  # channels of convolutions and features of products that are loops
+_FEW = 32  # channels of the largest images
 
 
 class Elementwise(nn.Module):
@@ -83,20 +84,18 @@ class Images(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        channels, stages = _SHAPE[1], list[nn.Module]()
-        for activation in (nn.SiLU, nn.ReLU6, nn.ReLU):
-            stages.append(_Stage(channels, activation))
-            channels *= 2
-        self.stages = nn.ModuleList(stages)
+        channels = [_FEW * 2**stage for stage in range(4)]
+        activations = nn.SiLU, nn.ReLU6, nn.ReLU, nn.SiLU
+        self.stages = nn.ModuleList(map(_Stage, channels, activations))
 
     def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
         found: list[torch.Tensor] = []
-        x = x + y
+        x = torch.cat([x, y])[:, :_FEW]
         for stage in self.stages:
-            x = stage(x)
-            found += [x.mean(dim=(2, 3)), x]  # results are rows, whatever lies before them
+            x, aside = stage(x)
+            found += [x.mean(dim=(2, 3)), aside]
             x = x[: max(len(x) // 2, 1)]  # arrays of many sizes
-        return tuple(found)
+        return (*found, x)
 
 
 class _Stage(nn.Module):
@@ -113,12 +112,14 @@ class _Stage(nn.Module):
         self.narrow = _convolution(wide, channels, 1)
         self.window = nn.Sequential(_convolution(channels, channels, 3), activation())
         self.last = nn.Sequential(_convolution(channels, wide, 5, groups=channels, stride=2), activation())
+        self.aside = _convolution(wide, channels, 1)
         self.out = _convolution(wide, 2 * channels, 1)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         wide = self.filter(self.widen(x))
         x = x + self.narrow(wide * self.gate(wide.mean(dim=(2, 3), keepdim=True)))
-        return self.out(self.last(self.window(x)))
+        # results are rows, whatever lies before them
+        return self.out(self.last(self.window(x))), self.aside(wide)
 
 
 def _convolution(
@@ -156,7 +157,7 @@ _UNOPTIMISED, _LOOPS = (
     Variant(unoptimised=True),
     Variant(choices=("convolutions in loops", "products in loops")),
 )
-_CONVOLUTIONS = frozenset({"convolution", "packed_convolution", "pointwise", "depthwise"})
+_CONVOLUTIONS = frozenset({"convolution", "pointwise", "depthwise"})
 _LEFT_OUT = "pack_weights", "use_channels_last", "fold_batch_norms", "fuse_activations", "sum_columns"
 COURSE: Sequence[Part] = (
     Part(module=Elementwise, training=False, variants=(_UNOPTIMISED,)),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from daceml.errors import DacemlError, StepPredictionError, first_line
 from daceml.exploration.batches import samples, with_samples
 from daceml.exploration.exploration import Row
+from daceml.exploration.precisions import in_precision
 from daceml.exploration.variant import Variant
 
 if TYPE_CHECKING:
@@ -95,17 +96,18 @@ def _captured(
 
     if variant.precision not in _PRECISIONS:
         raise StepPredictionError(
-            f"{variant.precision} is no precision of autocast", fix="take bfloat16 or float16"
+            f"{variant.precision} is no precision of these devices", fix="take bfloat16 or float16"
         )
-    kind, calls = _PRECISIONS[variant.precision], 1.0
+    calls = 1.0
     if variant.samples is not None:
         calls = samples(args, kwargs) / variant.samples
         args, kwargs = pytree.tree_map(
             lambda x: x.to("meta") if isinstance(x, torch.Tensor) else x, (args, kwargs)
         )
         args, kwargs = with_samples(args, kwargs, variant.samples)
-    step = capture_step(model, args, kwargs, train=training, optimizer=None, precision=kind)
-    return step, calls
+    # as here: all of it is of that type, and nothing is cast on the way
+    model, args, kwargs = in_precision(model, args, kwargs, variant.precision)
+    return capture_step(model, args, kwargs, train=training, optimizer=None), calls
 
 
 def _why(error: Exception) -> str:

@@ -120,12 +120,13 @@ class _Class:
         shares = np.array([shares_us(self.machine, step) for step in steps.values()])
         modelled = _combined(shares, factors)
         narrow = np.array([key in self.steps for key in steps])
+        least = np.minimum(took, modelled)  # where there is little to do, something else takes the time
         return _Fitted(
             factors=factors,
             work=np.array([composition(self.machine, step) for step in steps.values()]),
             sizes=np.log(modelled),
             off=np.log(took / modelled),
-            weights=np.where(narrow, _OWN, 1.0) * np.sqrt(took / (took + _SHORT_US)),
+            weights=np.where(narrow, _OWN, 1.0) * least / (least + _SHORT_US),
             narrow=narrow,
         )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ from torch.utils import _pytree as pytree
 
 from daceml.errors import ExplorationError
 from daceml.exploration.batches import samples, with_samples
+from daceml.exploration.precisions import in_precision
 from daceml.exploration.variant import Depth, Variant
 from daceml.frontend.arguments import Arguments
 from daceml.frontend.frozen import check_frozen
@@ -270,24 +270,10 @@ class Subject:
 
     def _as(self, variant: Variant) -> tuple[nn.Module, tuple[Any, ...], dict[str, Any]]:
         """Module and call in a variant's precision, with as many samples as it says."""
-        args, kwargs, precision = self.args, self.kwargs, variant.precision
+        args, kwargs = self.args, self.kwargs
         if variant.samples is not None:
             args, kwargs = with_samples(args, kwargs, variant.samples)
-        if not precision:
-            return self.module, args, kwargs
-        dtype = getattr(torch, precision, None)
-        if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
-            raise ExplorationError(
-                f"{precision!r} is no precision", fix="name a floating type of torch: bfloat16, float16"
-            )
-        module = copy.deepcopy(self.module).to(dtype)
-
-        def cast(value: Any) -> Any:
-            floating = isinstance(value, torch.Tensor) and value.is_floating_point()
-            return value.detach().to(dtype).requires_grad_(value.requires_grad) if floating else value
-
-        args, kwargs = pytree.tree_map(cast, (args, kwargs))
-        return module, args, kwargs
+        return in_precision(self.module, args, kwargs, variant.precision)
 
 
 def _recipe_to_lower(variant: Variant) -> Recipe | None:

@@ -43,9 +43,12 @@ _TORCH_HEADER = "daceml_torch.h"
 _TORCH_CUDA_HEADER = "daceml_torch_cuda.h"
 _TORCH_LIBRARIES = ("libtorch_cpu.so", "libc10.so")
 _TORCH_CUDA = "libtorch_cuda.so"
+# Those that code for vectors may consist of, by names that both GCC and Clang know
 _FEATURES = (
-    *("sse4.2", "avx", "avx2", "fma", "bmi", "bmi2"),
-    *("avx512f", "avx512cd", "avx512dq", "avx512bw", "avx512vl", "avx512vbmi", "avx512vnni"),
+    *("sse4.2", "sse4a", "popcnt", "lzcnt", "bmi", "bmi2", "f16c", "fma", "fma4", "xop", "gfni"),
+    *("avx", "avx2", "avxvnni", "avx512f", "avx512cd", "avx512dq", "avx512bw", "avx512vl", "avx512ifma"),
+    *("avx512vbmi", "avx512vbmi2", "avx512vnni", "avx512bitalg", "avx512vpopcntdq", "avx512bf16"),
+    "avx512fp16",
 )
 
 

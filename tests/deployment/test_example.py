@@ -45,18 +45,24 @@ def test_files_are_checked(tmp_path: Path):
     assert torch.frombuffer(bytearray((place / "out").read_bytes()), dtype=torch.float32).tolist() == [2] * 24
 
 
-def test_open_sizes_are_to_be_filled_in(tmp_path: Path):
+def test_open_sizes_stand_behind_the_files(tmp_path: Path):
     made = daceml.export(Sum().eval(), torch.ones(4, 6), torch.ones(4, 6), to=tmp_path / "made", dynamic=True)
     place = _compiled(made)
     (place / "x").write_bytes(torch.ones(24).numpy().tobytes())
-    code, said = _said(place, "x", "x", "out")
-    assert (code, said) == (
-        2, "size 0 of x is open: write it into input_sizes in example.cpp, where -1 is"
-    )  # fmt: skip
-    text = (place / "example.cpp").read_text()
-    (place / "example.cpp").write_text(text.replace("{-1, -1, -1, -1, 0}", "{3, 8, 3, 8, 0}"))
-    _compiled(made)
-    assert _said(place, "x", "x", "out") == (0, "")
+    asked = "sizes of {} are open: write them behind the file, {}:N,N"
+    assert _said(place, "x", "x:3,8", "out") == (2, asked.format("x", "x"))
+    for wrong in ("x:3", "x:3,8,1", "x:3,-8", "x:3,a", "x:", "x:3;8"):
+        assert _said(place, "x:3,8", wrong, "out") == (2, asked.format("y", wrong))
+    assert _said(place, "x:3,8", "x:4,8", "out") == (2, "x has 96 bytes, and y has 128")
+    assert _said(place, "x:3,8", "x:3,8", "out") == (0, "")
+    assert daceml.load(made.folder)(torch.ones(3, 8), torch.ones(3, 8)).shape == (3, 8)  # nothing was edited
+
+
+def test_a_word_too_few_is_told(tmp_path: Path):
+    place = _compiled(daceml.export(Sum().eval(), torch.ones(4, 6), torch.ones(4, 6), to=tmp_path / "made"))
+    code, said = _said(place, "x", "out")
+    assert code == 2
+    assert said.startswith("usage: example weights.bin x y ") and "files of 2 inputs and 1 result" in said
 
 
 @pytest.mark.parametrize("dynamic", [False, True])

@@ -77,7 +77,6 @@ def test_convolutions_of_every_kind_are_in_the_course():
         assert ("convolution", f"{variety}, first, first") in kinds
         assert ("convolution", f"{variety}, last, last") in kinds
     assert ("pointwise", "pointwise, last, last") in kinds and ("depthwise", "depthwise, last, last") in kinds
-    assert ("packed_convolution", "windows, last, last") in kinds
     assert part.serves(steps) and not part.serves([StepFacts(key="k", kind="kernel")])
     with_activation = {step.function for step in steps if step.kind == "aten" and step.special_functions}
     assert {"pointwise", "depthwise"} <= with_activation

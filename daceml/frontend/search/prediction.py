@@ -21,10 +21,10 @@ from daceml.frontend.search.machine import Machine
 from daceml.frontend.search.reuse import DISTANCES, Reach, footprint_bytes, past_the_caches, reaches
 from daceml.runtime.manifest import EXAMPLE_SIZE
 from daceml.sdfg.costs import Cost
-from daceml.sdfg.external import AtenCall
+from daceml.sdfg.external import AtenCall, FreshResult, TensorView
 from daceml.sdfg.loops import shared_iterations
 from daceml.sdfg.outline import KernelCall
-from daceml.sdfg.sizes import size
+from daceml.sdfg.sizes import number, size, size_bytes
 from daceml.sdfg.tensor_lists import ListCall
 
 if TYPE_CHECKING:
@@ -57,8 +57,8 @@ class StepFacts:
         unique_bytes, total_bytes, flops, special_functions, exponential_tenths, logarithm_tenths,
             error_function_tenths, division_tenths, power_tenths, streamed_bytes, vector_operations,
             scalar_operations, dependent_operations, strided_accesses, loop_starts: as in `Cost`.
-        reach: of the unique bytes, how many were touched how far back, as `reuse.py` counts; empty where
-            nobody knows.
+        reach: of the unique bytes, how many were touched how far back, as `reuse.py` counts, and what a
+            library copies for itself; empty where nobody knows.
     """
 
     key: str
@@ -124,12 +124,17 @@ def _step_facts(plan: Plan, sizes: Mapping[str, int], elsewhere_bytes: int) -> I
         yield StepFacts(
             key=_digest(_renamed(step, network, lambda array: _description(array, network))),
             kind=kind,
-            function=step.action.function if isinstance(step.action, AtenCall) else "",
+            function=_function(step.action) if isinstance(step.action, AtenCall) else "",
             variety=_variety(step.action, network) if isinstance(step.action, AtenCall) else "",
             pieces=_pieces(step, known),
-            reach=_of_unique(reach, amounts.unique_bytes),
+            reach=_with_copies(_of_unique(reach, amounts.unique_bytes), step, network, known),
             **{name: getattr(amounts, name) for name in AMOUNTS},
         )
+
+
+def _function(call: AtenCall) -> str:
+    # where its weight is packed a convolution spares a copy, and is the same otherwise
+    return "convolution" if call.function == "packed_convolution" else call.function
 
 
 def _variety(call: AtenCall, network: Network) -> str:
@@ -144,6 +149,26 @@ def _variety(call: AtenCall, network: Network) -> str:
 def _channels_last(desc: Any) -> bool:
     strides = [size(one) for one in desc.strides]
     return len(strides) > 1 and strides[1] == 1 and strides[-1] != 1
+
+
+def _with_copies(reach: Reach, step: Step, network: Network, sizes: Mapping[str, int]) -> Reach:
+    """With what a library's convolution copies: it brings rows and weights into its own order, and back.
+
+    Loops of our own, which take what there is, have no temporary arrays.
+    """
+    call = step.action
+    if not isinstance(call, AtenCall) or not call.variety or not number(call.temporary_bytes, sizes):
+        return reach
+    arrays = network.sdfg.arrays
+    seen = [a.array for a in call.arguments if isinstance(a, TensorView | FreshResult)]
+    copied = [
+        arrays[name]
+        for name in dict.fromkeys((*seen, call.writes))
+        if len(arrays[name].shape) > 1 and not _channels_last(arrays[name])
+    ]
+    count = sum(number(size_bytes(desc), sizes) for desc in copied)
+    place = bisect_left(DISTANCES, sum(reach) + count)
+    return tuple(n + (2 * count if i == place else 0) for i, n in enumerate(reach))
 
 
 def _of_unique(reach: Reach, unique_bytes: int) -> Reach:
