@@ -89,7 +89,7 @@ def _profile(told: dict[str, Any]) -> Profile:
 
 def _facts(told: dict[str, Any]) -> StepFacts:
     made: dict[str, Any] = dict(told)
-    made["reach"] = tuple(told.get("reach", ()))
+    made["reach"], made["variety"] = tuple(told.get("reach", ())), tuple(told.get("variety", ()))
     return StepFacts(**made)
 
 

@@ -86,7 +86,8 @@ class Images(nn.Module):
         super().__init__()
         channels = [_FEW * 2**stage for stage in range(4)]
         activations = nn.SiLU, nn.ReLU6, nn.ReLU, nn.SiLU
-        self.stages = nn.ModuleList(map(_Stage, channels, activations))
+        taps = (3, 5), (5, 3), (3, 3), (5, 5)
+        self.stages = nn.ModuleList(map(_Stage, channels, activations, taps))
 
     def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
         found: list[torch.Tensor] = []
@@ -101,17 +102,18 @@ class Images(nn.Module):
 class _Stage(nn.Module):
     """A wide part with a gate, and a narrow one beside an identity; an image of a quarter of the size."""
 
-    def __init__(self, channels: int, activation: type[nn.Module]) -> None:
+    def __init__(self, channels: int, activation: type[nn.Module], taps: tuple[int, int]) -> None:
         super().__init__()
         wide, narrow = 3 * channels, channels // 4
         self.widen = nn.Sequential(_convolution(channels, wide, 1), activation())
-        self.filter = nn.Sequential(_convolution(wide, wide, 3, groups=wide), activation())
+        self.filter = nn.Sequential(_convolution(wide, wide, taps[0], groups=wide), activation())
         self.gate = nn.Sequential(
             nn.Conv2d(wide, narrow, 1), activation(), nn.Conv2d(narrow, wide, 1), nn.Sigmoid()
         )
         self.narrow = _convolution(wide, channels, 1)
         self.window = nn.Sequential(_convolution(channels, channels, 3), activation())
-        self.last = nn.Sequential(_convolution(channels, wide, 5, groups=channels, stride=2), activation())
+        shrink = _convolution(channels, wide, taps[1], groups=channels, stride=2)
+        self.last = nn.Sequential(shrink, activation())
         self.aside = _convolution(wide, channels, 1)
         self.out = _convolution(wide, 2 * channels, 1)
 

@@ -148,7 +148,7 @@ def _operation(step: StepFacts) -> Operation:
             "costs": _COSTS,
             "kind": step.kind,
             "function": step.function,
-            "variety": step.variety,
+            "variety": "; ".join(step.variety),
             "pieces": step.pieces,
             "reach": step.reach,
         }
@@ -157,7 +157,7 @@ def _operation(step: StepFacts) -> Operation:
     )
 
 
-_COSTS = 3  # raised whenever `sdfg/costs.py` counts in another way: what older rows say is not compared
+_COSTS = 4  # raised whenever `sdfg/costs.py` counts in another way: what older rows say is not compared
 _NEEDED = {"function", "variety", "pieces", "reach", *AMOUNTS}
 
 
@@ -166,5 +166,6 @@ def _facts(operation: Operation) -> StepFacts:
     amounts = {name: int(told[name]) for name in ("pieces", *AMOUNTS)}
     return StepFacts(
         key=operation.kernel, kind=str(told["kind"]), function=str(told["function"]),
-        variety=str(told["variety"]), reach=tuple(map(int, told["reach"])), **amounts,
+        variety=tuple(filter(None, str(told["variety"]).split("; "))),
+        reach=tuple(map(int, told["reach"])), **amounts,
     )  # fmt: skip

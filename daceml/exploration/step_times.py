@@ -188,7 +188,7 @@ class _Fitted:
         return Likely(us=us * exp(off), sigma=min(max(sqrt(around), _LEAST), _ALONE))
 
 
-_Place = tuple[str, str, str, bool]
+_Place = tuple[str, str, tuple[str, ...], bool]
 """Of a class: kind of step, function that it calls and its variety (empty: whatever), whether only
 the model's own."""
 
@@ -206,8 +206,8 @@ def _wider(place: _Place) -> _Place | None:
     if own:
         return kind, function, variety, False
     if variety:
-        return kind, function, "", False
-    return (kind, "", "", False) if function else None
+        return kind, function, variety[:-1], False
+    return (kind, "", (), False) if function else None
 
 
 class StepTimes:

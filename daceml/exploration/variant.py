@@ -89,7 +89,7 @@ class Variant:
             graph = ", as a CUDA graph," if self.graphed else ""
             found.append(f"{'fused' if self.fused else 'eager'}{graph} on {self.device}")
         if self.ranks > 1:
-            found.append(f"{self.ranks} ranks, each with a call's samples")
+            found.append(f"{self.ranks} ranks")
         return tuple(found)
 
     @property

@@ -47,7 +47,7 @@ class AtenCall:
         fresh: whether the function allocates the result itself and hands its buffer over.
         flops: floating-point operations of the call.
         variety: what tells its time apart from that of other calls of the function with as many operations,
-            as how the windows of a convolution are; empty where nothing does.
+            the coarsest first, as how the windows of a convolution are; empty where nothing does.
         functions: special functions of each element of what it writes, by their names in `sdfg/costs.py`.
         more: further arrays among the arguments that the call fills, fresh ones as well.
         temporary_bytes: what the function allocates and frees itself besides its results, where that is much.
@@ -61,7 +61,7 @@ class AtenCall:
     writes: str
     fresh: bool = False
     flops: Size = 0
-    variety: str = ""
+    variety: tuple[str, ...] = ()
     functions: tuple[str, ...] = ()
     more: tuple[str, ...] = ()
     temporary_bytes: Size = 0

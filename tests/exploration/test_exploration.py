@@ -93,10 +93,24 @@ def test_the_text_has_the_best_and_counts_the_rest():
     assert "0.800" in text and "+10%" in text
     assert "and 18 more, predicted to be worse" in text
     assert "refused: 1" in text and "it cannot be" not in text
-    assert text.splitlines()[-1].strip().endswith("on average")
+    said = " ".join(text.split())
+    assert said.endswith("on average; of the standard recipe, before anything was measured, by +10%")
+    assert "USD" not in text and "the search ended" not in text
     assert "whoever takes it accepts: weights must not change any more" in " ".join(text.split())
     whole = exploration_text(FOUND, every=True)
     assert "choice 39" in whole and "it cannot be" in whole
+
+
+def test_the_text_says_why_a_search_ended_what_is_paid_and_that_a_machine_was_busy():
+    priced = replace(OTHERS[0], usd_per_million=12.5)
+    found = replace(
+        FOUND, rows=(STANDARD, FROZEN, priced), complete=False, ended="its budget ended", slowness=3.2
+    )
+    text = " ".join(exploration_text(found).split())
+    assert "ended before the rest was known to be worse: its budget ended;" in text
+    assert "USD a million" in text and "12.5" in text
+    assert "This machine took 3.2 times as long as in its best hour" in text
+    assert "best hour" not in exploration_text(replace(found, slowness=1.4))
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"form": 1, "variants": [{}]}', '{"form": 1}'])

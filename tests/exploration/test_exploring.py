@@ -162,6 +162,7 @@ def test_the_cheapest_is_that_of_a_device_with_a_price():
         (nn.Linear(24, 4), {"batches": [0]}, "batches of 0"),
         (nn.Linear(24, 4), {"batches": [8.0]}, "batches of 8.0"),
         (nn.Linear(24, 4), {"devices": "H100"}, "devices='H100'"),
+        (nn.Linear(24, 4), {"ranks": [8]}, "ranks without a device"),
         (nn.ReLU(), {"training": True}, "ReLU has nothing to train"),
         (nn.Linear(24, 4, device="meta"), {}, "Linear lies on meta"),
     ],
@@ -243,8 +244,34 @@ def test_a_step_that_does_not_fit_is_refused():
 
 def test_a_search_that_was_cut_short_says_so(explored: Explored):
     assert not explored.exploration.complete  # of many variants eight were lowered
+    assert "different programs were predicted" in explored.exploration.ended
     few = daceml.explore(_model().eval(), inputs(), budget=90, measurements=0, most=1, devices=["H100"])
     assert not few.exploration.complete
+    assert few.exploration.ended == "1 different programs were predicted, the most that are"
+    none = daceml.explore(_model().eval(), inputs(), budget=90, measurements=0, most=4)
+    assert none.exploration.ended.startswith("4 different programs")
+
+
+def test_a_measurement_that_would_exceed_the_budget_is_not_begun():
+    found = daceml.explore(_model().eval(), inputs(), budget=0.001).exploration
+    assert found.compiled == found.predicted == 1
+    assert not found.complete and found.ended == "its budget ended before all variants were predicted"
+
+
+def test_another_precision_on_a_device_casts_nothing():
+    found = daceml.explore(
+        _large(), torch.randn(4096, 1024), budget=90, measurements=0, most=1, devices=["H100"],
+        precisions=["bfloat16"],
+    )  # fmt: skip
+    there = {
+        row.variant.precision: row
+        for row in found.rows
+        if row.variant.device and not (row.variant.fused or row.variant.graphed)
+    }
+    whole, half = there[""], there["bfloat16"]
+    assert half.kernels == whole.kernels
+    assert half.predicted_ms is not None and whole.predicted_ms is not None
+    assert half.predicted_ms < whole.predicted_ms
 
 
 def _large() -> nn.Module:

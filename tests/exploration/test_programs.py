@@ -30,8 +30,27 @@ def test_a_slow_hour_is_told_on_the_scale_of_a_quick_one(subject: Subject):
         assert second.first.measured_share > 0.8
         assert second.slowness > 2  # as if this hour were a thousand times as slow, less what disturbs it
         learned = [second.times.step(step).us for step in steps]
+        kept = [second.library.times().step(step).us for step in steps]
     # nothing is learned that is faster than what a quick hour has seen by more than hours differ
     assert sum(learned) <= sum(quick) * 1.01
+    assert kept == pytest.approx(quick)  # and nothing is kept of so slow an hour
+
+
+def test_what_is_kept_was_measured(subject: Subject, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("daceml.exploration.programs.BUSY", float("inf"))
+    plain = Variant(unoptimised=True)
+    with Programs.measured(subject, limit_s=0.3) as first:
+        quick = [us / 1.3 for us in first.profiles[Variant()]]
+        first.library.add(first.lowered(Variant()).facts, quick)
+    for _ in range(3):  # hour after hour: of what is kept the least counts
+        with Programs.measured(subject, limit_s=0.3) as later:
+            later.measure(plain)
+            steps, took_us = later.lowered(plain).facts, later.profiles[plain]
+            known = later.library.times()
+            standard = [known.step(step).us for step in later.lowered(Variant()).facts]
+            least = min(us / known.step(step).us for step, us in zip(steps, took_us, strict=True) if us > 0)
+            assert least > 0.999  # what is kept is at most what was measured now
+            assert all(now >= before * 0.2 for now, before in zip(standard, quick, strict=True))
 
 
 def test_a_training_step_is_lowered_without_a_compiler(monkeypatch: pytest.MonkeyPatch):

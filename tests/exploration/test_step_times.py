@@ -61,6 +61,56 @@ def test_steps_of_another_kind_are_no_neighbours():
     assert times.step(call).us == modelled_us(MACHINE, call)
 
 
+def loop(key: str, elements: int, place: int, exponentials: int = 0) -> StepFacts:
+    """Over an array of float32 that was touched so far ago, one operation for each element."""
+    reach = tuple(4 * elements if n == place else 0 for n in range(9))
+    return StepFacts(
+        key=key, kind="kernel", pieces=1024, unique_bytes=4 * elements, total_bytes=4 * elements,
+        vector_operations=20 * elements, exponential_tenths=10 * exponentials * elements, reach=reach,
+    )  # fmt: skip
+
+
+def test_the_same_loop_over_more_elements_says_most_wherever_these_lie():
+    times = StepTimes(MACHINE)
+    others = [loop(f"other {n}", 10**6 + n, 8, exponentials=2) for n in range(30)]
+    times.learn(others, [modelled_us(MACHINE, one) for one in others], own=False)
+    own = loop("own", 10**6, 0)
+    times.learn([own], [3 * modelled_us(MACHINE, own)])
+    asked = loop("asked", 8 * 10**6, 7)
+    assert times.step(asked).us == pytest.approx(3 * modelled_us(MACHINE, asked), rel=0.2)
+
+
+def call(key: str, megaflops: float, function: str, *variety: str) -> StepFacts:
+    flops = round(megaflops * 1e6)
+    return StepFacts(
+        key=key, kind="aten", function=function, variety=variety, unique_bytes=10**6, flops=flops
+    )
+
+
+def test_calls_are_told_apart_by_their_variety_before_anything_else():
+    times = StepTimes(MACHINE)
+    for *variety, slowness in (("pointwise", "last", "1x1", 2), ("windows", "first", "3x3", 6)):
+        steps = [call(f"{variety} {n}", 100 + n, "convolution", *map(str, variety)) for n in range(8)]
+        times.learn(steps, [int(slowness) * modelled_us(MACHINE, one) for one in steps], own=False)
+    product = call("product", 100, "bmm_out")
+    times.learn([product], [modelled_us(MACHINE, product)], own=False)
+    for windows in ("1x1", "1x1 by 2"):
+        asked = call("asked", 103.5, "convolution", "pointwise", "last", windows)
+        assert times.step(asked).us == pytest.approx(2 * modelled_us(MACHINE, asked), rel=0.1)
+    strange = call("strange", 103.5, "convolution", "grouped", "first", "3x3")
+    assert 2 < times.step(strange).us / modelled_us(MACHINE, strange) < 6
+
+
+def test_a_step_of_nothing_says_nothing():
+    times = StepTimes(MACHINE)
+    near = [loop(f"near {n}", 10**4 + n, 0) for n in range(3)]
+    times.learn(near, [modelled_us(MACHINE, one) for one in near], own=False)
+    empty = StepFacts(key="empty", kind="kernel", pieces=1, vector_operations=10)
+    times.learn([empty], [100 * modelled_us(MACHINE, empty)])
+    asked = loop("asked", 10**4 + 5, 0)
+    assert times.step(asked).us < 3 * modelled_us(MACHINE, asked)
+
+
 def test_who_has_no_like_is_less_sure_than_who_has():
     times = StepTimes(MACHINE)
     alone = times.step(step("new")).sigma

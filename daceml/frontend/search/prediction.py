@@ -52,7 +52,8 @@ class StepFacts:
         key: equal for steps that do the same to arrays of the same kinds.
         kind: as in `StepRecord`.
         function: that a step of torch's calls; empty for others.
-        variety: what else tells its time apart, as `AtenCall` has it, and how its arrays lie in memory.
+        variety: what else tells its time apart, the coarsest first: as `AtenCall` has it, and behind that how
+            its arrays lie in memory.
         pieces: that threads may share; 1 where one thread does all of it.
         unique_bytes, total_bytes, flops, special_functions, exponential_tenths, logarithm_tenths,
             error_function_tenths, division_tenths, power_tenths, streamed_bytes, vector_operations,
@@ -64,7 +65,7 @@ class StepFacts:
     key: str
     kind: str
     function: str = ""
-    variety: str = ""
+    variety: tuple[str, ...] = ()
     pieces: int = 1
     unique_bytes: int = 0
     total_bytes: int = 0
@@ -125,7 +126,7 @@ def _step_facts(plan: Plan, sizes: Mapping[str, int], elsewhere_bytes: int) -> I
             key=_digest(_renamed(step, network, lambda array: _description(array, network))),
             kind=kind,
             function=_function(step.action) if isinstance(step.action, AtenCall) else "",
-            variety=_variety(step.action, network) if isinstance(step.action, AtenCall) else "",
+            variety=_variety(step.action, network) if isinstance(step.action, AtenCall) else (),
             pieces=_pieces(step, known),
             reach=_with_copies(_of_unique(reach, amounts.unique_bytes), step, network, known),
             **{name: getattr(amounts, name) for name in AMOUNTS},
@@ -137,13 +138,14 @@ def _function(call: AtenCall) -> str:
     return "convolution" if call.function == "packed_convolution" else call.function
 
 
-def _variety(call: AtenCall, network: Network) -> str:
+def _variety(call: AtenCall, network: Network) -> tuple[str, ...]:
     """Of a call that has one: also whether channels are innermost in memory, in what it reads and writes."""
     if not call.variety:
-        return ""
-    arrays = network.sdfg.arrays
+        return ()
+    arrays, (coarsest, *finer) = network.sdfg.arrays, call.variety
     ends = (next(iter(call.reads())), call.writes)
-    return ", ".join([call.variety, *("last" if _channels_last(arrays[one]) else "first" for one in ends)])
+    order = " to ".join("last" if _channels_last(arrays[one]) else "first" for one in ends)
+    return (coarsest, f"channels {order}", *finer)
 
 
 def _channels_last(desc: Any) -> bool:

@@ -123,16 +123,17 @@ def convolution(
         writes=Y.name,
         fresh=True,
         flops=2 * product(Y.shape) * product(W.shape[1:]),
-        variety=variety(W, group),
+        variety=variety(W, group, tuple(strides or ones)),
         temporary_bytes=temporary_bytes(X, W, Y),
     )
 
 
-def variety(W: Tensor, group: int) -> str:
+def variety(W: Tensor, group: int, strides: tuple[int, ...]) -> tuple[str, str]:
     """How the windows of a convolution are: kernels differ in what they make of as many operations."""
+    windows = f"{'x'.join(map(str, W.shape[2:]))} by {'x'.join(map(str, strides))}"
     if group > 1:
-        return "depthwise" if W.shape[1] == 1 else "grouped"
-    return "pointwise" if all(k == 1 for k in W.shape[2:]) else "windows"
+        return "depthwise" if W.shape[1] == 1 else "grouped", windows
+    return "pointwise" if all(k == 1 for k in W.shape[2:]) else "windows", windows
 
 
 def transposed_geometry(
@@ -231,6 +232,6 @@ def transposed_convolution(
         writes=Y.name,
         fresh=True,
         flops=2 * product(X.shape) * product(W.shape[1:]),
-        variety="transposed",
+        variety=("transposed",),
         temporary_bytes=temporary_bytes(X, W, Y),
     )

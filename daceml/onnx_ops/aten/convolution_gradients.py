@@ -127,6 +127,6 @@ def _call(
         writes=wanted[0],
         more=tuple(wanted[1:]),
         flops=2 * large * products,
-        variety="transposed" if transposed else variety(W, group),
+        variety=("transposed",) if transposed else variety(W, group, tuple(strides or (1,) * rank)),
         temporary_bytes=temporary_bytes(X, W, dY),
     )
