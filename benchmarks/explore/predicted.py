@@ -18,7 +18,7 @@ from daceml.exploration.variant import Variant
 CHOICES = {"alone": 1, "of_three": 3}
 """How many of the most promising variants are measured before one is chosen."""
 _LIMIT_S = 6.0
-_MOST, _LOWERING_S = 60, 60.0
+_MOST, _LOWERING_S, _LONGEST_MS = 60, 60.0, 20_000.0
 
 
 def case_row(case: Case, steps: Path | None = None) -> dict[str, Any]:
@@ -34,8 +34,8 @@ def case_row(case: Case, steps: Path | None = None) -> dict[str, Any]:
     space = Space(training=case.training, freezable=not case.training, batches=batches)
     measured: dict[Variant, dict[str, Any]] = {}
     with Programs.measured(subject, limit_s=_LIMIT_S, course=True) as programs:
-        predicted = _predictions(programs, space, refused)
-        for variant in _chosen(predicted, case.variants):
+        predicted = _predictions(programs, space, refused, case.variants)
+        for variant in _chosen(_endurable(predicted, refused), case.variants):
             row = predicted[variant]
             try:
                 times = programs.measure(variant)
@@ -57,8 +57,12 @@ def case_row(case: Case, steps: Path | None = None) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _predictions(programs: Programs, space: Space, refused: list[str]) -> dict[Variant, dict[str, Any]]:
-    """Different programs only; why others cannot be lowered is added to `refused`."""
+def _predictions(
+    programs: Programs, space: Space, refused: list[str], least: int
+) -> dict[Variant, dict[str, Any]]:
+    """Different programs only, `least` of them however long that takes; why others cannot be lowered is added
+    to `refused`.
+    """
     found: dict[Variant, dict[str, Any]] = {}
     seen: set[str] = set()
     end = monotonic() + _LOWERING_S
@@ -69,7 +73,8 @@ def _predictions(programs: Programs, space: Space, refused: list[str]) -> dict[V
     sets = (space.singles, lambda: space.combined(promising()))
     for variants in sets:
         for variant in variants():
-            if len(found) >= _MOST or monotonic() > end:
+            endurable = sum(row["predicted_ms"] <= _LONGEST_MS for row in found.values())
+            if len(found) >= _MOST or (endurable >= least and monotonic() > end):
                 return found
             try:
                 lowered, time = programs.lowered(variant), programs.predicted(variant)
@@ -102,6 +107,15 @@ def regrets_of(programs: Programs, measured: dict[Variant, dict[str, Any]]) -> d
             ratio, low, high = times.ratio, times.ratio_low, times.ratio_high
         found[name] = {"ratio": ratio, "low": low, "high": high}
     return found
+
+
+def _endurable(predicted: dict[Variant, dict[str, Any]], refused: list[str]) -> dict[Variant, dict[str, Any]]:
+    """Those of which a call takes no more than some seconds; the others are told."""
+    slow = [one for one in predicted if predicted[one]["predicted_ms"] > _LONGEST_MS]
+    refused += [
+        f"{one.title}: a call would take {predicted[one]['predicted_ms'] / 1e3:.0f} s" for one in slow
+    ]
+    return {one: row for one, row in predicted.items() if one not in slow}
 
 
 def _chosen(predicted: dict[Variant, dict[str, Any]], count: int) -> Sequence[Variant]:

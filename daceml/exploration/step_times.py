@@ -100,7 +100,8 @@ class _Class:
     def _fit(self) -> _Fitted:
         took = np.array([self.us[key] for key in self.steps])
         shares = np.array([shares_us(self.machine, step) for step in self.steps.values()])
-        weights = np.sqrt(took / (took + _SHORT_US))
+        usual = np.zeros(shares.shape[1]) if self.of_all is None else np.log(self.of_all.fitted().factors)
+        weights = np.sqrt(_weights(took, _combined(shares, np.exp(usual))))
 
         def off(factors: NDArray[np.float64]) -> NDArray[np.float64]:
             return np.log(took / _combined(shares, np.exp(factors)))
@@ -108,7 +109,6 @@ class _Class:
         def apart(factors: NDArray[np.float64]) -> NDArray[np.float64]:
             return np.concatenate([weights * off(factors), sqrt(_PRIOR) * (factors - usual)])
 
-        usual = np.zeros(shares.shape[1]) if self.of_all is None else np.log(self.of_all.fitted().factors)
         found = least_squares(apart, usual, loss="soft_l1", f_scale=_OUTLYING)
         return self._seen_with(np.exp(found.x))
 
@@ -120,15 +120,20 @@ class _Class:
         shares = np.array([shares_us(self.machine, step) for step in steps.values()])
         modelled = _combined(shares, factors)
         narrow = np.array([key in self.steps for key in steps])
-        least = np.minimum(took, modelled)  # where there is little to do, something else takes the time
         return _Fitted(
             factors=factors,
             work=np.array([composition(self.machine, step) for step in steps.values()]),
             sizes=np.log(modelled),
             off=np.log(took / modelled),
-            weights=np.where(narrow, _OWN, 1.0) * least / (least + _SHORT_US),
+            weights=np.where(narrow, _OWN, 1.0) * _weights(took, modelled),
             narrow=narrow,
         )
+
+
+def _weights(took: NDArray[np.float64], modelled: NDArray[np.float64]) -> NDArray[np.float64]:
+    """How much steps say, from 0 to 1: where there is little to do, something else takes the time."""
+    least = np.minimum(took, modelled)
+    return least / (least + _SHORT_US)
 
 
 def _combined(shares: NDArray[np.float64], factors: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -259,6 +259,6 @@ def test_names_are_those_of_c(name: str, tmp_path: Path):
 def test_nothing_is_overwritten(tmp_path: Path):
     (tmp_path / "there").write_text("mine")
     for place in (tmp_path, tmp_path / "there"):
-        with pytest.raises(DeploymentError, match="is not empty"):
+        with pytest.raises(DeploymentError, match=r"is not empty|is a file"):
             daceml.export(Scaled().eval(), torch.randn(3), to=place)
     assert (tmp_path / "there").read_text() == "mine"

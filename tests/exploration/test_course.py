@@ -69,7 +69,7 @@ def test_every_module_of_the_course_can_be_lowered():
 
 def test_convolutions_of_every_kind_are_in_the_course():
     (part,) = (one for one in course.COURSE if one.module is course.Images)
-    inputs = tuple(torch.randn(2, 48, 16, 20) for _ in range(2))
+    inputs = tuple(torch.randn(4, 48, 64, 80) for _ in range(2))
     subject = Subject(part.module().eval(), inputs, {}, training=False)
     steps = [step for variant in part.variants for step in subject.lower(variant).facts]
     kinds = {(step.function, step.variety) for step in steps if step.variety}

@@ -66,7 +66,7 @@ def loop(key: str, elements: int, place: int, exponentials: int = 0) -> StepFact
     reach = tuple(4 * elements if n == place else 0 for n in range(9))
     return StepFacts(
         key=key, kind="kernel", pieces=1024, unique_bytes=4 * elements, total_bytes=4 * elements,
-        vector_operations=20 * elements, exponential_tenths=10 * exponentials * elements, reach=reach,
+        vector_operations=200 * elements, exponential_tenths=10 * exponentials * elements, reach=reach,
     )  # fmt: skip
 
 
