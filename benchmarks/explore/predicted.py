@@ -110,7 +110,7 @@ def regrets_of(programs: Programs, measured: dict[Variant, dict[str, Any]]) -> d
 
 
 def _endurable(predicted: dict[Variant, dict[str, Any]], refused: list[str]) -> dict[Variant, dict[str, Any]]:
-    """Those of which a call takes no more than some seconds; the others are told."""
+    """Those of which a call takes no more than `_LONGEST_MS`; the others are told."""
     slow = [one for one in predicted if predicted[one]["predicted_ms"] > _LONGEST_MS]
     refused += [
         f"{one.title}: a call would take {predicted[one]['predicted_ms'] / 1e3:.0f} s" for one in slow

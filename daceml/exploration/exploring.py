@@ -116,7 +116,7 @@ class _Search:
             if self.left():
                 self._incomplete(
                     f"{self.measurements} were measured besides the standard one, the most that are"
-                )  # fmt: skip
+                )
 
     @property
     def spent_s(self) -> float:

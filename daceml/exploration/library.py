@@ -89,6 +89,8 @@ class Library:
                 log.info("%s: steps of usual operators are measured, once for this machine", part.title)
                 start_s = time.monotonic()
                 found = measured(part)
+                if not found:
+                    continue  # what refused it may be mended by the next time
                 self.add([step for step, _ in found], [us for _, us in found])
                 operation = Operation(
                     operator=PART, operands=(), attributes={"costs": _COSTS, "part": part.title}

@@ -22,7 +22,12 @@ class Few(nn.Module):
 
 class Wrong(nn.Module):
     def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        raise ValueError("there is no such operator here")
+        raise RuntimeError("there is no such operator here")
+
+
+class Mistaken(nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        raise KeyError("a mistake of ours")
 
 
 def test_a_course_is_measured_once_and_the_rest_is_told(
@@ -39,10 +44,17 @@ def test_a_course_is_measured_once_and_the_rest_is_told(
         times = library.times()
         assert len(times) >= 3  # loops forward and backward
     assert "Wrong, inference was left out" in caplog.text and "there is no such operator here" in caplog.text
-    monkeypatch.setattr(course, "measured", None)  # nobody asks for it again
+    asked: list[str] = []
+    monkeypatch.setattr(course, "measured", lambda part: asked.append(part.title) or [])
     with Library.of_this_machine(tmp_path) as library:
         library.measure_course([])
         assert len(library.times()) == len(times)
+    assert asked == ["Wrong, inference"]  # what was measured is not asked for again; what was refused is
+
+
+def test_a_mistake_in_the_course_is_not_hidden():
+    with pytest.raises(KeyError, match="a mistake of ours"):
+        course.measured(course.Part(module=Mistaken, training=False, variants=(Variant(),)))
 
 
 def test_a_part_is_for_programs_that_call_its_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -51,8 +63,13 @@ def test_a_part_is_for_programs_that_call_its_functions(tmp_path: Path, monkeypa
         module=Few, training=True, variants=(Variant(),), functions=frozenset({"convolution"})
     )
     asked: list[str] = []
+
+    def measured(part: course.Part) -> list[tuple[StepFacts, float]]:
+        asked.append(part.title)
+        return [(StepFacts(key=part.title, kind="kernel"), 1.0)]
+
     monkeypatch.setattr(course, "COURSE", (plain, images))
-    monkeypatch.setattr(course, "measured", lambda part: asked.append(part.title) or [])
+    monkeypatch.setattr(course, "measured", measured)
     with Library.of_this_machine(tmp_path) as library:
         library.measure_course([StepFacts(key="k", kind="kernel")])
         assert asked == ["Few, inference"]
