@@ -17,6 +17,7 @@ from daceml.profiling.measuring.batches import Timed
 
 LENGTHS = 4  # of chains; a slope through three bears one that is disturbed
 ROUNDS = 15
+PATIENCE = 8  # times as many rounds are taken on a busy machine before noise is said to hide what is measured
 LONGEST_S = 4e-3  # of the longest chain: a clock's step is nothing, and few are interrupted
 _MOST_COPIES = 4096
 
@@ -42,6 +43,16 @@ class Slopes:
         """Median absolute deviation."""
         middle = self.median_s
         return median(abs(one - middle) for one in self.rounds_s)
+
+    @property
+    def doubt_s(self) -> float:
+        """How far the median is known, of n rounds: about 1.25 x 1.48 MAD / sqrt(n) under normal noise."""
+        return 1.85 * self.mad_s / len(self.rounds_s) ** 0.5
+
+    @property
+    def hidden(self) -> bool:
+        """Whether the median is not above zero by more than it is known to."""
+        return self.median_s <= self.doubt_s
 
     @property
     def deciles_s(self) -> tuple[float, float]:
@@ -109,7 +120,7 @@ def slopes(
     most: int = _MOST_COPIES,
     spent: Callable[[], bool] = lambda: False,
 ) -> Slopes:
-    """Slopes of several rounds.
+    """Slopes of several rounds: `rounds` of them, and up to `PATIENCE` times as many while noise hides the time.
 
     Args:
         spent: asked before each round but the first three; True ends the measurement.
@@ -118,7 +129,15 @@ def slopes(
     """
     chains = lengths(timed, longest_s=longest_s, most=most)
     seen: list[float] = []
-    while len(seen) < rounds and not (len(seen) >= 3 and spent()):
+
+    def goes_on() -> bool:
+        if len(seen) < 3:
+            return True
+        if spent() or len(seen) >= PATIENCE * rounds:
+            return False
+        return len(seen) < rounds or Slopes(lengths=chains, rounds_s=tuple(seen)).hidden
+
+    while goes_on():
         seen.append(one_round(timed, chains, len(seen)))
     return checked(Slopes(lengths=chains, rounds_s=tuple(seen)))
 
@@ -129,12 +148,10 @@ def checked(found: Slopes) -> Slopes:
     Raises:
         MeasurementError: the median is not above zero by more than its rounds differ.
     """
-    # of n rounds, the median is known to about 1.25 x 1.48 MAD / sqrt(n) under normal noise
-    doubt = 1.85 * found.mad_s / len(found.rounds_s) ** 0.5
-    if found.median_s <= doubt:
+    if found.hidden:
         raise MeasurementError(
             "longer chains do not take longer",
-            why=f"{found.median_s * 1e9:.1f} ns per copy, known to {doubt * 1e9:.1f} ns, in chains of "
+            why=f"{found.median_s * 1e9:.1f} ns per copy, known to {found.doubt_s * 1e9:.1f} ns, in chains of "
             f"{', '.join(map(str, found.lengths))} copies",
             fix="measure it while nothing else runs, or larger operands",
         )

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from daceml.errors import MeasurementError
-from daceml.profiling.measuring.slopes import Slopes, lengths, one_round, slopes, theil_sen
+from daceml.profiling.measuring.slopes import PATIENCE, Slopes, lengths, one_round, slopes, theil_sen
 
 
 def chain(each_s: float, constant_s: float = 0.0, disturbed: Callable[[int], float] = lambda call: 0.0):
@@ -64,6 +64,14 @@ def test_noise_that_hides_an_operation_is_a_refusal():
         slopes(timed, most=8)
     assert str(refusal.value).startswith("[DML631] longer chains do not take longer\n  why:   ")
     assert "in chains of 2, 4, 6, 8 copies" in refusal.value.why
+
+
+def test_a_busy_machine_gets_more_rounds_before_anything_is_refused():
+    # a neighbour works through the first three rounds, of five chains each, and ends
+    timed = chain(1e-4, disturbed=lambda call: (call * 7919 % 13) * 1e-2 if call <= 3 * 5 + 8 else 0.0)
+    found = slopes(timed, rounds=3)
+    assert 3 < len(found.rounds_s) < 3 * PATIENCE
+    assert found.median_s == pytest.approx(1e-4)
 
 
 def test_a_budget_ends_a_measurement_that_has_three_rounds():
