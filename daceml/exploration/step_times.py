@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from math import exp, inf, log, sqrt
+from math import exp, hypot, inf, log, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +18,11 @@ from daceml.frontend.search.machine import Machine
 from daceml.frontend.search.prediction import COMPUTED, StepFacts, composition, modelled_us, shares_us
 
 # standard deviations of logarithms
-_AGAIN = 0.05  # of a step that was measured: caches and neighbours differ from program to program
+_KERNEL_AGAIN = 0.12  # of a loop that this model was measured with: other programs leave other caches to it
+_CALL_AGAIN = 0.05  # of a call of a library
+_ELSEWHERE = 0.25  # of either, measured with another model
 _ALONE = 0.6  # of a step like none that was measured
-_LEAST = 0.12  # of one with measured neighbours, however well these agree
+_LEAST = 0.14  # of one with measured neighbours, however well these agree
 _OWN = 10.0  # as many others a step of the narrower class counts
 _NEAR = 0.15  # shares of the work that differ, over which a neighbour counts less by a factor of e
 _SIZE = 0.05  # how many of those a factor of e between sizes is: what is larger is a neighbour still
@@ -32,6 +34,8 @@ _OUTLYING = 0.5  # beyond which a step counts less: something disturbed it
 _SHORT_US = 20.0  # of steps that take less, errors matter less
 _LEAST_US = 0.05
 _NOTHING = 1e-9
+_NINE_OF_TEN = 1.645  # standard deviations
+_USUAL, _USUAL_WEIGHT = 0.04, 4  # of programs whose steps are all known, and as many programs this counts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,12 +219,19 @@ def _wider(place: _Place) -> _Place | None:
     return (kind, "", (), False) if function else None
 
 
+def _reach(likely: Likely) -> tuple[float, float]:
+    """Microseconds down and up from a time within which nine of ten lie."""
+    factor = exp(_NINE_OF_TEN * likely.sigma)
+    return likely.us * (1 - 1 / factor), likely.us * (factor - 1)
+
+
 class StepTimes:
     """Learns from steps of programs that have run, and predicts programs."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self._measured: dict[str, float] = {}
+        self._own: set[str] = set()
         self._classes: dict[_Place, _Class] = {}
         self._off: list[float] = []  # logarithms by which programs were off
 
@@ -242,6 +253,7 @@ class StepTimes:
                 for place in places[1:]:
                     self._class(place).put(step, us)
             if own:
+                self._own.add(step.key)
                 self._class(places[0]).put(step, self._measured[step.key])
 
     def observe(self, predicted_us: float, took_us: float) -> None:
@@ -251,12 +263,17 @@ class StepTimes:
     def step(self, step: StepFacts) -> Likely:
         """One step."""
         if step.key in self._measured:
-            return Likely(us=self._measured[step.key], sigma=_AGAIN)
+            return Likely(us=self._measured[step.key], sigma=self._again(step))
         # the model's own steps say more than any number of others: they find their arrays in the same caches
         place = next((place for place in _places(step) if place in self._classes), None)
         if place is None:
             return Likely(us=modelled_us(self.machine, step), sigma=_ALONE)
         return self._classes[place].likely(step)
+
+    def _again(self, step: StepFacts) -> float:
+        if step.key not in self._own:
+            return _ELSEWHERE
+        return _KERNEL_AGAIN if step.kind == "kernel" else _CALL_AGAIN
 
     def _class(self, place: _Place) -> _Class:
         if place not in self._classes:
@@ -267,26 +284,29 @@ class StepTimes:
     def program(self, steps: Sequence[StepFacts], around_us: float) -> ProgramTime:
         """All steps of a program, and what stands around them.
 
-        Steps of one kind that nobody has measured are off in the same direction; others are not.
+        Steps of one kind that nobody has measured are off in the same direction; others are not. A step may
+        take three times as long, but never less than nothing: intervals reach further up than down.
         """
-        total, known, squares = around_us, around_us, 0.0
-        unknown: dict[tuple[str, str], float] = {}
+        total, known = around_us, around_us
+        apart: list[tuple[float, float]] = []  # how far down and up: of what is off on its own
+        together: dict[tuple[str, str], tuple[float, float]] = {}
         for one in steps:
             likely = self.step(one)
             total += likely.us
             if one.key in self._measured:
                 known += likely.us
-                squares += (likely.us * likely.sigma) ** 2
+                apart.append(_reach(likely))
             else:
                 place = (one.kind, one.function)
-                unknown[place] = unknown.get(place, 0.0) + likely.us * likely.sigma
-        squares += sum(part**2 for part in unknown.values())
+                (down, up), (further_down, further_up) = together.get(place, (0.0, 0.0)), _reach(likely)
+                together[place] = down + further_down, up + further_up
         total = max(total, 1e-3)
-        sigma = sqrt(squares / total**2 + self._program_sigma() ** 2)
+        apart += [*together.values(), _reach(Likely(us=total, sigma=self._program_sigma()))]
+        down, up = (hypot(*side) for side in zip(*apart, strict=True))
         return ProgramTime(
             us=total,
-            low_us=total * exp(-_NINE_OF_TEN * sigma),
-            high_us=total * exp(_NINE_OF_TEN * sigma),
+            low_us=max(total - down, 0.0),
+            high_us=total + up,
             measured_share=known / total,
         )
 
@@ -294,7 +314,3 @@ class StepTimes:
         """Of programs whose steps are all known: what is usual, and what was seen."""
         squares = _USUAL_WEIGHT * _USUAL**2 + sum(off**2 for off in self._off)
         return sqrt(squares / (_USUAL_WEIGHT + len(self._off)))
-
-
-_NINE_OF_TEN = 1.645
-_USUAL, _USUAL_WEIGHT = 0.04, 4

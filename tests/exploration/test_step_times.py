@@ -132,6 +132,24 @@ def test_a_program_is_the_sum_of_its_steps_and_what_is_around_them():
     assert unsure.high_us / unsure.us > found.high_us / found.us
 
 
+def test_intervals_reach_further_up_than_down_and_never_below_nothing():
+    found = StepTimes(MACHINE).program([step("new", 500)], 0.0)
+    assert found.high_us - found.us > 1.5 * (found.us - found.low_us) > 0
+    assert found.low_us > 0
+
+
+def test_a_step_of_another_model_is_known_less_well_than_a_like_step_of_this_one():
+    times = StepTimes(MACHINE)
+    times.learn([step("elsewhere")], [100.0], own=False)
+    times.learn([step("here"), step("product", kind="aten")], [100.0, 100.0])
+    product, here, elsewhere = (
+        times.step(one).sigma for one in (step("product", kind="aten"), step("here"), step("elsewhere"))
+    )
+    assert product < here < elsewhere
+    times.learn([step("elsewhere")], [110.0])
+    assert times.step(step("elsewhere")).sigma == here
+
+
 def test_programs_that_were_off_make_intervals_wider():
     times = StepTimes(MACHINE)
     times.learn([step("a")], [100.0])
