@@ -15,6 +15,7 @@ from benchmarks.explore.cases import Case, cases
 from benchmarks.explore.judged import judged
 from benchmarks.explore.predicted import regrets_of
 from benchmarks.explore.profiles import load_profiles, predicted, save_profiles
+from daceml.exploration.effects import Ratio
 from daceml.exploration.step_times import StepTimes
 from daceml.exploration.variant import Variant
 from daceml.frontend.search.machine import Machine
@@ -86,6 +87,15 @@ def test_effects_count_where_they_are_beyond_doubt():
     few, kinds, signs, sizes = efficacy.judged(rows)
     assert (few.figure, kinds.figure, signs.figure, signs.note) == (13, 4 + 3, 1, "b")
     assert sizes.figure == pytest.approx(0.2) and sizes.note == "1 of 2 within"
+
+
+def test_an_effect_is_there_where_two_processes_agree():
+    slower = Ratio(value=1.04, low=1.01, high=1.08)
+    for again, sure in ((Ratio(value=1.02, low=1.005, high=1.04), True), (slower.inverse(), False)):
+        both = efficacy.of_both(slower, again)
+        assert (both.low, both.high) == (min(slower.low, again.low), max(slower.high, again.high))
+        assert again.value < both.value < slower.value and both.beyond_doubt is sure
+    assert efficacy.of_both(slower, None) == slower
 
 
 def test_programs_that_differ_are_counted():
