@@ -6,11 +6,11 @@ its effect among all others and its effect alone differ by its interactions with
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any
 
 from daceml.errors import ExplorationError, first_line
@@ -136,11 +136,11 @@ def pass_named(text: str, names: Sequence[str]) -> str:
     """
     same = [name for name in names if name == text or _stems(name) == _stems(text)]
     if not same:
-        close = difflib.get_close_matches(text, names, n=1)
+        closest = max(names, key=lambda name: _likeness(text, name))
         raise ExplorationError(
             f"the standard recipe has no pass {text!r}",
             why="it has " + ", ".join(names),
-            fix=f"did you mean {close[0]!r}?" if close else "name one of them",
+            fix=f"did you mean {closest!r}?" if _likeness(text, closest) > 0.6 else "name one of them",
         )
     return same[0]
 
@@ -148,7 +148,14 @@ def pass_named(text: str, names: Sequence[str]) -> str:
 def _stems(name: str) -> frozenset[str]:
     """SubgraphFusion and fuse_subgraphs are the same words in another order and form."""
     words = re.findall(r"[A-Z]?[a-z]+", name)
-    return frozenset(word.lower()[:3] for word in words)
+    return frozenset(re.sub("(ement|ion|ing|ed|ies|es|s|e|y)$", "", word.lower()) for word in words)
+
+
+def _likeness(text: str, name: str) -> float:
+    """From 0 to 1: how well each word of a text is found in a name, wherever it stands there."""
+    words = _stems(name)
+    best = [max(SequenceMatcher(None, stem, word).ratio() for word in words) for stem in _stems(text)]
+    return sum(best) / max(len(best), len(words))
 
 
 @dataclass

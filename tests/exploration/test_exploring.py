@@ -186,10 +186,13 @@ _PASSES = ("MapFusion", "use_columns")
 def test_passes_have_two_names():
     names = known_passes(training=False)
     assert pass_named("SubgraphFusion", names) == pass_named("fuse_subgraphs", names) == "fuse_subgraphs"
+    assert pass_named("CopyElimination", names) == "eliminate_copies"
     assert pass_named("LayerNormalizationLifting", known_passes(training=True)) == "lift_layer_normalization"
     with pytest.raises(ExplorationError) as refusal:
         pass_named("fuse_subgraph", ["fuse_subgraphs_more"])
     assert "did you mean 'fuse_subgraphs_more'?" in str(refusal.value)
+    with pytest.raises(ExplorationError, match="did you mean 'fuse_maps'"):  # and is not taken for it
+        pass_named("MapFushion", names)
 
 
 def test_an_effect_is_told_among_others_and_alone():
