@@ -29,7 +29,7 @@ from daceml.cli.profile import CONTEXT as SCRIPT_CONTEXT
 from daceml.cli.profile import profile
 from daceml.cli.replay import replay
 from daceml.cli.verify import verify
-from daceml.cli.whatif import CONTEXT, EPILOG, whatif
+from daceml.cli.whatif import CONTEXT, EPILOG, WhatIf, whatif
 from daceml.errors import DacemlError
 
 _INTERRUPTED = 130
@@ -116,7 +116,7 @@ app.command("predict")(predict)
 app.command("profile", context_settings=SCRIPT_CONTEXT)(profile)
 app.command("replay")(replay)
 app.command("devices")(devices)
-app.command("whatif", context_settings=CONTEXT, epilog=EPILOG)(whatif)
+app.command("whatif", cls=WhatIf, context_settings=CONTEXT, epilog=EPILOG)(whatif)
 app.add_typer(cache, name="cache")
 
 if __name__ == "__main__":

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from daceml.cli import options
 from daceml.cli.output_files import check_targets
@@ -26,6 +27,20 @@ EPILOG = (
     "--parameter-server 4, --p3 4, --faster-link. Figures follow a question: --amp 3:4:2 (likely, at best, "
     "at worst), --data-loader workers=4. Several questions are answered one by one, and then together."
 )
+
+
+class WhatIf(TyperCommand):
+    """Shows the options of what it is asked about: a trace, or a model."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """As the base class does, which answers --help before anything else."""
+        models = [one for one in args if MODULE.fullmatch(one) and not one.startswith("-")]
+        if "--help" in args and models:
+            from daceml.cli.whatif_model import whatif_model
+
+            whatif_model(models[0], ["--help"], as_json=False)
+            ctx.exit()
+        return super().parse_args(ctx, args)
 
 
 def whatif(
@@ -61,7 +76,8 @@ def whatif(
 
     With path.py:Name or package.module:Name in the place of a trace: what passes of the compiler, and what
     may be added to them, are worth for a model, and what it takes on other devices. Its options are --input,
-    --inputs, --train, --without PASS, --with bf16, --measure, --on H100, --ranks 8, --json and --quiet.
+    --inputs, --train, --without PASS, --with bf16, --measure, --on H100, --ranks 8, --json and --quiet: name
+    the model and --help to see them.
     """
     if not trace.exists() and MODULE.fullmatch(str(trace)):
         from daceml.cli.whatif_model import whatif_model
