@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -61,4 +62,5 @@ def test_a_network_is_measured_from_end_to_end():
     found = measured("LSTM of 32, batch of 4", rounds=4).as_json()
     assert {"aten::addmm", "aten::sigmoid", "aten::tanh"} <= set(found["operators"])
     assert found["calls"] > 100
-    assert found["network_us"] > 0 and found["placed_us"] > 0 and len(found["quarters"]) == 4
+    # of so few rounds, beside whatever else runs, nothing is said about the sum of differences
+    assert found["network_us"] > 0 and math.isfinite(found["placed_us"]) and len(found["quarters"]) == 4
