@@ -7,7 +7,9 @@ import ast
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from fractions import Fraction
 from functools import lru_cache
+from math import gcd
 from typing import Any
 
 import dace
@@ -44,6 +46,9 @@ _DEAR = {"power_tenths": 10}
 _DIVISION = {"division_tenths": 10}
 _SCALAR_TIMES = 8  # as long does a function take where vector instructions do not help
 
+_LANES = 16  # iterations around another loop that vector instructions do at once, at the most
+_DECIDING = SPECIAL_FUNCTIONS - {"sqrt", "rsqrt"} | {"max", "min"}  # what has branches inside
+
 FUNCTION_KINDS = tuple(dict.fromkeys(kind for kinds in (*_TENTHS.values(), _DEAR) for kind in kinds))
 """Those fields of `Cost` that say how long functions take."""
 
@@ -53,6 +58,7 @@ STREAM = "stream"
 # Half a page: processors fetch ahead of loops that make shorter steps, and not beyond a page. So long steps
 # fill few sets of the nearest cache, too; this many iterations fit whatever the step.
 _PREFETCHED_BYTES, _WAYS = 2048, 8
+_SETS_BYTES, _LINE_BYTES = 4096, 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,11 +76,13 @@ class Cost:
         streamed_bytes: of the unique ones, those that are written past the caches.
         vector_operations: loads, stores, flops and special functions in innermost loops over neighbours in
             memory, whose iterations do not wait for each other: vector instructions do several at once. So
-            they do where that holds of the map's last loop, whatever goes on inside.
+            they do where that holds of the map's last loop, whatever loop goes on inside, unless something is
+            decided there, but for iterations that fill no vector.
         scalar_operations: the same in all other loops.
         dependent_operations: those of them that wait for the iteration before, as sums do.
         strided_accesses: loads and stores half a page or more from that of the iteration before, or nobody
-            knows how far: each waits for a line of its own.
+            knows how far: each waits for a line of its own, unless all lines of the loop stay in the nearest
+            cache until it comes back for their neighbours.
         loop_starts: how often an innermost loop begins.
     """
 
@@ -136,8 +144,10 @@ def scope_cost(sdfg: dace.SDFG, state: dace.SDFGState, entry: nodes.MapEntry) ->
     loops: dict[Loop, _LoopCost] = {}
     last_loop = innermost(entry)
     # whether iterations of the last loop can run side by side: those that threads share out do not, nor those
-    # around loops in loops, which compilers do not turn inside out
-    across = last_loop.extent != 1 and not shares_last(entry) and _depth(entry, nested) <= 1
+    # around loops in loops, which compilers do not turn inside out, nor those around a loop beside which
+    # something is decided: gcc 12 turns decisions into selections in innermost loops only
+    depth = _depth(entry, nested)
+    across = last_loop.extent != 1 and not shares_last(entry) and depth <= 1
     streamed: Size = 0
     edges: list[Any] = [*first, *(e for n in inside if n is not end for e in state.out_edges(n)), *last]
     for edge in edges:
@@ -162,8 +172,11 @@ def scope_cost(sdfg: dace.SDFG, state: dace.SDFGState, entry: nodes.MapEntry) ->
             total = total + times * desc.dtype.bytes
             loop = loop_around(tasklet, scopes)
             stride = stride_along(loop, edge.data, desc)
-            _within(loops, loop).access(times, stride, loop.extent, desc.dtype.bytes)
-            across = across and stride_along(last_loop, edge.data, desc) in (0, 1)
+            neighbours = stride_along(last_loop, edge.data, desc) in (0, 1)
+            _within(loops, loop).access(
+                times, stride, loop.extent, desc.dtype.bytes, again=neighbours and loop != last_loop
+            )
+            across = across and neighbours
         if edge.data.wcr is not None and isinstance(edge.src, nodes.Tasklet):
             times = _in_all(1, edge.src, scopes)
             flops = flops + times
@@ -174,16 +187,27 @@ def scope_cost(sdfg: dace.SDFG, state: dace.SDFGState, entry: nodes.MapEntry) ->
         if not isinstance(tasklet, nodes.Tasklet) or tasklet.language is not dace.Language.Python:
             continue
         times = _in_all(1, tasklet, scopes)
-        operations, functions, tenths = _count(tasklet.code.as_string)
+        operations, functions, tenths, decides = _count(tasklet.code.as_string)
+        across = across and not (depth and decides)
         flops, special = flops + times * operations, special + times * functions
         loop = loop_around(tasklet, scopes)
         cost = _within(loops, loop)
         cost.compute(times, operations + functions, tenths, _own_result(sdfg, state, tasklet, loop))
-    vector = [cost for cost in loops.values() if across or cost.side_by_side]
-    scalar = [cost for cost in loops.values() if not (across or cost.side_by_side)]
+    left_over = _left_over(last_loop.extent) if depth else Fraction(0)
+    # of each loop's work, what is done one by one
+    shares = [
+        (cost, left_over if across else Fraction(0 if cost.side_by_side else 1)) for cost in loops.values()
+    ]
+    operations = sum((cost.operations for cost in loops.values()), start=0)
+    scalar = sum((_part(cost.operations, share) for cost, share in shares), start=0)
     functions_of = {
-        kind: sum((cost.tenths.get(kind, 0) for cost in vector), start=0)
-        + _SCALAR_TIMES * sum((cost.tenths.get(kind, 0) for cost in scalar), start=0)
+        kind: sum(
+            (
+                cost.tenths.get(kind, 0) + (_SCALAR_TIMES - 1) * _part(cost.tenths.get(kind, 0), share)
+                for cost, share in shares
+            ),
+            start=0,
+        )
         for kind in FUNCTION_KINDS
     }
     return Cost(
@@ -193,10 +217,10 @@ def scope_cost(sdfg: dace.SDFG, state: dace.SDFGState, entry: nodes.MapEntry) ->
         special_functions=special,
         **functions_of,
         streamed_bytes=_at_most(streamed, sum(unique.values(), start=0)),
-        vector_operations=sum((cost.operations for cost in vector), start=0),
-        scalar_operations=sum((cost.operations for cost in scalar), start=0),
-        dependent_operations=sum((cost.dependent for cost in scalar), start=0),
-        strided_accesses=sum((cost.strided for cost in scalar), start=0),
+        vector_operations=operations - scalar,
+        scalar_operations=scalar,
+        dependent_operations=sum((_part(cost.dependent, share) for cost, share in shares), start=0),
+        strided_accesses=sum((_part(cost.strided, share) for cost, share in shares), start=0),
         loop_starts=sum((_starts(loop, cost.runs, scopes) for loop, cost in loops.items()), start=0),
     )
 
@@ -212,14 +236,20 @@ class _LoopCost:
     runs: Size = 0
     side_by_side: bool = True
 
-    def access(self, times: Size, stride: Size | None, extent: Size, item_bytes: int) -> None:
-        """Loads or stores; the stride is in elements, None where nobody knows it."""
+    def access(self, times: Size, stride: Size | None, extent: Size, item_bytes: int, *, again: bool) -> None:
+        """Loads or stores; the stride is in elements, None where nobody knows it.
+
+        Args:
+            again: whether the loop comes back at once, to neighbours of the same elements.
+        """
         self.operations = self.operations + times
         if stride in (0, 1):
             return
         self.side_by_side = False
-        short = isinstance(stride, int) and abs(stride) * item_bytes < _PREFETCHED_BYTES
-        if not short and not (isinstance(extent, int) and extent <= _WAYS):
+        known = isinstance(stride, int)
+        short = known and abs(stride) * item_bytes < _PREFETCHED_BYTES
+        kept = _WAYS * (_sets(abs(stride) * item_bytes) if known and again else 1)
+        if not short and not (isinstance(extent, int) and extent <= kept):
             self.strided = self.strided + times
 
     def update(self, times: Size, stride: Size | None) -> None:
@@ -237,6 +267,26 @@ class _LoopCost:
         if follows_itself:
             self.side_by_side = False
             self.dependent = self.dependent + times
+
+
+def _sets(step_bytes: int) -> int:
+    """Of the nearest cache, those in which the lines of a loop with such steps lie."""
+    return min(_SETS_BYTES // gcd(step_bytes, _SETS_BYTES), _SETS_BYTES // _LINE_BYTES)
+
+
+def _left_over(extent: Size) -> Fraction:
+    """The share of iterations that fill no vector: of 7, three, as the compiler takes four at once."""
+    if not isinstance(extent, int) or extent < 1:
+        return Fraction(0)
+    lanes = min(_LANES, 1 << (extent.bit_length() - 1))
+    return Fraction(extent % lanes, extent) if lanes > 2 else Fraction(1)
+
+
+def _part(amount: Size, share: Fraction) -> Size:
+    """A share of an amount, rounded down where it is a number."""
+    if isinstance(amount, int):
+        return amount * share.numerator // share.denominator
+    return size(amount * sympy.Rational(share.numerator, share.denominator))
 
 
 def _depth(entry: nodes.MapEntry, nested: Mapping[Any, Sequence[Any]]) -> int:
@@ -318,11 +368,13 @@ def _at_most(amount: Size, limit: Size) -> Size:
 
 
 @lru_cache(maxsize=4096)
-def _count(code: str) -> tuple[int, int, Mapping[str, int]]:
-    """Operations, special functions, and what these take, by kind."""
+def _count(code: str) -> tuple[int, int, Mapping[str, int], bool]:
+    """Operations, special functions, what these take, by kind, and whether anything is decided."""
     operations = functions = 0
     tenths: Counter[str] = Counter()
+    decides = False
     for node in ast.walk(ast.parse(code)):
+        decides = decides or isinstance(node, ast.Compare | ast.IfExp)
         if isinstance(node, ast.BinOp | ast.Compare | ast.IfExp) or (
             isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub)
         ):
@@ -330,9 +382,10 @@ def _count(code: str) -> tuple[int, int, Mapping[str, int]]:
             if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
                 tenths.update(_DIVISION)
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            decides = decides or node.func.id in _DECIDING
             if node.func.id in SPECIAL_FUNCTIONS:
                 functions += 1
                 tenths.update(_TENTHS.get(node.func.id, _DEAR))
             else:
                 operations += 1  # max, min, abs, …
-    return operations, functions, tenths
+    return operations, functions, tenths, decides

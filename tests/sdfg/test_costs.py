@@ -105,8 +105,14 @@ def test_operations_by_what_their_loop_lets_them_do(
     assert found == (vector, scalar, strided, starts)
 
 
-def cost_of_column_sums(rows: list[int], columns: int, schedule: dace.ScheduleType) -> Cost:
-    """Of y[j] = the sum of x[..., j] over all rows, in loops over rows inside of one over columns."""
+def cost_of_column_sums(
+    rows: list[int], columns: int, schedule: dace.ScheduleType, written: str = "o = a"
+) -> Cost:
+    """Of y[j] = the sum of x[..., j] over all rows, in loops over rows inside of one over columns.
+
+    Args:
+        written: what is made of a sum.
+    """
     names = [f"i{place}" for place in range(len(rows))]
     sdfg = dace.SDFG("network")
     sdfg.add_array("x", [*rows, columns], dace.float32)
@@ -118,7 +124,7 @@ def cost_of_column_sums(rows: list[int], columns: int, schedule: dace.ScheduleTy
     ranges = {name: f"0:{count}" for name, count in zip(names, rows, strict=True)}
     inner, inner_end = state.add_map("rows", ranges, schedule=dace.ScheduleType.Sequential)
     add = state.add_tasklet("add", {"a"}, {"o"}, "o = a")
-    write = state.add_tasklet("write", {"a"}, {"o"}, "o = a")
+    write = state.add_tasklet("write", {"a"}, {"o"}, written)
     read = dace.Memlet(f"x[{', '.join([*names, 'j'])}]")
     state.add_memlet_path(x, outer, inner, add, dst_conn="a", memlet=read)
     total = dace.Memlet("t[0]", wcr="lambda a, b: a + b")
@@ -142,6 +148,34 @@ def test_sums_of_columns(rows: int, columns: int, schedule: dace.ScheduleType, v
     assert cost.strided_accesses == strided
     assert (cost.vector_operations >= vector) and (vector > 0 or cost.scalar_operations >= columns * rows * 2)
     assert cost.dependent_operations == (0 if vector else columns * rows)
+
+
+@pytest.mark.parametrize("written", ["o = a if a > 0 else 0", "o = max(a, 0)", "o = exp(a)"])
+def test_a_decision_beside_a_loop_lets_compilers_do_one_iteration_at_a_time(written: str):
+    straight = cost_of_column_sums([64], 32, dace.ScheduleType.Sequential, "o = sqrt(a)")
+    decided = cost_of_column_sums([64], 32, dace.ScheduleType.Sequential, written)
+    assert straight.dependent_operations == 0 and straight.scalar_operations == 0
+    assert decided.dependent_operations == 64 * 32 and decided.scalar_operations >= 2 * 64 * 32
+
+
+@pytest.mark.parametrize(("columns", "left"), [(2, 2), (3, 3), (4, 0), (7, 3), (14, 6), (16, 0), (56, 8)])
+def test_iterations_that_fill_no_vector_are_done_one_by_one(columns: int, left: int):
+    cost = cost_of_column_sums([64], columns, dace.ScheduleType.Sequential)
+    assert cost.dependent_operations == 64 * left
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "far"),
+    [
+        (128, 3136, False),  # 12,544 bytes are 196 lines: 16 sets of 8 lines keep 128 rows
+        (129, 3136, True),
+        (16, 512, False),  # 2,048 bytes: 2 sets
+        (17, 512, True),
+    ],
+)
+def test_lines_that_stay_until_a_loop_comes_back_are_not_far(rows: int, columns: int, far: bool):
+    cost = cost_of_column_sums([rows], columns, dace.ScheduleType.Sequential, "o = max(a, 0)")
+    assert cost.strided_accesses == (rows * columns if far else 0)
 
 
 def test_a_sum_waits_for_itself():
