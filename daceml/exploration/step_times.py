@@ -22,6 +22,7 @@ _KERNEL_AGAIN = 0.12  # of a loop that this model was measured with: other progr
 _CALL_AGAIN = 0.05  # of a call of a library
 _ELSEWHERE = 0.25  # of either, measured with another model
 _ALONE = 0.6  # of a step like none that was measured
+_ANOTHER_HOUR = 0.15  # of all that was not measured with this model: machines have slow hours, and fast ones
 _LEAST = 0.14  # of one with measured neighbours, however well these agree
 _OWN = 10.0  # as many others a step of the narrower class counts
 _NEAR = 0.15  # shares of the work that differ, over which a neighbour counts less by a factor of e
@@ -284,15 +285,17 @@ class StepTimes:
     def program(self, steps: Sequence[StepFacts], around_us: float) -> ProgramTime:
         """All steps of a program, and what stands around them.
 
-        Steps of one kind that nobody has measured are off in the same direction; others are not. A step may
-        take three times as long, but never less than nothing: intervals reach further up than down.
+        Steps of one kind that nobody has measured are off in the same direction; others are not, but for the
+        hour in which they were measured. A step may take three times as long, but never less than nothing:
+        intervals reach further up than down.
         """
-        total, known = around_us, around_us
+        total, known, earlier = around_us, around_us, 0.0
         apart: list[tuple[float, float]] = []  # how far down and up: of what is off on its own
         together: dict[tuple[str, str], tuple[float, float]] = {}
         for one in steps:
             likely = self.step(one)
             total += likely.us
+            earlier += 0.0 if one.key in self._own else likely.us
             if one.key in self._measured:
                 known += likely.us
                 apart.append(_reach(likely))
@@ -301,7 +304,9 @@ class StepTimes:
                 (down, up), (further_down, further_up) = together.get(place, (0.0, 0.0)), _reach(likely)
                 together[place] = down + further_down, up + further_up
         total = max(total, 1e-3)
-        apart += [*together.values(), _reach(Likely(us=total, sigma=self._program_sigma()))]
+        apart += together.values()
+        apart.append(_reach(Likely(us=earlier, sigma=_ANOTHER_HOUR)))
+        apart.append(_reach(Likely(us=total, sigma=self._program_sigma())))
         down, up = (hypot(*side) for side in zip(*apart, strict=True))
         return ProgramTime(
             us=total,

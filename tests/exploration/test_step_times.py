@@ -150,6 +150,15 @@ def test_a_step_of_another_model_is_known_less_well_than_a_like_step_of_this_one
     assert times.step(step("elsewhere")).sigma == here
 
 
+def test_what_was_measured_in_another_hour_is_off_together():
+    times, parts = StepTimes(MACHINE), [step(f"{n}") for n in range(100)]
+    times.learn(parts, [100.0] * 100, own=False)
+    elsewhere = times.program(parts, 0.0)
+    times.learn(parts, [100.0] * 100)
+    here = times.program(parts, 0.0)
+    assert elsewhere.us == here.us and here.high_us < 1.1 * here.us < 1.2 * here.us < elsewhere.high_us
+
+
 def test_programs_that_were_off_make_intervals_wider():
     times = StepTimes(MACHINE)
     times.learn([step("a")], [100.0])
