@@ -11,6 +11,7 @@ from torch import nn
 from daceml.exploration.programs import Programs
 from daceml.exploration.subject import Subject
 from daceml.exploration.variant import Variant
+from daceml.frontend.value_difference import largest_difference
 
 
 @pytest.fixture
@@ -68,3 +69,30 @@ def test_a_training_step_is_lowered_without_a_compiler(monkeypatch: pytest.Monke
     model, x = nn.Sequential(nn.Linear(6, 5), nn.Tanh()), torch.randn(4, 6)
     lowered = Subject(model, (x,), {}, training=True).lower(Variant())
     assert len(lowered.plans) == 2 and lowered.kernels > 0
+
+
+class Cancelling(nn.Module):
+    """What is left of two products that are nearly the same: rounding is seen in its third digit."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.register_buffer("weight", torch.randn(256, 32))
+        self.register_buffer("small", 1e-5 * torch.randn(256, 32))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x @ (self.weight + self.small) - x.flip(1) @ self.weight.flip(0)
+
+
+def test_who_rounds_elsewhere_computes_the_same():
+    x = torch.randn(64, 256)
+    subject = Subject(Cancelling().eval(), (x.clone(),), {}, training=False)
+    in_loops = Variant(choices=("products in loops",))
+    with Programs.measured(subject, limit_s=0.3) as programs:
+        run = subject.compile(subject.lower(in_loops))
+        standard = programs._standard
+        assert largest_difference(run.values, standard.values, run.limit) is not None
+        assert run.difference(standard) == "" and programs.measure(in_loops).ms > 0
+        assert torch.equal(standard.inputs[0], x), "inputs are read and not changed"
+        wrong = {name: 1.2 * value for name, value in run.values.items()}
+        assert largest_difference(wrong, standard.values, run.limit, moved=standard.moved) is not None

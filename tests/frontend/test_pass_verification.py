@@ -178,6 +178,24 @@ def test_what_rounding_leaves_of_zero_is_no_difference():
     assert worst is not None and worst.array == "z" and "float32" in worst.sentence
 
 
+@pytest.mark.parametrize(
+    ("off", "moved", "allowed"),
+    [
+        (1e-2, 1e-3, 1.6e-2),  # a few times as far as one rounding of the inputs moves it
+        (1e-2, 1e-4, 1.6e-3),
+        (1e-2, 0.0, 3.5e-4),
+        (0.2, 1.0, 0.1),  # whatever moves it: that is something else
+    ],
+)
+def test_a_network_that_makes_much_of_little_may_differ_by_more(off: float, moved: float, allowed: float):
+    theirs = {"0 y": torch.ones(4)}
+    found = largest_difference(
+        {"0 y": torch.ones(4) + off}, theirs, 3.5e-4, moved={"0 y": torch.ones(4) + moved}
+    )
+    assert (found is None) == (off < allowed)
+    assert found is None or found.limit == pytest.approx(allowed, rel=1e-3)
+
+
 def test_one_truth_value_may_turn_where_rounding_decides_it():
     theirs = torch.arange(4096) % 2 == 0
     ours = theirs.clone()

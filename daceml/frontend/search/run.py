@@ -40,13 +40,16 @@ class ProgramRun:
         self.program, self.backward, self.limit = program, backward, limit
         self._start = [tensor.clone() for tensor in program.mutated]
         wants = (False,) * len(inputs) if backward is None else backward.wanted.inputs
-        self.inputs = [
-            x.detach().contiguous().requires_grad_(wanted) for x, wanted in zip(inputs, wants, strict=True)
-        ]
-        self._leaves = [x for x in self.inputs if x.requires_grad]
-        if backward is not None:
-            self._leaves += backward.state
+        self._take(
+            [x.detach().contiguous().requires_grad_(wanted) for x, wanted in zip(inputs, wants, strict=True)]
+        )
         self._cotangents: dict[int, torch.Tensor] = {}
+
+    def _take(self, inputs: list[torch.Tensor]) -> None:
+        self.inputs = inputs
+        self._leaves = [x for x in inputs if x.requires_grad]
+        if self.backward is not None:
+            self._leaves += self.backward.state
 
     def __call__(self) -> tuple[list[torch.Tensor], Sequence[torch.Tensor | None]]:
         """Run once, forward and backward; results, and gradients of what requires one."""
@@ -75,11 +78,27 @@ class ProgramRun:
     def difference(self, other: ProgramRun) -> str:
         """The result that is furthest from another run's, in a sentence; empty where all are near."""
         found = largest_difference(self.values, other.values, self.limit)
+        if found is not None:
+            found = largest_difference(self.values, other.values, self.limit, moved=other.moved)
         return "" if found is None else f"{found.array} {found.sentence}"
 
     @cached_property
     def values(self) -> dict[str, torch.Tensor]:
         """Results, gradients and what is written in place, of a call with a seed of its own."""
+        return self._seen()
+
+    @cached_property
+    def moved(self) -> dict[str, torch.Tensor]:
+        """`values` of inputs that are up to one rounding off: how much the network makes of so little."""
+        given = self.inputs
+        generator = torch.Generator().manual_seed(_SEED)
+        self._take([_rounded(x.detach(), generator).requires_grad_(x.requires_grad) for x in given])
+        try:
+            return self._seen()
+        finally:
+            self._take(given)
+
+    def _seen(self) -> dict[str, torch.Tensor]:
         self.reset()
         torch.manual_seed(_SEED)
         results, gradients = self()
@@ -191,3 +210,11 @@ def _least(run: Callable[[], list[float]]) -> list[float]:
     while len(found) < _FEWEST_RUNS or (time.perf_counter() < end and len(found) < _MOST_RUNS):
         found.append(run())
     return [min(times) for times in zip(*found, strict=True)]
+
+
+def _rounded(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Each number up to one rounding off, up or down; what is whole stays."""
+    if not tensor.is_floating_point():
+        return tensor
+    drawn = torch.rand(tensor.shape, generator=generator, dtype=torch.float64) * 2 - 1
+    return tensor * (1 + torch.finfo(tensor.dtype).eps * drawn).to(tensor)
