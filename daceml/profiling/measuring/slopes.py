@@ -120,7 +120,7 @@ def slopes(
     most: int = _MOST_COPIES,
     spent: Callable[[], bool] = lambda: False,
 ) -> Slopes:
-    """Slopes of several rounds: `rounds` of them, and up to `PATIENCE` times as many while noise hides the time.
+    """Slopes of several rounds, and of up to `PATIENCE` times as many while noise hides the time.
 
     Args:
         spent: asked before each round but the first three; True ends the measurement.
@@ -151,8 +151,8 @@ def checked(found: Slopes) -> Slopes:
     if found.hidden:
         raise MeasurementError(
             "longer chains do not take longer",
-            why=f"{found.median_s * 1e9:.1f} ns per copy, known to {found.doubt_s * 1e9:.1f} ns, in chains of "
-            f"{', '.join(map(str, found.lengths))} copies",
+            why=f"{found.median_s * 1e9:.1f} ns per copy, known to {found.doubt_s * 1e9:.1f} ns, in chains "
+            f"of {', '.join(map(str, found.lengths))} copies",
             fix="measure it while nothing else runs, or larger operands",
         )
     return found
