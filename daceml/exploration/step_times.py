@@ -310,7 +310,7 @@ class StepTimes:
         down, up = (hypot(*side) for side in zip(*apart, strict=True))
         return ProgramTime(
             us=total,
-            low_us=max(total - down, 0.0),
+            low_us=max(total - down, total**2 / (total + up)),
             high_us=total + up,
             measured_share=known / total,
         )
