@@ -214,9 +214,8 @@ class Programs:
                 return "no result belongs to single samples"
         if variant.precision:  # rounding is what was asked for; values that are lost are not
             ours, limit = {name: x.to(theirs[name].dtype) for name, x in ours.items()}, _LOST
-        found = largest_difference(ours, theirs, limit)
-        if found is not None and variant.samples is None:
-            found = largest_difference(ours, theirs, limit, moved=self._standard.moved)
+        moved = None if variant.samples is not None else lambda: self._standard.moved
+        found = largest_difference(ours, theirs, limit, moved=moved)
         return "" if found is None else f"{found.array} {found.sentence}"
 
     def _compared(self, runs: Mapping[str, ProgramRun]) -> Comparison:

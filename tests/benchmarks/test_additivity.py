@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import pytest
@@ -59,8 +58,10 @@ def test_where_every_run_was_interrupted_the_least_interrupted_ones_count():
 
 def test_a_network_is_measured_from_end_to_end():
     assert len(NETWORKS) == 3
-    found = measured("LSTM of 32, batch of 4", rounds=4).as_json()
+    for rounds in (4, 16, 40):  # more of them on a busy machine
+        found = measured("LSTM of 32, batch of 4", rounds=rounds).as_json()
+        if found["placed_us"] > 0:
+            break
     assert {"aten::addmm", "aten::sigmoid", "aten::tanh"} <= set(found["operators"])
     assert found["calls"] > 100
-    # of so few rounds, beside whatever else runs, nothing is said about the sum of differences
-    assert found["network_us"] > 0 and math.isfinite(found["placed_us"]) and len(found["quarters"]) == 4
+    assert found["network_us"] > 0 and found["placed_us"] > 0 and len(found["quarters"]) == 4

@@ -77,9 +77,7 @@ class ProgramRun:
 
     def difference(self, other: ProgramRun) -> str:
         """The result that is furthest from another run's, in a sentence; empty where all are near."""
-        found = largest_difference(self.values, other.values, self.limit)
-        if found is not None:
-            found = largest_difference(self.values, other.values, self.limit, moved=other.moved)
+        found = largest_difference(self.values, other.values, self.limit, moved=lambda: other.moved)
         return "" if found is None else f"{found.array} {found.sentence}"
 
     @cached_property

@@ -129,16 +129,12 @@ def slopes(
     """
     chains = lengths(timed, longest_s=longest_s, most=most)
     seen: list[float] = []
-
-    def goes_on() -> bool:
-        if len(seen) < 3:
-            return True
-        if spent() or len(seen) >= PATIENCE * rounds:
-            return False
-        return len(seen) < rounds or Slopes(lengths=chains, rounds_s=tuple(seen)).hidden
-
-    while goes_on():
+    wanted = rounds
+    while len(seen) < wanted and not (len(seen) >= 3 and spent()):
         seen.append(one_round(timed, chains, len(seen)))
+        # looked at after twice as many, not after each: sooner or later noise looks like anything
+        if len(seen) == wanted < PATIENCE * rounds and Slopes(lengths=chains, rounds_s=tuple(seen)).hidden:
+            wanted *= 2
     return checked(Slopes(lengths=chains, rounds_s=tuple(seen)))
 
 
