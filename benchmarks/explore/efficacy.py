@@ -16,8 +16,8 @@ from benchmarks.bars import Bar
 from benchmarks.explore.cases import Case
 from daceml.exploration.effects import Effect, Ratio, effects
 
-NETWORKS = ("mbconv", "mobilenetv2", "bert", "efficientnet_b0")
-COUNT, PASSES, POINTS = 15, 6, 0.10
+NETWORKS = ("mbconv", "mobilenetv2", "bert", "efficientnet_b0", "resnet50")
+COUNT, PASSES, FEWEST_NETWORKS, POINTS = 15, 6, 4, 0.10
 _LIMIT_S = 6.0
 
 
@@ -65,7 +65,7 @@ def judged(rows: Sequence[dict[str, Any]]) -> list[Bar]:
         Bar(name="effects: fewer than 15 beyond doubt, by", figure=max(COUNT - len(seen), 0), limit=0,
             note=f"{len(seen)} of {sum(len(row['effects']) for row in rows)}"),
         Bar(name="effects: fewer than 6 passes or 4 networks, by", limit=0,
-            figure=max(PASSES - len(passes), 0) + max(len(NETWORKS) - len(networks), 0),
+            figure=max(PASSES - len(passes), 0) + max(FEWEST_NETWORKS - len(networks), 0),
             note=f"{len(passes)} passes, {len(networks)} networks"),
         Bar(name="effects: signs that are wrong", figure=len(wrong), limit=0,
             note=", ".join(one["pass"] for one in wrong)),

@@ -73,6 +73,9 @@ def explore(
     measurements: Annotated[
         int, typer.Option(min=0, help="variants that are measured besides the standard one, at the most.")
     ] = 4,
+    most: Annotated[
+        int, typer.Option(min=1, help="different programs that are predicted, at the most.")
+    ] = 160,
     seed: Annotated[int, typer.Option(help="of orders, and of what the model draws.")] = 0,
     output: Output = None,
     every: Annotated[bool, typer.Option("--all", help="every variant, and every refusal.")] = False,
@@ -104,7 +107,7 @@ def explore(
                 module, *call.args, **call.kwargs,
                 budget=seconds, devices=names, objective=_objective(objective), training=train,
                 precisions=precision or (), batches=batch or (), ranks=ranks or (), prices=prices,
-                measurements=measurements, seed=seed,
+                measurements=measurements, most=most, seed=seed,
                 observe=None if quiet else _told,
             )  # fmt: skip
         except KeyboardInterrupt:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -11,7 +12,7 @@ from typer.core import TyperCommand
 
 from daceml.cli import options
 from daceml.cli.output_files import check_targets
-from daceml.cli.replay import HtmlFile, PerfettoFile, QueueDepth, TraceFile, write_views
+from daceml.cli.replay import HtmlFile, PerfettoFile, QueueDepth, write_views
 from daceml.errors import WhatIfError
 
 # Whatever is no option of the command is a question.
@@ -45,7 +46,14 @@ class WhatIf(TyperCommand):
 
 def whatif(
     context: typer.Context,
-    trace: TraceFile,
+    trace: Annotated[
+        Path,
+        typer.Argument(
+            metavar="TRACE|MODEL",
+            help="a file of torch.profiler (export_chrome_trace), .json or .json.gz, or path.py:Name of a "
+            "model.",
+        ),
+    ],
     link: Annotated[
         str | None,
         typer.Option(

@@ -19,16 +19,28 @@ if TYPE_CHECKING:
 
 Without = Annotated[
     list[str] | None,
-    typer.Option("--without", metavar="PASS", help="fuse_subgraphs or SubgraphFusion, repeatable; all."),
+    typer.Option(
+        "--without",
+        metavar="PASS",
+        help="of the standard recipe, fuse_subgraphs or SubgraphFusion; repeatable; every pass, where "
+        "nothing is given.",
+    ),
 ]
-
-
 With = Annotated[
     list[str] | None,
     typer.Option(
         "--with",
         metavar="ADDITION",
         help="what the recipe does not do: bf16, freeze, products-in-loops; repeatable.",
+    ),
+]
+Ranks = Annotated[
+    list[int] | None,
+    typer.Option(
+        "--ranks",
+        metavar="N",
+        help="of the devices of --on, data-parallel, each with as many samples as the call; times are for "
+        "those of one call; repeatable.",
     ),
 ]
 
@@ -58,7 +70,7 @@ def _effects(
     on: Annotated[
         list[str] | None, typer.Option("--on", metavar="DEVICE", help="predict the model there; repeatable.")
     ] = None,
-    ranks: Annotated[list[int] | None, typer.Option("--ranks", help="of these devices.")] = None,
+    ranks: Ranks = None,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,

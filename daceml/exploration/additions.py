@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 
 from daceml.errors import ExplorationError
+from daceml.exploration.pass_names import SHOWN, frozen_passes, known_passes
 from daceml.exploration.variant import Variant
 from daceml.frontend.search.choices import CHOICES, NO_RECOMPUTATION
 from daceml.frontend.search.variation import choices_for
@@ -42,6 +43,13 @@ def addition_named(text: str, training: bool) -> Variant:
     known = additions(training)
     if (name := _slug(text)) in known:
         return known[name]
+    passes = known_passes(training) if training else [*known_passes(training), *frozen_passes()]
+    if any(text in (name, SHOWN[name]) for name in passes):
+        raise ExplorationError(
+            f"{text} is in the standard recipe",
+            why="only what is not there can be added to it",
+            fix=f"ask what it is worth: --without {text}, or passes=[{text!r}]",
+        )
     close = difflib.get_close_matches(name, known, n=1)
     names = [*known, *(["memory=75%"] if training else [])]
     raise ExplorationError(

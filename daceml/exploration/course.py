@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 _SHAPE = 4, 48, 64, 80
 _NARROW = 24  # channels of convolutions and features of products that are loops
 _FEW = 32  # channels of the largest images
+_WIDE = 768  # features of products that are calls
+_MANY, _SOME = 8, 3  # of images, as whose rows these products have
 
 
 class Elementwise(nn.Module):
@@ -77,6 +79,22 @@ class Contractions(nn.Module):
             *(self.linear(x), self.point(x), self.window(y), self.depthwise(y)),
             x @ y.transpose(2, 3),
         )
+
+
+class Products(nn.Module):
+    """Products of some hundred rows with wide weights, as between the layers of a transformer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.widen = nn.Linear(_SHAPE[-1], _WIDE)
+        self.across = nn.Linear(_WIDE, _WIDE)
+        self.narrow = nn.Linear(_WIDE, _WIDE // 4)
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        many, some = (z.flatten(0, 1)[:images] for z, images in ((x, _MANY), (y, _SOME)))
+        wide = torch.relu(self.widen(many)), torch.tanh(self.widen(some))
+        across = tuple(map(self.across, wide))
+        return (*across, *(self.narrow(z * z) for z in across))
 
 
 class Images(nn.Module):
@@ -158,6 +176,7 @@ class Part:
 _UNOPTIMISED = Variant(unoptimised=True)
 _LOOPS = Variant(choices=("convolutions in loops", "products in loops"))
 _CONVOLUTIONS = frozenset({"convolution", "pointwise", "depthwise"})
+_PRODUCTS = frozenset({"packed_product", "addmm_out", "mm_out"})
 _LEFT_OUT = "pack_weights", "use_channels_last", "fold_batch_norms", "fuse_activations", "sum_columns"
 COURSE: Sequence[Part] = (
     Part(module=Elementwise, training=False, variants=(_UNOPTIMISED,)),
@@ -166,6 +185,12 @@ COURSE: Sequence[Part] = (
     Part(module=Rows, training=True, variants=(_UNOPTIMISED, Variant())),
     Part(module=Contractions, training=False, variants=(Variant(), _LOOPS)),
     Part(module=Contractions, training=True, variants=(Variant(), _LOOPS)),
+    Part(
+        module=Products,
+        training=False,
+        variants=(Variant(), Variant(without=("pack_weights",))),
+        functions=_PRODUCTS,
+    ),
     Part(
         module=Images,
         training=False,

@@ -7,14 +7,13 @@ its effect among all others and its effect alone differ by its interactions with
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any
 
 from daceml.errors import ExplorationError, first_line
 from daceml.exploration.additions import addition_named, passes_of
+from daceml.exploration.pass_names import frozen_passes, known_passes, pass_named
 from daceml.exploration.programs import Programs
 from daceml.exploration.variant import Variant
 
@@ -50,6 +49,7 @@ class Effect:
         among: beside all other passes of the standard recipe; alone: beside none.
         measured_among, measured_alone: the same, as it was measured; None where it was not.
         changes: whether programs with and without it differ at all.
+        frozen: whether weights do not change any more, with it and without: it runs only there.
         why: why it could not be told.
     """
 
@@ -59,6 +59,7 @@ class Effect:
     measured_among: Ratio | None = None
     measured_alone: Ratio | None = None
     changes: bool = True
+    frozen: bool = False
     why: str = ""
 
     @property
@@ -86,8 +87,8 @@ def effects(
 
     Args:
         inputs, named: of the call.
-        passes: names of passes, or of what they are known as: fuse_subgraphs or SubgraphFusion; empty is all
-            that the situation has, if nothing is added.
+        passes: fuse_subgraphs or SubgraphFusion, see `pass_names.py`; those that run only where weights are
+            frozen are told there; empty is all others that the situation has, if nothing is added.
         additions: what the standard recipe does not do: bf16, freeze, products-in-loops; see `additions.py`.
         training: whether a step is a forward and a backward pass; None: whether the model is in training
             mode.
@@ -105,12 +106,18 @@ def effects(
     subject.require_processor()
     names = known_passes(subject.training)
     added = {name: addition_named(name, subject.training) for name in additions}
-    asked = [pass_named(name, names) for name in passes] or ([] if added else names)
+    known = names if subject.training else [*names, *frozen_passes()]
+    asked = [pass_named(name, known) for name in passes] or ([] if added else names)
+    frozen = next((name for name in asked if name not in names), None)
+    if frozen is not None and subject.not_freezable:
+        raise ExplorationError(
+            f"{frozen} runs where weights are frozen", why=subject.not_freezable, fix="leave it out"
+        )
     found: list[Effect] = []
     with Programs.measured(subject, limit_s=limit_s, course=course) as programs:
         search = _Effects(programs, measure=measure)
         made = itertools.chain(
-            (search.of(name, alone=alone) for name in asked),
+            (search.of(name, alone=alone, frozen=name not in names) for name in asked),
             (search.of_addition(name, variant, alone=alone) for name, variant in added.items()),
         )
         for effect in made:
@@ -120,119 +127,68 @@ def effects(
     return tuple(found)
 
 
-def known_passes(training: bool) -> list[str]:
-    """Names of the standard recipe's passes for a situation, in their order."""
-    from daceml.transformations.standard import standard_recipe
-
-    recipe = standard_recipe().when("training" if training else "inference")
-    return list(dict.fromkeys(step.name for step in recipe))
-
-
-def pass_named(text: str, names: Sequence[str]) -> str:
-    """The pass of a name, also of one such as SubgraphFusion.
-
-    Raises:
-        ExplorationError: there is none.
-    """
-    same = [name for name in names if name == text or _stems(name) == _stems(text)]
-    if not same:
-        closest = max(names, key=lambda name: _likeness(text, name))
-        raise ExplorationError(
-            f"the standard recipe has no pass {text!r}",
-            why="it has " + ", ".join(names),
-            fix=f"did you mean {closest!r}?" if _likeness(text, closest) > 0.6 else "name one of them",
-        )
-    return same[0]
-
-
-def _stems(name: str) -> frozenset[str]:
-    """SubgraphFusion and fuse_subgraphs are the same words in another order and form."""
-    words = re.findall(r"[A-Z]?[a-z]+", name)
-    return frozenset(re.sub("(ement|ion|ing|ed|ies|es|s|e|y)$", "", word.lower()) for word in words)
-
-
-def _likeness(text: str, name: str) -> float:
-    """From 0 to 1: how well each word of a text is found in a name, wherever it stands there."""
-    words = _stems(name)
-    best = [max(SequenceMatcher(None, stem, word).ratio() for word in words) for stem in _stems(text)]
-    return sum(best) / max(len(best), len(words))
-
-
 @dataclass
 class _Effects:
     programs: Programs
     measure: bool = field(kw_only=True)
 
-    def of(self, name: str, *, alone: bool) -> Effect:
-        """Of a pass of the standard recipe."""
-        without, only, none = Variant(without=(name,)), Variant(only=(name,)), Variant(only=())
-        return self._told(name, without, (only, none) if alone else None, inverse=True)
+    def of(self, name: str, *, alone: bool, frozen: bool) -> Effect:
+        """Of a pass of the standard recipe; of a frozen one where weights are frozen."""
+        base = Variant(freeze=frozen)
+        pair = (replace(base, only=(name,)), replace(base, only=())) if alone else None
+        return self._told(name, (base, replace(base, without=(name,))), pair)
 
     def of_addition(self, name: str, variant: Variant, *, alone: bool) -> Effect:
         """Of what the standard recipe does not do."""
         passes = passes_of(variant) if alone else None
         pair = None if passes is None else (replace(variant, only=passes), Variant(only=passes))
-        return self._told(name, variant, pair, inverse=False)
+        return self._told(name, (variant, Variant()), pair)
 
     def _told(
-        self, name: str, other: Variant, alone: tuple[Variant, Variant] | None, *, inverse: bool
+        self, name: str, among: tuple[Variant, Variant], alone: tuple[Variant, Variant] | None
     ) -> Effect:
-        """Of what tells another variant from the standard one.
+        """Of what tells two variants apart.
 
         Args:
+            among: with it and without it, beside all others.
             alone: with it and nothing else, and without anything; None where that is not asked for.
-            inverse: whether it is the standard variant that has it.
         """
         why: list[str] = []
 
-        def told(ratio: Callable[[], Ratio]) -> Ratio | None:
+        def told(over: Callable[[Variant, Variant], Ratio], pair: tuple[Variant, Variant]) -> Ratio | None:
             try:
-                return ratio()
+                return Ratio(value=1.0, low=1.0, high=1.0) if self._same(*pair) else over(*pair)
             except Exception as error:  # whatever the others trip over without it
                 why.append(first_line(error))
                 return None
 
-        among = told(lambda: self._ratio(other))
-        by_itself = None if alone is None else told(lambda: self._over(*alone))
+        predicted = told(self._predicted, among)
+        by_itself = None if alone is None else told(self._predicted, alone)
         measured = measured_alone = None
-        if self.measure and among is not None:
-            measured = told(lambda: self._measured(other))
+        if self.measure and predicted is not None:
+            measured = told(self._measured, among)
         if self.measure and alone is not None and by_itself is not None:
-            measured_alone = told(lambda: self._measured_over(*alone))
-        if inverse:
-            among, measured = (None if one is None else one.inverse() for one in (among, measured))
+            measured_alone = told(self._measured, alone)
         return Effect(
             name=name,
-            among=among,
+            among=predicted,
             alone=by_itself,
             measured_among=measured,
             measured_alone=measured_alone,
-            changes=among is None or not self._same(other, Variant()),
+            changes=predicted is None or not self._same(*among),
+            frozen=among[1].freeze,
             why="; ".join(dict.fromkeys(why)),
         )
 
-    def _ratio(self, variant: Variant) -> Ratio:
-        """Of a variant's predicted time over the standard one's."""
-        if self._same(variant, Variant()):
-            return Ratio(value=1.0, low=1.0, high=1.0)
-        found, standard = self.programs.predicted(variant), self.programs.predicted(Variant())
-        return _ratio(found, standard.us)
+    def _predicted(self, variant: Variant, base: Variant) -> Ratio:
+        """The interval is that of the one which is not the standard variant: that one was measured."""
+        found, over = self.programs.predicted(variant), self.programs.predicted(base)
+        if variant == Variant():
+            return _ratio(over, found.us).inverse()
+        return _ratio(found, over.us)
 
-    def _over(self, variant: Variant, base: Variant) -> Ratio:
-        if self._same(variant, base):
-            return Ratio(value=1.0, low=1.0, high=1.0)
-        return _ratio(self.programs.predicted(variant), self.programs.predicted(base).us)
-
-    def _measured(self, variant: Variant) -> Ratio:
-        if self._same(variant, Variant()):
-            return Ratio(value=1.0, low=1.0, high=1.0)
-        times = self.programs.measure(variant)
-        return Ratio(value=times.ratio, low=times.ratio_low, high=times.ratio_high)
-
-    def _measured_over(self, variant: Variant, base: Variant) -> Ratio:
+    def _measured(self, variant: Variant, base: Variant) -> Ratio:
         """Both were measured beside the standard variant."""
-        if self._same(variant, base):
-            return Ratio(value=1.0, low=1.0, high=1.0)
         ours, theirs = self.programs.measure(variant), self.programs.measure(base)
         return Ratio(
             value=ours.ratio / theirs.ratio,

@@ -22,8 +22,22 @@ Outcome = Literal[
 ]
 _FORM = 1
 
-BUSY = 1.5
-"""From so many times as long as in its best hour on, a machine does something else, too."""
+_BUSY = 1.5  # times as long as in its best hour: a machine does something else, too
+
+
+def disturbance(slowness: float, foreign_share: float) -> str:
+    """What says that others ran beside a measurement; "" where nothing does.
+
+    Args:
+        slowness: how many times as long as in its best hour the machine took; 1 where that is not known.
+        foreign_share: of the machine, that others used; 0 where rounds were left out until none did.
+    """
+    found: list[str] = []
+    if slowness >= _BUSY:
+        found.append(f"this machine took {slowness:.1f} times as long as in its best hour")
+    if foreign_share > 0:
+        found.append(f"other programs used {foreign_share:.0%} of this machine")
+    return ", and ".join(found)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,6 +130,8 @@ class Exploration:
         compiled: variants that were compiled and measured; predicted: those that were lowered.
         ended: what ended the search before that; "" where nothing did.
         slowness: how many times as long as in its best hour the machine took, if that is known.
+        foreign_share: of the machine, that others used while the standard recipe was measured, where that
+            could not be avoided; else 0.
     """
 
     model: str
@@ -133,6 +149,12 @@ class Exploration:
     predicted: int
     ended: str = ""
     slowness: float = 1.0
+    foreign_share: float = 0.0
+
+    @property
+    def disturbance(self) -> str:
+        """What says that others ran beside the measurements; "" where nothing does."""
+        return disturbance(self.slowness, self.foreign_share)
 
     @property
     def best(self) -> Row:

@@ -82,6 +82,7 @@ def explored(
         predicted=sum(row.predicted_ms is not None for row in rows),
         ended="" if search.complete else search.ended,
         slowness=programs.slowness,
+        foreign_share=programs.foreign_share,
     )
 
 
@@ -115,7 +116,8 @@ class _Search:
             self._measure()
             if self.left():
                 self._incomplete(
-                    f"{self.measurements} were measured besides the standard one, the most that are"
+                    f"{self.measurements} were measured besides the standard one, and measurements="
+                    f"{self.measurements} allows no more"
                 )
 
     @property
@@ -157,7 +159,9 @@ class _Search:
 
     def _lowered_enough(self) -> bool:
         if len(self.seen) >= self.most:
-            self._incomplete(f"{self.most} different programs were predicted, the most that are")
+            self._incomplete(
+                f"{self.most} different programs were predicted, and most={self.most} allows no more"
+            )
         elif self.spent_s > _PREDICTING * self.budget_s:
             self._incomplete("its budget ended before all variants were predicted")
         return not self.complete

@@ -13,7 +13,7 @@ import torch
 
 from daceml.errors import ExplorationError, ResultsDifferError
 from daceml.exploration.batches import shared_samples
-from daceml.exploration.exploration import BUSY, Times
+from daceml.exploration.exploration import Times, disturbance
 from daceml.exploration.library import Library
 from daceml.exploration.variant import Variant
 from daceml.frontend.search.measurement import Comparison, compare
@@ -51,8 +51,10 @@ class Programs:
         profiles: of what was measured: microseconds of each step, where the standard variant takes what it
             took.
         slowness: how many times as long as in its best hour this machine takes today, where most steps of the
-            standard variant are known from an earlier hour; what is learned is divided by it. From `BUSY` on
-            something else runs here, which is logged, and nothing is kept.
+            standard variant are known from an earlier hour; what is learned is divided by it.
+        foreign_share: of the machine, that others used while the standard variant was measured, where no
+            round was without them; else 0. Where either says that something else runs here this is logged,
+            and nothing is kept.
     """
 
     subject: Subject
@@ -63,6 +65,7 @@ class Programs:
     standard_ms: float = 0.0
     around_us: float = 0.0
     slowness: float = 1.0
+    foreign_share: float = 0.0
     profiles: dict[Variant, tuple[float, ...]] = field(default_factory=dict["Variant", tuple[float, ...]])
     _lowered: dict[Variant, Lowered] = field(default_factory=dict["Variant", "Lowered"])
     _measured: dict[Variant, Times] = field(default_factory=dict[Variant, Times])
@@ -88,6 +91,11 @@ class Programs:
             made = cls(subject=subject, library=library, times=library.times(), limit_s=limit_s, seed=seed)
             made._begin(standard)
             yield made
+
+    @property
+    def disturbance(self) -> str:
+        """What says that others run beside the measurements; "" where nothing does."""
+        return disturbance(self.slowness, self.foreign_share)
 
     def lowered(self, variant: Variant) -> Lowered:
         """The variant's programs, of which only the facts are kept.
@@ -156,11 +164,9 @@ class Programs:
         took_us = self._steps_us(lowered, self._standard, self.standard_ms)
         if self.first.measured_share > _KNOWN_SHARE:
             self.slowness = max(sum(took_us) / self.first.us, 1.0)
-        if self.slowness >= BUSY:
-            log.warning(
-                "this machine takes %.1f times as long as in its best hour: something else runs here, and "
-                "what is measured now says little", self.slowness
-            )  # fmt: skip
+        self.foreign_share = seen.foreign_share if seen.disturbed else 0.0
+        if self.disturbance:
+            log.warning("%s: what is measured now says little", self.disturbance)
         self.around_us = max(self.standard_ms * 1e3 - sum(took_us), 0.0) / self.slowness
         self._learn(lowered, took_us)
         self._measured[Variant()] = _times(seen, _STANDARD, self.standard_ms)
@@ -198,7 +204,7 @@ class Programs:
         if len(took_us) == len(lowered.facts):
             self.profiles[lowered.variant] = tuple(took_us)
             self.times.learn(lowered.facts, [us / self.slowness for us in took_us])
-            if self.slowness < BUSY:
+            if not self.disturbance:
                 # as they were measured: of what is kept the least counts, and a guess could be less than all
                 self.library.add(lowered.facts, took_us)
 

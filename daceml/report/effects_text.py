@@ -11,17 +11,20 @@ from daceml.exploration.effects import Effect, Ratio
 from daceml.exploration.exploration import Row
 from daceml.report.text import WIDTH, cell, render, table
 
-NONE = "nothing to do"
+SAME = "the program is the same with and without"
+_HEADLINE = (
+    "time that a step takes more (+) or less (-) with it than without it; predicted, nine of ten in brackets"
+)
 
 
 def effects_text(found: Sequence[Effect]) -> str:
-    """A row for each pass: by how much a step takes less time with it, among the others and alone."""
+    """A row for each pass: how much more or less time a step takes with it, among the others and alone."""
     if not found:
         return ""
     measured = any(effect.measured_among is not None for effect in found)
     headers = ["pass or addition", "among all", "alone", "among, as measured", "alone, as measured"]
     rows = table(*(headers if measured else headers[:3]))
-    rows.columns[0].max_width = 30
+    rows.columns[0].max_width = 40
     idle: list[str] = []
     for effect in found:
         if not effect.changes and not effect.why:
@@ -29,15 +32,12 @@ def effects_text(found: Sequence[Effect]) -> str:
             continue
         figures = [effect.among, effect.alone, effect.measured_among, effect.measured_alone]
         texts = [_change(ratio) for ratio in (figures if measured else figures[:2])]
-        rows.add_row(*map(cell, (effect.name, *texts)))
-    lines = [
-        "time of a step with it, against the same without it; predicted, nine of ten in brackets",
-        "",
-    ]
-    lines.append(render(rows))
+        name = f"{effect.name}, weights frozen" if effect.frozen else effect.name
+        rows.add_row(*map(cell, (name, *texts)))
+    lines = [_HEADLINE, "", render(rows)] if rows.row_count else []
     lines += [f"  {effect.name}: {effect.why}" for effect in found if effect.why]
     if idle:
-        told = f"{NONE} here: {', '.join(idle)}"
+        told = f"{SAME}: {', '.join(idle)}"
         lines += textwrap.wrap(told, WIDTH, initial_indent="  ", subsequent_indent="    ")
     return "\n".join(lines)
 

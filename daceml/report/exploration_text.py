@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from daceml.exploration.exploration import BUSY, Exploration, Row
+from daceml.exploration.exploration import Exploration, Objective, Outcome, Row
 from daceml.report.text import WIDTH, cell, in_millions, render, table
 
 _SHOWN = 24
 _TOLD = ("refused", "results differ")
+_COUNTED: Mapping[Outcome, str] = {
+    "same program": "gave the program of another variant",
+    "refused": "could not be made",
+    "results differ": "computed something else",
+}
+_ORDER: Mapping[Objective, str] = {
+    "time": "what they take, measured or else predicted",
+    "memory": "the memory that they need",
+    "cost": "what a million steps cost",
+}
 
 
 def exploration_text(found: Exploration, *, every: bool = False) -> str:
@@ -35,6 +45,7 @@ def exploration_text(found: Exploration, *, every: bool = False) -> str:
     left = len(known) - len(shown)
     if left:
         lines.append(f"  and {left} more, predicted to be worse")
+    lines += _wrapped(_legend(found), indent=2)
     lines += _counted(found.rows)
     for row in found.rows:
         if row.outcome in _TOLD and (every or row.predicted_ms is not None):
@@ -53,6 +64,16 @@ def _headline(found: Exploration) -> str:
     )
 
 
+def _legend(found: Exploration) -> str:
+    text = f"the standard recipe, then the others by {_ORDER[found.objective]}; [ ] holds nine of ten"
+    if found.compiled > 1:
+        text += (
+            "; what was measured keeps the prediction from before, the others were predicted again with what "
+            "it taught"
+        )
+    return text
+
+
 def _chosen(found: Exploration) -> str:
     best = found.best
     gain = ""
@@ -68,13 +89,17 @@ def _chosen(found: Exploration) -> str:
         text += (
             f". Predictions of the others that were measured were off by {found.mean_error:.1%} on average"
         )
-    first = found.standard.error
-    if first is not None:
-        text += f"; of the standard recipe, before anything was measured, by {first:+.0%}"
-    if found.slowness >= BUSY:
+    first = found.standard
+    if first.predicted_ms is not None and first.measured is not None:
         text += (
-            f". This machine took {found.slowness:.1f} times as long as in its best hour: something else ran"
-            " here, and none of this says much; explore once more when it is idle"
+            f". Before anything was measured, the standard recipe was predicted to take "
+            f"{first.predicted_ms:.4g} ms, and it took {first.measured.ms:.4g}"
+        )
+    if found.disturbance:
+        said = found.disturbance
+        text += (
+            f". {said[0].upper()}{said[1:]} while the standard recipe was measured: none of this says much; "
+            "explore once more when the machine is idle"
         )
     return text
 
@@ -101,8 +126,8 @@ def _figures(row: Row) -> tuple[str, ...]:
 
 
 def _counted(rows: Sequence[Row]) -> list[str]:
-    counts = Counter(row.outcome for row in rows if row.outcome in ("same program", *_TOLD))
-    return [f"  {outcome}: {count}" for outcome, count in counts.items()]
+    counts = Counter(row.outcome for row in rows)
+    return [f"  {counts[outcome]} {told}" for outcome, told in _COUNTED.items() if counts[outcome]]
 
 
 def _wrapped(text: str, *, indent: int) -> list[str]:

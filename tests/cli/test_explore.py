@@ -57,14 +57,15 @@ def test_effects_and_devices(model: str, capsys: pytest.CaptureFixture[str]):
 
 
 @pytest.mark.parametrize(
-    ("asked", "shown"), [("net.py:Net", "--without"), ("trace.json", "{TRACE}"), (None, "{TRACE}")]
+    ("asked", "shown"),
+    [("net.py:Net", "--without"), ("trace.json", "{TRACE|MODEL}"), (None, "{TRACE|MODEL}")],
 )
 def test_help_is_that_of_what_is_asked_about(
     asked: str | None, shown: str, capsys: pytest.CaptureFixture[str]
 ):
     code, out, _ = told(capsys, "whatif", *([] if asked is None else [asked]), "--help")
     assert code == 0 and shown in out
-    assert ("--perfetto" in out) == (shown == "{TRACE}")
+    assert ("--perfetto" in out) == (shown == "{TRACE|MODEL}")
 
 
 @pytest.mark.parametrize(

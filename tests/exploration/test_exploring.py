@@ -12,12 +12,14 @@ from torch import nn
 
 import daceml
 from daceml.errors import ConfigurationError, ExplorationError
-from daceml.exploration.effects import effects, known_passes, pass_named
+from daceml.exploration.effects import effects
 from daceml.exploration.exploration import Row
 from daceml.exploration.library import Library
+from daceml.exploration.pass_names import SHOWN, frozen_passes, known_passes, pass_named
 from daceml.exploration.subject import Subject
 from daceml.exploration.variant import Variant
 from daceml.report.explored import Explored
+from daceml.transformations.standard import standard_recipe
 
 
 class Rows(nn.Module):
@@ -188,11 +190,41 @@ def test_passes_have_two_names():
     assert pass_named("SubgraphFusion", names) == pass_named("fuse_subgraphs", names) == "fuse_subgraphs"
     assert pass_named("CopyElimination", names) == "eliminate_copies"
     assert pass_named("LayerNormalizationLifting", known_passes(training=True)) == "lift_layer_normalization"
-    with pytest.raises(ExplorationError) as refusal:
-        pass_named("fuse_subgraph", ["fuse_subgraphs_more"])
-    assert "did you mean 'fuse_subgraphs_more'?" in str(refusal.value)
-    with pytest.raises(ExplorationError, match="did you mean 'fuse_maps'"):  # and is not taken for it
-        pass_named("MapFushion", names)
+    assert pass_named("OneSweep", names) == "sweep_rows_once"
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("fuse_map", "fuse_maps"), ("MapFushion", "MapFusion"), ("Onesweep", "OneSweep")]
+)
+def test_what_is_misspelt_is_not_taken_for_a_pass(typed: str, meant: str):
+    with pytest.raises(ExplorationError, match=f"did you mean '{meant}'"):
+        pass_named(typed, known_passes(training=False))
+
+
+@pytest.mark.parametrize(("training", "frozen"), [(False, False), (False, True), (True, False)])
+def test_names_are_those_that_records_have(training: bool, frozen: bool):
+    model = _model().train(training)
+    lowered = Subject(model, (inputs(),), {}, training=training).lower(Variant(freeze=frozen))
+    records = [one for made in lowered.making.made for one in made.network.passes if one.by]
+    assert {one.by: one.name for one in records} == {one.by: SHOWN[one.by] for one in records}
+    ran = {one.by for one in records}
+    situation = "training" if training else "frozen" if frozen else "inference"
+    assert ran == {step.name for step in standard_recipe().when(situation)}
+    assert ran.isdisjoint(frozen_passes()) != frozen
+
+
+def test_a_pass_of_frozen_weights_is_told_where_they_are_frozen():
+    (found,) = effects(_model().eval(), inputs(), passes=["TransposedWeights"], limit_s=0.5)
+    assert found.name == "transpose_weights" and found.frozen and not found.why
+    assert "transpose_weights" not in known_passes(training=False)
+    with pytest.raises(ExplorationError, match="no pass 'TransposedWeights'"):
+        effects(_model(), inputs(), passes=["TransposedWeights"], training=True)
+
+
+def test_what_the_recipe_has_is_not_added():
+    with pytest.raises(ExplorationError, match="MapFusion is in the standard recipe") as refusal:
+        effects(_model().eval(), inputs(), additions=["MapFusion"])
+    assert "--without MapFusion" in str(refusal.value)
 
 
 def test_an_effect_is_told_among_others_and_alone():
@@ -250,7 +282,7 @@ def test_a_search_that_was_cut_short_says_so(explored: Explored):
     assert "different programs were predicted" in explored.exploration.ended
     few = daceml.explore(_model().eval(), inputs(), budget=90, measurements=0, most=1, devices=["H100"])
     assert not few.exploration.complete
-    assert few.exploration.ended == "1 different programs were predicted, the most that are"
+    assert few.exploration.ended == "1 different programs were predicted, and most=1 allows no more"
     none = daceml.explore(_model().eval(), inputs(), budget=90, measurements=0, most=4)
     assert none.exploration.ended.startswith("4 different programs")
 

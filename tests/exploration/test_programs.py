@@ -8,15 +8,22 @@ import pytest
 import torch
 from torch import nn
 
+from daceml.config import config
+from daceml.exploration.library import Library
 from daceml.exploration.programs import Programs
 from daceml.exploration.subject import Subject
 from daceml.exploration.variant import Variant
 from daceml.frontend.value_difference import largest_difference
+from daceml.profiling.database.store import OpDatabase
+from daceml.runtime.cache import Cache
 
 
 @pytest.fixture
 def subject(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Subject:
-    monkeypatch.setenv("DACEML_CACHE", str(tmp_path))
+    """Of which no step is known on this machine yet."""
+    speeds = Cache(Path(config().cache_folder))  # of the machine itself
+    path = tmp_path / "steps.db"
+    monkeypatch.setattr(Library, "of_this_machine", lambda: Library(OpDatabase(path), speeds))
     model = nn.Sequential(nn.Linear(16, 16), nn.Tanh(), nn.LayerNorm(16)).eval()
     return Subject(model, (torch.randn(64, 16),), {}, training=False)
 
@@ -25,11 +32,11 @@ def test_a_slow_hour_is_told_on_the_scale_of_a_quick_one(subject: Subject):
     with Programs.measured(subject, limit_s=0.3) as first:
         steps = first.lowered(Variant()).facts
         assert first.slowness == 1.0  # nothing was known
-        quick = [us / 1000 for us in first.profiles[Variant()]]
+        quick = [0.01] * len(steps)
         first.library.add(steps, quick)
     with Programs.measured(subject, limit_s=0.3) as second:
         assert second.first.measured_share > 0.8
-        assert second.slowness > 2  # as if this hour were a thousand times as slow, less what disturbs it
+        assert second.slowness > 2
         learned = [second.times.step(step).us for step in steps]
         kept = [second.library.times().step(step).us for step in steps]
     # nothing is learned that is faster than what a quick hour has seen by more than hours differ
@@ -37,8 +44,21 @@ def test_a_slow_hour_is_told_on_the_scale_of_a_quick_one(subject: Subject):
     assert kept == pytest.approx(quick)  # and nothing is kept of so slow an hour
 
 
+def test_a_machine_that_is_busy_the_first_time_is_told_by_what_others_use(
+    subject: Subject, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr("daceml.frontend.search.measurement._FOREIGN_LIMIT", 0.1)
+    monkeypatch.setattr("daceml.frontend.search.measurement.foreign_share", lambda *_: 0.48)
+    with Programs.measured(subject, limit_s=0.3) as programs:
+        assert programs.slowness == 1.0 and programs.foreign_share == 0.48
+        assert programs.disturbance == "other programs used 48% of this machine"
+        assert len(programs.library.times()) == 0  # nothing is kept
+        assert len(programs.profiles[Variant()]) > 0
+    assert "other programs used 48% of this machine: what is measured now says little" in caplog.text
+
+
 def test_what_is_kept_was_measured(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("daceml.exploration.programs.BUSY", float("inf"))
+    monkeypatch.setattr("daceml.exploration.exploration._BUSY", float("inf"))
     model = nn.Sequential(nn.Linear(20, 20), nn.Tanh(), nn.LayerNorm(20)).eval()
     subject = Subject(model, (torch.randn(50, 20),), {}, training=False)
     plain = Variant(unoptimised=True)

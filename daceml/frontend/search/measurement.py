@@ -38,9 +38,19 @@ class Run(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """Milliseconds of a call in each round that counts, by name."""
+    """Milliseconds of a call in each round that counts, by name.
+
+    Attributes:
+        foreign_share: of the machine, that others used in the median of these rounds, from 0 to 1.
+    """
 
     rounds: tuple[Mapping[str, float], ...]
+    foreign_share: float = 0.0
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether most of the rounds are none that would count on a quiet machine."""
+        return self.foreign_share > _FOREIGN_LIMIT
 
     def ms(self, name: str) -> float:
         """The median."""
@@ -92,7 +102,9 @@ def _quietest(found: Sequence[tuple[float, Mapping[str, float]]]) -> Comparison:
     ordered = sorted(found, key=lambda entry: entry[0])  # stable: of equally quiet ones the first
     clean = sum(share <= _FOREIGN_LIMIT for share, _ in found)
     count = min(max(clean, len(found) // 2, FEWEST_ROUNDS), ROUNDS)
-    return Comparison(rounds=tuple(times for _, times in ordered[:count]))
+    taken = ordered[:count]
+    share = median(share for share, _ in taken)
+    return Comparison(rounds=tuple(times for _, times in taken), foreign_share=share)
 
 
 def _calls(run: Run, clock: Callable[[], float]) -> int:

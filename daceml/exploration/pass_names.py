@@ -1,0 +1,78 @@
+"""The two names of each pass of the standard recipe, and how one that a user types is found."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+
+from daceml.errors import ExplorationError
+from daceml.transformations.standard import standard_recipe
+
+SHOWN: Mapping[str, str] = {
+    "place_padding": "ConvolutionPadding",
+    "remove_trivial_operators": "TrivialOperators",
+    "fold_constants": "ConstantFolding",
+    "merge_common_subexpressions": "CommonSubexpressions",
+    "lift_attention": "AttentionLifting",
+    "split_dropout": "DropoutSplitting",
+    "lift_layer_normalization": "LayerNormalizationLifting",
+    "lift_rms_normalization": "RMSNormalizationLifting",
+    "lift_gelu": "GeluLifting",
+    "lift_mish": "MishLifting",
+    "lift_swish": "SwishLifting",
+    "flatten_spatial_dimensions": "SpatialFlattening",
+    "fuse_contractions": "ContractionFusion",
+    "scale_products": "MatmulScaling",
+    "fold_frozen_weights": "FrozenFolding",
+    "join_products": "ProductJoining",
+    "transpose_weights": "TransposedWeights",
+    "separate_biases": "BiasSeparation",
+    "fold_batch_norms": "BatchNormFolding",
+    "remove_unread_operators": "UnreadOperators",
+    "use_columns": "ConvolutionColumns",
+    "eliminate_copies": "CopyElimination",
+    "fuse_maps": "MapFusion",
+    "use_channels_last": "ChannelsLast",
+    "sweep_rows_once": "OneSweep",
+    "fuse_subgraphs": "SubgraphFusion",
+    "pack_weights": "PackedWeights",
+    "fuse_activations": "ConvolutionActivations",
+    "watch_weights": "WatchedWeights",
+    "sum_columns": "ColumnSums",
+    "write_out_reductions": "ShortReductions",
+    "write_in_place": "InPlace",
+    "stream_stores": "StreamedStores",
+    "schedule_maps": "ParallelLoops",
+}
+"""Name in a recipe -> name in its records, which `explain` shows."""
+
+
+def known_passes(training: bool) -> list[str]:
+    """Names of the standard recipe's passes for a situation, in their order."""
+    recipe = standard_recipe().when("training" if training else "inference")
+    return list(dict.fromkeys(step.name for step in recipe))
+
+
+def frozen_passes() -> list[str]:
+    """Names of those passes that run only where weights do not change any more, in their order."""
+    inference = known_passes(training=False)
+    names = dict.fromkeys(step.name for step in standard_recipe().when("frozen"))
+    return [name for name in names if name not in inference]
+
+
+def pass_named(text: str, names: Sequence[str]) -> str:
+    """The pass of a name: fuse_subgraphs, or SubgraphFusion.
+
+    Raises:
+        ExplorationError: there is none; the nearest is suggested in the form that was typed.
+    """
+    found = next((name for name in names if text in (name, SHOWN[name])), None)
+    if found is not None:
+        return found
+    offered = list(names) if text.islower() else [SHOWN[name] for name in names]
+    closest = difflib.get_close_matches(text, offered, n=1)
+    raise ExplorationError(
+        f"the standard recipe has no pass {text!r}",
+        why="it has " + ", ".join(offered),
+        fix=f"did you mean {closest[0]!r}?" if closest else "name one of them",
+    )

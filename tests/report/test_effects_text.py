@@ -1,0 +1,33 @@
+"""What passes are worth, as text: signs, names, and passes that change nothing."""
+
+from __future__ import annotations
+
+from daceml.exploration.effects import Effect, Ratio
+from daceml.report.effects_text import effects_text
+
+HELPS = Ratio(value=0.8, low=0.7, high=0.9)
+SAME = Ratio(value=1.0, low=1.0, high=1.0)
+FUSED = Effect(name="fuse_maps", among=HELPS, alone=HELPS.inverse())
+IDLE = Effect(name="use_columns", among=SAME, alone=HELPS, changes=False)
+
+
+def test_a_step_that_takes_less_with_a_pass_has_a_minus():
+    text = effects_text([FUSED])
+    assert text.startswith("time that a step takes more (+) or less (-) with it than without it")
+    assert "fuse_maps -20.0% [-30%, -10%] +25.0% [+11%, +43%]" in " ".join(text.split())
+
+
+def test_what_changes_nothing_is_told_apart():
+    text = effects_text([FUSED, IDLE])
+    assert text.endswith("  the program is the same with and without: use_columns")
+    assert effects_text([IDLE]) == "  the program is the same with and without: use_columns"
+
+
+def test_a_pass_of_frozen_weights_says_so():
+    frozen = Effect(name="transpose_weights", among=HELPS, alone=None, frozen=True)
+    assert "transpose_weights, weights frozen -20.0%" in " ".join(effects_text([frozen]).split())
+
+
+def test_a_refusal_has_its_reason():
+    refused = Effect(name="fuse_maps", among=None, alone=None, why="an operator refuses")
+    assert effects_text([refused]).endswith("  fuse_maps: an operator refuses")
