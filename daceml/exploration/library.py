@@ -16,10 +16,12 @@ from daceml.config import config
 from daceml.errors import DatabaseAccessError, DatabaseFileError
 from daceml.exploration.step_times import StepTimes
 from daceml.frontend.search.machine import fingerprint, this_machine
+from daceml.frontend.search.measurement import FOREIGN_LIMIT
 from daceml.frontend.search.prediction import AMOUNTS, StepFacts
 from daceml.profiling.database.records import Duration, Entry, Environment, Operation
 from daceml.profiling.database.store import OpDatabase
 from daceml.runtime.cache import Cache
+from daceml.runtime.cpu_times import Others
 from daceml.runtime.processor import cpu_model
 
 log = logging.getLogger(__name__)
@@ -76,6 +78,8 @@ class Library:
     def measure_course(self, steps: Sequence[StepFacts]) -> None:
         """Measure usual operators, each part once for each machine: a minute where nothing is known yet.
 
+        What others disturbed is measured once more when they are gone.
+
         Args:
             steps: of a program: parts that say nothing of it are left for others.
         """
@@ -83,19 +87,25 @@ class Library:
 
         if self.database is None:
             return
-        done = {entry.operation.attributes.get("part") for entry in self._entries(PART)}
+        done = self._done_parts()
         for part in COURSE:
             if part.title not in done and part.serves(steps):
                 log.info("%s: steps of usual operators are measured, once for this machine", part.title)
-                start_s = time.monotonic()
+                others, start_s = Others(), time.monotonic()
                 found = measured(part)
                 if not found:
                     continue  # what refused it may be mended by the next time
                 self.add([step for step, _ in found], [us for _, us in found])
-                operation = Operation(
-                    operator=PART, operands=(), attributes={"costs": _COSTS, "part": part.title}
-                )
+                told = {"costs": _COSTS, "part": part.title, "disturbed": others.share() > FOREIGN_LIMIT}
+                operation = Operation(operator=PART, operands=(), attributes=told)
                 self.database.add_all([self._entry(operation, time.monotonic() - start_s)])
+
+    def _done_parts(self) -> set[str]:
+        """Titles of parts that need not be measured now."""
+        told = [entry.operation.attributes for entry in self._entries(PART)]
+        clean = {str(part["part"]) for part in told if not part.get("disturbed")}
+        done = {str(part["part"]) for part in told}
+        return clean if done != clean and _quiet() else done
 
     def add(self, steps: Sequence[StepFacts], took_us: Sequence[float]) -> None:
         """Keep what steps took, where that is less than what was known."""
@@ -159,6 +169,14 @@ def _operation(step: StepFacts) -> Operation:
     )
 
 
+def _quiet() -> bool:
+    """Whether nobody else uses this machine now."""
+    others = Others()
+    time.sleep(_LOOKING_S)
+    return others.share() <= FOREIGN_LIMIT
+
+
+_LOOKING_S = 0.3
 _COSTS = 5  # raised whenever `sdfg/costs.py` counts in another way: what older rows say is not compared
 _NEEDED = {"function", "variety", "pieces", "reach", *AMOUNTS}
 

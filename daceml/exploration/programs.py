@@ -20,6 +20,7 @@ from daceml.frontend.search.measurement import Comparison, compare
 from daceml.frontend.search.run import undisturbed
 from daceml.frontend.value_difference import largest_difference
 from daceml.runtime.available_memory import available_bytes
+from daceml.runtime.cpu_times import crowded
 
 if TYPE_CHECKING:
     from daceml.exploration.step_times import ProgramTime, StepTimes
@@ -52,9 +53,9 @@ class Programs:
             took.
         slowness: how many times as long as in its best hour this machine takes today, where most steps of the
             standard variant are known from an earlier hour; what is learned is divided by it.
-        foreign_share: of the machine, that others used while the standard variant was measured, where no
-            round was without them; else 0. Where either says that something else runs here this is logged,
-            and nothing is kept.
+        foreign_share: of the machine, that others used while the standard variant was measured, where that
+            left too few cores in most rounds; else 0. Where either says that something else runs here this is
+            logged, and nothing is kept.
     """
 
     subject: Subject
@@ -164,7 +165,8 @@ class Programs:
         took_us = self._steps_us(lowered, self._standard, self.standard_ms)
         if self.first.measured_share > _KNOWN_SHARE:
             self.slowness = max(sum(took_us) / self.first.us, 1.0)
-        self.foreign_share = seen.foreign_share if seen.disturbed else 0.0
+        if seen.disturbed and crowded(seen.foreign_share, torch.get_num_threads()):
+            self.foreign_share = seen.foreign_share
         if self.disturbance:
             log.warning("%s: what is measured now says little", self.disturbance)
         self.around_us = max(self.standard_ms * 1e3 - sum(took_us), 0.0) / self.slowness

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,3 +37,35 @@ def foreign_share(before: CpuTimes, after: CpuTimes, own_s: float) -> float:
     if total_s <= 0.0:
         return 0.0  # shorter than one tick of the kernel's clock: nothing can be said
     return min(1.0, max(0.0, (after.busy_s - before.busy_s - own_s) / total_s))
+
+
+class Others:
+    """Whoever else runs on this machine, watched from now on."""
+
+    def __init__(self) -> None:
+        self._before, self._own_s = _machine_times(), _own_s()
+
+    def share(self) -> float:
+        """The part of the machine (0 to 1) that they have used since; 0 where nobody says."""
+        now = _machine_times()
+        if self._before is None or now is None:
+            return 0.0
+        return foreign_share(self._before, now, _own_s() - self._own_s)
+
+
+def crowded(share: float, threads: int) -> bool:
+    """Whether others, who use a share of the machine, leave fewer cores than there are threads."""
+    return (1 - share) * (os.cpu_count() or 1) < threads
+
+
+def _machine_times() -> CpuTimes | None:
+    try:
+        return cpu_times()
+    except OSError:  # no /proc
+        return None
+
+
+def _own_s() -> float:
+    """Of this process, and of compilers that it has waited for."""
+    told = os.times()
+    return time.process_time() + told.children_user + told.children_system

@@ -52,6 +52,28 @@ def test_a_course_is_measured_once_and_the_rest_is_told(
     assert asked == ["Wrong, inference"]  # what was measured is not asked for again; what was refused is
 
 
+def test_what_others_disturbed_is_measured_again_when_they_are_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    share, asked = 0.5, list[float]()
+    monkeypatch.setattr("daceml.exploration.library.FOREIGN_LIMIT", 0.1)
+    monkeypatch.setattr("daceml.runtime.cpu_times.foreign_share", lambda *_: share)
+    monkeypatch.setattr("daceml.exploration.library._LOOKING_S", 0.0)
+
+    def measured(part: course.Part) -> list[tuple[StepFacts, float]]:
+        asked.append(share)
+        return [(StepFacts(key=part.title, kind="kernel"), 1.0 + share)]
+
+    monkeypatch.setattr(course, "COURSE", [course.Part(module=Few, training=False, variants=())])
+    monkeypatch.setattr(course, "measured", measured)
+    with Library.of_this_machine(tmp_path) as library:
+        for share in (0.5, 0.5, 0.0, 0.5, 0.0):  # noqa: B007 - what `foreign_share` says
+            library.measure_course([])
+        assert asked == [0.5, 0.0]
+        (us,) = (us for _, us in library._known())
+        assert us == pytest.approx(1.0)
+
+
 def test_a_mistake_in_the_course_is_not_hidden():
     with pytest.raises(KeyError, match="a mistake of ours"):
         course.measured(course.Part(module=Mistaken, training=False, variants=(Variant(),)))

@@ -47,8 +47,8 @@ def test_a_slow_hour_is_told_on_the_scale_of_a_quick_one(subject: Subject):
 def test_a_machine_that_is_busy_the_first_time_is_told_by_what_others_use(
     subject: Subject, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    monkeypatch.setattr("daceml.frontend.search.measurement._FOREIGN_LIMIT", 0.1)
-    monkeypatch.setattr("daceml.frontend.search.measurement.foreign_share", lambda *_: 0.48)
+    monkeypatch.setattr("daceml.frontend.search.measurement.FOREIGN_LIMIT", 0.1)
+    monkeypatch.setattr("daceml.runtime.cpu_times.foreign_share", lambda *_: 0.48)
     with Programs.measured(subject, limit_s=0.3) as programs:
         assert programs.slowness == 1.0 and programs.foreign_share == 0.48
         assert programs.disturbance == "other programs used 48% of this machine"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
-from daceml.runtime.cpu_times import TICKS_PER_S, CpuTimes, cpu_times, foreign_share
+from daceml.runtime.cpu_times import TICKS_PER_S, CpuTimes, Others, cpu_times, crowded, foreign_share
 
 #      user nice system idle iowait irq softirq steal guest guest_nice
 STAT = "cpu  100 10 20 800 50 1 2 17 5 0\ncpu0 1 2 3\n"
@@ -35,3 +38,32 @@ def test_ones_own_time_is_not_foreign():
 def test_no_time_at_all_says_nothing():
     now = CpuTimes(busy_s=1, total_s=1)
     assert foreign_share(now, now, own_s=0.0) == 0.0
+
+
+def test_others_are_watched_from_then_on(monkeypatch: pytest.MonkeyPatch):
+    def say(busy_s: float, total_s: float) -> None:
+        seen = CpuTimes(busy_s=busy_s, total_s=total_s)
+        monkeypatch.setattr("daceml.runtime.cpu_times.cpu_times", lambda: seen)
+
+    monkeypatch.setattr("time.process_time", lambda: 1.0)
+    say(10, 100)
+    others = Others()
+    say(11, 104)
+    assert others.share() == pytest.approx(0.25, abs=0.01)
+    assert Others().share() == 0.0
+
+
+def test_what_a_compiler_takes_is_ones_own(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("daceml.runtime.cpu_times.foreign_share", lambda before, after, own_s: own_s)
+    monkeypatch.setattr("time.process_time", lambda: 1.0)
+    others = Others()
+    assert others.share() == 0.0
+    subprocess.run([sys.executable, "-c", "sum(range(10**7))"], check=True)
+    assert others.share() > 0.0
+
+
+def test_a_machine_is_crowded_where_threads_wait_for_cores(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("os.cpu_count", lambda: 64)
+    assert crowded(0.15, threads=64) and not crowded(0.15, threads=32)
+    monkeypatch.setattr("os.cpu_count", lambda: None)
+    assert crowded(0.15, threads=1) and not crowded(0.0, threads=1)

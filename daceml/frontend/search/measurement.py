@@ -10,7 +10,7 @@ from statistics import median
 from typing import Protocol
 
 from daceml.garbage_collection import without_collection
-from daceml.runtime.cpu_times import CpuTimes, cpu_times, foreign_share
+from daceml.runtime.cpu_times import Others
 from daceml.runtime.intervals import Median, median_interval
 
 ROUNDS = 21
@@ -20,7 +20,8 @@ _CONFIDENCE = 0.99
 FEWEST_ROUNDS = 8
 """Below, no interval of a median reaches 99 %."""
 _PATIENCE = 2  # times as many rounds until the cleanest ones are taken
-_FOREIGN_LIMIT = 0.10  # of the machine, while a round ran
+FOREIGN_LIMIT = 0.10
+"""Of the machine, that others may use while something is measured."""
 _SLICE_S = 0.01  # of each program in a round, in batches of which the median counts
 _BATCH_S = 0.001
 _MOST_CALLS = 1024
@@ -50,7 +51,7 @@ class Comparison:
     @property
     def disturbed(self) -> bool:
         """Whether most of the rounds are none that would count on a quiet machine."""
-        return self.foreign_share > _FOREIGN_LIMIT
+        return self.foreign_share > FOREIGN_LIMIT
 
     def ms(self, name: str) -> float:
         """The median."""
@@ -81,16 +82,12 @@ def compare(
     found: list[tuple[float, Mapping[str, float]]] = []
     end = clock() + limit_s
     for number in range(ROUNDS * _PATIENCE):
-        before, own = _machine_times(), time.process_time()
+        others = Others()
         with without_collection():
             order = random.Random(number).sample(list(runs), len(runs))
             times = {name: _slice_ms(runs[name], calls[name], clock) for name in order}
-        after = _machine_times()
-        share = 0.0
-        if before is not None and after is not None:
-            share = foreign_share(before, after, time.process_time() - own)
-        found.append((share, times))
-        if sum(share <= _FOREIGN_LIMIT for share, _ in found) >= ROUNDS:
+        found.append((others.share(), times))
+        if sum(share <= FOREIGN_LIMIT for share, _ in found) >= ROUNDS:
             break
         if len(found) >= FEWEST_ROUNDS and (clock() >= end or enough(_quietest(found))):
             break
@@ -100,7 +97,7 @@ def compare(
 def _quietest(found: Sequence[tuple[float, Mapping[str, float]]]) -> Comparison:
     """The clean rounds, or as many of the others as an interval needs, the least disturbed first."""
     ordered = sorted(found, key=lambda entry: entry[0])  # stable: of equally quiet ones the first
-    clean = sum(share <= _FOREIGN_LIMIT for share, _ in found)
+    clean = sum(share <= FOREIGN_LIMIT for share, _ in found)
     count = min(max(clean, len(found) // 2, FEWEST_ROUNDS), ROUNDS)
     taken = ordered[:count]
     share = median(share for share, _ in taken)
@@ -133,10 +130,3 @@ def _batch_s(run: Run, calls: int, clock: Callable[[], float]) -> float:
     for _ in range(calls):
         run()
     return clock() - start
-
-
-def _machine_times() -> CpuTimes | None:
-    try:
-        return cpu_times()
-    except OSError:  # no /proc: nobody says what others do
-        return None
