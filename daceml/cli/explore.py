@@ -29,9 +29,7 @@ Devices = Annotated[
 ObjectiveName = Annotated[str, typer.Option("--objective", help="time, memory or cost.")]
 Precisions = Annotated[
     list[str] | None,
-    typer.Option(
-        "--precision", metavar="TYPE", help="try bfloat16 as well, which rounds values; repeatable."
-    ),
+    typer.Option("--precision", metavar="TYPE", help="try bf16 as well, which rounds values; repeatable."),
 ]
 Batches = Annotated[
     list[int] | None,
@@ -118,6 +116,10 @@ def explore(
         typer.echo(json.dumps(found.exploration.to_json(), indent=2))
     else:
         typer.echo(exploration_text(found.exploration, every=every))
+        if found.best.variant != found.exploration.standard.variant and found.best.variant.here:
+            typer.echo(
+                "daceml.explore(...) in Python finds the same, and its compiled() is the winner to be called"
+            )
     if output is not None:
         with written_aside("--output", output) as aside:
             found.exploration.save(aside)

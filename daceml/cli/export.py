@@ -11,7 +11,7 @@ import typer
 
 from daceml.cli import options
 from daceml.cli.inputs import make_inputs
-from daceml.cli.model_reference import resolve
+from daceml.cli.model_reference import has_fresh_weights, resolve
 from daceml.cli.work import working
 from daceml.errors import DeploymentError
 
@@ -57,3 +57,9 @@ def export(
         typer.echo(json.dumps(said, indent=2))
     else:
         typer.echo(str(made))
+    if not quiet and has_fresh_weights(model) and any(True for _ in module.parameters()):
+        typer.echo(
+            f"{model} is a class: its weights are those that it begins with. To export trained ones, name a "
+            "function that loads them, or a module that has them.",
+            err=True,
+        )

@@ -52,6 +52,14 @@ def resolve(
     return _module(_find(source, name, place), reference).train(train)
 
 
+def has_fresh_weights(reference: str) -> bool:
+    """Whether a reference that was resolved names a class: its weights are those that it begins with."""
+    place, _, name = reference.rpartition(":")
+    if not place:
+        return False
+    return inspect.isclass(getattr(load_file(Path(place)) if place.endswith(".py") else _import(place), name))
+
+
 def load_file(path: Path) -> ModuleType:
     """Run a Python file as a module, as if it were a script.
 

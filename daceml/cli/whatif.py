@@ -92,6 +92,10 @@ def whatif(
 
         whatif_model(str(trace), context.args, as_json=as_json)
         return
+    if trace.suffix == ".py":
+        raise WhatIfError(
+            f"{trace} names no model", why="there is no name after a colon", fix=f"write {trace}:Name"
+        )
     from daceml.profiling.kineto import read_trace
     from daceml.report.replay_html import whatif_html
     from daceml.report.replay_json import whatif_json

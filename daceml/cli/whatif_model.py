@@ -51,10 +51,24 @@ def whatif_model(model: str, arguments: Sequence[str], *, as_json: bool) -> None
     Args:
         arguments: behind the model.
     """
+    _refuse_questions(arguments, model)
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     app.command("whatif")(_effects)
     given = [model, *arguments, *(["--json"] if as_json else [])]
     typer.main.get_command(app).main(given, prog_name="daceml whatif", standalone_mode=False)
+
+
+def _refuse_questions(arguments: Sequence[str], model: str) -> None:
+    from daceml.simulation.whatif.registry import OPTIMIZATIONS
+
+    for argument in arguments:
+        option = argument.partition("=")[0]
+        if option.startswith("--") and option[2:] in OPTIMIZATIONS:
+            raise WhatIfError(
+                f"{option} is no question about a model",
+                why="it is about a recorded run",
+                fix=f"give a trace; or see daceml whatif {model} --help",
+            )
 
 
 def _effects(

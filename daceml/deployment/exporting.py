@@ -58,7 +58,7 @@ class Exported:
 
     def __str__(self) -> str:
         m = self.manifest
-        needs = "torch's libraries" if m.libtorch else "no library of Python or torch"
+        needs = "torch's libraries" if m.libtorch else "no library of Python or torch: products are loops"
         files = ", ".join(m.files)
         return (
             f"{m.model}: {len(m.inputs)} inputs, {len(m.outputs)} results; needs {needs}\n"

@@ -222,6 +222,6 @@ def file_sha256(path: Path) -> str:
 def _changed(path: Path, expected: str, found: str) -> BundleError:
     return BundleError(
         f"{path} is not what was exported",
-        why=f"its SHA-256 is {found[:16]}..., and should be {expected[:16]}...",
+        why=f"its SHA-256 is {found}, and should be {expected}",
         fix="copy it again from where it was exported, or export the model again",
     )

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 
 from daceml.errors import ExplorationError
 from daceml.exploration.pass_names import SHOWN, frozen_passes, known_passes
+from daceml.exploration.precisions import PRECISIONS
 from daceml.exploration.variant import Variant
 from daceml.frontend.search.choices import CHOICES, NO_RECOMPUTATION
 from daceml.frontend.search.variation import choices_for
 
-_PRECISIONS = {"bf16": "bfloat16", "bfloat16": "bfloat16", "fp16": "float16", "float16": "float16"}
 _MEMORY = re.compile(r"memory[ =-]?(\d{1,2})\s*%")
 
 
@@ -22,7 +22,7 @@ def additions(training: bool) -> Mapping[str, Variant]:
     Args:
         training: whether a step is a forward and a backward pass.
     """
-    found = {name: Variant(precision=precision) for name, precision in _PRECISIONS.items()}
+    found = {name: Variant(precision=precision) for name, precision in PRECISIONS.items()}
     if training:
         found[_slug(NO_RECOMPUTATION)] = Variant(choices=(NO_RECOMPUTATION,))
     else:
@@ -48,7 +48,7 @@ def addition_named(text: str, training: bool) -> Variant:
         raise ExplorationError(
             f"{text} is in the standard recipe",
             why="only what is not there can be added to it",
-            fix=f"ask what it is worth: --without {text}, or passes=[{text!r}]",
+            fix=f"ask what it is worth: --without {text}",
         )
     close = difflib.get_close_matches(name, known, n=1)
     names = [*known, *(["memory=75%"] if training else [])]

@@ -50,6 +50,7 @@ class Effect:
         measured_among, measured_alone: the same, as it was measured; None where it was not.
         changes: whether programs with and without it differ at all.
         frozen: whether weights do not change any more, with it and without: it runs only there.
+        disturbance: what says that others ran beside the measurements; "" where nothing does.
         why: why it could not be told.
     """
 
@@ -60,6 +61,7 @@ class Effect:
     measured_alone: Ratio | None = None
     changes: bool = True
     frozen: bool = False
+    disturbance: str = ""
     why: str = ""
 
     @property
@@ -177,6 +179,7 @@ class _Effects:
             measured_alone=measured_alone,
             changes=predicted is None or not self._same(*among),
             frozen=among[1].freeze,
+            disturbance=self.programs.disturbance,
             why="; ".join(dict.fromkeys(why)),
         )
 

@@ -132,6 +132,7 @@ class Exploration:
         slowness: how many times as long as in its best hour the machine took, if that is known.
         foreign_share: of the machine, that others used while the standard recipe was measured, where that
             could not be avoided; else 0.
+        eager: a call as PyTorch runs it, beside the standard variant; None where that was not measured.
     """
 
     model: str
@@ -150,6 +151,7 @@ class Exploration:
     ended: str = ""
     slowness: float = 1.0
     foreign_share: float = 0.0
+    eager: Times | None = None
 
     @property
     def disturbance(self) -> str:
@@ -178,6 +180,7 @@ class Exploration:
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
         told = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "rows"}
+        told["eager"] = None if self.eager is None else asdict(self.eager)
         return {"form": _FORM, **told, "variants": [row.to_json() for row in self.rows]}
 
     def save(self, path: str | Path) -> None:
@@ -195,7 +198,8 @@ class Exploration:
             told: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
             form = told.pop("form")
             rows = tuple(map(Row.from_json, told.pop("variants")))
-            found = cls(rows=rows, **told)
+            eager = told.pop("eager", None)
+            found = cls(rows=rows, eager=None if eager is None else Times(**eager), **told)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise ExplorationError(
                 f"{path} is no exploration", why=str(error), fix="give what `daceml explore --output` wrote"

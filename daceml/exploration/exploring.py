@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from daceml.errors import ResultsDifferError, first_line
-from daceml.exploration.exploration import Exploration, Objective, Outcome, Row
+from daceml.exploration.exploration import Exploration, Objective, Outcome, Row, Times
 from daceml.exploration.question import Question, question
 from daceml.exploration.space import Space
 from daceml.exploration.variant import Variant
@@ -19,8 +20,14 @@ if TYPE_CHECKING:
     from daceml.exploration.subject import Lowered, Subject
     from daceml.prediction.prices import Price
 
+log = logging.getLogger(__name__)
+
 _PREDICTING = 0.7  # of the budget, after which no further variant is lowered
 _MEASURING = 0.1  # of the budget, for one comparison
+_EAGER, _EAGER_CALLS = (
+    0.04,
+    40,
+)  # of the budget; so many calls of PyTorch and of the standard variant, at least
 _COURSE_BUDGET_S = 100.0  # from which there is time for usual operators, the first time on a machine
 
 
@@ -83,6 +90,7 @@ def explored(
         ended="" if search.complete else search.ended,
         slowness=programs.slowness,
         foreign_share=programs.foreign_share,
+        eager=search.eager,
     )
 
 
@@ -97,6 +105,7 @@ class _Search:
     start_s: float
     complete: bool = True
     ended: str = ""
+    eager: Times | None = None
     rows: dict[Variant, Row] = field(default_factory=dict[Variant, Row])
     seen: dict[str, Variant] = field(default_factory=dict[str, Variant])  # identity -> the first of it
 
@@ -106,6 +115,7 @@ class _Search:
         self.seen[standard.identity] = Variant()
         row = _row(standard, programs.first, "standard recipe")
         self.note(replace(row, measured=programs.measure(Variant())))
+        self._measure_eager(_EAGER * self.budget_s)
         subject = self.programs.subject
         space = Space(
             training=subject.training, freezable=not subject.not_freezable,
@@ -129,6 +139,14 @@ class _Search:
         """Take a row over."""
         self.rows[row.variant] = row
         self.observe(row)
+
+    def _measure_eager(self, limit_s: float) -> None:
+        if self.programs.standard_ms * _EAGER_CALLS > limit_s * 1e3:
+            return
+        try:
+            self.eager = self.programs.eager(limit_s)
+        except Exception as error:  # whatever its modules do when they are copied
+            log.info("PyTorch itself is not measured: %s", first_line(error))
 
     # ---- predictions
 

@@ -46,6 +46,9 @@ SHOWN: Mapping[str, str] = {
 }
 """Name in a recipe -> name in its records, which `explain` shows."""
 
+STAGES = frozenset({"Lowering", "MemoryPlan"})
+"""What `explain` shows besides, and no recipe has: every program is lowered and laid out."""
+
 
 def known_passes(training: bool) -> list[str]:
     """Names of the standard recipe's passes for a situation, in their order."""
@@ -69,6 +72,10 @@ def pass_named(text: str, names: Sequence[str]) -> str:
     found = next((name for name in names if text in (name, SHOWN[name])), None)
     if found is not None:
         return found
+    if text in STAGES:
+        raise ExplorationError(
+            f"{text} is no pass that could be left out", why="no program is without it", fix="name a pass"
+        )
     offered = list(names) if text.islower() else [SHOWN[name] for name in names]
     closest = difflib.get_close_matches(text, offered, n=1)
     raise ExplorationError(

@@ -11,6 +11,9 @@ from torch.utils import _pytree as pytree
 
 from daceml.errors import ExplorationError
 
+PRECISIONS = {"bf16": "bfloat16", "bfloat16": "bfloat16", "fp16": "float16", "float16": "float16"}
+"""What types are called -> name in torch."""
+
 
 def in_precision(
     module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], precision: str

@@ -13,10 +13,11 @@ import torch
 
 from daceml.errors import ExplorationError, ResultsDifferError
 from daceml.exploration.batches import shared_samples
+from daceml.exploration.eager import EagerRun
 from daceml.exploration.exploration import Times, disturbance
 from daceml.exploration.library import Library
 from daceml.exploration.variant import Variant
-from daceml.frontend.search.measurement import Comparison, compare
+from daceml.frontend.search.measurement import Comparison, Run, compare
 from daceml.frontend.search.run import undisturbed
 from daceml.frontend.value_difference import largest_difference
 from daceml.runtime.available_memory import available_bytes
@@ -150,6 +151,15 @@ class Programs:
         calls = lowered[_CANDIDATE].calls / lowered[_STANDARD].calls
         return _times(seen, _CANDIDATE, seen.ms(_STANDARD) * lowered[_STANDARD].calls, calls)
 
+    def eager(self, limit_s: float) -> Times:
+        """A call of the module as PyTorch runs it, beside the standard variant.
+
+        Raises:
+            Exception: the module cannot be copied, or fails.
+        """
+        seen = self._compared({_CANDIDATE: EagerRun(self.subject)}, limit_s)
+        return _times(seen, _CANDIDATE, self.standard_ms)
+
     def _around_us(self, lowered: Lowered) -> float:
         """Around the steps of a call: entering it, and memory for as many samples as it has."""
         entering = min(self.around_us, _ENTERING_US)
@@ -226,11 +236,12 @@ class Programs:
         found = largest_difference(ours, theirs, limit, moved=moved)
         return "" if found is None else f"{found.array} {found.sentence}"
 
-    def _compared(self, runs: Mapping[str, ProgramRun]) -> Comparison:
+    def _compared(self, runs: Mapping[str, Run], limit_s: float | None = None) -> Comparison:
         order = [_STANDARD, *runs]
         random.Random(self.seed).shuffle(order)
-        named = {_STANDARD: self._standard, **runs}
-        return compare({name: named[name] for name in order}, limit_s=self.limit_s)
+        named: dict[str, Run] = {_STANDARD: self._standard, **runs}
+        limit_s = self.limit_s if limit_s is None else limit_s
+        return compare({name: named[name] for name in order}, limit_s=limit_s)
 
 
 def _times(seen: Comparison, name: str, standard_ms: float, calls: float = 1.0) -> Times:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from daceml.errors import ExplorationError
 from daceml.exploration.exploration import Objective
+from daceml.exploration.precisions import PRECISIONS
 
 if TYPE_CHECKING:
     from daceml.exploration.subject import Subject
@@ -103,6 +104,7 @@ def _numbers(given: Any, name: str, *, least: int) -> tuple[int, ...]:
 def _precisions(names: Sequence[Any]) -> tuple[str, ...]:
     import torch
 
+    names = [PRECISIONS.get(name, name) if isinstance(name, str) else name for name in names]
     for name in names:
         dtype = getattr(torch, name, None) if isinstance(name, str) else None
         if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:

@@ -36,6 +36,9 @@ def effects_text(found: Sequence[Effect]) -> str:
         rows.add_row(*map(cell, (name, *texts)))
     lines = [_HEADLINE, "", render(rows)] if rows.row_count else []
     lines += [f"  {effect.name}: {effect.why}" for effect in found if effect.why]
+    for said in dict.fromkeys(effect.disturbance for effect in found if effect.disturbance):
+        told = f"{said[0].upper()}{said[1:]} meanwhile: none of this says much; ask again when it is idle"
+        lines += textwrap.wrap(told, WIDTH, initial_indent="  ", subsequent_indent="    ")
     if idle:
         told = f"{SAME}: {', '.join(idle)}"
         lines += textwrap.wrap(told, WIDTH, initial_indent="  ", subsequent_indent="    ")
@@ -46,7 +49,9 @@ def devices_text(rows: Sequence[Row]) -> str:
     """A line for each device, with its interval; reasons where nothing is known."""
     if not rows:
         return ""
-    lines: list[str] = ["on other devices, predicted:"]
+    lines = [
+        "on other devices, predicted, for as many samples as the call has, however many ranks share them:"
+    ]
     for row in rows:
         if row.predicted_ms is None or row.low_ms is None or row.high_ms is None:
             lines.append(f"  {row.variant.title}: {row.why}")
@@ -67,4 +72,7 @@ def effects_json(found: Sequence[Effect], rows: Sequence[Row]) -> dict[str, Any]
 def _change(ratio: Ratio | None) -> str:
     if ratio is None:
         return ""
-    return f"{ratio.value - 1:+.1%} [{ratio.low - 1:+.0%}, {ratio.high - 1:+.0%}]"
+    if ratio.low == ratio.value == ratio.high == 1:
+        return "same program"
+    value, low, high = (round(one - 1, 4) + 0.0 for one in (ratio.value, ratio.low, ratio.high))
+    return f"{value:+.1%} [{low:+.0%}, {high:+.0%}]"

@@ -50,6 +50,8 @@ def exploration_text(found: Exploration, *, every: bool = False) -> str:
     for row in found.rows:
         if row.outcome in _TOLD and (every or row.predicted_ms is not None):
             lines += _wrapped(f"{row.variant.title}, {row.outcome}: {row.why}", indent=2)
+    if found.disturbance:
+        lines += _wrapped(_warning(found.disturbance), indent=0)
     lines += _wrapped(_chosen(found), indent=0)
     return "\n".join(lines)
 
@@ -74,6 +76,13 @@ def _legend(found: Exploration) -> str:
     return text
 
 
+def _warning(said: str) -> str:
+    return (
+        f"{said[0].upper()}{said[1:]} while the standard recipe was measured: nothing here says much; "
+        "explore once more when the machine is idle"
+    )
+
+
 def _chosen(found: Exploration) -> str:
     best = found.best
     gain = ""
@@ -85,6 +94,12 @@ def _chosen(found: Exploration) -> str:
     text = f"best by {found.objective}: {best.variant.title}{gain}"
     if best.variant.promises:
         text += f"; whoever takes it accepts: {', '.join(best.variant.promises)}"
+    if found.eager is not None:
+        seen = found.eager
+        text += (
+            f". PyTorch itself took {seen.ms:.4g} ms, {seen.ratio:.3f} [{seen.ratio_low:.3f}, "
+            f"{seen.ratio_high:.3f}] of the standard recipe's time"
+        )
     if found.mean_error is not None:
         text += (
             f". Predictions of the others that were measured were off by {found.mean_error:.1%} on average"
@@ -94,12 +109,6 @@ def _chosen(found: Exploration) -> str:
         text += (
             f". Before anything was measured, the standard recipe was predicted to take "
             f"{first.predicted_ms:.4g} ms, and it took {first.measured.ms:.4g}"
-        )
-    if found.disturbance:
-        said = found.disturbance
-        text += (
-            f". {said[0].upper()}{said[1:]} while the standard recipe was measured: none of this says much; "
-            "explore once more when the machine is idle"
         )
     return text
 

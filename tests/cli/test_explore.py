@@ -79,6 +79,8 @@ def test_help_is_that_of_what_is_asked_about(
             "the standard recipe has no pass 'nothing'",
         ),
         (["whatif", "MODEL", "-i", "8,16", "--ranks", "8"], "--ranks without a device"),
+        (["whatif", "MODEL", "-i", "8,16", "--amp"], "--amp is no question about a model"),
+        (["whatif", "net.py", "-i", "8,16"], "net.py names no model"),
     ],
 )
 def test_refusals(model: str, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str):

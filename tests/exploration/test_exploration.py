@@ -81,6 +81,15 @@ def test_what_is_saved_is_read_again(tmp_path: Path):
     assert told["variants"][1]["promises"] == ["weights must not change any more"]
 
 
+def test_pytorch_is_told_beside_the_standard_recipe(tmp_path: Path):
+    found = replace(FOUND, eager=times(1.04))
+    found.save(tmp_path / "found.json")
+    assert Exploration.load(tmp_path / "found.json") == found
+    said = " ".join(exploration_text(found).split())
+    assert "PyTorch itself took 10.4 ms, 1.040 [1.019, 1.061] of the standard recipe's time" in said
+    assert "PyTorch" not in exploration_text(FOUND)
+
+
 def test_errors_are_those_of_what_was_measured_besides_the_standard():
     assert FROZEN.error == pytest.approx(0.1)
     assert FOUND.mean_error == pytest.approx(0.1)
@@ -120,9 +129,9 @@ def test_the_text_says_why_a_search_ended_what_is_paid_and_that_a_machine_was_bu
     assert "This machine took 3.2 times as long as in its best hour" in text
     assert "best hour" not in exploration_text(replace(found, slowness=1.4))
     told = " ".join(exploration_text(replace(found, slowness=1.4, foreign_share=0.5)).split())
-    assert told.endswith(
-        "Other programs used 50% of this machine while the standard recipe was measured: none of this says "
-        "much; explore once more when the machine is idle"
+    assert (
+        "Other programs used 50% of this machine while the standard recipe was measured: nothing here says "
+        "much; explore once more when the machine is idle best by time: frozen weights" in told
     )
 
 

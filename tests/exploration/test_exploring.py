@@ -15,7 +15,7 @@ from daceml.errors import ConfigurationError, ExplorationError
 from daceml.exploration.effects import effects
 from daceml.exploration.exploration import Row
 from daceml.exploration.library import Library
-from daceml.exploration.pass_names import SHOWN, frozen_passes, known_passes, pass_named
+from daceml.exploration.pass_names import SHOWN, STAGES, frozen_passes, known_passes, pass_named
 from daceml.exploration.subject import Subject
 from daceml.exploration.variant import Variant
 from daceml.report.explored import Explored
@@ -201,11 +201,20 @@ def test_what_is_misspelt_is_not_taken_for_a_pass(typed: str, meant: str):
         pass_named(typed, known_passes(training=False))
 
 
+def test_stages_cannot_be_left_out():
+    with pytest.raises(ExplorationError, match="Lowering is no pass that could be left out"):
+        pass_named("Lowering", known_passes(training=False))
+
+
 @pytest.mark.parametrize(("training", "frozen"), [(False, False), (False, True), (True, False)])
 def test_names_are_those_that_records_have(training: bool, frozen: bool):
     model = _model().train(training)
     lowered = Subject(model, (inputs(),), {}, training=training).lower(Variant(freeze=frozen))
-    records = [one for made in lowered.making.made for one in made.network.passes if one.by]
+    every = [one for made in lowered.making.made for one in made.network.passes]
+    records = [one for one in every if one.by]
+    assert {one.name for one in every if not one.by} == STAGES - {
+        "MemoryPlan"
+    }  # which the program's plan makes
     assert {one.by: one.name for one in records} == {one.by: SHOWN[one.by] for one in records}
     ran = {one.by for one in records}
     situation = "training" if training else "frozen" if frozen else "inference"

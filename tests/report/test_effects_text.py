@@ -28,6 +28,19 @@ def test_a_pass_of_frozen_weights_says_so():
     assert "transpose_weights, weights frozen -20.0%" in " ".join(effects_text([frozen]).split())
 
 
+def test_a_program_that_is_the_same_alone_says_so_and_nothing_is_less_than_zero():
+    text = effects_text(
+        [Effect(name="fuse_maps", among=Ratio(value=0.99999, low=0.98, high=1.02), alone=SAME)]
+    )
+    assert "fuse_maps +0.0% [-2%, +2%] same program" in " ".join(text.split())
+
+
+def test_a_busy_machine_is_told_beside_the_figures():
+    said = "other programs used 47% of this machine"
+    busy = Effect(name="fuse_maps", among=HELPS, alone=HELPS, disturbance=said)
+    assert effects_text([busy, busy]).count("Other programs used 47% of this machine meanwhile: none of") == 1
+
+
 def test_a_refusal_has_its_reason():
     refused = Effect(name="fuse_maps", among=None, alone=None, why="an operator refuses")
     assert effects_text([refused]).endswith("  fuse_maps: an operator refuses")
