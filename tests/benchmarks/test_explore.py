@@ -69,6 +69,14 @@ def test_a_wrong_order_costs_its_regret():
     assert found["cases with fewer variants than asked for"] == 1
 
 
+def test_cases_of_twelve_variants_have_to_span_something():
+    alike = row("standard recipe", 10, 10), row("a", 11, 11), row("b", 12, 12)
+    name = "cases of twelve variants that span less than 1.3 times"
+    assert figures(case(*alike, wanted=12))[name] == 1
+    assert figures(case(*alike, row("c", 14, 14), wanted=12))[name] == 0
+    assert figures(case(*alike, wanted=4))[name] == 0
+
+
 def test_nothing_measured_meets_no_bar():
     (bar,) = judged([])
     assert bar.figure is None and not bar.met
