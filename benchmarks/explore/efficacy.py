@@ -84,6 +84,10 @@ def _row(effect: Effect, again: Ratio | None) -> dict[str, Any]:
         "low": None if seen is None else seen.low,
         "high": None if seen is None else seen.high,
         "processes": [None if one is None else one.value for one in (first, again)],
-        "beyond_doubt": again is not None and seen is not None and seen.beyond_doubt,
+        "disturbance": effect.disturbance,
+        "beyond_doubt": again is not None
+        and seen is not None
+        and seen.beyond_doubt
+        and not effect.disturbance,
         "why": effect.why,
     }

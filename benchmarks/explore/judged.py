@@ -52,7 +52,7 @@ def judged(cases: Sequence[Row]) -> list[Bar]:
         Bar(name="explore: cases with fewer variants than asked for", figure=len(few), limit=0,
             note="; ".join(few)),
         Bar(name="explore: cases of twelve variants that span less than 1.3 times", limit=0,
-            figure=len(narrow),
+            figure=len(narrow) if spanned else None,
             note="; ".join(narrow) or f"{len(spanned)} cases; of all {len(cases)} at least {min(spans):.2f}"),
     ]  # fmt: skip
 

@@ -117,9 +117,7 @@ def explore(
     else:
         typer.echo(exploration_text(found.exploration, every=every))
         if found.best.variant != found.exploration.standard.variant and found.best.variant.here:
-            typer.echo(
-                "daceml.explore(...) in Python finds the same, and its compiled() is the winner to be called"
-            )
+            typer.echo("daceml.explore(...) in Python: its compiled() is the winner, to be called")
     if output is not None:
         with written_aside("--output", output) as aside:
             found.exploration.save(aside)

@@ -67,7 +67,7 @@ def _refuse_questions(arguments: Sequence[str], model: str) -> None:
             raise WhatIfError(
                 f"{option} is no question about a model",
                 why="it is about a recorded run",
-                fix=f"give a trace; or see daceml whatif {model} --help",
+                fix=f"give a trace; or see daceml whatif {model} --help, which has --on H100 for devices",
             )
 
 

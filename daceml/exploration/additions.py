@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from daceml.errors import ExplorationError
 from daceml.exploration.pass_names import SHOWN, frozen_passes, known_passes
-from daceml.exploration.precisions import PRECISIONS
+from daceml.exploration.precisions import TORCH_TYPES
 from daceml.exploration.variant import Variant
 from daceml.frontend.search.choices import CHOICES, NO_RECOMPUTATION
 from daceml.frontend.search.variation import choices_for
@@ -22,7 +22,7 @@ def additions(training: bool) -> Mapping[str, Variant]:
     Args:
         training: whether a step is a forward and a backward pass.
     """
-    found = {name: Variant(precision=precision) for name, precision in PRECISIONS.items()}
+    found = {name: Variant(precision=precision) for name, precision in TORCH_TYPES.items()}
     if training:
         found[_slug(NO_RECOMPUTATION)] = Variant(choices=(NO_RECOMPUTATION,))
     else:

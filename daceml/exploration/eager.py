@@ -40,7 +40,7 @@ class EagerRun:
             return torch.autograd.grad(flowing, self.wanted, ones, allow_unused=True)
 
     def reset(self) -> None:
-        """Running statistics may go on: no time depends on them."""
+        """What calls have changed of the copy stays: statistics, not how long it takes."""
 
 
 def _own(value: Any) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from daceml.errors import ExplorationError, first_line
 from daceml.exploration.additions import addition_named, passes_of
@@ -30,6 +30,11 @@ class Ratio:
     value: float
     low: float
     high: float
+
+    @classmethod
+    def same(cls) -> Self:
+        """Of a program over itself."""
+        return cls(value=1.0, low=1.0, high=1.0)
 
     def inverse(self) -> Ratio:
         """The other way round."""
@@ -159,7 +164,7 @@ class _Effects:
 
         def told(over: Callable[[Variant, Variant], Ratio], pair: tuple[Variant, Variant]) -> Ratio | None:
             try:
-                return Ratio(value=1.0, low=1.0, high=1.0) if self._same(*pair) else over(*pair)
+                return Ratio.same() if self._same(*pair) else over(*pair)
             except Exception as error:  # whatever the others trip over without it
                 why.append(first_line(error))
                 return None
@@ -184,7 +189,7 @@ class _Effects:
         )
 
     def _predicted(self, variant: Variant, base: Variant) -> Ratio:
-        """The interval is that of the one which is not the standard variant: that one was measured."""
+        """The interval is of the variant that is not the standard one; of two others of the first."""
         found, over = self.programs.predicted(variant), self.programs.predicted(base)
         if variant == Variant():
             return _ratio(over, found.us).inverse()

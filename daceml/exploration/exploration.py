@@ -130,7 +130,7 @@ class Exploration:
         compiled: variants that were compiled and measured; predicted: those that were lowered.
         ended: what ended the search before that; "" where nothing did.
         slowness: how many times as long as in its best hour the machine took, if that is known.
-        foreign_share: of the machine, that others used while the standard recipe was measured, where that
+        foreign_share: of the machine, the most that others used beside one of the measurements, where that
             could not be avoided; else 0.
         eager: a call as PyTorch runs it, beside the standard variant; None where that was not measured.
     """

@@ -24,10 +24,7 @@ log = logging.getLogger(__name__)
 
 _PREDICTING = 0.7  # of the budget, after which no further variant is lowered
 _MEASURING = 0.1  # of the budget, for one comparison
-_EAGER, _EAGER_CALLS = (
-    0.04,
-    40,
-)  # of the budget; so many calls of PyTorch and of the standard variant, at least
+_EAGER = 0.04  # of the budget, for comparing with PyTorch
 _COURSE_BUDGET_S = 100.0  # from which there is time for usual operators, the first time on a machine
 
 
@@ -141,8 +138,6 @@ class _Search:
         self.observe(row)
 
     def _measure_eager(self, limit_s: float) -> None:
-        if self.programs.standard_ms * _EAGER_CALLS > limit_s * 1e3:
-            return
         try:
             self.eager = self.programs.eager(limit_s)
         except Exception as error:  # whatever its modules do when they are copied

@@ -12,6 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import torch
+
 from daceml.config import config
 from daceml.errors import DatabaseAccessError, DatabaseFileError
 from daceml.exploration.step_times import StepTimes
@@ -21,7 +23,7 @@ from daceml.frontend.search.prediction import AMOUNTS, StepFacts
 from daceml.profiling.database.records import Duration, Entry, Environment, Operation
 from daceml.profiling.database.store import OpDatabase
 from daceml.runtime.cache import Cache
-from daceml.runtime.cpu_times import Others
+from daceml.runtime.cpu_times import Others, crowded
 from daceml.runtime.processor import cpu_model
 
 log = logging.getLogger(__name__)
@@ -78,7 +80,7 @@ class Library:
     def measure_course(self, steps: Sequence[StepFacts]) -> None:
         """Measure usual operators, each part once for each machine: a minute where nothing is known yet.
 
-        What others disturbed is measured once more when they are gone.
+        What others disturbed is measured a second time when they are gone.
 
         Args:
             steps: of a program: parts that say nothing of it are left for others.
@@ -87,7 +89,7 @@ class Library:
 
         if self.database is None:
             return
-        done = self._done_parts()
+        begun, done = self._parts()
         for part in COURSE:
             if part.title not in done and part.serves(steps):
                 log.info("%s: steps of usual operators are measured, once for this machine", part.title)
@@ -96,16 +98,19 @@ class Library:
                 if not found:
                     continue  # what refused it may be mended by the next time
                 self.add([step for step, _ in found], [us for _, us in found])
-                told = {"costs": _COSTS, "part": part.title, "disturbed": others.share() > FOREIGN_LIMIT}
+                share = others.share()
+                disturbed = share > FOREIGN_LIMIT and crowded(share, torch.get_num_threads())
+                # once: on a machine that is never quiet for long it would never end
+                told = {"costs": _COSTS, "part": part.title, "again": disturbed and part.title not in begun}
                 operation = Operation(operator=PART, operands=(), attributes=told)
                 self.database.add_all([self._entry(operation, time.monotonic() - start_s)])
 
-    def _done_parts(self) -> set[str]:
-        """Titles of parts that need not be measured now."""
+    def _parts(self) -> tuple[set[str], set[str]]:
+        """Titles of parts that were measured, and of those that need not be measured now."""
         told = [entry.operation.attributes for entry in self._entries(PART)]
-        clean = {str(part["part"]) for part in told if not part.get("disturbed")}
-        done = {str(part["part"]) for part in told}
-        return clean if done != clean and _quiet() else done
+        begun = {str(part["part"]) for part in told}
+        clean = {str(part["part"]) for part in told if not part.get("again")}
+        return begun, clean if begun != clean and _quiet() else begun
 
     def add(self, steps: Sequence[StepFacts], took_us: Sequence[float]) -> None:
         """Keep what steps took, where that is less than what was known."""

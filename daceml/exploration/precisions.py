@@ -11,7 +11,7 @@ from torch.utils import _pytree as pytree
 
 from daceml.errors import ExplorationError
 
-PRECISIONS = {"bf16": "bfloat16", "bfloat16": "bfloat16", "fp16": "float16", "float16": "float16"}
+TORCH_TYPES = {"bf16": "bfloat16", "bfloat16": "bfloat16", "fp16": "float16", "float16": "float16"}
 """What types are called -> name in torch."""
 
 

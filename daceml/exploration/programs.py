@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -17,8 +18,8 @@ from daceml.exploration.eager import EagerRun
 from daceml.exploration.exploration import Times, disturbance
 from daceml.exploration.library import Library
 from daceml.exploration.variant import Variant
-from daceml.frontend.search.measurement import Comparison, Run, compare
-from daceml.frontend.search.run import undisturbed
+from daceml.frontend.search.measurement import FEWEST_ROUNDS, Comparison, Run, compare
+from daceml.frontend.search.run import unhooked
 from daceml.frontend.value_difference import largest_difference
 from daceml.runtime.available_memory import available_bytes
 from daceml.runtime.cpu_times import crowded
@@ -34,6 +35,8 @@ _KNOWN_SHARE = 0.8
 _ENTERING_US = 50.0  # of a call, however small it is
 _LOST = 1.0  # of a result's size: nothing is left of it
 _STANDARD, _CANDIDATE = "standard", "candidate"
+_EAGER_CALLS = 2 * FEWEST_ROUNDS  # at least: in each round one that warms up and one that counts
+_EAGER_COPIES = 2  # times the memory of the standard variant: what PyTorch needs is not known
 
 
 @dataclass(kw_only=True)
@@ -54,9 +57,9 @@ class Programs:
             took.
         slowness: how many times as long as in its best hour this machine takes today, where most steps of the
             standard variant are known from an earlier hour; what is learned is divided by it.
-        foreign_share: of the machine, that others used while the standard variant was measured, where that
+        foreign_share: of the machine, the most that others used beside one of the measurements, where that
             left too few cores in most rounds; else 0. Where either says that something else runs here this is
-            logged, and nothing is kept.
+            logged, and nothing is kept from then on.
     """
 
     subject: Subject
@@ -69,6 +72,7 @@ class Programs:
     slowness: float = 1.0
     foreign_share: float = 0.0
     profiles: dict[Variant, tuple[float, ...]] = field(default_factory=dict["Variant", tuple[float, ...]])
+    _warned: bool = False
     _lowered: dict[Variant, Lowered] = field(default_factory=dict["Variant", "Lowered"])
     _measured: dict[Variant, Times] = field(default_factory=dict[Variant, Times])
     _failed: dict[Variant, Exception] = field(default_factory=dict[Variant, Exception])
@@ -85,13 +89,16 @@ class Programs:
         Raises:
             DacemlError: the standard variant cannot be compiled.
         """
-        with undisturbed(), Library.of_this_machine() as library:
-            torch.default_generator.manual_seed(seed)
-            standard = subject.lower(Variant())
-            if course:
-                library.measure_course(standard.facts)
-            made = cls(subject=subject, library=library, times=library.times(), limit_s=limit_s, seed=seed)
-            made._begin(standard)
+        with torch.random.fork_rng(devices=()), Library.of_this_machine() as library:
+            with unhooked():
+                torch.default_generator.manual_seed(seed)
+                standard = subject.lower(Variant())
+                if course:
+                    library.measure_course(standard.facts)
+                made = cls(
+                    subject=subject, library=library, times=library.times(), limit_s=limit_s, seed=seed
+                )
+                made._begin(standard)
             yield made
 
     @property
@@ -134,7 +141,8 @@ class Programs:
             raise self._failed[variant]
         if variant not in self._measured:
             try:
-                self._measured[variant] = self._measure(variant)
+                with unhooked():
+                    self._measured[variant] = self._measure(variant)
             except Exception as error:
                 self._failed[variant] = error
                 raise
@@ -147,18 +155,30 @@ class Programs:
             Exception: a pass, an operator or the compiler refuses one.
         """
         lowered = {_CANDIDATE: self.subject.lower(variant), _STANDARD: self.subject.lower(other)}
-        seen = compare({k: self.subject.compile(one) for k, one in lowered.items()}, limit_s=self.limit_s)
+        with unhooked():
+            runs = {k: self.subject.compile(one) for k, one in lowered.items()}
+            seen = compare(runs, limit_s=self.limit_s)
         calls = lowered[_CANDIDATE].calls / lowered[_STANDARD].calls
         return _times(seen, _CANDIDATE, seen.ms(_STANDARD) * lowered[_STANDARD].calls, calls)
 
-    def eager(self, limit_s: float) -> Times:
+    def eager(self, limit_s: float) -> Times | None:
         """A call of the module as PyTorch runs it, beside the standard variant.
 
+        Returns:
+            None where that would take longer than the limit, or memory that cannot be had.
         Raises:
             Exception: the module cannot be copied, or fails.
         """
-        seen = self._compared({_CANDIDATE: EagerRun(self.subject)}, limit_s)
-        return _times(seen, _CANDIDATE, self.standard_ms)
+        available = available_bytes()
+        if available is not None and _EAGER_COPIES * self.lowered(Variant()).memory_bytes > available:
+            return None
+        run = EagerRun(self.subject)
+        run()  # warms up
+        start_s = time.perf_counter()
+        run()
+        if _EAGER_CALLS * (time.perf_counter() - start_s + self.standard_ms / 1e3) > limit_s:
+            return None
+        return _times(self._compared({_CANDIDATE: run}, limit_s), _CANDIDATE, self.standard_ms)
 
     def _around_us(self, lowered: Lowered) -> float:
         """Around the steps of a call: entering it, and memory for as many samples as it has."""
@@ -175,10 +195,7 @@ class Programs:
         took_us = self._steps_us(lowered, self._standard, self.standard_ms)
         if self.first.measured_share > _KNOWN_SHARE:
             self.slowness = max(sum(took_us) / self.first.us, 1.0)
-        if seen.disturbed and crowded(seen.foreign_share, torch.get_num_threads()):
-            self.foreign_share = seen.foreign_share
-        if self.disturbance:
-            log.warning("%s: what is measured now says little", self.disturbance)
+            self._warn()
         self.around_us = max(self.standard_ms * 1e3 - sum(took_us), 0.0) / self.slowness
         self._learn(lowered, took_us)
         self._measured[Variant()] = _times(seen, _STANDARD, self.standard_ms)
@@ -241,7 +258,17 @@ class Programs:
         random.Random(self.seed).shuffle(order)
         named: dict[str, Run] = {_STANDARD: self._standard, **runs}
         limit_s = self.limit_s if limit_s is None else limit_s
-        return compare({name: named[name] for name in order}, limit_s=limit_s)
+        seen = compare({name: named[name] for name in order}, limit_s=limit_s)
+        if seen.disturbed and crowded(seen.foreign_share, torch.get_num_threads()):
+            self.foreign_share = max(self.foreign_share, seen.foreign_share)
+            self._warn()
+        return seen
+
+    def _warn(self) -> None:
+        """Say once that others run beside the measurements."""
+        if self.disturbance and not self._warned:
+            self._warned = True
+            log.warning("%s: what is measured now says little", self.disturbance)
 
 
 def _times(seen: Comparison, name: str, standard_ms: float, calls: float = 1.0) -> Times:

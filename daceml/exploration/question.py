@@ -6,9 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, get_args
 
+import torch
+
 from daceml.errors import ExplorationError
 from daceml.exploration.exploration import Objective
-from daceml.exploration.precisions import PRECISIONS
+from daceml.exploration.precisions import TORCH_TYPES
 
 if TYPE_CHECKING:
     from daceml.exploration.subject import Subject
@@ -102,9 +104,7 @@ def _numbers(given: Any, name: str, *, least: int) -> tuple[int, ...]:
 
 
 def _precisions(names: Sequence[Any]) -> tuple[str, ...]:
-    import torch
-
-    names = [PRECISIONS.get(name, name) if isinstance(name, str) else name for name in names]
+    names = [TORCH_TYPES.get(name, name) if isinstance(name, str) else name for name in names]
     for name in names:
         dtype = getattr(torch, name, None) if isinstance(name, str) else None
         if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:

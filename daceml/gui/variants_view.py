@@ -15,7 +15,7 @@ def variants_view(exploration: Exploration) -> dict[str, Any]:
         "title": found.model,
         "call": "forward and backward pass" if found.training else "inference",
         "inputs": found.inputs,
-        "machine": found.machine,
+        "machine": f"{found.machine}; {found.disturbance}" if found.disturbance else found.machine,
         "objective": found.objective,
         "complete": found.complete,
         "compiled": found.compiled,

@@ -27,12 +27,12 @@ def effects_text(found: Sequence[Effect]) -> str:
     rows.columns[0].max_width = 40
     idle: list[str] = []
     for effect in found:
-        if not effect.changes and not effect.why:
-            idle.append(effect.name)
+        name = f"{effect.name}, weights frozen" if effect.frozen else effect.name
+        if not effect.changes and not effect.why and effect.alone in (None, Ratio.same()):
+            idle.append(name)
             continue
         figures = [effect.among, effect.alone, effect.measured_among, effect.measured_alone]
         texts = [_change(ratio) for ratio in (figures if measured else figures[:2])]
-        name = f"{effect.name}, weights frozen" if effect.frozen else effect.name
         rows.add_row(*map(cell, (name, *texts)))
     lines = [_HEADLINE, "", render(rows)] if rows.row_count else []
     lines += [f"  {effect.name}: {effect.why}" for effect in found if effect.why]
@@ -72,7 +72,7 @@ def effects_json(found: Sequence[Effect], rows: Sequence[Row]) -> dict[str, Any]
 def _change(ratio: Ratio | None) -> str:
     if ratio is None:
         return ""
-    if ratio.low == ratio.value == ratio.high == 1:
+    if ratio == Ratio.same():
         return "same program"
-    value, low, high = (round(one - 1, 4) + 0.0 for one in (ratio.value, ratio.low, ratio.high))
-    return f"{value:+.1%} [{low:+.0%}, {high:+.0%}]"
+    low, high = (round(one - 1, 2) + 0.0 for one in (ratio.low, ratio.high))  # no -0
+    return f"{round(ratio.value - 1, 3) + 0.0:+.1%} [{low:+.0%}, {high:+.0%}]"

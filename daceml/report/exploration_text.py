@@ -78,7 +78,7 @@ def _legend(found: Exploration) -> str:
 
 def _warning(said: str) -> str:
     return (
-        f"{said[0].upper()}{said[1:]} while the standard recipe was measured: nothing here says much; "
+        f"{said[0].upper()}{said[1:]} meanwhile: nothing here says much; "
         "explore once more when the machine is idle"
     )
 

@@ -10,5 +10,6 @@ import pytest
 @pytest.fixture(scope="module", autouse=True)
 def quiet() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("daceml.frontend.search.measurement.FOREIGN_LIMIT", float("inf"))
+        for user in ("frontend.search.measurement", "exploration.library"):
+            patched.setattr(f"daceml.{user}.FOREIGN_LIMIT", float("inf"))
         yield

@@ -59,6 +59,7 @@ def test_what_others_disturbed_is_measured_again_when_they_are_gone(
     monkeypatch.setattr("daceml.exploration.library.FOREIGN_LIMIT", 0.1)
     monkeypatch.setattr("daceml.runtime.cpu_times.foreign_share", lambda *_: share)
     monkeypatch.setattr("daceml.exploration.library._LOOKING_S", 0.0)
+    monkeypatch.setattr("daceml.exploration.library.crowded", lambda share, threads: share > 0)
 
     def measured(part: course.Part) -> list[tuple[StepFacts, float]]:
         asked.append(share)
@@ -72,6 +73,13 @@ def test_what_others_disturbed_is_measured_again_when_they_are_gone(
         assert asked == [0.5, 0.0]
         (us,) = (us for _, us in library._known())
         assert us == pytest.approx(1.0)
+    asked.clear()
+    shares = iter([0.5, 0.0, 0.5])  # measured, gone, and back again while it is measured once more
+    monkeypatch.setattr("daceml.runtime.cpu_times.foreign_share", lambda *_: next(shares))
+    with Library.of_this_machine(tmp_path / "bursts") as library:
+        for _ in range(3):
+            library.measure_course([])
+    assert len(asked) == 2 and next(shares, None) is None
 
 
 def test_a_mistake_in_the_course_is_not_hidden():

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
 import torch
 from torch import nn
 
 import daceml
 from daceml.exploration.eager import EagerRun
+from daceml.exploration.programs import Programs
 from daceml.exploration.subject import Subject
 
 
@@ -42,6 +47,27 @@ def test_an_exploration_tells_it():
     assert found.eager.ms == found.eager.ratio * (
         found.standard.measured.ms if found.standard.measured else 0
     )
+
+
+def test_it_is_timed_without_hooks_of_ours(monkeypatch: pytest.MonkeyPatch):
+    inside, seen = list[int](), list[int]()
+
+    @contextmanager
+    def counted() -> Iterator[None]:
+        inside.append(1)
+        yield
+        inside.pop()
+
+    monkeypatch.setattr("daceml.exploration.programs.unhooked", counted)
+    monkeypatch.setattr(EagerRun, "__call__", lambda _: seen.append(len(inside)))
+    with Programs.measured(
+        Subject(_model().eval(), (torch.randn(4, 6),), {}, training=False), limit_s=0.3
+    ) as made:
+        assert made.eager(limit_s=60.0) is not None
+        assert set(seen) == {0}
+        assert made.eager(limit_s=0.0) is None
+    monkeypatch.setattr("daceml.exploration.programs.available_bytes", lambda: 0)
+    assert made.eager(limit_s=60.0) is None
 
 
 class Uncopied(nn.Module):

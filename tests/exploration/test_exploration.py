@@ -130,8 +130,8 @@ def test_the_text_says_why_a_search_ended_what_is_paid_and_that_a_machine_was_bu
     assert "best hour" not in exploration_text(replace(found, slowness=1.4))
     told = " ".join(exploration_text(replace(found, slowness=1.4, foreign_share=0.5)).split())
     assert (
-        "Other programs used 50% of this machine while the standard recipe was measured: nothing here says "
-        "much; explore once more when the machine is idle best by time: frozen weights" in told
+        "Other programs used 50% of this machine meanwhile: nothing here says much; explore once more when "
+        "the machine is idle best by time: frozen weights" in told
     )
 
 

@@ -49,6 +49,7 @@ def test_a_machine_that_is_busy_the_first_time_is_told_by_what_others_use(
 ):
     monkeypatch.setattr("daceml.frontend.search.measurement.FOREIGN_LIMIT", 0.1)
     monkeypatch.setattr("daceml.runtime.cpu_times.foreign_share", lambda *_: 0.48)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(torch.get_num_threads())))
     with Programs.measured(subject, limit_s=0.3) as programs:
         assert programs.slowness == 1.0 and programs.foreign_share == 0.48
         assert programs.disturbance == "other programs used 48% of this machine"

@@ -6,9 +6,9 @@ from daceml.exploration.effects import Effect, Ratio
 from daceml.report.effects_text import effects_text
 
 HELPS = Ratio(value=0.8, low=0.7, high=0.9)
-SAME = Ratio(value=1.0, low=1.0, high=1.0)
+SAME = Ratio.same()
 FUSED = Effect(name="fuse_maps", among=HELPS, alone=HELPS.inverse())
-IDLE = Effect(name="use_columns", among=SAME, alone=HELPS, changes=False)
+IDLE = Effect(name="use_columns", among=SAME, alone=SAME, changes=False)
 
 
 def test_a_step_that_takes_less_with_a_pass_has_a_minus():
@@ -29,10 +29,14 @@ def test_a_pass_of_frozen_weights_says_so():
 
 
 def test_a_program_that_is_the_same_alone_says_so_and_nothing_is_less_than_zero():
-    text = effects_text(
-        [Effect(name="fuse_maps", among=Ratio(value=0.99999, low=0.98, high=1.02), alone=SAME)]
-    )
-    assert "fuse_maps +0.0% [-2%, +2%] same program" in " ".join(text.split())
+    little = Ratio(value=0.9996, low=0.996, high=1.02)
+    text = effects_text([Effect(name="fuse_maps", among=little, alone=SAME)])
+    assert "fuse_maps +0.0% [+0%, +2%] same program" in " ".join(text.split())
+
+
+def test_what_changes_something_by_itself_alone_has_a_row():
+    text = effects_text([Effect(name="fuse_maps", among=SAME, alone=HELPS, changes=False)])
+    assert "fuse_maps same program -20.0% [-30%, -10%]" in " ".join(text.split())
 
 
 def test_a_busy_machine_is_told_beside_the_figures():

@@ -19,6 +19,13 @@ def test_stolen_time_is_busy_and_waiting_is_not():
     assert seen.total_s * TICKS_PER_S == pytest.approx(1000)
 
 
+def test_cores_of_ones_own_are_told_apart():
+    stat = "cpu 9 9 9 9\ncpu0 1 1 1 7\ncpu1 2 2 2 4\ncpu12 5 5 5 5\nintr 3\n"
+    seen = cpu_times(stat, cores={0, 1})
+    assert (seen.busy_s * TICKS_PER_S, seen.total_s * TICKS_PER_S) == pytest.approx((9, 20))
+    assert cpu_times(stat, cores={7}) == cpu_times(stat)  # nobody tells this one apart
+
+
 def test_an_old_kernel_has_fewer_columns():
     assert cpu_times("cpu 1 1 1 7\n").total_s * TICKS_PER_S == pytest.approx(10)
 
@@ -43,7 +50,7 @@ def test_no_time_at_all_says_nothing():
 def test_others_are_watched_from_then_on(monkeypatch: pytest.MonkeyPatch):
     def say(busy_s: float, total_s: float) -> None:
         seen = CpuTimes(busy_s=busy_s, total_s=total_s)
-        monkeypatch.setattr("daceml.runtime.cpu_times.cpu_times", lambda: seen)
+        monkeypatch.setattr("daceml.runtime.cpu_times.cpu_times", lambda **_: seen)
 
     monkeypatch.setattr("time.process_time", lambda: 1.0)
     say(10, 100)
@@ -63,7 +70,7 @@ def test_what_a_compiler_takes_is_ones_own(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_a_machine_is_crowded_where_threads_wait_for_cores(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("os.cpu_count", lambda: 64)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(64)))
     assert crowded(0.15, threads=64) and not crowded(0.15, threads=32)
-    monkeypatch.setattr("os.cpu_count", lambda: None)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {5})
     assert crowded(0.15, threads=1) and not crowded(0.0, threads=1)

@@ -197,8 +197,14 @@ def own_state(
 @contextmanager
 def undisturbed() -> Generator[None]:
     """Keep torch's generator as it is, and hooks on saved tensors out of what is measured."""
-    unhooked = torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor)
-    with torch.random.fork_rng(devices=()), unhooked:
+    with torch.random.fork_rng(devices=()), unhooked():
+        yield
+
+
+@contextmanager
+def unhooked() -> Generator[None]:
+    """Keep hooks on saved tensors out, by some that do nothing: each tensor that is saved calls them."""
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor):
         yield
 
 

@@ -37,7 +37,7 @@ class Program:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    monkeypatch.setattr("daceml.runtime.cpu_times.cpu_times", lambda: CpuTimes(busy_s=0.0, total_s=0.0))
+    monkeypatch.setattr("daceml.runtime.cpu_times.cpu_times", lambda **_: CpuTimes(busy_s=0.0, total_s=0.0))
     return Clock()
 
 
@@ -79,7 +79,7 @@ def test_rounds_that_others_disturb_are_left_out(clock: Clock, monkeypatch: pyte
             yield CpuTimes(busy_s=busy, total_s=float(number))
 
     machine = times()
-    monkeypatch.setattr("daceml.runtime.cpu_times.cpu_times", lambda: next(machine))
+    monkeypatch.setattr("daceml.runtime.cpu_times.cpu_times", lambda **_: next(machine))
     monkeypatch.setattr(measurement.time, "process_time", lambda: 0.0)
     program = Program(clock, 0.002)
     compare({"a": program}, clock=clock)
@@ -87,7 +87,7 @@ def test_rounds_that_others_disturb_are_left_out(clock: Clock, monkeypatch: pyte
 
 
 def test_a_machine_that_says_nothing_of_others_is_taken_as_quiet(monkeypatch: pytest.MonkeyPatch):
-    def absent() -> CpuTimes:
+    def absent(**_: object) -> CpuTimes:
         raise FileNotFoundError
 
     monkeypatch.setattr("daceml.runtime.cpu_times.cpu_times", absent)
