@@ -28,7 +28,7 @@ def network_row(name: str) -> dict[str, Any]:
     with ProcessPoolExecutor(max_workers=1, mp_context=get_context("spawn")) as another:
         sure = [effect.name for effect in found if _measured_beyond_doubt(effect)]
         again = another.submit(network_effects, name, sure).result() if sure else ()
-    seen_again = {effect.name: effect.measured_among for effect in again}
+    seen_again = {effect.name: effect for effect in again}
     return {
         "case": f"effects, {name}",
         "effects": [_row(effect, seen_again.get(effect.name)) for effect in found],
@@ -74,9 +74,10 @@ def judged(rows: Sequence[dict[str, Any]]) -> list[Bar]:
     ]  # fmt: skip
 
 
-def _row(effect: Effect, again: Ratio | None) -> dict[str, Any]:
-    first = effect.measured_among
+def _row(effect: Effect, other: Effect | None) -> dict[str, Any]:
+    first, again = effect.measured_among, None if other is None else other.measured_among
     seen = None if first is None else of_both(first, again)
+    disturbance = effect.disturbance or ("" if other is None else other.disturbance)
     return {
         "pass": effect.name,
         "predicted": None if effect.among is None else effect.among.value,
@@ -84,10 +85,7 @@ def _row(effect: Effect, again: Ratio | None) -> dict[str, Any]:
         "low": None if seen is None else seen.low,
         "high": None if seen is None else seen.high,
         "processes": [None if one is None else one.value for one in (first, again)],
-        "disturbance": effect.disturbance,
-        "beyond_doubt": again is not None
-        and seen is not None
-        and seen.beyond_doubt
-        and not effect.disturbance,
+        "disturbance": disturbance,
+        "beyond_doubt": again is not None and seen is not None and seen.beyond_doubt and not disturbance,
         "why": effect.why,
     }

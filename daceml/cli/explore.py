@@ -37,15 +37,6 @@ Batches = Annotated[
         "--batch", metavar="N", help="try calls of N samples as well; times are for as many; repeatable."
     ),
 ]
-Ranks = Annotated[
-    list[int] | None,
-    typer.Option(
-        "--ranks",
-        metavar="N",
-        help="of the other devices, data-parallel, each with as many samples as the call; times are for "
-        "those of one call; repeatable.",
-    ),
-]
 Prices = Annotated[
     list[str] | None,
     typer.Option("--price", metavar="DEVICE=USD@DATE", help="of an hour, such as H100=2.95@2026-05-20."),
@@ -66,7 +57,7 @@ def explore(
     objective: ObjectiveName = "time",
     precision: Precisions = None,
     batch: Batches = None,
-    ranks: Ranks = None,
+    ranks: options.Ranks = None,
     price: Prices = None,
     measurements: Annotated[
         int, typer.Option(min=0, help="variants that are measured besides the standard one, at the most.")

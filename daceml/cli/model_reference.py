@@ -48,8 +48,7 @@ def resolve(
         why = "there is no name after a colon"
         raise ModelReferenceError(f"{reference!r} names no model", why=why, fix=_FORMS)
     publish("load")
-    source = load_file(Path(place)) if place.endswith(".py") else _import(place)
-    return _module(_find(source, name, place), reference).train(train)
+    return _module(_find(_source(place), name, place), reference).train(train)
 
 
 def has_fresh_weights(reference: str) -> bool:
@@ -57,7 +56,11 @@ def has_fresh_weights(reference: str) -> bool:
     place, _, name = reference.rpartition(":")
     if not place:
         return False
-    return inspect.isclass(getattr(load_file(Path(place)) if place.endswith(".py") else _import(place), name))
+    return inspect.isclass(_find(_source(place), name, place))
+
+
+def _source(place: str) -> ModuleType:
+    return load_file(Path(place)) if place.endswith(".py") else _import(place)
 
 
 def load_file(path: Path) -> ModuleType:

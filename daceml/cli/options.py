@@ -42,6 +42,15 @@ Dims = Annotated[
         "--dim", metavar="NAME=SIZE", help="size of a named dimension of a .onnx file for inputs; default 2."
     ),
 ]
+Ranks = Annotated[
+    list[int] | None,
+    typer.Option(
+        "--ranks",
+        metavar="N",
+        help="of the other devices, data-parallel, each with as many samples as the call; times are for "
+        "those of one call; repeatable.",
+    ),
+]
 Train = Annotated[bool, typer.Option("--train", help="in training mode; eval mode is the default.")]
 Json = Annotated[bool, typer.Option("--json", help="print JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="no progress on the terminal.")]

@@ -34,15 +34,6 @@ With = Annotated[
         help="what the recipe does not do: bf16, freeze, products-in-loops; repeatable.",
     ),
 ]
-Ranks = Annotated[
-    list[int] | None,
-    typer.Option(
-        "--ranks",
-        metavar="N",
-        help="of the devices of --on, data-parallel, each with as many samples as the call; times are for "
-        "those of one call; repeatable.",
-    ),
-]
 
 
 def whatif_model(model: str, arguments: Sequence[str], *, as_json: bool) -> None:
@@ -84,7 +75,7 @@ def _effects(
     on: Annotated[
         list[str] | None, typer.Option("--on", metavar="DEVICE", help="predict the model there; repeatable.")
     ] = None,
-    ranks: Ranks = None,
+    ranks: options.Ranks = None,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 
 from daceml.errors import ExplorationError
-from daceml.exploration.pass_names import SHOWN, frozen_passes, known_passes
+from daceml.exploration.pass_names import askable_passes, find_pass
 from daceml.exploration.precisions import TORCH_TYPES
 from daceml.exploration.variant import Variant
 from daceml.frontend.search.choices import CHOICES, NO_RECOMPUTATION
@@ -43,8 +43,7 @@ def addition_named(text: str, training: bool) -> Variant:
     known = additions(training)
     if (name := _slug(text)) in known:
         return known[name]
-    passes = known_passes(training) if training else [*known_passes(training), *frozen_passes()]
-    if any(text in (name, SHOWN[name]) for name in passes):
+    if find_pass(text, askable_passes(training)) is not None:
         raise ExplorationError(
             f"{text} is in the standard recipe",
             why="only what is not there can be added to it",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from daceml.errors import ExplorationError, first_line
 from daceml.exploration.additions import addition_named, passes_of
-from daceml.exploration.pass_names import frozen_passes, known_passes, pass_named
+from daceml.exploration.pass_names import askable_passes, known_passes, pass_named
 from daceml.exploration.programs import Programs
 from daceml.exploration.variant import Variant
 
@@ -113,7 +113,7 @@ def effects(
     subject.require_processor()
     names = known_passes(subject.training)
     added = {name: addition_named(name, subject.training) for name in additions}
-    known = names if subject.training else [*names, *frozen_passes()]
+    known = askable_passes(subject.training)
     asked = [pass_named(name, known) for name in passes] or ([] if added else names)
     frozen = next((name for name in asked if name not in names), None)
     if frozen is not None and subject.not_freezable:

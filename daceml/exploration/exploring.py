@@ -140,8 +140,8 @@ class _Search:
     def _measure_eager(self, limit_s: float) -> None:
         try:
             self.eager = self.programs.eager(limit_s)
-        except Exception as error:  # whatever its modules do when they are copied
-            log.info("PyTorch itself is not measured: %s", first_line(error))
+        except Exception as error:  # whatever the user's modules raise when they are copied
+            log.warning("PyTorch itself is not measured beside it: %s", first_line(error))
 
     # ---- predictions
 

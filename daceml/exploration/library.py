@@ -12,18 +12,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import torch
-
 from daceml.config import config
 from daceml.errors import DatabaseAccessError, DatabaseFileError
 from daceml.exploration.step_times import StepTimes
 from daceml.frontend.search.machine import fingerprint, this_machine
-from daceml.frontend.search.measurement import FOREIGN_LIMIT
+from daceml.frontend.search.measurement import disturbing
 from daceml.frontend.search.prediction import AMOUNTS, StepFacts
 from daceml.profiling.database.records import Duration, Entry, Environment, Operation
 from daceml.profiling.database.store import OpDatabase
 from daceml.runtime.cache import Cache
-from daceml.runtime.cpu_times import Others, crowded
+from daceml.runtime.cpu_times import Others
 from daceml.runtime.processor import cpu_model
 
 log = logging.getLogger(__name__)
@@ -98,10 +96,9 @@ class Library:
                 if not found:
                     continue  # what refused it may be mended by the next time
                 self.add([step for step, _ in found], [us for _, us in found])
-                share = others.share()
-                disturbed = share > FOREIGN_LIMIT and crowded(share, torch.get_num_threads())
                 # once: on a machine that is never quiet for long it would never end
-                told = {"costs": _COSTS, "part": part.title, "again": disturbed and part.title not in begun}
+                again = part.title not in begun and disturbing(others.share())
+                told = {"costs": _COSTS, "part": part.title, "again": again}
                 operation = Operation(operator=PART, operands=(), attributes=told)
                 self.database.add_all([self._entry(operation, time.monotonic() - start_s)])
 
@@ -178,7 +175,7 @@ def _quiet() -> bool:
     """Whether nobody else uses this machine now."""
     others = Others()
     time.sleep(_LOOKING_S)
-    return others.share() <= FOREIGN_LIMIT
+    return not disturbing(others.share())
 
 
 _LOOKING_S = 0.3

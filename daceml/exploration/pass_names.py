@@ -63,13 +63,23 @@ def frozen_passes() -> list[str]:
     return [name for name in names if name not in inference]
 
 
+def askable_passes(training: bool) -> list[str]:
+    """Those of a situation, and in inference those of frozen weights."""
+    return known_passes(training) + ([] if training else frozen_passes())
+
+
+def find_pass(text: str, names: Sequence[str]) -> str | None:
+    """The pass of a name: fuse_subgraphs, or SubgraphFusion; None where there is none."""
+    return next((name for name in names if text in (name, SHOWN[name])), None)
+
+
 def pass_named(text: str, names: Sequence[str]) -> str:
-    """The pass of a name: fuse_subgraphs, or SubgraphFusion.
+    """As `find_pass`.
 
     Raises:
         ExplorationError: there is none; the nearest is suggested in the form that was typed.
     """
-    found = next((name for name in names if text in (name, SHOWN[name])), None)
+    found = find_pass(text, names)
     if found is not None:
         return found
     if text in STAGES:

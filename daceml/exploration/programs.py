@@ -22,7 +22,6 @@ from daceml.frontend.search.measurement import FEWEST_ROUNDS, Comparison, Run, c
 from daceml.frontend.search.run import unhooked
 from daceml.frontend.value_difference import largest_difference
 from daceml.runtime.available_memory import available_bytes
-from daceml.runtime.cpu_times import crowded
 
 if TYPE_CHECKING:
     from daceml.exploration.step_times import ProgramTime, StepTimes
@@ -259,7 +258,7 @@ class Programs:
         named: dict[str, Run] = {_STANDARD: self._standard, **runs}
         limit_s = self.limit_s if limit_s is None else limit_s
         seen = compare({name: named[name] for name in order}, limit_s=limit_s)
-        if seen.disturbed and crowded(seen.foreign_share, torch.get_num_threads()):
+        if seen.disturbed:
             self.foreign_share = max(self.foreign_share, seen.foreign_share)
             self._warn()
         return seen

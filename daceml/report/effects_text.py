@@ -9,7 +9,7 @@ from typing import Any
 
 from daceml.exploration.effects import Effect, Ratio
 from daceml.exploration.exploration import Row
-from daceml.report.text import WIDTH, cell, render, table
+from daceml.report.text import WIDTH, busy, cell, render, table
 
 SAME = "the program is the same with and without"
 _HEADLINE = (
@@ -37,8 +37,7 @@ def effects_text(found: Sequence[Effect]) -> str:
     lines = [_HEADLINE, "", render(rows)] if rows.row_count else []
     lines += [f"  {effect.name}: {effect.why}" for effect in found if effect.why]
     for said in dict.fromkeys(effect.disturbance for effect in found if effect.disturbance):
-        told = f"{said[0].upper()}{said[1:]} meanwhile: none of this says much; ask again when it is idle"
-        lines += textwrap.wrap(told, WIDTH, initial_indent="  ", subsequent_indent="    ")
+        lines += textwrap.wrap(busy(said, "ask again"), WIDTH, initial_indent="  ", subsequent_indent="    ")
     if idle:
         told = f"{SAME}: {', '.join(idle)}"
         lines += textwrap.wrap(told, WIDTH, initial_indent="  ", subsequent_indent="    ")

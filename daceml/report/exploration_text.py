@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from daceml.exploration.exploration import Exploration, Objective, Outcome, Row
-from daceml.report.text import WIDTH, cell, in_millions, render, table
+from daceml.report.text import WIDTH, busy, cell, in_millions, render, table
 
 _SHOWN = 24
 _TOLD = ("refused", "results differ")
@@ -51,7 +51,7 @@ def exploration_text(found: Exploration, *, every: bool = False) -> str:
         if row.outcome in _TOLD and (every or row.predicted_ms is not None):
             lines += _wrapped(f"{row.variant.title}, {row.outcome}: {row.why}", indent=2)
     if found.disturbance:
-        lines += _wrapped(_warning(found.disturbance), indent=0)
+        lines += _wrapped(busy(found.disturbance, "explore once more"), indent=0)
     lines += _wrapped(_chosen(found), indent=0)
     return "\n".join(lines)
 
@@ -74,13 +74,6 @@ def _legend(found: Exploration) -> str:
             "it taught"
         )
     return text
-
-
-def _warning(said: str) -> str:
-    return (
-        f"{said[0].upper()}{said[1:]} meanwhile: nothing here says much; "
-        "explore once more when the machine is idle"
-    )
 
 
 def _chosen(found: Exploration) -> str:

@@ -35,6 +35,15 @@ def render(*parts: RenderableType) -> str:
     return "\n".join(line.rstrip() for line in stream.getvalue().rstrip("\n").split("\n"))
 
 
+def busy(said: str, again: str) -> str:
+    """That others ran beside what was measured, as a sentence.
+
+    Args:
+        said: of them, as `Exploration.disturbance` has it; again: what to do when they are gone.
+    """
+    return f"{said[0].upper()}{said[1:]} meanwhile: none of this says much; {again} when the machine is idle"
+
+
 def in_millions(count: float) -> str:
     """Bytes as MB (10^6), flops as Mflop: as many digits as can be told apart at a glance."""
     millions = count / 1e6

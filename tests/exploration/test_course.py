@@ -55,26 +55,27 @@ def test_a_course_is_measured_once_and_the_rest_is_told(
 def test_what_others_disturbed_is_measured_again_when_they_are_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    share, asked = 0.5, list[float]()
-    monkeypatch.setattr("daceml.exploration.library.FOREIGN_LIMIT", 0.1)
-    monkeypatch.setattr("daceml.runtime.cpu_times.foreign_share", lambda *_: share)
+    used, asked = [0.0], list[float]()
+    monkeypatch.setattr("daceml.frontend.search.measurement.FOREIGN_LIMIT", 0.1)
+    monkeypatch.setattr("daceml.frontend.search.measurement.crowded", lambda share, threads: True)
+    monkeypatch.setattr("daceml.runtime.cpu_times.foreign_share", lambda *_: used[-1])
     monkeypatch.setattr("daceml.exploration.library._LOOKING_S", 0.0)
-    monkeypatch.setattr("daceml.exploration.library.crowded", lambda share, threads: share > 0)
 
     def measured(part: course.Part) -> list[tuple[StepFacts, float]]:
-        asked.append(share)
-        return [(StepFacts(key=part.title, kind="kernel"), 1.0 + share)]
+        asked.append(used[-1])
+        return [(StepFacts(key=part.title, kind="kernel"), 1.0 + used[-1])]
 
     monkeypatch.setattr(course, "COURSE", [course.Part(module=Few, training=False, variants=())])
     monkeypatch.setattr(course, "measured", measured)
     with Library.of_this_machine(tmp_path) as library:
-        for share in (0.5, 0.5, 0.0, 0.5, 0.0):  # noqa: B007 - what `foreign_share` says
+        for share in (0.5, 0.5, 0.0, 0.5, 0.0):
+            used.append(share)
             library.measure_course([])
         assert asked == [0.5, 0.0]
         (us,) = (us for _, us in library._known())
         assert us == pytest.approx(1.0)
     asked.clear()
-    shares = iter([0.5, 0.0, 0.5])  # measured, gone, and back again while it is measured once more
+    shares = iter([0.5, 0.0])  # while it is measured, and then gone; the second time nobody looks
     monkeypatch.setattr("daceml.runtime.cpu_times.foreign_share", lambda *_: next(shares))
     with Library.of_this_machine(tmp_path / "bursts") as library:
         for _ in range(3):

@@ -130,7 +130,7 @@ def test_the_text_says_why_a_search_ended_what_is_paid_and_that_a_machine_was_bu
     assert "best hour" not in exploration_text(replace(found, slowness=1.4))
     told = " ".join(exploration_text(replace(found, slowness=1.4, foreign_share=0.5)).split())
     assert (
-        "Other programs used 50% of this machine meanwhile: nothing here says much; explore once more when "
+        "Other programs used 50% of this machine meanwhile: none of this says much; explore once more when "
         "the machine is idle best by time: frozen weights" in told
     )
 

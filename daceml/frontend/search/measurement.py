@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Protocol
 
+import torch
+
 from daceml.garbage_collection import without_collection
-from daceml.runtime.cpu_times import Others
+from daceml.runtime.cpu_times import Others, crowded
 from daceml.runtime.intervals import Median, median_interval
 
 ROUNDS = 21
@@ -25,6 +27,11 @@ FOREIGN_LIMIT = 0.10
 _SLICE_S = 0.01  # of each program in a round, in batches of which the median counts
 _BATCH_S = 0.001
 _MOST_CALLS = 1024
+
+
+def disturbing(share: float) -> bool:
+    """Whether others who use a share of the machine, from 0 to 1, take cores from torch's threads."""
+    return share > FOREIGN_LIMIT and crowded(share, torch.get_num_threads())
 
 
 class Run(Protocol):
@@ -50,8 +57,8 @@ class Comparison:
 
     @property
     def disturbed(self) -> bool:
-        """Whether most of the rounds are none that would count on a quiet machine."""
-        return self.foreign_share > FOREIGN_LIMIT
+        """Whether others disturbed most of the rounds."""
+        return disturbing(self.foreign_share)
 
     def ms(self, name: str) -> float:
         """The median."""
