@@ -1,0 +1,69 @@
+"""Accesses outside of arrays: by compute-sanitizer on a device, between guard pages in emulation."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from benchmarks.gpu.first_run.cells import Cells
+from benchmarks.gpu.first_run.plan import STEPS
+from benchmarks.gpu.first_run.rows import Row, add_row
+from benchmarks.gpu.first_run.step_arguments import parse
+from benchmarks.gpu.first_run.step_cells import cells_of
+
+_ERROR_CODE = 9
+_FAULT = re.compile(r"^=========\s+((?:Invalid|Out-of-range|Misaligned|Program hit).*)$")
+_PLACE = re.compile(r"^=========\s+at (.*)$")
+MOST_FAULTS = 10
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = parse(arguments, "Look for accesses outside of arrays.")
+    if options.emulated:
+        step = next(step for step in STEPS if step.name == options.step)
+        cells = cells_of("smoke", emulated=True, quick=options.quick)
+        Cells(step, options).run(
+            [replace(cell, question="guarded") for cell in cells if cell.mode == "training"]
+        )
+        return 0
+    for row in _checked():
+        add_row(options.results, {"step": options.step, "kind": "memory", "commit": options.commit, **row})
+    return 0
+
+
+def _checked() -> Iterator[Row]:
+    checker = shutil.which("compute-sanitizer")
+    if checker is None:
+        yield {"case": "memory", "failure": "compute-sanitizer is not on PATH"}
+        return
+    command = [checker, "--tool", "memcheck", "--error-exitcode", str(_ERROR_CODE)]
+    command += [sys.executable, "-m", "benchmarks.gpu.first_run.profiled", "touched"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    found = faults(done.stdout + done.stderr)
+    if done.returncode not in (0, _ERROR_CODE):
+        said = (done.stdout + done.stderr).strip().splitlines()[-3:]
+        yield {"case": "memory", "failure": f"exit code {done.returncode}: {' '.join(said)[:300]}"}
+    else:
+        yield {
+            "case": "memory",
+            "outside": found or ([] if done.returncode == 0 else ["errors without text"]),
+        }
+
+
+def faults(text: str) -> list[str]:
+    """What compute-sanitizer has found, each with its kernel."""
+    found: list[str] = []
+    for line in text.splitlines():
+        if seen := _FAULT.match(line):
+            found.append(seen[1])
+        elif found and " at " not in found[-1] and (place := _PLACE.match(line)):
+            found[-1] += f" at {place[1]}"
+    return found[:MOST_FAULTS]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
