@@ -1,4 +1,4 @@
-"""Hardware counters of four blocks' kernels, by Nsight Compute; a rehearsal has the traffic that is expected."""
+"""Hardware counters of four blocks' kernels, by Nsight Compute; a rehearsal has the expected traffic."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Run:
 
 
 def run_steps(steps: Sequence[Step], run: Run) -> list[Row]:
-    """Run every step, whatever becomes of those before it; return a row for each, which the results have, too."""
+    """Run every step, whatever becomes of those before it; return and record a row for each."""
     rows: list[Row] = []
     for step in steps:
         print(f"{step.name}: {step.proves}", flush=True)

@@ -1,4 +1,4 @@
-"""The steps of a first run, the most valuable ones first. Imports nothing that could fail on a new machine."""
+"""The steps of a first run, the most valuable ones first. Imports no package."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Step:
         proves: what is known afterwards.
         program: a module for `python -m`, which takes --step, --results and --emulated.
         processes: of how many processes cells are run at once.
-        blocking_again: whether cells that failed run once more with CUDA_LAUNCH_BLOCKING=1, so that the launch
-            that failed is the one that reports it.
+        blocking_again: whether cells that failed run once more with CUDA_LAUNCH_BLOCKING=1, so that the
+            launch that failed is the one that reports it.
     """
 
     name: str
@@ -56,7 +56,7 @@ STEPS: tuple[Step, ...] = (
     Step(
         name="prepare",
         limit_s=100,
-        proves="nothing; later steps find their programs compiled",
+        proves="everything compiles; later steps find it in their caches",
         processes=12,
     ),
     Step(name="values", limit_s=55, proves="7 blocks, both modes, all precisions, against float64"),

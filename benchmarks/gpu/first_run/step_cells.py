@@ -15,6 +15,8 @@ MODES: tuple[Mode, ...] = get_args(Mode)
 BLOCK_PRECISIONS = ("fp32", "bf16", "fp16")
 # Blocks in the order of what their times say: elementwise, rows, whole arrays.
 BLOCK_ORDER = ("mish", "layer_norm", "softmax", "batch_norm", "dropout_layer_norm", "bias_gelu", "silu")
+# The steps whose cells are compiled ahead.
+PREPARED = ("values", "blocks", "bert", "mbconv", "networks", "correctness")
 # In the order of what a fault would cost; YOLOv4 and Wide ResNet-50 take longest to compile.
 CORRECTNESS = ("bert", "mbconv", "mobilenetv2", "mlp_mixer", "resnet50", "dlrm", "wavenet")
 
@@ -25,15 +27,13 @@ def cells_of(step: str, *, emulated: bool, quick: bool = False) -> list[Case]:
     Raises:
         KeyError: the step has no cells.
     """
+    if step == "prepare":
+        later = [case for one in PREPARED for case in cells_of(one, emulated=emulated, quick=quick)]
+        return [replace(case, question="prepare") for case in later]
     cells = [replace(case, emulated=emulated, quick=quick) for case in _CELLS[step]()]
     if not quick:
         return cells
     return list({(case.kind, case.mode, case.precision): case for case in reversed(cells)}.values())[::-1]
-
-
-def timed_steps() -> tuple[str, ...]:
-    """The steps whose cells are prepared."""
-    return ("values", "blocks", "bert", "mbconv", "networks", "correctness")
 
 
 def _smoke() -> Iterator[Case]:
@@ -53,12 +53,6 @@ def _calls() -> Iterator[Case]:
 
 def _ceilings() -> Iterator[Case]:
     yield Case(kind="check", name="ceilings", precision="")
-
-
-def _prepare() -> Iterator[Case]:
-    for step in timed_steps():
-        for case in _CELLS[step]():
-            yield replace(case, question="prepare")
 
 
 def _values() -> Iterator[Case]:
@@ -101,7 +95,6 @@ _CELLS = {
     "smoke": _smoke,
     "calls": _calls,
     "ceilings": _ceilings,
-    "prepare": _prepare,
     "values": _values,
     "blocks": _blocks,
     "bert": _bert,

@@ -1,4 +1,4 @@
-"""What a first run has found, in at most sixty lines: python -m benchmarks.gpu.first_run.table results.jsonl."""
+"""What a first run has found, in sixty lines: python -m benchmarks.gpu.first_run.table results.jsonl."""
 
 from __future__ import annotations
 
@@ -67,16 +67,10 @@ def _machine(rows: Sequence[Row]) -> Iterator[str]:
 
 def _steps(rows: Sequence[Row]) -> list[str]:
     shown = [
-        [
-            row["step"],
-            f"{row['seconds']:.0f} s",
-            f"{row['cells']} cells",
-            f"{row['wrong']} wrong",
-            row["state"],
-        ]
+        [row["step"], f"{row['seconds']:.0f}", f"{row['cells']}", f"{row['wrong']}", row["state"]]
         for row in _of_kind(rows, "step")
     ]
-    return columns(["step", "", "", "", ""], shown)
+    return columns(["step", "s", "cells", "wrong", ""], shown)
 
 
 def _faults(rows: Sequence[Row]) -> Iterator[str]:
