@@ -233,6 +233,19 @@ def test_what_was_measured_and_is_wrong_fails_without_check(monkeypatch: pytest.
         assert main(["--only", "mish"]) == code
 
 
+def test_a_case_that_breaks_fails_without_check_and_one_that_is_not_begun_does_not(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    def broken(*_: object):
+        raise ValueError("a vector of unknown, whose size is not known")
+
+    monkeypatch.setattr(device_code, "_tools", lambda: (tools(), ""))
+    monkeypatch.setattr(device_code, "rows_of", broken)
+    assert main(["--only", "mish"]) == 1
+    assert "mish: not compiled: ValueError: a vector of unknown" in capsys.readouterr().out
+    assert main(["--only", "mish", "--budget-s", "0"]) == 0
+
+
 def test_a_known_miss_is_printed_and_fails_under_check_alone(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
