@@ -28,15 +28,19 @@ _NAMED = 4  # kernels, in the note of a bar; rows have all of them
 def bars_of(case: Case, rows: Sequence[Row], failure: str = "") -> list[Bar]:
     """Every rule for every architecture, and known misses that are gone. Without rows, `failure` says why."""
     bars: list[Bar] = []
+    measured: set[tuple[str, int]] = set()
     missed: list[tuple[str, int, str]] = []
     for architecture in case.architectures:
         of_it = [one for one in rows if one["architecture"] == architecture]
         for rule in RULES:
             if rule.blocks_only and not case.is_block:
                 continue
-            bars.append(_bar(case, rule, architecture, of_it, failure))
+            bar = _bar(case, rule, architecture, of_it, failure)
+            bars.append(bar)
+            if bar.figure is not None:
+                measured.add((rule.key, architecture))
             missed += [(rule.key, architecture, one["kernel"]) for one in _offenders(rule, of_it)]
-    return bars + (stale_bars(case.name, missed) if rows else [])
+    return bars + stale_bars(case.name, measured, missed)
 
 
 def _bar(case: Case, rule: Rule, architecture: int, rows: Sequence[Row], failure: str) -> Bar:

@@ -7,7 +7,7 @@ is removed.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from benchmarks.bars import Bar
@@ -59,26 +59,27 @@ def known_reason(case: str, rule: str, architecture: int, offenders: Iterable[st
     return "; ".join(reasons)
 
 
-def stale_bars(case: str, missed: Iterable[tuple[str, int, str]]) -> list[Bar]:
-    """One bar for each entry of a case that was measured: it has to be missed still.
+def stale_bars(
+    case: str, measured: Collection[tuple[str, int]], missed: Iterable[tuple[str, int, str]]
+) -> list[Bar]:
+    """One bar for each entry of a case: it has to be missed still, where that was measured.
 
     Args:
+        measured: rules and architectures with a figure.
         missed: rule, architecture and kernel of every miss.
     """
     seen = list(missed)
     bars: list[Bar] = []
-    for entry in KNOWN:
-        if entry.case != case:
-            continue
+    for entry in [one for one in KNOWN if one.case == case]:
+        judged = [one for one in entry.architectures if (entry.rule, one) in measured]
         still = {at for rule, at, kernel in seen if entry.covers(case, rule, at, kernel)}
-        gone = [architecture for architecture in entry.architectures if architecture not in still]
-        note = ", ".join(f"sm_{one}" for one in gone)
+        gone = ", ".join(f"sm_{one}" for one in judged if one not in still)
         bars.append(
             Bar(
                 name=f"{case}: known misses of {entry.kernels} that are gone",
-                figure=len(gone),
+                figure=sum(one not in still for one in judged) if judged else None,
                 limit=0,
-                note=f"{note}: remove the entry from benchmarks/device_code/known_misses.py" if gone else "",
+                note=f"{gone}: remove the entry from benchmarks/device_code/known_misses.py" if gone else "",
             )
         )
     return bars

@@ -3,7 +3,8 @@
 Next to each vector, the text has an access for each element: for addresses that are no multiple of the
 vector, and for the remainder of a row (`daceml/vectors.h`). So a scalar access in the machine code breaks no
 promise. A promise is broken where no access to the array is as wide as its vector. Vectors of one array in
-several loops are one promise: the compiler may merge loops, and it copies those that it unrolls.
+several loops are one promise: the compiler may merge loops, and it copies those that it unrolls. It may
+narrow a load of which nothing uses a part; generated kernels use all elements.
 """
 
 from __future__ import annotations

@@ -201,7 +201,7 @@ def test_without_a_compiler_every_bar_is_missed_and_only_check_fails(
     assert said.startswith("not compiled: there is no CUDA compiler\n")
     assert "MISSED block mish, sm_90: kernels that do not compile: not measured" in said
     # for each of 7 blocks and 3 architectures, and launches of 6 passes
-    assert said.endswith(f"\n0 of {7 * 3 * len(RULES) + 6} bars met\n")
+    assert said.endswith(f"\n0 of {7 * 3 * len(RULES) + 6 + len(KNOWN)} bars met\n")
     assert main(["--quick", "--check"]) == 1
 
 
@@ -271,6 +271,9 @@ def test_a_known_miss_is_printed_and_fails_under_check_alone(
     *codes, said = run(good(kernel="deep_1"))
     assert codes == [1, 1]
     assert "MISSED mish: known misses of deep_.* that are gone: 1, at most 0 (sm_90: remove the entry" in said
+    # where nobody has measured, it is not known to be gone
+    *codes, said = run(good(kernel="deep_1", stack_bytes=None))
+    assert codes == [0, 1] and "known misses of deep_.* that are gone: not measured" in said
 
 
 def test_known_misses_are_of_blocks_and_rules_that_there_are():

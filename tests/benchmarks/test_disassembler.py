@@ -25,7 +25,7 @@ def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     nvcc = tmp_path / "toolkit" / "bin" / "nvcc"
     nvcc.parent.mkdir(parents=True)
     nvcc.touch()
-    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    monkeypatch.setenv("PATH", str(tmp_path / "none"))
     monkeypatch.setattr(disassembler, "find_nvcc", lambda: str(nvcc))
     monkeypatch.setattr(disassembler, "toolkit_folder", lambda nvcc: Path(nvcc).parent.parent)
     monkeypatch.setattr(disassembler, "wheel_folders", lambda major: ())
