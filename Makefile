@@ -27,7 +27,7 @@ help:
 	@printf '%s\n' \
 	  'make demo        compile a module, compare it with PyTorch and print what was done to it' \
 	  'make test        every test; make test-sdfg runs one folder ($(TEST_PARTS))' \
-	  'make cuda        compile device code for sm_80, sm_90 and sm_100, where nvcc is; CHECK=--check fails without' \
+	  'make cuda        compile device code for sm_80, sm_90 and sm_100 and check it, where nvcc is; CHECK=--check fails without' \
 	  'make docs        the documentation as a site, in build/site; strict: a dead link fails' \
 	  'make lint        ruff, pyright and import-linter' \
 	  'make format      let ruff format and mend what it can' \
@@ -75,8 +75,12 @@ CHECK ?=
 .PHONY: cuda
 cuda: $(VENV)/.installed
 	@mkdir -p build/bench; printf '\n== device code\n'
+	@# where nvcc came without NVIDIA's disassembler; 5.5 MB
+	@$(BIN)/python -m benchmarks.device_code.disassembler >/dev/null \
+	  || $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[cuda-sass]' \
+	  $(call or_explain,installing NVIDIA's disassembler failed,read pip's message above; without a network set PIP_FIND_LINKS to a folder of wheels or run $(BIN)/python -m benchmarks.device_code --quick)
 	@$(BIN)/python -m benchmarks.device_code --quick $(CHECK) --json build/bench/device_code.json \
-	  $(call or_explain,device code does not compile,the bars above name the kernels; without nvcc: $(BIN)/python -m pip install -e .[cuda-build])
+	  $(call or_explain,device code does not compile or misses a bar,the bars above name the kernels; without nvcc: $(BIN)/python -m pip install -e .[cuda-build])
 
 $(VENV)/.docs: setup.py constraints.txt $(VENV)/.installed
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]' \
