@@ -15,7 +15,7 @@ from benchmarks.gpu.environment import readings
 from benchmarks.gpu.guarded import guarded
 from benchmarks.gpu.guided import guided
 from benchmarks.gpu.kernels import kernels
-from benchmarks.gpu.networks import block, prepare, replays, times, values
+from benchmarks.gpu.networks import block, compile_only, prepare, replays, times, values
 from benchmarks.gpu.overhead import overhead
 
 Measure = Callable[[Case], dict[str, Any]]
@@ -32,7 +32,12 @@ MEASURES: dict[str, Measure] = {
     "autotune": times,
     "overhead": overhead,
 }
-QUESTIONS: dict[str, Measure] = {"prepare": prepare, "kernels": kernels, "guarded": guarded}
+QUESTIONS: dict[str, Measure] = {
+    "prepare": prepare,
+    "compile": compile_only,
+    "kernels": kernels,
+    "guarded": guarded,
+}
 TIMED = ("block", "replays", "guided", "times", "autotune", "overhead")
 
 

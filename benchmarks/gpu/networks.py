@@ -12,7 +12,7 @@ from benchmarks.gpu.case import Case
 from benchmarks.gpu.correctness import compared
 from benchmarks.gpu.precisions import PRECISIONS, computing_in
 from benchmarks.gpu.subject import block_batch, elements_of, subject_of
-from benchmarks.gpu.target import Target, target_of
+from benchmarks.gpu.target import Target, steps_of, target_of
 from benchmarks.gpu.timing import GRAPHS, Step, measure, measured_twice, rounds_of, row_of
 from benchmarks.gpu.ways import WAYS, ways_of
 
@@ -75,6 +75,15 @@ def prepare(case: Case) -> dict[str, Any]:
                 ways.build(name)()
                 ways.target.release()
     return {"outside": []}
+
+
+def compile_only(case: Case) -> dict[str, Any]:
+    """Compile the programs of a case and run nothing."""
+    ways = ways_of(case, drawn_on="cpu")
+    module = ways.target.compile(ways.module, training=ways.training)
+    with computing_in(PRECISIONS[case.precision]), torch.set_grad_enabled(ways.training):
+        steps = steps_of(module, ways.inputs)
+    return {"outside": [], "steps": steps}
 
 
 def copying(target: Target, elements: int) -> Step:

@@ -44,9 +44,11 @@ class Target:
 
         return pytree.tree_map_only(torch.Tensor, moved, value)
 
-    def example(self, spec: ModelSpec, precision: Precision, seed: int = 0) -> tuple[Any, ...]:
-        """Inputs of a network, drawn there."""
-        return self.place(spec.example(seed, device=self.device), precision.dtype)
+    def example(
+        self, spec: ModelSpec, precision: Precision, seed: int = 0, *, drawn_on: str | None = None
+    ) -> tuple[Any, ...]:
+        """Inputs of a network, drawn there unless another device is named."""
+        return self.place(spec.example(seed, device=drawn_on or self.device), precision.dtype)
 
     def compile(
         self, module: nn.Module, *, training: bool, recipe: Recipe | None = None, cuda_graphs: bool = False

@@ -66,12 +66,16 @@ class Ways:
             return traffic_of(self.compiled[OURS], self.inputs)
 
 
-def ways_of(case: Case) -> Ways:
-    """The ways of a case, all from one module and one set of inputs."""
+def ways_of(case: Case, *, drawn_on: str | None = None) -> Ways:
+    """The ways of a case, all from one module and one set of inputs.
+
+    Args:
+        drawn_on: where the numbers of the inputs are drawn; on the target where None.
+    """
     subject, precision = subject_of(case), PRECISIONS[case.precision]
     target = target_of(emulated=case.emulated)
     module = in_precision(subject.spec, precision, target).train(subject.train_mode)
-    inputs = target.example(subject.spec, precision)
+    inputs = target.example(subject.spec, precision, drawn_on=drawn_on)
     names = WAYS[case.kind]
     return Ways(
         names=tuple(name for name in names if name in ("eager", OURS)) if target.emulated else names,

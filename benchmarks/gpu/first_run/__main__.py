@@ -30,6 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     names = [step.name for step in STEPS]
     build = machine.ROOT / "build"
     parser.add_argument("--step", action="append", choices=names, help="these steps only")
+    parser.add_argument("--only", action="append", metavar="NAME", help="cells of these names only")
     parser.add_argument("--out", type=Path, default=build / "gpu-first-run", metavar="FOLDER")
     parser.add_argument("--kit", type=Path, metavar="FOLDER", help="what make gpu-kit has built")
     parser.add_argument("--emulated", action="store_true", help="rehearse on the processor, at small sizes")
@@ -68,6 +69,7 @@ def _words(options: Any, factor: float) -> tuple[str, ...]:
     """What every step is told."""
     words = ["--factor", f"{factor:g}", "--commit", _commit(options.kit)]
     words += ["--kit", str(options.kit)] if options.kit is not None else []
+    words += [word for name in options.only or () for word in ("--only", name)]
     return (*words, *(f"--{name}" for name in ("emulated", "quick") if getattr(options, name)))
 
 

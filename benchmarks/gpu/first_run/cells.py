@@ -121,8 +121,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if step.processes > 1:
         # each of these processes would start a pool of compilers of its own
         os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
-    Cells(step, options).run(cells_of(step.name, emulated=options.emulated, quick=options.quick))
+    Cells(step, options).run(
+        chosen(cells_of(step.name, emulated=options.emulated, quick=options.quick), options)
+    )
     return 0
+
+
+def chosen(cells: Sequence[Case], options: argparse.Namespace) -> list[Case]:
+    """The cells that the command line asks for."""
+    return [cell for cell in cells if options.only is None or cell.name in options.only]
 
 
 if __name__ == "__main__":

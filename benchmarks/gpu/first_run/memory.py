@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from benchmarks.gpu.first_run.cells import Cells
+from benchmarks.gpu.first_run.cells import Cells, chosen
 from benchmarks.gpu.first_run.plan import STEPS
 from benchmarks.gpu.first_run.rows import Row, add_row
 from benchmarks.gpu.first_run.step_arguments import parse
@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         smoke = cells_of("smoke", emulated=True, quick=options.quick)
         # the forward pass of a training step has the kernels of inference, or more
         cells = [replace(cell, question="guarded") for cell in smoke if cell.mode == "training"]
-        Cells(step, options).run(cells)
+        Cells(step, options).run(chosen(cells, options))
         return 0
     for row in _checked():
         add_row(options.results, {"step": options.step, "kind": "memory", "commit": options.commit, **row})

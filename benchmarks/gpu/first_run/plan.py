@@ -76,5 +76,10 @@ STEPS: tuple[Step, ...] = (
         program="benchmarks.gpu.first_run.memory",
     ),
     Step(name="networks", limit_s=60, proves="ResNet-50 in inference, DLRM in training"),
-    Step(name="correctness", limit_s=120, proves="networks against float64, as many as time allows"),
+    Step(
+        name="correctness",
+        limit_s=120,
+        proves="networks against float64, as many as time allows",
+        processes=6,
+    ),
 )

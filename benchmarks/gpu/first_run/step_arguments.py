@@ -19,5 +19,6 @@ def parse(arguments: Sequence[str] | None, description: str) -> argparse.Namespa
     parser.add_argument("--kit", type=Path, metavar="FOLDER", help="what make gpu-kit has built")
     parser.add_argument("--emulated", action="store_true", help="on the processor, at small sizes")
     parser.add_argument("--quick", action="store_true", help="one cell of each kind, fewer rounds")
+    parser.add_argument("--only", action="append", metavar="NAME", help="cells of these names")
     parser.add_argument("--factor", type=float, default=1.0, help="by which time limits are stretched")
     return parser.parse_args(arguments)

@@ -20,6 +20,8 @@ PREPARED = ("values", "blocks", "bert", "mbconv", "networks", "correctness")
 # In the order of what a fault would cost; YOLOv4 and Wide ResNet-50 take longest to compile.
 CORRECTNESS = ("bert", "mbconv", "mobilenetv2", "mlp_mixer", "resnet50", "dlrm", "wavenet")
 
+CORRECTNESS_PRECISIONS = ("fp32", "bf16", "tf32", "fp16")
+
 
 def cells_of(step: str, *, emulated: bool, quick: bool = False) -> list[Case]:
     """The cases of a step; one of each kind where it is to be quick.
@@ -85,9 +87,9 @@ def _networks() -> Iterator[Case]:
 
 
 def _correctness() -> Iterator[Case]:
-    for name in CORRECTNESS:
-        for precision in precisions_of(name):
-            for mode in MODES:
+    for precision in CORRECTNESS_PRECISIONS:
+        for name in CORRECTNESS:
+            for mode in MODES if precision in precisions_of(name) else ():
                 yield Case(kind="correctness", name=name, mode=mode, precision=precision)
 
 
