@@ -142,4 +142,4 @@ class Peers:
             depth=2 * self.network.depth,
         )
         assert not seen.failures, [(one.name, one.error, one.limit, one.reason) for one in seen.failures]
-        return max(one.error / one.limit for one in seen.tensors if one.limit > 0)
+        return max((one.error / one.limit for one in seen.tensors if one.limit > 0), default=0.0)

@@ -206,9 +206,13 @@ def _generator(kwargs: dict[str, Any], device: int) -> Callable[[], torch.Genera
     standard = torch.cuda.default_generators[device]
     made = torch.Generator()
     if torch.cuda.is_current_stream_capturing():
-        made.manual_seed(standard.initial_seed())
+        made.manual_seed(_seed(standard.initial_seed(), -1))
     else:
         offset = standard.get_offset()
         standard.set_offset(offset + 4)
-        made.manual_seed((standard.initial_seed() * 1_000_003 + offset) % 2**63)
+        made.manual_seed(_seed(standard.initial_seed(), offset))
     return lambda: made
+
+
+def _seed(seed: int, offset: int) -> int:
+    return (seed * 1_000_003 + offset + 1) % 2**63

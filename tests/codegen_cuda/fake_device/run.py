@@ -10,8 +10,16 @@ import os
 import sys
 from pathlib import Path
 
+from daceml.codegen_cuda.emulation import compiler as emulation
+from daceml.runtime.cache import digest
 from tests.codegen_cuda.fake_device.install import FOLDER
-from tests.codegen_cuda.fake_device.libraries import build_libraries, build_torch_calls, cuda_home, missing
+from tests.codegen_cuda.fake_device.libraries import (
+    RUNTIME,
+    build_libraries,
+    build_torch_calls,
+    cuda_home,
+    missing,
+)
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
@@ -34,18 +42,28 @@ def environment(folder: Path = BUILD) -> dict[str, str]:
         "LD_PRELOAD": f"{runtime} {driver}",
         "PYTHONPATH": os.pathsep.join(str(one) for one in paths if one),
         "DACEML_NVCC": str(_compiler(runtime.parent)),
-        # of a folder that changes with the emulation, which is no part of a kernel's key
-        "DACEML_CACHE": str(runtime.parent / "kernels"),
+        "DACEML_CACHE": str(folder / f"cache-{_of_kernels()}"),
     }
+
+
+def _of_kernels() -> str:
+    """Of what decides about kernels and is no part of their keys: the emulation, and what launches them."""
+    texts = (HERE / "nvcc.py", RUNTIME / "language.h", RUNTIME / "kernels.h")
+    return digest(emulation.fingerprint(), *(one.read_text() for one in texts))
 
 
 def _compiler(folder: Path, cxx: str = "g++") -> Path:
     """The stand-in for nvcc as a program; it runs without the fake device."""
-    script = folder / "nvcc"
-    command = f'"{sys.executable}" -m tests.codegen_cuda.fake_device.nvcc {cxx} "{cuda_home()}"'
-    script.write_text(f'#!/bin/sh\nexec env -u LD_PRELOAD PYTHONPATH="{ROOT}" {command} "$@"\n')
-    script.chmod(0o755)
-    return script
+    # a load at an address that is no multiple of what is loaded ends the process, as it ends a device's work
+    checking = _script(folder / "g++", f"{cxx} -fsanitize=alignment -fsanitize-undefined-trap-on-error")
+    command = f'"{sys.executable}" -m tests.codegen_cuda.fake_device.nvcc "{checking}" "{cuda_home()}"'
+    return _script(folder / "nvcc", f'env -u LD_PRELOAD PYTHONPATH="{ROOT}" {command}')
+
+
+def _script(file: Path, command: str) -> Path:
+    file.write_text(f'#!/bin/sh\nexec {command} "$@"\n')
+    file.chmod(0o755)
+    return file
 
 
 def main(command: list[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import itertools
 import sys
@@ -9,6 +10,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import IntEnum
+from functools import lru_cache
 
 import torch
 
@@ -25,6 +27,7 @@ class Order(IntEnum):
     OTHERS_FIRST = 2
 
 
+@lru_cache(maxsize=1)
 def runtime() -> ctypes.CDLL:
     """The stand-in for CUDA's runtime in this process."""
     library = ctypes.CDLL(None)
@@ -47,6 +50,12 @@ def enqueue(device: int, name: str, work: Callable[[], None]) -> None:
     with torch.cuda.device(device):
         if runtime().fake_device_enqueue(*arguments) != 0:
             raise RuntimeError(last_refusal())
+
+
+@atexit.register
+def _end() -> None:
+    if hasattr(runtime(), "fake_device_python_ends"):
+        runtime().fake_device_python_ends()
 
 
 @_RUN

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 
 import pytest
@@ -52,14 +53,15 @@ def test_calls(name: str, in_order: None):
         peers.check(found, x, cotangent)
         change(module, peers, seed)
     x, _ = inputs_of(network, 2)
-    module.eval(), compiled.eval(), [peer.eval() for peer in peers.all]
+    for one in (module, compiled, *peers.all):
+        one.eval()
     peers.check(forward(compiled, x.cuda()), x, None)
     assert launches("") > before
 
 
 @every_network
 def test_replays(name: str, in_order: None):
-    """The first calls run, others are replayed: new inputs, changed weights, weights that moved."""
+    """The first calls run, others are replayed: other inputs, weights that changed or moved."""
     network = NETWORKS[name]
     module, compiled, peers = placed(name, cuda_graphs=True)
     before, kept = replays(), []
@@ -80,7 +82,7 @@ def test_replays(name: str, in_order: None):
 
 @every_network
 def test_a_training_step_as_a_graph(name: str, in_order: None):
-    """Captured by the user as `benchmarks/gpu/target.py` does it; inputs and weights change where they lie."""
+    """Captured as `benchmarks/gpu/target.py` does it; inputs and weights change where they lie."""
     network = NETWORKS[name]
     module, compiled, peers = placed(name)
     x, cotangent = (one.cuda() for one in inputs_of(network, 0))
@@ -106,7 +108,7 @@ def test_a_training_step_as_a_graph(name: str, in_order: None):
 
 @every_network
 def test_a_second_stream(name: str, in_order: None):
-    """What runs on a stream of the user's is ordered with the current one by the waits of the user alone."""
+    """Work on a stream of the user's is ordered with other work by the waits of the user alone."""
     network = NETWORKS[name]
     module, compiled, peers = placed(name)
     aside = torch.cuda.Stream()
@@ -126,6 +128,7 @@ def test_a_second_device(name: str, graphs: bool):
     """Which is not the current one: kernels, copies and memory belong to the device of the tensors."""
     network = NETWORKS[name]
     module, compiled, peers = placed(name, "cuda:1", cuda_graphs=graphs)
+    gc.collect()  # modules of earlier tests
     used = torch.cuda.memory_allocated(0)
     for seed in range(4):
         x, cotangent = inputs_of(network, seed)

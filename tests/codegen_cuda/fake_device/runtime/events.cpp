@@ -71,7 +71,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream_handle, cudaEvent_t handle, 
         if (event.marker == nullptr) return cudaSuccess;  // never recorded
         if (stream->capture != nullptr) {
             // as CUDA: it would become part of the graph and wait for a moment that never comes again
-            stream->capture->spoilt = true;
+            stream->capture->spoilt = "it waits for a stream that is not captured";
             return refuse(cudaErrorStreamCaptureIsolation, "a captured stream waits for one that is not captured");
         }
         fake::append(*stream, {"a wait", {}, event.marker, nullptr});

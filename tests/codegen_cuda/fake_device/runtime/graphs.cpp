@@ -73,7 +73,7 @@ cudaError_t unsafe_while_capturing(const char* function) {
         if (capture == nullptr || capture->mode == cudaStreamCaptureModeRelaxed) continue;
         const bool own = capture->thread == this_thread();
         if (!own && (capture->mode != cudaStreamCaptureModeGlobal || allowed != cudaStreamCaptureModeGlobal)) continue;
-        capture->spoilt = true;
+        capture->spoilt = std::string("it cannot have ") + function;
         return refuse(cudaErrorStreamCaptureUnsupported, std::string(function) + " while a stream is being captured");
     }
     return cudaSuccess;
@@ -126,7 +126,8 @@ cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* made) {
         one->last.clear();
     }
     std::erase_if(fake::captures, [&](const auto& one) { return one.lock() == capture; });
-    if (capture->spoilt) return refuse(cudaErrorStreamCaptureInvalidated, "a capture in which something was refused");
+    if (!capture->spoilt.empty())
+        return refuse(cudaErrorStreamCaptureInvalidated, "the graph of a stream that is captured: " + capture->spoilt);
     if (left) return refuse(cudaErrorStreamCaptureUnjoined, "a capture ends while a stream has work that nobody waits for");
     *made = reinterpret_cast<cudaGraph_t>(new std::shared_ptr<fake::Graph>(capture->graph));
     return cudaSuccess;
@@ -137,7 +138,7 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t handle, cudaStreamCaptureStatus* 
     const fake::Stream* const stream = fake::stream_of(handle, "cudaStreamIsCapturing");
     if (stream == nullptr) return cudaErrorInvalidResourceHandle;
     *status = stream->capture == nullptr  ? cudaStreamCaptureStatusNone
-              : stream->capture->spoilt ? cudaStreamCaptureStatusInvalidated
+              : !stream->capture->spoilt.empty() ? cudaStreamCaptureStatusInvalidated
                                         : cudaStreamCaptureStatusActive;
     return cudaSuccess;
 }

@@ -44,7 +44,7 @@ struct Capture {
     std::vector<Stream*> streams;  // that take part
     cudaStreamCaptureMode mode{};
     std::size_t thread = 0;
-    bool spoilt = false;
+    std::string spoilt;  // what was refused meanwhile
 };
 
 struct Stream {

@@ -1,6 +1,7 @@
 #include "streams.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <set>
 
@@ -18,6 +19,8 @@ Order chosen = [] {
     const std::string name = named == nullptr ? "late" : named;
     return name == "at_once" ? Order::at_once : name == "others_first" ? Order::others_first : Order::late;
 }();
+
+std::atomic<bool> python_ends = false;
 
 Stream legacy[devices];
 std::vector<Stream*> streams = [] {
@@ -161,7 +164,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
     fake::Stream* const stream = fake::stream_of(handle, "cudaStreamSynchronize");
     if (stream == nullptr) return cudaErrorInvalidResourceHandle;
     if (stream->capture != nullptr) {
-        stream->capture->spoilt = true;
+        stream->capture->spoilt = "it is waited for";
         return captured("cudaStreamSynchronize");
     }
     fake::finish(*stream);
@@ -190,6 +193,9 @@ cudaError_t cudaStreamGetPriority(cudaStream_t, int* priority) {
     return cudaSuccess;
 }
 
+// Python calls nothing any more: what is left in the streams does not run.
+void fake_device_python_ends() { fake::python_ends = true; }
+
 // The order of work from now on; what is enqueued runs first.
 void fake_device_order(int order) {
     const Turn turn;
@@ -200,9 +206,11 @@ void fake_device_order(int order) {
 // Puts a function of Python's into a stream; `done` is told when it will not run again.
 cudaError_t fake_device_enqueue(cudaStream_t stream, const char* name, int (*run)(long), void (*done)(long),
                                 long number) {
-    const std::shared_ptr<void> held(nullptr, [done, number](void*) { done(number); });
+    const std::shared_ptr<void> held(nullptr, [done, number](void*) {
+        if (!fake::python_ends) done(number);
+    });
     return fake::enqueue(stream, name, [run, held, number] {
-        return run(number) == 0 ? cudaSuccess : cudaErrorLaunchFailure;
+        return fake::python_ends || run(number) == 0 ? cudaSuccess : cudaErrorLaunchFailure;
     });
 }
 
