@@ -13,6 +13,15 @@ PYTHON ?= $(shell for candidate in python3 python3.13 python3.12 python3.11; do 
 	if $$candidate -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' 2>/dev/null; \
 	then command -v $$candidate; break; fi; done)
 
+# The software of the machine with a GPU, and an environment of its own for it. pip's settings count for the other
+# one, whose torch is often one for processors only: here its own defaults do.
+DEVICE_VENV := .venv-device
+DEVICE_PIP = PIP_CONFIG_FILE=/dev/null PIP_CONSTRAINT= PIP_FIND_LINKS= PIP_EXTRA_INDEX_URL= \
+	$(DEVICE_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c device-constraints.txt
+PYTHON_DEVICE ?= $(shell for candidate in python3.12 "$$HOME"/.pyenv/versions/3.12.*/bin/python python3; do \
+	if $$candidate -c 'import sys; sys.exit(sys.version_info[:2] != (3, 12))' 2>/dev/null; \
+	then command -v $$candidate; break; fi; done)
+
 # What follows a command: $(call or_explain,what failed,how to mend it). No commas inside the sentences.
 or_explain = || { printf '\nmake: %s\n  fix: %s\n' "$(1)" "$(2)" >&2; exit 1; }
 
@@ -35,6 +44,8 @@ help:
 	  'make baseline    commit to what compiled networks consist of now: benchmarks/baseline (a minute)' \
 	  'make fuzz        the large campaigns, random or over all floats: results under benchmarks/results (tens of minutes)' \
 	  'make venv        the environment alone, in $(VENV)' \
+	  'make fake-device the CUDA path on a fake device: no GPU is needed, but 6 GB of disk for a torch with CUDA' \
+	  'make device-venv that environment alone, in $(DEVICE_VENV)' \
 	  'make clean       remove the environment and the caches of the tools'
 
 .PHONY: venv
@@ -81,6 +92,29 @@ cuda: $(VENV)/.installed
 	  $(call or_explain,installing NVIDIA's disassembler failed,read pip's message above; without a network set PIP_FIND_LINKS to a folder of wheels or run $(BIN)/python -m benchmarks.device_code --quick)
 	@$(BIN)/python -m benchmarks.device_code --quick $(CHECK) --json build/bench/device_code.json \
 	  $(call or_explain,device code does not compile or misses a bar,the bars above name the kernels; without nvcc: $(BIN)/python -m pip install -e .[cuda-build])
+
+.PHONY: device-venv
+device-venv: $(DEVICE_VENV)/.installed
+
+$(DEVICE_VENV)/.installed: setup.py pyproject.toml device-constraints.txt
+	@test -n "$(PYTHON_DEVICE)" $(call or_explain,no Python 3.12 was found and that is what the machine with the GPU has,install one or name it: make PYTHON_DEVICE=/path/to/python3.12)
+	@command -v g++ >/dev/null $(call or_explain,no g++ was found and daceml compiles C++ as it runs,install a C++20 compiler (Debian: apt-get install g++))
+	@echo 'make: installing a torch with CUDA and its libraries into $(DEVICE_VENV): 3 GB to download and 6 GB of disk'
+	@"$(PYTHON_DEVICE)" -m venv --clear $(DEVICE_VENV) $(call or_explain,$(PYTHON_DEVICE) could not create an environment,install its venv module (Debian: apt-get install python3.12-venv) or name another: make PYTHON_DEVICE=...)
+	@$(DEVICE_PIP) -e '.[test]' nvidia-cuda-crt $(call or_explain,installing the software of the device failed,read pip's message above; the packages come from PyPI)
+	@$(DEVICE_PIP) --no-deps pytorchcv $(call or_explain,installing pytorchcv for the benchmarks failed,read pip's message above)
+	@$(DEVICE_VENV)/bin/python -c 'import torch; assert torch.version.cuda' \
+	  $(call or_explain,the torch in $(DEVICE_VENV) has no CUDA,remove $(DEVICE_VENV) and install from PyPI itself: a mirror may serve torch for processors)
+	@touch $@
+
+.PHONY: fake-device
+fake-device: $(DEVICE_VENV)/.installed
+	@printf '\n== on the fake device\n'
+	@$(DEVICE_VENV)/bin/python -m tests.codegen_cuda.fake_device.run \
+	  $(call or_explain,tests on the fake device failed,the summary above names them; one alone: $(DEVICE_VENV)/bin/python -m tests.codegen_cuda.fake_device.run $(DEVICE_VENV)/bin/python -m pytest tests/codegen_cuda/fake_device -k NAME)
+	@printf '\n== with the software of the device\n'
+	@$(DEVICE_VENV)/bin/python -m pytest tests/runtime tests/codegen_cuda $(wildcard tests/benchmarks/test_gpu*.py) \
+	  $(call or_explain,tests failed with the software of the device,the summary above names them; the same tests in $(VENV): make test)
 
 $(VENV)/.docs: setup.py constraints.txt $(VENV)/.installed
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]' \
@@ -133,4 +167,4 @@ fuzz: $(VENV)/.installed
 
 .PHONY: clean
 clean:
-	rm -rf $(VENV) build .pytest_cache .ruff_cache .import_linter_cache .hypothesis daceml.egg-info
+	rm -rf $(VENV) $(DEVICE_VENV) build .pytest_cache .ruff_cache .import_linter_cache .hypothesis daceml.egg-info

@@ -44,6 +44,9 @@ esac
 
 @pytest.fixture
 def options(monkeypatch: pytest.MonkeyPatch):
+    """Sets the options of the process, whose torch has no CUDA that a compiler would have to agree with."""
+    monkeypatch.setattr(torch.version, "cuda", None)
+
     def chosen(**values) -> None:
         monkeypatch.setattr(toolchain, "config", lambda: Config(**values))
         cuda_toolchain.cache_clear()
@@ -101,6 +104,17 @@ def test_what_cannot_be_compiled_for(tmp_path: Path, options, release: str, arch
     options(nvcc=str(nvcc_of(tmp_path, release)), cuda_arch=architecture)
     with pytest.raises(EnvironmentProblem, match=what):
         cuda_toolchain()
+
+
+def test_the_release_of_the_compiler_is_that_of_torch(
+    tmp_path: Path, options, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    options(nvcc=str(nvcc_of(tmp_path, "12.6")), cuda_arch=90)
+    with pytest.raises(EnvironmentProblem, match=r"CUDA 12\.6 and torch's CUDA 13\.0 are different releases"):
+        cuda_toolchain()
+    options(nvcc=str(nvcc_of(tmp_path, "13.2")), cuda_arch=90)
+    assert cuda_toolchain().release == (13, 2)
 
 
 def test_what_the_compiler_lists_can_be_compiled_for(tmp_path: Path, options):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import re
 from pathlib import Path
 from types import SimpleNamespace
@@ -107,9 +108,13 @@ def test_programs_are_linked_to_the_libraries_of_the_device(tmp_path: Path):
     needed = (tmp_path / "program.so").read_bytes()
     assert b"libtorch_cuda.so\0" in needed and b"libcudart.so." in needed
     assert b"aoti_torch_cpu_" not in needed
-    if not torch.cuda.is_available():
+    if torch.version.cuda is None:
         with pytest.raises(OSError, match=r"libcudart|libtorch_cuda"):
             ctypes.CDLL(str(tmp_path / "program.so"))
+    else:  # the libraries that torch has loaded have every function of these names
+        program = ctypes.CDLL(str(tmp_path / "program.so"), mode=os.RTLD_NOW)
+        _, on_cuda = (ctypes.c_int32 * 2).in_dll(program, "daceml_program_v1")
+        assert on_cuda == 1
 
 
 def test_loops_of_the_processor_are_refused():

@@ -43,7 +43,8 @@ def network() -> nn.Module:
 def seen(run: Callable[[], object]) -> list[tuple[str, str]]:
     """Ranges that torch's profiler shows, in order of their beginnings, each with the operator around it."""
     run()
-    with profile(activities=[ProfilerActivity.CPU]) as recorded:
+    # torch 2.11 warns without `acc_events`, even of a single cycle
+    with profile(activities=[ProfilerActivity.CPU], acc_events=True) as recorded:
         run()
     events = sorted(recorded.events(), key=lambda event: event.time_range.start)
     inner = [event for event in events if event.name.startswith(PREFIX)]

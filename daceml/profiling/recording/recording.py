@@ -6,6 +6,7 @@ import json
 import shutil
 import tempfile
 import threading
+import warnings
 from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
@@ -214,7 +215,10 @@ class Recording:
             self._learning.enter_context(gradients_watched(self.model, self._order))
         self._profiler = _profiler(self.plan, self.memory)
         self._profiling = True
-        self._profiler.start()
+        with warnings.catch_warnings():
+            # torch 2.11 says of every profiler that a second cycle would replace the first; this one has one
+            warnings.filterwarnings("ignore", "(Warning: )?Profiler clears events")
+            self._profiler.start()
 
     def _start_calls(self) -> None:
         from daceml.profiling.recording.kernels import programs_loaded
