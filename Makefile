@@ -46,6 +46,8 @@ help:
 	  'make venv        the environment alone, in $(VENV)' \
 	  'make fake-device the CUDA path on a fake device: no GPU is needed, but 6 GB of disk for a torch with CUDA' \
 	  'make device-venv that environment alone, in $(DEVICE_VENV)' \
+  'make gpu-rehearsal  every step of the first run on a device, in emulation (benchmarks/gpu_first_run.sh)' \
+  'make gpu-kit     what the first run takes along: wheels, and programs that are compiled for the device; needs nvcc' \
 	  'make clean       remove the environment and the caches of the tools'
 
 .PHONY: venv
@@ -106,6 +108,20 @@ $(DEVICE_VENV)/.installed: setup.py pyproject.toml device-constraints.txt
 	@$(DEVICE_VENV)/bin/python -c 'import torch; assert torch.version.cuda' \
 	  $(call or_explain,the torch in $(DEVICE_VENV) has no CUDA,remove $(DEVICE_VENV) and install from PyPI itself: a mirror may serve torch for processors)
 	@touch $@
+
+.PHONY: gpu-rehearsal
+gpu-rehearsal: $(VENV)/.installed
+	@printf '\n== rehearsal of the first run on a device\n'
+	@bash benchmarks/gpu_first_run.sh --emulated --check --out build/gpu-rehearsal \
+	  $(call or_explain,the rehearsal found a fault,the lines above name cells and kernels; build/gpu-rehearsal/results.jsonl has all of them; one step alone: bash benchmarks/gpu_first_run.sh --emulated --step NAME)
+
+# Programs are compiled for tensors of the fake device, as if they lay on a real one, by the real nvcc.
+.PHONY: gpu-kit
+gpu-kit: $(DEVICE_VENV)/.installed
+	@printf '\n== kit of the first run on a device\n'
+	@$(DEVICE_VENV)/bin/python -m tests.codegen_cuda.fake_device.run \
+	  env DACEML_NVCC="$${DACEML_NVCC:-}" $(DEVICE_VENV)/bin/python -m benchmarks.gpu.kit --check --json build/bench/gpu_kit.json \
+	  $(call or_explain,the kit is not complete,the bars above name what failed; programs that were compiled are kept: run the same command again)
 
 .PHONY: fake-device
 fake-device: $(DEVICE_VENV)/.installed

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from daceml.sdfg.network import Device
     from daceml.transformations.recipe import Recipe
 
-_LIBRARIES = ("torch", "dace", "onnx", "onnx-ir", "onnxscript", "onnxruntime")
+# whose versions are part of every key
+LIBRARIES = ("torch", "dace", "onnx", "onnx-ir", "onnxscript", "onnxruntime")
 
 
 def program_key(
@@ -167,7 +168,7 @@ def package_digest() -> str:
 
 @lru_cache(maxsize=1)
 def _versions() -> tuple[str, ...]:
-    return tuple(f"{name} {version(name)}" for name in _LIBRARIES)
+    return tuple(f"{name} {version(name)}" for name in LIBRARIES)
 
 
 def _describe(name: str, value: object) -> str:

@@ -19,7 +19,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     row: dict[str, Any] = {"step": options.step, "case": "identity", "kind": "identity", "outside": []}
     row |= {"commit": options.commit, "emulated": options.emulated, "machine": machine.description()}
     if options.kit is not None:
-        row["kit"] = json.loads((options.kit / MANIFEST).read_text(encoding="utf-8"))["versions"]
+        row["kit_differs"] = differences(json.loads((options.kit / MANIFEST).read_text(encoding="utf-8")))
     try:
         from benchmarks.gpu import environment
 
@@ -31,6 +31,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         row["failure"] = f"{type(error).__name__}: {error}"
     add_row(options.results, row)
     return 0
+
+
+def differences(manifest: dict[str, Any]) -> list[str]:
+    """Packages of which a kit was made with another version: its programs are not found then."""
+    made: dict[str, str | None] = manifest["versions"]
+    here = {name: machine.installed_version(name) for name in made if name not in ("python", "nvcc")}
+    return [f"{name} {made[name]}, here {version}" for name, version in here.items() if version != made[name]]
 
 
 def _build_launcher() -> None:

@@ -63,6 +63,8 @@ def _machine(rows: Sequence[Row]) -> Iterator[str]:
         versions = ", ".join(f"{name} {device.get(name)}" for name in ("driver", "cuda", "torch", "triton"))
         gpu = "emulated" if row["emulated"] else device.get("gpu")
         yield f"{gpu}; {versions}; commit {row['commit']}, {row['machine']['date'][:10]}"
+        if row.get("kit_differs"):
+            yield f"programs of the kit are not found, for {'; '.join(row['kit_differs'])}"
 
 
 def _steps(rows: Sequence[Row]) -> list[str]:

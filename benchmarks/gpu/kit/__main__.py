@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
     build_wheels(scratch / "wheels")
-    cache = Path(os.environ.setdefault("DACEML_CACHE", str(options.out.with_name("gpu-kit-cache"))))
+    cache = _cache(options.out.with_name("gpu-kit-cache"))
     rows = programs.compile_all(
         scratch / "compiled.jsonl", commit=commit, quick=options.quick, budget_s=options.budget_s
     )
@@ -64,6 +64,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return command.finish("gpu_kit", options, rows, bars(size, wrong, time.monotonic() - begun))
 
 
+def _cache(parent: Path) -> Path:
+    """The cache of this process, where what the same sources have compiled before lies, and nothing else."""
+    from daceml.frontend.program_key import package_digest
+
+    folder = parent / package_digest()[:12]
+    for other in parent.glob("*"):
+        if other != folder:
+            shutil.rmtree(other)
+    os.environ["DACEML_CACHE"] = str(folder.resolve())
+    return folder
+
+
 def bars(size_bytes: int, wrong: Sequence[str], seconds: float) -> list[Bar]:
     """Everything compiles, needs nothing that the machine lacks, and is small and quick enough."""
     absent = sorted(lacking())
@@ -77,17 +89,17 @@ def bars(size_bytes: int, wrong: Sequence[str], seconds: float) -> list[Bar]:
 
 def _manifest(folder: Path, commit: str) -> dict[str, Any]:
     """Commit, versions, and the hash of every file."""
-    import torch
-
     from benchmarks.gpu.environment import nvcc_release
+    from daceml.frontend.program_key import LIBRARIES
 
     described = machine.description()
-    versions = {"python": described["python"], "torch": str(torch.__version__), "nvcc": nvcc_release()}
+    versions = {name: machine.installed_version(name) for name in LIBRARIES}
+    versions |= {"python": described["python"], "nvcc": nvcc_release()}
     files = sorted(file for file in folder.rglob("*") if file.is_file())
     return {
         "commit": commit,
         "date": described["date"],
-        "versions": {**described["packages"], **versions},
+        "versions": versions,
         "files": {str(file.relative_to(folder)): _digest(file) for file in files},
     }
 
