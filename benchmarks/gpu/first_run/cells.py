@@ -71,7 +71,11 @@ class Cells:
         if not is_wrong(found) or cell.question:
             return
         if "failure" in found and self.step.blocking_again:
-            self.add(cell, {**self.ask_blocking(cell), "blocking": True})
+            seen = self.ask_blocking(cell)
+            named = (
+                seen.get("failure") or f"{cell.label} runs with {_BLOCKING}=1: launches depend on their order"
+            )
+            self.add(cell, {"kind": "diagnosis", "question": "blocking", "named": [named]})
         if cell.kind in WITH_NETWORKS and self.may_diagnose():
             for question in QUESTIONS[cell.emulated]:
                 asked = replace(cell, question=question)

@@ -56,7 +56,7 @@ def run_steps(steps: Sequence[Step], run: Run) -> list[Row]:
 def run_step(step: Step, run: Run) -> Row:
     """Run a step until it ends or its limit is reached, and say what became of it."""
     left_s = run.end - run.clock()
-    limit_s = min(step.limit_s * run.factor, left_s)
+    limit_s = min(step.limit_s * (1.0 if step.until_time else run.factor), left_s)
     known = len(read_rows(run.results))
     begun = run.clock()
     state = "not begun: time was up" if left_s < SHORTEST_S else _ended(step, limit_s, run)

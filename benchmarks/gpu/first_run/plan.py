@@ -21,6 +21,8 @@ class Step:
         proves: what is known afterwards.
         program: a module for `python -m`, which takes --step, --results and --emulated.
         processes: of how many processes cells are run at once.
+        until_time: whether it measures as many cells as there is time for; a rehearsal gives it no more time,
+            and prepares none of its cells.
         blocking_again: whether cells that failed run once more with CUDA_LAUNCH_BLOCKING=1, so that the
             launch that failed is the one that reports it.
     """
@@ -30,6 +32,7 @@ class Step:
     proves: str
     program: str = CELLS
     processes: int = 1
+    until_time: bool = False
     blocking_again: bool = False
 
 
@@ -81,5 +84,6 @@ STEPS: tuple[Step, ...] = (
         limit_s=120,
         proves="networks against float64, as many as time allows",
         processes=6,
+        until_time=True,
     ),
 )

@@ -8,6 +8,7 @@ from typing import get_args
 
 from benchmarks.gpu.case import Case
 from benchmarks.gpu.cases import OVERHEAD, precisions_of, timed_precision
+from benchmarks.gpu.first_run.plan import STEPS
 from benchmarks.peers import Mode
 
 MODES: tuple[Mode, ...] = get_args(Mode)
@@ -30,7 +31,8 @@ def cells_of(step: str, *, emulated: bool, quick: bool = False) -> list[Case]:
         KeyError: the step has no cells.
     """
     if step == "prepare":
-        later = [case for one in PREPARED for case in cells_of(one, emulated=emulated, quick=quick)]
+        names = [one.name for one in STEPS if one.name in PREPARED and not (emulated and one.until_time)]
+        later = [case for one in names for case in cells_of(one, emulated=emulated, quick=quick)]
         return [replace(case, question="prepare") for case in later]
     cells = [replace(case, emulated=emulated, quick=quick) for case in _CELLS[step]()]
     if not quick:
