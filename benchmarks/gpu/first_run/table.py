@@ -53,6 +53,12 @@ def bars(rows: Sequence[Row]) -> list[Bar]:
     return found + bars_of([row for row in rows if not row.get("emulated", True) and "precision" in row])
 
 
+def _origin(rows: Sequence[Row]) -> dict[str, Any]:
+    """What the numbers were measured on, as results have it."""
+    identity = next(iter(_of_kind(rows, "identity")), {})
+    return {"machine": identity.get("machine"), "device": identity.get("device"), "arguments": {}}
+
+
 def _of_kind(rows: Sequence[Row], kind: str) -> list[Row]:
     return [row for row in rows if row.get("kind") == kind and not row.get("question")]
 
@@ -119,7 +125,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print("\n".join(table_of(rows)))
     met = bars(rows)
     if options.json is not None:
-        document = {"format": 1, "benchmark": "gpu_first_run", "rows": rows}
+        document = {"format": 1, "benchmark": "gpu_first_run", **_origin(rows), "rows": rows}
         document["bars"] = [bar.as_json() for bar in met]
         options.json.parent.mkdir(parents=True, exist_ok=True)
         options.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
