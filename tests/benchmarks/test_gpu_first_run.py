@@ -272,11 +272,26 @@ def test_what_an_earlier_run_found_is_kept(tmp_path: Path):
     assert read_rows(tmp_path / "earlier-results.jsonl") == [{"case": "earlier"}]
 
 
-def test_a_folder_that_is_no_kit_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ({}, "has no manifest.json"),
+        ({"manifest.json": "{}"}, "has no cache.tar.gz"),
+        (
+            {"manifest.json": '{"files": {"cache.tar.gz": "0"}}', "cache.tar.gz": "half"},
+            "has a damaged cache.tar.gz",
+        ),
+    ],
+)
+def test_a_folder_that_is_no_whole_kit_is_refused(
+    tmp_path: Path, content: dict[str, str], why: str, capsys: pytest.CaptureFixture[str]
+):
+    for name, text in content.items():
+        (tmp_path / name).write_text(text)
     with pytest.raises(SystemExit) as end:
         first_run.main(["--kit", str(tmp_path)])
     assert end.value.code == 2
-    assert "has no manifest.json: run make gpu-kit, or leave it out" in capsys.readouterr().err
+    assert f"{why}: run make gpu-kit, or leave it out" in capsys.readouterr().err
 
 
 def test_the_script_puts_the_wheels_of_a_kit_on_the_path(tmp_path: Path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -46,8 +47,10 @@ def test_only_what_travels_and_is_whole_is_kept(tmp_path: Path):
     for kind in ("kernels", "programs", "launchers"):
         cache.get(kind, "whole", lambda folder: (folder / "made").write_text("made") and None)
     (tmp_path / "cache" / "kernels" / "half").mkdir()
-    assert programs.keep(cache.root, tmp_path / "kit") == {"kernels": 1, "programs": 1}
-    kept = Cache(tmp_path / "kit")
+    assert programs.keep(cache.root, tmp_path / "cache.tar.gz") == {"kernels": 1, "programs": 1}
+    with tarfile.open(tmp_path / "cache.tar.gz") as archive:
+        archive.extractall(tmp_path / "there", filter="data")
+    kept = Cache(tmp_path / "there")
     assert kept.find("kernels", "whole") and kept.find("programs", "whole")
     assert not kept.holds("kernels", "half") and not kept.holds("launchers", "whole")
 

@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
-import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ from typing import Any
 
 from benchmarks import command, machine
 from benchmarks.gpu.first_run.driver import Run, run_steps
-from benchmarks.gpu.first_run.identity import MANIFEST
+from benchmarks.gpu.first_run.identity import ARCHIVE, MANIFEST
 from benchmarks.gpu.first_run.plan import EMULATED_FACTOR, STEPS, TABLE_S, TOTAL_S
 
 RESULTS, TABLE, LOG = "results.jsonl", "table.txt", "log.txt"
@@ -36,8 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--emulated", action="store_true", help="rehearse on the processor, at small sizes")
     parser.add_argument("--total-s", type=float, default=None, metavar="S", help=f"{TOTAL_S:.0f} on a device")
     options = parser.parse_args(arguments)
-    if options.kit is not None and not (options.kit / MANIFEST).is_file():
-        parser.error(f"--kit {options.kit} has no {MANIFEST}: run make gpu-kit, or leave it out")
+    if options.kit is not None and (damage := _damage(options.kit)):
+        parser.error(f"--kit {options.kit} {damage}: run make gpu-kit, or leave it out")
     factor = EMULATED_FACTOR if options.emulated else 1.0
     total_s = TOTAL_S * factor if options.total_s is None else options.total_s
     results = _fresh(options.out)
@@ -54,6 +55,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         steps = run_steps(chosen, run)
     code = _summary(options, results)
     return 1 if code or any(step["state"] != "done" or step["wrong"] for step in steps) else 0
+
+
+def _damage(kit: Path) -> str:
+    """Why a folder is no whole kit; empty if it is."""
+    for name in (MANIFEST, ARCHIVE):
+        if not (kit / name).is_file():
+            return f"has no {name}"
+    known = json.loads((kit / MANIFEST).read_text(encoding="utf-8"))["files"][ARCHIVE]
+    with (kit / ARCHIVE).open("rb") as stream:
+        return (
+            "" if hashlib.file_digest(stream, "sha256").hexdigest() == known else f"has a damaged {ARCHIVE}"
+        )
 
 
 def _fresh(out: Path) -> Path:
@@ -85,8 +98,9 @@ def _environment(options: Any, scratch: Path) -> dict[str, str]:
     """Caches of this run alone, with the kernels of the kit in them."""
     given = dict(os.environ)
     cache = Path(given.setdefault("DACEML_CACHE", str(scratch / "daceml")))
-    if options.kit is not None and (options.kit / "cache").is_dir():
-        shutil.copytree(options.kit / "cache", cache, dirs_exist_ok=True)
+    if options.kit is not None and not options.emulated:
+        with tarfile.open(options.kit / ARCHIVE) as archive:
+            archive.extractall(cache, filter="data")
     given.setdefault("TORCHINDUCTOR_CACHE_DIR", str(scratch / "inductor"))
     given.setdefault("TRITON_CACHE_DIR", str(scratch / "triton"))
     return given | {"PYTHONUNBUFFERED": "1"}

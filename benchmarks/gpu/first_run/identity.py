@@ -11,7 +11,8 @@ from benchmarks import machine
 from benchmarks.gpu.first_run.rows import add_row
 from benchmarks.gpu.first_run.step_arguments import parse
 
-MANIFEST = "manifest.json"
+# of a kit
+MANIFEST, ARCHIVE = "manifest.json", "cache.tar.gz"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks import command, machine
 from benchmarks.bars import Bar
-from benchmarks.gpu.first_run.identity import MANIFEST
+from benchmarks.gpu.first_run.identity import ARCHIVE, MANIFEST
 from benchmarks.gpu.kit.wheels import build_wheels, lacking
 
 MOST_BYTES = 40 * 2**20
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rows = programs.compile_all(
         scratch / "compiled.jsonl", commit=commit, quick=options.quick, budget_s=options.budget_s
     )
-    kept = programs.keep(cache, scratch / "cache")
+    kept = programs.keep(cache, scratch / ARCHIVE)
     wrong = programs.wrong(rows)
     manifest = _manifest(scratch, commit) | {"entries": kept, "cases": len(rows), "not_compiled": wrong}
     known = {row["case"] + row["kind"] for row in rows if "failure" not in row}

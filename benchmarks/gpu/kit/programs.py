@@ -7,7 +7,7 @@ the same there. A device that only stands in for one is enough, since nothing ru
 from __future__ import annotations
 
 import argparse
-import shutil
+import tarfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -44,15 +44,18 @@ def compile_all(results: Path, *, commit: str, quick: bool, budget_s: float) -> 
     return read_rows(results)
 
 
-def keep(cache: Path, folder: Path) -> dict[str, int]:
-    """Copy what travels out of a cache into that of the kit; gives the number of entries of each kind."""
-    shutil.rmtree(folder, ignore_errors=True)
+def keep(cache: Path, archive: Path) -> dict[str, int]:
+    """Write what travels of a cache into an archive; return the number of entries of each kind.
+
+    Half of a program is text, and machine code has much that repeats: an archive has a quarter of the bytes.
+    """
     kept: dict[str, int] = {}
-    for kind in TRAVELLING:
-        entries = [entry for entry in sorted((cache / kind).glob("*")) if (entry / "entry.json").is_file()]
-        for entry in entries:
-            shutil.copytree(entry, folder / kind / entry.name)
-        kept[kind] = len(entries)
+    with tarfile.open(archive, "w:gz") as made:
+        for kind in TRAVELLING:
+            entries = [one for one in sorted((cache / kind).glob("*")) if (one / "entry.json").is_file()]
+            for entry in entries:
+                made.add(entry, f"{kind}/{entry.name}")
+            kept[kind] = len(entries)
     return kept
 
 
