@@ -77,8 +77,8 @@ def sized(spec: ModelSpec, batch: int) -> ModelSpec:
     return replace(spec, inputs=_of_batch(spec.inputs, batch))
 
 
-def _of_batch(inputs: Inputs, batch: int) -> Inputs:
-    def made(generator: torch.Generator, dtype: torch.dtype, batch: int | None = batch) -> tuple[Any, ...]:
-        return inputs(generator, dtype, batch)
+def _of_batch(inputs: Inputs, usual: int) -> Inputs:
+    def made(generator: torch.Generator, dtype: torch.dtype, batch: int | None = None) -> tuple[Any, ...]:
+        return inputs(generator, dtype, usual if batch is None else batch)
 
     return made

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from benchmarks.gpu.doctor import check
 from benchmarks.gpu.environment import folder_name
 from benchmarks.gpu.guided import FUSED_PART, compiled_guided
 from benchmarks.gpu.measures import MEASURES, measure
-from benchmarks.gpu.subject import BLOCK_BYTES, elements_of, large_batch
+from benchmarks.gpu.subject import BLOCK_BYTES, elements_of, large_batch, subject_of
 from benchmarks.gpu.target import Target, steps_of
 from benchmarks.gpu.without_draws import without_draws
 from benchmarks.gpu.worker import Row
@@ -162,6 +163,15 @@ def test_blocks_exceed_caches():
         batch = large_batch(found)
         assert 4 * elements_of(found, batch) >= BLOCK_BYTES, name
         assert 4 * elements_of(found, batch - 1) < BLOCK_BYTES, name
+
+
+@pytest.mark.parametrize("emulated", [False, True])
+def test_a_case_runs_in_the_size_that_it_is_measured_in(emulated: bool):
+    block = Case(kind="values", name="mish", mode="inference", emulated=emulated)
+    (x,) = subject_of(block).spec.example()
+    assert x.numel() == (4 * 1024 if emulated else BLOCK_BYTES // 4)
+    (x,) = subject_of(replace(block, kind="times", name="bert")).spec.example()
+    assert x.shape[0] == (2 if emulated else BATCHES["bert"])
 
 
 def test_a_stopped_shard_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
