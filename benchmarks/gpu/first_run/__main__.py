@@ -35,11 +35,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=build / "gpu-first-run", metavar="FOLDER")
     parser.add_argument("--kit", type=Path, metavar="FOLDER", help="what make gpu-kit has built")
     parser.add_argument("--emulated", action="store_true", help="rehearse on the processor, at small sizes")
+    parser.add_argument("--factor", type=float, metavar="F", help="stretch all time limits by F")
     parser.add_argument("--total-s", type=float, default=None, metavar="S", help=f"{TOTAL_S:.0f} on a device")
     options = parser.parse_args(arguments)
     if options.kit is not None and (damage := _damage(options.kit)):
         parser.error(f"--kit {options.kit} {damage}: run make gpu-kit, or leave it out")
-    factor = EMULATED_FACTOR if options.emulated else 1.0
+    factor = options.factor or (EMULATED_FACTOR if options.emulated else 1.0)
     total_s = TOTAL_S * factor if options.total_s is None else options.total_s
     results = _fresh(options.out)
     chosen = [step for step in STEPS if options.step is None or step.name in options.step]
