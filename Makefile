@@ -36,7 +36,7 @@ help:
 	@printf '%s\n' \
 	  'make demo        compile a module, compare it with PyTorch and print what was done to it' \
 	  'make test        every test; make test-sdfg runs one folder ($(TEST_PARTS))' \
-	  'make cuda        compile device code for sm_80, sm_90 and sm_100, where nvcc is; CHECK=--check fails without' \
+	  'make cuda        compile device code for sm_80, sm_90 and sm_100 and check it, where nvcc is; CHECK=--check fails without' \
 	  'make docs        the documentation as a site, in build/site; strict: a dead link fails' \
 	  'make lint        ruff, pyright and import-linter' \
 	  'make format      let ruff format and mend what it can' \
@@ -46,6 +46,8 @@ help:
 	  'make venv        the environment alone, in $(VENV)' \
 	  'make fake-device the CUDA path on a fake device: no GPU is needed, but 6 GB of disk for a torch with CUDA' \
 	  'make device-venv that environment alone, in $(DEVICE_VENV)' \
+  'make gpu-rehearsal  every step of the first run on a device, in emulation (benchmarks/gpu_first_run.sh)' \
+  'make gpu-kit     what the first run takes along: wheels, and programs that are compiled for the device; needs nvcc' \
 	  'make clean       remove the environment and the caches of the tools'
 
 .PHONY: venv
@@ -86,8 +88,12 @@ CHECK ?=
 .PHONY: cuda
 cuda: $(VENV)/.installed
 	@mkdir -p build/bench; printf '\n== device code\n'
+	@# where nvcc came without NVIDIA's disassembler; 5.5 MB
+	@$(BIN)/python -m benchmarks.device_code.disassembler >/dev/null \
+	  || $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[cuda-sass]' \
+	  $(call or_explain,installing NVIDIA's disassembler failed,read pip's message above; without a network set PIP_FIND_LINKS to a folder of wheels or run $(BIN)/python -m benchmarks.device_code --quick)
 	@$(BIN)/python -m benchmarks.device_code --quick $(CHECK) --json build/bench/device_code.json \
-	  $(call or_explain,device code does not compile,the bars above name the kernels; without nvcc: $(BIN)/python -m pip install -e .[cuda-build])
+	  $(call or_explain,device code does not compile or misses a bar,the bars above name the kernels; without nvcc: $(BIN)/python -m pip install -e .[cuda-build])
 
 .PHONY: device-venv
 device-venv: $(DEVICE_VENV)/.installed
@@ -102,6 +108,20 @@ $(DEVICE_VENV)/.installed: setup.py pyproject.toml device-constraints.txt
 	@$(DEVICE_VENV)/bin/python -c 'import torch; assert torch.version.cuda' \
 	  $(call or_explain,the torch in $(DEVICE_VENV) has no CUDA,remove $(DEVICE_VENV) and install from PyPI itself: a mirror may serve torch for processors)
 	@touch $@
+
+.PHONY: gpu-rehearsal
+gpu-rehearsal: $(VENV)/.installed
+	@printf '\n== rehearsal of the first run on a device\n'
+	@bash benchmarks/gpu_first_run.sh --emulated --check --out build/gpu-rehearsal \
+	  $(call or_explain,the rehearsal found a fault,the lines above name cells and kernels; build/gpu-rehearsal/results.jsonl has all of them; one step alone: bash benchmarks/gpu_first_run.sh --emulated --step NAME)
+
+# Programs are compiled for tensors of the fake device, as if they lay on a real one, by the real nvcc.
+.PHONY: gpu-kit
+gpu-kit: $(DEVICE_VENV)/.installed
+	@printf '\n== kit of the first run on a device\n'
+	@$(DEVICE_VENV)/bin/python -m tests.codegen_cuda.fake_device.run \
+	  env DACEML_NVCC="$${DACEML_NVCC:-}" $(DEVICE_VENV)/bin/python -m benchmarks.gpu.kit --check --json build/bench/gpu_kit.json \
+	  $(call or_explain,the kit is not complete,the bars above name what failed; programs that were compiled are kept: run the same command again)
 
 .PHONY: fake-device
 fake-device: $(DEVICE_VENV)/.installed

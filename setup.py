@@ -60,8 +60,13 @@ CUDA_BUILD = [
     )
 ]
 
+# Reads the machine code that nvcc makes; `make cuda` installs it where nvcc has none next to it. PyPI has no
+# wheels of 13.0; newer ones read its objects, and share no file with the wheels of nvcc.
+CUDA_SASS = [f"{package}>=13.2,<14" for package in ("nvidia-cuda-cuobjdump", "nvidia-cuda-nvdisasm")]
+
 EXTRAS_REQUIRE = {
     "cuda-build": CUDA_BUILD,
+    "cuda-sass": CUDA_SASS,
     "simulation": SIMULATION,
     "test": [
         *NETWORKS,

@@ -18,6 +18,7 @@ class Bar:
         limit: the largest figure that meets the bar.
         unit: of both; empty for a count or a ratio.
         note: an interval, a number of rounds, or why there is no figure.
+        known: why a miss is known; empty where it is not, or where the bar is met.
     """
 
     name: str
@@ -25,6 +26,7 @@ class Bar:
     limit: float
     unit: str = ""
     note: str = ""
+    known: str = ""
 
     @property
     def met(self) -> bool:
@@ -34,11 +36,13 @@ class Bar:
     def line(self) -> str:
         seen = "not measured" if self.figure is None else f"{self.figure:.4g}{_unit(self.unit)}"
         note = f" ({self.note})" if self.note else ""
+        note += f" (known: {self.known})" if self.known else ""
         verdict = "met   " if self.met else "MISSED"
         return f"{verdict} {self.name}: {seen}, at most {self.limit:.4g}{_unit(self.unit)}{note}"
 
     def as_json(self) -> dict[str, Any]:
-        return {**asdict(self), "met": self.met}
+        found = {**asdict(self), "met": self.met}
+        return found if self.known else {key: value for key, value in found.items() if key != "known"}
 
 
 def report(bars: Sequence[Bar], *, stream: TextIO | None = None) -> int:

@@ -230,8 +230,9 @@ def training_step(
 
 def cotangents(outputs: Sequence[torch.Tensor], spec: ModelSpec, seed: int) -> list[torch.Tensor]:
     """One normal tensor for each output; its numbers are in the network's lowest precision, hence in all."""
-    generator = torch.Generator().manual_seed(seed + 104729)  # other numbers than inputs and weights
-    drawn = [torch.randn(y.shape, generator=generator, dtype=torch.float32) for y in outputs]
+    device = outputs[0].device if outputs else "cpu"
+    generator = torch.Generator(device).manual_seed(seed + 104729)  # other numbers than inputs and weights
+    drawn = [torch.randn(y.shape, generator=generator, device=device, dtype=torch.float32) for y in outputs]
     return [x.to(spec.autocast or x.dtype).to(y) for x, y in zip(drawn, outputs, strict=True)]
 
 

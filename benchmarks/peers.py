@@ -131,20 +131,26 @@ def training_step(
 ) -> Step:
     """Forward and backward, from cotangents that are drawn in the first step; takes the gradients off."""
     leaves = [*tensors_of(inputs), *module.parameters()]
-    generator = torch.Generator().manual_seed(1)
     cotangents: list[torch.Tensor] = []
 
     def step() -> None:
         with casting():
             results = [y for y in tensors_of(run(*inputs)) if y.requires_grad]
         if not cotangents:
-            cotangents.extend(torch.randn(y.shape, generator=generator).to(y) for y in results)
+            cotangents.extend(_cotangents(results))
         with torch.autocast("cpu", enabled=False):
             torch.autograd.backward(results, cotangents)
         for tensor in leaves:
             tensor.grad = None
 
     return step
+
+
+def _cotangents(results: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Normal numbers, drawn where the results lie; the same in each call."""
+    device = results[0].device
+    generator = torch.Generator(device).manual_seed(1)
+    return [torch.randn(y.shape, generator=generator, device=device).to(y) for y in results]
 
 
 def _channels_last(tensor: torch.Tensor) -> torch.Tensor:

@@ -101,7 +101,9 @@ def _normal(*shapes: tuple[int, ...]) -> Inputs:
     ) -> tuple[torch.Tensor, ...]:
         sized = [(shape[0] if batch is None else batch, *shape[1:]) for shape in shapes]
         # drawn in float32 and then converted, so that float64 runs see exactly the float32 numbers
-        return tuple(torch.randn(shape, generator=generator).to(dtype) for shape in sized)
+        return tuple(
+            torch.randn(shape, generator=generator, device=generator.device).to(dtype) for shape in sized
+        )
 
     return made
 

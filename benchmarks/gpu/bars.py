@@ -20,6 +20,8 @@ BERT_LAYER = 1.05  # times as fast as the best peer, in bfloat16
 NETWORKS_MEAN = 1.1  # times as fast as torch.compile's default, geometric mean
 NETWORKS_SLOWEST = 0.9  # no network's interval lies wholly below
 HOST_US = 10.0
+# Kinds of cases whose values are compared.
+COMPARED = ("check", "correctness", "block", "values", "small", "guided")
 BY_CUDNN = ("eager", "automatic")  # ways that do what the guided kernel does
 
 
@@ -27,10 +29,10 @@ def bars_of(rows: Sequence[Row]) -> list[Bar]:
     """Every bar that concerns rows of these kinds; in emulation values count, and times do not."""
     bars: list[Bar] = []
     for row in rows:
-        bars += [right_bar(row)] if row["kind"] in ("check", "correctness", "block", "guided") else []
+        bars += [right_bar(row)] if row["kind"] in COMPARED else []
         if row["emulated"]:
             continue
-        if row["kind"] == "block":
+        if row["kind"] in ("block", "replays"):
             bars.append(copy_bar(row))
             bars += [mish_bar(row)] if row["name"] == "mish" else []
         elif row["kind"] == "guided":

@@ -20,6 +20,7 @@ class Case:
         precision: of `PRECISIONS`; empty for checks.
         emulated: on the processor, with kernels in emulation and at small sizes.
         quick: fewer rounds.
+        question: of `measures.QUESTIONS`, what is asked of the case instead of its measurement.
     """
 
     kind: str
@@ -28,12 +29,13 @@ class Case:
     precision: str = "fp32"
     emulated: bool = False
     quick: bool = False
+    question: str = ""
 
     @property
     def label(self) -> str:
-        return ", ".join(part for part in (self.name, self.mode, self.precision) if part)
+        return ", ".join(part for part in (self.name, self.mode, self.precision, self.question) if part)
 
     @property
     def key(self) -> tuple[Any, ...]:
         """What tells it from every other case."""
-        return (self.kind, self.name, self.mode, self.precision, self.emulated, self.quick)
+        return (self.kind, self.name, self.mode, self.precision, self.emulated, self.quick, self.question)

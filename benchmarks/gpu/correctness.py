@@ -13,10 +13,10 @@ from torch import nn
 
 from benchmarks.gpu.case import Case
 from benchmarks.gpu.precisions import PRECISIONS, Precision, compare, computing_in
+from benchmarks.gpu.subject import subject_of
 from benchmarks.gpu.target import Target, in_precision, steps_of, target_of
 from benchmarks.gpu.without_draws import without_draws
 from benchmarks.metric import MEDIAN_OVER_EAGER, Accuracy, TensorError
-from benchmarks.models.named import spec_named
 from benchmarks.models.spec import ModelSpec, as_float64, in_float64
 from benchmarks.outputs import named_outputs
 from benchmarks.parity_training import requiring, restore, training_step
@@ -33,9 +33,9 @@ def correctness(case: Case) -> dict[str, Any]:
     Raises:
         CallError: the network is left to eager PyTorch.
     """
-    spec = spec_named(f"reduced:{case.name}" if case.emulated else case.name)
+    subject = subject_of(case)
     target, precision = target_of(emulated=case.emulated), PRECISIONS[case.precision]
-    return compared(spec, target, precision, training=case.mode == "training")
+    return compared(subject.spec, target, precision, training=subject.training)
 
 
 def compared(
@@ -56,7 +56,7 @@ def inferred(
 ) -> tuple[Accuracy, Steps]:
     """The results of calls without gradients, in eval mode unless train mode is asked for."""
     module = without_draws(in_precision(spec, precision, target).train(train_mode))
-    draws = [target.place(spec.example(seed), precision.dtype) for seed in range(_DRAWS)]
+    draws = [target.example(spec, precision, seed) for seed in range(_DRAWS)]
     compiled = target.compile(module, training=False)
 
     def results(run: nn.Module, places: Sequence[tuple[Any, ...]]) -> dict[str, torch.Tensor]:
@@ -75,7 +75,7 @@ def inferred(
 def trained(spec: ModelSpec, target: Target, precision: Precision) -> tuple[Accuracy, Steps]:
     """Results, buffers and gradients of a step in train mode, from one cotangent for all three."""
     module = without_draws(in_precision(spec, precision, target).train())
-    inputs = target.place(spec.example(), precision.dtype)
+    inputs = target.example(spec, precision)
     buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
     compiled = target.compile(module, training=True)
     # cotangents are numbers of the lowest precision, so that float64 gets the same ones

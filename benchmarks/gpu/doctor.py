@@ -14,8 +14,9 @@ from torch import nn
 
 from benchmarks.gpu import environment
 from benchmarks.gpu.case import Case
-from benchmarks.gpu.networks import BLOCK_BYTES, copying
+from benchmarks.gpu.networks import copying
 from benchmarks.gpu.precisions import PRECISIONS, Precision, computing_in
+from benchmarks.gpu.subject import BLOCK_BYTES
 from benchmarks.gpu.target import Target, steps_of, target_of
 from benchmarks.models.mish import Mish
 from daceml.cli.checks import CHECKS as FINDINGS

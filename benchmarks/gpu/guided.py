@@ -12,10 +12,11 @@ import torch
 from torch import nn
 
 from benchmarks.gpu.case import Case
-from benchmarks.gpu.networks import step_of
 from benchmarks.gpu.precisions import PRECISIONS, computing_in
+from benchmarks.gpu.subject import sized
 from benchmarks.gpu.target import Target, in_precision, steps_of, target_of
 from benchmarks.gpu.timing import Step, measure, rounds_of, row_of
+from benchmarks.gpu.ways import step_of
 from benchmarks.models.mbconv import MBConv1, StaticSamePadConv2d, Swish
 from benchmarks.models.shapes import MBCONV, normal
 from benchmarks.models.spec import ModelSpec
@@ -59,7 +60,7 @@ def guided(case: Case) -> dict[str, Any]:
     target, precision = target_of(emulated=case.emulated), PRECISIONS[case.precision]
     spec = FUSED_PART
     module = in_precision(spec, precision, target)
-    inputs = target.place(spec.example(batch=1 if case.emulated else BATCH), precision.dtype)
+    inputs = target.example(sized(spec, 1 if case.emulated else BATCH), precision)
     compiled = compiled_guided(module, target)
 
     def replay(run: Any) -> Step:

@@ -12,8 +12,10 @@ from benchmarks.gpu.case import Case
 from benchmarks.gpu.correctness import correctness
 from benchmarks.gpu.doctor import check
 from benchmarks.gpu.environment import readings
+from benchmarks.gpu.guarded import guarded
 from benchmarks.gpu.guided import guided
-from benchmarks.gpu.networks import autotuned, block, times
+from benchmarks.gpu.kernels import kernels
+from benchmarks.gpu.networks import block, compile_only, prepare, replays, times, values
 from benchmarks.gpu.overhead import overhead
 
 Measure = Callable[[Case], dict[str, Any]]
@@ -22,17 +24,28 @@ MEASURES: dict[str, Measure] = {
     "check": check,
     "correctness": correctness,
     "block": block,
+    "values": values,
+    "small": values,
+    "replays": replays,
     "guided": guided,
     "times": times,
-    "autotune": autotuned,
+    "autotune": times,
     "overhead": overhead,
 }
-TIMED = ("block", "guided", "times", "autotune", "overhead")
+QUESTIONS: dict[str, Measure] = {
+    "prepare": prepare,
+    "compile": compile_only,
+    "kernels": kernels,
+    "guarded": guarded,
+}
+TIMED = ("block", "replays", "guided", "times", "autotune", "overhead")
 
 
 def measure(case: Case) -> dict[str, Any]:
     """Measure a case in this process, and leave nothing behind that the next one could meet."""
     try:
+        if case.question:
+            return QUESTIONS[case.question](case)
         row = MEASURES[case.kind](case)
         if case.kind in TIMED and not case.emulated:
             row["readings"] = readings()  # before the device has become idle

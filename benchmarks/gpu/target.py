@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -16,6 +17,7 @@ from torch.utils import _pytree as pytree
 import daceml
 from benchmarks.gpu.precisions import Precision
 from benchmarks.models.spec import ModelSpec
+from daceml.runtime.manifest import Manifest
 from daceml.transformations.recipe import Recipe
 from daceml.transformations.standard import device_recipe
 
@@ -42,6 +44,12 @@ class Target:
 
         return pytree.tree_map_only(torch.Tensor, moved, value)
 
+    def example(
+        self, spec: ModelSpec, precision: Precision, seed: int = 0, *, drawn_on: str | None = None
+    ) -> tuple[Any, ...]:
+        """Inputs of a network, drawn there unless another device is named."""
+        return self.place(spec.example(seed, device=drawn_on or self.device), precision.dtype)
+
     def compile(
         self, module: nn.Module, *, training: bool, recipe: Recipe | None = None, cuda_graphs: bool = False
     ) -> nn.Module:
@@ -59,6 +67,12 @@ class Target:
         """Until everything that was launched is done."""
         if not self.emulated:
             torch.cuda.synchronize()
+
+    def release(self) -> None:
+        """Give memory that nothing holds any more back to other processes."""
+        gc.collect()
+        if not self.emulated:
+            torch.cuda.empty_cache()
 
     def batch_us(self, step: Callable[[], object], calls: int) -> float:
         """Microseconds per call of so many calls, by the device's own events; in emulation by the clock."""
@@ -113,15 +127,38 @@ def steps_of(compiled: nn.Module, inputs: tuple[Any, ...]) -> dict[str, Mapping[
     Raises:
         CallError: the module runs eagerly.
     """
+    manifests = manifests_of(compiled, inputs)
+    return {name: dict(Counter(step.kind for step in one.steps)) for name, one in manifests.items()}
+
+
+def traffic_of(compiled: nn.Module, inputs: tuple[Any, ...]) -> dict[str, Mapping[str, int]]:
+    """Of the same programs: steps that launch something, distinct bytes that they touch, and bytes moved.
+
+    Raises:
+        CallError: the module runs eagerly.
+    """
+    return {
+        name: {
+            "launches": sum(step.kind != "check" for step in one.steps),
+            "unique_bytes": sum(step.unique_bytes for step in one.steps),
+            "total_bytes": sum(step.total_bytes for step in one.steps),
+        }
+        for name, one in manifests_of(compiled, inputs).items()
+    }
+
+
+def manifests_of(compiled: nn.Module, inputs: tuple[Any, ...]) -> dict[str, Manifest]:
+    """What the programs of a call say about themselves: `forward`, and `backward` where there is one.
+
+    Raises:
+        CallError: the module runs eagerly.
+    """
     assert isinstance(compiled, daceml.DaceModule)
     variant, _ = compiled.session.variant(inputs, {})
-    programs = {"forward": variant.program}
+    found = {"forward": variant.program.manifest}
     if variant.backward is not None:
-        programs["backward"] = variant.backward.program
-    return {
-        name: dict(Counter(step.kind for step in program.manifest.steps))
-        for name, program in programs.items()
-    }
+        found["backward"] = variant.backward.program.manifest
+    return found
 
 
 def in_precision(spec: ModelSpec, precision: Precision, target: Target, *, seed: int = 0) -> nn.Module:

@@ -87,15 +87,16 @@ def click_inputs(
 
     def inputs(generator: torch.Generator, dtype: torch.dtype, batch: int | None = None) -> tuple[Any, ...]:
         count = usual if batch is None else batch
-        features = torch.randn((count, dense), generator=generator, dtype=torch.float32).to(dtype)
+        drawn: dict[str, Any] = {"generator": generator, "device": generator.device}
+        features = torch.randn((count, dense), dtype=torch.float32, **drawn).to(dtype)
         indices: list[torch.Tensor] = []
         offsets: list[torch.Tensor] = []
         for _ in range(tables):
-            sizes = torch.randint(LARGEST_BAG + 1, (count,), generator=generator)
+            sizes = torch.randint(LARGEST_BAG + 1, (count,), **drawn)
             sizes[0] = 0
             sizes[-1] = sizes[-1].clamp(min=1)
             ends = sizes.cumsum(0)
-            indices.append(torch.randint(rows, (int(ends[-1]),), generator=generator))
+            indices.append(torch.randint(rows, (int(ends[-1]),), **drawn))
             offsets.append(ends - sizes)
         return features, indices, offsets
 

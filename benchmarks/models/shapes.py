@@ -27,7 +27,7 @@ def normal(*shape: int) -> Inputs:
     def inputs(generator: torch.Generator, dtype: torch.dtype, batch: int | None = None) -> tuple[Any, ...]:
         sizes = (shape[0] if batch is None else batch, *shape[1:])
         # Drawn in float32 and then converted, so that float64 runs see exactly the float32 numbers.
-        return (torch.randn(sizes, generator=generator, dtype=torch.float32).to(dtype),)
+        return (_normal(sizes, generator).to(dtype),)
 
     return inputs
 
@@ -37,6 +37,10 @@ def classes(count: int, *shape: int) -> Inputs:
 
     def inputs(generator: torch.Generator, dtype: torch.dtype, batch: int | None = None) -> tuple[Any, ...]:
         sizes = (shape[0] if batch is None else batch, *shape[1:])
-        return (torch.randint(count, sizes, generator=generator),)
+        return (torch.randint(count, sizes, generator=generator, device=generator.device),)
 
     return inputs
+
+
+def _normal(sizes: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
+    return torch.randn(sizes, generator=generator, device=generator.device, dtype=torch.float32)

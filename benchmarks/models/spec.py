@@ -19,7 +19,10 @@ _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
 
 class Inputs(Protocol):
-    """Makes one set of inputs: tensors, or lists of tensors; `batch` is another batch size than usual."""
+    """Makes one set of inputs, tensors or lists of tensors, on the device of the generator.
+
+    `batch` is another batch size than usual.
+    """
 
     def __call__(
         self, generator: torch.Generator, dtype: torch.dtype, batch: int | None = None
@@ -64,11 +67,18 @@ class ModelSpec:
         return module
 
     def example(
-        self, seed: int = 0, dtype: torch.dtype = torch.float32, batch: int | None = None
+        self,
+        seed: int = 0,
+        dtype: torch.dtype = torch.float32,
+        batch: int | None = None,
+        device: str = "cpu",
     ) -> tuple[Any, ...]:
-        """Inputs, the same for the same seed, with the usual batch or another."""
+        """Inputs, the same for the same seed and device, with the usual batch or another.
+
+        They are drawn on the device: half a gigabyte takes a second on a processor.
+        """
         # Weights and inputs from one seed would be the same numbers; any constant keeps them apart.
-        return self.inputs(torch.Generator().manual_seed(seed + 7919), dtype, batch)
+        return self.inputs(torch.Generator(device).manual_seed(seed + 7919), dtype, batch)
 
     def casting(self) -> AbstractContextManager[Any]:
         """The region in which eager and compiled calls run; the float64 reference runs outside."""

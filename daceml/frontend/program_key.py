@@ -18,7 +18,7 @@ from daceml.config import config
 from daceml.frontend.holdings import places
 from daceml.frontend.recipe_key import recipe_key
 from daceml.runtime.cache import digest
-from daceml.runtime.toolchain import toolchain
+from daceml.runtime.toolchain import toolchain_for
 
 if TYPE_CHECKING:
     import onnx
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from daceml.sdfg.network import Device
     from daceml.transformations.recipe import Recipe
 
-_LIBRARIES = ("torch", "dace", "onnx", "onnx-ir", "onnxscript", "onnxruntime")
+# whose versions are part of every key
+LIBRARIES = ("torch", "dace", "onnx", "onnx-ir", "onnxscript", "onnxruntime")
 
 
 def program_key(
@@ -80,7 +81,7 @@ def program_key(
         # what tensors that forward makes are, where it does not say
         f"{torch.get_default_dtype()}",
         *(() if device == "cpu" else (device, cuda_toolchain(architecture).fingerprint)),
-        *_surroundings(),
+        *_surroundings(device),
     )
 
 
@@ -120,13 +121,13 @@ def _instrumentation(ranges: bool) -> tuple[str, ...]:
     return (f"ranges {nvtx_folder()}",) if ranges else ()
 
 
-def _surroundings() -> tuple[str, ...]:
+def _surroundings(device: Device = "cpu") -> tuple[str, ...]:
     """What decides what is generated besides the program: options, compiler, versions, our own sources."""
     options = config()
     return (
         f"{options.fallback} {options.parallel_threshold} {options.streaming_bytes}",
         f"{options.public_exporter}",
-        toolchain().fingerprint,
+        toolchain_for(device).fingerprint,
         *_versions(),
         package_digest(),
         *_registered_by_users(),
@@ -167,7 +168,7 @@ def package_digest() -> str:
 
 @lru_cache(maxsize=1)
 def _versions() -> tuple[str, ...]:
-    return tuple(f"{name} {version(name)}" for name in _LIBRARIES)
+    return tuple(f"{name} {version(name)}" for name in LIBRARIES)
 
 
 def _describe(name: str, value: object) -> str:

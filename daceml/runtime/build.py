@@ -14,7 +14,7 @@ from daceml.runtime.kernel_objects import KernelObjects, kernel_object, lanes_ob
 from daceml.runtime.kernel_source import signature
 from daceml.runtime.plan import Plan
 from daceml.runtime.progress import publish
-from daceml.runtime.toolchain import toolchain, torch_header
+from daceml.runtime.toolchain import toolchain_for, torch_header
 
 CONVOLUTIONS = Path(__file__).with_name("convolutions.cpp")
 
@@ -42,27 +42,29 @@ def build_program(
 
 
 def _build(plan: Plan, cache: Cache, folder: Path, kernels: KernelObjects, *, ranges: bool) -> None:
-    tools = toolchain()
+    tools, on_cuda = toolchain_for(plan.network.device), plan.network.device == "cuda"
+    declared = kernels.pool.submit(torch_header, cache, tools)
     made: list[Future[Path]] = []
     for kernel in plan.kernels:
         publish("code", len(made), len(plan.kernels))
         made.append(kernels.begin(kernel))
     signatures = {k.name: signature(kernels.sources[k.name]) for k in plan.kernels}
     driver = driver_text(plan, signatures, ranges=ranges)
-    lanes = kernels.pool.submit(lanes_object, cache)
-    compiled = kernels.pool.submit(lambda: tools.compile_driver(driver, folder, torch_header(cache)))
+    if not on_cuda:  # kernels of the processor call it
+        made.append(kernels.pool.submit(lanes_object, cache))
+    compiled = kernels.pool.submit(lambda: tools.compile_driver(driver, folder, declared.result()))
     if own_convolutions(plan):
         made.append(kernels.pool.submit(kernel_object, CONVOLUTIONS.read_text(), cache))
     _await(made)
     compiled.result()
-    linked = [*(one.result() for one in made), lanes.result()]
+    linked = [one.result() for one in made]
     cudart = None
-    if plan.network.device == "cuda":
+    if on_cuda:
         linked.append(cuda_functions(cache, kernels.architecture))
         cudart = cuda_toolchain(kernels.architecture).cudart
     elif any(kernel.on_device for kernel in plan.kernels):
         linked += emulation_objects(cache)
-    tools.link_program(linked, folder, torch_header(cache), cudart=cudart)
+    tools.link_program(linked, folder, declared.result(), cudart=cudart)
 
 
 def _await(objects: list[Future[Path]]) -> None:

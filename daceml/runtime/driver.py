@@ -217,7 +217,8 @@ class _Driver:
             values.append(from_start if start else address)
         if call.kernel.on_device:
             launch = f"daceml_launch_{call.kernel.name}({', '.join(values)})"
-            return [f"DACEML_TRY(c, {launch}, daceml_launch_error());"]
+            failure = f'daceml::launch_failure("{call.label}", "{call.kernel.name}", daceml_launch_error())'
+            return [f"DACEML_TRY(c, {launch}, {failure});"]
         return [f"__program_{call.kernel.name}({', '.join(values)});"]
 
     def _aten(self, call: AtenCall) -> list[str]:

@@ -13,6 +13,7 @@ from functools import lru_cache
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from daceml.codegen_cuda.toolchain import nvtx_folder
 from daceml.config import config
@@ -21,9 +22,14 @@ from daceml.runtime.cache import Cache, digest
 from daceml.runtime.ranges import INCLUDE as RANGES
 from daceml.runtime.torch_declarations import TORCH_HEADERS, declarations
 
+if TYPE_CHECKING:
+    from daceml.sdfg.network import Device
+
 # No -ffast-math: masks use -inf and users ask for isnan. Without errno and traps, loops over math calls
 # vectorise.
-_OPTIMISE = ("-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math")
+_OPTIMISE = ("-O3", "-fno-math-errno", "-fno-trapping-math")
+_NATIVE = ("-march=native",)
+_BASELINE = ("-march=x86-64", "-mtune=generic") if platform.machine() == "x86_64" else ()
 # A product rounds before it is added to something, as in eager PyTorch: a value that two loops compute is the
 # same in both, and x == x.amax() finds it. Generated products of matrices take 1.1 to 1.2 times as long.
 _ROUNDED = ("-ffp-contract=off",)
@@ -123,9 +129,8 @@ class Toolchain:
     def compile_anywhere(self, text: str, folder: Path, name: str, torch_header: Path) -> Path:
         """The object of a text that calls more than it computes, for every processor of this kind."""
         (folder / f"{name}.cpp").write_text(text)
-        baseline = ["-march=x86-64", "-mtune=generic"] if platform.machine() == "x86_64" else []
         includes = [f"-I{include_folder()}", f"-I{torch_header}"]
-        self._run([*baseline, *includes, "-O2", "-c", f"{name}.cpp", "-o", f"{name}.o"], folder)
+        self._run([*_BASELINE, *includes, "-O2", "-c", f"{name}.cpp", "-o", f"{name}.o"], folder)
         return folder / f"{name}.o"
 
     def link_library(
@@ -231,7 +236,7 @@ def toolchain() -> Toolchain:
             why="daceml compiles generated C++ on this machine",
             fix="install g++ (Debian: apt-get install g++), or name a compiler in DACEML_CXX",
         )
-    flags = (*_COMMON, *_OPTIMISE, *_ROUNDED, *_RIGHT, *_WIDE, *config().cxxflags.split())
+    flags = (*_COMMON, *_OPTIMISE, *_NATIVE, *_ROUNDED, *_RIGHT, *_WIDE, *config().cxxflags.split())
     stat = Path(os.path.realpath(cxx)).stat()
     fingerprint = digest(
         os.path.realpath(cxx),
@@ -239,9 +244,37 @@ def toolchain() -> Toolchain:
         " ".join(flags),
         processor(),
         version("dace"),
-        *(f.read_text() for f in sorted((include_folder() / "daceml").glob("*.h"))),
+        *_headers(),
     )
     return Toolchain(cxx=cxx, flags=flags, fingerprint=fingerprint)
+
+
+@lru_cache(maxsize=1)
+def device_toolchain() -> Toolchain:
+    """The compiler as programs for a CUDA device use it: what it makes runs on every processor of this kind.
+
+    The host only launches there. So the fingerprint has neither the processor nor the compiler in it, and a
+    program that was compiled on one machine is found on another one.
+
+    Raises:
+        EnvironmentProblem: there is no such compiler.
+    """
+    flags = (*_COMMON, *_OPTIMISE, *_BASELINE, *_ROUNDED, *_RIGHT, *config().cxxflags.split())
+    fingerprint = digest("device", platform.machine(), " ".join(flags), version("dace"), *_headers())
+    return Toolchain(cxx=toolchain().cxx, flags=flags, fingerprint=fingerprint)
+
+
+def toolchain_for(device: Device) -> Toolchain:
+    """The compiler as programs for this device use it.
+
+    Raises:
+        EnvironmentProblem: there is no such compiler.
+    """
+    return toolchain() if device == "cpu" else device_toolchain()
+
+
+def _headers() -> list[str]:
+    return [file.read_text() for file in sorted((include_folder() / "daceml").glob("*.h"))]
 
 
 def precompiled_header(cache: Cache) -> Path:
@@ -258,9 +291,13 @@ def precompiled_header(cache: Cache) -> Path:
 _checked_headers: dict[tuple[Path, str], Path] = {}
 
 
-def torch_header(cache: Cache) -> Path:
-    """Folder of the header with torch's C functions; made once for each toolchain and torch."""
-    tools = toolchain()
+def torch_header(cache: Cache, tools: Toolchain | None = None) -> Path:
+    """Folder of the header with torch's C functions; made once for each toolchain and torch.
+
+    Args:
+        tools: `toolchain()` where None.
+    """
+    tools = tools or toolchain()
     return cache.get("headers", digest(tools.fingerprint, "torch", version("torch")), tools.declare_torch)
 
 

@@ -14,14 +14,16 @@ import torch
 import yaml
 from torch import nn
 
+from benchmarks.blocks.definitions import BLOCKS
 from benchmarks.gpu import __main__ as suite
-from benchmarks.gpu import correctness, networks
+from benchmarks.gpu import correctness
 from benchmarks.gpu.case import Case
 from benchmarks.gpu.cases import BATCHES, MODES, NETWORKS, SHARDS, cases_of
 from benchmarks.gpu.doctor import check
 from benchmarks.gpu.environment import folder_name
 from benchmarks.gpu.guided import FUSED_PART, compiled_guided
 from benchmarks.gpu.measures import MEASURES, measure
+from benchmarks.gpu.subject import BLOCK_BYTES, elements_of, large_batch
 from benchmarks.gpu.target import Target, steps_of
 from benchmarks.gpu.without_draws import without_draws
 from benchmarks.gpu.worker import Row
@@ -156,10 +158,10 @@ def test_without_draws_two_seeds_give_one_result(name: str):
 
 
 def test_blocks_exceed_caches():
-    for name, found in networks.BLOCKS.items():
-        batch = networks.large_batch(found)
-        assert 4 * networks.elements_of(found, batch) >= networks.BLOCK_BYTES, name
-        assert 4 * networks.elements_of(found, batch - 1) < networks.BLOCK_BYTES, name
+    for name, found in BLOCKS.items():
+        batch = large_batch(found)
+        assert 4 * elements_of(found, batch) >= BLOCK_BYTES, name
+        assert 4 * elements_of(found, batch - 1) < BLOCK_BYTES, name
 
 
 def test_a_stopped_shard_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

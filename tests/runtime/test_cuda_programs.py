@@ -24,6 +24,7 @@ from daceml.frontend.pipeline import Optimised, Stages, build, optimised_network
 from daceml.frontend.places import device_of
 from daceml.onnx_ops.external import external_call
 from daceml.runtime import device_objects
+from daceml.runtime import toolchain as toolchains
 from daceml.runtime.cache import Cache
 from daceml.runtime.driver import driver_text
 from daceml.runtime.kernel_source import kernel_source, signature
@@ -115,6 +116,28 @@ def test_programs_are_linked_to_the_libraries_of_the_device(tmp_path: Path):
         program = ctypes.CDLL(str(tmp_path / "program.so"), mode=os.RTLD_NOW)
         _, on_cuda = (ctypes.c_int32 * 2).in_dll(program, "daceml_program_v1")
         assert on_cuda == 1
+
+
+@pytest.mark.skipif(find_nvcc() is None, reason="no CUDA compiler on this machine")
+def test_a_program_for_a_device_is_found_by_a_machine_with_another_processor(
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+):
+    exported = export_program(nn.LayerNorm(8), (torch.randn(3, 8),))
+
+    def keys() -> tuple[str, str]:
+        for made in (toolchains.toolchain, toolchains.device_toolchain):
+            made.cache_clear()
+        device = program_keys.program_key(exported, device="cuda", architecture=90)
+        return device, program_keys.program_key(exported)
+
+    request.addfinalizer(keys)  # behind the patches, which are undone first
+    here = keys()
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(toolchains, "processor", lambda: "another")
+        there = keys()
+    assert here[0] == there[0] and here[1] != there[1]
+    flags = toolchains.device_toolchain().flags
+    assert "-march=native" not in flags and "-march=native" in toolchains.toolchain().flags
 
 
 def test_loops_of_the_processor_are_refused():

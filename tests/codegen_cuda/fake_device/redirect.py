@@ -201,9 +201,7 @@ def _generator(kwargs: dict[str, Any], device: int) -> Callable[[], torch.Genera
 
     While a graph is captured, its seed is taken, and each replay goes on where the last one has ended.
     """
-    if kwargs.pop("generator", None) is not None:
-        raise NotImplementedError("generators of their own have no stand-in")
-    standard = torch.cuda.default_generators[device]
+    standard = kwargs.pop("generator", None) or torch.cuda.default_generators[device]
     made = torch.Generator()
     if torch.cuda.is_current_stream_capturing():
         made.manual_seed(_seed(standard.initial_seed(), -1))

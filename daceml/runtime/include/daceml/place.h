@@ -2,6 +2,7 @@
 // at data. A driver for a CUDA device defines DACEML_ON_CUDA before it includes anything.
 #pragma once
 
+#include <stdio.h>
 #include <string.h>
 
 #include <daceml/pages.h>
@@ -33,6 +34,13 @@ const char* daceml_launch_error();
 #endif
 
 namespace daceml {
+
+// What the caller of this thread is told of a launch that failed: which kernel, and why.
+inline const char* launch_failure(const char* label, const char* kernel, const char* why) {
+  static thread_local char text[512];
+  snprintf(text, sizeof text, "kernel %s (%s): %s", label, kernel, why);
+  return text;
+}
 
 #ifdef DACEML_ON_CUDA
 

@@ -1,0 +1,1 @@
+"""What nvcc makes of generated kernels, held against what the kernels promise. Nothing runs."""
