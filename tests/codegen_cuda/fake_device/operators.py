@@ -5,7 +5,7 @@ A name stands for all its overloads, and for the forms that write: `add` also fo
 
 from __future__ import annotations
 
-from tests.codegen_cuda.fake_device import attention, convolutions
+from tests.codegen_cuda.fake_device import attention, convolutions, embedding_bags
 from tests.codegen_cuda.fake_device.redirect import StandIn
 
 
@@ -60,7 +60,7 @@ SAME |= _names("""
     max_pool2d_with_indices_backward max_pool3d_with_indices max_pool3d_with_indices_backward
     upsample_bicubic2d upsample_bicubic2d_backward upsample_bilinear2d upsample_bilinear2d_backward
     upsample_nearest1d upsample_nearest1d_backward upsample_nearest2d upsample_nearest2d_backward
-    embedding_dense_backward _embedding_bag _embedding_bag_forward_only _embedding_bag_backward
+    embedding_dense_backward _embedding_bag_backward
     _embedding_bag_dense_backward nll_loss_backward nll_loss_forward nll_loss2d_backward
     nll_loss2d_forward binary_cross_entropy binary_cross_entropy_backward _cdist_backward _cdist_forward
     native_dropout_backward grid_sampler_2d grid_sampler_2d_backward
@@ -86,6 +86,8 @@ DRAWN = _names("""
 # Operators that only a device has, by functions of tensors of the processor.
 OWN = {
     "index": StandIn(masks=True),
+    "_embedding_bag": StandIn(function=embedding_bags.embedding_bag),
+    "_embedding_bag_forward_only": StandIn(function=embedding_bags.embedding_bag),
     "native_dropout": StandIn(function=convolutions.dropout, draws=True),
     "cudnn_batch_norm": StandIn(function=convolutions.batch_norm),
     "cudnn_batch_norm_backward": StandIn(function=convolutions.batch_norm_backward),
