@@ -98,11 +98,14 @@ cuda: $(VENV)/.installed
 .PHONY: device-venv
 device-venv: $(DEVICE_VENV)/.installed
 
-$(DEVICE_VENV)/.installed: setup.py pyproject.toml device-constraints.txt
+$(DEVICE_VENV)/.created:
 	@test -n "$(PYTHON_DEVICE)" $(call or_explain,no Python 3.12 was found and that is what the machine with the GPU has,install one or name it: make PYTHON_DEVICE=/path/to/python3.12)
-	@command -v g++ >/dev/null $(call or_explain,no g++ was found and daceml compiles C++ as it runs,install a C++20 compiler (Debian: apt-get install g++))
-	@echo 'make: installing a torch with CUDA and its libraries into $(DEVICE_VENV): 3 GB to download and 6 GB of disk'
+	@echo 'make: a torch with CUDA and its libraries go into $(DEVICE_VENV): 3 GB to download and 6 GB of disk'
 	@"$(PYTHON_DEVICE)" -m venv --clear $(DEVICE_VENV) $(call or_explain,$(PYTHON_DEVICE) could not create an environment,install its venv module (Debian: apt-get install python3.12-venv) or name another: make PYTHON_DEVICE=...)
+	@touch $@
+
+$(DEVICE_VENV)/.installed: setup.py pyproject.toml device-constraints.txt $(DEVICE_VENV)/.created
+	@command -v g++ >/dev/null $(call or_explain,no g++ was found and daceml compiles C++ as it runs,install a C++20 compiler (Debian: apt-get install g++))
 	@$(DEVICE_PIP) -e '.[test]' nvidia-cuda-crt $(call or_explain,installing the software of the device failed,read pip's message above; the packages come from PyPI)
 	@$(DEVICE_PIP) --no-deps pytorchcv $(call or_explain,installing pytorchcv for the benchmarks failed,read pip's message above)
 	@$(DEVICE_VENV)/bin/python -c 'import torch; assert torch.version.cuda' \

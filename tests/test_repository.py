@@ -83,18 +83,33 @@ def test_no_file_is_a_drawer():
     assert drawers == []
 
 
-def test_every_pin_is_exact_and_torchvision_is_none_of_them():
-    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+@pytest.mark.parametrize(
+    ("file", "own"), [("constraints.txt", "ruff"), ("device-constraints.txt", "nvidia-cuda-crt")]
+)
+def test_every_pin_is_exact_and_torchvision_is_none_of_them(file: str, own: str):
+    lines = (ROOT / file).read_text(encoding="utf-8").splitlines()
     pins = [line for line in lines if line and not line.startswith("#")]
     assert all(re.fullmatch(r"[A-Za-z0-9_.-]+==[A-Za-z0-9.]+", pin) for pin in pins)
     names = [pin.split("==")[0].lower() for pin in pins]
     assert len(set(names)) == len(names)
-    assert {"torch", "dace", "onnx", "onnxruntime", "pytest", "ruff"} <= set(names)
+    assert {"torch", "dace", "onnx", "onnxruntime", "pytest", own} <= set(names)
     assert "torchvision" not in names
 
 
 @pytest.mark.parametrize(
-    "target", ["demo", "test", "lint", "bench", "venv", "cuda", "docs", "test-benchmarks"]
+    "target",
+    [
+        "demo",
+        "test",
+        "lint",
+        "bench",
+        "venv",
+        "cuda",
+        "docs",
+        "test-benchmarks",
+        "device-venv",
+        "fake-device",
+    ],
 )
 def test_make_knows_the_target(target: str):
     done = subprocess.run(

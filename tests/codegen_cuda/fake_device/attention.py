@@ -143,6 +143,49 @@ def efficient_backward(
     return tuple(one if keep else None for one, keep in zip(found, wanted, strict=True))
 
 
+def cudnn(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    bias: Tensor | None,
+    with_logarithms: bool,
+    dropout: float = 0.0,
+    causal: bool = False,
+    debug: bool = False,
+    *,
+    scale: float | None = None,
+) -> tuple[Tensor | int | None, ...]:
+    """`_scaled_dot_product_cudnn_attention`, which eager PyTorch prefers for half types on Hopper."""
+    if dropout != 0:
+        raise NotImplementedError("attention with dropout has no stand-in")
+    y, logarithms = _forward(_scores(q, k, bias, causal, scale), v)
+    return y, logarithms.unsqueeze(-1), None, None, q.shape[2], k.shape[2], None, None, None
+
+
+def cudnn_backward(
+    dy: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    y: Tensor,
+    logarithms: Tensor,
+    seed: Tensor,
+    offset: Tensor,
+    bias: Tensor | None,
+    starts_q: Tensor | None,
+    starts_k: Tensor | None,
+    longest_q: int,
+    longest_k: int,
+    dropout: float,
+    causal: bool,
+    *,
+    scale: float | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """`_scaled_dot_product_cudnn_attention_backward`."""
+    scores = _scores(q, k, bias, causal, scale)
+    return _backward(dy, q, k, v, y, scores, logarithms.reshape(scores.shape[:-1]), scale)[:3]
+
+
 def _check_bias(bias: Tensor | None) -> None:
     if bias is None:
         return

@@ -46,6 +46,19 @@ class Words(nn.Module):
         return self.out(torch.tanh(self.table(self.get_buffer("rows")) + x))
 
 
+class Bags(nn.Module):
+    """Sums of rows of a table, one of them of no rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.EmbeddingBag(13, 24, mode="sum")
+        self.register_buffer("rows", torch.tensor([0, 3, 3, 12, 7, 5, 3]))
+        self.register_buffer("starts", torch.tensor([0, 4, 4]))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(self.table(self.get_buffer("rows"), self.get_buffer("starts")) + x)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Network:
     """A module and the shape of its input.
@@ -80,6 +93,7 @@ NETWORKS: dict[str, Network] = {
         build=lambda: without_dropout(bert_layer(hidden=48, heads=3)), shape=(2, 21, 48), depth=20
     ),
     "words": Network(build=Words, shape=(2, 5, 24), depth=4),
+    "bags": Network(build=Bags, shape=(3, 24), depth=3),
 }
 
 

@@ -5,7 +5,7 @@ A name stands for all its overloads, and for the forms that write: `add` also fo
 
 from __future__ import annotations
 
-from tests.codegen_cuda.fake_device import attention, convolutions
+from tests.codegen_cuda.fake_device import attention, convolutions, embedding_bags, normalization
 from tests.codegen_cuda.fake_device.redirect import StandIn
 
 
@@ -54,13 +54,13 @@ SAME |= _names("""
     _addmm_activation addbmm addmm addmv addr baddbmm bmm dot mm mv vdot convolution
     convolution_backward batch_norm_elemt native_batch_norm native_batch_norm_backward
     _native_batch_norm_legit _batch_norm_with_update native_group_norm native_group_norm_backward
-    native_layer_norm native_layer_norm_backward _adaptive_avg_pool2d _adaptive_avg_pool2d_backward
+    _adaptive_avg_pool2d _adaptive_avg_pool2d_backward
     _adaptive_avg_pool3d _adaptive_avg_pool3d_backward adaptive_max_pool2d adaptive_max_pool2d_backward
     avg_pool2d avg_pool2d_backward avg_pool3d avg_pool3d_backward max_pool2d_with_indices
     max_pool2d_with_indices_backward max_pool3d_with_indices max_pool3d_with_indices_backward
     upsample_bicubic2d upsample_bicubic2d_backward upsample_bilinear2d upsample_bilinear2d_backward
     upsample_nearest1d upsample_nearest1d_backward upsample_nearest2d upsample_nearest2d_backward
-    embedding_dense_backward _embedding_bag _embedding_bag_forward_only _embedding_bag_backward
+    embedding_dense_backward _embedding_bag_backward
     _embedding_bag_dense_backward nll_loss_backward nll_loss_forward nll_loss2d_backward
     nll_loss2d_forward binary_cross_entropy binary_cross_entropy_backward _cdist_backward _cdist_forward
     native_dropout_backward grid_sampler_2d grid_sampler_2d_backward
@@ -86,12 +86,18 @@ DRAWN = _names("""
 # Operators that only a device has, by functions of tensors of the processor.
 OWN = {
     "index": StandIn(masks=True),
+    "_embedding_bag": StandIn(function=embedding_bags.embedding_bag),
+    "_embedding_bag_forward_only": StandIn(function=embedding_bags.embedding_bag),
+    "native_layer_norm": StandIn(function=normalization.layer_norm),
+    "native_layer_norm_backward": StandIn(function=normalization.layer_norm_backward),
     "native_dropout": StandIn(function=convolutions.dropout, draws=True),
     "cudnn_batch_norm": StandIn(function=convolutions.batch_norm),
     "cudnn_batch_norm_backward": StandIn(function=convolutions.batch_norm_backward),
     "cudnn_convolution": StandIn(function=convolutions.convolution),
     "cudnn_convolution_relu": StandIn(function=convolutions.convolution_relu),
     "cudnn_convolution_add_relu": StandIn(function=convolutions.convolution_add_relu),
+    "_scaled_dot_product_cudnn_attention": StandIn(function=attention.cudnn),
+    "_scaled_dot_product_cudnn_attention_backward": StandIn(function=attention.cudnn_backward),
     "_scaled_dot_product_flash_attention": StandIn(function=attention.flash),
     "_scaled_dot_product_flash_attention_backward": StandIn(function=attention.flash_backward),
     "_scaled_dot_product_efficient_attention": StandIn(function=attention.efficient),

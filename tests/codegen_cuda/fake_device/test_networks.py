@@ -10,7 +10,10 @@ import torch
 from torch import nn
 
 import daceml
+from benchmarks.gpu.correctness import compared
+from benchmarks.gpu.precisions import PRECISIONS
 from benchmarks.gpu.target import Target
+from benchmarks.models.named import spec_named
 from tests.codegen_cuda.fake_device import streams
 from tests.codegen_cuda.fake_device.networks import NETWORKS, Peers, forward, inputs_of, step
 from tests.codegen_cuda.fake_device.streams import Order, launches, order, replays
@@ -146,3 +149,12 @@ def test_one_program_serves_both_devices():
         x, cotangent = inputs_of(NETWORKS["mlp"], 0)
         peers.check(step(compiled, module, x.to(device), cotangent.to(device)), x, cotangent)
     assert streams.refusals() == 0
+
+
+@pytest.mark.parametrize(("name", "precision"), [("bert", "bf16"), ("dlrm", "fp32"), ("mbconv", "fp32")])
+@pytest.mark.parametrize("training", [False, True], ids=["inference", "training"])
+def test_networks_as_the_gpu_suite_compares_them(name: str, precision: str, training: bool):
+    """Small replicas; here eager PyTorch runs on the device as well."""
+    spec = spec_named(f"reduced:{name}")
+    row = compared(spec, Target(), PRECISIONS[precision], training=training)
+    assert row["outside"] == []
