@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
 import warnings
@@ -13,6 +14,7 @@ from tests.codegen_cuda.fake_device.copies import copy_
 from tests.codegen_cuda.fake_device.libraries import build_torch_calls
 from tests.codegen_cuda.fake_device.operators import HOST_ALONE, stand_in_of
 from tests.codegen_cuda.fake_device.redirect import redirected, refused
+from tests.codegen_cuda.fake_device.streams import end
 
 FOLDER = (
     "FAKE_DEVICE"  # names the folder of the libraries, in the environment of a process with the fake device
@@ -29,6 +31,7 @@ def install() -> None:
     """Give every operator that has a kernel for CUDA a stand-in, or a refusal with its name."""
     global _library
     ctypes.CDLL(str(build_torch_calls(Path(os.environ[FOLDER]))), mode=ctypes.RTLD_GLOBAL)
+    atexit.register(end)
     _library = torch.library.Library("aten", "IMPL")
     for full in torch._C._dispatch_get_registrations_for_dispatch_key("CUDA"):
         space, _, name = full.partition("::")

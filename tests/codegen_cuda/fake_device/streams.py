@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import ctypes
 import itertools
 import sys
@@ -52,10 +51,9 @@ def enqueue(device: int, name: str, work: Callable[[], None]) -> None:
             raise RuntimeError(last_refusal())
 
 
-@atexit.register
-def _end() -> None:
-    if hasattr(runtime(), "fake_device_python_ends"):
-        runtime().fake_device_python_ends()
+def end() -> None:
+    """Let nothing of Python's run any more, as the interpreter ends."""
+    runtime().fake_device_python_ends()
 
 
 @_RUN
