@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import shutil
@@ -14,8 +15,10 @@ from typing import Any
 import pytest
 
 from benchmarks.blocks.definitions import BLOCKS
+from benchmarks.gpu.case import Case
 from benchmarks.gpu.first_run import __main__ as first_run
 from benchmarks.gpu.first_run import driver, identity
+from benchmarks.gpu.first_run.cells import Cells
 from benchmarks.gpu.first_run.counters import counters_of
 from benchmarks.gpu.first_run.driver import Run, run_steps
 from benchmarks.gpu.first_run.memory import faults
@@ -116,6 +119,23 @@ def test_what_is_timed_is_compiled_before():
     assert set(PREPARED) <= set(WITH_CELLS) and set(BLOCK_ORDER) == set(BLOCKS)
     for name in ("blocks", "bert", "networks"):
         assert {(c.kind, c.name, c.mode) for c in cells_of(name, emulated=False)} <= prepared
+
+
+@pytest.mark.parametrize("until_time", [False, True])
+def test_a_cell_that_time_did_not_suffice_for_is_left_out_of_the_last_step_alone(
+    until_time: bool, tmp_path: Path
+):
+    class Late:
+        def __call__(self, case: Case, limit_s: float) -> dict[str, Any]:
+            time.sleep(limit_s)
+            return {"failure": f"took longer than {limit_s:.0f} s", "late": True}
+
+    step = Step(name="last", limit_s=6.0, proves="", until_time=until_time)
+    options = argparse.Namespace(
+        results=tmp_path / "rows", limit_s=6.0, commit="abc", emulated=True, quick=False, factor=1.0
+    )
+    Cells(step, options).measure(Case(kind="check", name="slow"), Late())  # type: ignore[arg-type]
+    assert [row["case"] for row in read_rows(tmp_path / "rows")] == ([] if until_time else ["slow, fp32"])
 
 
 def test_the_run_needs_no_more_than_its_time():

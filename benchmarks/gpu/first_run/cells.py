@@ -26,7 +26,7 @@ from benchmarks.gpu.worker import WorkerProcess
 CELL_LIMIT_S = 30.0
 PREPARE_LIMIT_S = 90.0
 MOST_DIAGNOSES = 3  # of a step
-_CLOSING_S = 2.0  # before the step is ended
+_CLOSING_S = 5.0  # for ending processes, before the step itself is ended
 WITH_NETWORKS = ("small", "values", "replays", "times", "correctness")
 # Guard pages end a kernel where a comparison would find memory overwritten, so they come first.
 QUESTIONS = {True: ("guarded", "kernels"), False: ("kernels",)}
@@ -67,6 +67,8 @@ class Cells:
     def measure(self, cell: Case, worker: WorkerProcess) -> None:
         """Measure one cell, and find out what is wrong with it."""
         found = self.ask(cell, worker)
+        if self.step.until_time and found.get("late") and time.monotonic() >= self.end:
+            return  # one cell more than there was time for
         self.add(cell, found)
         if not is_wrong(found) or cell.question:
             return
