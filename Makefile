@@ -115,7 +115,7 @@ $(DEVICE_VENV)/.installed: setup.py pyproject.toml device-constraints.txt $(DEVI
 .PHONY: gpu-rehearsal
 gpu-rehearsal: $(VENV)/.installed
 	@printf '\n== rehearsal of the first run on a device\n'
-	@bash benchmarks/gpu_first_run.sh --emulated --check --out build/gpu-rehearsal \
+	@PYTHON=$(BIN)/python bash benchmarks/gpu_first_run.sh --emulated --check --out build/gpu-rehearsal \
 	  $(call or_explain,the rehearsal found a fault,the lines above name cells and kernels; build/gpu-rehearsal/results.jsonl has all of them; one step alone: bash benchmarks/gpu_first_run.sh --emulated --step NAME)
 
 # Programs are compiled for tensors of the fake device, as if they lay on a real one, by the real nvcc.

@@ -32,4 +32,4 @@ if [[ -d "$kit/wheels" && "$emulated" == no ]]; then
         || echo "gpu_first_run.sh: the wheels in $kit could not be installed; going on with what is here" >&2
     path="$root:$site"
 fi
-PYTHONPATH="$path${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1 "$python" -m benchmarks.gpu.first_run "$@"
+PYTHONPATH="$path${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1 "$python" -m benchmarks.gpu.first_run --spent-s "$SECONDS" "$@"

@@ -68,7 +68,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.check:
         return code
     report([*bars, *launches])
-    return int(broken or any(bar.figure is not None and not bar.met and not bar.known for bar in bars))
+    judged = [bar for bar in (*bars, *launches) if bar.figure is not None and not bar.known]
+    return int(broken or any(not bar.met for bar in judged))
 
 
 def _tools() -> tuple[CudaToolchain | None, str]:

@@ -65,18 +65,25 @@ def kernels(case: Case) -> dict[str, Any]:
     A launch that fails ends the search: its message names the kernel, and a device runs nothing afterwards.
     """
     outside: list[str] = []
-    looked_at = 0
+    not_judged: list[str] = []
+    checked = 0
     try:
         for part, kernel, fault in _verdicts(case):
-            looked_at += 1
-            outside += [f"{kernel} ({part}): {fault}"] if fault else []
+            checked += 1
+            if fault is None:
+                not_judged.append(f"{kernel} ({part})")
+            elif fault:
+                outside.append(f"{kernel} ({part}): {fault}")
     except Exception as error:
         outside.append(reason_of(error))
-    return {"kernels": looked_at, "outside": outside}
+    return {"kernels": checked, "not_judged": not_judged, "outside": outside}
 
 
-def _verdicts(case: Case) -> Iterator[tuple[str, str, str]]:
-    """Pass, kernel, and what is wrong with it, in the order of the launches; empty where nothing is."""
+def _verdicts(case: Case) -> Iterator[tuple[str, str, str | None]]:
+    """Pass, kernel, and what is wrong with it, in the order of the launches: empty where nothing is.
+
+    None stands for a kernel whose results the reference does not have.
+    """
     target, (module, inputs) = target_of(emulated=case.emulated), _called(case)
     state = dict(module.named_parameters()) | dict(module.named_buffers())
     state = {name: tensor.detach().clone() for name, tensor in state.items()}
@@ -165,7 +172,7 @@ def _backward_inputs(
     return given + [inputs[at] if isinstance(at, int) else state[at] for _, at in record.reads]
 
 
-def _compared(network: Network, seen: Values, expected: Values) -> Iterator[tuple[str, str]]:
+def _compared(network: Network, seen: Values, expected: Values) -> Iterator[tuple[str, str | None]]:
     errors = {name: _error(seen[name], expected[name]) for name in seen if name in expected}
     for step in make_plan(network, external_call, given=()).steps:
         if not isinstance(step.action, KernelCall):
@@ -178,7 +185,7 @@ def _compared(network: Network, seen: Values, expected: Values) -> Iterator[tupl
             for array in call.writes
             if array in errors and errors[array] > (limit := max(_limit(expected[array]), _AMPLIFIED * read))
         ]
-        yield function, "; ".join(faults)
+        yield function, "; ".join(faults) if any(array in errors for array in call.writes) else None
 
 
 def _limit(like: torch.Tensor) -> float:

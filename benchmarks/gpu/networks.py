@@ -18,7 +18,7 @@ from benchmarks.gpu.ways import WAYS, ways_of
 
 
 def times(case: Case) -> dict[str, Any]:
-    """A network beside eager and torch.compile, or beside what torch.compile chooses by measurements."""
+    """A network next to eager and torch.compile, or to what torch.compile chooses by measurements."""
     ways = ways_of(case)
     with computing_in(PRECISIONS[case.precision]):
         built = {name: partial(ways.build, name) for name in ways.names}
@@ -28,7 +28,7 @@ def times(case: Case) -> dict[str, Any]:
 
 
 def values(case: Case) -> dict[str, Any]:
-    """The values of a block or of a small module, beside eager's, both against float64."""
+    """The values of a block or of a small module, and eager's, both against float64."""
     subject = subject_of(case)
     return compared(
         subject.spec,
@@ -45,7 +45,7 @@ def block(case: Case) -> dict[str, Any]:
 
 
 def replays(case: Case) -> dict[str, Any]:
-    """Replayed graphs of a block beside its peers and a copy of one of its tensors."""
+    """Replayed graphs of a block, its peers, and a copy of one of its tensors."""
     found, ways = BLOCKS[case.name], ways_of(case)
     elements = elements_of(found, block_batch(found, emulated=case.emulated))
 

@@ -1,4 +1,4 @@
-"""Small modules that reach each kind of call on a device once: what a first run looks at before all else."""
+"""Small modules that reach each kind of call on a device once: the first steps of a first run use them."""
 
 from __future__ import annotations
 

@@ -15,6 +15,8 @@ from benchmarks.models.named import spec_named
 from benchmarks.models.spec import Inputs, ModelSpec
 
 BLOCK_BYTES = 512 * 2**20  # of one large tensor: several times any last cache
+# Of a tensor whose kernels are compared on the processor: more than a launch holds threads for at once.
+DIAGNOSED_BYTES = 64 * 2**20
 _EMULATED_BATCH = {"softmax": 1, "batch_norm": 1}
 _EMULATED_ROWS = 4
 
@@ -44,7 +46,10 @@ def subject_of(case: Case) -> Subject:
     match case.kind:
         case "block" | "values" | "replays":
             found = BLOCKS[case.name]
-            spec = sized(found.spec, block_batch(found, emulated=case.emulated))
+            batch = block_batch(found, emulated=case.emulated)
+            if case.question == "kernels" and not case.emulated:
+                batch = large_batch(found, DIAGNOSED_BYTES)
+            spec = sized(found.spec, batch)
             return Subject(spec=spec, training=training, train_mode=training or found.train_mode)
         case "small":
             spec = SMALL_MODULES[case.name]
@@ -62,9 +67,9 @@ def block_batch(found: Block, *, emulated: bool) -> int:
     return _EMULATED_BATCH.get(found.spec.name, _EMULATED_ROWS) if emulated else large_batch(found)
 
 
-def large_batch(found: Block) -> int:
-    """The first size with which a large tensor of a block has `BLOCK_BYTES`."""
-    return -(-BLOCK_BYTES // (4 * elements_of(found, 1)))
+def large_batch(found: Block, least_bytes: int = BLOCK_BYTES) -> int:
+    """The first size with which a large tensor of a block has so many bytes in float32."""
+    return -(-least_bytes // (4 * elements_of(found, 1)))
 
 
 def elements_of(found: Block, batch: int) -> int:
@@ -73,8 +78,8 @@ def elements_of(found: Block, batch: int) -> int:
 
 
 def sized(spec: ModelSpec, batch: int) -> ModelSpec:
-    """The network with another usual batch."""
-    return replace(spec, inputs=_of_batch(spec.inputs, batch))
+    """The network with another usual batch, and the weights that it has with its own."""
+    return replace(spec, inputs=_of_batch(spec.inputs, batch), calibration=spec.inputs)
 
 
 def _of_batch(inputs: Inputs, usual: int) -> Inputs:

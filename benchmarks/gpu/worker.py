@@ -49,13 +49,13 @@ class WorkerProcess:
     def __call__(self, case: Case, limit_s: float) -> Row:
         pipe = self._started()
         begun = time.monotonic()
-        pipe.send(case)
-        if not pipe.poll(limit_s):
-            self.close(patience_s=0.0)
-            return {"failure": f"took longer than {limit_s:.0f} s", "late": True}
         try:
+            pipe.send(case)
+            if not pipe.poll(limit_s):
+                self.close(patience_s=0.0)
+                return {"failure": f"took longer than {limit_s:.0f} s", "late": True}
             row: Row = pipe.recv()
-        except (EOFError, ConnectionResetError):
+        except (EOFError, ConnectionError):
             code = self._ended()
             row = {"failure": f"the process ended with exit code {code}"}
         if "failure" in row:

@@ -87,17 +87,19 @@ def click_inputs(
 
     def inputs(generator: torch.Generator, dtype: torch.dtype, batch: int | None = None) -> tuple[Any, ...]:
         count = usual if batch is None else batch
-        drawn: dict[str, Any] = {"generator": generator, "device": generator.device}
-        features = torch.randn((count, dense), dtype=torch.float32, **drawn).to(dtype)
+        # sizes of bags are sizes of inputs: the same on every device
+        on_host, device = generator.device.type == "cpu", generator.device
+        drawing = generator if on_host else torch.Generator().manual_seed(generator.initial_seed())
+        features = torch.randn((count, dense), generator=drawing, dtype=torch.float32).to(device, dtype)
         indices: list[torch.Tensor] = []
         offsets: list[torch.Tensor] = []
         for _ in range(tables):
-            sizes = torch.randint(LARGEST_BAG + 1, (count,), **drawn)
+            sizes = torch.randint(LARGEST_BAG + 1, (count,), generator=drawing)
             sizes[0] = 0
             sizes[-1] = sizes[-1].clamp(min=1)
             ends = sizes.cumsum(0)
-            indices.append(torch.randint(rows, (int(ends[-1]),), **drawn))
-            offsets.append(ends - sizes)
+            indices.append(torch.randint(rows, (int(ends[-1]),), generator=drawing).to(device))
+            offsets.append((ends - sizes).to(device))
         return features, indices, offsets
 
     return inputs

@@ -6,7 +6,7 @@ import copy
 import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -48,6 +48,7 @@ class ModelSpec:
         source: where the network is defined.
         autocast: the type under which CPU autocast runs the network; None runs it as it is.
         dynamic_shapes: torch.export's dynamic_shapes for inputs whose batch is left open.
+        calibration: inputs by which batch norms get their statistics; `inputs` where None.
     """
 
     name: str
@@ -57,13 +58,16 @@ class ModelSpec:
     source: str
     autocast: torch.dtype | None = None
     dynamic_shapes: Callable[[tuple[Any, ...]], Any] = symbolic_batch
+    calibration: Inputs | None = None
 
     def module(self, seed: int = 0) -> nn.Module:
         """The network in eval mode, weights fixed by the seed; leaves torch's generator alone."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             module = self.build().eval()
-            randomise_batch_norms(module, self.example(seed))
+            if any(isinstance(child, _BATCH_NORMS) for child in module.modules()):
+                usual = self if self.calibration is None else replace(self, inputs=self.calibration)
+                randomise_batch_norms(module, usual.example(seed))
         return module
 
     def example(

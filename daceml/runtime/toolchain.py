@@ -65,7 +65,8 @@ class Toolchain:
     Attributes:
         cxx: absolute path of the compiler.
         flags: of every object.
-        fingerprint: of compiler, flags, processor and headers; part of every cache key.
+        fingerprint: of flags and headers, and of compiler and processor where programs depend on them; part
+            of every cache key.
     """
 
     cxx: str
@@ -253,15 +254,26 @@ def toolchain() -> Toolchain:
 def device_toolchain() -> Toolchain:
     """The compiler as programs for a CUDA device use it: what it makes runs on every processor of this kind.
 
-    The host only launches there. So the fingerprint has neither the processor nor the compiler in it, and a
-    program that was compiled on one machine is found on another one.
+    The host only launches there. So the fingerprint has neither the processor nor the compiler's version in
+    it, and a program that was compiled on one machine is found on another one, whose C library may not be
+    older. With flags of the user's own, which may name a processor, the processor is part of it.
 
     Raises:
         EnvironmentProblem: there is no such compiler.
     """
-    flags = (*_COMMON, *_OPTIMISE, *_BASELINE, *_ROUNDED, *_RIGHT, *config().cxxflags.split())
-    fingerprint = digest("device", platform.machine(), " ".join(flags), version("dace"), *_headers())
-    return Toolchain(cxx=toolchain().cxx, flags=flags, fingerprint=fingerprint)
+    own = config().cxxflags.split()
+    flags = (*_COMMON, *_OPTIMISE, *_BASELINE, *_ROUNDED, *_RIGHT, *own)
+    cxx = toolchain().cxx
+    fingerprint = digest(
+        "device",
+        platform.machine(),
+        processor() if own else "",
+        Path(cxx).name.split("-")[0],
+        " ".join(flags),
+        version("dace"),
+        *_headers(),
+    )
+    return Toolchain(cxx=cxx, flags=flags, fingerprint=fingerprint)
 
 
 def toolchain_for(device: Device) -> Toolchain:

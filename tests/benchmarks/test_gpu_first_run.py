@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -57,7 +58,7 @@ add_row(file, {"kind": "small", "case": "two", "outside": ["output: error 1, at 
 
 
 def steps_of(tmp_path: Path, *names: str, limit_s: float = 60.0) -> tuple[list[Step], Run]:
-    """Steps whose programs are those of `PROGRAMS`; one that hangs has two seconds."""
+    """Steps whose programs are those of `PROGRAMS`; one that hangs has ten seconds."""
     for name in names:
         (tmp_path / f"first_run_{name}.py").write_text(PROGRAMS[name])
     paths = os.pathsep.join([str(ROOT), str(tmp_path)])
@@ -67,7 +68,7 @@ def steps_of(tmp_path: Path, *names: str, limit_s: float = 60.0) -> tuple[list[S
         end=time.monotonic() + limit_s,
         environment={**os.environ, "PYTHONPATH": paths},
     )
-    limits = {"hanging": 2.0}
+    limits = {"hanging": 10.0}  # Python has to have started in it
     return [
         Step(name=name, limit_s=limits.get(name, limit_s), proves="", program=f"first_run_{name}")
         for name in names
@@ -77,7 +78,8 @@ def steps_of(tmp_path: Path, *names: str, limit_s: float = 60.0) -> tuple[list[S
 def test_a_step_that_hangs_is_ended_with_all_it_started_and_the_others_run(tmp_path: Path):
     rows = run_steps(*steps_of(tmp_path, "hanging", "crashing", "working"))
     assert [row["state"] for row in rows] == ["ended by its limit", "exit code -6", "done"]
-    assert (rows[2]["cells"], rows[2]["wrong"]) == (2, 1)
+    assert (rows[2]["cells"], rows[2]["wrong"], rows[2]["left"]) == (2, 1, 0)
+    assert rows[1]["left"] == 1, "a step without a cell has not done its work"
     child = int((tmp_path / "child").read_text())
     status = Path(f"/proc/{child}/status")
     assert not status.exists() or "zombie" in status.read_text(), "the process that it had started"
@@ -132,10 +134,16 @@ def test_a_cell_that_time_did_not_suffice_for_is_left_out_of_the_last_step_alone
 
     step = Step(name="last", limit_s=6.0, proves="", until_time=until_time)
     options = argparse.Namespace(
-        results=tmp_path / "rows", limit_s=6.0, commit="abc", emulated=True, quick=False, factor=1.0
+        results=tmp_path / "rows",
+        end=time.monotonic() + 6.0,
+        commit="abc",
+        emulated=True,
+        quick=False,
+        factor=1.0,
     )
     Cells(step, options).measure(Case(kind="check", name="slow"), Late())  # type: ignore[arg-type]
-    assert [row["case"] for row in read_rows(tmp_path / "rows")] == ([] if until_time else ["slow, fp32"])
+    seen = [row["case"] for row in read_rows(tmp_path / "rows")]
+    assert seen == ([] if until_time else ["slow, fp32"])
 
 
 def test_the_run_needs_no_more_than_its_time():
@@ -224,7 +232,7 @@ def test_the_summary_names_the_machine_steps_faults_and_kernels_in_sixty_lines()
         *({**wrong, "case": f"cell {number}"} for number in range(100)),
         {"kind": "diagnosis", "case": "cell 0, kernels", "named": ["mish_0123 (forward): error 1e-3"]},
         {"kind": "step", "step": "smoke", "state": "ended by its limit", "seconds": 60.0, "limit_s": 60.0,
-         "cells": 100, "wrong": 100},
+         "cells": 100, "wrong": 100, "left": 4},
         *({"kind": "replays", "case": f"block {number}", "failure": "exit code -6"} for number in range(80)),
     ]  # fmt: skip
     lines = table_of(rows)
@@ -232,7 +240,7 @@ def test_the_summary_names_the_machine_steps_faults_and_kernels_in_sixty_lines()
     text = "\n".join(lines)
     for part in (
         "A GPU; driver 580.1",
-        "smoke  60  100    100",
+        "smoke  60  100    100    4",
         "WRONG cell 0: seed0",
         "kernel mish_0123",
     ):
@@ -241,10 +249,22 @@ def test_the_summary_names_the_machine_steps_faults_and_kernels_in_sixty_lines()
 
 
 def test_a_step_that_was_ended_meets_no_bar():
-    row = {"kind": "step", "step": "smoke", "state": "ended by its limit", "cells": 8, "wrong": 0}
+    row = {"kind": "step", "step": "smoke", "state": "ended by its limit", "cells": 8, "wrong": 0, "left": 0}
     (bar,) = bars([row])
-    assert not bar.met and bar.note == "ended by its limit"
+    assert not bar.met and bar.note == "ended by its limit, 0 cells are left"
     assert [one.met for one in bars([{**row, "state": "done"}])] == [True]
+    assert [one.met for one in bars([{**row, "state": "done", "left": 1}])] == [False]
+
+
+def test_what_was_only_prepared_or_diagnosed_has_no_bar_of_its_own():
+    case = {"name": "mish", "mode": "inference", "precision": "fp32", "emulated": False, "outside": []}
+    rows = [
+        {**case, "case": "mish, prepare", "kind": "replays", "question": "prepare"},
+        {**case, "case": "mish, prepare", "kind": "values", "question": "prepare"},
+        {**case, "case": "mish, kernels", "kind": "diagnosis", "question": "kernels", "named": []},
+    ]
+    assert bars(rows) == []
+    assert [bar.met for bar in bars([{**case, "case": "mish", "kind": "values", "question": ""}])] == [True]
 
 
 def test_counters_of_a_launch_become_one_row():
@@ -256,10 +276,14 @@ def test_counters_of_a_launch_become_one_row():
         ("launch__registers_per_thread", "register/thread", "32"),
         ("sm__warps_active.avg.pct_of_peak_sustained_active", "%", "91.5"),
     ]
-    lines = [
-        f'"0","7","mish_01(const float *)","","{name}","{unit}","{value}"' for name, unit, value in metrics
+    kernel = "mish_01(const float *)"
+    lines = [f'"0","7","{kernel}","","{name}","{unit}","{value}"' for name, unit, value in metrics]
+    (lacking,) = counters_of("\n".join([head, *lines[:2]]).replace("536.9", "n/a"))
+    assert lacking["outside"] == [
+        "no figure of dram_read_bytes, duration_us, active_warps_percent, registers"
     ]
     (row,) = counters_of("\n".join(["==PROF== Connected", head, *lines]))
+    assert row["outside"] == []
     assert row["counters"] == {
         "kernel": "mish_01", "dram_read_bytes": 536.9e6, "dram_written_bytes": 0.5e9, "duration_us": 412.0,
         "registers": 32.0, "active_warps_percent": 91.5,
@@ -328,5 +352,5 @@ def test_the_script_puts_the_wheels_of_a_kit_on_the_path(tmp_path: Path):
     lines = calls.read_text().splitlines()
     target = lines[0].split("--target ")[1].split()[0]
     assert "pip install" in lines[0] and "--no-index" in lines[0]
-    assert lines[2] == f"-m benchmarks.gpu.first_run --kit {tmp_path / 'kit'}"
+    assert re.fullmatch(rf"-m benchmarks.gpu.first_run --spent-s \d+ --kit {tmp_path / 'kit'}", lines[2])
     assert lines[3].split(os.pathsep)[:2] == [str(ROOT), target]

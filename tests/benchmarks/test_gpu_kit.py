@@ -56,12 +56,23 @@ def test_only_what_travels_and_is_whole_is_kept(tmp_path: Path):
 
 
 def test_a_case_that_does_not_compile_misses_a_bar():
-    rows = [{"case": "mish", "failure": "nvcc failed"}, {"case": "bert", "failure": "late", "late": True}]
+    rows = [
+        {"kind": "plan", "cells": 2},
+        {"kind": "small", "case": "mish", "failure": "nvcc failed"},
+        {"kind": "small", "case": "bert", "failure": "took longer than 300 s", "late": True},
+    ]
     wrong = programs.wrong(rows)
-    assert wrong == ["mish: nvcc failed"], "what time did not suffice for is left to the machine"
-    met = {bar.name: bar.met for bar in kit.bars(2**20, wrong, 60.0)}
+    assert wrong == ["mish: nvcc failed", "bert: took longer than 300 s"]
+    met = {bar.name: bar.met for bar in kit.bars(2**20, wrong, [], 60.0)}
     assert met.pop("cases that do not compile") is False and all(met.values())
-    assert not all(bar.met for bar in kit.bars(41 * 2**20, [], 60.0))
+    for size, left, seconds in ((41 * 2**20, [], 60.0), (2**20, ["mish"], 60.0), (2**20, [], 1300.0)):
+        assert not all(bar.met for bar in kit.bars(size, [], left, seconds))
+
+
+def test_what_there_was_no_time_for_is_left_to_the_machine():
+    every = programs.cases(quick=True)
+    rows = [{"kind": "plan", "cells": 9}, {"kind": every[0].kind, "case": every[0].label}]
+    assert programs.left(rows, quick=True) == every[1:]
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
@@ -72,7 +83,8 @@ def test_without_a_device_or_a_stand_in_nothing_is_built(tmp_path: Path, capsys:
 
 def test_other_versions_than_those_of_a_kit_are_listed(tmp_path: Path):
     manifest = kit._manifest(tmp_path, "abc")
-    assert json.loads(json.dumps(manifest)) == manifest and manifest["versions"]["torch"]
-    assert identity.differences(manifest) == []
-    manifest["versions"]["onnx"] = "1.0"
-    assert identity.differences(manifest) == [f"onnx 1.0, here {installed_version('onnx')}"]
+    assert json.loads(json.dumps(manifest)) == manifest
+    made, here = manifest["versions"], identity.versions()
+    assert {"torch", "nvcc", "sources of daceml"} <= made.keys()
+    assert identity.differences(made, here) == []
+    assert identity.differences({**made, "onnx": "1.0"}, here) == [f"onnx 1.0, here {made['onnx']}"]

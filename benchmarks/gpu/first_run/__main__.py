@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tarfile
@@ -36,26 +37,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--kit", type=Path, metavar="FOLDER", help="what make gpu-kit has built")
     parser.add_argument("--emulated", action="store_true", help="rehearse on the processor, at small sizes")
     parser.add_argument("--factor", type=float, metavar="F", help="stretch all time limits by F")
-    parser.add_argument("--total-s", type=float, default=None, metavar="S", help=f"{TOTAL_S:.0f} on a device")
+    parser.add_argument("--total-s", type=float, metavar="S", help=f"{TOTAL_S:.0f} on a device")
+    parser.add_argument("--spent-s", type=float, default=0.0, metavar="S", help="of it, before this program")
     options = parser.parse_args(arguments)
     if options.kit is not None and (damage := _damage(options.kit)):
         parser.error(f"--kit {options.kit} {damage}: run make gpu-kit, or leave it out")
     factor = options.factor or (EMULATED_FACTOR if options.emulated else 1.0)
     total_s = TOTAL_S * factor if options.total_s is None else options.total_s
     results = _fresh(options.out)
+    # a run that is ended from outside ends its step, too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     chosen = [step for step in STEPS if options.step is None or step.name in options.step]
-    with tempfile.TemporaryDirectory(prefix="daceml-first-run-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="daceml-first-run-", ignore_cleanup_errors=True) as scratch:
         run = Run(
             results=results,
             log=options.out / LOG,
-            end=begun + total_s - TABLE_S,
+            end=begun + total_s - options.spent_s - TABLE_S,
             factor=factor,
             words=_words(options, factor),
             environment=_environment(options, Path(scratch)),
         )
         steps = run_steps(chosen, run)
     code = _summary(options, results)
-    return 1 if code or any(step["state"] != "done" or step["wrong"] for step in steps) else 0
+    if options.only and not any(step["cells"] for step in steps):
+        print(f"no step has a cell {' or '.join(options.only)}", file=sys.stderr)
+        return 2
+    return 1 if code or any(step["state"] != "done" or step["wrong"] or step["left"] for step in steps) else 0
 
 
 def _damage(kit: Path) -> str:

@@ -24,7 +24,7 @@ from benchmarks.gpu.first_run.step_cells import cells_of
 from benchmarks.gpu.worker import WorkerProcess
 
 CELL_LIMIT_S = 30.0
-PREPARE_LIMIT_S = 90.0
+PATIENT_LIMIT_S = 90.0  # of what compiles
 MOST_DIAGNOSES = 3  # of a step
 _CLOSING_S = 5.0  # for ending processes, before the step itself is ended
 WITH_NETWORKS = ("small", "values", "replays", "times", "correctness")
@@ -38,13 +38,15 @@ class Cells:
 
     def __init__(self, step: Step, options: argparse.Namespace) -> None:
         self.step, self.options = step, options
-        self.end = time.monotonic() + options.limit_s - _CLOSING_S
+        self.end: float = options.end - _CLOSING_S
         self.processes = 2 if options.emulated and step.processes > 1 else step.processes
         self._diagnoses = 0
         self._counting = threading.Lock()
 
     def run(self, cells: Sequence[Case]) -> None:
         """Measure all cells, several at once where the step says so."""
+        plan = {"step": self.step.name, "kind": "plan", "cells": len(cells)}
+        add_row(self.options.results, plan)
         waiting = iter(cells)
         taking = threading.Lock()
 
@@ -70,24 +72,24 @@ class Cells:
         if self.step.until_time and found.get("late") and time.monotonic() >= self.end:
             return  # one cell more than there was time for
         self.add(cell, found)
-        if not is_wrong(found) or cell.question:
+        if not is_wrong(found) or cell.question or found.get("late"):
             return
         if "failure" in found and self.step.blocking_again:
             seen = self.ask_blocking(cell)
-            named = (
-                seen.get("failure") or f"{cell.label} runs with {_BLOCKING}=1: launches depend on their order"
-            )
+            named = seen.get("failure") or f"{cell.label} does not fail with {_BLOCKING}=1"
             self.add(cell, {"kind": "diagnosis", "question": "blocking", "named": [named]})
         if cell.kind in WITH_NETWORKS and self.may_diagnose():
             for question in QUESTIONS[cell.emulated]:
                 asked = replace(cell, question=question)
                 seen = self.ask(asked, worker)
                 named = seen.get("outside", [seen.get("failure", "")])
-                self.add(asked, {"kind": "diagnosis", "named": named, "kernels": seen.get("kernels")})
+                figures = {name: seen.get(name) for name in ("kernels", "not_judged")}
+                self.add(asked, {"kind": "diagnosis", "named": named, **figures})
 
     def ask(self, cell: Case, worker: WorkerProcess) -> Row:
         """What a worker finds within the time that is left."""
-        limit_s = (PREPARE_LIMIT_S if cell.question == "prepare" else CELL_LIMIT_S) * self.options.factor
+        patient = cell.question or self.step.until_time
+        limit_s = (PATIENT_LIMIT_S if patient else CELL_LIMIT_S) * self.options.factor
         return worker(cell, max(1.0, min(limit_s, self.end - time.monotonic())))
 
     def ask_blocking(self, cell: Case) -> Row:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import csv
 import shutil
-import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,8 +13,9 @@ from typing import Any
 from benchmarks.gpu.first_run.profiled import COUNTED, run_once
 from benchmarks.gpu.first_run.rows import Row, add_row
 from benchmarks.gpu.first_run.step_arguments import parse
+from benchmarks.gpu.first_run.tools import CLOSING_S, output_within
 
-# metric of ncu -> name and factor in a row
+# metric of ncu -> its name in a row
 METRICS: dict[str, str] = {
     "dram__bytes_read.sum": "dram_read_bytes",
     "dram__bytes_write.sum": "dram_written_bytes",
@@ -35,7 +34,7 @@ OUR_KERNELS = "regex:_[0-9a-f]{20}$"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parse(arguments, "Read hardware counters of four kernels.")
-    found = _rehearsed() if options.emulated else _counted()
+    found = _rehearsed() if options.emulated else _counted(options.results.parent, options.end)
     for row in found:
         add_row(options.results, {"step": options.step, "kind": "counters", "commit": options.commit, **row})
     return 0
@@ -47,22 +46,21 @@ def _rehearsed() -> Iterator[Row]:
         yield {"case": small.label, "counters": None, "traffic": run_once(small), "outside": []}
 
 
-def _counted() -> Iterator[Row]:
+def _counted(folder: Path, end: float) -> Iterator[Row]:
     ncu = shutil.which("ncu")
     if ncu is None:
         yield {"case": "counters", "failure": "ncu is not on PATH"}
         return
-    with tempfile.TemporaryDirectory(prefix="daceml-ncu-") as scratch:
-        log = Path(scratch) / "ncu.csv"
-        command = [ncu, "--clock-control", "none", "--csv", "--log-file", str(log)]
-        command += ["--metrics", ",".join(METRICS), "--kernel-name", OUR_KERNELS, "--launch-count", "24"]
-        command += [sys.executable, "-m", "benchmarks.gpu.first_run.profiled", "counted"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        text = log.read_text(encoding="utf-8") if log.is_file() else ""
+    log = folder / "ncu.csv"
+    command = [ncu, "--clock-control", "none", "--csv", "--log-file", str(log)]
+    command += ["--metrics", ",".join(METRICS), "--kernel-name", OUR_KERNELS, "--launch-count", "24"]
+    command += [sys.executable, "-m", "benchmarks.gpu.first_run.profiled", "counted"]
+    said = output_within(command, end - CLOSING_S)
+    text = log.read_text(encoding="utf-8") if log.is_file() else ""
     rows = list(counters_of(text))
     if not rows:
-        said = (text + done.stdout + done.stderr).strip().splitlines()[-3:]
-        yield {"case": "counters", "failure": f"ncu ended with {done.returncode}: {' '.join(said)[:300]}"}
+        last = (text + said.text).strip().splitlines()[-3:]
+        yield {"case": "counters", "failure": f"ncu {said.end}: {' '.join(last)[:300]}"}
     yield from rows
 
 
@@ -74,11 +72,20 @@ def counters_of(text: str) -> Iterator[Row]:
         name = METRICS.get(entry.get("Metric Name", ""))
         if name is None:
             continue
-        value = float(entry["Metric Value"].replace(",", ""))
         row = launches.setdefault(entry["ID"], {"kernel": entry["Kernel Name"].partition("(")[0]})
-        row[name] = value * _UNITS.get(entry.get("Metric Unit", ""), 1.0)
+        row[name] = _value(entry["Metric Value"], entry.get("Metric Unit", ""))
     for row in launches.values():
-        yield {"case": row["kernel"], "counters": row, "outside": []}
+        lacking = [name for name in METRICS.values() if row.get(name) is None]
+        outside = [f"no figure of {', '.join(lacking)}"] if lacking else []
+        yield {"case": row["kernel"], "counters": row, "outside": outside}
+
+
+def _value(text: str, unit: str) -> float | None:
+    """In bytes or microseconds; None for what the device does not tell."""
+    try:
+        return float(text.replace(",", "")) * _UNITS.get(unit, 1.0)
+    except ValueError:
+        return None
 
 
 if __name__ == "__main__":

@@ -16,6 +16,8 @@ from benchmarks.gpu.first_run.plan import SHORTEST_S, Step
 from benchmarks.gpu.first_run.rows import Row, add_row, is_wrong, read_rows
 
 Clock = Callable[[], float]
+# rows of a step that are no cells: how many it has, what became of it, and what was found about a wrong cell
+NO_CELLS = ("plan", "step", "diagnosis")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +51,7 @@ def run_steps(steps: Sequence[Step], run: Run) -> list[Row]:
         add_row(run.results, row)
         rows.append(row)
         print(f"  {row['state']}, {row['seconds']:.0f} of {row['limit_s']:.0f} s, {row['cells']} cells, "
-              f"{row['wrong']} wrong", flush=True)  # fmt: skip
+              f"{row['wrong']} wrong, {row['left']} left", flush=True)  # fmt: skip
     return rows
 
 
@@ -60,7 +62,9 @@ def run_step(step: Step, run: Run) -> Row:
     known = len(read_rows(run.results))
     begun = run.clock()
     state = "not begun: time was up" if left_s < SHORTEST_S else _ended(step, limit_s, run)
-    cells = [row for row in read_rows(run.results)[known:] if row.get("kind") != "step"]
+    rows = read_rows(run.results)[known:]
+    cells = [row for row in rows if row["kind"] not in NO_CELLS]
+    planned = [row["cells"] for row in rows if row["kind"] == "plan"]
     return {
         "kind": "step",
         "step": step.name,
@@ -68,6 +72,7 @@ def run_step(step: Step, run: Run) -> Row:
         "seconds": run.clock() - begun,
         "limit_s": max(limit_s, 0.0),
         "cells": len(cells),
+        "left": 0 if step.until_time else sum(planned) - len(cells) if planned else int(not cells),
         "wrong": sum(map(is_wrong, cells)),
     }
 
@@ -75,7 +80,8 @@ def run_step(step: Step, run: Run) -> Row:
 def _ended(step: Step, limit_s: float, run: Run) -> str:
     """How a step ended; nothing that it has started is left."""
     command = [sys.executable, "-m", step.program, "--step", step.name, "--results", str(run.results)]
-    command += ["--limit-s", f"{limit_s:.1f}", *run.words]
+    # one clock for all processes of a machine
+    command += ["--end", f"{time.monotonic() + limit_s:.1f}", *run.words]
     with run.log.open("ab") as log:
         log.write(f"== {step.name}\n".encode())
         log.flush()

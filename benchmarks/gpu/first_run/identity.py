@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks import machine
@@ -17,28 +18,47 @@ MANIFEST, ARCHIVE = "manifest.json", "cache.tar.gz"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parse(arguments, "Say what the machine is, and build what every program needs.")
-    row: dict[str, Any] = {"step": options.step, "case": "identity", "kind": "identity", "outside": []}
-    row |= {"commit": options.commit, "emulated": options.emulated, "machine": machine.description()}
-    if options.kit is not None:
-        row["kit_differs"] = differences(json.loads((options.kit / MANIFEST).read_text(encoding="utf-8")))
+    common = {"step": options.step, "commit": options.commit, "emulated": options.emulated}
+    add_row(options.results, {**common, **_identity(options)})
+    built: dict[str, Any] = {"case": "launcher", "kind": "launcher", "outside": []}
+    try:
+        _build_launcher()
+    except Exception as error:
+        built["failure"] = f"{type(error).__name__}: {error}"
+    add_row(options.results, {**common, **built})
+    return 0
+
+
+def _identity(options: argparse.Namespace) -> dict[str, Any]:
+    """What the machine is, and what differs from the one that a kit was made for."""
+    row: dict[str, Any] = {"case": "identity", "kind": "identity", "outside": []}
+    row["machine"] = machine.description()
     try:
         from benchmarks.gpu import environment
 
         row["device"] = environment.description()
         if row["device"]["gpu"] is None and not options.emulated:
             row["outside"].append("torch sees no CUDA device")
-        _build_launcher()
+        if options.kit is not None:
+            manifest = json.loads((options.kit / MANIFEST).read_text(encoding="utf-8"))
+            row["kit_differs"] = differences(manifest["versions"], versions())
     except Exception as error:
         row["failure"] = f"{type(error).__name__}: {error}"
-    add_row(options.results, row)
-    return 0
+    return row
 
 
-def differences(manifest: dict[str, Any]) -> list[str]:
-    """Packages of which a kit was made with another version: its programs are not found then."""
-    made: dict[str, str | None] = manifest["versions"]
-    here = {name: machine.installed_version(name) for name in made if name not in ("python", "nvcc")}
-    return [f"{name} {made[name]}, here {version}" for name, version in here.items() if version != made[name]]
+def versions() -> dict[str, str | None]:
+    """Everything that has to be the same where a program of a kit is to be found."""
+    from benchmarks.gpu.environment import nvcc_release
+    from daceml.frontend.program_key import LIBRARIES, package_digest
+
+    installed = {name: machine.installed_version(name) for name in LIBRARIES}
+    return {**installed, "nvcc": nvcc_release(), "sources of daceml": package_digest()[:12]}
+
+
+def differences(made: Mapping[str, str | None], here: Mapping[str, str | None]) -> list[str]:
+    """Versions of a kit that the machine does not have: its programs are not found then."""
+    return [f"{name} {made.get(name)}, here {now}" for name, now in here.items() if now != made.get(name)]
 
 
 def _build_launcher() -> None:

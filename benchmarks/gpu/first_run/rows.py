@@ -1,4 +1,7 @@
-"""The results of a first run: one line of JSON each, on disk before the next cell begins."""
+"""The results of a first run: one line of JSON each, on disk before the next cell begins.
+
+Several processes append rows at once, and none reads those of the others: no `benchmarks.journal.Journal`.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,7 +14,7 @@ def parse(arguments: Sequence[str] | None, description: str) -> argparse.Namespa
     parser.add_argument("--step", required=True, help="name of a step")
     parser.add_argument("--results", type=Path, required=True, metavar="FILE", help="file of rows")
     parser.add_argument(
-        "--limit-s", type=float, default=3600.0, metavar="S", help="seconds until it is ended"
+        "--end", type=float, default=math.inf, metavar="S", help="when it is ended, on the monotonic clock"
     )
     parser.add_argument("--commit", default="", help="commit of the sources")
     parser.add_argument("--kit", type=Path, metavar="FOLDER", help="what make gpu-kit has built")

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks import command
 from benchmarks.bars import Bar, report
 from benchmarks.gpu.bars import bars_of
 from benchmarks.gpu.first_run.plan import STEPS
@@ -18,6 +19,7 @@ from benchmarks.gpu.table import block_table, columns, line, network_table
 MOST_LINES = 60
 MOST_FAULTS = 12
 WIDTH = 150
+COUNTS = ("cells", "wrong", "left")
 
 
 def table_of(rows: Sequence[Row]) -> list[str]:
@@ -41,22 +43,24 @@ def bars(rows: Sequence[Row]) -> list[Bar]:
         row = known.get(step.name)
         if row is None:
             continue
-        done = row["state"] == "done"
+        done = row["state"] == "done" and not row["left"]
+        note = f"of {row['cells']}" if done else f"{row['state']}, {row['left']} cells are left"
         found.append(
             Bar(
                 name=f"step {step.name}: cells that are wrong",
                 figure=row["wrong"] if done else None,
                 limit=0,
-                note=f"of {row['cells']}" if done else row["state"],
+                note=note,
             )
         )
-    return found + bars_of([row for row in rows if not row.get("emulated", True) and "precision" in row])
+    measured = [row for row in rows if row.get("precision") is not None and not row.get("question")]
+    return found + bars_of([row for row in measured if not row["emulated"] and row["kind"] != "diagnosis"])
 
 
 def _origin(rows: Sequence[Row]) -> dict[str, Any]:
     """What the numbers were measured on, as results have it."""
     identity = next(iter(_of_kind(rows, "identity")), {})
-    return {"machine": identity.get("machine"), "device": identity.get("device"), "arguments": {}}
+    return {"machine": identity.get("machine"), "device": identity.get("device")}
 
 
 def _of_kind(rows: Sequence[Row], kind: str) -> list[Row]:
@@ -75,10 +79,10 @@ def _machine(rows: Sequence[Row]) -> Iterator[str]:
 
 def _steps(rows: Sequence[Row]) -> list[str]:
     shown = [
-        [row["step"], f"{row['seconds']:.0f}", f"{row['cells']}", f"{row['wrong']}", row["state"]]
+        [row["step"], f"{row['seconds']:.0f}", *(f"{row[name]}" for name in COUNTS), row["state"]]
         for row in _of_kind(rows, "step")
     ]
-    return columns(["step", "s", "cells", "wrong", ""], shown)
+    return columns(["step", "s", *COUNTS, ""], shown)
 
 
 def _faults(rows: Sequence[Row]) -> Iterator[str]:
@@ -103,7 +107,8 @@ def _others(rows: Sequence[Row]) -> Iterator[str]:
     for row in _of_kind(rows, "overhead"):
         yield f"{row['case']}: {line(row)}"
     for row in _of_kind(rows, "counters"):
-        if seen := row.get("counters"):
+        seen: dict[str, Any] = row.get("counters") or {}
+        if seen and not is_wrong(row):
             moved = (seen["dram_read_bytes"] + seen["dram_written_bytes"]) / 1e9
             rate = moved / (seen["duration_us"] * 1e-6)
             yield (
@@ -125,8 +130,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print("\n".join(table_of(rows)))
     met = bars(rows)
     if options.json is not None:
-        document = {"format": 1, "benchmark": "gpu_first_run", **_origin(rows), "rows": rows}
-        document["bars"] = [bar.as_json() for bar in met]
+        document = {**command.document("gpu_first_run", options, rows, met), **_origin(rows)}
         options.json.parent.mkdir(parents=True, exist_ok=True)
         options.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     return report(met) if options.check else 0

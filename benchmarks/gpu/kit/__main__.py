@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks import command, machine
 from benchmarks.bars import Bar
-from benchmarks.gpu.first_run.identity import ARCHIVE, MANIFEST
+from benchmarks.gpu.first_run.identity import ARCHIVE, MANIFEST, versions
 from benchmarks.gpu.kit.wheels import build_wheels, lacking
 
 MOST_BYTES = 40 * 2**20
@@ -49,19 +49,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     kept = programs.keep(cache, scratch / ARCHIVE)
     wrong = programs.wrong(rows)
-    manifest = _manifest(scratch, commit) | {"entries": kept, "cases": len(rows), "not_compiled": wrong}
-    known = {row["case"] + row["kind"] for row in rows if "failure" not in row}
-    left = [c.label for c in programs.cases(quick=options.quick) if c.label + c.kind not in known]
-    manifest["left_to_the_device"] = left
+    manifest = _manifest(scratch, commit) | {"entries": kept, "cases": len(rows) - 1, "not_compiled": wrong}
+    left = programs.left(rows, quick=options.quick)
+    manifest["left_to_the_device"] = [case.label for case in left]
     (scratch / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
     shutil.rmtree(options.out, ignore_errors=True)
     scratch.rename(options.out)
     size = _size_bytes(options.out)
     print(
         f"{options.out}: {size / 2**20:.1f} MiB, {kept['programs']} programs, {kept['kernels']} kernels of "
-        f"{len(rows)} cases, {len(left)} are left to the device, in {time.monotonic() - begun:.0f} s"
+        f"{len(rows) - 1} cases, {len(left)} are left to the device, in {time.monotonic() - begun:.0f} s"
     )
-    return command.finish("gpu_kit", options, rows, bars(size, wrong, time.monotonic() - begun))
+    needed = [case.label for case in left if case.kind != "correctness"]
+    return command.finish("gpu_kit", options, rows, bars(size, wrong, needed, time.monotonic() - begun))
 
 
 def _cache(parent: Path) -> Path:
@@ -76,12 +76,13 @@ def _cache(parent: Path) -> Path:
     return folder
 
 
-def bars(size_bytes: int, wrong: Sequence[str], seconds: float) -> list[Bar]:
+def bars(size_bytes: int, wrong: Sequence[str], left: Sequence[str], seconds: float) -> list[Bar]:
     """Everything compiles, needs nothing that the machine lacks, and is small and quick enough."""
     absent = sorted(lacking())
     return [
         Bar(name="cases that do not compile", figure=len(wrong), limit=0, note="; ".join(wrong[:3])),
-        Bar(name="packages that nobody brings", figure=len(absent), limit=0, note=", ".join(absent)),
+        Bar(name="cases before the last step left out", figure=len(left), limit=0, note=", ".join(left[:3])),
+        Bar(name="missing packages", figure=len(absent), limit=0, note=", ".join(absent)),
         Bar(name="size of the kit", figure=size_bytes, limit=MOST_BYTES, unit="bytes"),
         Bar(name="time to build it", figure=seconds, limit=MOST_S, unit="s"),
     ]
@@ -89,17 +90,11 @@ def bars(size_bytes: int, wrong: Sequence[str], seconds: float) -> list[Bar]:
 
 def _manifest(folder: Path, commit: str) -> dict[str, Any]:
     """Commit, versions, and the hash of every file."""
-    from benchmarks.gpu.environment import nvcc_release
-    from daceml.frontend.program_key import LIBRARIES
-
-    described = machine.description()
-    versions = {name: machine.installed_version(name) for name in LIBRARIES}
-    versions |= {"python": described["python"], "nvcc": nvcc_release()}
     files = sorted(file for file in folder.rglob("*") if file.is_file())
     return {
         "commit": commit,
-        "date": described["date"],
-        "versions": versions,
+        "date": machine.description()["date"],
+        "versions": versions(),
         "files": {str(file.relative_to(folder)): _digest(file) for file in files},
     }
 

@@ -35,10 +35,17 @@ const char* daceml_launch_error();
 
 namespace daceml {
 
-// What the caller of this thread is told of a launch that failed: which kernel, and why.
+#ifdef DACEML_ON_CUDA
+// CUDA reports an error of a kernel at whatever is called next.
+constexpr const char* launch_hint = "; an earlier kernel may have caused it, which CUDA_LAUNCH_BLOCKING=1 tells";
+#else
+constexpr const char* launch_hint = "";
+#endif
+
+// What the caller of this thread is told of a launch that failed: at which kernel, and why.
 inline const char* launch_failure(const char* label, const char* kernel, const char* why) {
   static thread_local char text[512];
-  snprintf(text, sizeof text, "kernel %s (%s): %s", label, kernel, why);
+  snprintf(text, sizeof text, "the launch of kernel %s (%s) failed: %s%s", label, kernel, why, launch_hint);
   return text;
 }
 
