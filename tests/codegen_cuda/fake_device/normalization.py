@@ -1,4 +1,4 @@
-"""Layer norm in half types as CUDA has it: with statistics in float32; the CPU has those of the weights."""
+"""Normalization in half types as CUDA has it: statistics are float32, and not of the weights' type."""
 
 from __future__ import annotations
 
@@ -35,5 +35,46 @@ def layer_norm_backward(
     """`native_layer_norm_backward`; a gradient that is not wanted is none."""
     found = aten.native_layer_norm_backward(
         _wide(dy), _wide(x), shape, mean, scale, _wide(weight), _wide(bias), wanted
+    )
+    return tuple(one if one is None else one.to(x.dtype) for one in found)
+
+
+def batch_norm(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    training: bool,
+    momentum: float,
+    epsilon: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """`native_batch_norm`, which writes its running statistics in training."""
+    running = [_wide(one) for one in (running_mean, running_var)]
+    y, mean, scale = aten.native_batch_norm(
+        _wide(x), _wide(weight), _wide(bias), *running, training, momentum, epsilon
+    )
+    for given, wide in zip((running_mean, running_var), running, strict=True):
+        if given is not None and wide is not None:
+            given.copy_(wide)
+    return y.to(x.dtype), mean, scale
+
+
+def batch_norm_backward(
+    dy: Tensor,
+    x: Tensor,
+    weight: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    mean: Tensor | None,
+    scale: Tensor | None,
+    training: bool,
+    epsilon: float,
+    wanted: Sequence[bool],
+) -> tuple[Tensor | None, ...]:
+    """`native_batch_norm_backward`; a gradient that is not wanted is none."""
+    running = [_wide(one) for one in (running_mean, running_var)]
+    found = aten.native_batch_norm_backward(
+        _wide(dy), _wide(x), _wide(weight), *running, mean, scale, training, epsilon, wanted
     )
     return tuple(one if one is None else one.to(x.dtype) for one in found)

@@ -52,7 +52,7 @@ SAME |= _names("""
 # … products, convolutions, normalization, pooling, looking up …
 SAME |= _names("""
     _addmm_activation addbmm addmm addmv addr baddbmm bmm dot mm mv vdot convolution
-    convolution_backward batch_norm_elemt native_batch_norm native_batch_norm_backward
+    convolution_backward batch_norm_elemt
     _native_batch_norm_legit _batch_norm_with_update native_group_norm native_group_norm_backward
     _adaptive_avg_pool2d _adaptive_avg_pool2d_backward
     _adaptive_avg_pool3d _adaptive_avg_pool3d_backward adaptive_max_pool2d adaptive_max_pool2d_backward
@@ -88,6 +88,8 @@ OWN = {
     "index": StandIn(masks=True),
     "_embedding_bag": StandIn(function=embedding_bags.embedding_bag),
     "_embedding_bag_forward_only": StandIn(function=embedding_bags.embedding_bag),
+    "native_batch_norm": StandIn(function=normalization.batch_norm),
+    "native_batch_norm_backward": StandIn(function=normalization.batch_norm_backward),
     "native_layer_norm": StandIn(function=normalization.layer_norm),
     "native_layer_norm_backward": StandIn(function=normalization.layer_norm_backward),
     "native_dropout": StandIn(function=convolutions.dropout, draws=True),
