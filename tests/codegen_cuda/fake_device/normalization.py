@@ -55,7 +55,7 @@ def batch_norm(
         _wide(x), _wide(weight), _wide(bias), *running, training, momentum, epsilon
     )
     for given, wide in zip((running_mean, running_var), running, strict=True):
-        if given is not None and wide is not None:
+        if training and given is not None and wide is not None:
             given.copy_(wide)
     return y.to(x.dtype), mean, scale
 
