@@ -49,7 +49,7 @@ def batch_norm(
     momentum: float,
     epsilon: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """`native_batch_norm`, which writes its running statistics in training."""
+    """`native_batch_norm`, which writes its running statistics in training and gives them back otherwise."""
     running = [_wide(one) for one in (running_mean, running_var)]
     y, mean, scale = aten.native_batch_norm(
         _wide(x), _wide(weight), _wide(bias), *running, training, momentum, epsilon
@@ -57,6 +57,10 @@ def batch_norm(
     for given, wide in zip((running_mean, running_var), running, strict=True):
         if training and given is not None and wide is not None:
             given.copy_(wide)
+    if not training:
+        running_mean, running_var = running
+        assert running_mean is not None and running_var is not None
+        mean, scale = running_mean, (running_var + epsilon).rsqrt()
     return y.to(x.dtype), mean, scale
 
 
