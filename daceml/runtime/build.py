@@ -50,14 +50,14 @@ def _build(plan: Plan, cache: Cache, folder: Path, kernels: KernelObjects, *, ra
         made.append(kernels.begin(kernel))
     signatures = {k.name: signature(kernels.sources[k.name]) for k in plan.kernels}
     driver = driver_text(plan, signatures, ranges=ranges)
-    if not on_cuda:  # kernels of the processor call it
-        made.append(kernels.pool.submit(lanes_object, cache))
+    # kernels of the processor call them
+    lanes = [] if on_cuda else [kernels.pool.submit(lanes_object, cache)]
     compiled = kernels.pool.submit(lambda: tools.compile_driver(driver, folder, declared.result()))
     if own_convolutions(plan):
         made.append(kernels.pool.submit(kernel_object, CONVOLUTIONS.read_text(), cache))
     _await(made)
     compiled.result()
-    linked = [one.result() for one in made]
+    linked = [one.result() for one in (*made, *lanes)]
     cudart = None
     if on_cuda:
         linked.append(cuda_functions(cache, kernels.architecture))
