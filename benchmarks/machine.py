@@ -17,6 +17,7 @@ ALLOCATOR_VARIABLES = ("MALLOC_MMAP_MAX_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP
 ROOT = Path(__file__).resolve().parent.parent
 
 
+LIBRARIES = ("LD_PRELOAD", "DACEML_NVCC")  # files, whose folders are of one machine
 FOLDERS = ("DACEML_CACHE", "DACEML_DATA")  # paths of one machine, which move no number
 
 
@@ -33,12 +34,16 @@ def description() -> dict[str, Any]:
         "commit": commit(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "environment": {
-            name: value
+            name: _without_folders(value) if name in LIBRARIES else value
             for name, value in sorted(os.environ.items())
             if name.startswith(("OMP_", "MKL_", "DACEML_")) or name in ALLOCATOR_VARIABLES
             if name not in FOLDERS
         },
     }
+
+
+def _without_folders(files: str) -> str:
+    return " ".join(Path(file).name for file in files.replace(":", " ").split())
 
 
 def installed_version(package: str) -> str | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from benchmarks import machine
 
 
@@ -18,3 +20,8 @@ def test_the_description_fits_into_json():
     assert seen["cores"] >= 1
     assert "torch" in seen["packages"]
     assert seen["date"].endswith("+00:00")
+
+
+def test_libraries_are_named_without_the_folders_of_a_machine(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("DACEML_NVCC", "/somewhere/bin/nvcc")
+    assert machine.description()["environment"]["DACEML_NVCC"] == "nvcc"
