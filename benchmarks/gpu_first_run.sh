@@ -6,12 +6,11 @@
 set -euo pipefail
 
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
-cd "$root"
 
 python="${PYTHON:-}"
 if [[ -z "$python" ]]; then
     python=python3
-    [[ -x .venv/bin/python ]] && python=.venv/bin/python
+    [[ -x "$root/.venv/bin/python" ]] && python="$root/.venv/bin/python"
 fi
 
 kit="" emulated=no previous=""
@@ -32,4 +31,14 @@ if [[ -d "$kit/wheels" && "$emulated" == no ]]; then
         || echo "gpu_first_run.sh: the wheels in $kit could not be installed; going on with what is here" >&2
     path="$root:$site"
 fi
-PYTHONPATH="$path${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1 "$python" -m benchmarks.gpu.first_run --spent-s "$SECONDS" "$@"
+PYTHONPATH="$path${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1 \
+    "$python" -m benchmarks.gpu.first_run --spent-s "$SECONDS" "$@" &
+run=$!
+# whoever ends this script ends the run, and what the run has started
+trap 'kill -TERM "$run" 2>/dev/null || true' TERM INT
+code=0
+while kill -0 "$run" 2>/dev/null; do
+    code=0
+    wait "$run" || code=$?
+done
+exit "$code"

@@ -24,6 +24,9 @@ log = logging.getLogger(__name__)
 
 CPU = torch.device("cpu")
 
+_FIX_TENSOR = "mend the tensor that is named: shape, type and layout must be those of the compilation"
+_FIX_LAUNCH = "run the call once more with CUDA_LAUNCH_BLOCKING=1, and report both messages"
+
 
 @dataclass(frozen=True)
 class StoredProgram:
@@ -148,7 +151,7 @@ class Program:
                 "the compiled program refused a call",
                 where=str(self.stored.folder),
                 why=why,
-                fix="mend the tensor that is named: shape, type and layout must be those of the compilation",
+                fix=_FIX_LAUNCH if why.startswith("the launch of kernel ") else _FIX_TENSOR,
             ) from error
         self._renewals.calls += 1
         return outputs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
 import os
 import re
@@ -46,6 +47,13 @@ pathlib.Path(sys.argv[sys.argv.index("--results") + 1]).with_name("child").write
 time.sleep(600)
 """,
     "crashing": "import os; os.abort()\n",
+    "blind": """\
+import sys
+from benchmarks.gpu.first_run.rows import add_row
+from pathlib import Path
+file = Path(sys.argv[sys.argv.index("--results") + 1])
+add_row(file, {"kind": "identity", "case": "identity", "outside": ["torch sees no CUDA device"]})
+""",
     "working": """\
 import sys
 from benchmarks.gpu.first_run.rows import add_row
@@ -84,7 +92,7 @@ def test_a_step_that_hangs_is_ended_with_all_it_started_and_the_others_run(tmp_p
     status = Path(f"/proc/{child}/status")
     assert not status.exists() or "zombie" in status.read_text(), "the process that it had started"
     assert [row["kind"] for row in read_rows(tmp_path / "results.jsonl")] == [
-        "step", "step", "small", "small", "step",
+        "run", "step", "step", "small", "small", "step",
     ]  # fmt: skip
 
 
@@ -156,7 +164,7 @@ def test_the_run_needs_no_more_than_its_time():
 # label of a kernel, and what is replaced in its code: a wrong sum, an address outside, a sum over one thread
 BROKEN = {
     "smoke": ("linear_norm", "Gelu_LayerNormalization", "double(_a0)", "double(_a0) * 1.001"),
-    "memory": ("linear_norm", "Gelu_LayerNormalization", "(4 * t))", "(4 * t) + 65536)"),
+    "memory": ("linear_norm", "Gelu_LayerNormalization", "(4 * t))", "(4 * t) + 4096)"),
     "calls": ("convolution", "BatchNormalizationSavingGrad", "block_sum(_a0, int(128))", "_a0"),
 }
 BREAKING = """\
@@ -258,7 +266,7 @@ def test_a_step_that_was_ended_meets_no_bar():
 
 def test_what_was_only_prepared_or_diagnosed_has_no_bar_of_its_own():
     case = {"name": "mish", "mode": "inference", "precision": "fp32", "emulated": False, "outside": []}
-    rows = [
+    rows: list[dict[str, Any]] = [
         {**case, "case": "mish, prepare", "kind": "replays", "question": "prepare"},
         {**case, "case": "mish, prepare", "kind": "values", "question": "prepare"},
         {**case, "case": "mish, kernels", "kind": "diagnosis", "question": "kernels", "named": []},
@@ -310,10 +318,47 @@ def test_without_git_the_commit_is_that_of_the_kit(tmp_path: Path, monkeypatch: 
     assert first_run._commit(None) == "unknown"
 
 
-def test_what_an_earlier_run_found_is_kept(tmp_path: Path):
-    (tmp_path / "results.jsonl").write_text('{"case": "earlier"}\n')
-    assert not first_run._fresh(tmp_path).exists()
-    assert read_rows(tmp_path / "earlier-results.jsonl") == [{"case": "earlier"}]
+def test_what_earlier_runs_found_is_kept(tmp_path: Path):
+    for number in (1, 2):
+        (tmp_path / "results.jsonl").write_text(f'{{"case": {number}}}\n')
+        assert not first_run._fresh(tmp_path).exists()
+    for number in (1, 2):
+        assert read_rows(tmp_path / f"earlier-{number}-results.jsonl") == [{"case": number}]
+
+
+def test_two_runs_do_not_write_into_one_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    with (tmp_path / ".lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(SystemExit) as end:
+            first_run.main(["--out", str(tmp_path)])
+    assert end.value.code == 2 and "another run writes into" in capsys.readouterr().err
+
+
+def test_a_run_that_was_ended_meets_no_bar_of_the_steps_it_did_not_reach():
+    rows = [{"kind": "run", "steps": ["smoke", "calls"]}, {"kind": "plan", "step": "smoke", "cells": 8}]
+    assert [(bar.met, bar.note) for bar in bars(rows)] == [(False, "not run"), (False, "not run")]
+
+
+def test_without_a_device_the_first_step_is_the_last(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    steps, run = steps_of(tmp_path, "blind", "working")
+    assert [row["step"] for row in run_steps(steps, run)] == ["blind"]
+    assert "torch sees no CUDA device: the other steps are left out" in capsys.readouterr().out
+
+
+def test_ending_the_script_ends_the_run(tmp_path: Path):
+    python = tmp_path / "python"
+    python.write_text('#!/bin/sh\necho $$ >"$CALLS"\nexec sleep 300\n')
+    python.chmod(0o755)
+    calls = tmp_path / "calls"
+    script = subprocess.Popen(
+        ["bash", str(ROOT / "benchmarks" / "gpu_first_run.sh")],
+        env={**os.environ, "PYTHON": str(python), "CALLS": str(calls)},
+    )
+    while not (calls.exists() and calls.read_text().strip()):
+        time.sleep(0.05)
+    script.terminate()
+    assert script.wait(60) == 143
+    assert not Path(f"/proc/{calls.read_text().strip()}").exists()
 
 
 @pytest.mark.parametrize(

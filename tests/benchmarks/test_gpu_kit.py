@@ -13,7 +13,7 @@ from benchmarks.gpu.first_run import identity
 from benchmarks.gpu.first_run.plan import STEPS
 from benchmarks.gpu.first_run.step_cells import cells_of
 from benchmarks.gpu.kit import __main__ as kit
-from benchmarks.gpu.kit import programs
+from benchmarks.gpu.kit import programs, wheels
 from benchmarks.gpu.kit.wheels import CARRIED, lacking
 from benchmarks.gpu.ways import WAYS
 from benchmarks.machine import installed_version
@@ -22,8 +22,13 @@ from daceml.runtime.cache import Cache
 
 def test_the_machine_or_the_kit_has_every_package():
     assert lacking() == set()
-    assert lacking(["import-linter"]) == {"import-linter", "grimp"}
     assert all(installed_version(name) for name in CARRIED), "its needs could not be followed"
+
+
+def test_what_a_package_needs_through_others_is_missing_too(monkeypatch: pytest.MonkeyPatch):
+    needs = {"new": ["newer", "torch"], "newer": ["dace"]}
+    monkeypatch.setattr(wheels, "_needs", lambda name: iter(needs.get(name, ())))
+    assert wheels.lacking(["new"]) == {"new", "newer"}, "the machine has torch, and the kit dace"
 
 
 def test_every_cell_that_compiles_is_compiled_once():

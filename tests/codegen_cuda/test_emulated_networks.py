@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,14 +12,16 @@ import torch
 from torch import nn
 
 import daceml
-from daceml.codegen_cuda.kernel_unit import kernel_unit
+from daceml.codegen_cuda.kernel_unit import KernelUnit, kernel_unit
 from daceml.codegen_cuda.toolchain import CudaToolchain, find_nvcc
+from daceml.errors import ExecutionError
 from daceml.frontend.export import export_program
 from daceml.frontend.gradient_record import Wanted
 from daceml.frontend.pipeline import Stages, onnx_network, optimise, training_networks
+from daceml.runtime import kernel_objects
 from daceml.runtime.toolchain import include_folder
 from daceml.sdfg.network import Network
-from daceml.sdfg.outline import Outliner
+from daceml.sdfg.outline import Kernel, Outliner
 from daceml.sdfg.scopes import top_maps
 from daceml.transformations.standard import device_recipe
 
@@ -93,6 +96,21 @@ class Function(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.function(x)
+
+
+def test_a_launch_that_fails_names_its_kernel(monkeypatch: pytest.MonkeyPatch):
+    def with_wide_blocks(kernel: Kernel) -> KernelUnit:
+        unit = kernel_unit(kernel)
+        return replace(unit, text=unit.text.replace("_threads, 1, 1", "_threads * 8, 1, 1"))
+
+    monkeypatch.setattr(kernel_objects, "kernel_unit", with_wide_blocks)
+    # no other test has this function, and so its program in the cache of all
+    emulated = daceml.compile(
+        Function(lambda x: torch.tanh(x) * 0.7331), recipe=device_recipe(), backward=False
+    )
+    failure = r"the launch of kernel \w+ \(k_[0-9a-f]{20}\) failed: a launch of \d+ blocks of 2048 threads"
+    with pytest.raises(ExecutionError, match=failure):
+        emulated(torch.randn(7, 300))
 
 
 def test_an_unknown_size_is_an_argument_of_the_kernel():

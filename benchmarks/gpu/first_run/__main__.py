@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
@@ -14,7 +15,8 @@ import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +35,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     build = machine.ROOT / "build"
     parser.add_argument("--step", action="append", choices=names, help="these steps only")
     parser.add_argument("--only", action="append", metavar="NAME", help="cells of these names only")
-    parser.add_argument("--out", type=Path, default=build / "gpu-first-run", metavar="FOLDER")
+    parser.add_argument(
+        "--out", type=Path, default=build / "gpu-first-run", metavar="FOLDER", help="results go there"
+    )
     parser.add_argument("--kit", type=Path, metavar="FOLDER", help="what make gpu-kit has built")
     parser.add_argument("--emulated", action="store_true", help="rehearse on the processor, at small sizes")
-    parser.add_argument("--factor", type=float, metavar="F", help="stretch all time limits by F")
+    parser.add_argument(
+        "--factor", type=float, metavar="F", help=f"stretch time limits; {EMULATED_FACTOR:g} if emulated"
+    )
     parser.add_argument("--total-s", type=float, metavar="S", help=f"{TOTAL_S:.0f} on a device")
     parser.add_argument("--spent-s", type=float, default=0.0, metavar="S", help="of it, before this program")
     options = parser.parse_args(arguments)
@@ -44,6 +50,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"--kit {options.kit} {damage}: run make gpu-kit, or leave it out")
     factor = options.factor or (EMULATED_FACTOR if options.emulated else 1.0)
     total_s = TOTAL_S * factor if options.total_s is None else options.total_s
+    with _alone(options.out) as alone:
+        if not alone:
+            parser.error(f"another run writes into {options.out}: wait for its end, or give another --out")
+        return _run(options, factor, begun + total_s - options.spent_s - TABLE_S)
+
+
+def _run(options: Any, factor: float, end: float) -> int:
+    """Run the steps, print the table, and return the exit code."""
     results = _fresh(options.out)
     # a run that is ended from outside ends its step, too
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
@@ -52,17 +66,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
         run = Run(
             results=results,
             log=options.out / LOG,
-            end=begun + total_s - options.spent_s - TABLE_S,
+            end=end,
             factor=factor,
             words=_words(options, factor),
             environment=_environment(options, Path(scratch)),
         )
-        steps = run_steps(chosen, run)
+        try:
+            steps = run_steps(chosen, run)
+        except (KeyboardInterrupt, SystemExit):
+            print(f"interrupted: {results} has what was measured until now", file=sys.stderr)
+            return 128 + signal.SIGTERM
     code = _summary(options, results)
     if options.only and not any(step["cells"] for step in steps):
         print(f"no step has a cell {' or '.join(options.only)}", file=sys.stderr)
         return 2
     return 1 if code or any(step["state"] != "done" or step["wrong"] or step["left"] for step in steps) else 0
+
+
+@contextmanager
+def _alone(out: Path) -> Generator[bool]:
+    """Whether no other run writes into a folder, which is kept from others until the end of the block."""
+    out.mkdir(parents=True, exist_ok=True)
+    with (out / ".lock").open("w") as writing:
+        try:
+            fcntl.flock(writing, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        yield True
 
 
 def _damage(kit: Path) -> str:
@@ -78,11 +109,13 @@ def _damage(kit: Path) -> str:
 
 
 def _fresh(out: Path) -> Path:
-    """The file of rows; that of an earlier run is kept under another name."""
-    out.mkdir(parents=True, exist_ok=True)
+    """The file of rows; those of earlier runs are kept under other names."""
+    number = 1
+    while any((out / f"earlier-{number}-{name}").exists() for name in (RESULTS, LOG)):
+        number += 1
     for name in (RESULTS, LOG):
         if (out / name).exists():
-            os.replace(out / name, out / f"earlier-{name}")
+            os.replace(out / name, out / f"earlier-{number}-{name}")
     return out / RESULTS
 
 

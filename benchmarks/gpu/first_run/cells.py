@@ -120,7 +120,8 @@ class Cells:
             "question": cell.question, "commit": self.options.commit, **found,
         }  # fmt: skip
         add_row(self.options.results, row)
-        print(f"{cell.label}: {row.get('failure') or row.get('outside') or 'right'}", flush=True)
+        said = row.get("failure") or row.get("outside") or row.get("named") or "right"
+        print(f"{cell.label}: {said}", flush=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

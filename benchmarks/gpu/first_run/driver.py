@@ -17,7 +17,7 @@ from benchmarks.gpu.first_run.rows import Row, add_row, is_wrong, read_rows
 
 Clock = Callable[[], float]
 # rows of a step that are no cells: how many it has, what became of it, and what was found about a wrong cell
-NO_CELLS = ("plan", "step", "diagnosis")
+NO_CELLS = ("run", "plan", "step", "diagnosis")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,8 +43,12 @@ class Run:
 
 
 def run_steps(steps: Sequence[Step], run: Run) -> list[Row]:
-    """Run every step, whatever becomes of those before it; return and record a row for each."""
+    """Run every step, whatever becomes of those before it; return and record a row for each.
+
+    Where there is no device, the first step is the last one.
+    """
     rows: list[Row] = []
+    add_row(run.results, {"kind": "run", "steps": [step.name for step in steps]})
     for step in steps:
         print(f"{step.name}: {step.proves}", flush=True)
         row = run_step(step, run)
@@ -52,7 +56,16 @@ def run_steps(steps: Sequence[Step], run: Run) -> list[Row]:
         rows.append(row)
         print(f"  {row['state']}, {row['seconds']:.0f} of {row['limit_s']:.0f} s, {row['cells']} cells, "
               f"{row['wrong']} wrong, {row['left']} left", flush=True)  # fmt: skip
+        if why := _without_device(run):
+            print(f"  {why}: the other steps are left out", flush=True)
+            break
     return rows
+
+
+def _without_device(run: Run) -> str:
+    """Why no step can find anything; empty if there is a device."""
+    wrong = [row for row in read_rows(run.results) if row["kind"] == "identity" and is_wrong(row)]
+    return "; ".join(row.get("failure") or ", ".join(row["outside"]) for row in wrong)
 
 
 def run_step(step: Step, run: Run) -> Row:

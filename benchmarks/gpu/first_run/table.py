@@ -36,14 +36,17 @@ def table_of(rows: Sequence[Row]) -> list[str]:
 
 
 def bars(rows: Sequence[Row]) -> list[Bar]:
-    """Every step ends by itself with nothing wrong; and on a device, the bars of its cases."""
+    """Every step that was asked for ends by itself with nothing wrong; on a device, the bars of its cases."""
     known = {row["step"]: row for row in _of_kind(rows, "step")}
+    planned = {name for row in _of_kind(rows, "run") for name in row["steps"]}
     found: list[Bar] = []
     for step in STEPS:
         row = known.get(step.name)
         if row is None:
+            name = f"step {step.name}: cells that are wrong"
+            found += [Bar(name=name, figure=None, limit=0, note="not run")] if step.name in planned else []
             continue
-        done = row["state"] == "done" and not row["left"]
+        done = row["state"] == "done" and not row["left"] and row["cells"]
         note = f"of {row['cells']}" if done else f"{row['state']}, {row['left']} cells are left"
         found.append(
             Bar(
@@ -71,7 +74,7 @@ def _machine(rows: Sequence[Row]) -> Iterator[str]:
     for row in _of_kind(rows, "identity"):
         device: dict[str, Any] = row.get("device", {})
         versions = ", ".join(f"{name} {device.get(name)}" for name in ("driver", "cuda", "torch", "triton"))
-        gpu = "emulated" if row["emulated"] else device.get("gpu")
+        gpu = "emulated" if row["emulated"] else device.get("gpu") or "no GPU"
         yield f"{gpu}; {versions}; commit {row['commit']}, {row['machine']['date'][:10]}"
         if row.get("kit_differs"):
             yield f"programs of the kit are not found, for {'; '.join(row['kit_differs'])}"
