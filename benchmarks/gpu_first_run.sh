@@ -34,7 +34,7 @@ fi
 PYTHONPATH="$path${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1 \
     "$python" -m benchmarks.gpu.first_run --spent-s "$SECONDS" "$@" &
 run=$!
-# whoever ends this script ends the run, and what the run has started
+# SIGTERM and Ctrl-C end the run, and every process that the run has started
 trap 'kill -TERM "$run" 2>/dev/null || true' TERM INT
 code=0
 while kill -0 "$run" 2>/dev/null; do

@@ -27,7 +27,7 @@ class CompiledKernel:
 
     Attributes:
         facts: what the assembler says of it, or why it was refused.
-        code: its machine code, or why nobody read that.
+        code: its machine code, or why it could not be read.
         seconds: its share of those of its unit, and those of further shapes.
     """
 

@@ -54,7 +54,7 @@ def measure(case: Case) -> dict[str, Any]:
     finally:
         torch.compiler.reset()
         gc.collect()
-        # behind a fault of a kernel every call fails, and would hide what was said of the fault
+        # After a kernel has failed, every CUDA call fails; its error would replace the first one.
         with contextlib.suppress(RuntimeError):
             if torch.cuda.is_available():
                 torch.cuda.empty_cache()

@@ -273,7 +273,7 @@ def test_a_known_miss_is_printed_and_fails_under_check_alone(
     *codes, said = run(good(kernel="deep_1"))
     assert codes == [1, 1]
     assert "MISSED mish: known misses of deep_.* that are gone: 1, at most 0 (sm_90: remove the entry" in said
-    # where nobody has measured, it is not known to be gone
+    # without a measurement it is not known to be gone
     *codes, said = run(good(kernel="deep_1", stack_bytes=None))
     assert codes == [0, 1] and "known misses of deep_.* that are gone: not measured" in said
 
