@@ -17,6 +17,8 @@ namespace {
 
 constexpr unsigned char pattern = 0xfe;  // a NaN, as four bytes or two
 constexpr std::size_t alignment = 16;
+// Of closed memory on each side, which costs addresses only: an index that is off by many rows meets it, too.
+constexpr std::size_t guard = std::size_t(256) << 20;
 
 struct Array {
     std::string name;
@@ -69,14 +71,16 @@ std::string described(const void* address) {
 
 void* make_array(const char* name, std::size_t bytes, Edge edge) {
     const std::size_t page = page_bytes(), room = (bytes + alignment - 1) / alignment * alignment;
-    const std::size_t inner = (room + page - 1) / page * page, mapped = inner + 2 * page;
-    void* memory = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    const std::size_t inner = (room + page - 1) / page * page, mapped = inner + 2 * guard;
+    void* memory = mmap(nullptr, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) return nullptr;
     auto* pages = static_cast<char*>(memory);
-    std::memset(pages + page, pattern, inner);
-    mprotect(pages, page, PROT_NONE);
-    mprotect(pages + page + inner, page, PROT_NONE);
-    char* begin = edge == Edge::begin ? pages + page : pages + page + inner - room;
+    if (inner != 0 && mprotect(pages + guard, inner, PROT_READ | PROT_WRITE) != 0) {
+        munmap(memory, mapped);
+        return nullptr;
+    }
+    std::memset(pages + guard, pattern, inner);
+    char* begin = edge == Edge::begin ? pages + guard : pages + guard + inner - room;
     arrays.push_back({name, pages, begin, mapped, bytes});
     return begin;
 }
@@ -88,7 +92,7 @@ void free_arrays() {
 
 int check_arrays() {
     for (const auto& array : arrays) {
-        const char *first = array.memory + page_bytes(), *last = array.pages_end() - page_bytes();
+        const char *first = array.memory + guard, *last = array.pages_end() - guard;
         for (const char* place = first; place < last; ++place) {
             if (place == array.begin) place += array.bytes;
             if (place < last && static_cast<unsigned char>(*place) != pattern) {
