@@ -131,6 +131,11 @@ def training_step(
 ) -> Step:
     """Forward and backward, from cotangents that are drawn in the first step; takes the gradients off."""
     leaves = [*tensors_of(inputs), *module.parameters()]
+    if not any(tensor.requires_grad for tensor in leaves):
+        raise ValueError(
+            f"{type(module).__name__} has nothing to train: no parameter and no input requires a gradient; "
+            "give it inputs that do"
+        )
     cotangents: list[torch.Tensor] = []
 
     def step() -> None:

@@ -98,6 +98,12 @@ def test_models_are_named_with_their_number_of_layers():
 
 
 def test_a_training_start_ends_with_the_first_step():
-    spec = startup_process.spec_named("reduced:mish")
+    spec = startup_process.spec_named("reduced:bert")
     seen = startup_process.STARTS["daceml_training"](spec.module(), spec.example())
     assert set(seen) == {"seconds", "compile_seconds"}
+
+
+def test_a_network_with_nothing_to_train_has_no_training_start():
+    spec = startup_process.spec_named("reduced:mish")
+    with pytest.raises(ValueError, match="nothing to train"):
+        startup_process.STARTS["daceml_training"](spec.module(), spec.example())
