@@ -16,8 +16,19 @@ if "DACEML_CACHE" not in os.environ:
     os.environ["DACEML_CACHE"] = tempfile.mkdtemp(prefix="daceml-tests-")
     atexit.register(shutil.rmtree, os.environ["DACEML_CACHE"], ignore_errors=True)
 
-from hypothesis import settings  # after the environment is set
+import pytest  # after the environment is set
+from hypothesis import settings
+
+from tests.support import golden
 
 # No test is timed: a busy machine is no fault.
 settings.register_profile("daceml", deadline=None)
 settings.load_profile("daceml")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    golden.add_option(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    golden.configure(config)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import FrozenInstanceError, fields
 from pathlib import Path
 
@@ -10,12 +11,7 @@ import pytest
 
 from daceml.config import Config, config
 from daceml.errors import ConfigurationError
-
-
-def refusal(**environment: str) -> str:
-    with pytest.raises(ConfigurationError) as caught:
-        Config.from_env(environment)
-    return str(caught.value)
+from tests.support.golden import raises
 
 
 def test_without_variables_everything_has_its_default():
@@ -45,45 +41,34 @@ def test_ways_to_say_no(text: str):
 
 
 def test_a_misspelt_option_is_refused_with_the_nearest_one():
-    assert refusal(DACEML_CASHE="/tmp") == (
-        "[DML001] unknown option DACEML_CASHE\n"
-        "  where: environment\n"
-        "  why:   options are DACEML_CACHE, DACEML_CXX, DACEML_CXXFLAGS, DACEML_NVCC, DACEML_CUDA_ARCH, "
-        "DACEML_JOBS, DACEML_FALLBACK, DACEML_PARALLEL_THRESHOLD, DACEML_PREPARED_BYTES, "
-        "DACEML_STREAMING_BYTES, DACEML_PUBLIC_EXPORTER, DACEML_VARIANTS, DACEML_SEARCH_BUDGET_S, "
-        "DACEML_TRACES, DACEML_LOG\n"
-        "  fix:   unset DACEML_CASHE; did you mean DACEML_CACHE?"
-    )
+    with raises(
+        ConfigurationError, "DACEML_CASHE", "DACEML_CACHE", *(o.name.upper() for o in fields(Config))
+    ):
+        Config.from_env({"DACEML_CASHE": "/tmp"})
 
 
 def test_an_option_like_no_other_gets_no_suggestion():
-    assert refusal(DACEML_QQQQ="1").endswith("fix:   unset DACEML_QQQQ")
+    with raises(ConfigurationError, "DACEML_QQQQ") as caught:
+        Config.from_env({"DACEML_QQQQ": "1"})
+    assert not re.search("DACEML_(?!QQQQ)", caught.value.fix)
 
 
-def test_a_number_that_is_none_is_refused():
-    assert refusal(DACEML_JOBS="two") == (
-        "[DML001] DACEML_JOBS must be a whole number of at least 0\n"
-        "  where: environment\n"
-        "  why:   it is 'two'\n"
-        "  fix:   set DACEML_JOBS to a whole number of at least 0"
-    )
+@pytest.mark.parametrize(
+    ("name", "value", "allowed"),
+    [
+        ("JOBS", "two", "0"),
+        ("VARIANTS", "0", "1"),
+        ("FALLBACK", "maybe", "onnxruntime"),
+        ("LOG", "maybe", "debug"),
+    ],
+)
+def test_a_value_that_an_option_cannot_have_is_refused(name: str, value: str, allowed: str):
+    with raises(ConfigurationError, f"DACEML_{name}", value, allowed):
+        Config.from_env({f"DACEML_{name}": value})
 
 
 def test_a_module_keeps_one_variant_at_least():
     assert Config.from_env({"DACEML_VARIANTS": "1"}).variants == 1
-    assert refusal(DACEML_VARIANTS="0") == (
-        "[DML001] DACEML_VARIANTS must be at least 1\n"
-        "  where: environment\n"
-        "  why:   it is 0, and a call runs the variant that is kept for it\n"
-        "  fix:   set DACEML_VARIANTS=1 to keep as few as possible"
-    )
-
-
-@pytest.mark.parametrize(("name", "first"), [("FALLBACK", "onnxruntime"), ("LOG", "debug")])
-def test_a_choice_that_is_none_is_refused(name: str, first: str):
-    text = refusal(**{f"DACEML_{name}": "maybe"})
-    assert text.startswith(f"[DML001] DACEML_{name} must be one of {first}, ")
-    assert text.endswith(f"fix:   set DACEML_{name}={first}")
 
 
 def test_variables_of_tests_and_benchmarks_are_no_options():

@@ -124,6 +124,7 @@ def test_what_was_measured_twice_is_one_entry_with_the_median(tmp_path: Path):
         (b"no gzip at all", "BadGzipFile"),
         (gzip.compress(b"\xff\xfe"), "UnicodeDecodeError"),
     ],
+    ids=("empty", "other columns", "cut short", "not compressed", "not UTF-8"),
 )
 def test_a_file_that_is_no_such_table_is_refused(tmp_path: Path, content: bytes, why: str):
     path = table(tmp_path, "B,H")

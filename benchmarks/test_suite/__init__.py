@@ -1,0 +1,1 @@
+"""Where the time of the test suite goes, and what it covers."""
