@@ -226,7 +226,8 @@ class _Source:
         """The library; whether it needs torch's, and what it needs of the processor."""
         from daceml.runtime.build import CONVOLUTIONS
         from daceml.runtime.driver import own_convolutions
-        from daceml.runtime.kernel_objects import KernelObjects, kernel_object, lanes_object
+        from daceml.runtime.kernel_batches import kernel_object
+        from daceml.runtime.kernel_objects import KernelObjects, lanes_object
         from daceml.runtime.toolchain import toolchain, torch_header
 
         tools, cache = toolchain(), self.making.cache
@@ -234,7 +235,9 @@ class _Source:
         with tempfile.TemporaryDirectory() as made:
             work = Path(made)
             kernels = KernelObjects(cache)
-            objects = [job.result() for job in [kernels.begin(kernel) for kernel in self.plan.kernels]]
+            for kernel in self.plan.kernels:
+                kernels.begin(kernel)
+            objects = [job.result() for job in kernels.objects(self.plan.kernels)]
             kernels.close()
             driver = (self.stored.folder / "driver.cpp").read_text()
             tools.compile_driver(driver, work, torch_declared)

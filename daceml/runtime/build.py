@@ -10,11 +10,12 @@ from daceml.codegen_cuda.toolchain import cuda_toolchain
 from daceml.runtime.cache import Cache
 from daceml.runtime.device_objects import cuda_functions, emulation_objects
 from daceml.runtime.driver import driver_text, own_convolutions
-from daceml.runtime.kernel_objects import KernelObjects, kernel_object, lanes_object
+from daceml.runtime.kernel_batches import kernel_object
+from daceml.runtime.kernel_objects import KernelObjects, lanes_object
 from daceml.runtime.kernel_source import signature
 from daceml.runtime.plan import Plan
 from daceml.runtime.progress import publish
-from daceml.runtime.toolchain import toolchain_for, torch_header
+from daceml.runtime.toolchain import driver_header, toolchain_for, torch_header
 
 CONVOLUTIONS = Path(__file__).with_name("convolutions.cpp")
 
@@ -44,15 +45,18 @@ def build_program(
 def _build(plan: Plan, cache: Cache, folder: Path, kernels: KernelObjects, *, ranges: bool) -> None:
     tools, on_cuda = toolchain_for(plan.network.device), plan.network.device == "cuda"
     declared = kernels.pool.submit(torch_header, cache, tools)
-    made: list[Future[Path]] = []
-    for kernel in plan.kernels:
-        publish("code", len(made), len(plan.kernels))
-        made.append(kernels.begin(kernel))
+    header = None if on_cuda else kernels.pool.submit(driver_header, cache)
+    for done, kernel in enumerate(plan.kernels):
+        publish("code", done, len(plan.kernels))
+        kernels.begin(kernel)
+    made = kernels.objects(plan.kernels)
     signatures = {k.name: signature(kernels.sources[k.name]) for k in plan.kernels}
     driver = driver_text(plan, signatures, ranges=ranges)
     # kernels of the processor call them
     lanes = [] if on_cuda else [kernels.pool.submit(lanes_object, cache)]
-    compiled = kernels.pool.submit(lambda: tools.compile_driver(driver, folder, declared.result()))
+    compiled = kernels.pool.submit(
+        lambda: tools.compile_driver(driver, folder, declared.result(), header and header.result())
+    )
     if own_convolutions(plan):
         made.append(kernels.pool.submit(kernel_object, CONVOLUTIONS.read_text(), cache))
     _await(made)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,8 +13,9 @@ from daceml.codegen_cuda.kernel_unit import KernelLaunch, kernel_unit
 from daceml.config import config
 from daceml.runtime.cache import Cache, digest
 from daceml.runtime.device_objects import cuda_object, emulated_object
+from daceml.runtime.kernel_batches import KernelBatches
 from daceml.runtime.kernel_source import kernel_source
-from daceml.runtime.toolchain import precompiled_header, toolchain
+from daceml.runtime.toolchain import toolchain
 from daceml.sdfg.outline import Kernel, Outliner
 from daceml.sdfg.scopes import top_maps
 
@@ -47,15 +48,25 @@ class KernelObjects:
         self.outliner = Outliner(final=True)
         self.sources: dict[str, str] = {}
         self.launches: dict[str, KernelLaunch] = {}
-        self.pool = ThreadPoolExecutor(max_workers=config().compile_jobs)
+        jobs = config().compile_jobs
+        self.pool = ThreadPoolExecutor(max_workers=jobs)
+        self._batches = KernelBatches(cache, self.pool, jobs)
         self._objects: dict[str, Future[Path]] = {}
 
-    def begin(self, kernel: Kernel) -> Future[Path]:
-        """The object of a kernel, once it is compiled."""
-        if kernel.name not in self._objects:
-            source = self.sources[kernel.name] = self._source(kernel)
-            self._objects[kernel.name] = self.pool.submit(self._maker(kernel), source, self.cache)
-        return self._objects[kernel.name]
+    def begin(self, kernel: Kernel) -> None:
+        """Have a kernel compiled, soon."""
+        if kernel.name in self._objects:
+            return
+        source = self.sources[kernel.name] = self._source(kernel)
+        if kernel.on_device:
+            self._objects[kernel.name] = self.pool.submit(self._maker(), source, self.cache)
+        else:
+            self._objects[kernel.name] = self._batches.add(source)
+
+    def objects(self, kernels: Iterable[Kernel]) -> list[Future[Path]]:
+        """The objects of kernels that were begun with, once they are compiled."""
+        self._batches.flush()
+        return [self._objects[kernel.name] for kernel in kernels]
 
     def _source(self, kernel: Kernel) -> str:
         if not kernel.on_device:
@@ -66,39 +77,29 @@ class KernelObjects:
 
     def facts(self, name: str) -> CompiledFacts | None:
         """What the CUDA compiler said of a kernel that is compiled; None in emulation."""
+        self._batches.flush()
         return load_facts(self._objects[name].result())
 
     def begin_all(self, network: Network) -> None:
         """Begin with every kernel of a network that no pass will change any more."""
         for entry in top_maps(network.state):
             self.begin(self.outliner.outline(network.sdfg, network.state, entry).kernel)
+        self._batches.flush()
 
     def folders(self) -> list[Path]:
         """The cache entries of all kernels that were begun with, once they are compiled."""
+        self._batches.flush()
         return [made.result().parent for made in self._objects.values()]
 
-    def _maker(self, kernel: Kernel) -> Callable[[str, Cache], Path]:
-        if not kernel.on_device:
-            return kernel_object
+    def _maker(self) -> Callable[[str, Cache], Path]:
         if self.device == "cpu":
             return emulated_object
         return functools.partial(cuda_object, architecture=self.architecture)
 
     def close(self) -> None:
         """Compile nothing more; what has not been started yet is not worth waiting for."""
+        self._batches.close()
         self.pool.shutdown(wait=False, cancel_futures=True)
-
-
-def kernel_object(source: str, cache: Cache) -> Path:
-    """The object of a text for this processor.
-
-    Raises:
-        BuildError: the compiler refused it.
-    """
-    tools = toolchain()
-    header = precompiled_header(cache)
-    key = digest(tools.fingerprint, source)
-    return cache.get("kernels", key, lambda folder: tools.compile_kernel(source, folder, header)) / "kernel.o"
 
 
 def lanes_object(cache: Cache) -> Path:

@@ -18,7 +18,8 @@ _GENERATED_INCLUDES = re.compile(
 # in which the plain names of special functions are those of `daceml/vector_math.h`
 _NAMESPACE = "daceml::kernel"
 _DEFINITION = re.compile(
-    r'^(DACE_EXPORTED void __program_|extern "C" int daceml_launch_)\w+\((?P<parameters>[^)]*)\)',
+    r'^(?:DACE_EXPORTED void (?=__program_)|extern "C" int (?=daceml_launch_))'
+    r"(?P<name>\w+)\((?P<parameters>[^)]*)\)",
     re.MULTILINE,
 )
 
@@ -35,9 +36,19 @@ def kernel_source(kernel: Kernel) -> str:
     return f"namespace {_NAMESPACE} {{\n{source}\n}}\n"
 
 
+def entry_of(source: str) -> str:
+    """Name of the function that a kernel exports to drivers."""
+    return _entry(source)["name"]
+
+
 def signature(source: str) -> tuple[str, ...]:
     """Parameter names of a kernel's entry, without the state or stream: `a00, a01, …, s00, …`."""
-    found = _DEFINITION.search(source)
-    assert found is not None, "DaCe's code has an entry"
+    found = _entry(source)
     parameters = [p.strip() for p in found["parameters"].split(",")]
     return tuple(re.split(r"[\s*]+", p)[-1] for p in parameters[1:])
+
+
+def _entry(source: str) -> re.Match[str]:
+    found = _DEFINITION.search(source)
+    assert found is not None, "DaCe's code has an entry"
+    return found

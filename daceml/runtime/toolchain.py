@@ -7,7 +7,7 @@ import os
 import platform
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import version
@@ -44,7 +44,12 @@ _WIDE = ("-mprefer-vector-width=512",) if platform.machine() == "x86_64" else ()
 _COMMON = ("-std=c++20", "-DDACE_HALF_NO_NATIVE", "-fPIC", "-fopenmp", "-w")
 # Headers of calls with loops of their own
 _WITH_LOOPS = ("daceml/aten_attention.h", "daceml/aten_recurrent.h")
+# A driver only calls: optimising it costs compile time and gains nothing that can be measured.
+_CALLING = ("-O0",)
 _HEADER = "daceml_kernel.h"
+_DRIVER_HEADER = "daceml_driver.h"
+# What drivers of the processor begin with; reading it takes longer than the rest of most drivers
+_DRIVER_INCLUDES = "#include <daceml/aten.h>\n#include <daceml/size_functions.h>\n"
 _TORCH_HEADER = "daceml_torch.h"
 _TORCH_CUDA_HEADER = "daceml_torch_cuda.h"
 _TORCH_LIBRARIES = ("libtorch_cpu.so", "libc10.so")
@@ -81,6 +86,25 @@ class Toolchain:
             folder,
         )
 
+    def compile_kernels(self, texts: Sequence[str], folder: Path, header: Path) -> Path:
+        """One object of several kernels, each in sections of its own; `header` as in `compile_kernel`."""
+        (folder / "kernels.cpp").write_text("\n".join(texts))
+        sections = ["-ffunction-sections", "-fdata-sections"]
+        included = ["-include", str(header / _HEADER), *self._includes()]
+        self._run([*sections, *included, "-c", "kernels.cpp", "-o", "kernels.o"], folder)
+        return folder / "kernels.o"
+
+    def take_kernel(self, text: str, entry: str, together: Path, folder: Path, linker: str) -> None:
+        """Write `kernel.cpp` and `kernel.o` of one kernel out of an object of several.
+
+        Args:
+            entry: name of the function that the kernel exports; what it does not reach stays behind.
+        """
+        (folder / "kernel.cpp").write_text(text)
+        self._call(
+            [linker, "-r", "--gc-sections", "-e", entry, "-o", "kernel.o", str(together)], folder, "linker"
+        )
+
     def compile_source(self, source: Path, folder: Path) -> None:
         """Write `NAME.o` of a file that includes what it needs."""
         self._run([*self._includes(), "-c", str(source), "-o", f"{source.stem}.o"], folder)
@@ -105,12 +129,25 @@ class Toolchain:
         for library in (*_TORCH_LIBRARIES, _TORCH_CUDA):
             self._run(["-shared", "-nostdlib", f"-Wl,-soname,{library}", "-o", library], folder)
 
-    def compile_driver(self, text: str, folder: Path, torch_header: Path) -> None:
-        """Write `driver.cpp` and `driver.o`; `torch_header` is the folder of torch's C functions."""
-        (folder / "driver.cpp").write_text(text)
-        # a driver only calls: optimising it costs compile time and gains nothing that can be measured
-        level = () if any(header in text for header in _WITH_LOOPS) else ("-O0",)
+    def compile_driver_header(self, folder: Path, torch_header: Path) -> None:
+        """Write the header that drivers of the processor include, and its precompiled form."""
+        (folder / _DRIVER_HEADER).write_text(_DRIVER_INCLUDES)
         includes = [f"-I{include_folder()}", f"-I{torch_header}"]
+        header = ["-x", "c++-header", _DRIVER_HEADER, "-o", f"{_DRIVER_HEADER}.gch"]
+        self._run([*includes, *_CALLING, *header], folder)
+
+    def compile_driver(self, text: str, folder: Path, torch_header: Path, header: Path | None = None) -> None:
+        """Write `driver.cpp` and `driver.o`.
+
+        Args:
+            torch_header: the folder of torch's C functions.
+            header: the folder of the precompiled header, for a driver of the processor.
+        """
+        (folder / "driver.cpp").write_text(text)
+        level = () if any(header in text for header in _WITH_LOOPS) else _CALLING
+        includes = [f"-I{include_folder()}", f"-I{torch_header}"]
+        if header is not None:
+            includes += ["-include", str(header / _DRIVER_HEADER)]
         if RANGES in text and (nvtx := nvtx_folder()) is not None:
             includes.append(f"-isystem{nvtx}")
         self._run([*includes, *level, "-c", "driver.cpp", "-o", "driver.o"], folder)
@@ -206,14 +243,16 @@ class Toolchain:
         ]
 
     def _run(self, arguments: list[str], folder: Path) -> None:
-        command = [self.cxx, *self.flags, *arguments]
+        self._call([self.cxx, *self.flags, *arguments], folder, "C++ compiler")
+
+    def _call(self, command: list[str], folder: Path, name: str) -> None:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             kept = Path(os.path.realpath(folder))
             said = [line for line in done.stderr.strip().splitlines() if _NO_ERROR not in line]
             raise BuildError(
-                f"the C++ compiler failed with status {done.returncode}",
-                where=str(kept / arguments[-3] if "-c" in arguments else kept),
+                f"the {name} failed with status {done.returncode}",
+                where=str(kept / command[-3] if "-c" in command else kept),
                 why="\n".join(said[:12]) or "it printed nothing",
                 fix="run `daceml doctor`; if the compiler is fine, report this message",
             )
@@ -292,15 +331,7 @@ def _headers() -> list[str]:
 def precompiled_header(cache: Cache) -> Path:
     """Folder of the precompiled header; made once for each toolchain."""
     tools = toolchain()
-    key = (cache.root, tools.fingerprint)
-    folder = _checked_headers.get(key)
-    if folder is None or not folder.is_dir():
-        folder = _checked_headers[key] = cache.get("headers", tools.fingerprint, tools.compile_header)
-    return folder
-
-
-# Where this process has looked whether the file is whole, which takes as long as a fifth of a kernel.
-_checked_headers: dict[tuple[Path, str], Path] = {}
+    return _header(cache, tools.fingerprint, tools.compile_header)
 
 
 def torch_header(cache: Cache, tools: Toolchain | None = None) -> Path:
@@ -310,7 +341,25 @@ def torch_header(cache: Cache, tools: Toolchain | None = None) -> Path:
         tools: `toolchain()` where None.
     """
     tools = tools or toolchain()
-    return cache.get("headers", digest(tools.fingerprint, "torch", version("torch")), tools.declare_torch)
+    return _header(cache, digest(tools.fingerprint, "torch", version("torch")), tools.declare_torch)
+
+
+def driver_header(cache: Cache) -> Path:
+    """Folder of the precompiled header of drivers of the processor; made once, as torch's functions are."""
+    tools = toolchain()
+    key = digest(tools.fingerprint, "driver", version("torch"))
+    return _header(cache, key, lambda folder: tools.compile_driver_header(folder, torch_header(cache)))
+
+
+def _header(cache: Cache, key: str, make: Callable[[Path], None]) -> Path:
+    folder = _checked_headers.get((cache.root, key))
+    if folder is None or not folder.is_dir():
+        folder = _checked_headers[cache.root, key] = cache.get("headers", key, make)
+    return folder
+
+
+# Where this process has looked whether the files are whole, which takes as long as a fifth of a kernel.
+_checked_headers: dict[tuple[Path, str], Path] = {}
 
 
 def include_folder() -> Path:

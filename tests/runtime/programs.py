@@ -8,6 +8,7 @@ import dace
 import torch
 from dace.subsets import Range
 
+from daceml.config import config
 from daceml.frontend.record import make_manifest
 from daceml.onnx_ops.external import external_call
 from daceml.onnx_ops.lowering import LoweringReport
@@ -50,18 +51,17 @@ def whole(sdfg: dace.SDFG, array: str) -> dace.Memlet:
 
 
 def build(
-    network: Network, cache: Path, state: dict[str, torch.Tensor] | None = None, key: str = "test"
+    network: Network, folder: Path, state: dict[str, torch.Tensor] | None = None, key: str = "test"
 ) -> Program:
-    """Build a lowered network into `cache` and bind it."""
-    store = Cache(cache)
+    """Build a lowered network below `folder` and bind it; the cache of all tests has kernels and headers."""
 
-    def write(folder: Path) -> None:
+    def write(place: Path) -> None:
         plan = make_plan(network, external_call)
-        constants = save_constants(plan, folder)
-        build_program(plan, store, folder)
+        constants = save_constants(plan, place)
+        build_program(plan, Cache(config().cache_folder), place)
         manifest = make_manifest(
             plan, LoweringReport(nodes=()), absorbed={}, constants=constants, fallbacks=()
         )
-        manifest.save(folder)
+        manifest.save(place)
 
-    return StoredProgram(store.get("programs", key, write)).bind(state or {})
+    return StoredProgram(Cache(folder).get("programs", key, write)).bind(state or {})

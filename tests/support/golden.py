@@ -1,8 +1,8 @@
 """Texts that users read, compared with one golden file.
 
-Tests assert what a program relies on: the kind of an error, and the facts in its message (names, shapes, limits).
-The sentences live in `tests/golden/messages.txt`, by test. `make messages` writes them anew; the difference is
-reviewed as text.
+Tests assert what a program relies on: the kind of an error, and the facts in its message (names, shapes,
+limits). The sentences live in `tests/golden/messages.txt`, by test. `make messages` writes them anew; the
+difference is reviewed as text.
 
     with raises(CallError, "weight", "(3, 4)"):
         ...
@@ -90,7 +90,7 @@ def raises(
     Args:
         kind: of the error.
         facts: names, shapes and limits that its message contains, as it prints them.
-        exact: compare the message with the golden one; False where it has parts of others, or of this machine.
+        exact: compare the message with the golden one; False where parts of it are others' or this machine's.
     """
     __tracebackhide__ = True
     with pytest.raises(kind) as caught:

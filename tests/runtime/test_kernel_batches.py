@@ -1,0 +1,123 @@
+"""Kernels that wait for a compiler are compiled as one text; each keeps its own entry and its own error."""
+
+from __future__ import annotations
+
+import ctypes
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from daceml.config import config
+from daceml.errors import BuildError
+from daceml.runtime import kernel_batches
+from daceml.runtime.cache import Cache
+from daceml.runtime.kernel_batches import KernelBatches, kernel_object
+from daceml.runtime.toolchain import Toolchain
+
+
+def source(name: str, value: str) -> str:
+    return (
+        f"namespace daceml::kernel {{\nstatic float twice_{name}(float x) {{ return 2 * x; }}\n"
+        f"DACE_EXPORTED void __program_{name}(void*, float* a00) {{ *a00 = twice_{name}({value}); }}\n}}\n"
+    )
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Cache:
+    """An empty cache, but for the header."""
+    shared = Cache(config().cache_folder)
+    kernel_batches.precompiled_header(shared)
+    (tmp_path / "headers").symlink_to(shared.root / "headers")
+    return Cache(tmp_path)
+
+
+@pytest.fixture
+def texts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Number of kernels in each text that a compiler is given."""
+    seen: list[int] = []
+    several, one = Toolchain.compile_kernels, Toolchain.compile_kernel
+
+    def count_several(self, given, folder, header):
+        seen.append(len(given))
+        return several(self, given, folder, header)
+
+    def count_one(self, given, folder, header):
+        seen.append(1)
+        return one(self, given, folder, header)
+
+    monkeypatch.setattr(Toolchain, "compile_kernels", count_several)
+    monkeypatch.setattr(Toolchain, "compile_kernel", count_one)
+    return seen
+
+
+def compiled(sources: list[str], cache: Cache, jobs: int = 1) -> list[Future[Path]]:
+    with ThreadPoolExecutor(jobs) as pool:
+        batches = KernelBatches(cache, pool, jobs)
+        made = [batches.add(one) for one in sources]
+        batches.flush()
+    return made
+
+
+def value_of(made: Path, name: str, folder: Path) -> float:
+    library = folder / f"{name}.so"
+    kernel_batches.toolchain()._call(["g++", "-shared", str(made), "-o", str(library)], folder, "linker")
+    result = ctypes.c_float()
+    ctypes.CDLL(str(library))[f"__program_{name}"](None, ctypes.byref(result))
+    return result.value
+
+
+def test_each_kernel_of_a_text_has_an_object_of_its_own(cache: Cache, texts: list[int], tmp_path: Path):
+    found = compiled([source(name, value) for name, value in zip("abc", "123", strict=True)], cache)
+    assert texts == [3]
+    assert [value_of(one.result(), name, tmp_path) for name, one in zip("abc", found, strict=True)] == [
+        2,
+        4,
+        6,
+    ]
+    assert b"__program_b" not in found[0].result().read_bytes()
+
+
+def test_what_the_cache_has_is_not_compiled_again(cache: Cache, texts: list[int]):
+    kernel_object(source("a", "1"), cache)
+    compiled([source("a", "1"), source("b", "2")], cache)
+    compiled([source("a", "1"), source("b", "2")], cache)
+    assert texts == [1, 1]
+
+
+def test_one_text_is_shared_by_the_compilers_of_the_pool(cache: Cache, texts: list[int]):
+    compiled([source(f"k{i}", str(i)) for i in range(3)], cache, jobs=3)
+    assert texts == [1, 1, 1]
+
+
+def test_a_text_is_not_longer_than_a_compiler_likes(
+    cache: Cache, texts: list[int], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(kernel_batches, "_MOST_BYTES", 2 * len(source("a", "1")))
+    compiled([source(name, "1") for name in "abc"], cache)
+    assert texts == [2, 1]
+
+
+def test_a_kernel_that_is_refused_does_not_take_the_others_along(cache: Cache):
+    good, bad, other = compiled([source("a", "1"), source("b", "no number"), source("c", "3")], cache)
+    assert good.result().exists() and other.result().exists()
+    with pytest.raises(BuildError) as refusal:
+        bad.result()
+    assert "no number" in refusal.value.why
+
+
+def test_without_a_linker_every_kernel_is_compiled_alone(
+    cache: Cache, texts: list[int], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(kernel_batches.shutil, "which", lambda name: None)
+    compiled([source("a", "1"), source("b", "2")], cache)
+    assert texts == [1, 1]
+
+
+def test_nobody_waits_for_what_is_given_up(cache: Cache):
+    with ThreadPoolExecutor(1) as pool:
+        batches = KernelBatches(cache, pool, 1)
+        made = batches.add(source("a", "1"))
+        batches.close()
+        batches.flush()
+    assert made.cancelled()
