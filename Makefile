@@ -25,17 +25,17 @@ PYTHON_DEVICE ?= $(shell for candidate in python3.12 "$$HOME"/.pyenv/versions/3.
 # What follows a command: $(call or_explain,what failed,how to mend it). No commas inside the sentences.
 or_explain = || { printf '\nmake: %s\n  fix: %s\n' "$(1)" "$(2)" >&2; exit 1; }
 
-# One run of pytest for each folder of tests, and for each file directly under tests/. The longest come first, so that
-# none of them is left over for one core at the end.
-LONG_PARTS := frontend autodiff benchmarks
-FOUND_PARTS := $(patsubst tests/%,%,$(basename $(shell find tests -name 'test_*.py' 2>/dev/null | cut -d/ -f1-2 | sort -u)))
-TEST_PARTS := $(filter $(FOUND_PARTS),$(LONG_PARTS)) $(filter-out $(LONG_PARTS),$(FOUND_PARTS))
+# Tests run in one worker for each core; a worker takes the next test when it is free.
+WORKERS ?= auto
+TESTS = $(PYTEST) -n $(WORKERS) --dist worksteal
 
 .PHONY: help
 help:
 	@printf '%s\n' \
 	  'make demo        compile a module, compare it with PyTorch and print what was done to it' \
-	  'make test        every test; make test-sdfg runs one folder ($(TEST_PARTS))' \
+	  'make test        the tests of every source file; make test-sdfg runs one folder, the slow ones too' \
+	  'make test-all    the slow tests, too: campaigns, whole networks, programs that measure, browsers, tutorials' \
+	  'make messages    write the texts that tests compare, tests/golden/messages.txt, anew' \
 	  'make cuda        compile device code for sm_80, sm_90 and sm_100 and check it, where nvcc is; CHECK=--check fails without' \
 	  'make docs        the documentation as a site, in build/site; strict: a dead link fails' \
 	  'make lint        ruff, pyright and import-linter' \
@@ -71,18 +71,26 @@ demo: $(VENV)/.installed
 	@$(BIN)/python -m examples.demo \
 	  $(call or_explain,the demonstration failed,read the error above; $(BIN)/daceml doctor checks compiler and versions)
 
+explain_tests = $(call or_explain,$(1),the summary above names the tests; the failed ones again: $(PYTEST) --last-failed)
+
 .PHONY: test
 test: $(VENV)/.installed
-	@# two parts side by side: most of a test is a compiler on one core; and one cache for all parts
-	@if [[ -z "$${DACEML_CACHE:-}" ]]; then \
-	    DACEML_CACHE=$$(mktemp -d); export DACEML_CACHE; trap 'rm -rf "$$DACEML_CACHE"' EXIT; \
-	  fi; \
-	  $(MAKE) --no-print-directory --jobs=2 --keep-going --output-sync=target $(addprefix test-,$(TEST_PARTS))
+	@$(TESTS) -m 'not slow' tests $(call explain_tests,tests failed)
 
-.PHONY: $(addprefix test-,$(TEST_PARTS))
-$(addprefix test-,$(TEST_PARTS)): test-%: $(VENV)/.installed
-	@path=tests/$*; test -d "$$path" || path="$$path.py"; printf '\n== %s\n' "$$path"; \
-	  $(PYTEST) "$$path" $(call or_explain,tests of $* failed,the summary above names them; run one alone: $(PYTEST) tests/... -k NAME)
+.PHONY: test-all
+test-all: $(VENV)/.installed
+	@$(TESTS) tests $(call explain_tests,tests failed)
+
+# make test-sdfg: the tests of one folder
+test-%: $(VENV)/.installed
+	@path=tests/$*; test -d "$$path" || path="$$path.py"; $(TESTS) "$$path" $(call explain_tests,tests of $* failed)
+
+# Only these files compare texts with the golden ones.
+.PHONY: messages
+messages: $(VENV)/.installed
+	@$(TESTS) --renew-messages -q $$(grep -rl --include='test_*.py' 'tests.support.golden' tests) \
+	  $(call explain_tests,tests failed while their texts were renewed)
+	@git --no-pager diff --stat -- tests/golden
 
 CHECK ?=
 .PHONY: cuda

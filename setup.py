@@ -77,7 +77,9 @@ EXTRAS_REQUIRE = {
         "hypothesis>=6.150",
         "pytest>=9",
         "pytest-timeout>=2.4",
+        "pytest-xdist>=3.8",
     ],
+    "coverage": ["coverage>=7.10"],
     # Drives a Chromium of the system through the tests of the page, which are skipped without.
     "browser": ["playwright>=1.60"],
     "lint": [
