@@ -1,8 +1,8 @@
 """Attribute the time of a block to causes: import, tracing, dace, compiler, child process, sleep, the rest.
 
 Functions of known cost are replaced by timed ones as soon as their module is loaded. Times are those of the
-main thread and exclusive: of two causes, one within the other, the inner one counts. `compiler_busy` alone is a
-sum over all threads: compilers run several at once, next to the main thread.
+main thread and exclusive: of two causes, one within the other, the inner one counts. Only `compiler_busy` is
+a sum over all threads: compilers run several at once, next to the main thread.
 """
 
 from __future__ import annotations

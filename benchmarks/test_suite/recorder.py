@@ -1,12 +1,14 @@
 """A pytest plugin that writes a line of JSON for each test: `pytest -p benchmarks.test_suite.recorder`.
 
 `$TEST_TIMES` names the folder; every process writes a file of its own there. Without it nothing is recorded.
+`$TEST_ORDER`, a number, has the tests run in the random order of that number.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import random
 import resource
 import time
 from collections.abc import Generator
@@ -17,7 +19,7 @@ import pytest
 
 from benchmarks.test_suite.causes import Clock, Probes
 
-_FOLDER = "TEST_TIMES"
+_FOLDER, _ORDER = "TEST_TIMES", "TEST_ORDER"
 _BEGUN = time.perf_counter()
 
 
@@ -65,6 +67,11 @@ def _cpu_s() -> tuple[float, float]:
     """Processor seconds of this process and of its children that have ended."""
     own, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
     return own.ru_utime + own.ru_stime, children.ru_utime + children.ru_stime
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if seed := os.environ.get(_ORDER):
+        random.Random(seed).shuffle(items)
 
 
 def pytest_configure(config: pytest.Config) -> None:
