@@ -5,11 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 from daceml.codegen_cuda.block_size import BlockShape, Trial, choose_shape, rules, shape_of, with_shape
-from daceml.codegen_cuda.emulation.compiler import compile_kernel, compile_scheduler, fingerprint
+from daceml.codegen_cuda.emulation.compiler import (
+    compile_header,
+    compile_kernel,
+    compile_scheduler,
+    fingerprint,
+)
 from daceml.codegen_cuda.kernel_facts import CompiledFacts, KernelFacts, save_facts
+from daceml.codegen_cuda.kernel_unit import HEADERS
 from daceml.codegen_cuda.toolchain import INCLUDE, CudaToolchain, cuda_toolchain
 from daceml.runtime.cache import Cache, digest
-from daceml.runtime.toolchain import include_folder, toolchain
+from daceml.runtime.toolchain import include_folder, shared_header, toolchain
 
 _SHARED = include_folder() / "daceml" / "scalar_math.h"  # with the kernels of the processor
 _FUNCTIONS = INCLUDE.parent / "device_functions.cu"
@@ -93,10 +99,14 @@ def emulated_object(source: str, cache: Cache) -> Path:
     Raises:
         BuildError: the compiler refused it.
     """
-    tools = toolchain()
+    tools, includes = toolchain(), (include_folder(),)
+
+    def write_header(folder: Path) -> None:
+        compile_header(HEADERS, folder, cxx=tools.cxx, includes=includes)
 
     def build(folder: Path) -> None:
-        compile_kernel(source, folder, cxx=tools.cxx, includes=(include_folder(),))
+        header = shared_header(cache, digest(tools.fingerprint, "emulation", fingerprint()), write_header)
+        compile_kernel(source, folder, cxx=tools.cxx, includes=includes, header=header)
 
     key = digest(tools.fingerprint, fingerprint(), source)
     return cache.get("kernels", key, build) / "kernel.o"

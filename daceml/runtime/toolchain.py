@@ -331,7 +331,7 @@ def _headers() -> list[str]:
 def precompiled_header(cache: Cache) -> Path:
     """Folder of the precompiled header; made once for each toolchain."""
     tools = toolchain()
-    return _header(cache, tools.fingerprint, tools.compile_header)
+    return shared_header(cache, tools.fingerprint, tools.compile_header)
 
 
 def torch_header(cache: Cache, tools: Toolchain | None = None) -> Path:
@@ -341,17 +341,18 @@ def torch_header(cache: Cache, tools: Toolchain | None = None) -> Path:
         tools: `toolchain()` where None.
     """
     tools = tools or toolchain()
-    return _header(cache, digest(tools.fingerprint, "torch", version("torch")), tools.declare_torch)
+    return shared_header(cache, digest(tools.fingerprint, "torch", version("torch")), tools.declare_torch)
 
 
 def driver_header(cache: Cache) -> Path:
     """Folder of the precompiled header of drivers of the processor; made once, as torch's functions are."""
     tools = toolchain()
     key = digest(tools.fingerprint, "driver", version("torch"))
-    return _header(cache, key, lambda folder: tools.compile_driver_header(folder, torch_header(cache)))
+    return shared_header(cache, key, lambda folder: tools.compile_driver_header(folder, torch_header(cache)))
 
 
-def _header(cache: Cache, key: str, make: Callable[[Path], None]) -> Path:
+def shared_header(cache: Cache, key: str, make: Callable[[Path], None]) -> Path:
+    """Folder of a header that many texts include; its files are read through once by each process."""
     folder = _checked_headers.get((cache.root, key))
     if folder is None or not folder.is_dir():
         folder = _checked_headers[cache.root, key] = cache.get("headers", key, make)
