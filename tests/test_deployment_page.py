@@ -13,6 +13,7 @@ from tests.cli.told import told
 PAGE = (Path(__file__).resolve().parents[1] / "docs" / "deployment.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_script_command_and_program(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):

@@ -15,6 +15,7 @@ from tests.cli.told import told
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "distributed.md"
 
 
+@pytest.mark.slow
 def test_record_optimize_apply(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):

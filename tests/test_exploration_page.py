@@ -13,12 +13,14 @@ PAGE = (Path(__file__).resolve().parents[1] / "docs" / "exploration.md").read_te
 SCRIPT = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[0]
 
 
+@pytest.mark.slow
 def test_the_script_gives_a_faster_module_that_is_right():
     variables: dict[str, object] = {}
     exec(compile(SCRIPT, "exploration.md", "exec"), variables)
     assert "standard recipe" in str(variables["explored"])
 
 
+@pytest.mark.slow
 def test_commands_are_understood(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):

@@ -23,6 +23,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 MODEL, USE = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
+@pytest.mark.slow
 def test_from_the_demo_to_the_page_in_three_commands():
     """The README's first block; `make demo` itself is run in tests/examples/test_demo.py."""
     (block,) = re.findall(r"```\n(make demo.*?)```", README, re.DOTALL)
@@ -52,6 +53,7 @@ def test_from_the_demo_to_the_page_in_three_commands():
             run.kill()
 
 
+@pytest.mark.slow
 def test_the_page_as_a_file_and_its_recipe(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):

@@ -224,9 +224,7 @@ class _Source:
 
     def _build(self, folder: Path, name: str, weights_sha256: str) -> tuple[bool, tuple[str, ...]]:
         """The library; whether it needs torch's, and what it needs of the processor."""
-        from daceml.runtime.build import CONVOLUTIONS
-        from daceml.runtime.driver import own_convolutions
-        from daceml.runtime.kernel_batches import kernel_object
+        from daceml.runtime.driver_parts import parts_of
         from daceml.runtime.kernel_objects import KernelObjects, lanes_object
         from daceml.runtime.toolchain import toolchain, torch_header
 
@@ -241,9 +239,9 @@ class _Source:
             kernels.close()
             driver = (self.stored.folder / "driver.cpp").read_text()
             tools.compile_driver(driver, work, torch_declared)
-            libtorch = bool(_torch_calls(work / "driver.o"))
-            if own_convolutions(self.plan):
-                objects.append(kernel_object(CONVOLUTIONS.read_text(), cache))
+            parts = [part.object(cache) for part in parts_of(self.plan.steps)]
+            objects += parts
+            libtorch = any(_torch_calls(one) for one in (work / "driver.o", *parts))
             text = implementation(
                 name,
                 weights_sha256=weights_sha256,
@@ -267,9 +265,9 @@ class _Source:
 _OWN = frozenset(re.findall(r"\baoti_torch_\w+(?=\()", (_CPP / "host_tensors.cpp").read_text()))
 
 
-def _torch_calls(driver: Path) -> set[str]:
-    """Functions of torch that a driver calls and that only torch has."""
-    said = subprocess.run(["nm", "-u", str(driver)], capture_output=True, text=True, check=True).stdout
+def _torch_calls(made: Path) -> set[str]:
+    """Functions of torch that an object calls and that only torch has."""
+    said = subprocess.run(["nm", "-u", str(made)], capture_output=True, text=True, check=True).stdout
     called = {line.split()[-1] for line in said.splitlines() if line.strip()}
     return {name for name in called if name.startswith(("aoti_torch_", "torch_"))} - _OWN
 

@@ -9,15 +9,13 @@ from pathlib import Path
 from daceml.codegen_cuda.toolchain import cuda_toolchain
 from daceml.runtime.cache import Cache
 from daceml.runtime.device_objects import cuda_functions, emulation_objects
-from daceml.runtime.driver import driver_text, own_convolutions
-from daceml.runtime.kernel_batches import kernel_object
+from daceml.runtime.driver import driver_text
+from daceml.runtime.driver_parts import parts_of
 from daceml.runtime.kernel_objects import KernelObjects, lanes_object
 from daceml.runtime.kernel_source import signature
 from daceml.runtime.plan import Plan
 from daceml.runtime.progress import publish
 from daceml.runtime.toolchain import driver_header, toolchain_for, torch_header
-
-CONVOLUTIONS = Path(__file__).with_name("convolutions.cpp")
 
 
 def build_program(
@@ -57,8 +55,7 @@ def _build(plan: Plan, cache: Cache, folder: Path, kernels: KernelObjects, *, ra
     compiled = kernels.pool.submit(
         lambda: tools.compile_driver(driver, folder, declared.result(), header and header.result())
     )
-    if own_convolutions(plan):
-        made.append(kernels.pool.submit(kernel_object, CONVOLUTIONS.read_text(), cache))
+    made += [kernels.pool.submit(part.object, cache) for part in parts_of(plan.steps)]
     _await(made)
     compiled.result()
     linked = [one.result() for one in (*made, *lanes)]

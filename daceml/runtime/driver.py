@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from daceml.errors import UnsupportedProgramError
 from daceml.runtime.all_reduce_calls import all_reduce_lines, ticket_lines
 from daceml.runtime.checks import limit_lines, position_lines, weight_lines
+from daceml.runtime.driver_parts import parts_of
 from daceml.runtime.element_codes import torch_code
 from daceml.runtime.list_calls import INCLUDE, list_call_lines
 from daceml.runtime.plan import Plan
@@ -40,12 +41,6 @@ def driver_text(plan: Plan, signatures: dict[str, tuple[str, ...]], *, ranges: b
     return _Driver(plan, signatures, ranges=ranges).text()
 
 
-def own_convolutions(plan: Plan) -> bool:
-    """Whether a step calls a function of `daceml/runtime/convolutions.cpp`."""
-    calls = (step.action for step in plan.steps)
-    return any(isinstance(call, AtenCall) and call.function in ("depthwise", "pointwise") for call in calls)
-
-
 class _Driver:
     def __init__(self, plan: Plan, signatures: dict[str, tuple[str, ...]], *, ranges: bool) -> None:
         self.plan, self.signatures, self.ranges = plan, signatures, ranges
@@ -65,10 +60,8 @@ class _Driver:
             "#include <daceml/aten.h>",
             *([INCLUDE] if any(isinstance(s.action, ListCall) for s in self.plan.steps) else []),
             *(["#include <daceml/aten_packed.h>"] if self.network.prepared else []),
-            *(["#include <daceml/aten_attention.h>"] if self._calls("attention_spelled") else []),
-            *(["#include <daceml/aten_device.h>"] if self._calls("device_") else []),
-            *(["#include <daceml/aten_convolution.h>"] if own_convolutions(self.plan) else []),
-            *(["#include <daceml/aten_recurrent.h>"] if self._calls("recurrent_layer") else []),
+            *(["#include <daceml/aten_device.h>"] if self._calls_device() else []),
+            *(f"#include <{part.header}>" for part in parts_of(self.plan.steps)),
             *([RANGES] if self.ranges else []),
             "#include <daceml/size_functions.h>",
             *(['extern "C" const char* daceml_launch_error();'] if emulated else []),
@@ -92,11 +85,10 @@ class _Driver:
                     fix="compile for fixed sizes, without dynamic=True and dynamic_shapes",
                 )
 
-    def _calls(self, stem: str) -> bool:
-        """Whether a step calls a function of that name, or one whose name begins with it."""
-        return any(
-            isinstance(s.action, AtenCall) and s.action.function.startswith(stem) for s in self.plan.steps
-        )
+    def _calls_device(self) -> bool:
+        """Whether a step calls a function that torch has for a device alone."""
+        called = (step.action.function for step in self.plan.steps if isinstance(step.action, AtenCall))
+        return any(name.startswith("device_") for name in called)
 
     def _declaration(self, kernel: Kernel) -> str:
         types = [

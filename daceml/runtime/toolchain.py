@@ -42,8 +42,6 @@ _NO_ERROR = "note: disable pass"  # gcc says so of that flag, each time
 _WIDE = ("-mprefer-vector-width=512",) if platform.machine() == "x86_64" else ()
 # gcc keeps more digits of native halves in its vectors than in what is left over (x + 2048 - 2048)
 _COMMON = ("-std=c++20", "-DDACE_HALF_NO_NATIVE", "-fPIC", "-fopenmp", "-w")
-# Headers of calls with loops of their own
-_WITH_LOOPS = ("daceml/aten_attention.h", "daceml/aten_recurrent.h")
 # A driver only calls: optimising it costs compile time and gains nothing that can be measured.
 _CALLING = ("-O0",)
 _HEADER = "daceml_kernel.h"
@@ -109,6 +107,11 @@ class Toolchain:
         """Write `NAME.o` of a file that includes what it needs."""
         self._run([*self._includes(), "-c", str(source), "-o", f"{source.stem}.o"], folder)
 
+    def compile_part(self, source: Path, folder: Path, torch_header: Path) -> None:
+        """Write `NAME.o` of functions that drivers call; `torch_header` as in `compile_driver`."""
+        includes = [*self._includes(), f"-I{torch_header}"]
+        self._run([*includes, "-c", str(source), "-o", f"{source.stem}.o"], folder)
+
     def compile_header(self, folder: Path) -> None:
         """Write the header that all kernels include, and its precompiled form."""
         (folder / _HEADER).write_text("#include <daceml/kernel.h>\n")
@@ -144,13 +147,12 @@ class Toolchain:
             header: the folder of the precompiled header, for a driver of the processor.
         """
         (folder / "driver.cpp").write_text(text)
-        level = () if any(header in text for header in _WITH_LOOPS) else _CALLING
         includes = [f"-I{include_folder()}", f"-I{torch_header}"]
         if header is not None:
             includes += ["-include", str(header / _DRIVER_HEADER)]
         if RANGES in text and (nvtx := nvtx_folder()) is not None:
             includes.append(f"-isystem{nvtx}")
-        self._run([*includes, *level, "-c", "driver.cpp", "-o", "driver.o"], folder)
+        self._run([*includes, *_CALLING, "-c", "driver.cpp", "-o", "driver.o"], folder)
 
     def link_program(
         self, objects: list[Path], folder: Path, torch_header: Path, *, cudart: Path | None = None

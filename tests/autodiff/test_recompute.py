@@ -76,6 +76,7 @@ def test_cheap_recomputes_what_is_made_of_inputs_by_a_comparison_or_a_sum() -> N
     assert all(record.reason for record in cheap)
 
 
+@pytest.mark.slow
 def test_budget_recomputes_whole_layers_and_keeps_results() -> None:
     torch.manual_seed(0)
     module = nn.Sequential(*(Residual() for _ in range(5))).double().train()

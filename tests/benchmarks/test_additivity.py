@@ -56,6 +56,7 @@ def test_where_every_run_was_interrupted_the_least_interrupted_ones_count():
     assert less([chain, {}], 0, 1) == pytest.approx(1.0)
 
 
+@pytest.mark.slow
 def test_a_network_is_measured_from_end_to_end():
     assert len(NETWORKS) == 3
     for rounds in (4, 16, 40):  # more of them on a busy machine

@@ -47,6 +47,7 @@ def row(case: str, implementation: str = "native", mode: str = "constant", **mor
     }
 
 
+@pytest.mark.slow
 def test_the_installed_cases_are_found():
     found = cases()
     assert len(found) > 1500

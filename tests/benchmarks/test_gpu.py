@@ -75,6 +75,7 @@ def test_networks_are_compared_in_every_precision_and_mode():
     assert {case.mode for case in cases_of("correctness-B")} == set(MODES)
 
 
+@pytest.mark.slow
 def test_a_shard_in_emulation(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     file = tmp_path / "correctness-A.json"
     line = ["--shard", "correctness-A", "--emulated", "--only", "mish", "--check", "--json", str(file)]
@@ -89,6 +90,7 @@ def test_a_shard_in_emulation(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "limit of bf16: max(3 x eager's, 1 x 0.0078 x sqrt(depth))" in shown and "OUTSIDE" not in shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "precision"), [("mbconv", "bf16"), ("bert_autocast", "autocast")])
 def test_a_network_trains_in_emulation(name: str, precision: str):
     row = measure(Case(kind="correctness", name=name, mode="training", precision=precision, emulated=True))

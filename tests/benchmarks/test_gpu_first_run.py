@@ -83,6 +83,7 @@ def steps_of(tmp_path: Path, *names: str, limit_s: float = 60.0) -> tuple[list[S
     ], run
 
 
+@pytest.mark.slow
 def test_a_step_that_hangs_is_ended_with_all_it_started_and_the_others_run(tmp_path: Path):
     rows = run_steps(*steps_of(tmp_path, "hanging", "crashing", "working"))
     assert [row["state"] for row in rows] == ["ended by its limit", "exit code -6", "done"]
@@ -101,6 +102,7 @@ def test_a_step_without_time_is_not_begun(tmp_path: Path):
     assert rows[0]["state"] == "not begun: time was up" and rows[0]["cells"] == 0
 
 
+@pytest.mark.slow
 def test_a_limit_is_shortened_by_what_is_left_of_the_run(tmp_path: Path):
     steps, run = steps_of(tmp_path, "hanging", limit_s=driver.SHORTEST_S + 1.0)
     (row,) = run_steps([Step(name="hanging", limit_s=600.0, proves="", program=steps[0].program)], run)
@@ -212,6 +214,7 @@ def ready_cache(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BROKEN)
 def test_the_step_fails_and_names_a_kernel_that_was_broken_by_hand(name: str, tmp_path: Path):
     step, (cell, label, old, new) = name.partition(",")[0], BROKEN[name]

@@ -145,11 +145,13 @@ def test_bad_arguments_say_what_to_give(line: list[str], why: str, capsys: pytes
     assert why in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_part_runs_in_a_process_of_its_own():
     seen = run_part(Case(model="reduced:mish", mode="inference"), "parity", 120.0)
     assert seen["outside"] == []
 
 
+@pytest.mark.slow
 def test_a_process_that_fails_or_does_not_end_gives_its_reason():
     failed = run_part(Case(model="reduced:alexnet", mode="inference"), "parity", 120.0)
     assert failed == {"failure": "exit code 1: KeyError: 'alexnet'"}

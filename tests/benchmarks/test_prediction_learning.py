@@ -69,6 +69,7 @@ def test_what_the_target_took_changes_no_prediction_of_it(tmp_path: Path, monkey
     assert slowed[1]["error"] > 0.5
 
 
+@pytest.mark.slow
 def test_a_tenth_is_held_out_and_the_bars_are_those_of_all_operators(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -51,11 +51,13 @@ def test_what_is_wrong_is_told():
     assert difference(X.float(), X, X) == "torch.float32[2] instead of torch.float64[2]"
 
 
+@pytest.mark.slow
 def test_a_dozen_graphs(tmp_path: Path):
     """Compiled with gradients, in processes of their own."""
     assert verdicts(tmp_path, "--quick") == Counter(equal=QUICK)
 
 
+@pytest.mark.slow
 def test_graphs_whose_loops_are_kernels_of_a_device(tmp_path: Path):
     """In emulation; the first of them has a size that is an argument of its kernels."""
     assert draw(10).open_batch
@@ -73,6 +75,7 @@ def test_every_kind_of_layer_is_drawn():
     assert str(images.draw(5)) == str(images.draw(5))
 
 
+@pytest.mark.slow
 def test_networks_over_images(tmp_path: Path):
     assert verdicts(tmp_path, "--family", "images", "--count", "9") == Counter(equal=9)
 

@@ -102,6 +102,7 @@ def test_a_rate_is_set_with_tokens_for_a_whole_segment():
     assert int(words[words.index("burst") + 1].removesuffix("b")) > 65_536
 
 
+@pytest.mark.slow
 def test_a_link_holds_what_is_sent_to_its_rate(tmp_path: Path):
     if (reason := shaped_link.why_not()) is not None:
         pytest.skip(reason)

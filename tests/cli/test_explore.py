@@ -26,6 +26,7 @@ def model(tmp_path: Path) -> str:
     return f"{tmp_path / 'net.py'}:Net"
 
 
+@pytest.mark.slow
 def test_a_table_and_a_file(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     file = tmp_path / "found.json"
     code, out, err = told(

@@ -42,6 +42,7 @@ def database(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_models_are_told_and_written(database: Path, tmp_path: Path, said: Said):
     output = tmp_path / "models.npz"
     text = said(["learn", str(database), "-o", str(output), "--budget", "0s", "--quiet"])
@@ -56,6 +57,7 @@ def test_models_are_told_and_written(database: Path, tmp_path: Path, said: Said)
     assert as_json["models"][0]["error"] < 0.2
 
 
+@pytest.mark.slow
 def test_a_prediction_takes_them(database: Path, tmp_path: Path, said: Said):
     output = tmp_path / "models.npz"
     said(["learn", str(database), "-o", str(output), "--budget", "0s", "--quiet"])
@@ -90,6 +92,7 @@ def test_nothing_to_learn_is_refused_and_nothing_written(database: Path, tmp_pat
     assert not output.exists()
 
 
+@pytest.mark.slow
 def test_a_described_device_is_learned_too(database: Path, tmp_path: Path, said: Said):
     described = tmp_path / "home.toml"
     described.write_text(

@@ -9,6 +9,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "daceml.cli.main"]
 
@@ -23,6 +25,7 @@ def test_a_reader_that_goes_away_ends_the_command_quietly():
         assert process.wait() == 1
 
 
+@pytest.mark.slow
 def test_ctrl_c_leaves_nothing_half_built(tmp_path: Path):
     (tmp_path / "slow.py").write_text(
         "import sys, time\nfrom torch import nn\n"

@@ -30,6 +30,7 @@ class Mistaken(nn.Module):
         raise KeyError("a mistake of ours")
 
 
+@pytest.mark.slow
 def test_a_course_is_measured_once_and_the_rest_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
@@ -108,6 +109,7 @@ def test_a_part_is_for_programs_that_call_its_functions(tmp_path: Path, monkeypa
         assert asked == ["Few, inference", "Few, training"]
 
 
+@pytest.mark.slow
 def test_every_module_of_the_course_can_be_lowered():
     for part in course.COURSE:
         inputs = tuple(torch.randn(2, 48, 16, 80).requires_grad_(part.training) for _ in range(2))
@@ -115,6 +117,7 @@ def test_every_module_of_the_course_can_be_lowered():
         assert all(subject.lower(variant).facts for variant in part.variants)
 
 
+@pytest.mark.slow
 def test_convolutions_of_every_kind_are_in_the_course():
     (part,) = (one for one in course.COURSE if one.module is course.Images)
     inputs = tuple(torch.randn(4, 48, 64, 80) for _ in range(2))

@@ -44,6 +44,7 @@ def explored() -> Explored:
     return daceml.explore(Rows().eval(), inputs(), budget=90, measurements=2, most=8)
 
 
+@pytest.mark.slow
 def test_all_that_is_lowered_is_predicted_and_little_is_measured(explored: Explored):
     found = explored.exploration
     assert found.model == "Rows" and found.inputs == "x: float32 (16, 24)"
@@ -66,6 +67,7 @@ def test_the_winner_was_measured_and_is_no_slower(explored: Explored):
     assert best.variant == Variant() or best.measured.ratio_high < 1
 
 
+@pytest.mark.slow
 def test_every_variant_computes_the_same(explored: Explored):
     model, x = explored.compiled(Variant()), inputs()
     expected = model(x)
@@ -236,6 +238,7 @@ def test_what_the_recipe_has_is_not_added():
     assert "--without MapFusion" in str(refusal.value)
 
 
+@pytest.mark.slow
 def test_an_effect_is_told_among_others_and_alone():
     fused, idle = effects(
         _model().eval(), inputs(), passes=["MapFusion", "use_columns"], measure=True, limit_s=2
@@ -302,6 +305,7 @@ def test_a_measurement_that_would_exceed_the_budget_is_not_begun():
     assert not found.complete and found.ended == "its budget ended before all variants were predicted"
 
 
+@pytest.mark.slow
 def test_another_precision_on_a_device_casts_nothing():
     found = daceml.explore(
         _large(), torch.randn(4096, 1024), budget=90, measurements=0, most=1, devices=["H100"],

@@ -67,6 +67,7 @@ def test_two_ranks_of_mpirun_train_as_torch_does(tmp_path: Path):
     assert second["overlap"]["file"] == "step_rank1.json.gz"
 
 
+@pytest.mark.slow
 def test_a_killed_rank_is_named_and_nobody_waits_for_it(tmp_path: Path):
     survivor, dead = alone(program("killed", tmp_path), tmp_path)
     assert dead is None
@@ -80,6 +81,7 @@ def test_a_killed_rank_is_named_and_nobody_waits_for_it(tmp_path: Path):
     assert lines[-2] == "  fix:   look at what rank 1 has written last, and start the job again;"
 
 
+@pytest.mark.slow
 def test_other_models_and_a_rank_that_does_not_come_are_named(tmp_path: Path):
     results = alone(program("absent", tmp_path), tmp_path)
     for rank, result in enumerate(results):
@@ -103,12 +105,14 @@ def assert_left(survivor: dict[str, Any]) -> None:
     assert lines[1] == "  where: rank 1 of 2, a broadcast of rank 0's tensors"
 
 
+@pytest.mark.slow
 def test_a_rank_that_leaves_between_two_steps_is_named(tmp_path: Path):
     left, survivor = alone(program("leaves", tmp_path), tmp_path)
     assert left == {"error": None}, "it waits for another rank's first program, however long that takes"
     assert_left(survivor)
 
 
+@pytest.mark.slow
 def test_a_rank_that_leaves_an_mpirun_is_named_and_ends_the_job(tmp_path: Path):
     launcher = mpirun()
     if launcher is None:

@@ -151,6 +151,7 @@ def by_whole_steps(module: nn.Module, training: Training) -> Iterator[Point]:
         yield after_step(module, step(inputs, targets))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TRAININGS)
 def test_fifty_steps_stay_near_float64(name: str):
     training = TRAININGS[name]

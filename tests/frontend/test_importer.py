@@ -455,6 +455,7 @@ def test_a_network_survives_storage():
     assert [(type(n), n.attribute_values()) for n in state.nodes() if isinstance(n, ONNXNode)] == before
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the suite computes log(0) and casts out of range
 def test_every_case_of_the_onnx_node_suite_imports_or_is_refused_with_a_reason():
     from onnx.backend.test.loader import load_node_model_tests

@@ -19,6 +19,7 @@ from benchmarks.models.fcn8s import crop
 from benchmarks.models.mbconv import MBConv1
 from benchmarks.models.mlp_mixer import mlp_mixer
 from daceml.errors import ConfigurationError
+from tests.support.sampling import sampled
 
 TOLERANCE = 1e-10
 """Relative to the largest element: some thousand roundings of float64."""
@@ -161,7 +162,7 @@ def same(
         )
 
 
-@pytest.mark.parametrize("name", BLOCKS)
+@pytest.mark.parametrize("name", sampled(BLOCKS, "mish", "mbconv", "bert", "dlrm"))
 def test_blocks_of_the_networks(name: str, caplog: pytest.LogCaptureFixture) -> None:
     build, make_inputs = BLOCKS[name]
     torch.manual_seed(0)

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 WORKER = """
 import sys
 import torch
@@ -59,6 +61,7 @@ print("equal")
 """
 
 
+@pytest.mark.slow
 def test_two_processes_train_one_model(tmp_path: Path):
     root = Path(__file__).parents[2]
     environment = {**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"}

@@ -51,6 +51,7 @@ print(preloaded.allocations_found())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="a library is preloaded")
 def test_generated_code_allocates_nothing_of_its_own(tmp_path: Path):
     compiler = shutil.which("gcc")

@@ -27,6 +27,7 @@ def fitted() -> Fitted:
     return fit(operations, seconds(operations, seed=5), HERE, floor_s=2e-5, budget_s=0.0)
 
 
+@pytest.mark.slow
 def test_new_operations_are_estimated_and_covered(fitted: Fitted):
     fresh = products(300, seed=9)
     answers = 1e6 * seconds(fresh, seed=6)
@@ -73,6 +74,7 @@ def test_too_few_rows_and_durations_of_nothing_are_refused():
         fit(enough, np.zeros(FEWEST), HERE, floor_s=0.0)
 
 
+@pytest.mark.slow
 def test_a_file_gives_back_the_same_models(fitted: Fitted, tmp_path: Path):
     path = tmp_path / "models.npz"
     with_network = fit(
@@ -105,6 +107,7 @@ def test_a_missing_file_is_refused(tmp_path: Path):
         read_models(tmp_path / "none.npz")
 
 
+@pytest.mark.slow
 def test_a_database_teaches_all_that_it_has_enough_of(tmp_path: Path):
     there = device("there", speed=2.0)
     devices: dict[str, Device] = {"here": HERE, "there": there}

@@ -1,0 +1,28 @@
+"""Cases of a parametrized test of which `make test` takes a few, and `make test-all` every one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+
+def sampled(cases: Iterable[Any], *kept: Any) -> list[Any]:
+    """Parameters of `pytest.mark.parametrize`: all cases, those that are not `kept` marked as slow.
+
+    Args:
+        cases: values, or tuples of them for several parameters.
+        kept: of the cases.
+    Raises:
+        ValueError: one that is kept is no case, so that a renamed case is noticed.
+    """
+    every = list(cases)
+    if missing := [case for case in kept if case not in every]:
+        raise ValueError(f"{missing} are no cases of {every}")
+    return [case if case in kept else _slow(case) for case in every]
+
+
+def _slow(case: Any) -> Any:
+    values = case if isinstance(case, tuple) else (case,)
+    return pytest.param(*values, marks=pytest.mark.slow)
