@@ -45,5 +45,9 @@ def _bound_cache() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The slow tests come first: none of them is left over for one worker at the end."""
-    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+    """The longest tests come first: none of them is left over for one worker at the end."""
+
+    def shortness(item: pytest.Item) -> int:
+        return sum(item.get_closest_marker(mark) is None for mark in ("slow", "timeout"))
+
+    items.sort(key=shortness)

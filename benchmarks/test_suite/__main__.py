@@ -127,7 +127,7 @@ def _covered(suite: Suite, name: str, marks: Sequence[str]) -> Coverage:
     rc = coverage_of.settings(place)
     measured = [sys.executable, "-m", "coverage", "run", f"--rcfile={rc}"]
     tests = ["-m", "pytest", "-n", "auto", "--dist", "worksteal", *marks, "tests"]
-    suite.run(name, [*measured, *tests], suite.folder / "cache", TEST_TIMES="")
+    suite.run(name, [*measured, *tests], place / "cache", TEST_TIMES="")
     return coverage_of.collected(place, ROOT, os.environ)
 
 

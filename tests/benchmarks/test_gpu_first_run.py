@@ -215,6 +215,21 @@ def ready_cache(folder: Path) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(2400)  # minutes on two cores
+def test_every_step_is_rehearsed(tmp_path: Path):
+    command = ["bash", str(ROOT / "benchmarks" / "gpu_first_run.sh"), "--emulated", "--check"]
+    environment = {**os.environ, "PYTHON": sys.executable}
+    done = subprocess.run(
+        [*command, "--out", str(tmp_path / "out")],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BROKEN)
 def test_the_step_fails_and_names_a_kernel_that_was_broken_by_hand(name: str, tmp_path: Path):
     step, (cell, label, old, new) = name.partition(",")[0], BROKEN[name]
