@@ -35,9 +35,8 @@ class TestTime:
 
 def read(folder: Path) -> list[TestTime]:
     """Every test of a run."""
-    lines = (
-        json.loads(line) for file in sorted(folder.glob("*.jsonl")) for line in file.open(encoding="utf-8")
-    )
+    files = [file.read_text(encoding="utf-8") for file in sorted(folder.glob("*.jsonl"))]
+    lines = [json.loads(line) for text in files for line in text.splitlines()]
     return [
         TestTime(
             test=line["test"],

@@ -1,0 +1,160 @@
+"""The benchmark of the test suite: seconds by cause, minutes with bars, coverage, faults that are found."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.test_suite import __main__ as suite_program
+from benchmarks.test_suite import fault_search, timing
+from benchmarks.test_suite.causes import Clock
+from benchmarks.test_suite.coverage_of import Coverage, from_report
+from benchmarks.test_suite.fault import Fault
+from benchmarks.test_suite.processes import Ran, run
+from benchmarks.test_suite.timing import TestTime
+
+ROOT = Path(__file__).parents[2]
+TESTS = """
+import subprocess, sys, time
+
+def test_sleep():
+    time.sleep(0.2)
+
+def test_child():
+    subprocess.run([sys.executable, "-c", "import time; time.sleep(0.2)"], check=True)
+
+def test_compiler(tmp_path):
+    (tmp_path / "a.cpp").write_text("int main() {}")
+    subprocess.run(["g++", "a.cpp"], cwd=tmp_path, check=True)
+"""
+
+
+def test_of_two_causes_the_inner_one_counts(monkeypatch: pytest.MonkeyPatch):
+    times = iter([0.0, 1.0, 3.0, 7.0])
+    monkeypatch.setattr("benchmarks.test_suite.causes.time.perf_counter", lambda: next(times))
+    clock = Clock()
+    with clock.during("child"), clock.during("sleep"):
+        pass
+    assert clock.take() == {"child": 5.0, "sleep": 2.0}
+    assert clock.take() == {}
+
+
+def test_a_run_of_pytest_is_recorded_by_cause(tmp_path: Path):
+    (tmp_path / "test_causes.py").write_text(TESTS)
+    recorder = ["-p", "benchmarks.test_suite.recorder", "-p", "no:cacheprovider"]
+    environment = {**os.environ, "TEST_TIMES": str(tmp_path / "times"), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "pytest", "-q", *recorder, "test_causes.py"]
+    subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True)
+    seen = {time.test.partition("::")[2]: time for time in timing.read(tmp_path / "times")}
+    assert set(seen) == {"", "test_sleep", "test_child", "test_compiler"}
+    assert {name: max(time.causes, key=time.causes.__getitem__) for name, time in seen.items() if name} == {
+        "test_sleep": "sleep", "test_child": "child", "test_compiler": "compiler",
+    }  # fmt: skip
+    assert seen["test_compiler"].children_cpu_s > 0
+
+
+def test_the_order_may_be_random_and_is_that_of_its_number(tmp_path: Path):
+    (tmp_path / "test_many.py").write_text("\n".join(f"def test_{i}(): pass" for i in range(30)))
+
+    def order(number: str) -> str:
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-v",
+            "-p",
+            "benchmarks.test_suite.recorder",
+            "test_many.py",
+        ]
+        environment = {**os.environ, "TEST_ORDER": number, "PYTHONPATH": str(ROOT)}
+        done = subprocess.run(
+            command, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True
+        )
+        return "\n".join(line.split()[0] for line in done.stdout.splitlines() if "::" in line)
+
+    first = order("1")
+    assert first == order("1") != order("2")
+    assert sorted(first.splitlines()) == sorted(order("").splitlines())
+
+
+def times(**seconds: float) -> list[TestTime]:
+    return [
+        TestTime(test=test, wall_s=wall, own_cpu_s=wall / 2, children_cpu_s=0.0, causes={"dace": wall / 4})
+        for test, wall in seconds.items()
+    ]
+
+
+def test_long_tests_have_rows_and_the_others_of_a_file_are_summed_up():
+    seen = times(
+        **{"tests/a/test_x.py::one": 8.0, "tests/a/test_x.py::two": 0.5, "tests/test_y.py::three": 0.25}
+    )
+    rows = timing.rows(seen)
+    assert [row["folder"] for row in rows[:2]] == ["a", "(top)"]
+    assert rows[0] == {
+        "folder": "a",
+        "tests": 2,
+        "wall_s": 8.5,
+        "own_cpu_s": 4.25,
+        "children_cpu_s": 0,
+        "dace": 2.12,
+    }
+    assert [row.get("test", row.get("tests of file")) for row in rows[2:]] == [
+        "tests/a/test_x.py::one", "tests/a/test_x.py", "tests/test_y.py",
+    ]  # fmt: skip
+    assert timing.table(seen).splitlines()[-1].split()[:3] == ["all", "3", "9"]
+
+
+def test_a_file_that_only_one_run_reaches_is_lost_to_the_other():
+    whole = from_report({"files": {"a.py": {"executed_lines": [1, 2]}, "b.py": {"executed_lines": [3]}}})
+    fast = Coverage(lines={"a.py": frozenset({1})})
+    assert (whole.count, fast.count, whole.lost(fast), fast.lost(whole)) == (3, 1, ["b.py"], [])
+
+
+def test_a_command_is_watched_with_its_children(tmp_path: Path):
+    child = "a = bytearray(200 << 20); import time; time.sleep(2)"
+    parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
+    parent += "; print('said'); sys.exit(3)"
+    ran = run([sys.executable, "-c", parent], tmp_path, os.environ, tmp_path / "log")
+    assert ran.exit_code == 3
+    assert ran.wall_s > 2
+    assert ran.memory_bytes > 200 << 20
+    assert (tmp_path / "log").read_text() == "said\n"
+
+
+@pytest.mark.parametrize(("code", "minutes", "met"), [(0, 11, True), (0, 13, False), (1, 1, False)])
+def test_a_time_counts_if_everything_is_green(
+    code: int, minutes: float, met: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    ran = Ran(exit_code=code, wall_s=60 * minutes, memory_bytes=2**30)
+    monkeypatch.setattr(suite_program, "run", lambda *given: ran)
+    result = tmp_path / "suite.json"
+    arguments = ["--quick", "--check", "--json", str(result), "--folder", str(tmp_path / "work")]
+    assert suite_program.main(arguments) == (0 if met else 1)
+    bars = {bar["name"]: bar for bar in json.loads(result.read_text())["bars"]}
+    assert bars["make test with an empty cache"]["met"] is met
+    assert bars["memory of make test"]["met"]
+
+
+def test_a_fault_is_sought_near_its_file_first_and_the_file_is_put_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    fault = Fault(file="daceml/sdfg/sizes.py", old="def product(", new="def produkt(", wrong="a name")
+    seen: list[tuple[list[str], bool]] = []
+    failing = {"tests": "tests/x.py::test_far"}
+
+    def first_failure(tests: list[str], copy: Path, *, slow: bool) -> str:
+        assert "def produkt(" in (copy / fault.file).read_text()
+        seen.append((tests, slow))
+        return failing.get(tests[0], "") if slow else ""
+
+    monkeypatch.setattr(fault_search, "FAULTS", (fault,))
+    monkeypatch.setattr(fault_search, "_first_failure", first_failure)
+    (found,) = fault_search.search(tmp_path)
+    assert (found.tier, found.by) == ("slow", "tests/x.py::test_far")
+    assert seen[-3:] == [(["tests/sdfg"], False), (["tests"], False), (["tests"], True)]
+    assert "def product(" in (tmp_path / "faulty" / fault.file).read_text()
