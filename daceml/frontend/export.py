@@ -40,11 +40,13 @@ def to_onnx(program: ExportedProgram) -> ir.Model:
     """
     from daceml.frontend import exporter_internals as internals
     from daceml.frontend.finishing import finish
+    from daceml.frontend.negative_zeros import separate_negative_zeros
 
     dim_names = program.graph_module.meta.get(DIM_NAMES, {})
     with internals.quiet():
         translate = internals.private_exporter()
         flat, changed = internals.with_mutations_as_outputs(_prepare(program))
+        separate_negative_zeros(flat)
         try:
             model = translate(flat) if translate is not None else internals.public_exporter(flat)
         except Exception as error:

@@ -262,7 +262,7 @@ def pad_tensor(
     ends: list[Extent] = [0] * rank
     for pair in range(pairs):
         begins[rank - 1 - pair], ends[rank - 1 - pair] = pad[2 * pair], pad[2 * pair + 1]
-    return op.Pad(self, vector(begins + ends), value if value else None, mode=modes[mode])
+    return op.Pad(self, vector(begins + ends), None if value == 0 else value, mode=modes[mode])
 
 
 @translates("aten.constant_pad_nd.default")
