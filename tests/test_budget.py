@@ -4,6 +4,7 @@ import pytest
 
 from daceml.budget import budget_s
 from daceml.errors import ConfigurationError
+from tests.support.golden import raises
 
 
 @pytest.mark.parametrize(
@@ -16,7 +17,7 @@ def test_budgets_have_units(budget: str | float, seconds: float):
 
 @pytest.mark.parametrize("budget", ["2 days", "soon", "-1", "0", "0s", "", 0, -1.0, math.nan, math.inf])
 def test_what_is_no_time_is_refused(budget: str | float):
-    with pytest.raises(ConfigurationError, match=r"--budget .* is no time to spend"):
+    with raises(ConfigurationError, f"--budget {budget!r} "):
         budget_s(budget)
 
 

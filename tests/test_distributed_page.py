@@ -31,7 +31,7 @@ def test_record_optimize_apply(
 
     code, out, err = told(capsys, *record)
     assert code == 0, err
-    assert out.splitlines()[-1] == "next: daceml optimize traces"
+    assert "daceml optimize traces" in out.splitlines()[-1]
     assert sorted(path.name for path in (tmp_path / "traces").iterdir()) == [
         "step_rank0.json.gz",
         "step_rank1.json.gz",

@@ -20,6 +20,7 @@ from daceml.frontend.pipeline import Stages, build, optimise
 from daceml.runtime.cache import Cache
 from daceml.runtime.program import StoredProgram
 from daceml.sdfg.network import Network
+from tests.support.golden import golden, raises
 
 
 class Apply(nn.Module):
@@ -200,11 +201,11 @@ def test_an_operator_without_gradient_is_named() -> None:
             return x.scatter_reduce(0, torch.tensor([0, 1, 0, 1, 3]), x * x, "amax")
 
     network = network_of(Largest(), double(5))
-    with pytest.raises(GradientError, match="ScatterElements") as caught:
+    # the line of the module moves with this file
+    with raises(
+        GradientError, "ScatterElements", "test_engine.py", '@vjp("ScatterElements")', exact=False
+    ) as caught:
         add_gradients(network, network.outputs, network.inputs)
-    assert "cannot be differentiated" in str(caught.value)
-    assert "test_engine.py" in str(caught.value)
-    assert (
-        caught.value.fix.startswith("none is needed for right results")
-        and '@vjp("ScatterElements")' in caught.value.fix
-    )
+    error = caught.value
+    assert [error.what, error.why, error.fix] == [golden(), golden(), golden()]
+    assert "ScatterElements" in error.what and '@vjp("ScatterElements")' in error.fix

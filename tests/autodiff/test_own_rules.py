@@ -13,6 +13,7 @@ from daceml.autodiff import vjp as registry
 from daceml.autodiff.vjp import rules_of, vjp
 from daceml.onnx_ops.nodes import node_class
 from daceml.onnx_ops.tensor import Tensor
+from tests.support.golden import raises
 
 
 @pytest.fixture
@@ -48,7 +49,7 @@ def test_a_users_rule_is_compiled_and_comes_first():
 
 
 def test_a_rule_with_a_parameter_that_nothing_has_is_refused():
-    with pytest.raises(ValueError, match="neither operands nor their gradients"):
+    with raises(ValueError, "rule of Softsign", "slope"):
 
         @vjp("Softsign", name="WrongSoftsignGrad")
         def wrong_vjp(doutput: Tensor, slope: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from daceml.errors import ConfigurationError, MemoryBudgetError
 from daceml.frontend.export import to_onnx
 from daceml.frontend.gradient_record import StorageRecord
 from daceml.frontend.importer import import_model
+from tests.support.golden import golden, raises
 
 
 class Masked(nn.Module):
@@ -81,9 +83,11 @@ def test_budget_recomputes_whole_layers_and_keeps_results() -> None:
     torch.manual_seed(0)
     module = nn.Sequential(*(Residual() for _ in range(5))).double().train()
     x = torch.randn(2, 4, 16, 16, dtype=torch.float64)
-    with pytest.raises(MemoryBudgetError, match=r"the least that was found possible is (\d+)") as error:
+    # the least is of this machine's kernels
+    with raises(MemoryBudgetError, "memory_budget_bytes is 1000", exact=False) as refused:
         compare(module, x, recompute="budget", memory_budget_bytes=1000)
-    least = int(str(error.value).partition("possible is ")[2].split()[0])
+    assert refused.value.what == golden()
+    (least,) = map(int, re.findall(r"(\d+) bytes", refused.value.fix))
     storage = compare(module, x, recompute="budget", memory_budget_bytes=least)
     assert any(not record.stored and "Conv" in record.reason for record in storage)
 
@@ -109,8 +113,9 @@ def test_results_of_normalizations_run_again_from_their_statistics() -> None:
     x = torch.randn(2, 3, 18, 18, dtype=torch.float64)
     everything = compare(Normalized().double(), x, recompute="none")
     cheap = compare(Normalized().double(), x, recompute="cheap")
-    assert [r for r in cheap if not r.stored and r.reason.startswith("Relu runs again")]
-    assert [r for r in cheap if not r.stored and r.reason.startswith("BatchNormalizationSaving runs again")]
+    again = [r.reason for r in cheap if not r.stored]
+    for operator in ("Relu", "BatchNormalizationSaving"):
+        assert any(operator in reason for reason in again)
     kept = [sum(r.bytes for r in storage if r.stored) for storage in (everything, cheap)]
     assert kept[1] < 0.8 * kept[0]
 
@@ -173,7 +178,8 @@ def test_draws_never_run_again() -> None:
     decisions = {d.array: d for d in plan_recomputation(network, "budget", limit_bytes=0)}
     drawn = [d for name, d in decisions.items() if "dropout" in name]
     assert drawn
-    assert all(d.stored and "draws random numbers" in d.reason for d in drawn)
+    assert all(d.stored and "random" in d.reason for d in drawn)
+    assert "\n".join(sorted({d.reason for d in drawn})) == golden()
     again = {name for name, d in decisions.items() if not d.stored}
     assert {"tanh_", "sigmoid_", "sin_"} <= again
 
@@ -181,25 +187,26 @@ def test_draws_never_run_again() -> None:
 def test_explain_says_what_is_stored() -> None:
     compiled = daceml.compile(nn.Sequential(nn.Linear(5, 7), nn.GELU(), nn.Linear(7, 3)))
     text = str(daceml.explain(compiled, torch.randn(2, 5)))
-    assert "for the backward pass: " in text
-    assert "stored" in text
+    (line,) = [line for line in text.splitlines() if "backward pass" in line]
+    assert line == golden()
+    assert "bytes stored" in line
     with torch.no_grad():
-        assert "for the backward pass" not in str(daceml.explain(compiled, torch.randn(2, 5)))
+        assert "backward pass" not in str(daceml.explain(compiled, torch.randn(2, 5)))
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "facts"),
     [
-        ({"recompute": "some"}, "'none', 'cheap' or 'budget'"),
-        ({"recompute": "chep"}, "did you mean 'cheap'"),
-        ({"recompute": "budget"}, "belong together"),
-        ({"memory_budget_bytes": 5}, "belong together"),
-        ({"recompute": "budget", "memory_budget_bytes": -1}, "positive whole number"),
-        ({"recompute": "budget", "memory_budget_bytes": True}, "positive whole number"),
+        ({"recompute": "some"}, ["'some'", "'none'", "'cheap'", "'budget'"]),
+        ({"recompute": "chep"}, ["'chep'", "'cheap'"]),
+        ({"recompute": "budget"}, ["recompute", "memory_budget_bytes"]),
+        ({"memory_budget_bytes": 5}, ["recompute", "memory_budget_bytes"]),
+        ({"recompute": "budget", "memory_budget_bytes": -1}, ["memory_budget_bytes", "-1"]),
+        ({"recompute": "budget", "memory_budget_bytes": True}, ["memory_budget_bytes", "True"]),
     ],
 )
-def test_options_are_checked(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigurationError, match=message):
+def test_options_are_checked(options: dict[str, Any], facts: list[str]) -> None:
+    with raises(ConfigurationError, *facts):
         daceml.compile(nn.Linear(2, 2), **options)
 
 

@@ -12,6 +12,7 @@ from daceml.frontend.importer import import_model
 from daceml.onnx_ops.node import ONNXNode
 from daceml.sdfg.network import Network
 from tests.onnx_ops.aten.programs import parse
+from tests.support.golden import golden
 
 
 def of_text(body: str) -> Network:
@@ -65,31 +66,33 @@ def test_attention_keeps_its_mask_and_attributes():
 
 
 @pytest.mark.parametrize(
-    ("body", "reason"),
+    ("body", "fact"),
     [
         (
             "g (float[2, 3] x, float[3] s, float[3] b, float[3] m, float[3] v) => (float[2, 3] y) "
             "{ y = BatchNormalization (x, s, b, m, v) }",
-            "in inference the statistics are operands",
+            "inference",
         ),
         (
             "g (float[2, 3] x, float[3] s) => (float[2, 3] y) { y = LayerNormalization (x, s) }",
-            "ONNX's operator gives its statistics",
+            "statistics",
         ),
         (
             "g (float[1, 2, 3, 4] q) => (float[1, 2, 3, 4] y) { y = Attention <softcap = 2.0> (q, q, q) }",
-            "its scores are capped, or of a type of their own",
+            "scores",
         ),
         (
             "g (float[5, 3] w, int64[2] i) => (float[2, 3] y) { y = Gather (w, i) }",
-            "its gradient needs nothing more",
+            "gradient",
         ),
-        ("g (float[5] x) => (float[5] y) { y = Exp (x) }", "no row replaces it"),
+        ("g (float[5] x) => (float[5] y) { y = Exp (x) }", "row"),
     ],
 )
-def test_others_stay_with_a_reason(body: str, reason: str):
+def test_others_stay_with_a_reason(body: str, fact: str):
     network = of_text(body)
-    assert refusal(node(network), network) == reason
+    reason = refusal(node(network), network)
+    assert reason == golden()
+    assert fact in reason
     assert replace_for_training(network) == 0
 
 

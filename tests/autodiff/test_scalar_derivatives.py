@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import operator
-import re
 
 import dace
 import pytest
@@ -14,6 +13,7 @@ import torch
 from daceml.autodiff.scalar_derivatives import derivative, partial_of
 from daceml.errors import GradientError
 from daceml.sdfg.scalar import OPERATIONS, Scalar, apply, bit_cast, cast, literal, read
+from tests.support.golden import raises
 
 X, Y = (read(name, dace.float64, (0,), (1,)) for name in "XY")
 ONE = literal(1.0, dace.float64)
@@ -141,5 +141,5 @@ def test_every_formula_is_the_derivative_of_its_definition() -> None:
 
 
 def test_an_operation_without_derivative_says_so() -> None:
-    with pytest.raises(GradientError, match=re.escape("the operation bits_float64 has no derivative")):
+    with raises(GradientError, "bits_float64", "derivative", "@vjp"):
         derivative(bit_cast(X, dace.float64), ONE, lambda leaf: True)

@@ -15,6 +15,7 @@ from daceml.autodiff import add_backward_pass
 from daceml.autodiff.report import gradient_report
 from daceml.errors import GradientError
 from tests.autodiff.programs import PROGRAMS, Program
+from tests.support.golden import raises
 
 # Of dace's own nodes.
 pytestmark = pytest.mark.filterwarnings("ignore:Using sets for connectors")
@@ -102,18 +103,18 @@ def whole_numbers(x: dace.float64[4], k: dace.int64[4]):
 
 
 @pytest.mark.parametrize(
-    ("program", "output", "what", "why"),
+    ("program", "output", "facts"),
     [
-        (until_small, "x", "a loop whose number of steps is not known", "stored for each of them"),
-        (stops_early, "x", "a program with jumps", "can be run backwards"),
-        (whole_numbers, "k", "there is no gradient of k", "its elements are int64"),
-        (whole_numbers, "z", "there is no gradient of z", "the program has k, x"),
+        (until_small, "x", ["loop", "while"]),
+        (stops_early, "x", ["BreakBlock", "jumps"]),
+        (whole_numbers, "k", ["gradient of k", "int64"]),
+        (whole_numbers, "z", ["gradient of z", "k, x"]),
     ],
 )
-def test_a_refusal_says_what_and_why(program: DaceProgram, output: str, what: str, why: str):
-    with pytest.raises(GradientError) as refused:
+def test_a_refusal_says_what_and_why(program: DaceProgram, output: str, facts: list[str]):
+    with raises(GradientError, *facts) as refused:
         add_backward_pass(program.to_sdfg(simplify=True), [output], ["x"])
-    assert what in refused.value.what and why in refused.value.why and refused.value.fix
+    assert refused.value.why and refused.value.fix
 
 
 def test_code_in_another_language_is_refused():
@@ -124,9 +125,8 @@ def test_code_in_another_language_is_refused():
     tasklet = state.add_tasklet("t", {"a": None}, {"b": None}, "b = a * a;", language=dace.Language.CPP)
     state.add_edge(state.add_read("x"), None, tasklet, "a", dace.Memlet("x[0]"))
     state.add_edge(tasklet, "b", state.add_write("y"), None, dace.Memlet("y[0]"))
-    with pytest.raises(GradientError) as refused:
+    with raises(GradientError, "tasklet t", "CPP"):
         add_backward_pass(sdfg, ["y"], ["x"])
-    assert "written in CPP" in refused.value.why
 
 
 def test_a_gradient_that_is_written_once_has_no_conflict_and_no_zeros():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from benchmarks import compare
 from benchmarks.compare import NotComparableError
+from tests.support.golden import golden, raises
 
 
 def interval(median: float, half: float = 0.05) -> dict[str, float]:
@@ -76,7 +78,8 @@ def test_times_of_two_machines_are_not_compared_but_counts_are():
     after["rows"][0]["programs"]["kernels"] = 63
     changes, notes = compare.compare(result(), after)
     assert [change.what for change in changes] == ["bert, training: programs kernels"]
-    assert notes == ["times are not compared, because the machines differ: cores 2, then 8"]
+    assert notes == [golden()]
+    assert all(fact in notes[0] for fact in ("times", "cores 2", "8"))
 
 
 def test_cases_of_one_file_are_named():
@@ -86,15 +89,15 @@ def test_cases_of_one_file_are_named():
 
 
 @pytest.mark.parametrize(
-    ("change", "why"),
+    ("change", "facts"),
     [
-        ({"benchmark": "blocks"}, "one file is of networks, the other of blocks"),
-        ({"arguments": {"quick": True}}, "quick was False and is True: cases of other sizes"),
-        ({"rows": [{"case": "bert, inference"}]}, "no case is in both files: one has bert, training"),
+        ({"benchmark": "blocks"}, ["networks", "blocks"]),
+        ({"arguments": {"quick": True}}, ["quick", "False", "True"]),
+        ({"rows": [{"case": "bert, inference"}]}, ["bert, training", "bert, inference"]),
     ],
 )
-def test_files_that_say_nothing_about_each_other_are_refused(change: dict[str, Any], why: str):
-    with pytest.raises(NotComparableError, match=why):
+def test_files_that_say_nothing_about_each_other_are_refused(change: dict[str, Any], facts: list[str]):
+    with raises(NotComparableError, *facts):
         compare.compare(result(), result() | change)
 
 
@@ -105,10 +108,12 @@ def test_the_exit_code_says_whether_a_count_got_worse(tmp_path: Path, capsys: py
     worse["rows"][0]["programs"]["kernels"] = 63
     after.write_text(json.dumps(worse), encoding="utf-8")
     assert compare.main([str(before), str(after)]) == 1
-    assert "1 changed, 1 counts worse" in capsys.readouterr().out
+    said = capsys.readouterr().out.splitlines()[-1]
+    assert said == golden()
+    assert re.findall(r"\d+", said) == ["1", "1"]
     assert compare.main([str(after), str(before)]) == 0
     assert compare.main([str(before), str(before)]) == 0
-    assert "nothing changed" in capsys.readouterr().out
+    assert capsys.readouterr().out.splitlines()[-1] == golden()
 
 
 @pytest.mark.parametrize("text", ["no json", "[]", '{"rows": []}'])
@@ -118,4 +123,6 @@ def test_a_file_that_no_benchmark_wrote_is_refused(
     file = tmp_path / "other.json"
     file.write_text(text, encoding="utf-8")
     assert compare.main([str(file), str(file)]) == 2
-    assert "not comparable: " in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert said.partition(": ")[0] == golden()
+    assert str(file) in said

@@ -140,8 +140,9 @@ def test_random_results_are_judged_by_their_moments():
     assert difference([a], [b], **random) == ""
     assert "mean" in difference([a + 1], [b], **random)
     assert "deviation" in difference([a * 2], [b], **random)
-    assert "not finite" in difference([np.where(a > 2, np.nan, a)], [b], **random)
-    assert "instead of" in difference([a.astype(np.float32)], [b], **random)
+    assert "finite" in difference([np.where(a > 2, np.nan, a)], [b], **random)
+    other = difference([a.astype(np.float32)], [b], **random)
+    assert "float32" in other and "float64" in other
 
 
 def test_a_process_that_ends_is_a_crash_and_reasons_are_grouped():
@@ -243,7 +244,7 @@ def test_cases_are_executed_and_resumed(tmp_path: Path):
     assert verdicts["add_uint8", "any"]["counts"] == {"native": 1}
     assert verdicts["det_2d", "any"]["verdict"] == verdicts["det_2d", "onnxruntime"]["verdict"] == "passed"
     refused = verdicts["equal_string", "native"]
-    assert refused["verdict"] == "refused" and "element type string" in refused["reason"]
+    assert refused["verdict"] == "refused" and "string" in refused["reason"]
     assert verdicts["equal_string", "any"]["counts"] == {"onnxruntime": 1}, "no network holds strings"
     assert first.returncode == 0 and "5 of 5 bars met" in first.stdout
     lines = journal.read_text()

@@ -17,6 +17,7 @@ from benchmarks.device_code.vector_promises import VectorPromise, broken, promis
 from daceml.codegen_cuda.kernel_facts import mangled
 from daceml.codegen_cuda.toolchain import CudaToolchain, find_nvcc
 from daceml.runtime.toolchain import include_folder
+from tests.support.golden import raises
 
 ARCHITECTURES = (80, 90, 100)
 TOTAL = """#include <daceml/device.h>
@@ -159,17 +160,14 @@ def test_promises_are_those_of_the_text():
 
 
 @pytest.mark.parametrize(
-    ("text", "why"),
+    ("text", "facts"),
     [
-        ("load_vector<4>(a00, v, 4);", "1 calls for vectors, of which 0 are understood"),
-        (
-            "const unknown* _in = a00; unknown* _out = v; load_vector<4>(_in, _out, 4);",
-            "a vector of unknown, whose size is not known",
-        ),
+        ("load_vector<4>(a00, v, 4);", ["1 call", "0"]),
+        ("const unknown* _in = a00; unknown* _out = v; load_vector<4>(_in, _out, 4);", ["vector of unknown"]),
     ],
 )
-def test_a_form_that_is_not_known_is_no_empty_promise(text: str, why: str):
-    with pytest.raises(ValueError, match=why):
+def test_a_form_that_is_not_known_is_no_empty_promise(text: str, facts: list[str]):
+    with raises(ValueError, *facts):
         promises_of(text)
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from benchmarks.journal import Journal, Row
+from tests.support.golden import raises
 
 
 def name_of(row: Row) -> str:
@@ -26,7 +25,5 @@ def test_rows_are_there_again_and_the_last_of_a_key_counts(tmp_path: Path):
 def test_a_journal_of_another_program_is_refused(tmp_path: Path):
     file = tmp_path / "journal.jsonl"
     file.write_text('{"case": "test_relu"}\n', encoding="utf-8")
-    with pytest.raises(
-        ValueError, match=r"another program's journal: 'name' is missing .* give another file"
-    ):
+    with raises(ValueError, file, "'name'"):
         Journal(file, name_of)

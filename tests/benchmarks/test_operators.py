@@ -14,6 +14,7 @@ from benchmarks.operators.__main__ import rows_of, with_strides
 from benchmarks.operators.compare import difference
 from benchmarks.operators.draws import ROWS, Chance, Draw, draw, feeds_of, load_rows, model_of
 from benchmarks.operators.oracles import NoOracleError, expected
+from tests.support.golden import raises
 
 
 def use(**changes: object) -> Draw:
@@ -81,7 +82,7 @@ def test_infinities_and_nans_have_to_be_the_same():
 
 
 def test_what_no_oracle_can_run():
-    with pytest.raises(NoOracleError, match="not a valid model"):
+    with raises(NoOracleError, "Concat", exact=False):
         expected(use(op_type="Concat", inputs=[np.ones((1, 2)), np.ones((1, 3))], attributes={"axis": 0}))
 
 

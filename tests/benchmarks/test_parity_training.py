@@ -12,6 +12,8 @@ from torch import nn
 from benchmarks import parity
 from benchmarks.models.reduced import REDUCED
 from benchmarks.parity_training import Programs, training
+from daceml.errors import CallError
+from tests.support.golden import raises
 from tests.support.sampling import sampled
 
 
@@ -105,16 +107,14 @@ def test_a_network_that_is_left_to_pytorch_is_a_miss(capsys: pytest.CaptureFixtu
 
     line = ["--mode", "training", "--models", "mish", "--quick", "--check"]
     assert parity.main(line, compile_training=own) == 1
-    assert (
-        "MISSED mish: failures: 1, at most 0 (CallError: [DML203] the network runs" in capsys.readouterr().out
-    )
+    assert "MISSED mish: failures: 1, at most 0 (CallError: [DML203] " in capsys.readouterr().out
 
 
 def test_what_requires_no_gradient_has_no_backward_program():
     compiled = parity.compile_for_training_with_daceml(nn.Tanh())
     x = torch.ones(3)
     compiled(x)
-    with pytest.raises(Exception, match="the network has no backward program"):
+    with raises(CallError, "backward"):
         parity.programs_of_daceml(compiled, (x,))
 
 

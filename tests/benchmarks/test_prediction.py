@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks.bars import Bar
 from benchmarks.prediction import __main__ as program
+from tests.support.golden import golden
 
 
 @pytest.fixture
@@ -22,7 +23,9 @@ def test_a_folder_without_data_is_refused(tmp_path: Path, capsys: pytest.Capture
     with pytest.raises(SystemExit) as ended:
         program.main([str(tmp_path)])
     assert ended.value.code == 2
-    assert "has no folders 'measurements' and 'traces'" in capsys.readouterr().err
+    said = capsys.readouterr().err.partition("error: ")[2]
+    assert said == golden()
+    assert all(fact in said for fact in (str(tmp_path), "'measurements'", "'traces'"))
 
 
 def test_what_a_part_could_not_measure_is_missed(
@@ -46,4 +49,4 @@ def test_what_a_part_could_not_measure_is_missed(
 
 def test_a_part_alone(folder: Path, capsys: pytest.CaptureFixture[str]):
     assert program.main([str(folder), "--part", "database", "--quick", "--check"]) == 0
-    assert "nothing measures it yet" not in capsys.readouterr().out
+    assert "not measured" not in capsys.readouterr().out

@@ -20,6 +20,7 @@ from daceml.simulation.building.build import build
 from daceml.simulation.graph import TaskGraph
 from daceml.simulation.prediction import predict
 from daceml.simulation.whatif.compiled_region import CompiledRegion
+from tests.support.golden import raises
 
 RATES = SimpleNamespace(bytes_per_s=1e9, exponentials_per_s=1e8)
 QUIET = StepTime(wall_us=160.0, processor_us=160.0)
@@ -78,7 +79,7 @@ def test_a_bias_behind_the_last_product_counts_to_the_work_before_it():
 def test_a_program_with_other_products_is_refused():
     graph = recorded(("aten::linear", 100), ("aten::gelu", 50), ("aten::mul", 30))
     region = CompiledRegion(between_products_us=(1.0, 1.0, 1.0), phases=tuple(real_phases(graph)))
-    with pytest.raises(WhatIfError, match="1 products in the region, the compiled program 2"):
+    with raises(WhatIfError, "1 products", "program 2"):
         predict(graph, [region])
 
 

@@ -12,6 +12,7 @@ from daceml import config as configuration
 from daceml.cli.main import app
 from daceml.config import Config
 from daceml.runtime.cache import Cache
+from tests.support.golden import golden
 
 
 @pytest.fixture
@@ -47,6 +48,7 @@ def test_clear_removes_them_all(folder: Path):
     fill(folder)
     done = CliRunner().invoke(app, ["cache", "clear"])
     assert done.exit_code == 0
-    assert done.stdout == f"removed 1.0 MB in {folder}\n"
+    assert done.stdout == golden()
+    assert "1.0 MB" in done.stdout and str(folder) in done.stdout
     assert not folder.exists()
     assert CliRunner().invoke(app, ["cache", "clear", "--json"]).exit_code == 0

@@ -17,6 +17,7 @@ from daceml.config import config
 from daceml.devices.measured import MeasuredDevice
 from daceml.errors import EnvironmentProblem
 from daceml.report.measured_device import measured_device_lines
+from tests.support.golden import golden
 
 
 def test_this_machine_can_compile_and_run():
@@ -64,22 +65,26 @@ def test_a_wrong_option_is_told_once(monkeypatch: pytest.MonkeyPatch):
     config.cache_clear()
     done = CliRunner().invoke(app, ["doctor"])
     config.cache_clear()
-    assert done.exit_code == 1 and done.stdout.count("unknown option DACEML_CASHE") == 1
-    assert "     fix: unset DACEML_CASHE; did you mean DACEML_CACHE?\n" in done.stdout
-    assert "fail cache:           not checked: the options are wrong\n" in done.stdout
+    assert done.exit_code == 1
+    named = [line for line in done.stdout.splitlines() if "DACEML_CASHE" in line]
+    assert named == [golden(), golden()]
+    assert named[1].startswith("     fix: ") and "DACEML_CACHE" in named[1]
+    (cache,) = [line for line in done.stdout.splitlines() if line.startswith("fail cache: ")]
+    assert cache == golden()
 
 
 def test_a_missing_or_old_package(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(checks.SUPPORTED, "no-such-package", ("1.0", "2.0"))
     assert check_package("no-such-package")() == (
         "fail",
-        "not installed",
+        golden(),
         "pip install 'no-such-package>=1.0,<2.0'",
     )
     monkeypatch.setitem(checks.SUPPORTED, "torch", ("99", ""))
     status, found, fix = check_package("torch")()
     assert (status, fix) == ("warn", "pip install 'torch>=99'")
-    assert found.endswith(": 99 is the oldest that is supported")
+    assert found.removeprefix(f"{torch.__version__}: ") == golden()
+    assert "99" in found
 
 
 def test_cmake_beside_python_and_not_in_path_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -88,7 +93,8 @@ def test_cmake_beside_python_and_not_in_path_is_found(tmp_path: Path, monkeypatc
     assert checks.check_cmake()[2] == "pip install cmake"
     (tmp_path / "cmake").touch()
     status, found, fix = checks.check_cmake()
-    assert (status, fix) == ("warn", f"put {tmp_path} first in PATH") and "not in PATH" in found
+    assert (status, found, fix) == ("warn", golden(), golden())
+    assert "PATH" in found and str(tmp_path) in fix and "PATH" in fix
 
 
 def test_openmp_runtimes_are_told_apart_by_path():
@@ -118,5 +124,5 @@ def test_a_device_that_cannot_be_measured_says_why(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "cupy", None)  # as if it were not installed
     done = CliRunner().invoke(app, ["doctor", "--measure"])
     assert done.exit_code == 0
-    assert "warn cuda:0:          not measured: " in done.stdout
+    assert "warn cuda:0: " in done.stdout
     assert "pip install 'daceml[gpu]'" in done.stdout

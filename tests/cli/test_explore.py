@@ -9,6 +9,7 @@ import pytest
 
 from daceml.exploration.exploration import Exploration
 from tests.cli.told import told
+from tests.support.golden import golden
 
 MODEL = """
 import torch
@@ -33,8 +34,8 @@ def test_a_table_and_a_file(model: str, tmp_path: Path, capsys: pytest.CaptureFi
         capsys, "explore", model, "-i", "8,16", "--budget", "60s", "--measurements", "1", "-o", str(file)
     )
     assert code == 0, err
-    assert out.startswith("Net, a call with x: float32 (8, 16):")
-    assert "best by time: " in out
+    assert out.startswith("Net") and "x: float32 (8, 16)" in out.splitlines()[0]
+    assert "time: " in out
     assert "ms predicted" in err and "ms measured" in err
     assert Exploration.load(file).model == "Net"
 
@@ -70,21 +71,18 @@ def test_help_is_that_of_what_is_asked_about(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "fact"),
     [
-        (["explore", "MODEL", "--budget", "soon"], "--budget 'soon' is no time to spend"),
-        (["explore", "MODEL", "-i", "8,16", "--objective", "speed"], "--objective speed is none"),
+        (["explore", "MODEL", "--budget", "soon"], "--budget 'soon'"),
+        (["explore", "MODEL", "-i", "8,16", "--objective", "speed"], "--objective speed"),
         (["explore", "MODEL", "-i", "8,16", "--device", "Z80"], "Z80"),
-        (
-            ["whatif", "MODEL", "-i", "8,16", "--without", "nothing"],
-            "the standard recipe has no pass 'nothing'",
-        ),
-        (["whatif", "MODEL", "-i", "8,16", "--ranks", "8"], "--ranks without a device"),
-        (["whatif", "MODEL", "-i", "8,16", "--amp"], "--amp is no question about a model"),
-        (["whatif", "net.py", "-i", "8,16"], "net.py names no model"),
+        (["whatif", "MODEL", "-i", "8,16", "--without", "nothing"], "'nothing'"),
+        (["whatif", "MODEL", "-i", "8,16", "--ranks", "8"], "--ranks"),
+        (["whatif", "MODEL", "-i", "8,16", "--amp"], "--amp"),
+        (["whatif", "net.py", "-i", "8,16"], "net.py"),
     ],
 )
-def test_refusals(model: str, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str):
+def test_refusals(model: str, capsys: pytest.CaptureFixture[str], arguments: list[str], fact: str):
     code, _, err = told(capsys, *[model if word == "MODEL" else word for word in arguments])
-    assert code == 2
-    assert message in err
+    assert (code, err) == (2, golden())
+    assert fact in err

@@ -8,6 +8,7 @@ import pytest
 
 from tests.cli.told import told
 from tests.gui.test_views import explored
+from tests.support.golden import golden
 
 MODEL = """
 import torch
@@ -49,29 +50,31 @@ def test_an_exploration_and_a_trace(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert '"kind":"variants"' in page.read_text()
     (tmp_path / "wrong.json").write_text('{"a": 1}')
     code, _, err = told(capsys, "gui", tmp_path / "wrong.json", "-o", page)
-    assert code == 2 and "wrong.json" in err
+    assert (code, err) == (2, golden())
+    assert "wrong.json" in err
 
 
 @pytest.mark.parametrize(
-    ("words", "what"),
+    ("words", "fact"),
     [
-        (("nothing.json",), "nothing.json is neither a model nor a file"),
-        (("{net}:Nett",), "has no Nett"),
-        (("{net}:Net", "-i", "4,6", "--start", "half"), "--start half is none"),
-        (("{net}:Net", "-i", "4,6", "--recipe", "missing.py"), "there is no file missing.py"),
-        (("{net}:Net", "-i", "4,6", "--recipe", "{net}x"), "there is no file"),
+        (("nothing.json",), "nothing.json"),
+        (("{net}:Nett",), "Nett"),
+        (("{net}:Net", "-i", "4,6", "--start", "half"), "--start half"),
+        (("{net}:Net", "-i", "4,6", "--recipe", "missing.py"), "missing.py"),
+        (("{net}:Net", "-i", "4,6", "--recipe", "{net}x"), "guided_net.pyx"),
         (("{net}:Net", "-i", "4,6", "-o", "no/folder.html"), "-o"),
     ],
 )
 def test_what_cannot_be_shown_is_refused(
-    net: Path, words: tuple[str, ...], what: str, capsys: pytest.CaptureFixture[str]
+    net: Path, words: tuple[str, ...], fact: str, capsys: pytest.CaptureFixture[str]
 ):
     code, out, err = told(capsys, "gui", *(word.format(net=net) for word in words), "--quiet")
-    assert code == 2 and out == ""
-    assert what in err and "fix:" in err
+    assert (code, out, err) == (2, "", golden())
+    assert fact in err and "fix:" in err
 
 
 def test_a_file_without_passes_is_refused(net: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     (tmp_path / "other_net.py").write_text("PASSES = 3\n")
     code, _, err = told(capsys, "gui", f"{net}:Net", "-i", "4,6", "--passes", tmp_path / "other_net.py")
-    assert code == 2 and "its PASSES is no Recipe" in err
+    assert (code, err) == (2, golden())
+    assert "other_net.py" in err and "PASSES" in err and "Recipe" in err

@@ -10,12 +10,7 @@ import torch
 
 from daceml.cli.input_file import load_inputs
 from daceml.errors import ModelReferenceError
-
-
-def refusal(file: Path) -> ModelReferenceError:
-    with pytest.raises(ModelReferenceError) as caught:
-        load_inputs(file)
-    return caught.value
+from tests.support.golden import golden, raises
 
 
 def test_arrays_without_names_are_positional_and_named_ones_keywords(tmp_path: Path):
@@ -43,29 +38,42 @@ def test_a_dictionary_is_keywords(tmp_path: Path):
 
 
 def test_files_that_are_missing_or_of_another_kind(tmp_path: Path):
-    assert refusal(tmp_path / "x.pt").why == "there is no such file"
-    assert refusal(tmp_path).why == "it is a folder"
+    with raises(ModelReferenceError, f"--inputs {tmp_path / 'x.pt'} "):
+        load_inputs(tmp_path / "x.pt")
+    with raises(ModelReferenceError, f"--inputs {tmp_path} "):
+        load_inputs(tmp_path)
     (tmp_path / "x.csv").write_text("1,2")
-    assert refusal(tmp_path / "x.csv").why == "the name has to end in .npz or .pt"
+    with raises(ModelReferenceError, f"--inputs {tmp_path / 'x.csv'} ", ".npz", ".pt"):
+        load_inputs(tmp_path / "x.csv")
+
+
+def ours(error: ModelReferenceError) -> str:
+    """The reason without what numpy or torch said."""
+    return error.why.partition(" (")[0]
 
 
 @pytest.mark.parametrize("name", ["x.npz", "x.pt"])
 def test_damaged_files(tmp_path: Path, name: str):
     (tmp_path / name).write_bytes(b"PK\x03\x04 and then nothing")
-    error = refusal(tmp_path / name)
-    assert error.what == f"--inputs {tmp_path / name} cannot be read"
-    assert error.why.startswith("it is damaged, or holds more than arrays and tensors (")
+    with raises(ModelReferenceError, f"--inputs {tmp_path / name} ", exact=False) as caught:
+        load_inputs(tmp_path / name)
+    assert [caught.value.what, ours(caught.value)] == [golden(), golden()]
 
 
 def test_code_in_a_file_is_not_run(tmp_path: Path):
     torch.save(Path("/never"), tmp_path / "x.pt")
-    assert "holds more than arrays and tensors" in refusal(tmp_path / "x.pt").why
+    with raises(ModelReferenceError, "UnpicklingError", exact=False) as caught:
+        load_inputs(tmp_path / "x.pt")
+    assert ours(caught.value) == golden()
     np.savez(tmp_path / "x.npz", np.array([object()], dtype=object))
-    assert "Object arrays cannot be loaded" in refusal(tmp_path / "x.npz").why
+    with raises(ModelReferenceError, "Object arrays cannot be loaded", exact=False):
+        load_inputs(tmp_path / "x.npz")
 
 
 def test_a_number_is_no_input(tmp_path: Path):
     torch.save(3, tmp_path / "x.pt")
-    assert refusal(tmp_path / "x.pt").what == f"--inputs {tmp_path / 'x.pt'} holds a int"
+    with raises(ModelReferenceError, f"--inputs {tmp_path / 'x.pt'} ", "int"):
+        load_inputs(tmp_path / "x.pt")
     torch.save({1: torch.ones(1)}, tmp_path / "x.pt")
-    assert refusal(tmp_path / "x.pt").what.endswith("holds a dictionary whose keys are not all text")
+    with raises(ModelReferenceError, f"--inputs {tmp_path / 'x.pt'} ", "dictionary", "keys"):
+        load_inputs(tmp_path / "x.pt")

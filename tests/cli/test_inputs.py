@@ -13,6 +13,7 @@ from daceml.cli.inputs import make_inputs, parse_dims
 from daceml.errors import ModelReferenceError
 from daceml.frontend.onnx_model import ONNXModel
 from tests.cli.onnx_files import save_sum
+from tests.support.golden import raises
 
 
 class Four(nn.Module):
@@ -37,18 +38,13 @@ def test_an_onnx_file_knows_its_inputs(tmp_path: Path):
 
 
 def test_an_unknown_dimension(tmp_path: Path):
-    with pytest.raises(ModelReferenceError) as caught:
+    with raises(ModelReferenceError, "sum.onnx", "M", "N", "--dim"):
         make_inputs(ONNXModel(save_sum(tmp_path)), dims=("M=5",))
-    assert str(caught.value) == (
-        "[DML501] sum.onnx has no dimension named M\n"
-        "  why:   its inputs have N\n"
-        "  fix:   correct the name in --dim"
-    )
 
 
 def test_sizes_of_dimensions():
     assert parse_dims(["batch=8", "N=3"]) == {"batch": 8, "N": 3}
-    with pytest.raises(ModelReferenceError, match="--dim batch is no size"):
+    with raises(ModelReferenceError, "--dim batch "):
         parse_dims(["batch"])
 
 
@@ -61,25 +57,27 @@ def test_inputs_from_a_file_are_positional_or_keywords(tmp_path: Path):
 
 
 def test_a_wrong_number_of_inputs_is_refused_before_anything_is_compiled():
-    with pytest.raises(ModelReferenceError) as caught:
-        make_inputs(nn.ReLU())
-    assert str(caught.value) == (
-        "[DML501] ReLU cannot be called with 0 inputs\n"
-        "  why:   missing a required argument: 'input'; it is ReLU(input: torch.Tensor) -> torch.Tensor\n"
-        "  fix:   pass one --input SHAPE[:TYPE] for each tensor, in order, or a file with --inputs"
+    facts = (
+        "ReLU",
+        "0 inputs",
+        "'input'",
+        "ReLU(input: torch.Tensor) -> torch.Tensor",
+        "--input",
+        "--inputs",
     )
+    with raises(ModelReferenceError, *facts):
+        make_inputs(nn.ReLU())
 
 
 def test_inputs_that_exclude_each_other(tmp_path: Path):
-    with pytest.raises(ModelReferenceError, match="--input and --inputs were both given"):
+    with raises(ModelReferenceError, "--input and --inputs"):
         make_inputs(nn.ReLU(), ("3",), file=tmp_path / "x.pt")
-    with pytest.raises(ModelReferenceError, match="--dim was given for a module"):
+    with raises(ModelReferenceError, "--dim "):
         make_inputs(nn.ReLU(), ("3",), ("N=3",))
 
 
 def test_inputs_larger_than_the_memory_are_refused(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(inputs, "available_bytes", lambda: 10**9)
-    with pytest.raises(ModelReferenceError) as caught:
+    with raises(ModelReferenceError, "40.0 GB", "1.0 GB"):
         make_inputs(nn.ReLU(), ("100000,100000",))
-    assert caught.value.why == "they take 40.0 GB; 1.0 GB are available"
     assert make_inputs(nn.ReLU(), ("3,4",)).args[0].shape == (3, 4)

@@ -12,6 +12,7 @@ from daceml.cli.main import app
 from daceml.profiling.database.store import OpDatabase
 from tests.cli.told import told
 from tests.profiling.estimation.synthetic import entry, products, seconds
+from tests.support.golden import golden
 
 COUNT = 60
 Said = Callable[..., str]
@@ -48,8 +49,9 @@ def test_models_are_told_and_written(database: Path, tmp_path: Path, said: Said)
     text = said(["learn", str(database), "-o", str(output), "--budget", "0s", "--quiet"])
     assert "1 models" in text
     assert "0.0 x 0.1 x 1.1" in text
-    assert "10 measurements; a model needs 40" in text
-    assert "no figures are known of Home-made 1: its rows were left out" in text
+    assert "10 measurements" in text and "40" in text
+    (unknown,) = [line for line in text.splitlines() if "Home-made 1" in line]
+    assert unknown == golden()
     as_json = json.loads(
         said(["learn", str(database), "-o", str(output), "--budget", "0s", "--quiet", "--json"])
     )
@@ -87,8 +89,8 @@ def test_a_prediction_takes_them(database: Path, tmp_path: Path, said: Said):
 def test_nothing_to_learn_is_refused_and_nothing_written(database: Path, tmp_path: Path, said: Said):
     output = tmp_path / "models.npz"
     text = said(["learn", str(database), "-o", str(output), "--device", "V100-PCIe-32GB", "--quiet"], code=2)
-    assert "nothing can be learned from" in text
-    assert "10 measurements; a model needs 40; no figures are known of Home-made 1" in text
+    assert text == golden()
+    assert all(fact in text for fact in (str(database), "10 measurements", "40", "Home-made 1"))
     assert not output.exists()
 
 
@@ -105,7 +107,7 @@ def test_a_described_device_is_learned_too(database: Path, tmp_path: Path, said:
     words = ["learn", str(database), "-o", str(tmp_path / "m.npz"), "--budget", "0s", "--quiet"]
     text = said([*words, "--describe", str(described)])
     assert "4 models" in text  # each device by itself, and with what the other took
-    assert text.count("(with other devices' times)") == 2
+    assert text.count("other devices") == 2
 
 
 def test_the_command_is_listed():

@@ -8,6 +8,7 @@ import pytest
 from daceml.frontend.data_parallel.bucket_plan import planned_buckets
 from tests.cli.told import told
 from tests.simulation.distributed.strategy.recorded_training import LAYERS, documents, step_us, written
+from tests.support.golden import golden
 
 
 @pytest.fixture
@@ -18,9 +19,7 @@ def traces(tmp_path: Path) -> Path:
 def test_what_was_read_what_was_found_and_what_to_write(traces: Path, capsys: pytest.CaptureFixture[str]):
     code, out, err = told(capsys, "optimize", traces, "--budget", "2s", "--quiet")
     assert (code, err) == (0, "")
-    assert "2 ranks on 1 host, 6 communications matched" in out
-    assert "replay error of the run as it was: " in out
-    assert "1 of 1 candidates fit" in out
+    assert all(fact in out for fact in ("2 ranks", "1 host", "6 communications", "1 of 1"))
     for row in ("torch's default", "the best limit", "found", "found without tensor fusion"):
         assert row in out
     assert 'daceml.DistDataParallel(model, buckets="plan.json")' in out
@@ -56,20 +55,20 @@ def test_a_link_makes_another_answer(traces: Path, capsys: pytest.CaptureFixture
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "facts"),
     [
-        (["absent"], "absent"),
-        (["DIR", "--budget", "soon"], "--budget 'soon' is no time to spend"),
-        (["DIR", "--memory", "80GB"], "[DML662] nobody knows what the recorded run holds in memory"),
-        (["DIR", "--memory", "much"], "'much' is no amount of data"),
-        (["DIR", "--link", "fast"], "'fast' is neither a bandwidth nor a known link"),
+        (["absent"], ["absent"]),
+        (["DIR", "--budget", "soon"], ["--budget 'soon'"]),
+        (["DIR", "--memory", "80GB"], ["[DML662] ", "memory"]),
+        (["DIR", "--memory", "much"], ["'much'"]),
+        (["DIR", "--link", "fast"], ["'fast'"]),
     ],
 )
-def test_refusals(traces: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str):
+def test_refusals(traces: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], facts: list[str]):
     given = [str(traces) if word == "DIR" else word for word in arguments]
     code, _, err = told(capsys, "optimize", *given)
-    assert code == 2
-    assert message in err
+    assert (code, err) == (2, golden())
+    assert all(fact in err for fact in facts)
 
 
 def test_a_run_that_was_not_recorded_by_us_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -77,9 +76,8 @@ def test_a_run_that_was_not_recorded_by_us_is_refused(tmp_path: Path, capsys: py
         del document["daceml"]
         (tmp_path / f"rank{rank}.json").write_text(json.dumps(document))
     code, _, err = told(capsys, "optimize", tmp_path)
-    assert code == 2
-    assert "[DML662] nobody knows the gradients of the recorded run" in err
-    assert "fix:   record every rank of a training loop with daceml.profile(model)" in err
+    assert (code, err) == (2, golden())
+    assert err.startswith("[DML662] ") and "gradients" in err and "daceml.profile(model)" in err
 
 
 def test_what_does_not_fit_is_sharded_or_made_in_smaller_batches(
@@ -109,4 +107,4 @@ def test_what_does_not_fit_is_sharded_or_made_in_smaller_batches(
         assert max(fitting) <= limit
     code, _, err = told(capsys, "optimize", folder, "--memory", "1MB", "--budget", "1s")
     assert code == 2
-    assert "[DML661] no strategy fits into" in err
+    assert "[DML661] " in err

@@ -17,6 +17,7 @@ from daceml.profiling.database.store import OpDatabase
 from daceml.report.text import WIDTH
 from tests.cli.told import told
 from tests.prediction.recorded import ADD, GEMM, Run, square
+from tests.support.golden import golden
 
 
 def written(path: Path, *, each_us: float = 400.0, device: str | None = "NVIDIA H100 80GB HBM3") -> Path:
@@ -43,13 +44,14 @@ def test_a_row_for_each_device_the_fastest_first(trace: Path, capsys: pytest.Cap
     code, out, err = told(capsys, "predict", trace, "--to", "L4,A100-SXM4-80GB,h100", "--batch-recorded", 8)
     assert (code, err) == (0, "")
     assert max(map(len, out.splitlines())) <= WIDTH or "note:" in out
-    assert out.startswith("recorded on H100-SXM5-80GB: 5.0")
+    assert "H100-SXM5-80GB: 5.0" in out.splitlines()[0]
     places = [out.index(f"\n{name}") for name in ("H100-SXM5-80GB", "A100-SXM4-80GB", "L4")]
     assert places == sorted(places)
     _, step, low, _, high, kernels, rate = figures(out, "A100-SXM4-80GB")
     assert float(low) < float(step) < float(high) and float(kernels) <= float(step)
     assert float(rate.replace(",", "")) == pytest.approx(8 / (float(step) / 1e3), rel=0.01)
-    assert "assumed: threads of the host take what they took" in out
+    (assumed,) = [line for line in out.splitlines() if line.startswith("assumed: ")]
+    assert assumed == golden()
 
 
 def test_of_one_device_kinds_of_kernels_are_listed(trace: Path, capsys: pytest.CaptureFixture[str]):
@@ -72,7 +74,9 @@ def test_prices_are_the_user_s_with_their_dates(trace: Path, capsys: pytest.Capt
     assert code == 0
     places = [out.index(f"\n{name}") for name in ("L4", "H100-SXM5-80GB", "T4")]
     assert places == sorted(places)  # what has no price is last
-    assert "price of L4: 0.5 US dollars an hour, as given for 2026-05-20" in out
+    (price,) = [line for line in out.splitlines() if "2026-05-20" in line]
+    assert price == golden()
+    assert "L4" in price and "0.5" in price
 
 
 def test_the_most_samples_a_second_first(trace: Path, capsys: pytest.CaptureFixture[str]):
@@ -129,13 +133,13 @@ def test_another_precision(trace: Path, capsys: pytest.CaptureFixture[str]):
 
 def test_devices_without_a_precision_are_named_and_left_out(trace: Path, capsys: pytest.CaptureFixture[str]):
     code, out, err = told(capsys, "predict", trace, "--to", "T4,L4", "--precision", "bf16")
-    assert code == 0
-    assert err == "left out: T4: T4 has no peak of bfloat16\n"
+    assert (code, err) == (0, golden())
+    assert "T4" in err and "bfloat16" in err
     assert figures(out, "L4")
     assert "T4 " not in out
     code, _, err = told(capsys, "predict", trace, "--to", "T4,P4", "--precision", "bf16")
-    assert code == 2
-    assert "none of the devices computes in bf16" in err
+    assert (code, err) == (2, golden())
+    assert "bf16" in err
 
 
 def test_measured_durations_come_from_the_database(
@@ -165,35 +169,35 @@ def test_another_model_s_runs_on_both_devices_correct_the_ratio(
     assert {task["method"] for task in seen["tasks"]} == {"references"}
     assert seen["kernels_us"] == pytest.approx(5000.0)
     code, _, err = told(capsys, "predict", trace, "--to", "MI300X", "--reference", pair[0])
-    assert code == 2 and err.startswith("[DML651] 1 traces are no pair")
+    assert (code, err) == (2, golden())
+    assert err.startswith("[DML651] 1 ")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "what"),
+    ("arguments", "facts"),
     [
-        (["--to", "H1000"], "[DML641] no device is called 'H1000'"),
-        (["--to", ","], "[DML651] no device is named"),
-        (["--to", "L4", "--sort", "cost"], "[DML651] devices cannot be sorted by cost"),
-        (["--to", "L4", "--price", "L4=0.5"], "[DML653] 'L4=0.5' is no price"),
-        (["--to", "L4", "--batch", 16], "[DML651] 0 recorded batches are given for 1 traces"),
-        (["--to", "L4", "--batch-recorded", "8,16"], "[DML651] 2 recorded batches are given for 1 traces"),
-        (
-            ["--to", "L4", "--batch-recorded", "many"],
-            "[DML651] --batch-recorded 'many' is no list of numbers",
-        ),
-        (["--to", "L4", "--precision", "int4"], "[DML651] nothing is known of a precision 'int4'"),
-        (["--to", "L4", "--host-factor", "0"], "[DML651] threads cannot take 0.0 times as long"),
-        (["--to", "L4", "--database", "/no/such.db"], "[DML623] there is no such folder"),
+        (["--to", "H1000"], ["[DML641] ", "'H1000'"]),
+        (["--to", ","], ["[DML651] ", "--to"]),
+        (["--to", "L4", "--sort", "cost"], ["[DML651] ", "cost", "--price"]),
+        (["--to", "L4", "--price", "L4=0.5"], ["[DML653] ", "'L4=0.5'"]),
+        (["--to", "L4", "--batch", 16], ["[DML651] 0 ", "1 trace", "--batch-recorded"]),
+        (["--to", "L4", "--batch-recorded", "8,16"], ["[DML651] 2 ", "1 trace"]),
+        (["--to", "L4", "--batch-recorded", "many"], ["[DML651] ", "--batch-recorded 'many'"]),
+        (["--to", "L4", "--precision", "int4"], ["[DML651] ", "'int4'"]),
+        (["--to", "L4", "--host-factor", "0"], ["[DML651] ", "0.0 times"]),
+        (["--to", "L4", "--database", "/no/such.db"], ["[DML623] ", "/no"]),
     ],
 )
-def test_refusals(arguments: list[Any], what: str, trace: Path, capsys: pytest.CaptureFixture[str]):
+def test_refusals(arguments: list[Any], facts: list[str], trace: Path, capsys: pytest.CaptureFixture[str]):
     code, out, err = told(capsys, "predict", trace, *arguments)
-    assert (code, out) == (2, "") and err.startswith(what) and "  fix:   " in err
+    assert (code, out, err) == (2, "", golden())
+    assert all(fact in err for fact in facts) and "  fix:   " in err
 
 
 def test_the_nearest_name_is_proposed(trace: Path, capsys: pytest.CaptureFixture[str]):
     _, _, err = told(capsys, "predict", trace, "--to", "MI300Y")
-    assert "fix:   did you mean MI300X?" in err
+    assert err == golden()
+    assert "MI300X?" in err
 
 
 def test_several_traces_are_for_another_batch(
@@ -201,14 +205,17 @@ def test_several_traces_are_for_another_batch(
 ):
     other = written(tmp_path / "other.json.gz")
     code, _, err = told(capsys, "predict", trace, other, "--to", "L4")
-    assert code == 2 and err.startswith("[DML651] several traces are for predicting another batch")
+    assert (code, err) == (2, golden())
+    assert err.startswith("[DML651] ") and "--batch" in err
 
 
 def test_a_device_that_the_header_does_not_name_is_given(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     nameless = written(tmp_path / "run.json.gz", device=None)
-    assert told(capsys, "predict", nameless, "--to", "L4")[2].startswith("[DML652] ")
+    refused = told(capsys, "predict", nameless, "--to", "L4")[2]
+    assert refused == golden()
+    assert refused.startswith("[DML652] ") and "--from" in refused
     code, out, _ = told(capsys, "predict", nameless, "--to", "L4", "--from", "h100")
-    assert code == 0 and out.startswith("recorded on H100-SXM5-80GB")
+    assert code == 0 and "H100-SXM5-80GB" in out.splitlines()[0]
 
 
 def test_models_are_told_from_traces():
@@ -227,4 +234,5 @@ def test_a_model_goes_to_what_predicts_models(
     ((model, more),) = asked
     assert model == "model.py:Net" and (more["to"], more["batch"], more["sort"]) == ("H100,L4", 8.0, "time")
     code, _, err = told(capsys, "predict", "model.py:Net", "run.json", "--to", "H100")
-    assert code == 2 and err.startswith("[DML651] one model is predicted at a time")
+    assert (code, err) == (2, golden())
+    assert err.startswith("[DML651] ") and "model" in err

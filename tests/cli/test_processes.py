@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.golden import golden
+
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "daceml.cli.main"]
 
@@ -50,7 +52,7 @@ def test_ctrl_c_leaves_nothing_half_built(tmp_path: Path):
         assert process.stderr.readline() == "traced\n"  # what a model prints goes to stderr
         time.sleep(0.1)
         os.killpg(process.pid, signal.SIGINT)
-        assert process.stderr.read() == "interrupted: nothing half-built or half-written is left\n"
+        assert process.stderr.read() == golden()
         assert process.wait() == 130
     assert not (tmp_path / "x.onnx").exists()
     assert list(tmp_path.rglob("building/*")) == []

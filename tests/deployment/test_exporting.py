@@ -17,6 +17,7 @@ from benchmarks.models import MODELS
 from daceml.deployment.exporting import Exported
 from daceml.deployment.manifest import ModelManifest
 from daceml.errors import BundleError, CallError, DeploymentError
+from tests.support.golden import golden, raises
 
 
 class Several(nn.Module):
@@ -101,11 +102,11 @@ def test_types_nesting_and_constants(tmp_path: Path):
     for flip in (False, True):
         call = (inputs[0], ~inputs[1] if flip else inputs[1], inputs[2])
         torch.testing.assert_close(loaded(*call, power=3), model(*call, power=3))
-    with pytest.raises(CallError, match="the model was exported for 3"):
+    with raises(CallError, "argument 3 is 2", "for 3"):
         loaded(*inputs, power=2)
-    with pytest.raises(CallError, match="exported for another call"):
+    with raises(CallError, "Several"):
         loaded(*inputs)
-    with pytest.raises(CallError, match=r"positions is torch\.int32"):
+    with raises(CallError, "positions", "torch.int32"):
         loaded(inputs[0].int(), *inputs[1:], power=3)
     results = _ran(made, inputs, tmp_path)
     expected = model(*inputs, power=3)
@@ -136,9 +137,9 @@ def test_strided_inputs_threads_and_gradients(scorer: tuple[nn.Module, Exported]
             thread.join()
         for number, x in enumerate(several):
             torch.testing.assert_close(found[number], model(x))
-    with pytest.raises(CallError, match="an exported model computes none"):
+    with raises(CallError, "torch.no_grad()"):
         loaded(torch.randn(4, 6, requires_grad=True))
-    with pytest.raises(CallError, match=r"sizes \[5, 6\], the model was exported for \[4, 6\]"):
+    with raises(CallError, "[5, 6]", "[4, 6]"):
         loaded(torch.randn(5, 6))
 
 
@@ -194,9 +195,11 @@ def test_the_library_knows_its_weights(scorer: tuple[nn.Module, Exported], tmp_p
     command = ["g++", "main.cpp", f"-I{place}", f"-L{place}", "-lscorer", f"-Wl,-rpath,{place}", "-o", "main"]
     subprocess.run(command, check=True, cwd=tmp_path)
     run = subprocess.run(["./main", "weights.bin"], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert run.returncode == 3 and "SHA-256 differs" in run.stdout
+    assert (run.returncode, run.stdout) == (3, golden())
+    assert "SHA-256" in run.stdout
     run = subprocess.run(["./main", "none"], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert run.returncode == 3 and "there is no file of weights none" in run.stdout
+    assert (run.returncode, run.stdout) == (3, golden())
+    assert "none" in run.stdout
     assert subprocess.run(["./main", str(place / "weights.bin")], cwd=tmp_path, check=False).returncode == 0
 
 
@@ -210,7 +213,7 @@ def test_other_versions_of_torch_are_refused(tmp_path: Path, scorer: tuple[nn.Mo
         (place / file.name).write_bytes(file.read_bytes())
     fields = {**vars(manifest), "libtorch": True, "libraries": libraries}
     ModelManifest(**fields).save(place)
-    with pytest.raises(BundleError, match=r"calls functions of torch 1\.0"):
+    with raises(BundleError, "torch 1.0", torch.__version__, exact=False):
         daceml.load(place)
 
 
@@ -236,29 +239,29 @@ def _counting() -> nn.Module:
 
 
 @pytest.mark.parametrize(
-    ("model", "why"),
+    ("model", "named"),
     [
-        (_random, "draws random numbers|computed by torch"),
-        (_counting, "changes count"),
-        (lambda: nn.Dropout().train(), "training mode"),
-        (lambda: 3, "a int cannot be exported"),
+        (_random, "random"),
+        (_counting, "count"),
+        (lambda: nn.Dropout().train(), "training"),
+        (lambda: 3, "int"),
     ],
 )
-def test_what_cannot_leave_is_refused(model: Callable[[], Any], why: str, tmp_path: Path):
-    with pytest.raises(DeploymentError, match=why):
+def test_what_cannot_leave_is_refused(model: Callable[[], Any], named: str, tmp_path: Path):
+    with raises(DeploymentError, named):
         daceml.export(model(), torch.randn(3), to=tmp_path / "none")
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ["", "1st", "a-b", "a b", "../x"])
 def test_names_are_those_of_c(name: str, tmp_path: Path):
-    with pytest.raises(DeploymentError, match="functions of C begin with it"):
+    with raises(DeploymentError, f"name={name!r}", "of C "):
         daceml.export(Scaled().eval(), torch.randn(3), to=tmp_path / "none", name=name)
 
 
 def test_nothing_is_overwritten(tmp_path: Path):
     (tmp_path / "there").write_text("mine")
     for place in (tmp_path, tmp_path / "there"):
-        with pytest.raises(DeploymentError, match=r"is not empty|is a file"):
+        with raises(DeploymentError, place):
             daceml.export(Scaled().eval(), torch.randn(3), to=place)
     assert (tmp_path / "there").read_text() == "mine"

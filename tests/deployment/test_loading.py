@@ -18,6 +18,7 @@ import daceml
 from daceml.deployment import loading
 from daceml.deployment.exporting import Exported
 from daceml.errors import BundleError, CallError, DeploymentError
+from tests.support.golden import golden, raises
 
 
 class Times(nn.Module):
@@ -80,16 +81,17 @@ def test_keywords_and_keys_come_in_any_order(tmp_path: Path):
     loaded, expected = daceml.load(made.folder), model(x, a=a, b={"c": c, "d": d})
     torch.testing.assert_close(loaded(x, b={"c": c, "d": d}, a=a), expected)
     torch.testing.assert_close(loaded(x, a=a, b={"d": d, "c": c}), expected)
-    with pytest.raises(CallError, match="exported for another call"):
+    with raises(CallError, "Times", "['d']", exact=False) as refused:  # torch writes how arguments are nested
         loaded(x, a=a, b={"d": d})
-    with pytest.raises(CallError, match="exported for another call"):
+    assert [refused.value.what, refused.value.fix] == [golden(), golden()]
+    with raises(CallError, "Times", "a, b, e", exact=False):
         loaded(x, a=a, b={"d": d, "c": c}, e=x)
 
 
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
 def test_a_loaded_model_is_not_copied(copied: Callable[[Any], Any], twice: Exported):
     loaded, x = daceml.load(twice.folder), torch.randn(4, 6)
-    with pytest.raises(DeploymentError, match="a loaded Times cannot be copied or pickled"):
+    with raises(DeploymentError, "Times"):
         copied(loaded)
     torch.testing.assert_close(loaded(x), 2 * x)
 
@@ -97,10 +99,9 @@ def test_a_loaded_model_is_not_copied(copied: Callable[[Any], Any], twice: Expor
 def test_a_tensor_without_its_memory_is_refused(twice: Exported):
     loaded, x = daceml.load(twice.folder), torch.randn(4, 6)
     x.untyped_storage().resize_(0)
-    with pytest.raises(CallError, match="x reaches beyond its memory") as raised:
+    with raises(CallError, "x ", "0 bytes", "need 96"):
         loaded(x)
-    assert raised.value.why == "its storage has 0 bytes, and its sizes need 96"
-    with pytest.raises(CallError, match=r"x is torch\.sparse_coo"):
+    with raises(CallError, "x is torch.sparse_coo"):
         loaded(torch.randn(4, 6).to_sparse())
 
 
@@ -114,42 +115,41 @@ def _at(*place: Any, value: Any) -> Callable[[Any], None]:
 
 
 @pytest.mark.parametrize(
-    ("change", "why"),
+    ("change", "facts"),
     [
-        (_at("files", value={}), "files have no hash of libmodel.so, weights.bin"),
-        (_at("files", value=[]), "has no attribute"),
-        (_at("files", "weights.bin", value=3), "a text is of another type"),
-        (_at("files", "weights.bin", value=""), "'weights.bin' with the hash ''"),
-        (_at("files", "../x", value="0" * 64), "files have '../x'"),
-        (_at("name", value="../model"), "which functions of C cannot have"),
-        (_at("name", value=3), "name is 3"),
-        (_at("libtorch", value="no"), "libtorch is 'no'"),
-        (_at("inputs", 0, "dtype", value="load"), "x is 'load'"),
-        (_at("inputs", 0, "shape", value=[-1, 6]), "has the shape"),
-        (_at("inputs", value=3), "TypeError"),
-        (_at("sizes", value=[]), "TypeError"),
-        (_at("leaves", "call", value=[1]), "leaves of the call have 1"),
-        (_at("structures", value={}), "structures have no call"),
-        (_at("structures", "call", value="[1"), "how its call is nested"),
-        (_at("leaves", "call", value=[]), "call has 1 leaves, and the manifest has 0"),
-        (_at("more", value=1), "more"),
+        (_at("files", value={}), ["libmodel.so", "weights.bin"]),
+        (_at("files", value=[]), ["attribute"]),
+        (_at("files", "weights.bin", value=3), ["text"]),
+        (_at("files", "weights.bin", value=""), ["'weights.bin'", "''"]),
+        (_at("files", "../x", value="0" * 64), ["'../x'"]),
+        (_at("name", value="../model"), ["'../model'"]),
+        (_at("name", value=3), ["name is 3"]),
+        (_at("libtorch", value="no"), ["libtorch is 'no'"]),
+        (_at("inputs", 0, "dtype", value="load"), ["x is 'load'"]),
+        (_at("inputs", 0, "shape", value=[-1, 6]), ["x", "-1, 6"]),
+        (_at("inputs", value=3), ["TypeError"]),
+        (_at("sizes", value=[]), ["TypeError"]),
+        (_at("leaves", "call", value=[1]), ["leaves", "call", "have 1"]),
+        (_at("structures", value={}), ["structures", "call"]),
+        (_at("structures", "call", value="[1"), ["call"]),
+        (_at("leaves", "call", value=[]), ["call", "1 leaves", "has 0"]),
+        (_at("more", value=1), ["more"]),
     ],
 )
 def test_a_manifest_of_another_form_is_refused(
-    change: Callable[[Any], None], why: str, twice: Exported, tmp_path: Path
+    change: Callable[[Any], None], facts: list[str], twice: Exported, tmp_path: Path
 ):
     place = _copied(twice, tmp_path / "place")
     record = json.loads((place / "manifest.json").read_text())
     change(record)
     text = json.dumps(record)
     (place / "manifest.json").write_text(text)
-    with pytest.raises(BundleError) as raised:
+    with raises(BundleError, *facts):
         daceml.load(place, sha256=hashlib.sha256(text.encode()).hexdigest())
-    assert why in str(raised.value)
 
 
 @pytest.mark.parametrize("sha256", ["", "0123", "x" * 64])
 def test_what_is_no_hash_does_not_switch_the_check_off(sha256: str, twice: Exported):
-    with pytest.raises(BundleError, match="is no SHA-256"):
+    with raises(BundleError, f"sha256={sha256!r}", "64"):
         daceml.load(twice.folder, sha256=sha256)
     daceml.load(twice.folder, sha256=twice.sha256.upper())

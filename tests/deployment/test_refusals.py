@@ -13,6 +13,7 @@ from torch import nn
 import daceml
 from daceml.errors import DeploymentError
 from daceml.transformations.recipe import Recipe
+from tests.support.golden import raises
 
 
 class Doubling(nn.Module):
@@ -55,18 +56,18 @@ def _changes_list(module: Any, x: torch.Tensor) -> None:
 
 
 @pytest.mark.parametrize(
-    ("effect", "what"),
+    ("effect", "named"),
     [
-        (_assigns_shape, r"forward assigns Doubling\.last"),
-        (_assigns_tensor, r"forward assigns Doubling\.mean"),
-        (_changes_input, "a call changes x"),
-        (_changes_parameter, "a call changes scale"),
-        (_changes_buffer, "a call changes count"),
-        (_changes_list, "cannot run without Python"),
+        (_assigns_shape, "Doubling.last"),
+        (_assigns_tensor, "Doubling.mean"),
+        (_changes_input, "x.clone()"),
+        (_changes_parameter, "scale"),
+        (_changes_buffer, "count"),
+        (_changes_list, "Python"),
     ],
 )
-def test_effects_are_refused(effect: Callable[..., None], what: str, tmp_path: Path):
-    with pytest.raises(DeploymentError, match=what) as raised:
+def test_effects_are_refused(effect: Callable[..., None], named: str, tmp_path: Path):
+    with raises(DeploymentError, named) as raised:
         daceml.export(Doubling(effect).eval(), torch.randn(2, 3), to=tmp_path / "none", libtorch=True)
     assert raised.value.why and raised.value.fix
     assert list(tmp_path.iterdir()) == []
@@ -75,43 +76,34 @@ def test_effects_are_refused(effect: Callable[..., None], what: str, tmp_path: P
 def test_a_hook_of_the_module_is_refused_and_one_of_a_submodule(tmp_path: Path):
     model, x = Doubling().eval(), torch.randn(2, 3)
     handle = model.register_forward_hook(lambda *_: None)
-    with pytest.raises(DeploymentError, match="hooks around its calls: <lambda>"):
+    with raises(DeploymentError, "hooks", "<lambda>"):
         daceml.export(model, x, to=tmp_path / "none")
-    with pytest.raises(DeploymentError, match="the hook <lambda> of submodule '0'") as raised:
+    with raises(DeploymentError, "hook <lambda>", "submodule '0'", "Python"):
         daceml.export(nn.Sequential(model).eval(), x, to=tmp_path / "none")
-    assert "cannot run without Python" in raised.value.what
     handle.remove()
     handle = model.register_forward_pre_hook(lambda *_: None)
-    with pytest.raises(DeploymentError, match="hooks around its calls"):
+    with raises(DeploymentError, "hooks", "<lambda>"):
         daceml.export(model, x, to=tmp_path / "none")
     handle.remove()
     handle = nn.modules.module.register_module_forward_hook(lambda *_: None)
     try:
-        with pytest.raises(DeploymentError, match="torch has hooks for all modules"):
+        with raises(DeploymentError, "torch", "hooks"):
             daceml.export(model, x, to=tmp_path / "none")
     finally:
         handle.remove()
 
 
-@pytest.mark.parametrize(
-    ("options", "what"),
-    [
-        ({"recipe": Recipe()}, "options that a library cannot have: recipe"),
-        ({"auto_optimize": False}, "options that a library cannot have: auto_optimize"),
-        ({"dynamic": True}, "is exported for fixed sizes"),
-    ],
-)
-def test_options_of_a_compiled_module_are_not_dropped(options: dict[str, Any], what: str, tmp_path: Path):
+@pytest.mark.parametrize("options", [{"recipe": Recipe()}, {"auto_optimize": False}, {"dynamic": True}])
+def test_options_of_a_compiled_module_are_not_dropped(options: dict[str, Any], tmp_path: Path):
     compiled = daceml.dace_module(Doubling().eval(), **options)
-    with pytest.raises(DeploymentError, match=what) as raised:
+    with raises(DeploymentError, *options, "compiled.session.eager"):
         daceml.export(compiled, torch.randn(2, 3), to=tmp_path / "none")
-    assert "compiled.session.eager" in raised.value.fix
 
 
 def test_hooks_of_a_compilation_are_not_dropped(tmp_path: Path):
     compiled: Any = daceml.dace_module(Doubling().eval())
     compiled.append_post_onnx_hook("mine", lambda module: None)
-    with pytest.raises(DeploymentError, match="hooks of its compilation: mine"):
+    with raises(DeploymentError, "hooks", "mine"):
         daceml.export(compiled, torch.randn(2, 3), to=tmp_path / "none")
 
 

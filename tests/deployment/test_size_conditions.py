@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 import subprocess
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from daceml.deployment.manifest import Tensor
 from daceml.deployment.size_conditions import size_check, size_conditions
 from daceml.errors import CallError, DeploymentError
 from daceml.frontend.dynamic_shapes import SizeGuard
+from tests.support.golden import golden, raises
 
 
 class Branching(nn.Module):
@@ -36,7 +38,7 @@ def test_a_branch_on_a_size_is_a_condition(tmp_path: Path):
     for rows in (2, 4, 8):
         x = torch.randn(rows, 5)
         torch.testing.assert_close(loaded(x), model(x))
-    with pytest.raises(CallError, match="size 0 of x is 16, the model was exported for 2 to 8"):
+    with raises(CallError, "size 0 of x is 16", "2 to 8"):
         loaded(torch.randn(16, 3))
     assert list(made.manifest.sizes.ranges.values()).count((2, 8)) == 1
     assert daceml.load(made.folder).manifest.sizes == made.manifest.sizes
@@ -51,14 +53,14 @@ def test_some_sizes_are_open_and_others_fixed(tmp_path: Path):
     loaded, x = daceml.load(made.folder), torch.randn(5, 3, 12, 10)
     with torch.no_grad():
         torch.testing.assert_close(loaded(x), model(x), rtol=1e-4, atol=1e-5)  # sums in another order
-    with pytest.raises(CallError, match=r"sizes \[5, 2, 12, 10\]|size 1 of \w+ is not 3"):
+    with raises(CallError, "input 0", "[5, 2, 12, 10]", "[?, 3, ?, ?]"):
         loaded(torch.randn(5, 2, 12, 10))
 
 
 @pytest.mark.parametrize("size", [0, 1])
 def test_sizes_of_0_and_1_are_refused(size: int, tmp_path: Path):
     made = daceml.export(Branching().eval(), torch.randn(4, 3), to=tmp_path / "made", dynamic=True)
-    with pytest.raises(CallError, match=f"size 1 of x is {size}, the model was exported for 2 to any"):
+    with raises(CallError, f"size 1 of x is {size}", "2 to any"):
         daceml.load(made.folder)(torch.randn(4, size))
 
 
@@ -82,8 +84,8 @@ def test_a_reshape_is_a_condition_for_programs_of_c_too(tmp_path: Path):
     run = subprocess.run(
         [tmp_path / "main", place / "weights.bin"], capture_output=True, text=True, check=False
     )
-    assert run.returncode == 1 and "Mod(" in run.stdout and "does not hold" in run.stdout
-    assert "size 0 of x) is 5" in run.stdout
+    assert (run.returncode, re.sub(r"\bs\d+\b", "s", run.stdout)) == (1, golden())  # torch numbers symbols
+    assert "Mod(" in run.stdout and "size 0 of x) is 5" in run.stdout
 
 
 def _guard(*conditions: object) -> tuple[SizeGuard, tuple[Tensor, ...]]:
@@ -121,7 +123,7 @@ def test_the_check_in_c_is_that_of_the_guard(tmp_path: Path):
 
 def test_what_has_no_form_in_c_is_refused():
     guard, inputs = _guard(sympy.sin(sympy.Symbol("n", integer=True)) > 0)
-    with pytest.raises(DeploymentError, match=r"a library cannot check sin\(n\)"):
+    with raises(DeploymentError, "sin(n)"):
         size_check(guard, inputs)
 
 

@@ -8,17 +8,10 @@ import pytest
 
 from daceml.devices.device_file import device_of, read_device
 from daceml.errors import DeviceError
+from tests.support.golden import raises
 
 HEAD = 'name = "Mine"\nkind = "gpu"\nvendor = "Acme"\narchitecture = "One"\n'
 FIGURE = "multiprocessors = { value = 80, source = 'sheet', verified = true }\n"
-
-
-def refusal(text: str) -> DeviceError:
-    with pytest.raises(DeviceError) as caught:
-        device_of(text, where="mine.toml")
-    assert caught.value.where == "mine.toml"
-    assert caught.value.why and caught.value.fix
-    return caught.value
 
 
 def test_a_device_of_ones_own(tmp_path: Path):
@@ -37,50 +30,55 @@ def test_a_device_of_ones_own(tmp_path: Path):
 
 
 def test_a_file_that_is_not_there():
-    with pytest.raises(DeviceError, match="cannot be read") as caught:
+    with raises(DeviceError, "No such file", "docs/devices.md", exact=False) as caught:
         read_device(Path("nowhere.toml"))
-    assert caught.value.where == "nowhere.toml" and "docs/devices.md" in caught.value.fix
+    assert caught.value.where == "nowhere.toml"
 
 
 def test_a_file_that_is_no_text(tmp_path: Path):
     (tmp_path / "a.toml").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(DeviceError, match="cannot be read"):
+    with raises(DeviceError, "utf-8", "docs/devices.md", exact=False) as caught:
         read_device(tmp_path / "a.toml")
+    assert caught.value.where == str(tmp_path / "a.toml")
 
 
 @pytest.mark.parametrize(
     ("text", "why", "fix"),
     [
-        ("name = ", "Invalid value (at end of document)", "mend the line"),
-        (HEAD + "clock = 3", "there is no field 'clock'", "known are name, aliases"),
-        (HEAD + "multiprocesors = 3", "there is no field 'multiprocesors'", "did you mean multiprocessors?"),
-        ('kind = "gpu"', "name is missing", 'add a line: name = "..."'),
-        (HEAD.replace('"gpu"', '"tpu"'), "kind is 'tpu'", "say one of gpu, cpu"),
-        (HEAD.replace('"Mine"', '""'), "name is ''", "give a text"),
-        (HEAD + "aliases = 'x'", "aliases is no list of texts", "write: aliases"),
-        (HEAD + "compute_capability = 9.0", "compute_capability is 9.0", "write 90"),
-        (HEAD + "compute_capability = true", "compute_capability is True", "write 90"),
-        (HEAD + "multiprocessors = 80", "multiprocessors has no source", "write multiprocessors = {"),
-        (HEAD + "l2_bytes = { value = 80 }", "l2_bytes lacks, or does not know, source", "write l2_bytes"),
-        (HEAD + FIGURE.replace("verified", "sure"), "multiprocessors lacks, or does not know, sure", "write"),
-        (HEAD + FIGURE.replace("80", "'80'"), "the value of multiprocessors is '80'", "write"),
-        (HEAD + FIGURE.replace("80", "true"), "the value of multiprocessors is True", "write"),
-        (HEAD + FIGURE.replace("true", "1"), "source and verified of multiprocessors are 'sheet' and 1", ""),
-        (HEAD + "peak_flops_per_s = 3", "peak_flops_per_s is no table", "[peak_flops_per_s] holds"),
-        (HEAD + "sources = 'x'", "sources is no table of texts", "[sources] holds"),
-        (HEAD + FIGURE.replace("80", "nan"), "multiprocessors is nan", "above zero"),
-        (HEAD + FIGURE.replace("80", "-80"), "multiprocessors is -80", "above zero"),
+        (HEAD + "clock = 3", ["'clock'"], "name, aliases"),
+        (HEAD + "multiprocesors = 3", ["'multiprocesors'"], "multiprocessors"),
+        ('kind = "gpu"', ["name"], 'name = "..."'),
+        (HEAD.replace('"gpu"', '"tpu"'), ["kind", "'tpu'"], "gpu, cpu"),
+        (HEAD.replace('"Mine"', '""'), ["name", "''"], 'name = "..."'),
+        (HEAD + "aliases = 'x'", ["aliases"], 'aliases = ["...", "..."]'),
+        (HEAD + "compute_capability = 8.9", ["compute_capability", "8.9"], "90"),
+        (HEAD + "compute_capability = true", ["compute_capability", "True"], "90"),
+        (HEAD + "multiprocessors = 80", ["multiprocessors", "source"], "multiprocessors = { value = "),
+        (HEAD + "l2_bytes = { value = 80 }", ["l2_bytes", "source"], "l2_bytes = { value = "),
+        (HEAD + FIGURE.replace("verified", "sure"), ["multiprocessors", "sure"], "multiprocessors = {"),
+        (HEAD + FIGURE.replace("80", "'80'"), ["multiprocessors", "'80'"], "multiprocessors = { value = "),
+        (HEAD + FIGURE.replace("80", "true"), ["multiprocessors", "True"], "multiprocessors = { value = "),
+        (HEAD + FIGURE.replace("true", "1"), ["multiprocessors", "'sheet'", "1"], "multiprocessors = {"),
+        (HEAD + "peak_flops_per_s = 3", ["peak_flops_per_s"], "[peak_flops_per_s]"),
+        (HEAD + "sources = 'x'", ["sources"], "[sources]"),
+        (HEAD + FIGURE.replace("80", "nan"), ["multiprocessors", "nan"], ""),
+        (HEAD + FIGURE.replace("80", "-80"), ["multiprocessors", "-80"], ""),
+    ],
+    ids=[
+        "an unknown field", "a misspelt field", "no name", "an unknown kind", "an empty name", "no list",
+        "no whole number", "no number", "a bare figure", "no source", "an unknown key", "a text as value",
+        "a truth value", "no truth value", "no table", "no sources", "nan", "below zero",
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said(text: str, why: str, fix: str):
-    found = refusal(text)
-    assert found.why.startswith(why) and fix in found.fix
+def test_what_is_wrong_is_said(text: str, why: list[str], fix: str):
+    with raises(DeviceError) as caught:
+        device_of(text, where="mine.toml")
+    assert caught.value.where == "mine.toml"
+    assert all(fact in caught.value.why for fact in why)
+    assert caught.value.fix and fix in caught.value.fix
 
 
-def test_the_whole_error():
-    assert str(refusal(HEAD + "multiprocessors = 80")) == (
-        "[DML641] this file describes no device\n"
-        "  where: mine.toml\n"
-        "  why:   multiprocessors has no source\n"
-        '  fix:   write multiprocessors = { value = 80, source = "whose figure it is", verified = true }'
-    )
+def test_what_is_no_toml_is_said_by_the_parser():
+    with raises(DeviceError, "Invalid value", exact=False) as caught:
+        device_of("name = ", where="mine.toml")
+    assert caught.value.where == "mine.toml" and "source = " in caught.value.fix

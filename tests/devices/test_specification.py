@@ -8,6 +8,7 @@ import pytest
 
 from daceml.devices.specification import ARITHMETICS, Device, Sourced
 from daceml.errors import DeviceError
+from tests.support.golden import raises
 
 
 def sure(value: float) -> Sourced:
@@ -42,42 +43,32 @@ def test_tables_are_told_even_where_the_figure_before_them_is_not_known():
 
 def test_what_is_needed_and_not_known_is_refused_with_what_to_do():
     toy = device(notes=("Sources disagree on the clock.",))
-    with pytest.raises(DeviceError) as caught:
+    with raises(DeviceError, "boost_clock_hz", "Toy", "docs/devices.md") as caught:
         toy.need("boost_clock_hz", why="the ratio of clocks is taken")
-    assert str(caught.value) == (
-        "[DML641] boost_clock_hz of Toy is not known\n"
-        "  why:   the ratio of clocks is taken\n"
-        "         Sources disagree on the clock.\n"
-        "  fix:   describe the device in a TOML file with boost_clock_hz and its source: docs/devices.md"
-    )
+    assert caught.value.why == "the ratio of clocks is taken\nSources disagree on the clock."
     assert device(boost_clock_hz=sure(1e9)).need("boost_clock_hz", why="") == 1e9
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf")])
 def test_a_figure_is_above_zero(value: float):
-    with pytest.raises(DeviceError, match="the description of Toy is wrong") as caught:
+    with raises(DeviceError, "Toy", "memory_bytes", value):
         device(memory_bytes=sure(value))
-    assert "memory_bytes is" in caught.value.why
 
 
 def test_a_figure_without_a_source_is_none():
-    with pytest.raises(DeviceError) as caught:
+    with raises(DeviceError, "Toy", "memory_bytes", "source"):
         device(memory_bytes=Sourced(value=1, source=" ", verified=False))
-    assert caught.value.why == "memory_bytes has no source"
 
 
 def test_an_arithmetic_that_nobody_knows_is_refused():
-    with pytest.raises(DeviceError) as caught:
+    with raises(DeviceError, "peak_flops_per_s", "'float16_sparse'", ", ".join(ARITHMETICS)):
         device(peak_flops_per_s={"float16_sparse": sure(1)})
-    assert caught.value.why == "peak_flops_per_s has an arithmetic 'float16_sparse'"
-    assert caught.value.fix == f"name one of {', '.join(ARITHMETICS)}"
 
 
 def test_nothing_reaches_more_than_its_peak():
-    with pytest.raises(DeviceError) as caught:
+    with raises(DeviceError, "Toy", "achieved_bytes_per_s", "9.01e+11", "9e+11"):
         device(memory_bytes_per_s=sure(900e9), achieved_bytes_per_s=sure(901e9))
-    assert caught.value.why == "achieved_bytes_per_s is 9.01e+11, above the peak of 9e+11"
-    with pytest.raises(DeviceError, match="wrong"):
+    with raises(DeviceError, "Toy", "achieved_gemm_flops_per_s.tf32", 2, 1):
         device(peak_flops_per_s={"tf32": sure(1)}, achieved_gemm_flops_per_s={"tf32": sure(2)})
 
 

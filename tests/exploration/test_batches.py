@@ -13,6 +13,7 @@ from daceml.exploration.programs import Programs
 from daceml.exploration.space import Space
 from daceml.exploration.subject import Subject
 from daceml.exploration.variant import Variant
+from tests.support.golden import golden, raises
 
 
 def test_who_leads_with_the_samples_has_them():
@@ -31,15 +32,15 @@ def test_gradients_of_inputs_are_wanted_as_before():
 
 
 @pytest.mark.parametrize(
-    ("args", "count", "message"),
+    ("args", "count", "fact"),
     [
-        ((torch.ones(3),), 0, "a batch of 0 samples"),
-        ((1.0, torch.tensor(2.0)), 2, "cannot vary"),
-        ((torch.ones(0, 3), torch.ones(4)), 2, "cannot vary"),
+        ((torch.ones(3),), 0, "0 samples"),
+        ((1.0, torch.tensor(2.0)), 2, "dimension"),
+        ((torch.ones(0, 3), torch.ones(4)), 2, "empty"),
     ],
 )
-def test_what_is_no_batch_is_refused(args: tuple[object, ...], count: int, message: str):
-    with pytest.raises(ExplorationError, match=message):
+def test_what_is_no_batch_is_refused(args: tuple[object, ...], count: int, fact: str):
+    with raises(ExplorationError, fact):
         with_samples(args, {}, count)
 
 
@@ -70,7 +71,8 @@ def test_other_batches_are_variants_like_others():
     variants = Space(training=False, freezable=False, batches=(8, 32)).singles()
     assert {one.samples for one in variants} == {None, 8, 32}
     half = Variant(samples=8)
-    assert half.promises == ("calls have 8 samples",) and half.title == "calls of 8"
+    assert half.promises == (golden(),) and half.title == golden()
+    assert "8 samples" in half.promises[0] and "8" in half.title
     model, x = _model(), torch.randn(16, 24)
     subject = Subject(model, (x,), {}, training=False)
     with Programs.measured(subject, limit_s=1) as programs:

@@ -20,6 +20,7 @@ from daceml.exploration.subject import Subject
 from daceml.exploration.variant import Variant
 from daceml.report.explored import Explored
 from daceml.transformations.standard import standard_recipe
+from tests.support.golden import golden, raises
 
 
 class Rows(nn.Module):
@@ -113,7 +114,8 @@ def test_a_damaged_library_is_left_alone_and_said(tmp_path: Path, caplog: pytest
     (tmp_path / "steps.db").write_bytes(b"no database")
     with Library.of_this_machine(tmp_path) as library:
         assert library.database is None
-    assert "times of steps are not kept" in caplog.text
+    (told,) = [record.message for record in caplog.records if str(tmp_path / "steps.db") in record.message]
+    assert told == golden()
     assert (tmp_path / "steps.db").read_bytes() == b"no database"
 
 
@@ -138,7 +140,7 @@ def test_other_devices_are_predicted():
     }  # fmt: skip
     assert all(row.outcome == "predicted" and row.measured is None for row in elsewhere)
     assert found.best.variant.here
-    with pytest.raises(ExplorationError, match="cannot run here"):
+    with raises(ExplorationError, "H100"):
         found.compiled(elsewhere[0].variant)
 
 
@@ -155,30 +157,29 @@ def test_the_cheapest_is_that_of_a_device_with_a_price():
 
 
 @pytest.mark.parametrize(
-    ("model", "options", "message"),
+    ("model", "options", "facts"),
     [
-        (None, {}, "a NoneType cannot be explored"),
-        (nn.Linear(24, 4), {"objective": "speed"}, "objective='speed'"),
-        (nn.Linear(24, 4), {"objective": "cost"}, 'objective="cost" without prices'),
-        (nn.Linear(24, 4), {"precisions": ["int32"]}, "'int32' is no precision"),
-        (nn.Linear(24, 4), {"precisions": "bfloat16"}, "precisions='bfloat16'"),
-        (nn.Linear(24, 4), {"batches": 8}, "batches=8"),
-        (nn.Linear(24, 4), {"batches": [0]}, "batches of 0"),
-        (nn.Linear(24, 4), {"batches": [8.0]}, "batches of 8.0"),
-        (nn.Linear(24, 4), {"devices": "H100"}, "devices='H100'"),
-        (nn.Linear(24, 4), {"ranks": [8]}, "ranks without a device"),
-        (nn.ReLU(), {"training": True}, "ReLU has nothing to train"),
-        (nn.Linear(24, 4, device="meta"), {}, "Linear lies on meta"),
+        (None, {}, ["NoneType"]),
+        (nn.Linear(24, 4), {"objective": "speed"}, ["objective='speed'", "memory"]),
+        (nn.Linear(24, 4), {"objective": "cost"}, ['objective="cost"', "prices="]),
+        (nn.Linear(24, 4), {"precisions": ["int32"]}, ["'int32'", "bfloat16"]),
+        (nn.Linear(24, 4), {"precisions": "bfloat16"}, ["precisions='bfloat16'", "list"]),
+        (nn.Linear(24, 4), {"batches": 8}, ["batches=8", "list"]),
+        (nn.Linear(24, 4), {"batches": [0]}, ["batches", "of 0"]),
+        (nn.Linear(24, 4), {"batches": [8.0]}, ["batches", "of 8.0"]),
+        (nn.Linear(24, 4), {"devices": "H100"}, ["devices='H100'", "list"]),
+        (nn.Linear(24, 4), {"ranks": [8]}, ["ranks", "devices="]),
+        (nn.ReLU(), {"training": True}, ["ReLU", "training"]),
+        (nn.Linear(24, 4, device="meta"), {}, ["Linear", "meta"]),
     ],
 )
-def test_refusals(model: nn.Module, options: dict[str, object], message: str):
-    with pytest.raises(ExplorationError) as refusal:
+def test_refusals(model: nn.Module, options: dict[str, object], facts: list[str]):
+    with raises(ExplorationError, *facts):
         daceml.explore(model, inputs(), budget=5, **options)  # pyright: ignore[reportArgumentType]
-    assert message in str(refusal.value)
 
 
 def test_a_budget_that_is_none_is_refused():
-    with pytest.raises(ConfigurationError, match="budget 'soon' is no time to spend"):
+    with raises(ConfigurationError, "budget 'soon'", "90s"):
         daceml.explore(_model(), inputs(), budget="soon")
 
 
@@ -199,12 +200,12 @@ def test_passes_have_two_names():
     ("typed", "meant"), [("fuse_map", "fuse_maps"), ("MapFushion", "MapFusion"), ("Onesweep", "OneSweep")]
 )
 def test_what_is_misspelt_is_not_taken_for_a_pass(typed: str, meant: str):
-    with pytest.raises(ExplorationError, match=f"did you mean '{meant}'"):
+    with raises(ExplorationError, repr(typed), repr(meant)):
         pass_named(typed, known_passes(training=False))
 
 
 def test_stages_cannot_be_left_out():
-    with pytest.raises(ExplorationError, match="Lowering is no pass that could be left out"):
+    with raises(ExplorationError, "Lowering"):
         pass_named("Lowering", known_passes(training=False))
 
 
@@ -228,14 +229,13 @@ def test_a_pass_of_frozen_weights_is_told_where_they_are_frozen():
     (found,) = effects(_model().eval(), inputs(), passes=["TransposedWeights"], limit_s=0.5)
     assert found.name == "transpose_weights" and found.frozen and not found.why
     assert "transpose_weights" not in known_passes(training=False)
-    with pytest.raises(ExplorationError, match="no pass 'TransposedWeights'"):
+    with raises(ExplorationError, "'TransposedWeights'", "MapFusion"):
         effects(_model(), inputs(), passes=["TransposedWeights"], training=True)
 
 
 def test_what_the_recipe_has_is_not_added():
-    with pytest.raises(ExplorationError, match="MapFusion is in the standard recipe") as refusal:
+    with raises(ExplorationError, "MapFusion", "--without MapFusion"):
         effects(_model().eval(), inputs(), additions=["MapFusion"])
-    assert "--without MapFusion" in str(refusal.value)
 
 
 @pytest.mark.slow
@@ -275,7 +275,7 @@ def test_a_price_goes_with_its_device_however_it_is_spelt():
         prices={"H100": price},
     )  # fmt: skip
     assert found.best.usd_per_million is not None
-    with pytest.raises(ExplorationError, match="none of the devices has a price"):
+    with raises(ExplorationError, "H100", "prices="):
         daceml.explore(
             _model().eval(), inputs(), budget=90, objective="cost", devices=["T4"], prices={"H100": price}
         )
@@ -286,23 +286,28 @@ def test_a_step_that_does_not_fit_is_refused():
         _large(), torch.randn(4, 1024), budget=90, measurements=0, most=1, devices=["T4"], batches=[10**8]
     )
     rows = [row for row in found.rows if row.variant.device and row.variant.samples]
-    assert rows and all(row.outcome == "refused" and "does not fit" in row.why for row in rows)
+    assert rows and all(row.outcome == "refused" and "GB" in row.why for row in rows)
+    assert "\n".join(sorted({row.why for row in rows})) == golden()
 
 
 def test_a_search_that_was_cut_short_says_so(explored: Explored):
     assert not explored.exploration.complete  # of many variants eight were lowered
-    assert "different programs were predicted" in explored.exploration.ended
+    assert explored.exploration.ended == golden()
+    assert "most=8" in explored.exploration.ended
     few = daceml.explore(_model().eval(), inputs(), budget=90, measurements=0, most=1, devices=["H100"])
     assert not few.exploration.complete
-    assert few.exploration.ended == "1 different programs were predicted, and most=1 allows no more"
+    assert few.exploration.ended == golden()
+    assert "most=1" in few.exploration.ended
     none = daceml.explore(_model().eval(), inputs(), budget=90, measurements=0, most=4)
-    assert none.exploration.ended.startswith("4 different programs")
+    assert none.exploration.ended == golden()
+    assert "most=4" in none.exploration.ended
 
 
 def test_a_measurement_that_would_exceed_the_budget_is_not_begun():
     found = daceml.explore(_model().eval(), inputs(), budget=0.001).exploration
     assert found.compiled == found.predicted == 1
-    assert not found.complete and found.ended == "its budget ended before all variants were predicted"
+    assert not found.complete and found.ended == golden()
+    assert "budget" in found.ended
 
 
 @pytest.mark.slow

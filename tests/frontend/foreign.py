@@ -7,12 +7,12 @@ from typing import Any
 
 import onnx
 import onnx.parser
-import pytest
 
 from daceml.errors import DacemlError
 from daceml.frontend.importer import import_source
 from daceml.frontend.model_file import ModelSource, checked
 from daceml.sdfg.network import Network
+from tests.support.golden import raises
 
 
 def parse(graph: str, *, opset: int = 20, functions: str = "") -> onnx.ModelProto:
@@ -25,12 +25,13 @@ def imported(model: onnx.ModelProto | str, **options: Any) -> Network:
     return import_source(checked(ModelSource(model=model, name="net")), name="net", **options)
 
 
-def refusal(model: onnx.ModelProto | str, kind: type[DacemlError], **options: Any) -> str:
-    with pytest.raises(kind) as caught:
-        imported(model, **options)
-    text = str(caught.value)
-    assert "where:" in text and "why:" in text and "fix:" in text
-    return text
+def assert_refused(
+    model: onnx.ModelProto | str, kind: type[DacemlError], *facts: object, exact: bool = True
+) -> None:
+    """The importer's error is of a kind, names these facts, and has a place, a reason and a way out."""
+    with raises(kind, *facts, exact=exact) as caught:
+        imported(model)
+    assert caught.value.where and caught.value.why and caught.value.fix
 
 
 MLP = """

@@ -17,6 +17,7 @@ from daceml.frontend.array_kinds import results_like
 from daceml.frontend.call_inputs import collect_inputs, signature, to_numpy
 from daceml.runtime.manifest import TensorRecord
 from daceml.runtime.torch_types import DTYPES
+from tests.support.golden import golden, raises
 
 X = TensorRecord(name="x", dtype=6, shape=("N", 3))
 MASK = TensorRecord(name="mask", dtype=11, shape=("N",))
@@ -25,12 +26,6 @@ x, mask = torch.ones(2, 3), torch.tensor([True, False])
 
 def collect(*args: Any, **kwargs: Any) -> tuple[list[torch.Tensor], Any]:
     return collect_inputs("net", (X, MASK), args, kwargs)
-
-
-def refusal(*args: Any, **kwargs: Any) -> str:
-    with pytest.raises(CallError) as caught:
-        collect(*args, **kwargs)
-    return str(caught.value)
 
 
 def test_inputs_come_by_position_or_by_name():
@@ -129,9 +124,10 @@ def test_numbers_are_inputs_of_rank_zero():
     [(0.1, 6), (2**24 + 1, 6), (2**63, 4), (2.5, 4), (300, 0), (True, 6), (1, 11), (1j, 6)],
 )
 def test_numbers_that_do_not_fit_exactly_are_refused(number: complex, dtype: int):
-    with pytest.raises(CallError, match=r"which \w+ does not hold exactly") as caught:
+    name = str(DTYPES[dtype])
+    with raises(CallError, "'x'", repr(number), name.removeprefix("torch.")) as caught:
         one(number, dtype=dtype, shape=())
-    assert "torch.tensor(" in caught.value.fix
+    assert f"torch.tensor({number!r}, dtype={name})" in caught.value.fix
 
 
 class Foreign:
@@ -164,9 +160,9 @@ def test_arrays_of_other_libraries_share_their_memory():
 
 
 def test_arrays_of_other_libraries_that_cannot_be_read():
-    text = refusal(Foreign(torch.ones(2, 3).to_sparse()), mask)
-    assert text.startswith("[DML203] input 'x' of net is a Foreign that cannot be read through DLPack: ")
-    assert "dense array in the CPU's memory" in text
+    with raises(CallError, "'x'", "net", "Foreign", "DLPack", exact=False) as caught:  # with torch's reason
+        collect(Foreign(torch.ones(2, 3).to_sparse()), mask)
+    assert caught.value.fix == golden()
 
 
 def test_what_comes_in_decides_what_goes_out():
@@ -181,36 +177,37 @@ def test_what_comes_in_decides_what_goes_out():
 @pytest.mark.parametrize(
     ("value", "kind"),
     [
-        (np.array([["a"] * 3] * 2), "has element type <U1"),
-        (np.array([[None] * 3] * 2), "has element type object"),
-        (np.zeros((2, 3), dtype=[("a", "f4")]), "has element type [('a', '<f4')]"),
-        (np.zeros((2, 3), dtype="M8[s]"), "has element type datetime64[s]"),
-        (np.ma.masked_array(FLOATS, mask=FLOATS > 1), "is a masked array"),
-        ([[1.0] * 3] * 2, "is a list"), (None, "is a NoneType"), ("x", "is a str"), ({}, "is a dict"),
-        (torch.ones(2, 3).to_sparse(), "is stored as sparse_coo"),
-        (torch.ones(2, 3).as_subclass(type("Mine", (torch.Tensor,), {})), "is a tensor subclass, Mine"),
-        (torch.ones(2, 3, device="meta"), "lies on meta"),
-        (np.ones((2, 3), dtype=np.longdouble), "has element type float128"),
+        (np.array([["a"] * 3] * 2), "<U1"), (np.array([[None] * 3] * 2), "object"),
+        (np.zeros((2, 3), dtype=[("a", "f4")]), "[('a', '<f4')]"),
+        (np.zeros((2, 3), dtype="M8[s]"), "datetime64[s]"),
+        (np.ma.masked_array(FLOATS, mask=FLOATS > 1), "masked"),
+        ([[1.0] * 3] * 2, "list"), (None, "NoneType"), ("x", "str"), ({}, "dict"),
+        (torch.ones(2, 3).to_sparse(), "sparse_coo"),
+        (torch.ones(2, 3).as_subclass(type("Mine", (torch.Tensor,), {})), "Mine"),
+        (torch.ones(2, 3, device="meta"), "meta"), (np.ones((2, 3), dtype=np.longdouble), "float128"),
     ],
+    ids=lambda value: value if isinstance(value, str) and len(value) > 1 else type(value).__name__,
 )  # fmt: skip
 def test_what_is_no_dense_array_of_numbers_is_refused(value: Any, kind: str):
-    text = refusal(value, mask)
-    assert text.startswith(f"[DML203] input 'x' of net {kind}") and "fix:" in text
+    with raises(CallError, "'x'", "net", kind) as caught:
+        collect(value, mask)
+    assert kind in caught.value.what and caught.value.fix
 
 
 def test_function_transforms_and_tangents_are_refused():
-    with pytest.raises(CallError, match="belongs to a function transform"):
+    with raises(CallError, "'x'", "transform"):
         torch.func.vmap(lambda row: one(row, shape=(3,)))(x)
     with torch.autograd.forward_ad.dual_level():
         dual = torch.autograd.forward_ad.make_dual(torch.ones(2, 3), torch.ones(2, 3))
-        with pytest.raises(CallError, match="carries a forward-mode tangent"):
+        with raises(CallError, "'x'", "tangent"):
             one(dual)
 
 
 def test_tensors_without_their_memory_are_refused():
     freed = torch.ones(2, 3)
     freed.untyped_storage().resize_(20)
-    assert "input 'x' of net lacks 4 bytes of its memory" in refusal(freed, mask)
+    with raises(CallError, "'x'", "net", "4 bytes"):
+        collect(freed, mask)
 
 
 def test_lazy_views_are_resolved():
@@ -227,74 +224,58 @@ def test_strided_tensors_are_made_contiguous():
 
 
 def test_too_many_inputs():
-    assert refusal(x, mask, x) == (
-        "[DML203] net was called with 3 inputs by position and has 2\n"
-        "  why:   it takes x, mask\n"
-        "  fix:   pass one tensor for each input"
-    )
+    with raises(CallError, "net", "3 inputs", 2, "x, mask"):
+        collect(x, mask, x)
 
 
 def test_a_missing_input():
-    assert refusal(x) == (
-        "[DML203] net was called without input 'mask'\n"
-        "  why:   it takes x, mask\n"
-        "  fix:   pass one tensor for each input, in this order or by name"
-    )
+    with raises(CallError, "net", "'mask'", "x, mask"):
+        collect(x)
 
 
 def test_a_misspelt_input():
-    assert refusal(x, Masc=mask) == (
-        "[DML203] net has no input 'Masc'\n  why:   it takes x, mask\n  fix:   did you mean 'mask'?"
-    )
+    with raises(CallError, "net", "'Masc'", "x, mask") as caught:
+        collect(x, Masc=mask)
+    assert "'mask'" in caught.value.fix
 
 
 def test_an_input_given_twice():
-    assert refusal(x, mask, x=x) == (
-        "[DML203] net was given input 'x' twice\n"
-        "  why:   once by position, as input 0, and once by name\n"
-        "  fix:   pass it once"
-    )
+    with raises(CallError, "net", "'x'", "input 0"):
+        collect(x, mask, x=x)
 
 
 def test_a_wrong_element_type():
-    assert refusal(x.double(), mask) == (
-        "[DML203] input 'x' of net has element type float64\n"
-        "  why:   it has to be float32 (N, 3)\n"
-        "  fix:   convert it: tensor.to(torch.float32), array.astype('float32')"
-    )
-    assert "has element type <U1" in refusal(np.array(["a"]), mask)
+    with raises(CallError, "'x'", "net", "float64", "float32 (N, 3)", "torch.float32", "astype('float32')"):
+        collect(x.double(), mask)
+    with raises(CallError, "'x'", "<U1"):
+        collect(np.array(["a"]), mask)
 
 
 def test_a_wrong_kind():
-    assert refusal([1.0], mask) == (
-        "[DML203] input 'x' of net is a list\n"
-        "  why:   it has to be float32 (N, 3)\n"
-        "  fix:   convert it, and say which element type it has: torch.tensor(values, dtype=...)"
-    )
+    with raises(CallError, "'x'", "net", "list", "float32 (N, 3)", "torch.tensor(values, dtype=...)"):
+        collect([1.0], mask)
 
 
 @pytest.mark.parametrize(
-    ("shape", "reason"),
-    [((2, 3, 1), "3 dimensions instead of 2"), ((2, 4), "dimension 1 is 4 instead of 3")],
+    ("shape", "facts"),
+    [((2, 3, 1), ["3 dimensions"]), ((2, 4), ["dimension 1"])],
+    ids=["a dimension too many", "another size"],
 )
-def test_a_wrong_shape(shape: tuple[int, ...], reason: str):
-    assert refusal(torch.ones(shape), mask) == (
-        f"[DML203] input 'x' of net has shape {shape}\n"
-        f"  why:   it has to be float32 (N, 3): {reason}\n"
-        "  fix:   pass a tensor of that shape; a named dimension takes any size, but one size a call"
-    )
+def test_a_wrong_shape(shape: tuple[int, ...], facts: list[object]):
+    with raises(CallError, "'x'", "net", shape, "float32 (N, 3)", *facts):
+        collect(torch.ones(shape), mask)
 
 
 def test_a_named_dimension_has_one_size():
-    assert "it has to be bool (N,): dimension 0 is 2, but N is 5 in input 'x'" in refusal(
-        torch.ones(5, 3), mask
-    )
+    with raises(CallError, "'mask'", "bool (N,)", "dimension 0", "N is 5", "'x'"):
+        collect(torch.ones(5, 3), mask)
 
 
 def test_another_device():
-    assert refusal(torch.ones(2, 3, device="meta"), mask).startswith("[DML203] input 'x' of net lies on meta")
+    with raises(CallError, "'x'", "net", "meta"):
+        collect(torch.ones(2, 3, device="meta"), mask)
 
 
 def test_a_signature_in_words():
     assert signature((X, MASK)) == "x: float32 (N, 3), mask: bool (N,)"
-    assert signature(()) == "no inputs"
+    assert signature(()) == golden()

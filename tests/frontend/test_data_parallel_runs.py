@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from benchmarks.distributed.rank_processes import alone, by_mpirun, by_torchrun, mpirun
+from tests.support.golden import golden, raises
 
 # Sums in another order: some units in the last place of float32, in values around 1
 ROUNDING = 2e-6
@@ -72,37 +73,34 @@ def test_a_killed_rank_is_named_and_nobody_waits_for_it(tmp_path: Path):
     survivor, dead = alone(program("killed", tmp_path), tmp_path)
     assert dead is None
     assert survivor["code"] == "DML677" and survivor["seconds"] < 60
-    lines = survivor["error"].splitlines()
-    assert lines[0] == "[DML677] rank 1 failed, and gradients cannot be averaged"
-    assert lines[1] == "  where: rank 0 of 2, all-reduce 3, of bucket 1"
-    assert lines[2].startswith(
-        "  why:   rank 1 gave no sign of life for 2 s: killed, stopped, or out of reach"
-    )
-    assert lines[-2] == "  fix:   look at what rank 1 has written last, and start the job again;"
+    what, where, why, *_, fix, option = survivor["error"].splitlines()
+    assert "rank 1" in what and "rank 0 of 2" in where and "all-reduce 3" in where and "timeout_s" in option
+    assert "rank 1" in why and "rank 1" in fix
+    # what the rank did last follows in parentheses
+    assert [what, where, why.partition(" (")[0], fix, option] == [golden() for _ in range(5)]
 
 
 @pytest.mark.slow
 def test_other_models_and_a_rank_that_does_not_come_are_named(tmp_path: Path):
     results = alone(program("absent", tmp_path), tmp_path)
     for rank, result in enumerate(results):
-        assert result["different"]["error"] == (
-            "[DML676] the models of 1 of 2 ranks are not that of rank 0\n"
-            f"  where: rank {rank}\n"
-            "  why:   rank 1: rank 0 has weight: float32[4, 4], trained, where it has weight: float32[5, 4], "
-            "trained\n"
-            "  fix:   build the same model on every rank, before DistDataParallel takes it"
-        )
+        assert result["different"]["code"] == "DML676"
+        text = result["different"]["error"]
+        for fact in ("1 of 2 ranks", f"rank {rank}", "weight: float32[4, 4]", "weight: float32[5, 4]"):
+            assert fact in text
+        assert text == golden()
     waiting = results[0]
     assert waiting["code"] == "DML677"
-    late = "rank 1 lives, and has not come to all-reduce 2, of bucket 1 (all-reduces begun: 1"
-    assert late in waiting["error"]
+    why, _, last = waiting["error"].splitlines()[2].partition(" (")
+    assert "rank 1" in why and "all-reduce 2" in why and why == golden()
+    assert ": 1" in last, "it has begun one"
 
 
 def assert_left(survivor: dict[str, Any]) -> None:
     assert survivor["code"] == "DML677"
-    lines = survivor["error"].splitlines()
-    assert lines[0] == "[DML677] rank 0 failed, and gradients cannot be averaged"
-    assert lines[1] == "  where: rank 1 of 2, a broadcast of rank 0's tensors"
+    what, where, *_ = survivor["error"].splitlines()
+    assert "rank 0" in what and "rank 1 of 2" in where and "broadcast" in where
+    assert [what, where] == [golden(), golden()]
 
 
 @pytest.mark.slow
@@ -117,6 +115,6 @@ def test_a_rank_that_leaves_an_mpirun_is_named_and_ends_the_job(tmp_path: Path):
     launcher = mpirun()
     if launcher is None:
         pytest.skip("there is no mpirun with mpi4py here: pip install 'daceml[mpi]'")
-    with pytest.raises(RuntimeError, match="ended with"):
+    with raises(RuntimeError, "'leaves'", exact=False):
         by_mpirun(launcher, program("leaves", tmp_path), tmp_path)
     assert_left(json.loads((tmp_path / "1.json").read_text()))

@@ -12,42 +12,41 @@ from onnx import TensorProto, helper
 from daceml.errors import ConfigurationError, ExecutionError, NoImplementationError, ShapeError
 from daceml.frontend.onnx_model import ONNXModel
 from daceml.onnx_ops.lowering import lower
-from tests.frontend.foreign import MLP, changed, imported, parse, refusal
+from tests.frontend.foreign import MLP, assert_refused, changed, imported, parse
+from tests.support.golden import golden, raises
 
 
 @pytest.mark.parametrize(
-    ("declared", "claim", "truth"),
+    ("declared", "claim"),
     [
-        ("float[N, 4] y", "float [N, 4]", "for N = 1536, Softmax makes float [1536, 3]"),
-        ("float[3, N] y", "float [3, N]", "for N = 1536, Softmax makes float [1536, 3]"),
-        ("float[2, 3] y", "float [2, 3]", "for N = 1536, Softmax makes float [1536, 3]"),
-        ("float[N] y", "float [N]", "Softmax makes float [1536, 3]"),
-        ("double[N, 3] y", "double [N, 3]", "Softmax makes float [1536, 3]"),
-        ("float[\"N + 1\", 3] y", "float [N + 1, 3]", "Softmax makes float [1536, 3]"),
-        ("float[4611686018427, 3] y", "float [4611686018427, 3]", "Softmax makes float [1536, 3]"),
+        ("float[N, 4] y", "float [N, 4]"),
+        ("float[3, N] y", "float [3, N]"),
+        ("float[2, 3] y", "float [2, 3]"),
+        ("float[N] y", "float [N]"),
+        ("double[N, 3] y", "double [N, 3]"),
+        ('float["N + 1", 3] y', "float [N + 1, 3]"),
+        ("float[4611686018427, 3] y", "float [4611686018427, 3]"),
     ],
-)  # fmt: skip
-def test_declared_outputs_that_are_wrong(declared: str, claim: str, truth: str):
+)
+def test_declared_outputs_that_are_wrong(declared: str, claim: str):
     name, _, shape = declared.rpartition(" ")[0].partition("[")
     model = parse(MLP)
     dims: list[Any] = [part.strip(' "') for part in shape.strip("[]").split(",")]
     dims = [int(dim) if dim.isdecimal() else dim for dim in dims]
     kind = {"float": TensorProto.FLOAT, "double": TensorProto.DOUBLE}[name]
     model.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", kind, dims))
-    text = refusal(model, ShapeError)
-    assert f"'y' is declared as {claim}, which it is not" in text and truth in text
+    assert_refused(model, ShapeError, "'y'", claim, "N = 1536", "Softmax", "float [1536, 3]")
 
 
 def test_declared_intermediate_values_that_are_wrong():
     wrong = changed(
         lambda g: g.value_info.append(helper.make_tensor_value_info("h", TensorProto.FLOAT, ["N", 5]))
     )
-    assert "'h' is declared as float [N, 5], which it is not" in refusal(wrong, ShapeError)
+    assert_refused(wrong, ShapeError, "'h'", "float [N, 5]")
     initializer = changed(
         lambda g: g.value_info.append(helper.make_tensor_value_info("w", TensorProto.FLOAT, [3, 4]))
     )
-    text = refusal(initializer, ShapeError)
-    assert "initializer 'w' is declared as float [3, 4]" in text and "its data is float [4, 3]" in text
+    assert_refused(initializer, ShapeError, "'w'", "float [3, 4]", "float [4, 3]")
 
 
 def test_a_declaration_that_is_right_for_even_sizes_only():
@@ -55,8 +54,8 @@ def test_a_declaration_that_is_right_for_even_sizes_only():
         g (float[1, 1, H, 4] x) => (float[1, 1, "{}", 2] y)
         {{ y = MaxPool<kernel_shape = [2, 2], strides = [2, 2]{}>(x) }}"""
     assert imported(pool.format("floor(H/2)", "")).outputs == ("y",)
-    text = refusal(pool.format("floor(H/2)", ", ceil_mode = 1"), ShapeError)
-    assert "for H = 7, MaxPool makes float [1, 1, 4, 2]" in text
+    rounded_up = pool.format("floor(H/2)", ", ceil_mode = 1")
+    assert_refused(rounded_up, ShapeError, "'y'", "H = 7", "MaxPool", "float [1, 1, 4, 2]")
 
 
 def test_shapes_that_depend_on_data_are_the_models_word():
@@ -64,9 +63,7 @@ def test_shapes_that_depend_on_data_are_the_models_word():
     model = ONNXModel(
         parse("g (float[2, 6] x, int64[2] shape) => (float[3, 4] z) { y = Reshape(x, shape)  z = Neg(y) }")
     )
-    text = refusal(model.model, ShapeError)
-    assert "the shape of 'y' cannot be known before the model runs" in text
-    assert "the model does not say" in text and "finds float [?, ?]" in text
+    assert_refused(model.model, ShapeError, "'y'", "float [?, ?]")
 
     model = ONNXModel(
         parse("""g (float[2, 6] x, int64[2] shape) => (float[3, 4] z) <float[3, 4] y>
@@ -75,8 +72,9 @@ def test_shapes_that_depend_on_data_are_the_models_word():
     x = torch.randn(2, 6)
     assert torch.equal(model(x, torch.tensor([3, 4])), -x.reshape(3, 4))
     for other in ([4, 3], [12, 1], [2, 6]):
-        with pytest.raises(ExecutionError, match="Reshape"):
+        with raises(ExecutionError, "Reshape", "ONNX Runtime", exact=False) as refusal:
             model(x, torch.tensor(other))
+        assert [refusal.value.what, refusal.value.why] == [golden(), golden()]
 
 
 def test_nothing_but_onnxruntime_runs_a_node_whose_shape_is_the_models_word():
@@ -84,20 +82,20 @@ def test_nothing_but_onnxruntime_runs_a_node_whose_shape_is_the_models_word():
     network = imported(text)
     lowering = lower(network)
     assert lowering.nodes[0].chosen == "onnxruntime"
-    assert "has to be checked at every run" in lowering.nodes[0].refusals[0][1]
-    with pytest.raises(NoImplementationError, match="onnxruntime implementations are not allowed here"):
+    assert lowering.nodes[0].refusals[0][1] == golden()
+    with raises(NoImplementationError, "Slice", "onnxruntime"):
         lower(imported(text), allowed=("alias", "aten", "native"))
 
 
 def test_a_shape_that_depends_on_data_and_is_not_declared():
-    assert "finds int64 [2, ?]" in refusal(
-        "g (float[4, 1] x) => (int64[2, K] y) { y = NonZero(x) }", ShapeError
-    )
+    text = "g (float[4, 1] x) => (int64[2, K] y) { y = NonZero(x) }"
+    assert_refused(text, ShapeError, "'y'", "NonZero", "int64 [2, ?]")
 
 
 def test_operands_that_do_not_fit_together():
-    text = refusal("g (float[2] x, float[3] z) => (float[2] y) { y = Add(x, z) }", ShapeError)
-    assert "(op_type:Add)" in text and "ncompatible dimensions" in text
+    """ONNX says how they differ."""
+    text = "g (float[2] x, float[3] z) => (float[2] y) { y = Add(x, z) }"
+    assert_refused(text, ShapeError, "(op_type:Add)", "ncompatible dimensions", exact=False)
 
 
 def test_computed_shapes_are_confirmed_with_numbers():
@@ -119,7 +117,7 @@ def test_dimensions_without_a_name_take_any_size():
 def test_an_input_of_unknown_rank():
     model = parse("g (float[2] x) => (float[2] y) { y = Relu(x) }")
     model.graph.input[0].type.tensor_type.ClearField("shape")
-    assert "the rank of 'x' is unknown" in refusal(model, ShapeError)
+    assert_refused(model, ShapeError, "'x'", "rank")
 
 
 @pytest.mark.parametrize(
@@ -145,23 +143,22 @@ def test_tensors_that_no_loop_counts(size: int):
     model = parse("g (float[2] x) => (float[2] y) { y = Relu(x) }")
     for value in (model.graph.input[0], model.graph.output[0]):
         value.type.tensor_type.shape.dim[0].dim_value = size
-    with pytest.raises(ShapeError, match=f"has {size} elements"):
+    with raises(ShapeError, size):
         ONNXModel(model)(torch.ones(2))
 
 
 def test_shapes_that_claim_to_be_huge_are_not_computed():
     """A million million numbers are asked for, and declared to be two."""
-    text = refusal(
-        "g () => (float[2] y) <int64[1] n = {1000000000000}> { y = ConstantOfShape(n) }", ShapeError
-    )
-    assert "'y' is declared as float [2], which it is not" in text
+    zeros = "g () => (float[2] y) <int64[1] n = {1000000000000}> { y = ConstantOfShape(n) }"
+    assert_refused(zeros, ShapeError, "'y'", "float [2]", "float [1000000000000]")
     count = """
         g () => (int64[2] y) <int64 a = {0}, int64 b = {1000000000000}, int64 d = {1}>
         { y = Range(a, b, d) }"""
-    assert "'y' is declared as int64 [2], which it is not" in refusal(count, ShapeError)
+    assert_refused(count, ShapeError, "'y'", "int64 [2]", "int64 [1000000000000]")
 
 
 @pytest.mark.parametrize("dims", [{"N": -1}, {"N": 2.0}, {"N": True}, {"N": "2"}, {3: 2}])
 def test_sizes_that_are_none(dims: Any):
-    with pytest.raises(ConfigurationError, match="dims cannot be"):
+    ((name, size),) = dims.items()
+    with raises(ConfigurationError, "dims", repr(name), repr(size)):
         ONNXModel(parse(MLP), dims=dims)

@@ -16,6 +16,7 @@ import torch
 from daceml.errors import CallError
 from daceml.frontend.array_kinds import results_like
 from daceml.frontend.dlpack import NotAnArrayError, describe, memory_of, tensor_of
+from tests.support.golden import golden, raises
 
 FLOATS = np.arange(6, dtype=np.float32).reshape(2, 3)
 
@@ -63,12 +64,6 @@ def altered(array: np.ndarray, **fields: Any) -> Array:
 
 def address(array: np.ndarray) -> int:
     return array.__array_interface__["data"][0]
-
-
-def refusal(value: Any) -> NotAnArrayError:
-    with pytest.raises(NotAnArrayError) as caught:
-        tensor_of(value)
-    return caught.value
 
 
 @pytest.mark.parametrize("kind", [Array, OldArray])
@@ -156,26 +151,28 @@ def test_read_only_memory_says_so():
 
 
 @pytest.mark.parametrize(
-    ("fields", "what"),
+    ("fields", "facts"),
     [
-        ({"device_type": 13}, "is a Altered in managed memory"),
-        ({"device_type": 3}, "is a Altered in pinned memory"),
-        ({"device_type": 8}, "is a Altered in memory that DLPack numbers 8"),
-        ({"code": 10, "bits": 8}, "torch does not compute with (code 10, 8 bits)"),
-        ({"lanes": 4}, "torch does not compute with (code 2, 32 bits, 4 lanes)"),
-        ({"bits": 128}, "torch does not compute with (code 2, 128 bits)"),
+        ({"device_type": 13}, ["managed"]),
+        ({"device_type": 3}, ["pinned"]),
+        ({"device_type": 8}, ["memory", 8]),
+        ({"code": 10, "bits": 8}, ["code 10", "8 bits"]),
+        ({"lanes": 4}, ["code 2", "32 bits", "4 lanes"]),
+        ({"bits": 128}, ["code 2", "128 bits"]),
     ],
+    ids=["managed memory", "pinned memory", "memory 8", "a type of 8 bits", "lanes", "128 bits"],
 )
-def test_memory_and_elements_that_programs_cannot_take(fields: dict[str, int], what: str):
-    reason = refusal(altered(FLOATS.copy(), **fields))
-    assert what in reason.what and reason.fix
+def test_memory_and_elements_that_programs_cannot_take(fields: dict[str, int], facts: list[object]):
+    with raises(NotAnArrayError, "Altered", *facts) as caught:
+        tensor_of(altered(FLOATS.copy(), **fields))
+    assert caught.value.fix == golden()
 
 
 def test_arrays_of_a_device_that_torch_does_not_have():
     if torch.cuda.is_available():
         pytest.skip("torch has CUDA devices here")
-    reason = refusal(altered(FLOATS.copy(), device_type=2))
-    assert reason.what.startswith("is a Altered that cannot be read through DLPack: ")
+    with raises(NotAnArrayError, "Altered", "DLPack", exact=False):
+        tensor_of(altered(FLOATS.copy(), device_type=2))
 
 
 def test_capsules_that_are_none():
@@ -183,10 +180,11 @@ def test_capsules_that_are_none():
         def __dlpack__(self, **options: Any) -> Any:
             return 3
 
-    assert "is a Broken that cannot be read through DLPack: " in refusal(Broken(FLOATS)).what
+    with raises(NotAnArrayError, "Broken", "DLPack", exact=False):
+        tensor_of(Broken(FLOATS))
     used = FLOATS.__dlpack__()
     torch.from_dlpack(used)
-    with pytest.raises(BufferError, match="its capsule is named b'used_dltensor"):
+    with raises(BufferError, "used_dltensor"):
         describe(used)
 
 
@@ -238,10 +236,5 @@ def test_a_library_that_refuses_a_result(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "arrays", package)
     convert = results_like([type("ndarray", (Array,), {"__module__": "arrays"})(FLOATS)])
     assert convert is not None
-    with pytest.raises(CallError) as caught:
+    with raises(CallError, "bfloat16", "arrays.ndarray", "from_dlpack", "no bfloat16 here", "torch.Tensor"):
         convert(torch.ones(2, dtype=torch.bfloat16))
-    assert str(caught.value) == (
-        "[DML203] a result of type bfloat16 cannot become a arrays.ndarray\n"
-        "  why:   its from_dlpack says: no bfloat16 here\n"
-        "  fix:   pass one of the inputs as a torch.Tensor: then results are tensors"
-    )

@@ -10,8 +10,9 @@ import torch
 from torch import nn
 from torch.export import Dim
 
-from daceml.errors import ConfigurationError, DacemlError
+from daceml.errors import ConfigurationError, DacemlError, UnsupportedProgramError
 from daceml.frontend.module import compile_module
+from tests.support.golden import golden, raises
 
 pytestmark = pytest.mark.usefixtures("no_gradients")
 
@@ -104,7 +105,7 @@ def test_branches_on_sizes_are_guards(caplog: pytest.LogCaptureFixture):
         for rows in (3, 5, 1, 8, 9, 6, 1):
             agree(compiled, eager, torch.randn(rows, 2), torch.randn(rows, 2))
     assert len(compiled.session.variants) == 3
-    assert "is 8, outside 2 to 6" in caplog.text
+    assert "is 8, " in caplog.text and "2 to 6" in caplog.text
 
 
 class Squeeze(nn.Module):
@@ -129,7 +130,7 @@ def test_reshapes_hold_for_their_sizes_only():
     compiled = compile_module(Rows(), backward=False, dynamic=True)
     for shape in ((4, 6), (6, 6), (7, 6)):
         agree(compiled, Rows(), torch.randn(shape))
-    with pytest.raises((DacemlError, RuntimeError), match="shape"):
+    with raises((DacemlError, RuntimeError), "shape", exact=False):
         compiled(torch.randn(9, 7))
 
 
@@ -151,22 +152,22 @@ def test_broadcasting_sizes_are_told_apart():
 
 
 @pytest.mark.parametrize(
-    ("shapes", "what"),
+    ("shapes", "facts"),
     [
-        ({"z": {0: "n"}}, "no such argument"),
-        (({3: "n"},), "no dimension 3"),
-        (({0: "no name"},), "is no name of a dimension"),
-        (({0: 7},), "is given as 7 and is 4"),
-        ("n", "not a dict or a tuple"),
-        ([0], "what is given for it is 0, which names no dimensions"),
-        ({"input": "n"}, "what is given for it is 'n', which names no dimensions"),
+        ({"z": {0: "n"}}, ["z"]),
+        (({3: "n"},), ["dimension 3"]),
+        (({0: "no name"},), ["'no name'"]),
+        (({0: 7},), ["dimension 0", 7, 4]),
+        ("n", ["str"]),
+        ([0], ["is 0"]),
+        ({"input": "n"}, ["input", "'n'"]),
     ],
+    ids=["argument", "dimension", "name", "size", "text", "number in a list", "text of an argument"],
 )
-def test_specifications_that_do_not_fit_are_refused(shapes: object, what: str):
+def test_specifications_that_do_not_fit_are_refused(shapes: object, facts: list[object]):
     compiled = compile_module(nn.ReLU(), backward=False, dynamic_shapes=shapes)
-    with pytest.raises(ConfigurationError, match="dynamic_shapes does not fit") as error:
+    with raises(ConfigurationError, "dynamic_shapes", *facts):
         compiled(torch.randn(4, 3))
-    assert what in str(error.value)
 
 
 def test_a_gradient_of_a_size_that_no_saved_tensor_has_is_refused():
@@ -178,5 +179,6 @@ def test_a_gradient_of_a_size_that_no_saved_tensor_has_is_refused():
 
     compiled = compile_module(Sum(), backward=True, dynamic=True)
     x = torch.randn(3, 4, requires_grad=True)
-    with torch.enable_grad(), pytest.raises(DacemlError, match=r"size \w+ is not known where it is used"):
-        compiled(x).sum().backward()
+    with torch.enable_grad(), raises(UnsupportedProgramError, "dynamic_shapes", exact=False) as refusal:
+        compiled(x).sum().backward()  # torch names the size
+    assert [refusal.value.why, refusal.value.fix] == [golden(), golden()]

@@ -18,6 +18,7 @@ from tests.frontend.exporting import (
     tensor,
     whole,
 )
+from tests.support.golden import golden, raises
 
 INDICES, OFFSETS = torch.tensor([1, 2, 3, 0, 5, 1, 1]), torch.tensor([0, 2, 2, 5])
 BAGS: dict[str, dict[str, Any]] = {
@@ -60,9 +61,8 @@ def test_numbers_of_indices_and_bags_may_be_symbolic():
 
 @pytest.mark.parametrize("layer", [nn.Embedding, nn.EmbeddingBag])
 def test_an_embedding_that_rescales_its_weight_is_refused(layer: type[nn.Module]):
-    with pytest.raises(ExportError, match="rescales those rows of its weight") as refusal:
+    with raises(ExportError, "weight", "max_norm=1.0", "torch.renorm"):
         onnx_of(layer(6, 4, max_norm=1.0), whole(2, 3))
-    assert "max_norm=1.0" in refusal.value.why and "torch.renorm" in refusal.value.why
 
 
 def test_sparse_gradients_and_padding_leave_the_forward_pass_as_it_is():
@@ -75,11 +75,11 @@ def test_sparse_gradients_are_left_to_torch(layer: type[nn.Module], caplog: pyte
     module = daceml.compile(layer(6, 4, sparse=True))
     module(whole(2, 3)).sum().backward()
     assert module.weight.grad.layout == torch.sparse_coo
-    assert "runs eagerly: forward asks for a sparse gradient: embedding" in caplog.text
+    (message,) = caplog.messages
+    assert layer.__name__ in message and "embedding" in message and message == golden()
     step = daceml.compile_step(module, lambda y: y.sum(), torch.optim.SGD(module.parameters(), lr=0.1))
-    with pytest.raises(CallError, match="cannot be one program") as refusal:
+    with raises(CallError, "sparse", "embedding", "daceml.compile"):
         step(whole(2, 3))
-    assert "sparse gradient" in refusal.value.why
     caplog.clear()
     module.weight.requires_grad_(False)
     assert module(whole(2, 3)).shape and not caplog.text

@@ -17,6 +17,7 @@ from daceml.errors import ExportError
 from daceml.frontend.export import export_program, to_onnx
 from daceml.frontend.functionalize import functionalize
 from tests.frontend.exporting import FLOAT32_TOLERANCE, Lambda, agrees, onnx_of, operators, run, tensor
+from tests.support.golden import golden, raises
 
 # --- networks ---
 
@@ -113,7 +114,8 @@ def test_a_mutation_through_a_view_of_a_buffer_is_an_output_too(caplog: pytest.L
 
     with caplog.at_level(logging.INFO, logger="daceml"):
         model = onnx_of(Cache(), torch.tensor([1.0, 2.0]))
-    assert "second trace" in caplog.text and "shares memory" in caplog.text
+    (message,) = caplog.messages
+    assert "cache" in message and message == golden()
     total, cache = run(model, torch.tensor([1.0, 2.0]))
     assert total == 3 and cache.tolist() == [[0, 0], [1, 2], [0, 0]]
     assert [value.name for value in model.graph.outputs][1:] == ["cache::next"]
@@ -296,35 +298,34 @@ def test_a_branch_on_values_is_refused_at_the_users_line():
     def forward(x: torch.Tensor) -> torch.Tensor:
         return x if x.sum() > 0 else -x
 
-    with pytest.raises(ExportError) as refusal:
+    with raises(ExportError, "torch.export", "Lambda", "data-dependent", exact=False) as refusal:
         export_program(Lambda(forward), (tensor(3),))
     text = str(refusal.value)
-    assert text.startswith("[DML201] torch.export cannot take Lambda")
-    assert f"where: test_export.py:{forward.__code__.co_firstlineno + 1}" in text
-    assert "data-dependent" in refusal.value.why and "site-packages" not in text and 'File "' not in text
+    assert refusal.value.where == f"test_export.py:{forward.__code__.co_firstlineno + 1}"
+    assert "site-packages" not in text and 'File "' not in text
     assert "torch.where" in refusal.value.fix
+    assert [refusal.value.what, refusal.value.fix] == [golden(), golden()]
 
 
 def test_an_operator_without_translation_is_named_with_the_users_line():
     def forward(x: torch.Tensor) -> torch.Tensor:
         return torch.linalg.qr(x)[0]
 
-    with pytest.raises(ExportError) as refusal:
+    with raises(ExportError, "aten.linalg_qr.default", exact=False) as refusal:
         to_onnx(export_program(Lambda(forward), (tensor(3, 3),)))
-    assert refusal.value.what == "no translation of aten.linalg_qr.default to ONNX"
     assert refusal.value.where == f"test_export.py:{forward.__code__.co_firstlineno + 1}"
     assert '@translates("aten.linalg_qr.default")' in refusal.value.fix
+    assert [refusal.value.what, refusal.value.why, refusal.value.fix] == [golden(), golden(), golden()]
 
 
 def test_a_translation_that_refuses_gives_its_reason():
     def forward(x: torch.Tensor) -> torch.Tensor:
         return functional.avg_pool2d(x, 2, ceil_mode=True, divisor_override=3)
 
-    with pytest.raises(ExportError) as refusal:
+    with raises(ExportError, "aten.avg_pool2d.default", "divisor", exact=False) as refusal:
         to_onnx(export_program(Lambda(forward), (tensor(1, 1, 4, 4),)))
-    assert refusal.value.what == "aten.avg_pool2d.default cannot be translated to ONNX here"
     assert refusal.value.where.startswith(f"test_export.py:{forward.__code__.co_firstlineno + 1}")
-    assert refusal.value.why == "an average with a divisor of its own over windows of several sizes"
+    assert [refusal.value.what, refusal.value.why, refusal.value.fix] == [golden(), golden(), golden()]
 
 
 def test_new_values_of_changed_inputs_are_the_last_outputs():

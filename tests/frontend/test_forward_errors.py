@@ -9,10 +9,11 @@ import pytest
 import torch
 from torch import nn
 
-from daceml.errors import ExportError, ShapeError
+from daceml.errors import DacemlError, ExportError, ShapeError
 from daceml.frontend.arguments import Arguments
 from daceml.frontend.capture import capture
 from daceml.frontend.module import compile_module
+from tests.support.golden import golden, raises
 
 
 class TooLongError(Exception):
@@ -68,7 +69,7 @@ def test_what_forward_raises_comes_out_as_in_an_eager_call(how: str):
     assert type(error.value) is type(eager.value) and not isinstance(error.value, ExportError)
     assert error.value.args == eager.value.args or how == "python"
     (note,) = error.value.__notes__
-    assert note.startswith("raised by the forward of Picky while daceml traced it")
+    assert "Picky" in note and "torch.export.export(..., strict=False)" in note and note == golden()
     assert module.calls == 0, "what forward has done until then is undone"
 
 
@@ -77,12 +78,11 @@ def test_what_forward_raises_comes_out_as_in_an_eager_call(how: str):
     [("branch", ExportError), ("reads", RuntimeError), ("index", IndexError), ("data", RuntimeError)],
 )
 def test_what_torch_raises_is_refused_under_its_own_type_too(how: str, kind: type[Exception]):
-    with pytest.raises(kind) as error:
+    with raises(kind, "Picky", "x: float32 (2, 4)", exact=False) as error:
         capture(Picky(), Arguments((x, how), {}))
     assert isinstance(error.value, ExportError)
-    what = "torch.export cannot take" if how == "branch" else "torch refuses an operation in the forward of"
-    assert str(error.value).startswith(f"[DML201] {what} Picky\n  where: test_forward_errors.py:")
-    assert "called with x: float32 (2, 4)" in error.value.why and error.value.fix
+    assert error.value.where.startswith("test_forward_errors.py:")
+    assert [error.value.what, error.value.fix] == [golden(), golden()]
     again = pickle.loads(pickle.dumps(error.value))
     assert type(again) is type(error.value) and str(again) == str(error.value)
 
@@ -104,23 +104,22 @@ def test_an_exception_that_is_raised_again_has_one_note(picky: nn.Module):
 def test_a_wrong_element_type_is_told_by_the_names_of_the_user(picky: nn.Module):
     with pytest.raises(RuntimeError) as eager:
         picky.session.eager(x, batch={"a": x.double()})
-    with pytest.raises(type(eager.value), match="linear cannot mix element types") as error:
+    facts = (
+        "batch['a'] is float64", "linear.weight is float32", "linear.bias is float32",
+        "x: float32 (2, 4)", "batch['a']: float64 (2, 4)", "tensor.to(torch.float32)", "module.to(dtype)",
+    )  # fmt: skip
+    with raises(type(eager.value), *facts, exact=False) as error:
         picky(x, batch={"a": x.double()})
     assert isinstance(error.value, ExportError)
     assert error.value.where.startswith("linear (test_forward_errors.py:")
-    assert error.value.why == (
-        "batch['a'] is float64, linear.weight is float32, linear.bias is float32\n"
-        "called with x: float32 (2, 4), batch['a']: float64 (2, 4)"
-    )
-    assert error.value.fix == "pass tensor.to(torch.float32), or convert the module with module.to(dtype)"
+    assert [error.value.what, error.value.why, error.value.fix] == [golden(), golden(), golden()]
 
 
 def test_a_wrong_element_type_inside_is_told_by_what_made_it():
     module = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2).double())
-    with pytest.raises(ExportError, match="linear cannot mix element types") as error:
+    with raises(ExportError, "linear", "relu is float32", "2.weight is float64") as error:
         capture(module, Arguments((x,), {}))
     assert error.value.where == "2"
-    assert error.value.why.startswith("the result of relu is float32, 2.weight is float64")
 
 
 def test_autocast_makes_one_type_of_two():
@@ -145,7 +144,7 @@ def test_names_of_nested_arguments():
         "pair['a']: float32 (2, 4), pair[3]: bool (2, 4), rest_0[0]: int32 (2, 4), scale[1]: float32 (4,)"
     )
     many = Arguments(tuple(x for _ in range(11)), {})
-    assert many.describe(forward).endswith("rest_6: float32 (2, 4) and 3 more")
+    assert many.describe(forward).count("float32 (2, 4)") == 8 and many.describe(forward) == golden()
 
 
 class ReadsData(nn.Module):
@@ -163,17 +162,17 @@ class ReadsData(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("how", "what", "fix"),
+    ("how", "kind", "fact"),
     [
-        ("item", "forward reads a number from a tensor", "without .item()"),
-        ("int", "torch.export cannot take ReadsData", "numbers that are read from tensors"),
-        ("mask", "the size of a result depends on data", "torch.where(mask, x, 0)"),
-        ("unique", "the size of a result depends on data", "compile the parts of the model around it"),
+        ("item", ExportError, ".item(), .tolist(), float()"),
+        ("int", ExportError, "ReadsData"),
+        ("mask", ShapeError, "torch.where(mask, x, 0)"),
+        ("unique", ShapeError, "unique"),
     ],
 )
-def test_what_data_decides_is_told_in_terms_of_the_module(how: str, what: str, fix: str):
-    with pytest.raises((ExportError, ShapeError)) as refusal:
+def test_what_data_decides_is_told_in_terms_of_the_module(how: str, kind: type[DacemlError], fact: str):
+    with raises(kind, fact, "test_forward_errors.py:", exact=False) as refusal:
         compile_module(ReadsData())(x, how)
     error = refusal.value
-    assert error.what == what and fix in error.fix and "import_model" not in str(error)
-    assert "test_forward_errors.py" in error.where
+    assert "import_model" not in str(error)
+    assert [error.what, error.fix] == [golden(), golden()]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import copy
 
-import pytest
 import torch
 from torch import nn
 
 import daceml
 from daceml.errors import ConfigurationError
+from tests.support.golden import raises
 
 
 class Net(nn.Module):
@@ -64,21 +64,16 @@ def test_the_numbers_are_those_of_the_module_in_a_program_of_its_own():
 def test_training_is_refused():
     frozen = daceml.compile(module(), backward=False, freeze=True)
     frozen.norm.train()
-    with pytest.raises(ConfigurationError) as caught:
+    with raises(ConfigurationError, "Net", "freeze=True", "norm", "module.eval()"):
         frozen(torch.randn(4, 8, 20, 20))
-    assert str(caught.value) == (
-        "[DML001] Net is frozen and in training mode\n"
-        "  why:   freeze=True says that weights do not change any more; training: norm\n"
-        "  fix:   call module.eval() first, or compile it without freeze"
-    )
 
 
 def test_gradients_are_refused():
     frozen = daceml.compile(module(), freeze=True)
-    with pytest.raises(daceml.DacemlError, match="gradients enabled"):
+    with raises(ConfigurationError, "Net", "gradient", "torch.no_grad()", "backward=False"):
         frozen(torch.randn(4, 8, 20, 20))
 
 
 def test_levels_are_needed():
-    with pytest.raises(ConfigurationError, match="freeze=True and auto_optimize=False were both given"):
+    with raises(ConfigurationError, "freeze=True", "auto_optimize=False"):
         daceml.compile(module(), freeze=True, auto_optimize=False)

@@ -13,6 +13,7 @@ from daceml.runtime.plan import make_plan
 from daceml.transformations.hardware.cpu_schedule import schedule_maps
 from daceml.transformations.local.map_fusion import fuse_maps
 from tests.runtime.programs import elementwise
+from tests.support.golden import golden
 
 STEPS = ["_out = _a + dace.float32(1)", "_out = _a * dace.float32(3)", "_out = _a - dace.float32(2)"]
 
@@ -51,16 +52,15 @@ def test_a_refusal_has_the_users_name_the_place_and_the_size():
         "head.tanh",
         "head, model.py:7",
     )
-    assert refusal.reason.startswith("it is written at [i0, i1] and read at")
+    assert "[i0, i1]" in refusal.reason and refusal.reason == golden()
     assert refusal.size_bytes == 8 * 32 * 4
 
 
 def test_loops_that_stay_on_one_thread_say_why():
     hardware = records()["hardware"]
     assert hardware.applied == {}
-    assert [refusal.reason.split(" (")[0] for refusal in hardware.refused] == [
-        "256 iterations are fewer than 16384"
-    ] * 2
+    first, second = (refusal.reason.split(" (")[0] for refusal in hardware.refused)
+    assert "256" in first and "16384" in first and first == second and first == golden()
     assert records(shape=(256, 256))["hardware"].applied == {"parallel loops": 2}
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +19,7 @@ from daceml.frontend.importer import import_file, import_source
 from daceml.frontend.model_file import ModelSource, checked, read_model
 from daceml.frontend.onnx_model import ONNXModel
 from daceml.frontend.program_key import model_key
+from tests.support.golden import raises
 
 
 @pytest.fixture
@@ -49,12 +52,18 @@ def products(*weights: TensorProto) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
 
 
-def refusal(path: Path) -> str:
-    with pytest.raises(OnnxFileError) as caught:
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """A folder that has another name in every run; pytest's has the number of tests with such a name."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
+
+
+def assert_refused(path: Path, *facts: object, exact: bool = True) -> None:
+    """The error names the file and these facts, and has a reason and a way out."""
+    with raises(OnnxFileError, path, *facts, exact=exact) as caught:
         read_model(path)
-    text = str(caught.value)
-    assert text.startswith("[DML202]") and str(path) in text and "why:" in text and "fix:" in text
-    return text
+    assert caught.value.why and caught.value.fix
 
 
 def test_a_file_becomes_a_network(model: onnx.ModelProto, tmp_path: Path):
@@ -140,15 +149,15 @@ def test_a_program_keeps_the_data_and_lets_the_model_go(tmp_path: Path):
 def test_missing_and_short_data(model: onnx.ModelProto, tmp_path: Path):
     model.graph.initializer[0].CopyFrom(tensor_beside("w", [2, 3], "w.bin"))
     onnx.save_model(model, path := tmp_path / "m.onnx")
-    assert "'w' lies in 'w.bin', which is not there" in refusal(path)
+    assert_refused(path, "'w'", "'w.bin'")
     (tmp_path / "w.bin").write_bytes(b"\0" * 10)
-    assert "'w' needs 24 bytes of 'w.bin': it has 10" in refusal(path)
+    assert_refused(path, "'w'", 24, "'w.bin'", 10)
     (tmp_path / "w.bin").unlink()
     (tmp_path / "w.bin").mkdir()
-    assert "which is no file" in refusal(path)
+    assert_refused(path, "'w'", "'w.bin'")
     (tmp_path / "w.bin").rmdir()
     os.mkfifo(tmp_path / "w.bin")  # reading it would wait forever
-    assert "which is no file" in refusal(path)
+    assert_refused(path, "'w'", "'w.bin'")
 
 
 def test_data_that_has_changed_since_the_model_was_read(tmp_path: Path):
@@ -156,23 +165,22 @@ def test_data_that_has_changed_since_the_model_was_read(tmp_path: Path):
     onnx.save_model(products(tensor_beside("w", [40, 40], "w.bin")), tmp_path / "m.onnx")
     compiled = ONNXModel(tmp_path / "m.onnx")
     (tmp_path / "w.bin").write_bytes(b"\0" * 6399)
-    with pytest.raises(OnnxFileError, match=r"misses parameter data|cannot be read"):
+    with raises(OnnxFileError, "'w.bin'"):
         compiled(torch.ones(1, 40))
 
 
 @pytest.mark.parametrize(
-    ("location", "reason"),
+    "location",
     [
-        ("/etc/passwd", "it is no relative path"), ("../w.bin", "it leads out of the model's folder"),
-        ("a/../../w.bin", "it leads out of the model's folder"), ("..\\w.bin", "it is no relative path"),
-        ("", "it names no file"), ("w.bin\0", "it names no file"), ("deep/", "it names no file"),
-        ("link.bin", "it is a link out of the model's folder"),
-        ("linked/w.bin", "it is a link out of the model's folder"),
+        "/etc/passwd", "../w.bin", "a/../../w.bin", "..\\w.bin", "", "w.bin\0", "deep/", "link.bin",
+        "linked/w.bin",
+    ],
+    ids=[
+        "absolute", "above", "above by a detour", "above as Windows writes it", "nothing", "no text",
+        "folder", "link", "in a linked folder",
     ],
 )  # fmt: skip
-def test_data_outside_of_the_models_folder_is_not_read(
-    location: str, reason: str, model: onnx.ModelProto, tmp_path: Path
-):
+def test_data_outside_of_the_models_folder_is_not_read(location: str, model: onnx.ModelProto, tmp_path: Path):
     (tmp_path / "outside").mkdir()
     (tmp_path / "model").mkdir()
     (tmp_path / "outside" / "w.bin").write_bytes(b"\0" * 24)
@@ -181,7 +189,7 @@ def test_data_outside_of_the_models_folder_is_not_read(
     (tmp_path / "model" / "linked").symlink_to(tmp_path / "outside")
     model.graph.initializer[0].CopyFrom(tensor_beside("w", [2, 3], location))
     onnx.save_model(model, tmp_path / "model" / "m.onnx")
-    assert reason in refusal(tmp_path / "model" / "m.onnx")
+    assert_refused(tmp_path / "model" / "m.onnx", "'w'", repr(location))
 
 
 def test_links_within_a_store_of_files_are_followed(model: onnx.ModelProto, tmp_path: Path):
@@ -206,7 +214,7 @@ def test_malformed_entries_of_external_data(key: str, value: str, model: onnx.Mo
     tensor.external_data.add(key=key, value=value)
     model.graph.initializer[0].CopyFrom(tensor)
     onnx.save_model(model, tmp_path / "m.onnx")
-    assert f"the {key} of tensor 'w' is {value!r}: no number of bytes" in refusal(tmp_path / "m.onnx")
+    assert_refused(tmp_path / "m.onnx", key, "'w'", repr(value))
 
 
 def test_a_length_that_contradicts_the_shape(model: onnx.ModelProto, tmp_path: Path):
@@ -215,14 +223,13 @@ def test_a_length_that_contradicts_the_shape(model: onnx.ModelProto, tmp_path: P
     tensor.external_data.add(key="length", value="28")
     model.graph.initializer[0].CopyFrom(tensor)
     onnx.save_model(model, tmp_path / "m.onnx")
-    assert "has 28 bytes of data in 'w.bin'; its type and shape need 24" in refusal(tmp_path / "m.onnx")
+    assert_refused(tmp_path / "m.onnx", "'w'", 28, "'w.bin'", 24)
 
 
 def test_a_model_in_memory_does_not_say_where_its_data_is(model: onnx.ModelProto):
     model.graph.initializer[0].CopyFrom(tensor_beside("w", [2, 3], "w.bin"))
-    with pytest.raises(OnnxFileError, match="'w' has its data in another file") as caught:
+    with raises(OnnxFileError, "'w'", "ModelProto", "onnx.load_external_data_for_model"):
         ONNXModel(model)
-    assert "pass the model's path" in caught.value.fix
 
 
 def test_attributes_get_their_data(tmp_path: Path):
@@ -236,18 +243,19 @@ def test_attributes_get_their_data(tmp_path: Path):
 
 
 def test_no_file_a_folder_no_bytes_and_noise(tmp_path: Path):
-    assert "there is no such file" in refusal(tmp_path / "none.onnx")
-    assert "it is a folder" in refusal(tmp_path)
+    assert_refused(tmp_path / "none.onnx")
+    (tmp_path / "folder.onnx").mkdir()
+    assert_refused(tmp_path / "folder.onnx")
     os.mkfifo(tmp_path / "pipe.onnx")
-    assert "it is no plain file" in refusal(tmp_path / "pipe.onnx")
+    assert_refused(tmp_path / "pipe.onnx")
     path = tmp_path / "bad.onnx"
     path.write_bytes(b"")
-    assert "no graph" in refusal(path)
+    assert_refused(path, "graph")
     path.write_bytes(b"\x89PNG\r\n\x1a\n" * 20)
-    assert "do not parse" in refusal(path)
+    assert_refused(path, "160 bytes", "protobuf", exact=False)  # with protobuf's own reason
     with path.open("wb") as stream:
         stream.truncate(2**31)
-    assert "a protobuf holds at most 2147483647" in refusal(path)
+    assert_refused(path, 2147483648, 2147483647)
 
 
 def test_every_truncation_is_an_error_with_a_reason(model: onnx.ModelProto, tmp_path: Path):
@@ -277,5 +285,5 @@ def test_bytes_of_booleans_are_zero_or_one():
 def test_unknown_operators_are_left_to_the_importer(model: onnx.ModelProto, tmp_path: Path):
     model.graph.node[0].op_type = "Frobnicate"
     onnx.save_model(model, tmp_path / "m.onnx")
-    with pytest.raises(UnknownOperatorError, match="Frobnicate"):
+    with raises(UnknownOperatorError, "Frobnicate", onnx.__version__, exact=False):
         import_file(tmp_path / "m.onnx", name="m")

@@ -14,6 +14,7 @@ from torch.nn.functional import softplus
 
 from daceml.errors import CallError, ConfigurationError, SignatureError
 from daceml.frontend.module import DaceModule, compile_module, dace_module
+from tests.support.golden import golden, raises
 
 
 class Net(nn.Module):
@@ -184,7 +185,8 @@ def test_an_equal_attribute_needs_no_new_variant(caplog: pytest.LogCaptureFixtur
         assert len(caplog.records) == 1
         eager.calls += 1
         compiled(x)
-    assert caplog.records[-1].getMessage() == "compiling Scaled: calls of the module has changed"
+    message = caplog.records[-1].getMessage()
+    assert "Scaled" in message and "calls" in message and message == golden()
 
 
 def test_an_input_that_is_returned_is_the_callers_own_tensor():
@@ -315,19 +317,18 @@ def test_what_would_go_wrong_silently_is_refused(net: Net):
     class Tagged(torch.Tensor):
         pass
 
-    with pytest.raises(CallError, match="a Tagged cannot be passed"):
+    with raises(CallError, "Tagged", "x"):
         compiled(torch.randn(3, 5).as_subclass(Tagged))
-    with pytest.raises(CallError, match="is a set, which cannot be part of"):
+    with raises(CallError, "leaf 0", "set"):
         compiled({1, 2})
 
 
 def test_a_call_that_forward_cannot_take_is_named(net: Net):
     compiled = compile_module(net, backward=False)
-    for args, why in [((), "missing a required argument: 'x'"), ((1, 2), "too many positional arguments")]:
-        with pytest.raises(SignatureError, match="Net cannot be called with these arguments") as error:
+    for args, reason in [((), "'x'"), ((1, 2), "too many positional arguments")]:  # reasons of Python's own
+        with raises(SignatureError, "Net", reason, "Net(x: 'torch.Tensor')", exact=False) as refusal:
             compiled(*args)
-        assert why in str(error.value)
-        assert "call it as Net(x: 'torch.Tensor')" in str(error.value)
+        assert [refusal.value.what, refusal.value.fix] == [golden(), golden()]
 
 
 class Function(nn.Module):
@@ -359,8 +360,8 @@ def test_corners_of_reductions_are_torchs(function, x: torch.Tensor):
 
 
 def test_unknown_options_and_wrong_things_are_named():
-    with pytest.raises(ConfigurationError, match="unknown option 'backwards'") as error:
+    with raises(ConfigurationError, "'backwards'", "dace_module") as refusal:
         dace_module(Net(), backwards=True)
-    assert "did you mean 'backward'?" in str(error.value)
-    with pytest.raises(ConfigurationError, match="not a int"):
+    assert "'backward'" in refusal.value.fix
+    with raises(ConfigurationError, "dace_module", "nn.Module", "int"):
         dace_module(3)

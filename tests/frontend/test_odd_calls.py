@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch.autograd import forward_ad
 
 from daceml.errors import CallError, DacemlError, ExecutionError, ExportError
 from daceml.frontend.module import compile_module
+from tests.support.golden import golden, raises
 
 
 def linear() -> Any:
@@ -27,9 +29,9 @@ def test_a_tensor_without_all_of_its_memory_is_refused(size: int):
     x = torch.ones(2, 4)
     module(x)
     x.untyped_storage().resize_(size)
-    with pytest.raises(ExecutionError) as error:
+    with raises(ExecutionError, "'input'", "storage", exact=False) as refusal:
         module(x)
-    assert error.value.why == "input 'input' has no memory for all of its elements: its storage was resized"
+    assert refusal.value.why == golden()
     torch.testing.assert_close(module(torch.ones(2, 4)), module.session.eager(torch.ones(2, 4)))
 
 
@@ -37,9 +39,8 @@ def test_a_weight_without_memory_is_refused():
     module = linear()
     module(torch.ones(2, 4))
     module.weight.untyped_storage().resize_(0)
-    with pytest.raises(DacemlError, match="weight does not fit") as error:
+    with raises(DacemlError, "weight", "storage"):
         module(torch.ones(2, 4))
-    assert "its storage was resized" in error.value.why
 
 
 def test_empty_tensors_need_no_memory():
@@ -51,17 +52,16 @@ def test_empty_tensors_need_no_memory():
 @pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
 def test_torchscript_is_refused(make: Callable[[nn.Module], nn.Module]):
     scripted = make(nn.Linear(4, 3))
-    with pytest.raises(ExportError, match="the module is TorchScript") as error:
+    with raises(ExportError, "TorchScript", type(scripted).__name__, "torch.jit.script"):
         compile_module(scripted)
-    assert error.value.fix == "pass the module from before torch.jit.script or torch.jit.trace"
-    with pytest.raises(ExportError, match="submodule '1' is TorchScript"):
+    with raises(ExportError, "'1'", "TorchScript"):
         compile_module(nn.Sequential(nn.ReLU(), scripted))(torch.ones(2, 4))
 
 
 def test_arguments_that_hold_themselves():
     cyclic: list[Any] = [torch.ones(2, 4)]
     cyclic.append(cyclic)
-    with pytest.raises(CallError, match="nested too deeply"):
+    with raises(CallError):
         linear()(cyclic)
 
 
@@ -87,10 +87,12 @@ def test_inputs_that_overlap_are_refused_at_the_first_call_too():
     module = compile_module(Adds(), backward=False)
     base, square = torch.ones(6, 4), torch.ones(4, 4)
     same = torch.ones(3, 4)
-    for args in ((same, same), (base[:3], base[1:4]), (module.total, torch.ones(3, 4))):
-        with pytest.raises(CallError, match="share memory") as error:
+    pairs = ((same, same), "y"), ((base[:3], base[1:4]), "y"), ((module.total, torch.ones(3, 4)), "total")
+    for args, other in pairs:
+        with raises(CallError, "tensor.clone()", exact=False) as refusal:
             module(*args)
-        assert error.value.why.startswith(("x and y have", "y and x have", "x and total", "total and x"))
+        assert {"x", other} <= set(re.findall(r"\w+", refusal.value.why)), "in one order or the other"
+        assert [refusal.value.what, refusal.value.fix] == [golden(), golden()]
     assert (base == 1).all() and (square == 1).all() and (module.total == 0).all()
 
 
@@ -110,7 +112,8 @@ def test_a_module_whose_buffers_overlap_runs_eagerly(caplog: pytest.LogCaptureFi
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
             torch.testing.assert_close(module(torch.ones(4)), eager(torch.ones(4)))
-    assert "Views runs eagerly: forward changes 'k', which shares memory with 'v'" in caplog.text
+    (message,) = caplog.messages
+    assert "Views" in message and "'k'" in message and "'v'" in message and message == golden()
 
 
 @dataclasses.dataclass
@@ -126,11 +129,8 @@ class TakesBatch(nn.Module):
 
 def test_dataclasses_are_arguments_once_they_are_registered():
     module, x = compile_module(TakesBatch(), backward=False), torch.randn(3)
-    with pytest.raises(CallError, match="is a Batch") as error:
+    with raises(CallError, "Batch", "torch.export.register_dataclass(Batch)"):
         module(Batch(x))
-    assert (
-        error.value.fix == "call torch.export.register_dataclass(Batch) once: its fields are arguments then"
-    )
     torch.export.register_dataclass(Batch)
     for scale in (2.0, 3.0):
         result = module(Batch(x, scale))

@@ -14,6 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from daceml.errors import BackwardUnavailableError, CallError, ConfigurationError, OnnxFileError
 from daceml.frontend.onnx_model import ONNXModel
 from daceml.frontend.program_key import model_key
+from tests.support.golden import raises
 
 WEIGHT = np.arange(12, dtype=np.float32).reshape(4, 3) - 5
 
@@ -119,16 +120,15 @@ def test_a_single_output_comes_alone():
 
 def test_given_dimensions_are_fixed():
     fixed = ONNXModel(linear(), dims={"N": 2})
-    with pytest.raises(CallError, match="has shape") as caught:
+    with raises(CallError, "(3, 4)", "float32 (2, 4)", "dimension 0"):
         fixed(torch.ones(3, 4))
-    assert caught.value.why == "it has to be float32 (2, 4): dimension 0 is 3 instead of 2"
 
 
 def test_a_file_is_named_in_messages(tmp_path: Path):
     onnx.save(linear(), tmp_path / "net.onnx")
     model = ONNXModel(tmp_path / "net.onnx")
     assert isinstance(model.model, onnx.ModelProto)
-    with pytest.raises(CallError, match=r"net\.onnx has no input 'z'"):
+    with raises(CallError, "net.onnx", "'z'"):
         model(z=torch.ones(2, 4))
 
 
@@ -141,13 +141,8 @@ def test_the_sdfg_is_there_to_look_at(model: ONNXModel):
 
 def test_gradients_are_refused(model: ONNXModel):
     x = torch.ones(2, 4, requires_grad=True)
-    with pytest.raises(BackwardUnavailableError) as caught:
+    with raises(BackwardUnavailableError, "linear", "torch.no_grad()", ".detach()"):
         model(x)
-    assert str(caught.value) == (
-        "[DML301] linear was called with an input that requires a gradient\n"
-        "  why:   ONNX models are compiled for inference: their results are not part of autograd's graph\n"
-        "  fix:   call it under torch.no_grad(), or pass input.detach(); train the nn.Module"
-    )
     with torch.no_grad():
         assert not model(x)[0].requires_grad
 
@@ -168,9 +163,9 @@ def test_the_key_depends_on_data_nodes_and_dims():
 
 
 def test_what_is_no_model_is_refused():
-    with pytest.raises(ConfigurationError, match=r"ONNXModel takes a path or an onnx.ModelProto, not a int"):
+    with raises(ConfigurationError, "ONNXModel", "onnx.ModelProto", "int"):
         ONNXModel(3)  # pyright: ignore[reportArgumentType]
-    with pytest.raises(OnnxFileError, match=r"missing\.onnx cannot be read"):
+    with raises(OnnxFileError, "missing.onnx"):
         ONNXModel("missing.onnx")
 
 

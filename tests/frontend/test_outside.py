@@ -19,6 +19,7 @@ from daceml.errors import (
     UnheldValueError,
 )
 from tests.frontend.foreign import parse
+from tests.support.golden import golden, raises
 
 STRINGS = "g (string[N] x) => (string[N] y) { y = StringConcat(x, x) }"
 BRANCH = """
@@ -35,7 +36,8 @@ def test_strings(caplog: pytest.LogCaptureFixture):
     with caplog.at_level(logging.WARNING):
         assert model(np.array(["a", "Bc"], dtype=object)).tolist() == ["aa", "BcBc"]
         assert model(["d"]).tolist() == ["dd"]
-    assert caplog.text.count("runs in ONNX Runtime as a whole, nothing of it is compiled") == 1
+    (message,) = caplog.messages
+    assert "ONNX Runtime" in message and "string" in message and message == golden()
 
 
 def test_branches_take_and_return_tensors():
@@ -71,9 +73,8 @@ def test_arrays_of_other_libraries_come_back_as_they_are():
 
 
 def test_arrays_that_cannot_be_read_are_named():
-    with pytest.raises(CallError) as caught:
+    with raises(CallError, "'x'", "Foreign", "DLPack", exact=False):  # with torch's reason
         daceml.ONNXModel(parse(BRANCH))(True, Foreign(torch.ones(3).to_sparse()))
-    assert caught.value.what.startswith("input 'x' of g is a Foreign that cannot be read through DLPack: ")
 
 
 def test_sizes_that_depend_on_data_and_sequences():
@@ -89,14 +90,14 @@ def test_sequences_whose_sizes_inference_rejects():
     )
     model = daceml.ONNXModel(parse(text + "y = SequenceLength (s) }"))
     assert model(torch.zeros(0)).item() == 2
-    with pytest.raises(UnheldValueError, match="it is a sequence, and a network"):
+    with raises(UnheldValueError, "'s'", "sequence"):
         _ = model.sdfg
 
 
 def test_explaining_says_why_nothing_is_compiled():
-    with pytest.raises(ControlFlowError, match="If has a body"):
+    with raises(ControlFlowError, "If", "then_branch"):
         _ = daceml.ONNXModel(parse(BRANCH)).sdfg
-    with pytest.raises(UnheldValueError, match="element type string"):
+    with raises(UnheldValueError, "string"):
         _ = daceml.ONNXModel(parse(STRINGS)).program
 
 
@@ -104,9 +105,9 @@ def test_calls_that_do_not_fit():
     model = daceml.ONNXModel(parse(BRANCH))
     x = np.ones(3, np.float32)
     for args, kwargs in (((True,), {}), ((True, x, x), {}), ((True, x), {"z": x})):
-        with pytest.raises(CallError, match="it takes c, x"):
+        with raises(CallError, "c, x"):
             model(*args, **kwargs)
-    with pytest.raises((CallError, ExecutionError), match="failed in ONNX Runtime"):
+    with raises((CallError, ExecutionError), "ONNX Runtime", exact=False):
         model(True, np.ones(4, np.float32))
 
 
@@ -114,7 +115,7 @@ def test_no_fallback_means_the_refusal(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("DACEML_FALLBACK", "none")
     config.cache_clear()
     try:
-        with pytest.raises(ControlFlowError):
+        with raises(ControlFlowError, "If"):
             daceml.ONNXModel(parse(BRANCH))(True, np.ones(3, np.float32))
     finally:
         config.cache_clear()
@@ -122,9 +123,8 @@ def test_no_fallback_means_the_refusal(monkeypatch: pytest.MonkeyPatch):
 
 def test_what_onnxruntime_cannot_run_either_has_both_reasons():
     text = BRANCH.replace("Neg(r)", "BitCast<to = 1>(r)")
-    with pytest.raises(NoImplementationError) as caught:
+    with raises(NoImplementationError, "If", "onnxruntime", "BitCast", exact=False):
         daceml.ONNXModel(parse(text))(True, np.ones(3, np.float32))
-    assert "If has a body" in str(caught.value) and "onnxruntime: " in str(caught.value)
 
 
 def test_operators_of_machine_learning():

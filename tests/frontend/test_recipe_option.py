@@ -19,6 +19,7 @@ from daceml.errors import ConfigurationError, PassError
 from daceml.frontend.recipe_key import recipe_key
 from daceml.transformations import Recipe, Step, standard_recipe
 from tests.frontend.recipe_passes import OneRelu, break_network, name_loops
+from tests.support.golden import golden, raises
 
 
 class Reluctant(nn.Module):
@@ -81,7 +82,7 @@ def test_a_whole_step_gets_it(x: torch.Tensor):
     functional.mse_loss(theirs(x), y).backward()
     torch.optim.SGD(theirs.parameters(), lr=0.5).step()
     torch.testing.assert_close(ours.state_dict(), theirs.state_dict())
-    with pytest.raises(ConfigurationError, match="unknown option 'freeze' of compile_step"):
+    with raises(ConfigurationError, "'freeze'", "compile_step"):
         daceml.compile_step(
             ours, functional.mse_loss, torch.optim.SGD(ours.parameters(), lr=0.5), freeze=True
         )
@@ -100,24 +101,23 @@ def test_copies_and_pickles_keep_it(x: torch.Tensor):
 
 
 def test_what_cannot_be_a_recipe_is_refused():
-    for wrong, why in ((OneRelu(), "a OneRelu"), (Recipe, "the class Recipe")):
-        with pytest.raises(ConfigurationError, match="must be a Recipe") as error:
+    for wrong, name in ((OneRelu(), "OneRelu"), (Recipe, "class Recipe")):
+        with raises(ConfigurationError, "'recipe'", name):
             daceml.compile(nn.ReLU(), recipe=wrong)
-        assert error.value.why == f"it is {why}"
-    with pytest.raises(ConfigurationError, match="recipe and auto_optimize=False were both given"):
+    with raises(ConfigurationError, "recipe", "auto_optimize=False"):
         daceml.compile(nn.ReLU(), recipe=Recipe(), auto_optimize=False)
-    with pytest.raises(ConfigurationError, match="does not say at which level") as error:
+    with raises(ConfigurationError, "level", "Step(<lambda>, at="):
         daceml.compile(nn.ReLU(), recipe=Recipe(lambda network: None))
-    assert "Step(<lambda>, at=" in error.value.fix
-    with pytest.raises(ConfigurationError, match="option 'verify' of dace_module must be True or False"):
+    with raises(ConfigurationError, "'verify'", "'all'", "verify=True"):
         daceml.compile(nn.ReLU(), verify="all")
 
 
 def test_a_pass_that_breaks_the_network_is_named(x: torch.Tensor):
     module = daceml.compile(Reluctant(), backward=False, recipe=standard_recipe() + Recipe(break_network))
-    with pytest.raises(PassError, match="pass break_network leaves a network") as error:
+    with raises(PassError, "break_network", exact=False) as error:  # with dace's reason
         module(x)
-    assert error.value.where == "recipe, level layout"
+    assert "layout" in error.value.where
+    assert [error.value.what, error.value.where, error.value.fix] == [golden(), golden(), golden()]
 
 
 def test_equal_recipes_share_a_program(x: torch.Tensor):
@@ -137,8 +137,8 @@ def test_a_recipe_that_cannot_be_stored_is_compiled_anew(x: torch.Tensor, caplog
     recipe = standard_recipe() + Recipe(Step(local, at="local"))
     with caplog.at_level(logging.INFO, "daceml"):
         assert recipe_key(recipe) != recipe_key(recipe)
-    assert "not looked up in the cache: a recipe cannot be stored" in caplog.text
-    assert "is defined inside a function" in caplog.text
+    first, second = caplog.messages
+    assert "recipe" in first and "local" in first and first == second and first == golden()
     modules = [daceml.compile(nn.Sigmoid(), backward=False, recipe=recipe) for _ in range(2)]
     assert program(modules[0], x) != program(modules[1], x)
 

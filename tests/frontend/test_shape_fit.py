@@ -14,6 +14,7 @@ from daceml.frontend.importer import import_source
 from daceml.frontend.model_file import ModelSource, checked
 from daceml.frontend.onnx_model import ONNXModel
 from daceml.sdfg.network import Network
+from tests.support.golden import golden, raises
 
 
 def parse(graph: str) -> onnx.ModelProto:
@@ -84,8 +85,9 @@ def test_a_window_larger_than_the_tensor_finds_nothing_or_is_refused():
     assert compiled(np.ones((1, 2, 5), dtype=np.float32)).shape == (1, 2, 1)
     for size in (4, 3, 2):
         assert compiled(np.ones((1, 2, size), dtype=np.float32)).shape == (1, 2, 0)
-    with pytest.raises(ExecutionError):
+    with raises(ExecutionError, exact=False) as refusal:
         compiled(np.ones((1, 2, 1), dtype=np.float32))
+    assert refusal.value.why == golden()
 
 
 def test_sizes_that_follow_no_rule_are_left_open():
@@ -94,9 +96,8 @@ def test_sizes_that_follow_no_rule_are_left_open():
         g (float[N, T] x) => (float[?, ?] y)
         <int64[1] a = {0}, int64[1] b = {9223372036854775807}, int64[1] c = {1}, int64[1] d = {3}>
         { y = Slice(x, a, b, c, d) }"""
-    with pytest.raises(ShapeError, match="dimension 1 of 'y' is unknown") as caught:
+    with raises(ShapeError, "dimension 1", "'y'", "Slice", "dims="):
         shapes(graph)
-    assert "dims=" in caught.value.fix
 
 
 def test_a_constant_that_nothing_reads_needs_no_shape():

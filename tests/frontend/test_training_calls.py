@@ -13,6 +13,7 @@ from torch.autograd import functional
 import daceml
 from daceml.errors import GradientError
 from tests.frontend.training import WithState, compiled_backward, double, same, step, trains_like, twins
+from tests.support.golden import raises
 
 
 def network() -> nn.Module:
@@ -207,9 +208,8 @@ def test_a_second_derivative_is_refused_even_where_autograd_could_not_see_it(pai
     # the gradient depends on the weights, which the cotangent of a sum does not show
     loss = compiled(x).sum()
     (slope,) = torch.autograd.grad(loss, x, create_graph=True)
-    with pytest.raises(GradientError, match="differentiated once more") as caught:
+    with raises(GradientError, "create_graph=True", "force_eager"):
         (loss + slope.pow(2).sum()).backward()
-    assert "force_eager" in caught.value.fix
     with daceml.stance("force_eager"):
         (slope,) = torch.autograd.grad(compiled(x).sum(), x, create_graph=True)
         slope.pow(2).sum().backward()
@@ -223,15 +223,14 @@ def test_no_second_derivative_is_silently_nothing(pair):
 
     x = double(3, 4)
     for second in (functional.hvp, functional.vhp, functional.jvp):
-        with pytest.raises(GradientError, match="differentiated once more"):
+        with raises(GradientError, "create_graph=True"):
             second(loss, x, x if second is not functional.jvp else x.cos())
-    with pytest.raises(GradientError, match="differentiated once more") as caught:
+    with raises(GradientError, "create_graph=True"):
         functional.hessian(loss, x)
-    assert str(caught.value).startswith("[DML302]")
     # a penalty of gradients, of which autograd sees that they depend on nothing
     weights = list(compiled.parameters())
     slopes = torch.autograd.grad(loss(x), weights, create_graph=True)
-    with pytest.raises(GradientError, match="differentiated once more"):
+    with raises(GradientError, "create_graph=True"):
         torch.autograd.grad(sum(g.pow(2).sum() for g in slopes), weights, allow_unused=True)
 
 
@@ -256,10 +255,9 @@ def test_gradients_that_could_be_differentiated_are_used_like_others(pair):
 def test_a_batch_of_gradients_is_refused(pair):
     compiled, _ = pair
     y = compiled(double(3, 4))
-    with pytest.raises(GradientError, match="a batch of gradients was asked for") as caught:
+    with raises(GradientError, "is_grads_batched=True", "force_eager"):
         torch.autograd.grad(y, list(compiled.parameters()), double(5, 3, 4), is_grads_batched=True)
-    assert "force_eager" in caught.value.fix
-    with pytest.raises(GradientError, match="a batch of gradients was asked for"):
+    with raises(GradientError, "vectorize=True"):
         functional.jacobian(compiled, double(3, 4), vectorize=True)
 
 

@@ -12,6 +12,7 @@ from torch.nn import functional
 
 import daceml
 from daceml.errors import CallError, ConfigurationError, GradientError
+from tests.support.golden import raises
 
 Make = Callable[[nn.Module], torch.optim.Optimizer]
 
@@ -152,64 +153,69 @@ def test_new_values_need_no_new_program() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "wrong", "why"),
+    ("name", "wrong", "what"),
     [
-        ("model", nn.Linear, "it is the class Linear"),
-        ("loss", None, "it is None"),
-        ("loss", nn.MSELoss, "it is the class MSELoss"),
-        ("loss", torch.optim.SGD([torch.zeros(1)], lr=0.1), "it is of type SGD"),
-        ("optimizer", functional.mse_loss, "it is of type function"),
-        ("optimizer", torch.optim.SGD, "it is the class SGD"),
+        ("model", nn.Linear, "class Linear"),
+        ("loss", None, "None"),
+        ("loss", nn.MSELoss, "class MSELoss"),
+        ("loss", torch.optim.SGD([torch.zeros(1)], lr=0.1), "type SGD"),
+        ("optimizer", functional.mse_loss, "type function"),
+        ("optimizer", torch.optim.SGD, "class SGD"),
+    ],
+    ids=[
+        "class of a model",
+        "no loss",
+        "class of a loss",
+        "no function",
+        "no optimizer",
+        "class of an optimizer",
     ],
 )
-def test_something_else_than_model_loss_and_optimizer_is_refused(name: str, wrong: object, why: str) -> None:
+def test_something_else_than_model_loss_and_optimizer_is_refused(name: str, wrong: object, what: str) -> None:
     module = network()
     right = {
         "model": module,
         "loss": functional.cross_entropy,
         "optimizer": torch.optim.SGD(module.parameters()),
     }
-    with pytest.raises(ConfigurationError, match=f"the {name} of a compiled step must be") as caught:
+    with raises(ConfigurationError, what, "compile_step(model, loss, optimizer)") as caught:
         daceml.compile_step(**(right | {name: wrong}))  # pyright: ignore
-    assert caught.value.why == why
-    assert "compile_step(model, loss, optimizer)" in caught.value.fix
+    assert name in caught.value.what and what in caught.value.why
 
 
 @pytest.mark.parametrize(
-    ("result", "why"),
+    ("result", "kind"),
     [
-        (lambda loss: loss.item(), "returns a plain value of Python"),
-        (lambda loss: None, "returns a plain value of Python"),
-        (lambda loss: (loss, 1), "returns a tuple"),
-        (lambda loss: {"loss": loss}, "returns a dict"),
+        (lambda loss: loss.item(), "Python"),
+        (lambda loss: None, "Python"),
+        (lambda loss: (loss, 1), "tuple"),
+        (lambda loss: {"loss": loss}, "dict"),
     ],
     ids=["item", "none", "tuple", "dict"],
 )
-def test_a_loss_that_is_no_tensor_is_refused(result: Callable[[torch.Tensor], object], why: str) -> None:
+def test_a_loss_that_is_no_tensor_is_refused(result: Callable[[torch.Tensor], object], kind: str) -> None:
     module = network()
     optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
     step = daceml.compile_step(module, lambda out, y: result(functional.cross_entropy(out, y)), optimizer)  # pyright: ignore
-    with pytest.raises(CallError, match="the loss of a compiled step must be a tensor") as caught:
+    with raises(CallError, "loss", kind, ".item()"):
         step(*next(iter(batches(1))))
-    assert why in caught.value.why
-    assert ".item()" in caught.value.fix
 
 
 def test_what_cannot_be_a_step_is_refused() -> None:
     module = network()
     ((x, y),) = batches(1)
-    with pytest.raises(ConfigurationError, match="RMSprop cannot be part of a compiled step"):
+    with raises(ConfigurationError, "RMSprop", "SGD", "AdamW"):
         daceml.compile_step(module, functional.cross_entropy, torch.optim.RMSprop(module.parameters()))
-    with pytest.raises(ConfigurationError, match="Adam with differentiable=True"):
+    with raises(ConfigurationError, "Adam", "differentiable=True"):
         daceml.compile_step(
             module, functional.cross_entropy, torch.optim.Adam(module.parameters(), differentiable=True)
         )
-    with pytest.raises(ConfigurationError, match="parameters that the model does not have"):
+    with raises(ConfigurationError, "optimizer", "parameters"):
         daceml.compile_step(module, functional.cross_entropy, torch.optim.SGD(network().parameters(), lr=0.1))
     optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
-    with pytest.raises(CallError, match="must be a scalar"):
+    with raises(CallError, "scalar", "[6, 5]"):
         daceml.compile_step(module, lambda out, y: out, optimizer)(x, y)
-    with pytest.raises(CallError, match="must be of a floating type"):
+    with raises(CallError, "int64"):
         daceml.compile_step(module, lambda out, y: (out.argmax(1) == y).sum(), optimizer)(x, y)
-    with pytest.raises(GradientError, match="nothing to update"):
+    with raises(GradientError, "requires_grad"):
         daceml.compile_step(module, lambda out, y: out.detach().sum(), optimizer)(x, y)

@@ -18,6 +18,7 @@ from daceml.transformations.hardware.cpu_schedule import schedule_maps
 from daceml.transformations.local.map_fusion import fuse_maps
 from daceml.transformations.local.subgraph_fusion import fuse_subgraphs
 from tests.gui.models import Chain, Words, refuse, refuse_large
+from tests.support.golden import golden, raises
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +72,7 @@ def test_a_move_behind_an_undone_one_takes_its_place(x: torch.Tensor):
     guided.undo()
     guided.apply("schedule_maps")
     assert [choice.title for choice in guided.history] == ["start", "schedule_maps everywhere"]
-    with pytest.raises(MoveError, match="there is nothing to redo"):
+    with raises(MoveError, "redo"):
         guided.redo()
 
 
@@ -82,15 +83,15 @@ def test_sizes_change_and_the_choice_stays(x: torch.Tensor):
     guided.resize({"x": [40, 6]})
     assert guided.program().lowered.moved_bytes > 4 * moved
     assert "fuse_maps" in guided.chosen and guided.inputs[0][1].shape == (40, 6)
-    for shapes, why in (
-        ({"x": [4, 7]}, "does not take inputs of these sizes"),
-        ({"y": [4, 6]}, "there is no input 'y'"),
-        ({"x": [4, -6]}, "cannot have the shape"),
-        ({"x": [2**20, 2**20]}, "are available in all"),
-    ):
-        with pytest.raises(MoveError, match=why):
+    for shapes, fact in (({"y": [4, 6]}, "'y'"), ({"x": [4, -6]}, "[4, -6]")):
+        with raises(MoveError, fact):
             guided.resize(shapes)
-        assert guided.inputs[0][1].shape == (40, 6)
+    with raises(MoveError, "[1048576, 1048576]", "4398.0 GB", exact=False):  # and how much this machine has
+        guided.resize({"x": [2**20, 2**20]})
+    with raises(MoveError, "x: float32 (4, 7)", exact=False) as refused:  # and what torch says of a product
+        guided.resize({"x": [4, 7]})
+    assert refused.value.what == golden()
+    assert guided.inputs[0][1].shape == (40, 6)
 
 
 def test_integers_are_drawn_from_the_range_of_the_start_whatever_the_sizes_were_between():
@@ -107,15 +108,15 @@ def test_what_cannot_be_done_is_refused_and_changes_nothing(x: torch.Tensor):
     why = guided.effect("refuse").why
     assert "operators are too many" in why
     moves = (
-        (lambda: guided.apply("refuse"), "refuse everywhere: cannot be done"),
-        (lambda: guided.apply("fuse_map"), "there is no pass 'fuse_map'"),
-        (lambda: guided.leave_out("fuse_maps"), "is not applied"),
-        (lambda: guided.apply("eliminate_copies", "mul"), "cannot be told its places"),
-        (lambda: guided.apply("fuse_maps", "linear"), "fuse_maps does not apply at linear"),
-        (guided.undo, "there is nothing to undo"),
+        (lambda: guided.apply("refuse"), ("refuse everywhere", "operators are too many")),
+        (lambda: guided.apply("fuse_map"), ("'fuse_map'", "fuse_maps")),
+        (lambda: guided.leave_out("fuse_maps"), ("fuse_maps",)),
+        (lambda: guided.apply("eliminate_copies", "mul"), ("eliminate_copies",)),
+        (lambda: guided.apply("fuse_maps", "linear"), ("fuse_maps", "linear")),
+        (guided.undo, ("undo",)),
     )
-    for move, what in moves:
-        with pytest.raises(MoveError, match=what):
+    for move, facts in moves:
+        with raises(MoveError, *facts):
             move()
         assert len(guided.history) == 1 and guided.place == 0
 
@@ -124,9 +125,8 @@ def test_a_place_that_a_pass_refuses_is_told_with_its_reason(x: torch.Tensor):
     guided = started(x)
     array, reason, size_bytes, _ = guided.effect("fuse_maps").refused[0]
     assert reason and size_bytes > 0
-    with pytest.raises(MoveError) as error:
+    with raises(MoveError, "fuse_maps", array, reason):
         guided.apply("fuse_maps", array)
-    assert error.value.why == reason
 
 
 def test_steps_are_measured_and_learned(x: torch.Tensor):
@@ -152,7 +152,7 @@ def test_a_compiled_module_is_guided_and_one_on_another_device_is_refused(x: tor
     compiled = daceml.compile(Chain().eval(), backward=False)
     plain = Guided(Chain().eval(), (x,))
     assert Guided(compiled, (x,)).program().lowered.identity == plain.program().lowered.identity
-    with pytest.raises(ExplorationError, match="Chain lies on meta"):
+    with raises(ExplorationError, "Chain", "meta"):
         Guided(Chain().to("meta"), (x.to("meta"),))
 
 
@@ -163,9 +163,9 @@ def test_a_recipe_is_started_from_as_it_is(x: torch.Tensor):
     assert names == ["fuse_subgraphs", "fuse_maps"]  # in its order; the third is for training
     assert guided.program().lowered.identity == identity_of(recipe, x)
     assert "schedule_maps" in guided.catalogue.steps  # offered, as all standard passes
-    with pytest.raises(ConfigurationError, match="pass fuse_maps stands there twice"):
+    with raises(ConfigurationError, "fuse_maps"):
         Guided(Chain().eval(), (x,), recipe=Recipe(fuse_maps, fuse_maps))
-    with pytest.raises(ConfigurationError, match="pass fuse_maps stands there twice"):
+    with raises(ConfigurationError, "fuse_maps"):
         Guided(Chain().eval(), (x,), offered=Recipe(fuse_maps))
 
 
@@ -179,11 +179,11 @@ def test_the_way_back_is_not_gone_where_it_leads_nowhere(x: torch.Tensor):
     guided.apply("refuse_large")
     guided.leave_out("refuse_large")
     guided.resize({"x": [200, 6]})
-    with pytest.raises(MoveError, match="undo: cannot be done"):
+    with raises(MoveError, "undo", "200 rows are too many"):
         guided.undo()
     assert guided.history[guided.place].title == "without refuse_large"
     assert guided.program().lowered.moved_bytes > 0
-    with pytest.raises(MoveError, match="the start: cannot be done"):
+    with raises(MoveError, "start", "200 rows are too many"):
         started_with(refuse_large, x).first_program()
     view = model_view(started_with(refuse_large, x), title="Chain")
     assert view["start"] is None and "200 rows are too many" in view["no_start"]
@@ -198,7 +198,9 @@ def test_a_start_that_cannot_be_made_is_tried_once(x: torch.Tensor, monkeypatch:
     )
     views = [model_view(guided, title="Chain") for _ in range(3)]
     assert len(tried) == 1
-    assert {view["no_start"] for view in views} == {"the start: cannot be done: 200 rows are too many"}
+    (why,) = {view["no_start"] for view in views}
+    assert why == golden()
+    assert "200 rows are too many" in why
     assert guided.effect("refuse_large").why == "200 rows are too many" and len(tried) == 1
     guided.resize({"x": [4, 6]})
     assert model_view(guided, title="Chain")["start"] is not None  # other sizes are another question

@@ -18,6 +18,7 @@ from daceml.onnx_ops.nodes import node_class
 from daceml.onnx_ops.registry import implementations_of
 from daceml.sdfg.network import Network
 from tests.onnx_ops.native.single_node import Case, Library, compile_header, network_of, random
+from tests.support.golden import golden, raises
 
 
 def network_for(
@@ -105,24 +106,20 @@ def test_an_output_of_the_network_is_never_a_view() -> None:
     network = network_for("Reshape", random(2, 6), np.array([3, 4]), constants=(1,))
     choice = choose(only_node(network), network, allowed=("alias", "native"))
     assert choice.implementation.title == "native:reshape"
-    assert choice.refusals == (("alias:reshape", "the result is an output of the network"),)
+    assert choice.refusals == (("alias:reshape", golden()),)
+    assert "output" in choice.refusals[0][1]
 
 
 def test_a_node_without_implementation_names_every_refusal() -> None:
     network = network_for("Pad", random(2, 4), np.array([1, 0, 0, 1]))
-    with pytest.raises(NoImplementationError) as caught:
+    with raises(NoImplementationError, "Pad", "/case", "native:pad", "pads", "onnxruntime"):
         lower(network, allowed=("native",))
-    message = str(caught.value)
-    assert message.startswith("[DML101] no implementation of ONNX Pad-")
-    assert "where: node /case" in message
-    assert "native:pad: pads is no constant" in message
-    assert "onnxruntime implementations are not allowed here" in message
     assert only_node(network).implementation is None
 
 
 def test_a_shape_that_is_data_is_refused() -> None:
     network = network_for("Tile", random(2, 3), np.array([1, 2]))
-    with pytest.raises(NoImplementationError, match="native:tile: repeats is no constant"):
+    with raises(NoImplementationError, "native:tile", "repeats"):
         lower(network, allowed=("native",))
 
 
@@ -131,7 +128,7 @@ def test_element_types_that_do_not_fit_are_refused() -> None:
     case = Case(op="Softplus", inputs=[values.astype(np.float32)])
     network = network_of(case, "case", case.reference())
     network.sdfg.arrays["x0"].dtype = dace.int32
-    with pytest.raises(NoImplementationError, match="exp takes float operands, not int32"):
+    with raises(NoImplementationError, "Softplus", "exp", "int32"):
         lower(network, allowed=("native",))
 
 

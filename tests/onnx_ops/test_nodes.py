@@ -18,6 +18,7 @@ from daceml.errors import InvalidNodeError, UnknownOperatorError
 from daceml.onnx_ops import nodes
 from daceml.onnx_ops.node import ONNXNode
 from daceml.onnx_ops.schema import Formal, OperatorSchema, operator_names, since_versions
+from tests.support.golden import raises
 
 # Bound by its name in this module, as dace looks it up here when it loads a stored node.
 Doubled = nodes.define_operator(
@@ -172,28 +173,21 @@ def test_attribute_values_fill_in_the_defaults():
     assert nodes.Softmax().attribute_values() == {"axis": -1}
 
 
-def refusal(act: Any) -> str:
-    with pytest.raises(InvalidNodeError) as caught:
-        act()
-    return str(caught.value)
-
-
 def test_attributes_of_the_wrong_name_or_kind_are_refused():
-    text = refusal(lambda: nodes.Softmax(axes=[1], onnx_name="s", module_path="head.soft", source="m.py:7"))
-    assert text == (
-        "[DML103] ONNX Softmax-13 has no attribute 'axes'\n"
-        "  where: head.soft (m.py:7), node s\n"
-        "  why:   its attributes are: axis\n"
-        "  fix:   remove the attribute, or set the opset version that has it"
-    )
-    assert "must be of kind ints" in refusal(lambda: nodes.Conv(strides=[1.5]))
-    assert "must be of kind int\n" in refusal(lambda: nodes.Softmax(axis="last"))
+    with raises(InvalidNodeError, "Softmax-13", "'axes'", "axis", "head.soft (m.py:7)", "node s"):
+        nodes.Softmax(axes=[1], onnx_name="s", module_path="head.soft", source="m.py:7")
+    with raises(InvalidNodeError, "Conv", "strides", "ints"):
+        nodes.Conv(strides=[1.5])
+    with raises(InvalidNodeError, "Softmax", "axis", "int", "'last'"):
+        nodes.Softmax(axis="last")
     assert nodes.LeakyRelu(alpha=1).alpha == 1.0
 
 
 def test_a_body_is_refused():
-    assert "holds no control flow yet" in refusal(lambda: nodes.If(then_branch=onnx.GraphProto()))
-    assert "holds no control flow yet" in refusal(lambda: nodes.If().attribute_values())
+    with raises(InvalidNodeError, "If", "then_branch"):
+        nodes.If(then_branch=onnx.GraphProto())
+    with raises(InvalidNodeError, "If", "else_branch"):
+        nodes.If().attribute_values()
 
 
 F32, F64, I64 = dace.float32, dace.float64, dace.int64
@@ -204,48 +198,44 @@ def node(op_type: str, inputs: str, outputs: str, **attributes: Any) -> ONNXNode
 
 
 BROKEN = [
-    (node("Add", "A", "C"), {"A": F32, "C": F32}, "Add-14 needs input 'B'", "present: A"),
-    (node("Relu", "X", ""), {"X": F32}, "Relu-14 needs output 'Y'", "present: none"),
+    (node("Add", "A", "C"), {"A": F32, "C": F32}, ["Add-14", "'B'", "A"]),
+    (node("Relu", "X", ""), {"X": F32}, ["Relu-14", "'Y'"]),
     (
         node("Add", "A B", "C"),
         {"A": F32, "B": F64, "C": F32},
-        "'B' and 'A' of ONNX Add-14 must have one element type",
-        "'A' is tensor(float), 'B' is tensor(double)",
+        ["Add-14", "'A' is tensor(float)", "'B' is tensor(double)"],
     ),
     (
         node("Softmax", "input", "output"),
         {"input": I64, "output": I64},
-        "input 'input' of ONNX Softmax-13 cannot be tensor(int64)",
-        "the schema allows tensor(bfloat16), ",
+        ["Softmax-13", "'input'", "tensor(int64)", "tensor(bfloat16)"],
     ),
     (
         node("Reshape", "data shape", "reshaped"),
         {"data": F32, "shape": F32, "reshaped": F32},
-        "input 'shape' of ONNX Reshape-25 cannot be tensor(float)",
-        "the schema allows tensor(int64)",
+        ["Reshape-25", "'shape'", "tensor(float)", "tensor(int64)"],
     ),
     (
         node("Concat", "", "concat_result", axis=0),
         {"concat_result": F32},
-        "needs at least 1 of its inputs 'inputs'",
-        "it has 0",
+        ["Concat", "'inputs'", "at least 1", "has 0"],
     ),
     (
         node("Concat", "inputs__0", "concat_result"),
         {"inputs__0": F32, "concat_result": F32},
-        "needs attribute 'axis'",
-        "no default",
+        ["Concat", "'axis'"],
     ),
-    (node("Relu", "X Z", "Y"), {"X": F32, "Y": F32}, "has no input 'Z'", "are: X"),
-    (node("Relu", "X", "Y"), {"Y": F32}, "input 'X' of ONNX Relu-14 is not connected", "no edge"),
+    (node("Relu", "X Z", "Y"), {"X": F32, "Y": F32}, ["Relu-14", "'Z'", "X"]),
+    (node("Relu", "X", "Y"), {"Y": F32}, ["Relu-14", "'X'"]),
 ]
 
 
-@pytest.mark.parametrize(("broken", "arrays", "what", "why"), BROKEN)
-def test_validation_names_the_broken_rule(broken: ONNXNode, arrays: dict[str, Any], what: str, why: str):
+@pytest.mark.parametrize(("broken", "arrays", "facts"), BROKEN)
+def test_validation_names_the_broken_rule(broken: ONNXNode, arrays: dict[str, Any], facts: list[str]):
     sdfg, state = graph_with(copy.deepcopy(broken), **arrays)
-    text = refusal(lambda: state.nodes()[0].validate(sdfg, state))
-    assert what in text and why in text and "node a" in text and "fix:" in text
+    with raises(InvalidNodeError, "node a", *facts) as caught:
+        state.nodes()[0].validate(sdfg, state)
+    assert caught.value.fix
 
 
 def test_a_good_node_validates():

@@ -13,6 +13,7 @@ from daceml.onnx_ops.indexing import common_factors
 from daceml.onnx_ops.tensor import Output, Tensor, compute, element_reader, full, sum_over
 from daceml.onnx_ops.trace import Refused, Trace, tracing
 from daceml.sdfg.tasklet_code import print_tasklet
+from tests.support.golden import raises
 
 N = dace.symbol("N")
 
@@ -83,7 +84,7 @@ def test_nothing_is_known_outside_a_trace() -> None:
 
     active = module._active.pop()
     try:
-        with pytest.raises(RuntimeError, match="exist only while an implementation is traced"):
+        with raises(RuntimeError):
             tensor.materialize()
     finally:
         module._active.append(active)
@@ -139,31 +140,28 @@ def test_rank_0(trace: Trace) -> None:
 def test_symbols_that_meet_must_be_known(trace: Trace) -> None:
     m = dace.symbol("M")
     y(trace, N)[:] = x(N) + x(m, name="b")
-    with pytest.raises(Refused, match="sizes K and M are not known to be equal"):
+    with raises(Refused, "K and M"):
         x(dace.symbol("K")) + x(m, name="b")
 
 
 @pytest.mark.parametrize(
-    ("make", "message"),
+    ("make", "facts"),
     [
-        (lambda t: x(2, 3) + x(2), "sizes 3 and 2 do not broadcast"),
-        (lambda t: x(2, 0).max(1), "the max over no elements is not defined"),
-        (lambda t: x(2, 3).sum(2), "axis 2 is outside a tensor of rank 2"),
-        (
-            lambda t: y(t, 2, 3).__setitem__(slice(None), x(2, 4)),
-            r"\[2, 4\] does not fit a box of shape \[2, 3\]",
-        ),
+        (lambda t: x(2, 3) + x(2), ["3 and 2"]),
+        (lambda t: x(2, 0).max(1), ["max"]),
+        (lambda t: x(2, 3).sum(2), ["axis 2", "rank 2"]),
+        (lambda t: y(t, 2, 3).__setitem__(slice(None), x(2, 4)), ["[2, 4]", "[2, 3]"]),
     ],
 )
-def test_refusals(trace: Trace, make, message: str) -> None:
-    with pytest.raises(Refused, match=message):
+def test_refusals(trace: Trace, make, facts: list[str]) -> None:
+    with raises(Refused, *facts):
         make(trace)
 
 
 def test_a_tensor_is_no_array() -> None:
-    with pytest.raises(TypeError, match="has no elements while it is traced"):
+    with raises(TypeError):
         np.asarray(x(2))
-    with pytest.raises(TypeError, match=r"np\.add with reduce has no lazy form"):
+    with raises(TypeError, "np.add", "reduce"):
         np.add.reduce(x(2))
 
 

@@ -15,6 +15,7 @@ from daceml.errors import CaptureError
 from daceml.prediction.capture.module import capture_step
 from daceml.prediction.capture.optimizers import capture_optimizer
 from daceml.prediction.step import ModelStep
+from tests.support.golden import golden, raises
 
 
 class Net(nn.Module):
@@ -173,13 +174,14 @@ def test_attention_with_dropout_stays_fused_and_says_so():
 
     step = capture_step(Attends(), (torch.empty(2, 4, 128, 64),), train=False)
     assert [name.startswith("aten::_scaled_dot_product") for name, _ in called(step, "forward")] == [True]
-    assert step.notes == ("dropout inside attention is left out: fused kernels do it on the way",)
+    assert step.notes == (golden(),)
+    assert "dropout" in step.notes[0]
 
 
 def test_recurrent_layers_are_their_formula_and_say_so():
     step = capture_step(nn.LSTM(8, 16), (torch.empty(5, 2, 8),), optimizer=None)
     assert Counter(name for name, _ in called(step, "forward"))["aten::addmm"] >= 5
-    assert "recurrent layers are counted step by step" in step.notes[0]
+    assert step.notes[0] == golden()
 
 
 def test_half_types_come_from_autocast():
@@ -222,38 +224,27 @@ def test_named_optimizers_go_through_all_parameters(name: str):
     assert state_bytes >= 0
 
 
-def refused(*args: Any, **options: Any) -> str:
-    with pytest.raises(CaptureError) as refusal:
-        capture_step(*args, **options)
-    return str(refusal.value)
-
-
 def test_values_that_decide_are_a_reason_to_refuse():
     class Depends(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return x * 2 if x.sum() > 0 else x
 
-    assert refused(Depends(), (torch.empty(3),), train=False) == (
-        "[DML655] the model's operations follow from values\n"
-        "  why:   aten._local_scalar_dense.default needs them, and shapes have none\n"
-        "  fix:   take the value out of forward, or record a run with daceml.profile"
-    )
+    with raises(CaptureError, "aten._local_scalar_dense.default", "forward", "daceml.profile"):
+        capture_step(Depends(), (torch.empty(3),), train=False)
 
 
 def test_wrong_shapes_say_what_torch_says():
-    said = refused(nn.Linear(4, 4), (torch.empty(2, 3),))
-    assert said.startswith("[DML655] the model fails with inputs of these shapes\n  why:   RuntimeError: ")
+    with raises(CaptureError, "RuntimeError: ", exact=False):
+        capture_step(nn.Linear(4, 4), (torch.empty(2, 3),))
 
 
 def test_a_model_without_gradients_has_no_training_step():
-    assert refused(nn.Flatten(), (torch.empty(2, 3),)) == (
-        "[DML655] the model has no backward phase\n"
-        "  why:   no tensor that it returns has a gradient\n"
-        "  fix:   ask for inference, or return a tensor that depends on a parameter"
-    )
+    with raises(CaptureError, "backward"):
+        capture_step(nn.Flatten(), (torch.empty(2, 3),))
 
 
 def test_unknown_names_are_answered_with_those_there_are():
-    said = refused(nn.Linear(2, 2), (torch.empty(2, 2),), optimizer="adamm")
-    assert said.startswith("[DML655] no optimizer is called 'adamm'\n  why:   torch.optim has adadelta, ")
-    assert "there is no precision 'int4'" in refused(nn.Linear(2, 2), (torch.empty(2, 2),), precision="int4")
+    with raises(CaptureError, "'adamm'", "torch.optim", "adadelta, ", "sgd", exact=False):
+        capture_step(nn.Linear(2, 2), (torch.empty(2, 2),), optimizer="adamm")
+    with raises(CaptureError, "'int4'", "bf16"):
+        capture_step(nn.Linear(2, 2), (torch.empty(2, 2),), precision="int4")

@@ -16,6 +16,7 @@ from daceml.prediction.predict_step import predict_step
 from daceml.profiling.database.records import Attribute, Operand, Operation
 from daceml.profiling.estimation.onnx_work import onnx_work
 from tests.cli.onnx_files import save_sum
+from tests.support.golden import golden, raises
 
 N = 64
 
@@ -72,7 +73,8 @@ def test_a_training_step_is_twice_as_much_backwards_and_an_optimizer(mlp: Path):
     assert [one.ready for one in backward] == [("w2",), (), (), ("w1", "b1")]
     assert [row.name for row in step.parameters] == ["w1", "b1", "w2"]
     assert [one.operation.operator for one in step.operations][-1:] == ["aten::_foreach_add_"]
-    assert step.notes == ("an ONNX file has no backward pass: each node's is taken to be twice its work",)
+    assert step.notes == (golden(),)
+    assert "ONNX" in step.notes[0]
 
 
 def test_what_a_call_holds_is_freed_when_nobody_reads_it_any_more(mlp: Path):
@@ -178,22 +180,13 @@ def test_an_operator_that_nobody_described_has_no_work():
     assert onnx_work(Operation(operator="NonMaxSuppression", operands=(operand(4, 8),)), [operand(3)]) is None
 
 
-def refused(path: Path, sizes: dict[str, int] | None = None, **told: Any) -> str:
-    with pytest.raises(OnnxShapesError) as refusal:
-        read_onnx_step(path, sizes, **told)
-    return str(refusal.value)
-
-
 def test_sizes_have_to_be_given_and_to_be_there(tmp_path: Path):
     path = save_sum(tmp_path)
-    assert refused(path) == (
-        f"[DML657] {path} has dimensions of any size: N\n"
-        "  why:   its operations follow from them\n"
-        "  fix:   give each a size, on the command line --dim N=8"
-    )
-    assert refused(path, {"N": 2, "M": 3}) == (
-        f"[DML657] {path} has no dimension named M\n  why:   its inputs have N\n  fix:   correct the name"
-    )
+    with raises(OnnxShapesError, path, "N", "--dim N=8"):
+        read_onnx_step(path)
+    with raises(OnnxShapesError, path, "M", "N") as refusal:
+        read_onnx_step(path, {"N": 2, "M": 3})
+    assert "--dim" not in str(refusal.value)
 
 
 def test_shapes_that_follow_from_data_are_refused(tmp_path: Path):
@@ -201,9 +194,8 @@ def test_shapes_that_follow_from_data_are_refused(tmp_path: Path):
         helper.make_node("NonZero", ["x"], ["i"], name="find"),
         helper.make_node("Cast", ["i"], ["y"], to=TensorProto.FLOAT),
     ]
-    said = refused(save(tmp_path, nodes, {}), {"batch": 2})
-    assert said.startswith("[DML657] the shape of 'i' is not known\n  where: ")
-    assert "node find (NonZero)" in said
+    with raises(OnnxShapesError, "'i'", "find", "NonZero"):
+        read_onnx_step(save(tmp_path, nodes, {}), {"batch": 2})
 
 
 def test_control_flow_is_refused(tmp_path: Path):
@@ -215,18 +207,18 @@ def test_control_flow_is_refused(tmp_path: Path):
         helper.make_node("Cast", ["s"], ["c"], to=TensorProto.BOOL),
         helper.make_node("If", ["c"], ["y"], then_branch=branch, else_branch=branch, name="choose"),
     ]
-    assert refused(save(tmp_path, nodes, {}), {"batch": 2}).splitlines()[:1] == [
-        f"[DML657] {tmp_path / 'net.onnx'} has control flow: If"
-    ]
+    with raises(OnnxShapesError, tmp_path / "net.onnx", "If"):
+        read_onnx_step(save(tmp_path, nodes, {}), {"batch": 2})
 
 
 def test_what_is_no_file_is_said(tmp_path: Path):
-    assert "cannot be read" in refused(tmp_path / "none.onnx")
+    with raises(OnnxShapesError, tmp_path / "none.onnx", "No such file", exact=False):
+        read_onnx_step(tmp_path / "none.onnx")
     (tmp_path / "text.onnx").write_bytes(b"\xff\xff\xffhello")
-    assert "is no ONNX file that can be understood" in refused(tmp_path / "text.onnx")
+    with raises(OnnxShapesError, tmp_path / "text.onnx", "DecodeError", exact=False):
+        read_onnx_step(tmp_path / "text.onnx")
 
 
 def test_an_optimizer_of_a_file_goes_by_name(mlp: Path):
-    assert refused(mlp, {"batch": 2}, train=True, optimizer=len).startswith(
-        "[DML657] the optimizer of an ONNX file is given by name"
-    )
+    with raises(OnnxShapesError, "optimizer", "torch.optim"):
+        read_onnx_step(mlp, {"batch": 2}, train=True, optimizer=len)

@@ -14,6 +14,7 @@ from daceml.prediction.step_durations import step_durations
 from daceml.profiling.estimation.ladder import DurationLadder
 from daceml.simulation.distributed.strategy.coarsened import coarsened
 from daceml.simulation.distributed.strategy.training_step import Part
+from tests.support.golden import raises
 
 DEVICE = find_device("V100-SXM2-32GB")
 
@@ -70,5 +71,5 @@ def test_the_coarsened_step_is_as_long_as_its_kernels():
 
 
 def test_what_does_not_train_has_no_plan():
-    with pytest.raises(StrategyError, match="computes no gradients"):
+    with raises(StrategyError):
         planned(train=False)

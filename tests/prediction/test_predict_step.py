@@ -20,6 +20,7 @@ from daceml.profiling.database.store import OpDatabase
 from daceml.profiling.estimation.ladder import DurationLadder
 from daceml.simulation.whatif.optimization import Estimate
 from tests.cli.onnx_files import save_sum
+from tests.support.golden import golden, raises
 
 FREE = HostCost(call_us=Estimate.known(0.0), view_us=Estimate.known(0.0))
 NET = nn.Sequential(nn.Linear(32, 64), nn.GELU(), nn.Linear(64, 8))
@@ -54,7 +55,7 @@ def test_a_step_of_measured_operations_is_their_sum(tmp_path: Path):
     assert seen.step_us == pytest.approx(100 * count)
     assert seen.low_us > 0.94 * seen.step_us, "what was measured is known to 5 %"
     assert seen.high_us < 1.06 * seen.step_us
-    assert seen.notes[0] == "durations measured by a test"
+    assert seen.notes[0] == golden() and "a test" in seen.notes[0]
 
 
 def test_an_open_database_is_left_open(tmp_path: Path):
@@ -86,24 +87,19 @@ def test_tf32_makes_products_faster_where_a_device_has_it():
     )
     assert tf32 < 0.3 * full
     old = step_durations(large, find_device("V100"), ladder, precision="tf32")
-    assert "V100-SXM2-16GB has no tf32 that is known: products stay in float32" in old.notes
+    (note,) = [note for note in old.notes if "tf32" in note]
+    assert note == golden() and "V100-SXM2-16GB" in note and "float32" in note
 
 
 def test_what_a_device_is_not_known_to_compute_is_refused():
-    with pytest.raises(DeviceError) as refusal:
+    with raises(DeviceError, "peak_flops_per_s.bfloat16", "V100-SXM2-16GB"):
         daceml.predict_step(NET, X, device="V100", precision="bf16")
-    assert refusal.value.what == "peak_flops_per_s.bfloat16 of V100-SXM2-16GB is not known"
 
 
 def test_no_inputs_and_a_loss_of_a_file_are_refused(tmp_path: Path):
-    with pytest.raises(StepPredictionError) as refusal:
+    with raises(StepPredictionError, "inputs"):
         daceml.predict_step(NET)
-    assert str(refusal.value) == (
-        "[DML656] nobody says what the model is called with\n"
-        "  why:   its operations follow from the shapes of its inputs\n"
-        "  fix:   give inputs: a tensor, a tuple of them, or a dictionary of keyword arguments"
-    )
-    with pytest.raises(StepPredictionError, match="an ONNX file has no loss"):
+    with raises(StepPredictionError, "ONNX", "loss"):
         daceml.predict_step(save_sum(tmp_path), {"N": 4}, loss=len)
 
 
@@ -128,4 +124,5 @@ def test_unknown_sizes_leave_the_floor_of_a_launch():
     one = replace(step.operations[0], operation=odd, results=(), work=None)
     found = step_durations(replace(step, operations=(one,)), find_device("H100"), DurationLadder())
     assert found.estimates[0].duration_us == pytest.approx(3.0, abs=0.01)
-    assert found.estimates[0].outside.startswith("nobody has said what mine::odd does")
+    outside = found.estimates[0].outside
+    assert outside == golden() and "mine::odd" in outside

@@ -10,6 +10,7 @@ from daceml.devices.catalogue import find_device
 from daceml.errors import DeviceError, RecordingError, TrackingError
 from daceml.prediction.tracked import TrackedTrace
 from tests.prediction.recorded import GEMM, Run, square
+from tests.support.golden import raises
 
 
 @pytest.fixture(scope="module")
@@ -44,25 +45,20 @@ def test_a_slower_device_takes_longer(tracker: daceml.OperationTracker):
 
 
 def test_a_device_that_nobody_knows(tracker: daceml.OperationTracker):
-    with pytest.raises(DeviceError, match="no device is called 'H1000'"):
+    with raises(DeviceError, "'H1000'"):
         tracker.trace.to_device("H1000")
 
 
 def test_nothing_was_tracked():
-    with pytest.raises(TrackingError) as refusal:
+    with raises(TrackingError, "with tracker.track(): step()"):
         daceml.OperationTracker().trace  # noqa: B018
-    assert str(refusal.value) == (
-        "[DML654] nothing was tracked\n"
-        "  why:   track() was not called, or its block raised\n"
-        "  fix:   with tracker.track(): step()"
-    )
 
 
 def test_a_block_that_raises_leaves_nothing_and_the_tracker_usable():
     tracker = daceml.OperationTracker()
     with pytest.raises(ZeroDivisionError), tracker.track():
         raise ZeroDivisionError
-    with pytest.raises(TrackingError, match="nothing was tracked"):
+    with raises(TrackingError, "with tracker.track(): step()"):
         tracker.get_tracked_trace()
     with tracker.track():
         torch.randn(8, 8) @ torch.randn(8, 8)
@@ -71,15 +67,10 @@ def test_a_block_that_raises_leaves_nothing_and_the_tracker_usable():
 
 def test_a_block_within_a_block():
     tracker = daceml.OperationTracker()
-    with pytest.raises(TrackingError) as refusal, tracker.track(), tracker.track():
+    with raises(TrackingError, "track()"), tracker.track(), tracker.track():
         pass
-    assert str(refusal.value) == (
-        "[DML654] this tracker is tracking already\n"
-        "  why:   track() was called within track()\n"
-        "  fix:   leave the first block before the second begins"
-    )
     other = daceml.OperationTracker()
-    with tracker.track(), pytest.raises(RecordingError, match="a recording cannot begin"), other.track():
+    with tracker.track(), raises(RecordingError, "torch's profiler"), other.track():
         pass
 
 

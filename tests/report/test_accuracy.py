@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from daceml.report.accuracy import EPS_PER_SQRT_DEPTH, Accuracy, TensorError, compare, tensor_error
+from tests.support.golden import golden, raises
 
 EPS = torch.finfo(torch.float32).eps
 TRUTH = torch.tensor([3.0, 4.0], dtype=torch.float64)  # of norm 5
@@ -84,7 +85,7 @@ def test_special_values_have_to_be_where_eager_has_them(special: float):
     seen = measure(finite, eager, truth)
     assert not seen.passed
     assert seen.error == math.inf
-    assert seen.reason == "1 NaN or infinite values are not where eager has them"
+    assert seen.reason == golden() and "1" in seen.reason
 
 
 def test_infinities_of_the_other_sign_and_new_nans_fail():
@@ -101,9 +102,10 @@ def test_what_overflows_in_float32_is_compared_where_it_does_not():
 
 
 def test_shapes_and_element_types_have_to_agree():
-    assert measure(torch.zeros(2, 1), torch.zeros(2)).reason == "shape (2, 1) instead of (2,)"
-    wrong_type = measure(torch.zeros(2, dtype=torch.float64), torch.zeros(2))
-    assert wrong_type.reason == "element type torch.float64 instead of torch.float32"
+    shape = measure(torch.zeros(2, 1), torch.zeros(2)).reason
+    assert shape == golden() and "(2, 1)" in shape and "(2,)" in shape
+    element = measure(torch.zeros(2, dtype=torch.float64), torch.zeros(2)).reason
+    assert element == golden() and "torch.float64" in element and "torch.float32" in element
 
 
 def test_integers_and_booleans_have_to_be_equal():
@@ -111,7 +113,7 @@ def test_integers_and_booleans_have_to_be_equal():
     assert measure(indices.clone(), indices, indices).passed
     seen = measure(torch.tensor([1, 2, 4]), indices, indices)
     assert not seen.passed
-    assert seen.reason == "1 of 3 torch.int64 values differ"
+    assert seen.reason == golden() and all(fact in seen.reason for fact in ("1", "3", "torch.int64"))
     assert measure(indices > 1, indices > 1, indices > 1).passed
 
 
@@ -135,5 +137,5 @@ def test_runs_are_joined_before_the_median():
 
 
 def test_different_names_are_a_mistake_of_the_caller():
-    with pytest.raises(ValueError, match="tensors differ"):
+    with raises(ValueError, "['a']", "['b']"):
         compare({"a": TRUTH}, {"b": TRUTH}, {"a": TRUTH}, depth=1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import torch
 from torch import nn
 
@@ -17,9 +19,9 @@ def test_the_steps_of_the_backward_pass():
     assert len(found.backward_steps) >= 3
     assert sum("mm" in step.label for step in found.backward_steps) >= 3, "two weights and one operand"
     text = str(found)
-    assert f"backward pass: {len(found.backward_steps)} steps" in text
-    assert "memory budget of a training step: 5.00 MB" in text
+    assert re.search(rf"backward.* {len(found.backward_steps)} ", text)
+    assert re.search(r"budget.* 5\.00 MB", text)
     with torch.no_grad():
         forward = daceml.explain(compiled, x)
-    assert forward.backward_steps == () and "backward pass:" not in str(forward)
+    assert forward.backward_steps == () and "backward" not in str(forward)
     assert found.to_json()["backward_steps"]

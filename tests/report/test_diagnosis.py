@@ -17,6 +17,7 @@ import daceml
 from daceml.onnx_ops import registry
 from daceml.report.verification import verify
 from tests.cli.onnx_files import save_sum
+from tests.support.golden import golden
 
 X = torch.randn(5, 8, generator=torch.Generator().manual_seed(0))
 
@@ -83,9 +84,9 @@ def test_the_operator_that_is_wrong_is_named():
     assert seen.diagnosis.alone is not None and not seen.diagnosis.alone.passed
     names = [value.origin.name for value in seen.diagnosis.failures]
     assert names[0] == "tanh" and {"softmax", "exp"} <= set(names) and "relu" not in names
-    assert f"first divergence: tanh of Tanh (block, {first.origin.source}), computed by native:broken" in str(
-        seen
-    )
+    sentence = seen.diagnosis.conclusion[0]
+    facts = ("tanh", "Tanh", "block", first.origin.source, "native:broken")
+    assert all(fact in sentence for fact in facts) and sentence in " ".join(str(seen).split())
 
 
 @pytest.mark.usefixtures("_wrong_tanh")
@@ -103,8 +104,9 @@ def test_the_intermediate_values_can_fail_alone():
     model = Hidden()
     assert verify(model, X).passed and verify(model, X).diagnosis is None
     seen = verify(model, X, intermediate=True)
-    assert not seen.passed and not seen.failures
-    assert "the results of the program itself are within their limits all the same" in str(seen)
+    assert not seen.passed and not seen.failures and seen.diagnosis is not None
+    assert seen.diagnosis.conclusion[-2] == golden()
+    assert seen.diagnosis.conclusion[-2].strip() in " ".join(str(seen).split())
 
 
 def test_an_operator_of_an_onnx_file_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
@@ -139,7 +141,8 @@ def test_everything_is_compared_where_it_is_asked_for():
     assert seen.passed and seen.diagnosis is not None
     names = {value.origin.name for value in seen.diagnosis.values}
     assert {"norm.running_mean::next", "norm.num_batches_tracked::next", "getitem", "mul"} <= names
-    assert seen.diagnosis.conclusion[0].startswith("no intermediate value diverges; ")
+    (conclusion,) = seen.diagnosis.conclusion
+    assert seen.diagnosis.first is None and str(len(seen.diagnosis.values)) in conclusion
     assert all(torch.equal(before[name], tensor) for name, tensor in module.state_dict().items())
 
 
@@ -167,10 +170,8 @@ def test_an_export_that_differs_is_not_blamed_on_an_operator():
 
     seen = verify(Wrong(), X)
     assert seen.diagnosis is not None and seen.diagnosis.first is None
-    assert seen.diagnosis.conclusion == (
-        "the exported graph itself computes another output than the module, in float64: forward does "
-        "something else while torch.export traces it, or the export is wrong",
-    )
+    assert seen.diagnosis.conclusion == (golden(),)
+    assert "torch.export" in seen.diagnosis.conclusion[0]
 
 
 def test_a_look_that_fails_does_not_hide_the_verdict(monkeypatch: pytest.MonkeyPatch):
@@ -182,7 +183,8 @@ def test_a_look_that_fails_does_not_hide_the_verdict(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(graph_values, "diagnose_module", fail)
     seen = verify(nn.ReLU(), X, intermediate=True)
     assert not seen.failures and not seen.passed
-    assert "intermediate values could not be compared: RuntimeError: no luck" in str(seen)
+    assert seen.diagnosis is not None and seen.diagnosis.failure == "RuntimeError: no luck"
+    assert seen.diagnosis.failure in str(seen)
 
 
 def test_what_passes_only_because_eager_is_as_bad_is_said():
@@ -194,9 +196,9 @@ def test_what_passes_only_because_eager_is_as_bad_is_said():
     assert seen.passed
     assert [tensor.name for tensor in seen.ill_conditioned] == ["seed0.output[0]"]
     (note,) = seen.notes
-    assert note.startswith("note: 1 of 2 tensors pass only because eager itself is that far from float64")
+    assert all(fact in note for fact in ("1", "2", "seed0.output[0]", "float64"))
     assert seen.to_json()["ill_conditioned"] == ["seed0.output[0]"]
-    assert "ill-conditioned" in str(seen) and max(map(len, str(seen).splitlines())) <= 110
+    assert note[:60] in str(seen) and max(map(len, str(seen).splitlines())) <= 110
 
 
 def test_inputs_that_forward_changes_are_compared():

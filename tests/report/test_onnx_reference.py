@@ -12,6 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from daceml.errors import CallError
 from daceml.report.onnx_reference import in_float64, onnx_peers
+from tests.support.golden import raises
 
 
 def node(operator: str, inputs: str, output: str, **attributes: Any) -> onnx.NodeProto:
@@ -61,6 +62,5 @@ def test_the_model_itself_stays_as_it_is():
 
 def test_a_peer_that_cannot_run_says_so():
     broken = model([node("Reshape", "x third", "y")])
-    with pytest.raises(CallError) as caught:
+    with raises(CallError, "ONNX Runtime", "Reshape", exact=False):
         onnx_peers(broken)[0]([torch.ones(2)])
-    assert caught.value.what == "ONNX Runtime cannot run the model, so there is nothing to compare with"

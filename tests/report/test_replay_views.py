@@ -15,6 +15,7 @@ from daceml.simulation.graph import TaskGraph
 from daceml.simulation.prediction import Refusal, predict
 from daceml.simulation.whatif.amp import AutomaticMixedPrecision
 from tests.simulation.story import graph_of
+from tests.support.golden import golden
 
 
 def run() -> TaskGraph:
@@ -29,19 +30,17 @@ def run() -> TaskGraph:
 
 def test_a_replay_for_a_terminal():
     text = replay_text(simulate(run()))
-    assert "replay error of the run as it was: 0.00% (mean of 1 steps)" in text
-    assert "ProfilerStep#1" in text and "5.00" in text
-    assert "kernels" in text and "at most saved" in text
-    assert "note: a <note>" in text
+    assert text == golden()
+    assert "0.00%" in text and "ProfilerStep#1" in text and "5.00" in text
+    assert "kernels" in text and "a <note>" in text
 
 
 def test_questions_for_a_terminal_name_assumptions_refusals_and_the_error():
     seen = predict(run(), [AutomaticMixedPrecision()])
     text = whatif_text([seen], [Refusal(title="Gist", reason="no layer")], changes=True)
-    assert "automatic mixed precision" in text and "3.00" in text
-    assert "refused: Gist: no layer" in text
-    assert "assumed: the optimizer's kernels stay in float32" in text
-    assert "replay error" in text
+    assert text == golden()
+    assert AutomaticMixedPrecision.title in text and "3.00" in text
+    assert "Gist" in text and "no layer" in text and "float32" in text and "0.00%" in text
     assert "1 x volta_sgemm<128> (gpu0): 90000.0 -> 30001.0 us" in text
 
 

@@ -13,6 +13,7 @@ import daceml
 from daceml.errors import CallError, ConfigurationError
 from daceml.report.verification import verify
 from daceml.transformations import Rewrite
+from tests.support.golden import golden, raises
 
 
 class Scale(nn.Module):
@@ -60,8 +61,8 @@ def test_a_wrong_module_fails_and_says_which_tensor():
     (failure,) = seen.failures
     assert failure.name == "seed0.output['scaled']"
     assert failure.error == pytest.approx(0.005, rel=1e-3)  # 2.01 / 2 - 1
-    assert "FAIL" in str(seen)
-    assert "0 of 1 tensors within max(3 x eager's, 8 eps sqrt(1))\n" in str(seen)
+    assert str(seen) == golden()
+    assert "FAIL" in str(seen) and "sqrt(1)" in str(seen)
 
 
 def test_buffers_that_a_call_changes_are_compared():
@@ -102,25 +103,22 @@ def test_the_result_can_be_written_as_json():
 
 
 def test_a_module_that_cannot_run_in_float64_is_refused():
-    with pytest.raises(CallError) as caught:
+    with raises(CallError, "Float32Only", "float64", "expected", exact=False):
         verify(Float32Only(), X)
-    assert str(caught.value).startswith(
-        "[DML203] Float32Only cannot run in float64, which it would be compared with\n  why:   expected"
-    )
     assert torch.get_default_dtype() is torch.float32
 
 
 def test_what_cannot_be_verified_is_refused():
-    with pytest.raises(ConfigurationError, match=r"verify takes an nn\.Module or an ONNXModel, not a int"):
+    with raises(ConfigurationError, "verify", "nn.Module", "ONNXModel", "int"):
         verify(3)  # pyright: ignore[reportArgumentType]
-    with pytest.raises(ConfigurationError, match="verify cannot run 0 seeds"):
+    with raises(ConfigurationError, "verify", "0", "seeds=1"):
         verify(Scale(), X, seeds=0)
 
 
 def test_where_eager_is_exact_there_is_no_ratio():
     report = verify(nn.Sequential(nn.Linear(6, 8), nn.Tanh()).double(), torch.randn(4, 6).double())
     text = str(report)
-    assert report.passed and "inf" not in text and "1 of 1 tensors" in text
+    assert report.passed and "inf" not in text and " - " in text
 
 
 class ReluForExp(Rewrite):
@@ -142,8 +140,8 @@ def test_hooks_are_verified_with_the_module():
     module = daceml.compile(Exponential())
     module.append_post_onnx_hook("mistake", ReluForExp())  # pyright: ignore[reportAttributeAccessIssue]
     seen = verify(module, torch.randn(4))
-    assert not seen.passed
-    assert "hooks change the network" in str(seen)
+    assert not seen.passed and seen.diagnosis is not None
+    assert seen.diagnosis.failure == golden() and "hooks" in seen.diagnosis.failure
 
 
 class WrongGradient(nn.Module):
@@ -188,7 +186,7 @@ def test_integers_frozen_and_unused_parameters_have_no_gradients():
 
 
 def test_gradients_that_there_are_not_are_refused():
-    with pytest.raises(ConfigurationError, match="Scale was compiled without gradients"):
+    with raises(ConfigurationError, "Scale", "backward=False", "backward=True"):
         verify(daceml.compile(Scale(), backward=False), X, gradients=True)
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from daceml.errors import EnvironmentProblem
 from daceml.runtime.cache import Cache, digest
+from tests.support.golden import golden, raises
 
 
 def write_slowly(folder: Path) -> None:
@@ -70,7 +71,9 @@ def test_a_damaged_entry_is_found_and_built_again(
         (folder / ("second" if damage == "delete" else "entry.json")).unlink()
     assert cache.find("things", "k") is None
     ask(tmp_path)
-    assert "damaged" in caplog.text
+    (warning,) = caplog.messages
+    assert warning == golden()
+    assert "things/k" in warning
 
 
 def test_a_failing_build_leaves_nothing(tmp_path: Path):
@@ -101,6 +104,5 @@ def test_builds_that_end_while_others_start_do_not_disturb_each_other(tmp_path: 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(EnvironmentProblem, match="compiled programs cannot be kept") as error:
+    with raises(EnvironmentProblem, tmp_path / "file", "DACEML_CACHE"):
         Cache(tmp_path / "file").get("things", "k", quick)
-    assert "fix:   set DACEML_CACHE to a folder that can be written" in str(error.value)

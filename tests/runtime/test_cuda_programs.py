@@ -32,6 +32,7 @@ from daceml.runtime.plan import make_plan
 from daceml.runtime.toolchain import toolchain, torch_header
 from daceml.sdfg.network import LimitCheck
 from daceml.transformations.standard import standard_recipe
+from tests.support.golden import golden, raises
 
 
 class Looked(nn.Module):
@@ -143,7 +144,7 @@ def test_a_program_for_a_device_is_found_by_a_machine_with_another_processor(
 def test_loops_of_the_processor_are_refused():
     program = export_program(nn.GELU(), (torch.randn(3, 5),))
     network = optimised_network(program, recipe=standard_recipe(), device="cuda").network
-    with pytest.raises(UnsupportedProgramError, match="schedule_on_device"):
+    with raises(UnsupportedProgramError, "schedule_on_device"):
         make_plan(network, external_call)
 
 
@@ -151,7 +152,7 @@ def test_passes_that_look_at_weights_on_the_processor_are_refused():
     program = export_program(nn.Linear(40, 40).eval(), (torch.randn(64, 40),))
     network = optimised_network(program, device="cuda").network
     network.limits.append(LimitCheck(array=network.inputs[0], limit=network.inputs[0]))
-    with pytest.raises(UnsupportedProgramError, match="on the processor"):
+    with raises(UnsupportedProgramError, "processor"):
         make_plan(network, external_call)
 
 
@@ -168,7 +169,7 @@ def test_results_on_another_device_are_left_to_eager():
             return x.to("meta")
 
     program = torch.export.export(Moving(), (torch.ones(3),), strict=False)
-    with pytest.raises(RunsEagerlyError, match="gives a result on meta"):
+    with raises(RunsEagerlyError, "meta"):
         refuse_moved(program, torch.device("cpu"))
 
 
@@ -176,13 +177,14 @@ def test_what_runs_on_the_processor_alone_is_not_chosen():
     program = export_program(nn.GRU(4, 5), (torch.randn(3, 2, 4),))
     nodes = {n.op_type: n for n in optimised_network(program, device="cuda").lowering.nodes}
     assert nodes["GRU"].chosen.startswith("native:")
-    assert ("aten:products", "it does not run on cuda") in nodes["GRU"].refusals
+    reason = dict(nodes["GRU"].refusals)["aten:products"]
+    assert reason == golden()
+    assert "cuda" in reason
 
 
 def test_tensors_on_two_devices_are_refused():
-    with pytest.raises(CallError, match=r"lie on cpu and meta") as caught:
+    with raises(CallError, "cpu", "meta", "weight"):
         device_of([("argument 0", torch.ones(1)), ("weight", torch.ones(1, device="meta"))])
-    assert "weight" in str(caught.value)
     assert device_of([]) == torch.device("cpu")
 
 

@@ -7,6 +7,7 @@ import random
 import pytest
 
 from daceml.runtime.intervals import median_interval
+from tests.support.golden import raises
 
 
 def test_the_interval_of_ten_samples_drops_one_at_each_end():
@@ -28,7 +29,7 @@ def test_one_sample_is_its_own_interval_and_says_that_it_means_nothing():
 
 
 def test_no_sample_is_no_median():
-    with pytest.raises(ValueError, match="at least one sample"):
+    with raises(ValueError, "one sample"):
         median_interval([])
 
 

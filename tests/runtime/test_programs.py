@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import re
 import subprocess
 import sys
 import textwrap
@@ -11,7 +10,6 @@ import threading
 from pathlib import Path
 
 import dace
-import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -21,6 +19,7 @@ from daceml.runtime import launcher
 from daceml.sdfg.network import Network
 from daceml.transformations.hardware.cpu_schedule import schedule_maps
 from tests.runtime.programs import build, elementwise, whole
+from tests.support.golden import raises
 
 
 def linear_network() -> Network:
@@ -61,27 +60,25 @@ def test_kernels_and_vendor_calls_share_memory_and_weights(tmp_path: Path):
 def test_what_a_program_would_misread_is_refused(tmp_path: Path):
     weight = torch.randn(32, 32)
     program = build(linear_network(), tmp_path, {"layer.weight": weight})
-    for bad, reason in [
-        (torch.randn(8, 31), r"input 'x0' has sizes \[8, 31\], the program was compiled for \[8, 32\]"),
-        (torch.randn(8, 32).double(), "input 'x0' has another element type"),
-        (torch.randn(32, 8).t(), "input 'x0' is not contiguous"),
+    for bad, facts in [
+        (torch.randn(8, 31), ["'x0'", "[8, 31]", "[8, 32]"]),
+        (torch.randn(8, 32).double(), ["'x0'", "element type"]),
+        (torch.randn(32, 8).t(), ["'x0'", "contiguous"]),
     ]:
-        with pytest.raises(ExecutionError) as error:
+        with raises(ExecutionError, *facts):
             program([bad])
-        assert error.match("refused a call")
-        assert re.search(reason, str(error.value))
-    with pytest.raises(ExecutionError, match="refused"):
+    with raises(ExecutionError, "1 tensors", "got 0"):
         program([])
-    with pytest.raises(CallError, match="weight does not fit"):
+    with raises(CallError, "'layer.weight'", "contiguous"):
         build(linear_network(), tmp_path, {"layer.weight": weight.t()})
     weight.data = torch.randn(3, 3)
-    with pytest.raises(ExecutionError, match="refused"):
+    with raises(ExecutionError, "layer.weight", "[3, 3]", "[32, 32]"):
         program([torch.randn(8, 32)])
 
 
 def test_an_unknown_program_number_is_refused(tmp_path: Path):
     build(elementwise(["_out = _a"]), tmp_path)
-    with pytest.raises(RuntimeError, match="program 123456 is not loaded"):
+    with raises(RuntimeError, "program 123456"):
         torch.ops.daceml.call([], 123456)
 
 

@@ -31,6 +31,7 @@ from daceml.runtime.ranges import PREFIX, range_line, range_name
 from daceml.runtime.steps import Copy, Step
 from daceml.sdfg.origin import NodeOrigin
 from tests.runtime.programs import elementwise
+from tests.support.golden import raises
 
 CODES = ["_out = _a + 1", "_out = _a * 2"]
 
@@ -163,7 +164,7 @@ print(model(ones, ones).tolist())
 
 
 def test_an_option_of_another_type_is_refused():
-    with pytest.raises(ConfigurationError, match="option 'ranges' of dace_module must be True or False"):
+    with raises(ConfigurationError, "'ranges'", "dace_module", "True or False", "'nvtx'"):
         daceml.compile(network(), ranges="nvtx")
-    with pytest.raises(ConfigurationError, match="option 'ranges' of ONNXModel must be True or False"):
+    with raises(ConfigurationError, "'ranges'", "ONNXModel", "True or False", "'nvtx'"):
         daceml.ONNXModel(add().model, ranges="nvtx")  # pyright: ignore[reportArgumentType]

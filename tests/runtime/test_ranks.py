@@ -16,6 +16,7 @@ from daceml.runtime.collectives.collective_log import logged, start_collective_l
 from daceml.runtime.collectives.heartbeat import Heartbeat
 from daceml.runtime.collectives.memory import tensor_at
 from daceml.runtime.collectives.ranks import launcher, ranks_of
+from tests.support.golden import golden, raises
 
 TORCHRUN = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "here", "MASTER_PORT": "1"}
 
@@ -63,10 +64,8 @@ def test_the_environment_names_the_launcher(environment: dict[str, str], who: st
 
 def test_what_is_no_group_is_refused(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "mpi4py", None)
-    with pytest.raises(DistributedSetupError) as refusal:
+    with raises(DistributedSetupError, "MPI", "pip install 'daceml[mpi]'"):
         ranks_of("all", device="cpu", timeout_s=1.0)
-    assert refusal.value.what == "there is no MPI to exchange gradients through"
-    assert "pip install 'daceml[mpi]'" in refusal.value.fix
 
 
 def test_ranks_that_keep_up_have_no_problem(pair: tuple[Heartbeat, Heartbeat]):
@@ -79,44 +78,44 @@ def test_a_rank_that_has_begun_less_does_not_come(pair: tuple[Heartbeat, Heartbe
     time.sleep(0.2)
     ranks, why = pair[0].problem("all-reduce 3") or ([], "")
     assert ranks == [1]
-    assert why == "rank 1 lives, and has not come to all-reduce 3 (all-reduces begun: 0; last: loading data)"
+    assert why == golden()
+    assert all(fact in why for fact in ("rank 1", "all-reduce 3", "0", "loading data"))
 
 
 def test_a_rank_that_has_ended_has_said_so(pair: tuple[Heartbeat, Heartbeat]):
     pair[1].end()
     ranks, why = pair[0].problem("all-reduce 1") or ([], "")
-    assert ranks == [1] and why.startswith("rank 1 has ended: its process is over")
+    assert ranks == [1]
+    assert why == golden()
+    assert "rank 1" in why
 
 
 def test_a_silent_rank_is_lost(pair: tuple[Heartbeat, Heartbeat]):
     pair[1].stop()
     ranks, why = pair[0].problem("all-reduce 1") or ([], "")
-    assert ranks == [1] and why.startswith(
-        "rank 1 gave no sign of life for 0.3 s: killed, stopped, or out of"
-    )
+    assert ranks == [1]
+    assert why == golden()
+    assert "rank 1" in why and "0.3 s" in why
 
 
 def test_nobody_waits_for_the_answer_of_a_rank_that_is_gone(pair: tuple[Heartbeat, Heartbeat]):
     pair[1].stop()
-    with pytest.raises(RankFailedError) as refusal:
+    with raises(RankFailedError, "rank 1", "rank 0 of 2", "0.3 s"):
         require_equal_models(pair[0], {"weight": torch.ones(2)}, 60.0)
-    assert refusal.value.what == "rank 1 failed, and training cannot begin"
-    assert refusal.value.where == "rank 0 of 2, waiting for its model"
-    assert "gave no sign of life" in refusal.value.why
 
 
 def test_the_buckets_are_those_of_rank_0(pair: tuple[Heartbeat, Heartbeat]):
     assert agreed_with_first(pair[0], (("a", "b"), ("c",))) == (("a", "b"), ("c",))
     assert agreed_with_first(pair[1], (("c",), ("a",))) == (("a", "b"), ("c",))
-    with pytest.raises(RanksDifferError) as refusal:
+    with raises(RanksDifferError, "rank 0") as refusal:
         agreed_with_first(pair[1], (("a", "d"),))
-    assert refusal.value.why == "without a gradient on rank 0: d"
+    assert refusal.value.why.endswith(": d")
 
 
 def test_models_differ_in_their_first_tensor_that_does():
     assert differences(["a: float32[2]"], ["a: float32[2]"]) == ""
-    assert differences(["a", "b"], ["a"]) == "rank 0 has b, where it has nothing more"
-    assert differences(["a"], ["c"]) == "rank 0 has a, where it has c"
+    assert differences(["a", "b"], ["a"]) == golden()
+    assert differences(["a"], ["c"]) == golden()
 
 
 def test_memory_is_seen_as_a_tensor_in_any_order():

@@ -9,6 +9,7 @@ from torch import nn
 import daceml
 from daceml.errors import ConfigurationError
 from daceml.runtime.replays import Call, Replays
+from tests.support.golden import raises
 
 
 class Graphs:
@@ -156,5 +157,5 @@ def test_what_cannot_be_captured_runs_as_it_is():
 
 
 def test_graphs_are_for_cuda_devices():
-    with pytest.raises(ConfigurationError, match="cuda_graphs=True was given"):
+    with raises(ConfigurationError, "cuda_graphs=True", "cpu"):
         daceml.compile(nn.Tanh(), cuda_graphs=True)(torch.ones(2))

@@ -9,6 +9,7 @@ from dace.sdfg import nodes
 
 from daceml.sdfg.builder import Builder, Computation, parameters, reduced_parameters, span
 from daceml.sdfg.scalar import Scalar, cast, index_value, literal, read, reduce_over
+from tests.support.golden import raises
 
 I0, I1 = parameters(2)
 K0, K1 = reduced_parameters(2)
@@ -119,7 +120,7 @@ def test_two_segments_in_one_reduction_are_an_error() -> None:
     length = read("starts", dace.int64, (I0,), (3,))
     body = read("x", dace.float32, (index_value(K0), index_value(K1)), (7, 7))
     total = cast(reduce_over("sum", (K0, K1), (length, length), body), dace.float32)
-    with pytest.raises(ValueError, match="more than one extent of a reduction is data"):
+    with raises(ValueError, "one extent", "reduction"):
         emit(total, (3,), starts=(3,), x=(7, 7), y=(3,))
 
 
@@ -143,7 +144,7 @@ def test_two_computations_write_boxes_of_one_node() -> None:
 
 
 def test_two_reductions_in_one_computation_are_an_error() -> None:
-    with pytest.raises(ValueError, match="2 reductions in one computation; materialize one"):
+    with raises(ValueError, "2 reductions"):
         emit(cast(row_sum() + row_sum(), dace.float32), (4,), x=(4, 5), y=(4,))
 
 

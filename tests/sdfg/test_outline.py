@@ -18,6 +18,7 @@ from daceml.sdfg.network import Network
 from daceml.sdfg.outline import KernelCall, Outliner
 from daceml.sdfg.scopes import top_maps
 from tests.runtime.programs import elementwise
+from tests.support.golden import raises
 
 
 def lowered(function: Callable[[torch.Tensor], torch.Tensor]) -> Network:
@@ -166,5 +167,5 @@ def test_a_node_that_no_kernel_can_hold_is_named():
     nested = network.state.add_nested_sdfg(inner, {}, {})
     network.state.add_edge(entry, None, nested, None, dace.Memlet())
     network.state.add_edge(nested, None, network.state.exit_node(entry), None, dace.Memlet())
-    with pytest.raises(UnsupportedProgramError, match="a kernel cannot contain a NestedSDFG"):
+    with raises(UnsupportedProgramError, "kernel", "NestedSDFG"):
         calls(network)

@@ -18,6 +18,7 @@ from daceml.sdfg.scalar import (
     reduce_over,
 )
 from daceml.sdfg.tasklet_code import find_reductions, print_tasklet
+from tests.support.golden import raises
 
 I0, I1 = parameters(2)
 
@@ -147,16 +148,16 @@ def test_a_reduction_over_nothing_is_its_identity() -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "message"),
+    ("make", "facts"),
     [
-        (lambda: x() + x(dace.float64), r"add of different element types \(float32, float64\)"),
-        (lambda: np.exp(x(dace.int32)), "exp takes float operands, not int32"),
-        (lambda: x(dace.int32) / 2, "div takes float operands"),
-        (lambda: x(dace.int32) + 0.5, "0.5 is no value of int32"),
-        (lambda: ~x(), "invert takes integer operands"),
-        (lambda: x() + "a", "str is no scalar"),
+        (lambda: x() + x(dace.float64), ["add", "float32, float64"]),
+        (lambda: np.exp(x(dace.int32)), ["exp", "float operands", "int32"]),
+        (lambda: x(dace.int32) / 2, ["div", "float operands", "int32"]),
+        (lambda: x(dace.int32) + 0.5, ["0.5", "int32"]),
+        (lambda: ~x(), ["invert", "integer operands", "float32"]),
+        (lambda: x() + "a", ["str"]),
     ],
 )
-def test_types_that_do_not_fit_are_refused(make, message: str) -> None:
-    with pytest.raises(ElementTypeMismatch, match=message):
+def test_types_that_do_not_fit_are_refused(make, facts: list[str]) -> None:
+    with raises(ElementTypeMismatch, *facts):
         make()

@@ -8,6 +8,7 @@ import pytest
 from daceml.errors import EnvironmentProblem
 from daceml.simulation import compiled, loops
 from daceml.simulation.compiled import LOADING_IN_TASKS, engine_for, run
+from tests.support.golden import raises
 
 
 @pytest.fixture
@@ -34,7 +35,7 @@ def test_many_small_graphs_pay_for_loading_numba():
 def test_without_numba_everything_is_left_to_python(fresh: pytest.MonkeyPatch):
     fresh.setattr(compiled, "_loads", lambda: False)
     assert engine_for(10 * LOADING_IN_TASKS) == "python"
-    with pytest.raises(EnvironmentProblem, match="numba cannot be imported"):
+    with raises(EnvironmentProblem, "numba", "daceml[simulation]"):
         run(loops.sweep, (), (), engine="numba")
 
 

@@ -108,11 +108,17 @@ def _printed(error: BaseException) -> str:
 
 
 def _everywhere(text: str) -> str:
-    """A text without what differs between machines and runs: folders and addresses."""
+    """A text without what differs between machines, runs and releases, such as folders and digests."""
+    # an operator's version is that of the onnx that is installed
+    text = re.sub(r"\b(ONNX \w+)-\d+\b", r"\1-<version>", text)
+    text = re.sub(r"(?<![0-9a-zA-Z])(k_)?[0-9a-f]{20,}(?![0-9a-zA-Z])", r"\1<digest>", text)
     for folder in {str(FILE.parents[2]), os.path.realpath(FILE.parents[2])}:
         text = text.replace(folder, "<repository>")
     temporary = re.escape(tempfile.gettempdir())
-    text = re.sub(rf"{temporary}/pytest-of-[^/\s]+/pytest-\d+/(popen-gw\d+/)?", "<tmp>/", text)
+    # the number behind a test's folder counts the tests of this run whose folders have one name
+    run = rf"{temporary}/pytest-of-[^/\s]+/pytest-\d+/(?:popen-gw\d+/)?"
+    text = re.sub(rf"{run}([\w-]*?)\d+(?![\w-])", r"<tmp>/\1", text)
+    text = re.sub(run, "<tmp>/", text)
     text = re.sub(rf"{temporary}/[^\s/'\"]+", "<tmp>", text)
     return re.sub(r"\b0x[0-9a-f]{6,}\b", "<address>", text)
 

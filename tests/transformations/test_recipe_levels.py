@@ -15,6 +15,7 @@ from daceml.transformations import Recipe, Step, standard_recipe
 from daceml.transformations.local.map_fusion import fuse_maps
 from daceml.transformations.recipe import LEVELS, LOOPS, fewest_wrong
 from daceml.transformations.validation import canonical_fault, check_pass
+from tests.support.golden import golden, raises
 from tests.transformations.test_recipe import CHAIN, OneRelu, count_operators
 from tests.transformations.test_rewrite import imported
 
@@ -33,7 +34,7 @@ def test_a_pass_says_its_level_or_lives_in_its_folder():
     assert Step(count_loops).level == "local"
     assert Step(count_loops, at="hardware").level == "hardware"
     assert Step(count_operators).level is None
-    with pytest.raises(ConfigurationError, match="pass count_operators does not say at which level it works"):
+    with raises(ConfigurationError, "count_operators", "coarse", 'at="local"'):
         Recipe(count_operators).ordered()
 
 
@@ -52,8 +53,8 @@ def test_a_step_runs_in_its_situations_only():
     assert "count_loops (frozen, training)" in str(recipe)
     assert Recipe.from_json(recipe.to_json()) == recipe
     assert Recipe.from_json(Recipe(Step(count_loops, at="layout")).to_json())[0].level == "layout"
-    for wrong in ({"only": ("testing",)}, {"at": "loops"}):
-        with pytest.raises(ConfigurationError, match="of a step cannot be"):
+    for wrong, named in (({"only": ("testing",)}, "'testing'"), ({"at": "loops"}, "'loops'")):
+        with raises(ConfigurationError, next(iter(wrong)), named):
             Step(count_loops, **wrong)
 
 
@@ -77,9 +78,8 @@ def test_a_pass_that_raises_is_named():
     def stray(network: Network) -> None:
         raise KeyError("no such map")
 
-    with pytest.raises(KeyError) as error:
+    with raises(KeyError, "no such map", "pass stray"):
         Recipe(stray)(imported(CHAIN))
-    assert error.value.__notes__ == ["raised by pass stray of a recipe"]
 
 
 def test_the_first_places_of_a_rewrite():
@@ -109,15 +109,14 @@ def add_state(network: Network) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "why"),
-    [(remove_operand, "the SDFG is not valid"), (remove_input, "nothing is gone"), (add_state, "2 states")],
+    ("wrong", "fact"), [(remove_operand, "SDFG"), (remove_input, "nothing"), (add_state, "2 states")]
 )
-def test_an_invalid_network_is_the_fault_of_a_pass(wrong: Any, why: str):
+def test_an_invalid_network_is_the_fault_of_a_pass(wrong: Any, fact: str):
     recipe = Recipe(Step(count_operators, at="coarse"), Step(wrong, at="coarse"), OneRelu())
-    with pytest.raises(PassError, match=f"pass {wrong.__name__} leaves a network") as error:
+    # DaCe's words
+    with raises(PassError, f"pass {wrong.__name__}", "level coarse", exact=fact != "SDFG") as error:
         recipe(imported(CHAIN), check_pass)
-    assert why in error.value.why
-    assert (error.value.where, error.value.code) == ("recipe, level coarse", "DML405")
+    assert fact in error.value.why
 
 
 def lowered() -> Network:
@@ -165,20 +164,22 @@ def nested(network: Network) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "fault"),
+    ("wrong", "named"),
     [
-        (add_up, "A is added up into in memory"),
-        (write_twice, "A is written more than once"),
-        (forget_writer, "A is read, and nothing writes it"),
-        (stray_tasklet, "tasklet stray is in no map"),
-        (stray_operator, "is no map and no call"),
+        (add_up, "A is added"),
+        (write_twice, "A is written"),
+        (forget_writer, "A is read"),
+        (stray_tasklet, "tasklet stray"),
+        (stray_operator, "call"),
         (nested, "nested SDFG inner"),
     ],
 )
-def test_loops_stay_in_canonical_form(wrong: Any, fault: str):
+def test_loops_stay_in_canonical_form(wrong: Any, named: str):
     network = lowered()
     wrong(network)
-    assert fault in (canonical_fault(network) or "")
+    fault = canonical_fault(network)
+    assert fault == golden()
+    assert named in fault
 
 
 def test_the_standard_passes_leave_networks_that_pass():

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from tests.autodiff.cases import Case, check_gradients, check_results, random
+from tests.support.golden import golden
 
 SHAPES = [
     ((3, 4), (4, 5)),
@@ -61,8 +62,9 @@ def test_matmul_in_half_precision():
 def test_batches_that_broadcast_and_empty_operands_are_left_to_loops():
     found = check_gradients(products(BROADCAST + EMPTY))
     assert "native:rule" in found.chosen
-    assert "batches [2, 1] and [6] broadcast against each other" in found.refusals[0]["aten:matmul"]
-    assert found.refusals[-1]["aten:matmul"] == "an operand is empty"
+    first, last = (found.refusals[i]["aten:matmul"] for i in (0, -1))
+    assert [first, last] == [golden(), golden()]
+    assert "[2, 1]" in first and "[6]" in first and "empty" in last
 
 
 def test_matmul_of_a_symbolic_batch():
@@ -162,7 +164,8 @@ def test_einsum_by_vendor_kernels():
     assert [e for e, reason in reasons.items() if reason is None] == [
         *("ij,jk->ik", "ij,jk", "bij,bkj->bik", "...ij,jk->...ik", "i,j->ij", "ij,ij->"),
     ]
-    assert reasons["bhqd,bkhd->bhqk"] == "labels of 'bkhd' are in an order that no view gives"
+    assert reasons["bhqd,bkhd->bhqk"] == golden()
+    assert "'bkhd'" in reasons["bhqd,bkhd->bhqk"]
 
 
 def test_einsum_of_a_symbolic_batch():

@@ -18,6 +18,7 @@ from daceml.runtime.plan import make_plan
 from daceml.runtime.steps import Storage
 from tests.autodiff.cases import Case, check_gradients, check_results, random
 from tests.autodiff.nodes import compiled, network_of
+from tests.support.golden import golden
 
 # input, weight, ONNX attributes
 PLAIN: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
@@ -81,7 +82,8 @@ def test_convolution(dtype: torch.dtype):
 def test_sides_padded_differently_are_left_to_loops():
     found = check_gradients([case(*row, torch.float64) for row in UNEVEN])
     assert set(found.chosen) == {"native:rule"}
-    assert found.refusals[0]["aten:convolution"] == "pads [2, 0, 0, 1] differ between the two sides"
+    assert found.refusals[0]["aten:convolution"] == golden()
+    assert "pads [2, 0, 0, 1]" in found.refusals[0]["aten:convolution"]
 
 
 @pytest.mark.parametrize("wanted", [["X"], ["W"], ["B"], ["X", "B"], ["W", "B"], ["X", "W"]])
@@ -114,9 +116,8 @@ def test_symbolic_sizes_are_left_to_torch():
 
 def test_a_small_depthwise_convolution_is_left_to_loops():
     found = check_gradients([case((1, 6, 8, 5), (6, 1, 3, 3), {"group": 6}, torch.float32)])
-    assert (
-        found.refusals[0]["aten:convolution"] == "depthwise, and its 972 products cost less than torch's call"
-    )
+    assert found.refusals[0]["aten:convolution"] == golden()
+    assert "972 products" in found.refusals[0]["aten:convolution"]
 
 
 def test_gradients_that_are_read_again_stay_in_torchs_buffers():

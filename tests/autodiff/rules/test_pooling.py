@@ -11,6 +11,7 @@ from torch.nn import functional
 
 import daceml
 from tests.autodiff.cases import Case, check_gradients, check_results, random
+from tests.support.golden import golden
 
 MAXIMA: list[tuple[tuple[int, ...], dict[str, Any]]] = [
     ((2, 3, 11), {"kernel_shape": [3], "strides": [2], "pads": [1, 1]}),
@@ -149,7 +150,8 @@ def test_averages_over_symbolic_sizes_are_torchs():
     case = average_case((2, 3, 11, 13), attributes, torch.float64, symbolic={11: "H", 13: "W"})
     found = check_gradients([case])
     assert found.chosen == ["aten:average_pool"]
-    assert found.refusals[0]["native:rule"] == "a spatial size is symbolic"
+    assert found.refusals[0]["native:rule"] == golden()
+    assert "symbolic" in found.refusals[0]["native:rule"]
     cases = [average_case(*row, torch.float64) for row in AVERAGES if len(row[0]) > 3]
     assert set(check_gradients(cases, ("aten",)).chosen) == {"aten:average_pool"}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from daceml.errors import ConfigurationError
 from daceml.frontend.recipe_key import recipe_key
 from daceml.frontend.recomputation import Recomputation
 from daceml.frontend.search.choices import CHOICES, NO_RECOMPUTATION, Choice
@@ -11,6 +12,7 @@ from daceml.frontend.search.variation import choices_for, varied_recipe, varied_
 from daceml.onnx_ops.registry import implementations_of
 from daceml.transformations.recipe import Recipe, Situation
 from daceml.transformations.standard import standard_recipe
+from tests.support.golden import golden, raises
 
 SITUATIONS: tuple[Situation, ...] = ("inference", "frozen", "training")
 CHEAP = Recomputation(mode="cheap")
@@ -62,8 +64,9 @@ def test_all_choices_together_are_one_recipe_with_a_key():
 
 def test_an_unknown_pass_in_the_table_is_found():
     wrong = Choice(name="wrong", why="a pass that is not there", without=("no_such_pass",))
-    with pytest.raises(Exception, match="no pass 'no_such_pass'"):
+    with raises(ConfigurationError, "'no_such_pass'", "fuse_maps", exact=False) as refusal:  # and all others
         varied_recipe(("wrong",), (wrong,))
+    assert refusal.value.what == golden()
 
 
 def test_storing_everything_is_a_choice_where_cheap_recomputation_is_the_other():

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from tests.onnx_ops.aten.programs import chosen, refusal, run
+from tests.support.golden import golden
 
 
 def matmul(a: tuple[int, ...], b: tuple[int, ...], dtype: str = "float") -> str:
@@ -43,23 +44,23 @@ def test_bfloat16_goes_the_same_way():
 
 
 @pytest.mark.parametrize(
-    ("a", "b", "reason"),
-    [
-        ((7,), (7, 3), "a vector operand; torch's product of matrices takes two or more dimensions"),
-        ((2, 1, 5, 7), (3, 7, 4), "batches [2, 1] and [3] broadcast against each other"),
-        ((0, 7), (7, 3), "an operand is empty"),
-    ],
+    ("a", "b", "facts"),
+    [((7,), (7, 3), []), ((2, 1, 5, 7), (3, 7, 4), ["[2, 1]", "[3]"]), ((0, 7), (7, 3), [])],
 )
-def test_matmul_refuses_with_a_reason_and_the_native_form_is_right(a, b, reason: str):
+def test_matmul_refuses_with_a_reason_and_the_native_form_is_right(a, b, facts: list[str]):
     text = matmul(a, b)
-    assert refusal(text, "aten:matmul") == reason
+    reason = refusal(text, "aten:matmul")
+    assert reason == golden()
+    assert all(fact in reason for fact in facts)
     x, w = torch.randn(a), torch.randn(b)
     torch.testing.assert_close(run(text, x, w), torch.matmul(x, w))
 
 
 def test_integers_are_left_to_the_native_form():
     text = matmul((3, 4), (4, 2), "int32")
-    assert refusal(text, "aten:matmul") == "torch has no vendor kernel for int32"
+    reason = refusal(text, "aten:matmul")
+    assert reason == golden()
+    assert "int32" in reason
     x, w = torch.arange(12, dtype=torch.int32).reshape(3, 4), torch.ones(4, 2, dtype=torch.int32)
     assert torch.equal(run(text, x, w), x @ w)
 

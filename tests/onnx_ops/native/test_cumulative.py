@@ -9,6 +9,7 @@ import torch
 from daceml.errors import NoImplementationError
 from tests.onnx_ops.aten.programs import chosen, refusal, run
 from tests.onnx_ops.native.single_node import Case, Outcome, lowered, random
+from tests.support.golden import golden, raises
 
 X = random(3, 5, 4)
 
@@ -59,7 +60,7 @@ def test_values(outcome: Outcome) -> None:
 
 
 def test_long_sums_are_refused_here() -> None:
-    with pytest.raises(NoImplementationError, match="native:triangle: 5000 sums of up to 5000 terms each"):
+    with raises(NoImplementationError, "native:triangle", "5000"):
         lowered(cumulative(random(5000), 0))
 
 
@@ -80,5 +81,4 @@ def test_the_vendor_scan_agrees(kind: str, dtype: torch.dtype) -> None:
 
 
 def test_what_torch_has_not_is_left_to_the_loops() -> None:
-    reason = "torch sums forward, and includes each element in its own sum"
-    assert refusal(text("<reverse = 1>"), "aten:cumsum") == reason
+    assert refusal(text("<reverse = 1>"), "aten:cumsum") == golden()

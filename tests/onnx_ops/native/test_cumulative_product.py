@@ -7,6 +7,7 @@ import pytest
 
 from daceml.errors import NoImplementationError
 from tests.onnx_ops.native.single_node import Case, Outcome, lowered, random
+from tests.support.golden import raises
 
 
 def cumulative(x: np.ndarray, axis: int, *, exclusive: bool = False, reverse: bool = False) -> Case:
@@ -41,5 +42,5 @@ def test_values(outcome: Outcome) -> None:
 
 
 def test_long_products_are_refused_here() -> None:
-    with pytest.raises(NoImplementationError, match="5000 products of up to 5000 factors each"):
+    with raises(NoImplementationError, "CumProd", "5000"):
         lowered(cumulative(random(5000), 0))

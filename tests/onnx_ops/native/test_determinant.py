@@ -7,6 +7,7 @@ import pytest
 
 from daceml.errors import NoImplementationError
 from tests.onnx_ops.native.single_node import Case, Outcome, lowered, random
+from tests.support.golden import raises
 
 
 def determinant(*shape: int, dtype: type = np.float32) -> Case:
@@ -27,5 +28,5 @@ def test_values(outcome: Outcome) -> None:
 
 
 def test_large_matrices_are_refused() -> None:
-    with pytest.raises(NoImplementationError, match="a determinant of order 5; up to 4 are expanded"):
+    with raises(NoImplementationError, "Det", "order 5", "up to 4"):
         lowered(determinant(5, 5))

@@ -9,6 +9,7 @@ from torch.nn import functional
 
 from daceml.errors import NoImplementationError
 from tests.onnx_ops.native.single_node import Case, Outcome, lowered, random
+from tests.support.golden import raises
 
 
 def image(x: np.ndarray, size: tuple[int, int], block: tuple[int, int], **options: tuple[int, int]) -> Case:
@@ -89,7 +90,5 @@ def test_an_image_that_is_too_small_is_refused() -> None:
         attributes=case.attributes,
         expected=[np.zeros((1, 1, 3, 3), np.float32)],
     )
-    with pytest.raises(
-        NoImplementationError, match=r"output_shape \[1, 1, 3, 3\] is smaller than the pooled image"
-    ):
+    with raises(NoImplementationError, "MaxUnpool", "output_shape", "[1, 1, 3, 3]"):
         lowered(case)

@@ -12,6 +12,7 @@ from torch.nn import functional
 from daceml.errors import ExecutionError, NoImplementationError
 from tests.onnx_ops.aten.programs import program
 from tests.onnx_ops.native.single_node import Case, Outcome, lowered, random
+from tests.support.golden import raises
 
 WEIGHT = np.abs(random(4, seed=9)) + 0.1
 
@@ -75,12 +76,12 @@ def test_a_target_outside_is_an_error() -> None:
     compiled, x = program(text, ("native",)), torch.randn(5, 4)
     target = torch.tensor([0, 9, 3, 1, 2])
     torch.testing.assert_close(compiled([x, target])[0], functional.nll_loss(x, target, ignore_index=9))
-    with pytest.raises(ExecutionError, match=r"an index is outside \[0, 4\)"):
+    with raises(ExecutionError, "[0, 4)"):
         compiled([x, torch.tensor([0, 9, 3, 1, -1])])
 
 
 def test_an_unknown_reduction_is_refused() -> None:
     case = CASES["space"]
     case = Case(op=case.op, inputs=case.inputs, attributes={"reduction": "median"}, expected=case.expected)
-    with pytest.raises(NoImplementationError, match="there is no reduction 'median'"):
+    with raises(NoImplementationError, "reduction", "'median'"):
         lowered(case)

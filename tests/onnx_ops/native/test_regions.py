@@ -9,6 +9,7 @@ import torch
 from daceml.errors import ExecutionError
 from tests.onnx_ops.aten.programs import program
 from tests.onnx_ops.native.single_node import Case, Outcome, random
+from tests.support.golden import raises
 
 X = random(2, 3, 8, 7)
 ROIS = np.array(
@@ -58,5 +59,5 @@ def test_an_image_that_is_not_there_is_an_error() -> None:
     compiled = program(text, ("native",))
     tensors = [torch.from_numpy(v) for v in (X, ROIS, BATCH)]
     assert compiled(tensors)[0].isfinite().all()
-    with pytest.raises(ExecutionError, match=r"an index is outside \[0, 2\)"):
+    with raises(ExecutionError, "[0, 2)"):
         compiled([*tensors[:2], torch.tensor([0, 1, 2, 0, 1])])

@@ -9,6 +9,7 @@ import torch
 from daceml.errors import ExecutionError
 from tests.onnx_ops.aten.programs import program
 from tests.onnx_ops.native.single_node import Case, Outcome, random
+from tests.support.golden import raises
 
 X = random(5, 3, 2)
 
@@ -41,5 +42,5 @@ def test_a_length_beyond_the_sequence_is_an_error() -> None:
     text = "g (float[5, 3] X, int64[3] L) => (float[5, 3] Y) { Y = ReverseSequence (X, L) }"
     compiled, x = program(text, ("native",)), torch.randn(5, 3)
     assert torch.equal(compiled([x, torch.tensor([5, 5, 5])])[0], x.flip(0))
-    with pytest.raises(ExecutionError, match=r"an index is outside \[0, 6\)"):
+    with raises(ExecutionError, "[0, 6)"):
         compiled([x, torch.tensor([5, 6, 5])])

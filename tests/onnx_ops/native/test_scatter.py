@@ -15,6 +15,7 @@ from daceml.transformations.local.map_fusion import fuse_maps
 from tests.onnx_ops.aten.programs import lowered as lowered_text
 from tests.onnx_ops.aten.programs import program
 from tests.onnx_ops.native.single_node import Case, Outcome, lowered, random
+from tests.support.golden import golden, raises
 
 X = random(5, 3, 4)
 FUNCTIONS = {"none": None, "add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
@@ -148,7 +149,7 @@ def test_rows_of_a_table_are_added_up_in_parallel_without_a_race() -> None:
 @pytest.mark.parametrize("bad", [40, -41, 10**9])
 def test_a_position_outside_is_an_error_and_never_a_write(bad: int) -> None:
     compiled = program(TEXT, ("native",))
-    with pytest.raises(ExecutionError, match=r"an index is outside \[-40, 40\)"):
+    with raises(ExecutionError, "[-40, 40)"):
         compiled([torch.randn(40, 256), torch.full((512, 1), bad), torch.randn(512, 256)])
 
 
@@ -163,17 +164,15 @@ def test_every_update_counts_as_one_read_and_one_write() -> None:
 def test_booleans_are_not_added() -> None:
     case = CASES["booleans"]
     case = Case(op=case.op, inputs=case.inputs, attributes={"reduction": "add"}, expected=case.expected)
-    with pytest.raises(NoImplementationError, match="reduction add of booleans"):
+    with raises(NoImplementationError, "ScatterElements", "reduction add"):
         lowered(case)
 
 
 def test_what_is_scattered_into_stays_an_array() -> None:
     network = lowered_text(TEXT, ("native",))[1].network
     refused = fuse_maps(network).refused
-    assert refused == {
-        "A": "its writer runs over [0:40, 0:256], its reader over [0:4]",
-        "B": "its writer comes to its elements more than once",
-    }
+    assert refused == {"A": golden(), "B": golden()}
+    assert "[0:40, 0:256]" in refused["A"] and "[0:4]" in refused["A"]
 
 
 def test_one_lane_is_one_thread() -> None:
@@ -183,4 +182,4 @@ def test_one_lane_is_one_thread() -> None:
     )
     network = lowered_text(text, ("native",))[1].network
     (record,) = [p for p in network.passes if p.name == "ParallelLoops"]
-    assert [r.reason for r in record.refused] == ["its steps depend on each other, so one thread runs them"]
+    assert [r.reason for r in record.refused] == [golden()]

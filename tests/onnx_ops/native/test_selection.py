@@ -7,6 +7,7 @@ import pytest
 
 from daceml.errors import NoImplementationError
 from tests.onnx_ops.native.single_node import Case, Outcome, lowered, random
+from tests.support.golden import raises
 
 
 def compressed(x: np.ndarray, condition: list[bool], axis: int | None) -> Case:
@@ -58,15 +59,12 @@ def test_values(outcome: Outcome) -> None:
 
 
 @pytest.mark.parametrize(
-    ("condition", "said", "reason"),
-    [
-        ([T, F, T], 1, "2 slices are kept, and the model says 1"),
-        ([F, F, F, F, T], 1, "condition keeps slice 4 of 4"),
-    ],
+    ("condition", "said", "facts"),
+    [([T, F, T], 1, ["2 slices", "says 1"]), ([F, F, F, F, T], 1, ["condition", "slice 4 of 4"])],
 )
-def test_what_does_not_fit_is_refused(condition: list[bool], said: int, reason: str) -> None:
+def test_what_does_not_fit_is_refused(condition: list[bool], said: int, facts: list[str]) -> None:
     case = compressed(random(4, 3), [T], 0)
     case.inputs = [random(4, 3), np.array(condition)]
     case.expected = [random(said, 3)]
-    with pytest.raises(NoImplementationError, match=reason):
+    with raises(NoImplementationError, "Compress", *facts):
         lowered(case)

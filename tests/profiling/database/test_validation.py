@@ -12,6 +12,7 @@ from daceml.errors import EntryError
 from daceml.profiling.database.records import Duration, Environment, Operand, Operation
 from daceml.profiling.database.validation import check_entry, instant_us
 from tests.profiling.database.entries import VARIED, entry, matmul
+from tests.support.golden import raises
 
 
 def test_rows_that_mean_something_pass():
@@ -22,81 +23,74 @@ def test_rows_that_mean_something_pass():
 
 def test_an_error_has_a_line_for_everything_that_is_wrong():
     wrong = replace(entry(seconds=-1.0, date="yesterday"), source="", provenance="guessed")
-    with pytest.raises(EntryError) as refusal:
+    with raises(EntryError, "'aten::mm'", "'guessed'", "predicted", "'yesterday'", "ISO 8601") as refusal:
         check_entry(wrong)  # pyright: ignore[reportArgumentType]
-    assert str(refusal.value) == (
-        "[DML624] a row that the database cannot keep\n"
-        "  where: operator 'aten::mm'\n"
-        "  why:   median_s is -1.0, not a number of seconds from 0 on\n"
-        "         the provenance is 'guessed', none of measured, imported, predicted\n"
-        "         the source is empty\n"
-        "         the date 'yesterday' is not ISO 8601\n"
-        "  fix:   correct the row: daceml.profiling.database.records says what each field holds"
-    )
+    first, _, third, _ = refusal.value.why.splitlines()
+    assert "median_s" in first and "-1.0" in first and "source" in third
 
 
 @pytest.mark.parametrize(
-    ("duration", "why"),
+    ("duration", "facts"),
     [
-        ({"median_s": float("nan")}, "median_s is nan"),
-        ({"median_s": float("inf")}, "median_s is inf"),
-        ({"median_s": "1"}, "median_s is '1', not a number"),
-        ({"median_s": True}, "median_s is True"),
-        ({"median_s": None}, "median_s is None"),
-        ({"median_s": 10**400}, "not a number of seconds"),
-        ({"median_s": 1.0, "mad_s": -1.0}, "mad_s is -1.0"),
-        ({"median_s": 1.0, "p90_s": float("nan")}, "p90_s is nan"),
-        ({"median_s": 1.0, "samples": 0}, "0 samples"),
-        ({"median_s": 1.0, "samples": 1.5}, "1.5 samples"),
-        ({"median_s": 1.0, "mode": "hot"}, "the mode is 'hot'"),
+        ({"median_s": float("nan")}, ["median_s", "nan"]),
+        ({"median_s": float("inf")}, ["median_s", "inf"]),
+        ({"median_s": "1"}, ["median_s", "'1'"]),
+        ({"median_s": True}, ["median_s", "True"]),
+        ({"median_s": None}, ["median_s", "None"]),
+        ({"median_s": 10**400}, ["median_s", 10**400]),
+        ({"median_s": 1.0, "mad_s": -1.0}, ["mad_s", "-1.0"]),
+        ({"median_s": 1.0, "p90_s": float("nan")}, ["p90_s", "nan"]),
+        ({"median_s": 1.0, "samples": 0}, ["0 samples"]),
+        ({"median_s": 1.0, "samples": 1.5}, ["1.5 samples"]),
+        ({"median_s": 1.0, "mode": "hot"}, ["mode", "'hot'", "graph"]),
     ],
 )
-def test_durations(duration: dict[str, Any], why: str):
-    with pytest.raises(EntryError) as refusal:
+def test_durations(duration: dict[str, Any], facts: list[object]):
+    with raises(EntryError, *facts):
         check_entry(replace(entry(), duration=Duration(**duration)))
-    assert why in refusal.value.why
 
 
 @pytest.mark.parametrize(
-    ("fields", "why"),
+    ("fields", "facts"),
     [
-        ({"operator": ""}, "the operator is empty"),
-        ({"operator": "a\0b"}, "characters that no file of text can hold"),
-        ({"operator": "\ud800"}, "characters that no file of text can hold"),
-        ({"direction": "sideways"}, "the direction is 'sideways'"),
-        ({"kernel": None}, "the kernel is None"),
-        ({"attributes": {"a": [1]}}, "attribute 'a' is of type list"),
-        ({"attributes": {"a": (1, 2.0)}}, "attribute 'a' is of type tuple"),
-        ({"attributes": {"a": np.float32(1)}}, "attribute 'a' is of type float32"),
-        ({"attributes": {"a": 2**63}}, "attribute 'a' is of type int"),
-        ({"attributes": {"": 1}}, "the attribute's name is empty"),
-        ({"operands": (Operand(shape=(-1,), dtype="int8"),)}, "the shape of operand 0 is (-1,)"),
-        ({"operands": (Operand(shape=(True,), dtype="int8"),)}, "the shape of operand 0 is (True,)"),
-        ({"operands": (Operand(shape=[1], dtype="int8"),)}, "the shape of operand 0 is [1]"),  # pyright: ignore[reportArgumentType]
-        ({"operands": (Operand(shape=(1,), dtype=""),)}, "the element type of operand 0 is empty"),
-        ({"operands": (Operand(shape=(1,), dtype="int8", layout=(1, 1)),)}, "the layout of operand 0"),
+        ({"operator": ""}, ["operator ''", "empty"]),
+        ({"operator": "a\0b"}, [r"operator 'a\x00b'", "characters"]),
+        ({"operator": "\ud800"}, [r"operator '\ud800'", "characters"]),
+        ({"direction": "sideways"}, ["direction", "'sideways'", "forward"]),
+        ({"kernel": None}, ["kernel", "None"]),
+        ({"attributes": {"a": [1]}}, ["attribute 'a'", "list", "[1]"]),
+        ({"attributes": {"a": (1, 2.0)}}, ["attribute 'a'", "tuple", "(1, 2.0)"]),
+        ({"attributes": {"a": np.float32(1)}}, ["attribute 'a'", "float32", "1.0"]),
+        ({"attributes": {"a": 2**63}}, ["attribute 'a'", "int", 2**63]),
+        ({"attributes": {"": 1}}, ["attribute", "name", "empty"]),
+        ({"operands": (Operand(shape=(-1,), dtype="int8"),)}, ["shape of operand 0", "(-1,)"]),
+        ({"operands": (Operand(shape=(True,), dtype="int8"),)}, ["shape of operand 0", "(True,)"]),
+        ({"operands": (Operand(shape=[1], dtype="int8"),)}, ["shape of operand 0", "[1]"]),  # pyright: ignore[reportArgumentType]
+        ({"operands": (Operand(shape=(1,), dtype=""),)}, ["element type of operand 0", "empty"]),
+        (
+            {"operands": (Operand(shape=(1,), dtype="int8", layout=(1, 1)),)},
+            ["layout of operand 0", "(1, 1)"],
+        ),
     ],
 )
-def test_operations(fields: dict[str, Any], why: str):
+def test_operations(fields: dict[str, Any], facts: list[object]):
     operation: Operation = replace(matmul(), **fields)
-    with pytest.raises(EntryError) as refusal:
+    with raises(EntryError, *facts):
         check_entry(entry(operation))
-    assert why in refusal.value.why
 
 
 @pytest.mark.parametrize(
-    ("environment", "why"),
+    ("environment", "facts"),
     [
-        ({"device": ""}, "the device is empty"),
-        ({"device": "A", "software": {"torch": 2}}, "the version of torch is 2"),
-        ({"device": "A", "software": None}, "the software is None"),
-        ({"device": "A", "fingerprint": 7}, "the fingerprint is 7"),
+        ({"device": ""}, ["device", "empty"]),
+        ({"device": "A", "software": {"torch": 2}}, ["version of torch", "2"]),
+        ({"device": "A", "software": None}, ["software", "None"]),
+        ({"device": "A", "fingerprint": 7}, ["fingerprint", "7"]),
     ],
 )
-def test_environments(environment: dict[str, Any], why: str):
-    with pytest.raises(EntryError) as refusal:
+def test_environments(environment: dict[str, Any], facts: list[str]):
+    with raises(EntryError, *facts):
         check_entry(replace(entry(), environment=Environment(**environment)))
-    assert why in refusal.value.why
 
 
 def test_dates_are_compared_as_moments():

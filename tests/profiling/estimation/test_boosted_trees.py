@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from daceml.errors import EstimationError
 from daceml.profiling.estimation.boosted_trees import BoostedTrees
 from daceml.profiling.estimation.fitting.perceptrons import PerceptronSettings, fit_perceptron
 from daceml.profiling.estimation.fitting.trees import TreeSettings, fit_trees
 from daceml.profiling.estimation.perceptron import Perceptron
+from tests.support.golden import raises
 
 
 def rows(count: int = 700) -> tuple[np.ndarray, np.ndarray]:
@@ -56,7 +56,7 @@ def test_a_perceptron_is_given_up_when_time_is_up():
 
 
 def test_a_node_that_leads_back_is_refused():
-    with pytest.raises(EstimationError, match="these are no trees"):
+    with raises(EstimationError, "trees", "node"):
         BoostedTrees(
             start=0.0,
             roots=np.array([0], np.int32),
@@ -70,12 +70,12 @@ def test_a_node_that_leads_back_is_refused():
 
 
 def test_layers_that_do_not_follow_are_refused():
-    with pytest.raises(EstimationError, match="no layers of a perceptron"):
+    with raises(EstimationError, "layers", "perceptron"):
         Perceptron(centre=np.zeros(2), scale=np.ones(2), weights=(np.zeros((1, 3)),), biases=(np.zeros(1),))
 
 
 def test_too_few_features_are_refused():
     features, target = rows(100)
     fitted = fit_trees(features, target, TreeSettings(trees=20, leaves=15, fewest=2))
-    with pytest.raises(EstimationError, match="1 features are too few"):
+    with raises(EstimationError, "1 features", features.shape[1]):
         fitted.predict(features[:, :1])

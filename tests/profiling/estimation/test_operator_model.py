@@ -17,6 +17,7 @@ from daceml.profiling.estimation.learned import LearnedDurations
 from daceml.profiling.estimation.model_file import read_models, write_models
 from daceml.profiling.estimation.operator_model import OperatorModel
 from tests.profiling.estimation.synthetic import device, entry, product, products, seconds
+from tests.support.golden import golden, raises
 
 HERE = device("here")
 
@@ -44,7 +45,8 @@ def test_new_operations_are_estimated_and_covered(fitted: Fitted):
 def test_what_is_larger_than_anything_measured_is_flagged_and_wide(fitted: Fitted):
     near, far = fitted.model.estimates([product(700, 700, 700), product(700, 700, 60_000)], HERE)
     assert near.outside == ""
-    assert far.outside == "size 0.1 is 60000; measured were 16 to 2046"
+    assert far.outside == golden()
+    assert all(fact in far.outside for fact in ("size 0.1", "60000", "16", "2046"))
     assert far.high_us / far.duration_us - 1 > 2 * (near.high_us / near.duration_us - 1)
 
 
@@ -60,17 +62,16 @@ def test_an_operation_takes_no_less_than_peaks_and_than_a_smaller_one(fitted: Fi
 
 def test_another_kind_is_refused(fitted: Fitted):
     other = Operation(operator="aten::bmm", operands=product(2, 3, 4).operands)
-    with pytest.raises(EstimationError, match="not what this model was fitted to"):
+    with raises(EstimationError, fitted.model.kind, "aten::mm"):
         fitted.model.estimates([other], HERE)
 
 
 def test_too_few_rows_and_durations_of_nothing_are_refused():
     few = products(FEWEST - 1)
-    with pytest.raises(EstimationError, match="no model can be fitted") as raised:
+    with raises(EstimationError, FEWEST - 1, FEWEST, "daceml measure"):
         fit(few, seconds(few), HERE, floor_s=0.0)
-    assert f"there are {FEWEST - 1}, and a model needs {FEWEST}" in str(raised.value)
     enough = products(FEWEST)
-    with pytest.raises(EstimationError, match="not above 0"):
+    with raises(EstimationError, "duration", "0"):
         fit(enough, np.zeros(FEWEST), HERE, floor_s=0.0)
 
 
@@ -91,19 +92,20 @@ def test_a_file_gives_back_the_same_models(fitted: Fitted, tmp_path: Path):
 def test_a_damaged_file_is_refused(content: bytes, tmp_path: Path):
     path = tmp_path / "models.npz"
     path.write_bytes(content)
-    with pytest.raises(EstimationError, match="is damaged, or holds no models"):
+    with raises(EstimationError, path, "daceml learn", exact=False):  # numpy says what is wrong
         read_models(path)
 
 
 def test_pickles_are_never_read(tmp_path: Path):
     path = tmp_path / "models.npz"
     np.savez(path, head=np.array([print], dtype=object), allow_pickle=True)
-    with pytest.raises(EstimationError, match="damaged"):
+    with raises(EstimationError, path, "ValueError", "daceml learn"):
         read_models(path)
 
 
 def test_a_missing_file_is_refused(tmp_path: Path):
-    with pytest.raises(EstimationError, match="cannot be read"):
+    # the system says why
+    with raises(EstimationError, tmp_path / "none.npz", "Errno", "daceml learn", exact=False):
         read_models(tmp_path / "none.npz")
 
 
@@ -122,9 +124,9 @@ def test_a_database_teaches_all_that_it_has_enough_of(tmp_path: Path):
         told = [(one.device, one.rows, one.fitted is not None) for one in lessons]
         expected = [("here", 1, False), *[("here", 120, True)] * 2, *[("there", 120, True)] * 2]
         assert sorted(told) == expected
-        assert [one.why for one in lessons if one.fitted is None] == [
-            f"1 measurements; a model needs {FEWEST}"
-        ]
+        (missing,) = [one.why for one in lessons if one.fitted is None]
+        assert missing == golden()
+        assert "1" in missing and str(FEWEST) in missing
         models: list[OperatorModel] = [one.fitted.model for one in lessons if one.fitted is not None]
         references = {(one.device, one.references) for one in models}
         assert references == {("here", ()), ("here", ("there",)), ("there", ()), ("there", ("here",))}
@@ -137,7 +139,8 @@ def test_a_database_teaches_all_that_it_has_enough_of(tmp_path: Path):
         plain = next(one for one in models if one.device == "here" and not one.references)
         assert alone is not None
         assert alone.duration_us == plain.estimates([operations[7]], HERE)[0].duration_us
-        assert alone.notes == ("models of rows that were timed eager",)
+        assert alone.notes == (golden(),)
+        assert "eager" in alone.notes[0]
 
 
 def test_a_short_eager_call_may_be_its_launch(fitted: Fitted):
@@ -145,7 +148,8 @@ def test_a_short_eager_call_may_be_its_launch(fitted: Fitted):
     source = LearnedDurations([fitted.model])
     short, long = source.estimate(smallest, HERE), source.estimate(product(1500, 1500, 1500), HERE)
     assert short is not None and long is not None
-    assert short.outside == "it was timed with its launch, which is most of this; the device takes less"
+    assert short.outside == golden()
+    assert "launch" in short.outside
     assert short.low_us < 0.1 * short.duration_us
     assert long.outside == ""
 
@@ -157,4 +161,5 @@ def test_what_cannot_be_learned_is_told_and_ends_nothing():
         [entry(one, "here", 1e-4) for one in (*operations, *strange)], {"here": HERE}.get, budget_s=0.0
     )
     told = {one.kind.split("'")[1]: one.why for one in lessons}
-    assert told == {"aten::mm": "", "mine::op": "mine::op cannot be estimated"}
+    assert told == {"aten::mm": "", "mine::op": golden()}
+    assert "mine::op" in told["mine::op"]

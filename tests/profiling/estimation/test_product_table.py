@@ -9,6 +9,7 @@ import pytest
 from daceml.errors import EstimationError
 from daceml.profiling.database.records import Duration, Entry, Environment, Operand, Operation
 from daceml.profiling.estimation.product_table import ProductTable
+from tests.support.golden import raises
 
 
 def linear(m: int, n: int, k: int) -> Operation:
@@ -61,12 +62,8 @@ def test_a_hole_in_the_grid_is_no_measurement():
 
 
 def test_a_table_without_products_is_refused():
-    with pytest.raises(EstimationError) as refused:
+    with raises(EstimationError, "aten::mm", "aten::addmm", "aten::linear"):
         ProductTable.of([])
-    assert str(refused.value) == (
-        "[DML642] no product of two matrices was measured\n"
-        "  fix:   give rows of aten::mm, aten::addmm or aten::linear"
-    )
 
 
 def test_other_types_are_not_of_the_table(table: ProductTable):
@@ -78,5 +75,5 @@ def test_other_types_are_not_of_the_table(table: ProductTable):
 
 def test_several_devices_or_types_are_no_table():
     one = entry(64, 64, 64, 1e-6)
-    with pytest.raises(EstimationError, match="several types or devices"):
+    with raises(EstimationError, "a test", "another"):
         ProductTable.of([one, replace(one, environment=Environment(device="another"))])

@@ -9,6 +9,7 @@ import pytest
 from benchmarks.trace_examples import as_bytes, call, complete, document, kernel, operator
 from daceml.profiling.kineto import trace_of
 from daceml.profiling.trace import UNKNOWN, EventKind, Trace
+from tests.support.golden import golden
 
 GOOD = operator("good", 0, 10)
 
@@ -18,45 +19,47 @@ def read(*events: Any) -> Trace:
 
 
 @pytest.mark.parametrize(
-    ("change", "note"),
+    ("change", "fact"),
     [
-        ({"ts": None}, "events without a start that is a number: 1"),
-        ({"ts": "12"}, "events without a start that is a number: 1"),
-        ({"ts": True}, "events without a start that is a number: 1"),
-        ({"ts": [1]}, "events without a start that is a number: 1"),
-        ({"ts": float("nan")}, "events without a start that is a number: 1"),
-        ({"ts": 1e300}, "events without a start that is a number: 1"),
-        ({"ts": 10**30}, "events without a start that is a number: 1"),
-        ({"ts": 0}, "events that start more than a day before or after the others: 1"),
-        ({"dur": -0.001}, "events with a duration below zero: 1"),
-        ({"dur": None}, "events without a duration that is a number: 1"),
-        ({"dur": float("nan")}, "events without a duration that is a number: 1"),
-        ({"dur": {}}, "events without a duration that is a number: 1"),
-        ({"dur": float("inf")}, "events that last longer than a day: 1"),
-        ({"dur": 10**400}, "events that last longer than a day: 1"),
-        ({"cat": "sausage"}, "events of the unknown category 'sausage': 1"),
-        ({"cat": ["kernel"]}, "events of the unknown category ['kernel']: 1"),
+        ({"ts": None}, "start"),
+        ({"ts": "12"}, "start"),
+        ({"ts": True}, "start"),
+        ({"ts": [1]}, "start"),
+        ({"ts": float("nan")}, "start"),
+        ({"ts": 1e300}, "start"),
+        ({"ts": 10**30}, "start"),
+        ({"ts": 0}, "day"),
+        ({"dur": -0.001}, "duration"),
+        ({"dur": None}, "duration"),
+        ({"dur": float("nan")}, "duration"),
+        ({"dur": {}}, "duration"),
+        ({"dur": float("inf")}, "day"),
+        ({"dur": 10**400}, "day"),
+        ({"cat": "sausage"}, "'sausage'"),
+        ({"cat": ["kernel"]}, "['kernel']"),
     ],
 )
-def test_what_has_no_place_in_time_is_left_out(change: dict[str, Any], note: str):
+def test_what_has_no_place_in_time_is_left_out(change: dict[str, Any], fact: str):
     recorded = read(operator("also good", 20, 10), {**operator("bad", 5, 1), **change})
     assert [recorded.name_of(i) for i in range(len(recorded.events))] == ["good", "also good"]
-    assert recorded.notes == (f"left out: {note}",)
+    assert recorded.notes == (golden(),)
+    assert fact in recorded.notes[0] and "1" in recorded.notes[0]
 
 
 @pytest.mark.parametrize(
-    ("change", "note"),
+    ("change", "fact"),
     [
-        ({"name": ["a"]}, "events without a readable name: 1"),
-        ({"args": "text"}, "events whose arguments are no object, and were ignored: 1"),
-        ({"tid": None}, "events that do not say on which thread, device or stream: 1"),
-        ({"pid": {}}, "events that do not say on which thread, device or stream: 1"),
+        ({"name": ["a"]}, "name"),
+        ({"args": "text"}, "arguments"),
+        ({"tid": None}, "thread"),
+        ({"pid": {}}, "thread"),
     ],
 )
-def test_what_can_be_mended_is_kept(change: dict[str, Any], note: str):
+def test_what_can_be_mended_is_kept(change: dict[str, Any], fact: str):
     recorded = read({**operator("odd", 20, 10), **change})
     assert recorded.events.start_us.tolist() == [0, 20]
-    assert recorded.notes == (note,)
+    assert recorded.notes == (golden(),)
+    assert fact in recorded.notes[0] and "1" in recorded.notes[0]
 
 
 @pytest.mark.parametrize("value", [None, -1, 0, 1.5, 2**63, 10**30, "x", [1], {}, True])
@@ -81,7 +84,8 @@ def test_work_of_a_device_that_is_not_named():
     recorded = read(odd)
     (lane,) = [lane for lane in recorded.lanes if lane.kind == "stream"]
     assert (lane.device, lane.process, lane.thread) == (None, "?", "?")
-    assert recorded.notes == ("events that do not say on which thread, device or stream: 1",)
+    assert recorded.notes == (golden(),)
+    assert "stream" in recorded.notes[0] and "1" in recorded.notes[0]
 
 
 def test_work_that_stands_there_twice_happened_once():
@@ -91,7 +95,8 @@ def test_work_that_stands_there_twice_happened_once():
         "cudaLaunchKernel",
         "gemm",
     ]
-    assert recorded.notes == ("left out: events that stand there twice: 2",)
+    assert recorded.notes == (golden(),)
+    assert "2" in recorded.notes[0]
 
 
 def test_one_correlation_may_launch_many_kernels():

@@ -10,6 +10,7 @@ from benchmarks.trace_examples import as_bytes, document, operator
 from daceml.errors import TraceFileError
 from daceml.profiling.kineto import read_traces
 from daceml.profiling.kineto.ranks import rank_in
+from tests.support.golden import raises
 
 
 def write(path: Path, rank: int | None) -> Path:
@@ -51,15 +52,14 @@ def test_one_file_needs_no_rank(tmp_path: Path):
 
 def test_what_is_unclear_is_refused(tmp_path: Path):
     first, second = write(tmp_path / "a.json", 1), write(tmp_path / "b.json", 1)
-    with pytest.raises(TraceFileError) as caught:
+    with raises(TraceFileError, "rank 1", first) as caught:
         read_traces([first, second])
-    assert caught.value.what == "two traces of rank 1"
     assert caught.value.where == str(second)
-    assert caught.value.why == f"the other one is {first}"
-    with pytest.raises(TraceFileError, match="tells no rank"):
-        read_traces([first, write(tmp_path / "c.json", None)])
+    unknown = write(tmp_path / "c.json", None)
+    with raises(TraceFileError, unknown, "rank0.json"):
+        read_traces([first, unknown])
 
 
 def test_a_folder_without_traces_is_refused(tmp_path: Path):
-    with pytest.raises(TraceFileError, match="no trace was found"):
+    with raises(TraceFileError, tmp_path, ".json.gz"):
         read_traces(tmp_path)

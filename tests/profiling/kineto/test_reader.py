@@ -25,6 +25,7 @@ from benchmarks.trace_examples import (
 from daceml.errors import TraceFileError
 from daceml.profiling.kineto import read_trace, trace_of
 from daceml.profiling.trace import UNKNOWN, EventKind, Trace
+from tests.support.golden import golden, raises
 
 
 def trace(*events: object, **header: object) -> Trace:
@@ -129,9 +130,8 @@ def test_an_external_id_that_repeats_the_correlation_names_no_operator():
     launch["args"]["External id"] = 5
     recorded = trace(operator("aten::mm", 0, 9, **{"External id": 5}), launch)
     assert recorded.events.external_id.tolist() == [5, UNKNOWN]
-    assert recorded.notes == (
-        "external ids of calls and device work repeat their correlation: they name no operator",
-    )
+    assert recorded.notes == (golden(),)
+    assert "external id" in recorded.notes[0] and "correlation" in recorded.notes[0]
 
 
 def test_a_run_without_a_device_is_a_trace():
@@ -157,21 +157,16 @@ def test_nanoseconds_survive_the_clock_of_today():
 
 def test_a_trace_without_a_usable_event_is_refused_with_every_reason():
     late = operator("aten::mm", 0, -9)
-    with pytest.raises(TraceFileError) as caught:
+    with raises(TraceFileError, "run.json", "torch.profiler.profile(activities=[CPU, CUDA])") as caught:
         trace(late, late, 7)
-    assert str(caught.value) == (
-        "[DML601] a trace without any event that can be used\n"
-        "  where: run.json\n"
-        "  why:   left out: events with a duration below zero: 2\n"
-        "         left out: events that are no objects: 1\n"
-        "  fix:   record again: torch.profiler.profile(activities=[CPU, CUDA])"
-    )
+    first, second = caught.value.why.splitlines()
+    assert "duration" in first and "2" in first
+    assert "objects" in second and "1" in second
 
 
 def test_an_empty_trace_is_refused():
-    with pytest.raises(TraceFileError, match="without any event") as caught:
+    with raises(TraceFileError, "run.json", "duration", "torch.profiler.profile(activities=[CPU, CUDA])"):
         trace()
-    assert caught.value.why == "it has no event with a duration"
 
 
 def test_halves_of_characters_become_marks_and_whole_ones_stay():

@@ -12,6 +12,7 @@ from daceml.errors import MeasurementError
 from daceml.profiling.measuring.calls import call_of
 from daceml.profiling.measuring.chains import backward_chain, forward_chain
 from daceml.profiling.measuring.stopwatches import WallClock
+from tests.support.golden import raises
 
 ATEN = torch.ops.aten
 
@@ -104,12 +105,11 @@ def test_a_backward_chain_runs_the_gradient_of_every_copy_and_no_sum_of_gradient
 
 def test_what_has_no_gradient_is_refused():
     whole = call_of(ATEN.argmax.default, (torch.randn(4),), {})
-    with pytest.raises(MeasurementError, match="aten::argmax has no backward pass"):
+    with raises(MeasurementError, "aten::argmax", "backward", "result"):
         backward_chain(whole, WallClock(), most=4)
     over = call_of(ATEN.relu_.default, (torch.randn(4),), {})
-    with pytest.raises(MeasurementError) as refusal:
+    with raises(MeasurementError, "aten::relu_", "backward", "underscore"):
         backward_chain(over, WallClock(), most=4)
-    assert refusal.value.fix == "measure the operator without the underscore"
 
 
 def test_shapes_that_follow_from_data_are_refused_and_indices_are_not():
@@ -119,7 +119,7 @@ def test_shapes_that_follow_from_data_are_refused_and_indices_are_not():
         call_of(ATEN.index.Tensor, (x, [x > 0]), {}),
         call_of(ATEN._local_scalar_dense.default, (x.sum(),), {}),
     ):
-        with pytest.raises(MeasurementError, match="has no time of its own"):
+        with raises(MeasurementError, call.operator, "values", "daceml.profile"):
             forward_chain(call, WallClock())
     rows = call_of(ATEN.index.Tensor, (x, [torch.tensor([0, 3])]), {})
     assert forward_chain(rows, WallClock(clock_s=lambda: 0.0)).timed(2) == 0.0

@@ -11,6 +11,7 @@ from daceml.devices.occupancy import occupancy
 from daceml.profiling.measuring.cuda_device import measure_cuda
 from daceml.report.measured_device import measured_device_lines
 from tests.profiling.measuring import fake_cupy
+from tests.support.golden import golden
 
 
 def driver(threads: int, registers: int, shared: int) -> int:
@@ -45,22 +46,25 @@ def test_the_drivers_word_on_occupancy_stands_beside_ours(measured: MeasuredDevi
     assert not measured.occupancy_differs
     other = measure_cuda(fake_cupy.Device(lambda threads, registers, shared: 1).package, 0)
     assert other.occupancy_differs
-    assert any("differs from the driver's" in line for line in measured_device_lines(other))
+    (line,) = [line for line in measured_device_lines(other) if line.startswith("  occupancy")]
+    assert line == golden()
+    assert f"{len(other.occupancy_differs)} of {len(other.resident)}" in line
 
 
 def test_a_record_survives_json(measured: MeasuredDevice):
     assert MeasuredDevice.from_dict(measured.as_dict()) == measured
-    lines = "\n".join(measured_device_lines(measured))
-    assert "Planted 1 (cuda" in lines
-    assert "2.00 us from one empty kernel to the next" in lines
-    assert "0.50 us" in lines
+    lines = list(measured_device_lines(measured))
+    assert "Planted 1 (cuda" in lines[0]
+    assert [line for line in lines if "2.00 us" in line or "0.50 us" in line] == [golden(), golden()]
 
 
 def test_rates_that_batches_do_not_agree_on_are_marked(measured: MeasuredDevice):
-    assert "unsteady" not in "\n".join(measured_device_lines(measured))
     copies = tuple(replace(one, spread=0.6) for one in measured.copies)
-    lines = list(measured_device_lines(replace(measured, copies=copies)))
-    assert lines[1].endswith("unsteady, repeat it while nothing else runs")
+    plain, marked = (
+        list(measured_device_lines(one))[1] for one in (measured, replace(measured, copies=copies))
+    )
+    assert [plain, marked] == [golden(), golden()]
+    assert "60%" in marked and plain != marked.replace("60%", "0%")
 
 
 def test_at_most_an_eighth_of_the_memory_is_taken(monkeypatch: pytest.MonkeyPatch):
@@ -69,4 +73,6 @@ def test_at_most_an_eighth_of_the_memory_is_taken(monkeypatch: pytest.MonkeyPatc
     found = measure_cuda(device.package, 0)
     assert 2 * max(device.copied) <= (16 << 20) / 8
     assert not found.beyond_caches
-    assert "no cache has a part" in "\n".join(measured_device_lines(found))
+    memory = list(measured_device_lines(found))[1]
+    assert memory == golden()
+    assert "cache" in memory

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 import torch
 from torch import nn
 
@@ -10,6 +9,7 @@ from daceml.errors import MeasurementError
 from daceml.profiling.database.records import Duration, Entry, Environment
 from daceml.profiling.database.store import OpDatabase
 from daceml.profiling.measuring.model_calls import model_calls
+from tests.support.golden import raises
 
 
 def test_equal_calls_are_counted_and_different_ones_told_apart():
@@ -54,9 +54,8 @@ def test_results_in_dictionaries_and_lists_are_differentiated():
 
 
 def test_a_model_without_gradients_has_no_backward_pass():
-    with pytest.raises(MeasurementError) as refusal:
+    with raises(MeasurementError, "backward", "--train"):
         model_calls(nn.ReLU(), (torch.randn(3),), backward=True)
-    assert refusal.value.fix == "leave --train out, or return a tensor that depends on a parameter"
 
 
 class Everything(nn.Module):
@@ -107,6 +106,6 @@ def test_every_operation_of_a_training_step_can_be_kept_and_found(tmp_path: Path
 
 
 def test_inputs_that_the_model_does_not_take_are_named():
-    with pytest.raises(MeasurementError, match="the model fails with these inputs") as refusal:
+    # torch says why
+    with raises(MeasurementError, "inputs", "RuntimeError: mat1 and mat2 shapes", exact=False):
         model_calls(nn.Linear(3, 2), (torch.randn(4, 5),))
-    assert "mat1 and mat2 shapes cannot be multiplied" in (refusal.value.why or "")

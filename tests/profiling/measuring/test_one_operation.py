@@ -13,6 +13,7 @@ from daceml.profiling.measuring import one_operation
 from daceml.profiling.measuring.calls import Call, Tensor, call_of
 from daceml.profiling.measuring.one_operation import Settings, measure
 from tests.profiling.measuring.ticking import Ticking
+from tests.support.golden import raises
 
 ATEN = torch.ops.aten
 
@@ -49,21 +50,20 @@ def test_an_operation_that_fails_says_with_which_shapes():
             Tensor(shape=(4, 5), strides=(5, 1), dtype="float32"),
         ),
     )
-    with pytest.raises(MeasurementError) as refusal:
+    # torch says why
+    with raises(MeasurementError, "aten::mm", "RuntimeError: mat1 and mat2 shapes", exact=False) as refusal:
         measure(odd)
-    assert refusal.value.what == "aten::mm fails"
     assert refusal.value.where == "aten::mm(float32[2, 3], float32[4, 5])"
-    assert "RuntimeError: mat1 and mat2 shapes cannot be multiplied" in refusal.value.why
     # a worker sends it to whoever began the campaign
     assert str(pickle.loads(pickle.dumps(refusal.value))) == str(refusal.value)
 
 
 def test_a_processor_has_no_graphs():
-    with pytest.raises(MeasurementError, match="operations on cpu cannot be measured in a graph"):
+    with raises(MeasurementError, "cpu", "CUDA", '"eager"', '"cold"'):
         Settings(mode="graph")
 
 
 def test_a_backward_pass_is_never_cold():
     call = call_of(ATEN.tanh.default, (torch.randn(4),), {})
-    with pytest.raises(MeasurementError, match="a backward pass is measured warm only"):
+    with raises(MeasurementError, "backward", '"eager"', '"graph"'):
         measure(call, Settings(mode="cold"), direction="backward")

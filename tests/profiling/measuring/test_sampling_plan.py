@@ -11,6 +11,7 @@ from daceml.errors import SamplingPlanError
 from daceml.profiling.measuring.calls import filled
 from daceml.profiling.measuring.operands import draw
 from daceml.profiling.measuring.sampling_plan import read_plan, sampled
+from tests.support.golden import raises
 
 ADDMM: dict[str, Any] = {
     "operator": "aten::addmm",
@@ -96,58 +97,65 @@ def test_a_plan_is_json_as_well(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("change", "why"),
+    ("change", "facts"),
     [
-        ({"operator": "aten::admm"}, "does not know it"),
-        ({"operator": 3}, "there is no `operator`"),
-        ({"sizes": {"m": [0, 4]}}, "size m is [0, 4]"),
-        ({"sizes": {"m": [8, 4]}}, "size m is [8, 4]"),
-        ({"sizes": [1]}, "`sizes` is [1]"),
-        ({"choices": {"m": []}}, "choice m is []"),
-        ({"operands": [["n"], ["m", "k"]]}, "operand mat2 is missing"),
-        ({"operands": [["n"], ["m", "q"], ["k", "n"]]}, "operand ['m', 'q'] is no list of sizes"),
-        ({"operands": [["n"], ["m", "k"], ["k", "n"], ["n"]]}, "it has fewer operands"),
-        ({"operands": 3}, "there are no `operands`"),
-        ({"attributes": {"bata": 1}}, "it has no bata"),
-        ({"dtypes": ["float31"]}, "'float31' is no dtype of torch"),
-        ({"directions": ["sideways"]}, "`directions` is ['sideways']"),
-        ({"spread": "wide"}, "`spread` is ['wide']"),
+        ({"operator": 3}, ["`operator`", "aten::mm"]),
+        ({"sizes": {"m": [0, 4]}}, ["size m", "[0, 4]"]),
+        ({"sizes": {"m": [8, 4]}}, ["size m", "[8, 4]"]),
+        ({"sizes": [1]}, ["`sizes`", "[1]"]),
+        ({"choices": {"m": []}}, ["choice m", "[]"]),
+        ({"operands": [["n"], ["m", "k"]]}, ["mat2", "`operands`"]),
+        ({"operands": [["n"], ["m", "q"], ["k", "n"]]}, ["['m', 'q']", "`sizes`"]),
+        ({"operands": 3}, ["`operands`", '[["m", "k"]]']),
+        ({"dtypes": ["float31"]}, ["'float31'", "dtype", "bfloat16"]),
+        ({"directions": ["sideways"]}, ["`directions`", "['sideways']", "forward"]),
+        ({"spread": "wide"}, ["`spread`", "['wide']", "uniform, log"]),
     ],
 )
-def test_what_cannot_be_sampled_says_why(change: dict[str, Any], why: str):
-    with pytest.raises(SamplingPlanError) as refusal:
+def test_what_cannot_be_sampled_says_why(change: dict[str, Any], facts: list[str]):
+    with raises(SamplingPlanError, "operation 1 (", *facts) as refusal:
         list(sampled({"operation": [{**ADDMM, **change}]}))
-    assert why in refusal.value.why
-    assert refusal.value.where.startswith("operation 1 (")
+    assert refusal.value.fix
+
+
+@pytest.mark.parametrize(
+    ("change", "facts"),
+    [
+        ({"operator": "aten::admm"}, ["aten::admm", f"torch {torch.__version__}"]),
+        ({"operands": [["n"], ["m", "k"], ["k", "n"], ["n"]]}, ["fewer operands", "aten::addmm(Tensor self"]),
+        ({"attributes": {"bata": 1}}, ["bata", "aten::addmm(Tensor self"]),
+    ],
+)
+def test_what_torch_does_not_know_is_told_with_its_words(change: dict[str, Any], facts: list[str]):
+    with raises(SamplingPlanError, "operation 1 (", *facts, exact=False) as refusal:
+        list(sampled({"operation": [{**ADDMM, **change}]}))
     assert refusal.value.fix
 
 
 def test_an_operator_with_several_overloads_names_them():
-    with pytest.raises(SamplingPlanError) as refusal:
+    with raises(SamplingPlanError, "aten::softmax.int", f"torch {torch.__version__}", exact=False):
         list(sampled({"operation": [{"operator": "aten::softmax", "operands": [[3]]}]}))
-    assert "aten::softmax.int" in refusal.value.fix
 
 
 @pytest.mark.parametrize(
-    ("text", "what"),
+    ("text", "facts"),
     [
-        ("operation = 3", "a plan has no operations"),
-        ("[[operation", "is neither TOML nor JSON"),
-        ("sead = 1\noperation = []", "the plan has a key that means nothing"),
-        ("samples = -1\noperation = []", "`samples` is -1"),
-        ("operation = [3]", "an operation is a table"),
-        ("[[operation]]\noperator = 'aten::relu'\nsize = 3", "operation 1 (aten::relu) has a key"),
+        ("operation = 3", ["`operation`", "[[operation]]"]),
+        ("[[operation", ["TOML", "JSON"]),
+        ("sead = 1\noperation = []", ["sead", "seed"]),
+        ("samples = -1\noperation = []", ["`samples`", "-1"]),
+        ("operation = [3]", ["operation 1", "[[operation]]"]),
+        ("[[operation]]\noperator = 'aten::relu'\nsize = 3", ["operation 1 (aten::relu)", "size;", "sizes"]),
     ],
 )
-def test_a_file_that_is_no_plan(text: str, what: str, tmp_path: Path):
+def test_a_file_that_is_no_plan(text: str, facts: list[str], tmp_path: Path):
     file = tmp_path / "plan.toml"
     file.write_text(text)
-    with pytest.raises(SamplingPlanError) as refusal:
+    with raises(SamplingPlanError, file, *facts, exact="TOML" not in facts):  # Python says what TOML is not
         read_plan(file)
-    assert what in refusal.value.what
-    assert str(file) in str(refusal.value)
 
 
 def test_a_file_that_is_not_there(tmp_path: Path):
-    with pytest.raises(SamplingPlanError, match="cannot be read"):
-        read_plan(tmp_path / "plan.toml")
+    file = tmp_path / "plan.toml"
+    with raises(SamplingPlanError, file, "No such file", exact=False):  # the system says why
+        read_plan(file)

@@ -8,6 +8,7 @@ import pytest
 
 from daceml.errors import MeasurementError
 from daceml.profiling.measuring.slopes import PATIENCE, Slopes, lengths, one_round, slopes, theil_sen
+from tests.support.golden import raises
 
 
 def chain(each_s: float, constant_s: float = 0.0, disturbed: Callable[[int], float] = lambda call: 0.0):
@@ -60,10 +61,8 @@ def test_chains_are_long_enough_for_a_clock_and_no_longer(each_s: float):
 def test_noise_that_hides_an_operation_is_a_refusal():
     # as much more as less, far beyond what a copy takes
     timed = chain(1e-9, constant_s=1e-3, disturbed=lambda call: (call * 7919 % 13) * 1e-4)
-    with pytest.raises(MeasurementError) as refusal:
+    with raises(MeasurementError, "2, 4, 6, 8 copies", "ns"):
         slopes(timed, most=8)
-    assert str(refusal.value).startswith("[DML631] longer chains do not take longer\n  why:   ")
-    assert "in chains of 2, 4, 6, 8 copies" in refusal.value.why
 
 
 def test_a_busy_machine_gets_more_rounds_before_anything_is_refused():
@@ -85,5 +84,5 @@ def test_spread_is_that_of_rounds():
 
 
 def test_one_place_has_no_slope():
-    with pytest.raises(ValueError, match="two points at different places"):
+    with raises(ValueError, "two points"):
         theil_sen([(1, 2.0), (1, 3.0)])

@@ -12,6 +12,7 @@ from torch import nn
 
 import daceml
 from daceml.errors import ConfigurationError, RecordingError
+from tests.support.golden import raises
 
 
 def test_each_call_is_a_step_and_the_trace_writes_itself(tmp_path: Path):
@@ -68,11 +69,11 @@ def test_closing_writes_what_there_is(tmp_path: Path):
 def test_closing_too_early_is_refused(tmp_path: Path):
     recorder = daceml.Recorder(tmp_path)
     daceml.profile(recorder)(torch.relu)(torch.randn(2))
-    with pytest.raises(RecordingError, match="nothing was recorded"):
+    with raises(RecordingError, "1 steps", "step()"):
         recorder.close()
     recorder.close()
 
 
 def test_numbers_that_cannot_be_are_refused(tmp_path: Path):
-    with pytest.raises(ConfigurationError, match="a recording cannot have steps=0"):
+    with raises(ConfigurationError, "steps=0", "steps=1"):
         daceml.Recorder(tmp_path, steps=0)

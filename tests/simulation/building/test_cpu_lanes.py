@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from daceml.errors import TraceContentError
 from daceml.simulation.engine import simulate
 from daceml.simulation.task import Phase, TaskKind
 from tests.simulation.building.recording import Recording
+from tests.support.golden import golden, raises
 
 
 def test_calls_that_only_ask_are_part_of_the_gap():
@@ -25,7 +25,7 @@ def test_a_thread_that_only_asks_is_left_out_with_a_note():
         run.call("cudaEventQuery", 100 * number, 1, thread=300)
     graph = run.graph()
     assert [lane.name for lane in graph.lanes if lane.kind == "cpu"] == ["thread 100"]
-    assert "1 threads that only ask" in graph.notes[0]
+    assert graph.notes[0] == golden() and "1" in graph.notes[0]
 
 
 def test_loading_a_batch_is_a_task_around_the_calls_inside():
@@ -44,5 +44,5 @@ def test_loading_a_batch_is_a_task_around_the_calls_inside():
 def test_a_trace_without_work_is_refused():
     run = Recording()
     run.annotation("nothing happens", 0, 10)
-    with pytest.raises(TraceContentError, match="holds no work"):
+    with raises(TraceContentError, "ProfilerActivity.CPU"):
         run.graph()

@@ -11,6 +11,7 @@ from daceml.errors import AlignmentError
 from daceml.simulation.distributed.alignment import align, unaligned
 from tests.simulation.distributed.drawn_runs import drawn, worst_us
 from tests.simulation.distributed.recorded_ranks import timings_of
+from tests.support.golden import raises
 
 NAN = float("nan")
 
@@ -90,27 +91,17 @@ def test_a_sample_of_a_long_run_is_enough():
 
 def test_clocks_that_nothing_relates_are_refused():
     timings = timings_of([[0, 10, NAN], [50, 60, NAN]], [[5, 15, NAN], [55, 65, NAN]])
-    with pytest.raises(AlignmentError) as refusal:
+    with raises(AlignmentError, "column 2"):
         align(timings)
-    assert str(refusal.value) == (
-        "[DML673] nothing relates the clock of the rank in column 2 to the first one\n"
-        "  why:   they have no collective in common, not even through other ranks\n"
-        "  fix:   trace a step in which all ranks communicate, or name the hosts of ranks"
-    )
 
 
 def test_the_variance_says_nothing_of_drift():
-    with pytest.raises(AlignmentError) as refusal:
+    with raises(AlignmentError, "variance", 'objective="ends"', "drift=False"):
         align(drawn([0, 5]), objective="variance", drift=True)
-    assert str(refusal.value) == (
-        "[DML673] the variance of durations says nothing of drift\n"
-        "  why:   a clock that is too fast lengthens all durations of its rank alike\n"
-        '  fix:   give objective="ends", or drift=False'
-    )
 
 
 def test_hosts_must_be_named_for_all_ranks():
-    with pytest.raises(AlignmentError, match="1 hosts for 2 ranks"):
+    with raises(AlignmentError, "1", "2 ranks"):
         align(drawn([0, 5]), ["a"])
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
-import pytest
 
 from daceml.errors import GlobalGraphError
 from daceml.simulation.analysis.critical_path import critical_path
@@ -18,6 +17,7 @@ from daceml.simulation.graph import TaskGraph
 from daceml.simulation.primitives.select import select
 from daceml.simulation.task import EdgeKind, TaskKind
 from tests.simulation.distributed.recorded_ranks import COMMUNICATE, RankRecording, run_of
+from tests.support.golden import raises
 
 
 def run() -> MatchedRun:
@@ -143,20 +143,14 @@ def test_a_rank_of_its_own_keeps_its_graph():
 
 
 def test_a_run_without_ranks_is_refused():
-    with pytest.raises(GlobalGraphError) as refusal:
+    with raises(GlobalGraphError):
         global_graph(MatchedRun(ranks=(), matches=()), unaligned(0))
-    assert str(refusal.value) == ("[DML674] a run without ranks\n  fix:   give the trace of at least one")
 
 
 def test_what_is_no_task_cannot_be_joined():
     whole = run()
     lost = [dataclasses.replace(one, task=-1) for one in whole.ranks[1].communications]
     ranks = whole.ranks[0], dataclasses.replace(whole.ranks[1], communications=tuple(lost))
-    with pytest.raises(GlobalGraphError) as refusal:
+    with raises(GlobalGraphError, "rank 1", "all-reduce", "4000", "ProfilerActivity.CPU") as refusal:
         global_graph(dataclasses.replace(whole, ranks=ranks), unaligned(2))
-    assert str(refusal.value) == (
-        "[DML674] rank 1's all-reduce of 4000 bytes is no task of its graph\n"
-        "  where: rank1\n"
-        "  why:   no kernel, and no work of a process group that an operator asked for, begins then\n"
-        "  fix:   record operators as well (ProfilerActivity.CPU), on every rank"
-    )
+    assert refusal.value.where == "rank1"

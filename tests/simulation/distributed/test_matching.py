@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from daceml.errors import MatchingError
 from daceml.simulation.distributed.communication import CommunicationKind
 from daceml.simulation.distributed.matching import matched
 from daceml.simulation.distributed.rank_run import rank_run
 from tests.simulation.distributed.recorded_ranks import RankRecording, run_of
+from tests.support.golden import golden, raises
 
 
 def two_ranks(world: int = 2) -> tuple[RankRecording, RankRecording]:
@@ -65,10 +64,9 @@ def test_ranks_that_were_not_traced_are_waited_for_by_nobody():
         recording.collective(f"nccl:send {recording.rank}->3", 100, 110, 50)
     run = run_of(first, second)
     assert [match.members for match in run.matches] == [((0, 0), (1, 0))]
-    assert run.notes == (
-        "some ranks of group 'world' were not traced: nobody waits for them",
-        "2 sends and receives of ranks that were not traced stay as they were recorded",
-    )
+    group, messages = run.notes
+    assert (group, messages) == (golden(), golden())
+    assert "'world'" in group and "2" in messages
 
 
 def test_a_rank_that_lacks_a_call_is_refused_by_name():
@@ -76,46 +74,31 @@ def test_a_rank_that_lacks_a_call_is_refused_by_name():
     for recording in (first, second):
         recording.collective("nccl:all_reduce", 0, 10, 50)
     first.collective("nccl:all_reduce", 100, 110, 50)
-    with pytest.raises(MatchingError) as refusal:
+    with raises(MatchingError, "rank 1", "rank 0", "all-reduce", "4000", "'world'") as refusal:
         run_of(first, second)
-    assert str(refusal.value) == (
-        "[DML672] rank 1 never made the all-reduce of 4000 bytes, number 1 of its kind and size in group"
-        " 'world', of rank 0\n"
-        "  where: rank1\n"
-        "  why:   rank 1 made 1 calls in this group, the others 2\n"
-        "  fix:   record the same steps on all ranks, from the same iteration on"
-    )
+    assert refusal.value.where == "rank1"
+    assert "1" in refusal.value.why and "2" in refusal.value.why
 
 
 def test_ranks_that_name_other_sizes_are_refused_with_both():
     first, second = two_ranks()
     first.collective("nccl:all_reduce", 0, 10, 50, 100)
     second.collective("nccl:all_reduce", 0, 10, 50, 200)
-    with pytest.raises(MatchingError) as refusal:
+    with raises(MatchingError, "call 0", "rank 1", "all-reduce", "800 bytes", "400 bytes"):
         run_of(first, second)
-    assert refusal.value.why == (
-        "call 0 of the group is all-reduce of 800 bytes on rank 1, all-reduce of 400 bytes on the others"
-    )
 
 
 def test_a_send_that_nobody_receives_is_refused():
     first, second = two_ranks()
     first.collective("nccl:send 0->1", 0, 10, 50)
     second.gemm(0, 10, 50)
-    with pytest.raises(MatchingError) as refusal:
+    with raises(MatchingError, "rank 0", "rank 1", "'world'") as refusal:
         run_of(first, second)
-    assert str(refusal.value) == (
-        "[DML672] rank 0 and rank 1 disagree about group 'world': sends to rank 1 1, receives there 0\n"
-        "  where: rank1\n"
-        "  fix:   record the same steps on all ranks, from the same iteration on"
-    )
+    assert refusal.value.where == "rank1"
 
 
 def test_one_rank_twice_is_refused():
     first, _ = two_ranks()
     first.collective("nccl:all_reduce", 0, 10, 50)
-    with pytest.raises(MatchingError) as refusal:
+    with raises(MatchingError, "rank 0"):
         matched([rank_run(first.trace()), rank_run(first.trace())])
-    assert str(refusal.value) == (
-        "[DML672] rank 0 is there twice\n  fix:   give one trace for each rank of one run"
-    )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import pytest
 from hypothesis import given
 
 from daceml.errors import CyclicGraphError, WhatIfError
@@ -14,6 +13,7 @@ from daceml.simulation.engine.events import run_events
 from daceml.simulation.graph import TaskGraph
 from tests.simulation.random_graphs import task_graphs
 from tests.simulation.story import graph_of
+from tests.support.golden import raises
 
 LAYERS = (
     "backward2 gpu0 4",
@@ -84,18 +84,12 @@ def test_what_a_free_lane_chose_delays_what_waits_for_it():
 
 
 def test_a_choice_that_is_not_ready_is_refused():
-    with pytest.raises(WhatIfError) as caught:
+    with raises(WhatIfError, "'b'", "link", "0.0 us", "'a'"):
         simulate(graph_of("a link~ 5", "b link~ 5 after a"), lambda ready, state: 1)
-    assert str(caught.value) == (
-        "[DML613] the scheduling policy chose 'b', which is not ready on link\n"
-        "  where: story\n"
-        "  why:   ready at 0.0 us: 'a'\n"
-        "  fix:   return an element of the tasks that it is given"
-    )
 
 
 def test_a_cycle_over_a_free_lane_is_refused():
-    with pytest.raises(CyclicGraphError, match="2 tasks wait for each other"):
+    with raises(CyclicGraphError, "2", "'a'", "'b'"):
         simulate(graph_of("a link~ 1 after b", "b cpu 1 after a"))
 
 

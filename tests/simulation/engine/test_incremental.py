@@ -13,6 +13,7 @@ from daceml.simulation.engine import by_priority, resimulate, simulate
 from daceml.simulation.graph import TaskGraph
 from tests.simulation.random_graphs import LAGS, QUARTERS, task_graphs
 from tests.simulation.story import graph_of
+from tests.support.golden import raises
 
 
 def test_a_faster_kernel_shifts_what_waits_for_it_and_nothing_else():
@@ -91,16 +92,16 @@ def test_where_a_lane_is_free_the_same_policy_decides_again():
 
 
 @pytest.mark.parametrize(
-    ("other", "what"),
+    "other",
     [
-        (("a cpu 1", "b gpu0 1 after a", "c gpu0 1"), "other tasks"),
-        (("a cpu 1", "b gpu0 1 after a a"), "other edges"),
-        (("a cpu 1", "b gpu0 1"), "other edges"),
-        (("a cpu 1", "b gpu0~ 1 after a"), "other lanes of the graph are ordered"),
+        ("a cpu 1", "b gpu0 1 after a", "c gpu0 1"),
+        ("a cpu 1", "b gpu0 1 after a a"),
+        ("a cpu 1", "b gpu0 1"),
+        ("a cpu 1", "b gpu0~ 1 after a"),
     ],
+    ids=["another task", "another edge", "no edge", "no order"],
 )
-def test_a_graph_with_other_tasks_or_dependencies_is_refused(other: tuple[str, ...], what: str):
+def test_a_graph_with_other_tasks_or_dependencies_is_refused(other: tuple[str, ...]):
     schedule = simulate(graph_of("a cpu 1", "b gpu0 1 after a"))
-    with pytest.raises(TaskGraphError, match=what) as caught:
+    with raises(TaskGraphError, "simulate(graph)"):
         resimulate(schedule, graph_of(*other))
-    assert caught.value.fix == "call simulate(graph): only durations, gaps and lags can be simulated again"

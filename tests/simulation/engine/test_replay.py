@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 
@@ -16,6 +15,7 @@ from daceml.simulation.engine import simulate
 from daceml.simulation.graph import TaskGraph
 from tests.simulation.random_graphs import longest_paths, task_graphs
 from tests.simulation.story import graph_of
+from tests.support.golden import raises
 
 ENGINES: list[Engine] = ["python", "numba"]
 
@@ -94,36 +94,30 @@ def test_a_replay_of_what_a_replay_gave_is_that_again(graph: TaskGraph):
 
 def test_a_cycle_is_refused_and_named():
     graph = graph_of("free cpu 1", "a cpu 1 after c", "b gpu0 1 after a", "c gpu0 1", "later cpu 1 after c")
-    with pytest.raises(CyclicGraphError) as caught:
+    with raises(CyclicGraphError, "3") as caught:
         simulate(graph)
-    assert str(caught.value) == (
-        "[DML612] 3 tasks wait for each other\n"
-        "  where: story\n"
-        "  why:   'b' (gpu0) -> 'c' (gpu0) -> 'a' (cpu) -> 'b' (gpu0)\n"
-        "  fix:   take out the edge that points back in time, or change the order of a lane"
-    )
+    assert caught.value.why == "'b' (gpu0) -> 'c' (gpu0) -> 'a' (cpu) -> 'b' (gpu0)"
 
 
 def test_of_a_long_cycle_five_tasks_are_named():
     graph = graph_of("a cpu 1 after h", *(f"{name} cpu 1" for name in "bcdefgh"))
-    with pytest.raises(CyclicGraphError) as caught:
+    with raises(CyclicGraphError, "8") as caught:
         simulate(graph)
-    assert caught.value.what == "8 tasks wait for each other"
-    assert caught.value.why.endswith(" -> 3 more -> " + caught.value.why.split(" -> ")[0])
+    first, *_, more, last = caught.value.why.split(" -> ")
+    assert first == last and "3" in more
     assert caught.value.why.count(" (cpu)") == 6
 
 
 def test_a_task_that_waits_for_itself_is_refused():
-    with pytest.raises(CyclicGraphError, match="a task waits for itself"):
+    with raises(CyclicGraphError, "'a'"):
         simulate(graph_of("a cpu 1 after a"))
 
 
 def test_a_name_that_no_task_or_several_have_is_refused():
     schedule = simulate(graph_of("gemm gpu0 1", "gemm gpu0 1", "step cpu 1"))
-    with pytest.raises(TaskGraphError, match="no task is called 'gem'") as caught:
+    with raises(TaskGraphError, "'gem'", "'gemm'"):
         schedule["gem"]
-    assert caught.value.fix == "ask for one that is there, such as 'gemm'"
-    with pytest.raises(TaskGraphError, match=re.escape("2 tasks are called 'gemm'")):
+    with raises(TaskGraphError, "2", "'gemm'"):
         schedule["gemm"]
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from daceml.errors import AllocationError, WhatIfError
 from daceml.simulation import simulate
 from daceml.simulation.memory import Allocations, accumulated, memory_over_time
+from daceml.simulation.whatif.gradient_accumulation import GradientAccumulation
 from tests.simulation.story import graph_of
+from tests.support.golden import raises
 
 FORWARD, BACKWARD, ADD, OPTIMIZER, CLEAR = range(5)
 STEP = graph_of(
@@ -71,7 +72,7 @@ def test_gradients_of_several_steps_are_there_once():
 
 
 def test_what_cannot_be_accumulated_is_refused():
-    with pytest.raises(WhatIfError, match="a batch of 1 parts accumulates nothing"):
+    with raises(WhatIfError, GradientAccumulation.title, "1"):
         accumulated(STEP, BLOCKS, every=1)
-    with pytest.raises(AllocationError, match="block 0 belongs to task 7 of 5"):
+    with raises(AllocationError, "block 0", "task 7", "5"):
         accumulated(STEP, Allocations.of([(1, 7, -1)]), every=2)

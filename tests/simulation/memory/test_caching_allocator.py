@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from daceml.errors import AllocatorError, DeviceMemoryError
 from daceml.simulation.memory.caching_allocator import CachingAllocator, rounded_bytes, segment_bytes
+from tests.support.golden import raises
 
 KB, MB = 1 << 10, 1 << 20
 
@@ -108,27 +109,17 @@ def test_the_cache_is_given_up_before_memory_is_said_to_be_short():
     allocator.give_back(allocator.take(30 * MB))
     allocator.take(40 * MB)
     assert allocator.reserved_bytes == 40 * MB
-    with pytest.raises(DeviceMemoryError) as refusal:
+    with raises(DeviceMemoryError, "21.0 MB", "41.9 MB", "52.4 MB"):
         allocator.take(20 * MB)
-    assert str(refusal.value) == (
-        "[DML685] 21.0 MB more do not fit on the device\n"
-        "  why:   41.9 MB are allocated and 41.9 MB reserved of 52.4 MB; a segment of 21.0 MB is needed\n"
-        "  fix:   take a smaller batch, recompute activations, or accumulate gradients"
-    )
 
 
 def test_a_block_is_given_back_once():
     allocator = CachingAllocator()
     block = allocator.take(1)
     allocator.give_back(block)
-    with pytest.raises(AllocatorError) as refusal:
+    with raises(AllocatorError, f"{block:#x}"):
         allocator.give_back(block)
-    assert str(refusal.value) == (
-        f"[DML684] no block is taken at {block:#x}\n"
-        "  why:   it was given back before, or never taken\n"
-        "  fix:   give back each block once, at the address that take returned"
-    )
-    with pytest.raises(AllocatorError, match="a block cannot have -1 bytes"):
+    with raises(AllocatorError, "-1 bytes"):
         allocator.take(-1)
 
 

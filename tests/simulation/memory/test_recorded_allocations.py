@@ -20,6 +20,7 @@ from daceml.simulation import build, simulate
 from daceml.simulation.memory import Allocations, memory_over_time, recorded_allocations, replay_trace
 from daceml.simulation.memory.accumulation import accumulated
 from daceml.simulation.memory.recomputation import recomputed
+from tests.support.golden import raises
 
 DATA = os.environ.get("DACEML_DATA")
 PROCESSOR = {"Device Type": 0, "Device Id": -1}
@@ -97,7 +98,7 @@ def test_what_a_device_held_before_the_run_comes_first():
 
 
 def test_a_run_that_did_not_record_memory_is_refused():
-    with pytest.raises(AllocationError, match="the run says nothing of the memory of the processor"):
+    with raises(AllocationError, "run.json", "processor", "profile_memory=True"):
         blocks_of()
 
 

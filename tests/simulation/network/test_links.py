@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 
-import pytest
-
 from daceml.errors import WhatIfError
 from daceml.simulation.network.links import Link, link_of
+from tests.support.golden import raises
 
 
 def test_a_link_is_known_by_its_name_or_its_bandwidth():
@@ -18,10 +17,10 @@ def test_a_link_is_known_by_its_name_or_its_bandwidth():
 
 
 def test_an_unknown_link_is_refused_with_those_that_are_known():
-    with pytest.raises(WhatIfError, match="neither a bandwidth nor a known link") as refusal:
+    with raises(WhatIfError, "'NVLink33'") as refusal:
         link_of("NVLink33")
-    assert "NVLink3" in str(refusal.value)
-    with pytest.raises(WhatIfError, match="a link of 0 bytes/s"):
+    assert "NVLink3" in refusal.value.fix
+    with raises(WhatIfError, "0 bytes/s"):
         Link(bytes_per_s=0, latency_us=1)
-    with pytest.raises(WhatIfError, match="and nan us"):
+    with raises(WhatIfError, "nan us"):
         Link(bytes_per_s=1, latency_us=math.nan)

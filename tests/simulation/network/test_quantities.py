@@ -6,6 +6,7 @@ import pytest
 
 from daceml.errors import WhatIfError
 from daceml.simulation.network.quantities import bytes_per_s, duration_us, size_bytes
+from tests.support.golden import raises
 
 
 @pytest.mark.parametrize(
@@ -30,12 +31,12 @@ def test_sizes_and_times_have_units():
 
 @pytest.mark.parametrize("text", ["100", "100Gb", "fast", "-3GB/s", "GB/s", "0GB/s", "1e999GB/s"])
 def test_what_is_no_bandwidth_is_refused(text: str):
-    with pytest.raises(WhatIfError, match=r"is no bandwidth|is not above zero and finite"):
+    with raises(WhatIfError, repr(text)):
         bytes_per_s(text)
 
 
 def test_what_is_no_size_or_time_is_refused():
-    with pytest.raises(WhatIfError, match="is no amount of data"):
+    with raises(WhatIfError, "'25 apples'", "25MiB"):
         size_bytes("25 apples")
-    with pytest.raises(WhatIfError, match="is no time"):
+    with raises(WhatIfError, "'5'"):
         duration_us("5")

@@ -7,6 +7,7 @@ import pytest
 from daceml.errors import WhatIfError
 from daceml.simulation.network.links import link_of
 from daceml.simulation.network.topology import Topology
+from tests.support.golden import raises
 
 
 def test_four_nodes_of_eight_are_written_4x8():
@@ -22,18 +23,15 @@ def test_eight_devices_of_one_node_are_written_8():
     assert topology.at_efficiency(0.5).bus_bytes_per_s == 150e9
 
 
-@pytest.mark.parametrize(
-    ("devices", "message"),
-    [("many", "no number of devices"), ("2x2x2", "no number of devices"), ("0", "1 nodes of 0 devices")],
-)
-def test_what_is_no_number_of_devices_is_refused(devices: str, message: str):
-    with pytest.raises(WhatIfError, match=message):
+@pytest.mark.parametrize(("devices", "fact"), [("many", "'many'"), ("2x2x2", "'2x2x2'"), ("0", "0 devices")])
+def test_what_is_no_number_of_devices_is_refused(devices: str, fact: str):
+    with raises(WhatIfError, fact):
         Topology.of(devices, "100Gbps")
 
 
 def test_a_topology_lacks_no_link():
-    with pytest.raises(WhatIfError, match="nobody says what joins the 8 devices of a node"):
+    with raises(WhatIfError, "8 devices", "NVLink3"):
         Topology.of("4x8", "100Gbps")
-    with pytest.raises(WhatIfError, match="nothing joins the 2 nodes"):
+    with raises(WhatIfError, "2 nodes", "100Gbps"):
         Topology(devices_per_node=1, nodes=2, inside=link_of("NVLink3"))
     assert Topology.of("4x1", "100Gbps").bus_bytes_per_s == 12.5e9

@@ -9,6 +9,7 @@ from daceml.simulation.primitives.remove import remove
 from daceml.simulation.primitives.scale import scale
 from daceml.simulation.primitives.select import select
 from tests.simulation.story import graph_of
+from tests.support.golden import golden
 
 GRAPH = graph_of(
     "l1 cpu 2",
@@ -26,26 +27,19 @@ def test_every_kind_of_change_is_counted_and_told_with_its_time():
     graph = insert_kernel(graph, "cast", after=1, launch_after=0, duration_us=3)
     graph = remove(graph, select(graph, name="relu"))
     graph = move(graph, select(graph, name="copy"), 1)
-    assert str(difference(GRAPH, graph)) == (
-        "removed 2 tasks: 6.0 -> 0.0 us\n"
-        "  1 x relu (gpu0): 4.0 -> 0.0 us\n"
-        "  1 x l2 (cpu): 2.0 -> 0.0 us, gaps -1.0 us\n"
-        "inserted 2 tasks: 0.0 -> 5.0 us\n"
-        "  1 x cast (gpu0): 0.0 -> 3.0 us\n"
-        "  1 x launch of cast (cpu): 0.0 -> 2.0 us, gaps +1.0 us\n"
-        "changed 2 tasks: 30.0 -> 15.0 us\n"
-        "  2 x gemm (gpu0): 30.0 -> 15.0 us\n"
-        "moved 1 tasks: 6.0 -> 6.0 us\n"
-        "  1 x copy (gpu0): 6.0 -> 6.0 us\n"
-        "edges: 1 removed, 1 added"
-    )
+    text = str(difference(GRAPH, graph))
+    assert text == golden()
+    rows = [line.split(":")[0].strip() for line in text.splitlines() if line.startswith(" ")]
+    assert rows == ["1 x relu (gpu0)", "1 x l2 (cpu)", "1 x cast (gpu0)", "1 x launch of cast (cpu)",
+                    "2 x gemm (gpu0)", "1 x copy (gpu0)"]  # fmt: skip
+    assert "2.0 -> 0.0 us, gaps -1.0 us" in text and "30.0 -> 15.0 us" in text
 
 
 def test_of_a_graph_and_itself_there_is_none():
-    assert not difference(GRAPH, GRAPH) and str(difference(GRAPH, GRAPH)) == "nothing changed"
+    assert not difference(GRAPH, GRAPH) and str(difference(GRAPH, GRAPH)) == golden()
 
 
 def test_of_many_names_a_text_shows_the_largest_changes():
     graph = graph_of(*(f"k{number} gpu0 {number + 1}" for number in range(30)))
     text = str(difference(graph, scale(graph, select(graph), 0.0))).splitlines()
-    assert text[1] == "  1 x k29 (gpu0): 30.0 -> 0.0 us" and text[-1] == "  and 10 other names"
+    assert text[1] == "  1 x k29 (gpu0): 30.0 -> 0.0 us" and text[-1] == golden() and "10" in text[-1]

@@ -11,6 +11,7 @@ from daceml.simulation.primitives.edit import FIRST, NewTask, with_tasks, withou
 from daceml.simulation.primitives.select import select
 from daceml.simulation.task import EdgeKind, Lane, Phase, TaskKind
 from tests.simulation.story import graph_of
+from tests.support.golden import raises
 
 
 def test_a_task_that_is_gone_takes_its_gap_along():
@@ -55,7 +56,7 @@ def test_an_explicit_edge_along_a_lane_stays():
 
 
 def test_a_mask_of_another_graph_is_refused():
-    with pytest.raises(TaskGraphError, match="a mask of shape"):
+    with raises(TaskGraphError, "(2,)"):
         without(graph_of("a cpu 1"), np.ones(2, np.bool_))
 
 
@@ -81,20 +82,20 @@ def test_new_tasks_stand_where_they_are_told():
 
 
 @pytest.mark.parametrize(
-    ("task", "message"),
+    ("task", "facts"),
     [
-        (NewTask(name="x", kind=TaskKind.CALL, lane=3, duration_us=1), "is on lane 3"),
-        (NewTask(name="x", kind=TaskKind.CALL, lane=0, duration_us=1, after=9), "goes behind task 9"),
-        (NewTask(name="x", kind=TaskKind.CALL, lane=0, duration_us=1, after=1), "goes behind 'k' on 'gpu0'"),
-        (NewTask(name="x", kind=TaskKind.CALL, lane=0, duration_us=1, like=7), "is like task 7"),
-        (NewTask(name="x", kind=TaskKind.CALL, lane=0, duration_us=-1), "lasts -1.0 us"),
+        (NewTask(name="x", kind=TaskKind.CALL, lane=3, duration_us=1), ("lane 3",)),
+        (NewTask(name="x", kind=TaskKind.CALL, lane=0, duration_us=1, after=9), ("task 9",)),
+        (NewTask(name="x", kind=TaskKind.CALL, lane=0, duration_us=1, after=1), ("'k'", "'gpu0'")),
+        (NewTask(name="x", kind=TaskKind.CALL, lane=0, duration_us=1, like=7), ("task 7",)),
+        (NewTask(name="x", kind=TaskKind.CALL, lane=0, duration_us=-1), ("-1.0 us",)),
     ],
 )
-def test_a_new_task_that_has_no_place_is_refused(task: NewTask, message: str):
-    with pytest.raises(TaskGraphError, match=message):
+def test_a_new_task_that_has_no_place_is_refused(task: NewTask, facts: tuple[str, ...]):
+    with raises(TaskGraphError, "'x'", *facts):
         with_tasks(graph_of("a cpu 1", "k gpu0 1"), [task])
 
 
 def test_a_new_edge_to_nowhere_is_refused():
-    with pytest.raises(TaskGraphError, match="an edge ends at task 5"):
+    with raises(TaskGraphError, "task 5"):
         with_tasks(graph_of("a cpu 1"), [], [(0, 5, 0.0, False, EdgeKind.USER)])

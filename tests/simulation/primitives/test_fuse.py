@@ -13,6 +13,7 @@ from daceml.simulation.primitives.fuse import cut_where_awaited, fuse, fuse_grou
 from daceml.simulation.primitives.select import select
 from daceml.simulation.task import EdgeKind
 from tests.simulation.story import graph_of
+from tests.support.golden import raises
 
 GRAPH = graph_of(
     "l1 cpu 2",
@@ -67,28 +68,23 @@ def test_operators_of_a_thread_are_fused_and_what_lay_between_them_goes():
 
 
 @pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("nobody", "there is nothing to fuse"),
-        ("mul|sum", "cannot be fused with tasks on"),
-        ("free", "is not ordered"),
-    ],
+    ("name", "facts"), [("nobody", ()), ("mul|sum", ("'mul'", "'gpu0'", "'gpu1'")), ("free", ("'link'",))]
 )
-def test_what_is_no_run_of_one_lane_is_refused(name: str, message: str):
+def test_what_is_no_run_of_one_lane_is_refused(name: str, facts: tuple[str, ...]):
     graph = graph_of("mul gpu0 1", "sum gpu1 1", "free1 link~ 1", "free2 link~ 1")
-    with pytest.raises(WhatIfError, match=message):
+    with raises(WhatIfError, *facts):
         fuse(graph, select(graph, name=name))
 
 
 def test_a_duration_below_zero_is_refused():
-    with pytest.raises(WhatIfError, match="negative or no finite number"):
+    with raises(WhatIfError):
         fuse(GRAPH, select(GRAPH, name="mul|add"), duration_us=-1)
 
 
 def test_tasks_that_wait_for_each_other_through_another_lane_are_refused_or_cut():
     graph = graph_of("a gpu0 1", "sum gpu1 1 after a", "b gpu0 1 after sum", "c gpu0 1")
     mask = select(graph, lane="gpu0")
-    with pytest.raises(WhatIfError, match="these tasks cannot be one"):
+    with raises(WhatIfError, "'sum' (gpu1)"):
         fuse(graph, mask)
     group = cut_where_awaited(graph, np.where(mask, 0, NOTHING))
     assert group[mask].tolist() == [0, 1, 1]

@@ -12,6 +12,7 @@ from daceml.simulation.primitives.move import move
 from daceml.simulation.primitives.select import select
 from daceml.simulation.task import Lane
 from tests.simulation.story import graph_of
+from tests.support.golden import raises
 
 GRAPH = graph_of(
     "launch cpu 2",
@@ -51,24 +52,24 @@ def test_tasks_of_several_lanes_go_in_the_order_in_which_they_began():
 
 def test_an_order_that_nobody_knows_is_refused():
     graph = graph_of("a gpu0 5", "x gpu1 1")
-    with pytest.raises(WhatIfError, match="nobody knows the order"):
+    with raises(WhatIfError, "2", f"'{SIDE.name}'"):
         move(graph, select(graph), SIDE)
 
 
 @pytest.mark.parametrize(
-    ("lane", "after", "message"),
+    ("lane", "after", "fact"),
     [
-        (7, None, "there is no lane 7"),
-        (Lane(kind="stream", name="gpu0"), None, "there is a lane 'gpu0' already"),
-        (1, 2, "cannot go behind task 2"),
-        (1, 0, "cannot go behind task 0"),
+        (7, None, "lane 7"),
+        (Lane(kind="stream", name="gpu0"), None, "'gpu0'"),
+        (1, 2, "task 2"),
+        (1, 0, "task 0"),
     ],
 )
-def test_a_place_that_does_not_exist_is_refused(lane: int | Lane, after: int | None, message: str):
-    with pytest.raises(WhatIfError, match=message):
+def test_a_place_that_does_not_exist_is_refused(lane: int | Lane, after: int | None, fact: str):
+    with raises(WhatIfError, fact):
         move(GRAPH, select(GRAPH, name="copy"), lane, after=after)
 
 
 def test_nothing_cannot_be_moved():
-    with pytest.raises(WhatIfError, match="nothing to move"):
+    with raises(WhatIfError):
         move(GRAPH, np.zeros(len(GRAPH), np.bool_), SIDE)

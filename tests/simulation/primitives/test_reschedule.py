@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from daceml.errors import WhatIfError
 from daceml.simulation.engine import by_priority, simulate
 from daceml.simulation.primitives.reschedule import reordered, unordered, with_priority
 from daceml.simulation.primitives.select import select
 from tests.simulation.story import graph_of
+from tests.support.golden import raises
 
 GRAPH = graph_of("back gpu0 4", "big link 20 gap 4", "small link 2", "fore gpu0 3 after small")
 
@@ -40,9 +40,9 @@ def test_tasks_run_in_the_order_that_is_given_and_the_lane_begins_as_before():
 
 def test_what_cannot_be_ordered_is_refused():
     for tasks in ([1, 1], [0, 1]):
-        with pytest.raises(WhatIfError, match="no order to change"):
+        with raises(WhatIfError):
             reordered(GRAPH, tasks)
-    with pytest.raises(WhatIfError, match="there is no lane 4"):
+    with raises(WhatIfError, "lane 4"):
         unordered(GRAPH, 4)
-    with pytest.raises(WhatIfError, match="2 priorities for 4 selected tasks"):
+    with raises(WhatIfError, "2", "4"):
         with_priority(GRAPH, select(GRAPH), np.ones(2))

@@ -10,6 +10,7 @@ from daceml.simulation.engine import simulate
 from daceml.simulation.primitives.scale import scale, scale_gaps, set_duration
 from daceml.simulation.primitives.select import select
 from tests.simulation.story import graph_of
+from tests.support.golden import raises
 
 GRAPH = graph_of(
     "launch cpu 2", "gemm gpu0 10 after launch", "relu gpu0 4 gap -1", "sync cpu 1 gap 3 after relu"
@@ -41,12 +42,12 @@ def test_durations_are_set_one_for_all_or_each():
 @pytest.mark.parametrize("factor", [-1, float("nan"), float("inf")])
 def test_a_factor_that_means_nothing_is_refused(factor: float):
     for edit in (scale, scale_gaps):
-        with pytest.raises(WhatIfError, match="cannot be scaled by"):
+        with raises(WhatIfError, factor):
             edit(GRAPH, select(GRAPH), factor)
-    with pytest.raises(WhatIfError, match="negative or no finite number"):
+    with raises(WhatIfError):
         set_duration(GRAPH, select(GRAPH), factor)
 
 
 def test_a_duration_for_each_of_other_tasks_is_refused():
-    with pytest.raises(WhatIfError, match="3 durations for 2 selected tasks"):
+    with raises(WhatIfError, "3", "2"):
         set_duration(GRAPH, select(GRAPH, lane="gpu"), np.ones(3))

@@ -12,6 +12,7 @@ from daceml.simulation.graph import TaskGraph
 from daceml.simulation.primitives.select import launches_of, returns_of, select
 from daceml.simulation.task import Phase, TaskKind
 from tests.simulation.story import graph_of
+from tests.support.golden import raises
 
 GRAPH = graph_of(
     "launch cpu 1 step 0",
@@ -62,5 +63,5 @@ def test_the_second_half_of_a_blocking_copy_goes_with_the_copy():
 
 
 def test_a_text_that_is_no_regular_expression_is_refused():
-    with pytest.raises(WhatIfError, match="is no regular expression"):
+    with raises(WhatIfError, "'gemm('", exact=False):
         select(GRAPH, name="gemm(")

@@ -14,6 +14,7 @@ from daceml.simulation.whatif.blueconnect import BlueConnect
 from daceml.simulation.whatif.gradients import Gradients
 from daceml.simulation.whatif.optimization import Estimate, applied
 from tests.simulation.whatif.training_runs import pair, two_layers
+from tests.support.golden import raises
 
 FOUR = Topology(
     devices_per_node=2, nodes=2, overhead_us=0.0,
@@ -53,16 +54,17 @@ def test_one_node_can_be_divided_as_well():
 
 
 @pytest.mark.parametrize(
-    ("what", "reason"),
+    ("what", "facts"),
     [
-        (blueconnect(pair()), "the devices form one level"),
-        (blueconnect(factors=(2, 3)), "the factors 2 x 3 do not multiply to the 4 devices"),
-        (blueconnect(factors=(4,)), "no first factors of 4 multiply to the 2 devices of a node"),
-        (blueconnect(gradients=None), "how large the gradients are"),
+        (blueconnect(pair()), ("factors",)),
+        (blueconnect(factors=(2, 3)), ("2 x 3", "4 devices")),
+        (blueconnect(factors=(4,)), ("4", "2 devices")),
+        (blueconnect(gradients=None), ("`gradients`",)),
     ],
+    ids=["one level", "other factors", "across nodes", "no gradients"],
 )
-def test_what_cannot_be_divided_is_refused(what: BlueConnect, reason: str):
-    with pytest.raises(WhatIfError, match=reason):
+def test_what_cannot_be_divided_is_refused(what: BlueConnect, facts: tuple[str, ...]):
+    with raises(WhatIfError, BlueConnect.title, *facts):
         applied(what, two_layers(1))
 
 
@@ -70,5 +72,5 @@ def test_a_measured_all_reduce_is_refused():
     table = MeasuredCollective.of(
         [(1, 1), (2, 2)], collective=Collective.ALL_REDUCE, devices=4, source="story"
     )
-    with pytest.raises(WhatIfError, match="says nothing of its parts"):
+    with raises(WhatIfError, BlueConnect.title, "`measured`"):
         applied(blueconnect(measured=table), two_layers(1))

@@ -6,6 +6,7 @@ from daceml.simulation.engine import simulate
 from daceml.simulation.whatif.cuda_graphs import CudaGraphs
 from daceml.simulation.whatif.optimization import Estimate, applied
 from tests.simulation.story import graph_of
+from tests.support.golden import golden
 
 CERTAIN = CudaGraphs(
     launch_us=Estimate.known(8),
@@ -71,14 +72,11 @@ def test_the_cpu_is_one_graph_ahead_at_most():
 def test_a_step_that_waits_for_the_device_in_between_is_refused():
     graph = graph_of(*step(), "item cpu 3 after k3 phase forward step 0", *step()[3:])
     reason = CERTAIN.check(graph)
-    assert reason == (
-        "the step synchronises inside the region: item cuts its 8 kernels, of which at most 4 stand together"
-    )
+    assert reason == golden() and all(fact in reason for fact in ("item", "8", "4"))
 
 
 def test_a_run_without_launches_or_with_graphs_is_refused():
-    assert "no kernels that a call launched" in CERTAIN.check(
-        graph_of("op cpu 1 kind operator phase forward")
-    )
+    assert CERTAIN.check(graph_of("op cpu 1 kind operator phase forward")) == golden()
     used = graph_of("g cpu 1 phase forward", *(f"k{n} gpu0 1 with g phase forward" for n in range(9)))
-    assert "uses CUDA graphs already" in CERTAIN.check(used)
+    reason = CERTAIN.check(used)
+    assert reason == golden() and "CUDA graph" in reason

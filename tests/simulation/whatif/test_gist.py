@@ -8,6 +8,7 @@ from daceml.simulation.engine import simulate
 from daceml.simulation.whatif.gist import Gist
 from daceml.simulation.whatif.optimization import Estimate, applied
 from tests.simulation.story import graph_of
+from tests.support.golden import golden
 
 
 def graph(*kernels: tuple[str, str]):
@@ -51,7 +52,5 @@ def test_with_loss_outputs_of_convolutions_are_reduced_too():
 
 
 def test_a_run_without_such_activations_is_refused():
-    assert "no activation stands right before" in CERTAIN.check(
-        graph(("conv2d", "forward"), ("relu", "forward"))
-    )
-    assert "no kernels of a device" in CERTAIN.check(graph_of("op cpu 1 kind operator"))
+    assert CERTAIN.check(graph(("conv2d", "forward"), ("relu", "forward"))) == golden()
+    assert CERTAIN.check(graph_of("op cpu 1 kind operator")) == golden()

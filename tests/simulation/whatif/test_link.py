@@ -14,6 +14,7 @@ from daceml.simulation.whatif.link import AnotherLink
 from daceml.simulation.whatif.optimization import Estimate, applied
 from tests.simulation.story import graph_of
 from tests.simulation.whatif.training_runs import two_layers
+from tests.support.golden import raises
 
 
 def distributed() -> TaskGraph:
@@ -53,14 +54,12 @@ def test_at_best_is_no_slower_than_at_worst(wanted: str):
 
 
 def test_a_run_of_one_device_is_refused():
-    with pytest.raises(
-        WhatIfError, match="sends nothing to other devices; what several would do is option 'ddp'"
-    ):
+    with raises(WhatIfError, AnotherLink.title, "'ddp'"):
         applied(to("200Gbps"), two_layers(1))
-    with pytest.raises(WhatIfError, match="are operators of the CPU"):
+    with raises(WhatIfError, AnotherLink.title, "CPU"):
         applied(to("200Gbps"), graph_of("c10d::allreduce_ cpu 5 kind operator"))
     endless = AnotherLink(recorded=Link(bytes_per_s=math.inf, latency_us=0), wanted=link_of("1GB/s"))
-    with pytest.raises(WhatIfError, match="cannot be infinitely fast"):
+    with raises(WhatIfError, AnotherLink.title):
         applied(endless, distributed())
-    with pytest.raises(WhatIfError, match="is no estimate"):
+    with raises(WhatIfError, "-1"):
         applied(to("200Gbps", latency_us=-1), distributed())

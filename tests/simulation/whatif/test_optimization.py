@@ -13,28 +13,28 @@ from daceml.simulation.whatif.larger_batch import LargerBatch
 from daceml.simulation.whatif.low_precision import LowPrecision
 from daceml.simulation.whatif.optimization import Estimate
 from tests.simulation.story import graph_of
+from tests.support.golden import golden, raises
 
 
 @pytest.mark.parametrize(
-    ("make", "message"),
+    ("make", "facts"),
     [
-        (lambda: Estimate.known(-1), "-1, at best -1 and at worst -1, is no estimate"),
-        (lambda: Estimate.known(float("inf")), "is no estimate"),
-        (lambda: Estimate.known(float("nan")), "is no estimate"),
-        (lambda: Estimate(3, fast=2, slow=1), "3 does not lie between 2 and 1"),
-        (lambda: DataLoaderWorkers(workers=-1), "data-loader: workers cannot be -1"),
-        (lambda: DataLoaderWorkers(slowdown=Estimate.known(0.0)), "data-loader: slowdown cannot be 0"),
+        (lambda: Estimate.known(-1), ["-1"]),
+        (lambda: Estimate.known(float("inf")), ["inf"]),
+        (lambda: Estimate.known(float("nan")), ["nan"]),
+        (lambda: Estimate(3, fast=2, slow=1), ["3", "2", "1"]),
+        (lambda: DataLoaderWorkers(workers=-1), ["data-loader", "workers", "-1"]),
+        (lambda: DataLoaderWorkers(slowdown=Estimate.known(0.0)), ["data-loader", "slowdown", "0"]),
         (
             lambda: AutomaticMixedPrecision(compute_speedup=Estimate.known(0.0)),
-            "amp: compute_speedup cannot be 0",
+            ["amp", "compute_speedup", "0"],
         ),
-        (lambda: LargerBatch(ratio=1e300), "batch: ratio cannot be 1e+300"),
+        (lambda: LargerBatch(ratio=1e300), ["batch", "ratio", "1e+300"]),
     ],
 )
-def test_figures_that_mean_nothing_are_refused_by_name(make, message: str):
-    with pytest.raises(WhatIfError) as caught:
+def test_figures_that_mean_nothing_are_refused_by_name(make, facts: list[str]):
+    with raises(WhatIfError, *facts):
         make()
-    assert message in str(caught.value) and caught.value.fix
 
 
 def run():
@@ -42,11 +42,12 @@ def run():
 
 
 def test_alternatives_are_not_applied_on_top_of_each_other():
-    with pytest.raises(WhatIfError, match="alternatives to each other"):
+    with raises(WhatIfError, AutomaticMixedPrecision.title):
         predict(run(), [AutomaticMixedPrecision(), AutomaticMixedPrecision()])
     found, refused = predict_each(run(), [AutomaticMixedPrecision(), LowPrecision()])
     assert len(found) == 2
-    assert "automatic mixed precision and low precision change the same thing" in refused[0].reason
+    assert refused[0].reason == golden()
+    assert AutomaticMixedPrecision.title in refused[0].reason and LowPrecision.title in refused[0].reason
 
 
 @pytest.mark.parametrize(

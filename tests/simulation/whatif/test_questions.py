@@ -11,6 +11,7 @@ from daceml.simulation.whatif.link import AnotherLink
 from daceml.simulation.whatif.optimization import Estimate, Optimization
 from daceml.simulation.whatif.questions import MAIN_FIELD, Network, optimization_of, words_of
 from daceml.simulation.whatif.registry import OPTIMIZATIONS
+from tests.support.golden import raises
 
 NETWORK = Network(link="100Gbps", inside="NVLink3", gradients=Gradients.of("102MB"))
 
@@ -50,23 +51,22 @@ def test_every_main_field_exists():
 
 
 @pytest.mark.parametrize(
-    ("text", "network", "message"),
+    ("text", "network", "facts"),
     [
-        ("8 --amp", NETWORK, "'8' belongs to no question"),
-        ("--amp 3 4", NETWORK, "--amp has its figure twice"),
-        ("--apm", NETWORK, "there is no optimisation 'apm'"),
-        ("--gist 3", NETWORK, "--gist takes no figure without a name"),
-        ("--amp colour=3", NETWORK, "amp has no figure 'colour'"),
-        ("--amp fast", NETWORK, "compute_speedup cannot be 'fast'"),
-        ("--ddp", NETWORK, "--ddp does not say how many devices"),
-        ("--ddp 8", Network(gradients=Gradients.of("1MB")), "nobody said what joins the devices"),
-        ("--ddp 8", Network(link="100Gbps"), "nobody knows how large the gradients are"),
-        ("--ddp 8", Network(link="fast", gradients=Gradients.of("1MB")), "fast"),
-        ("--faster-link wanted=NVLink3", NETWORK, "faster-link needs recorded"),
+        ("8 --amp", NETWORK, ("'8'",)),
+        ("--amp 3 4", NETWORK, ("--amp",)),
+        ("--apm", NETWORK, ("'apm'", "amp")),
+        ("--gist 3", NETWORK, ("--gist", "'3'")),
+        ("--amp colour=3", NETWORK, ("amp", "'colour'", "compute_speedup")),
+        ("--amp fast", NETWORK, ("compute_speedup", "'fast'")),
+        ("--ddp", NETWORK, ("--ddp 8", "--ddp 4x8")),
+        ("--ddp 8", Network(gradients=Gradients.of("1MB")), ("--link 100Gbps", "--inside NVLink3")),
+        ("--ddp 8", Network(link="100Gbps"), ("`gradients`",)),
+        ("--ddp 8", Network(link="fast", gradients=Gradients.of("1MB")), ("'fast'",)),
+        ("--faster-link wanted=NVLink3", NETWORK, ("faster-link", "recorded")),
     ],
 )
-def test_what_cannot_be_understood_is_said(text: str, network: Network, message: str):
-    with pytest.raises(WhatIfError) as caught:
+def test_what_cannot_be_understood_is_said(text: str, network: Network, facts: tuple[str, ...]):
+    with raises(WhatIfError, *facts) as caught:
         asked(text, network)
-    assert message in str(caught.value)
     assert caught.value.fix

@@ -9,6 +9,7 @@ import torch
 
 import daceml
 from daceml.transformations.coarse.contraction_fusion import NAME
+from tests.support.golden import golden
 from tests.transformations.coarse.lifted import Of, equals_eager, lifted, operators, reasons
 
 Function = Callable[..., torch.Tensor]
@@ -69,11 +70,12 @@ def test_refusals():
         order = b.transpose(-2, -1)
         return a @ order, order
 
-    def refused(function: Callable[..., object], *shapes: tuple[int, ...]) -> set[str]:
-        return set(reasons(lifted(Of(function), *map(torch.randn, shapes)), NAME))
+    def refused(function: Callable[..., object], *shapes: tuple[int, ...]) -> str:
+        said = "\n".join(sorted(set(reasons(lifted(Of(function), *map(torch.randn, shapes)), NAME))))
+        assert said == golden()
+        return said
 
-    assert refused(shared, (3, 4), (5, 4)) == {"what Transpose gives is read elsewhere, too"}
-    several = refused(heads, (2, 5, 3, 4), (2, 7, 3, 4))
-    assert any("are in an order that no view gives" in reason for reason in several)
-    assert refused(turned, (0, 4), (5, 4)) == {"an operand is empty"}
-    assert refused(turned, (1, 3, 4), (2, 5, 4)) == {"operands are repeated along a"}
+    assert "Transpose" in refused(shared, (3, 4), (5, 4))
+    assert "order" in refused(heads, (2, 5, 3, 4), (2, 7, 3, 4))
+    assert "empty" in refused(turned, (0, 4), (5, 4))
+    assert "along a" in refused(turned, (1, 3, 4), (2, 5, 4))

@@ -10,6 +10,7 @@ import torch
 
 import daceml
 from daceml.transformations.coarse.matmul_scaling import NAME
+from tests.support.golden import golden
 from tests.transformations.coarse.lifted import Of, equals_eager, lifted, operators, reasons
 
 
@@ -80,17 +81,15 @@ def test_refusals():
 
     def refused(function: Callable[..., object], *inputs: torch.Tensor) -> str:
         (reason,) = set(reasons(lifted(Of(function), *inputs), NAME))
+        assert reason == golden()
         return reason
 
     a, b = torch.randn(3, 4), torch.randn(4, 4)
-    assert refused(softmax, a, b) == "what reads its result is a loop, which scales it for nothing"
-    assert refused(computed, a, b).endswith("is no constant of one element")
-    range_of_type = "an operand times it could leave the range of its type, or a sum of zeros change its sign"
-    assert refused(zero, a, b) == f"its factor 0 is not from 2^-16 to 1: {range_of_type}"
-    assert refused(tiny, a, b) == f"its factor 4e-39 is not from 2^-16 to 1: {range_of_type}"
-    assert refused(large, a, b) == f"its factor -8 is not from 2^-16 to 1: {range_of_type}"
-    assert refused(shared, a, b) == "what MatMul gives is a result of the network"
-    assert refused(divided, a[None].repeat(2, 1, 1), b[None].repeat(2, 1, 1)) == (
-        "a product with batches has no factor of its own"
-    )
-    assert refused(divided, a.half(), b.half()).startswith("each of its steps rounds to float16")
+    assert "loop" in refused(softmax, a, b)
+    assert "constant" in refused(computed, a, b)
+    for function, factor in ((zero, "factor 0 "), (tiny, "4e-39"), (large, "-8")):
+        reason = refused(function, a, b)
+        assert factor in reason and "2^-16" in reason
+    assert "MatMul" in refused(shared, a, b)
+    assert "batches" in refused(divided, a[None].repeat(2, 1, 1), b[None].repeat(2, 1, 1))
+    assert "float16" in refused(divided, a.half(), b.half())

@@ -8,6 +8,7 @@ from torch import nn
 from torch.nn import functional
 
 import daceml
+from tests.support.golden import golden
 from tests.transformations.layout.test_convolution_activations import frozen
 
 
@@ -101,8 +102,10 @@ def test_attention_of_many_rows_stays():
         torch.testing.assert_close(compiled(x), net(x), rtol=1e-5, atol=1e-5)
     applied, reasons = record(compiled)
     assert applied == {}
-    reason = "calls or views read its parts, and 49152 elements take longer to copy than it saves"
-    assert reasons == [reason] * 3
+    assert len(reasons) == 3
+    (reason,) = set(reasons)
+    assert reason == golden()
+    assert "49152 elements" in reason
 
 
 def test_a_result_stays():
@@ -110,8 +113,9 @@ def test_a_result_stays():
     compiled = frozen(net)
     with torch.no_grad():
         torch.testing.assert_close(compiled(x), net(x), rtol=1e-12, atol=1e-12)
-    reason = "it is a result of the network, which would be a copy"
-    assert record(compiled) == ({"products": 1}, [reason])
+    applied, (reason,) = record(compiled)
+    assert applied == {"products": 1} and reason == golden()
+    assert "result" in reason
     assert products(compiled) == 2
 
 

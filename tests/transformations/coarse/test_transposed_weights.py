@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import daceml
+from tests.support.golden import golden
 from tests.transformations.layout.test_convolution_activations import frozen
 
 
@@ -67,17 +68,18 @@ def test_one_weight_of_two_products():
 
 
 @pytest.mark.parametrize(
-    ("net", "x", "reason"),
+    ("net", "x", "facts"),
     [
-        (nn.Linear(512, 300), torch.randn(3, 512), "its weight of 614400 bytes is larger than 524288"),
-        (nn.Linear(8, 9).bfloat16(), torch.randn(3, 8).bfloat16(), "products of bfloat16"),
+        (nn.Linear(512, 300), torch.randn(3, 512), ["614400 bytes", "524288"]),
+        (nn.Linear(8, 9).bfloat16(), torch.randn(3, 8).bfloat16(), ["bfloat16"]),
     ],
     ids=["large", "bfloat16"],
 )
-def test_weights_that_stay(net: nn.Module, x: torch.Tensor, reason: str):
+def test_weights_that_stay(net: nn.Module, x: torch.Tensor, facts: list[str]):
     compiled = frozen(net.eval())
     with torch.no_grad():
         torch.testing.assert_close(compiled(x), net(x), rtol=2e-2, atol=2e-2)
     applied, (refusal,) = record(compiled)
     assert applied == {}
-    assert refusal.startswith(reason)
+    assert refusal == golden()
+    assert all(fact in refusal for fact in facts)

@@ -10,6 +10,7 @@ import torch
 import daceml
 from daceml.sdfg.network import Network
 from daceml.transformations.coarse.trivial_operators import remove_trivial_operators
+from tests.support.golden import golden
 from tests.transformations.coarse.lifted import Of, equals_eager
 from tests.transformations.test_rewrite import imported, operators, values
 
@@ -88,23 +89,19 @@ def test_what_changes_something_stays(name: str):
 
 
 @pytest.mark.parametrize(
-    ("lines", "reason"),
+    ("lines", "facts"),
     [
-        (
-            "T = Cast <to = 10> (A) B = Cast <to = 1> (T)",
-            "float16 does not hold every float32: the first cast rounds",
-        ),
-        (
-            "T = Transpose <perm = [1, 0]> (A) B = Transpose <perm = [1, 0]> (T) Z = Neg (T)",
-            "what Transpose gives is read elsewhere, too",
-        ),
+        ("T = Cast <to = 10> (A) B = Cast <to = 1> (T)", ["float16", "float32"]),
+        ("T = Transpose <perm = [1, 0]> (A) B = Transpose <perm = [1, 0]> (T) Z = Neg (T)", ["Transpose"]),
     ],
 )
-def test_refusals(lines: str, reason: str):
+def test_refusals(lines: str, facts: list[str]):
     text = between(lines, shape="2, 3")
     network = imported(text.replace("Y) ", "Y, float[3, 2] Z) ", 1) if "Z" in lines else text)
     remove_trivial_operators(network)
-    assert [r.reason for r in network.passes[-1].refused] == [reason]
+    (reason,) = [r.reason for r in network.passes[-1].refused]
+    assert reason == golden()
+    assert all(fact in reason for fact in facts)
 
 
 def same_to_the_bit(text: str, x: torch.Tensor, expected: list[str]) -> Network:
@@ -152,9 +149,8 @@ def test_an_input_that_is_returned_is_copied():
     text = "g (float[4] X) => (float[4] Y) { Y = Cast <to = 1> (X) }"
     network = imported(text)
     assert remove_trivial_operators(network) == 0
-    assert [r.reason for r in network.passes[-1].refused] == [
-        "its operand is not the network's own, so its result has to be a copy"
-    ]
+    assert [r.reason for r in network.passes[-1].refused] == [golden()]
+    assert "operand" in network.passes[-1].refused[0].reason
     # where the operand is the network's own, what makes it makes the result
     network = imported("g (float[4] X) => (float[4] Y) { A = Neg (X) Y = Cast <to = 1> (A) }")
     remove_trivial_operators(network)

@@ -14,6 +14,7 @@ from daceml.config import config
 from daceml.frontend.module import DaceModule
 from daceml.sdfg.passes import PassRecord
 from daceml.transformations import standard_recipe
+from tests.support.golden import golden
 from tests.transformations.local.functions import Apply, Function, optimised
 
 Streaming = Callable[[int], None]
@@ -135,7 +136,8 @@ def test_loops_of_a_nest_are(streaming: Streaming):
 def test_what_is_not_says_why(streaming: Streaming):
     streaming(1024)
     (refusal,) = record(torch.sin, (512, 7)).refused
-    assert refusal.reason == "its innermost loop has 7 iterations, fewer than 64"
+    assert refusal.reason == golden()
+    assert "7 iterations" in refusal.reason and "64" in refusal.reason
 
 
 def test_what_is_left_behind_is_valid(streaming: Streaming):

@@ -22,6 +22,7 @@ from daceml.transformations.layout.channels_last import use_channels_last
 from daceml.transformations.local.map_fusion import fuse_maps
 from tests.onnx_ops.aten.programs import parse
 from tests.runtime.programs import build
+from tests.support.golden import golden
 
 
 def changed(text: str) -> tuple[Network, tuple[str, ...]]:
@@ -66,48 +67,50 @@ def test_arrays_around_a_convolution_change_and_numbers_stay():
 
 
 @pytest.mark.parametrize(
-    ("text", "array", "reason"),
+    ("text", "array", "facts"),
     [
-        (one("2, 16, 33, 31", "32, 16, 3, 3", "double"), "B", "oneDNN has no kernel for float64"),
+        (one("2, 16, 33, 31", "32, 16, 3, 3", "double"), "B", ["oneDNN", "float64"]),
         (
             one("1, 8, 8, 8", "8, 8, 3, 3"),
             "B",
-            "its 20736 products are fewer than 1000000, where the layout does not pay",
+            ["20736 products", "1000000"],
         ),
         (
             one("1, 16, 9, 9, 9", "64, 16, 3, 3, 3").replace("[n, c, h, w]", "[n, c, d, h, w]"),
             "B",
-            "torch's kernels for 3 spatial dimensions gain nothing",
+            ["3 spatial dimensions"],
         ),
-        (one("64, 256, 1, 1", "512, 256, 1, 1"), "B", "both layouts are the same memory"),
+        (one("64, 256, 1, 1", "512, 256, 1, 1"), "B", ["memory"]),
         (
             "g (float[2, 16, 33, 31] X, float[32, 16, 3, 3] W) => (float[n, c, h, w] Y) { Y = Conv (X, W) }",
             "Y",
-            "it belongs to the caller",
+            ["caller"],
         ),
         (
             "g (float[2, 16, 33, 31] X, float[32, 16, 3, 3] W, float[29, 29] M) => (float[n, c, h, w] Y) "
             "{ B = Conv (X, W) Y = MatMul (B, M) }",
             "B",
-            "MatMul takes it in row-major order",
+            ["MatMul"],
         ),
         (
             one("1, 256, 6, 6", "512, 256, 3, 3"),
             "B",
-            "its weight is large beside its result, and is put into another order at every call",
+            ["weight"],
         ),
         (
             "g (float[2, 16, 33, 31] X, float[32, 16, 3, 3] W) => (float[c] Y) <int64[3] axes = {0, 2, 3}> "
             "{ B = Conv (X, W) Y = ReduceMean <keepdims = 0> (B, axes) }",
             "B",
-            "its channels are added up over the batch, one at a time: each would cost a whole pass",
+            ["channels", "batch"],
         ),
     ],
 )
-def test_what_gains_nothing_or_is_read_elsewhere_stays(text: str, array: str, reason: str):
+def test_what_gains_nothing_or_is_read_elsewhere_stays(text: str, array: str, facts: list[str]):
     network, arrays = changed(text)
     assert array not in arrays
-    assert reasons(network)[array] == reason
+    reason = reasons(network)[array]
+    assert reason == golden()
+    assert all(fact in reason for fact in facts)
 
 
 def test_a_depthwise_convolution_of_few_products_gains():

@@ -8,6 +8,7 @@ from torch import nn
 from torch.nn import functional
 
 import daceml
+from tests.support.golden import golden, raises
 
 
 class Residual(nn.Module):
@@ -147,7 +148,9 @@ def test_a_network_that_draws_is_not_run_again():
         compiled(torch.randn(1, 16, 40, 40))
     record = next(p for p in compiled.session.latest.network.passes if p.name == "ConvolutionActivations")
     assert record.applied == {}
-    assert "the network draws random numbers, so it cannot be run again" in {r.reason for r in record.refused}
+    said = "\n".join(sorted({r.reason for r in record.refused}))
+    assert said == golden()
+    assert "random" in said
 
 
 def test_the_program_alone_says_what_it_would_need():
@@ -158,7 +161,7 @@ def test_the_program_alone_says_what_it_would_need():
     stored = compiled.session.latest.program.stored
     program = stored.bind(dict(compiled.named_parameters()))
     x[0, 0, 0, 0] = float("nan")
-    with pytest.raises(daceml.DacemlError, match="a magnitude is outside the limits of this program"):
+    with raises(daceml.DacemlError, "magnitude"):
         program([x])
 
 

@@ -19,6 +19,7 @@ from daceml.transformations.layout.packed_weights import pack_weights
 from daceml.transformations.local.map_fusion import fuse_maps
 from tests.onnx_ops.aten.programs import parse
 from tests.runtime.programs import build
+from tests.support.golden import golden
 
 WEIGHTS = {"W", "V", "B", "C"}
 CONV = (
@@ -85,31 +86,30 @@ def gemm(rows: str, outputs: int = 160, attributes: str = "transB = 1", kind: st
 
 
 @pytest.mark.parametrize(
-    ("text", "reason"),
+    ("text", "facts"),
     [
-        (
-            gemm("1"),
-            "with 1 rows, an element of the weight takes part in too few products to gain by its order",
-        ),
-        (gemm("m"), "the number of its rows is symbolic, and the order depends on it"),
-        (gemm("5", 8), "a weight of 1600 elements is in the cache anyway"),
-        (gemm("5", attributes="transB = 1, alpha = 2.0"), "only A W^T + c has a packed form"),
-        (gemm("5", kind="double"), "weights of float64 are not packed"),
-        (gemm("5").replace("W", "Q"), "its weight is no parameter, or no row-major one"),
+        (gemm("1"), ["1 rows"]),
+        (gemm("m"), ["rows", "symbolic"]),
+        (gemm("5", 8), ["1600 elements"]),
+        (gemm("5", attributes="transB = 1, alpha = 2.0"), ["A W^T + c"]),
+        (gemm("5", kind="double"), ["float64"]),
+        (gemm("5").replace("W", "Q"), ["parameter"]),
         (
             "g (float[1, 4, 9, 9] X, float[4, 4, 3, 3] W) => (float[n, c, h, w] Y) { Y = Conv (X, W) }",
-            "its input is not in channels-last order, in which the kernel gives its result",
+            ["channels-last"],
         ),
         (
             "g (float[1, 4, 900] X, float[4, 4, 3] W) => (float[n, c, h] Y) { Y = Conv (X, W) }",
-            "convolutions over 1 dimensions are not packed",
+            ["1 dimensions"],
         ),
     ],
 )
-def test_a_weight_that_stays(text: str, reason: str):
+def test_a_weight_that_stays(text: str, facts: list[str]):
     network = packed(text)
     assert not network.prepared
-    assert [refusal.reason for refusal in network.passes[-2].refused] == [reason]
+    (reason,) = [refusal.reason for refusal in network.passes[-2].refused]
+    assert reason == golden()
+    assert all(fact in reason for fact in facts)
 
 
 @pytest.mark.parametrize("channels", [16, 67, 96])

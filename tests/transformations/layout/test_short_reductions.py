@@ -14,6 +14,7 @@ from daceml.frontend.export import export_program
 from daceml.frontend.pipeline import Stages, onnx_network, optimise
 from daceml.sdfg.passes import PassRecord
 from daceml.transformations.standard import standard_recipe
+from tests.support.golden import golden
 
 
 class Apply(nn.Module):
@@ -78,11 +79,13 @@ def test_what_stays_says_why() -> None:
         return x.amax(1)
 
     (refusal,) = record(long, 8, 40, 20).refused
-    assert refusal.reason == "40 elements are more than 16"
+    assert refusal.reason == golden()
+    assert "40 elements" in refusal.reason and "16" in refusal.reason
 
     def conditional(x: torch.Tensor) -> torch.Tensor:
         return torch.where(x > 0, x, 2 * x).amax(1)
 
     found = record(conditional, 8, 5, 20)
     assert not found.applied
-    assert [r.reason for r in found.refused] == ["what it reads is a matter of conditions or of data"]
+    assert [r.reason for r in found.refused] == [golden()]
+    assert "conditions" in found.refused[0].reason

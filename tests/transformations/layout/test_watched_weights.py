@@ -16,6 +16,7 @@ from torch import nn
 import daceml
 from daceml.runtime import launcher, preparation
 from daceml.runtime.renewal import Renewals
+from tests.support.golden import golden, raises
 
 
 class Net(nn.Module):
@@ -113,15 +114,17 @@ def test_changes_at_every_call_are_left_to_a_program_that_prepares_nothing(
             with torch.no_grad():
                 net.first.weight.add_(0.01)
             assert_follows(compiled, net, x)
-        renewed = sum("made again" in record.message for record in caplog.records)
-        assert 2 <= renewed <= 5
+        told = [record.message for record in caplog.records]
         for _ in range(30):
             assert_follows(compiled, net, x)
         caplog.clear()
         with torch.no_grad():
             net.first.weight.add_(0.01)
         assert_follows(compiled, net, x)
-        assert ["made again" in record.message for record in caplog.records] == [True]
+        (renewed,) = [record.message for record in caplog.records]
+    assert renewed == golden()
+    assert "weights" in renewed
+    assert 2 <= told.count(renewed) <= 5
 
 
 def test_training_between_evaluations():
@@ -203,14 +206,14 @@ def test_a_program_that_is_replaced_is_forgotten():
         net.first.weight.neg_()
     assert_follows(compiled, net, x)
     assert program.number != first
-    with pytest.raises(RuntimeError, match=f"program {first} is not loaded"):
+    with raises(RuntimeError, f"program {first} ", exact=False):
         torch.ops.daceml.call([x], first)
     gone = weakref.ref(program)
     last = program.number
     del compiled, program
     gc.collect()
     assert gone() is None
-    with pytest.raises(RuntimeError, match=f"program {last} is not loaded"):
+    with raises(RuntimeError, f"program {last} ", exact=False):
         torch.ops.daceml.call([x], last)
 
 

@@ -10,6 +10,7 @@ import torch
 from daceml.sdfg.network_costs import maps_cost
 from daceml.transformations.local.map_fusion import fuse_maps
 from tests.runtime.programs import build, elementwise
+from tests.support.golden import golden
 
 STEPS = ["_out = _a + dace.float32(1)", "_out = _a * dace.float32(3)", "_out = _a - dace.float32(2)"]
 
@@ -50,7 +51,8 @@ def test_an_array_with_two_readers_stays():
     )
     report = fuse_maps(network)
     assert report.fused == ()
-    assert report.refused == {"x1": "it has 2 readers"}
+    assert report.refused == {"x1": golden()}
+    assert "2 readers" in report.refused["x1"]
 
 
 def test_a_reader_at_other_elements_is_refused():
@@ -59,7 +61,9 @@ def test_a_reader_at_other_elements_is_refused():
     for edge in state.edges():
         if edge.data.data == "x1" and isinstance(edge.dst, dace.nodes.Tasklet):
             edge.data.subset = dace.subsets.Range.from_string("i1, i0")
-    assert fuse_maps(network).refused == {"x1": "it is written at [i0, i1] and read at [i1, i0]"}
+    refused = fuse_maps(network).refused
+    assert refused == {"x1": golden()}
+    assert "[i0, i1]" in refused["x1"] and "[i1, i0]" in refused["x1"]
 
 
 def dace_float():

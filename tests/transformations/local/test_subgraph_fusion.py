@@ -9,6 +9,7 @@ from torch.nn import functional
 
 import daceml
 from daceml.sdfg.network_costs import maps_cost
+from tests.support.golden import golden
 from tests.transformations.local.functions import Apply, Function, optimised
 
 
@@ -146,20 +147,22 @@ def test_what_shares_rows_is_one_map(name: str) -> None:
 
 
 def test_dropping_parallelism_is_refused() -> None:
-    assert "they share no iterations" in reasons(FUNCTIONS["everything"], (64, 48, 40))
-    few = reasons(FUNCTIONS["softmax of columns"], (4, 8000, 1))
-    assert few == {"they share 4 iterations only, too few to run in parallel"}
+    assert "\n".join(sorted(reasons(FUNCTIONS["everything"], (64, 48, 40)))) == golden()
+    (few,) = reasons(FUNCTIONS["softmax of columns"], (4, 8000, 1))
+    assert few == golden()
+    assert "4 iterations" in few
 
 
 def test_going_across_memory_is_refused() -> None:
     (reason,) = reasons(lambda x: x - x.mean(0), (640, 480))
-    assert reason.startswith("a point would go through ")
-    assert reason.endswith(" across its memory")
+    assert reason == golden()
+    assert "memory" in reason
 
 
 def test_rows_that_are_too_long_to_keep_are_not_kept() -> None:
     (reason,) = reasons(lambda x: torch.softmax(x.exp(), -1), (64, 40000))
-    assert reason.startswith("each point would keep [40000] elements of ")
+    assert reason == golden()
+    assert "[40000] elements" in reason
 
 
 def test_what_a_library_reads_in_between_stays_apart() -> None:
@@ -167,9 +170,9 @@ def test_what_a_library_reads_in_between_stays_apart() -> None:
         y = x.exp()
         return y + y @ torch.ones(48, 48)
 
-    assert reasons(between, (640, 48)) == {
-        "another step needs the result of one and gives the other its argument"
-    }
+    (reason,) = reasons(between, (640, 48))
+    assert reason == golden()
+    assert "another step" in reason
 
 
 def test_neighbours_of_neighbours_are_not_computed_again_for_ever() -> None:

@@ -23,6 +23,7 @@ from daceml.simulation.network.links import Link
 from daceml.simulation.network.topology import Topology
 from daceml.simulation.task import TaskKind
 from tests.simulation.story import graph_of
+from tests.support.golden import raises
 
 INSIDE, OUTSIDE = Link(bytes_per_s=100e9, latency_us=2), Link(bytes_per_s=10e9, latency_us=6)
 MEGABYTE = 1e6
@@ -204,36 +205,25 @@ def test_what_cannot_be_expanded_is_refused():
     topology = Topology(devices_per_node=2, inside=INSIDE)
     graph = ranks([0.0, 0.0])
     phases = phases_of(Collective.ALL_REDUCE, MEGABYTE, range(2), topology, "ring")
-    with pytest.raises(ExpansionError) as refused:
+    with raises(ExpansionError, "'before0'"):
         expand(graph, [Expansion(task=place_of(graph, "before0"), phases=phases)], topology)
-    assert str(refused.value) == (
-        "[DML682] 'before0' cannot be expanded\n"
-        "  where: story\n"
-        "  why:   it is no collective\n"
-        "  fix:   give each collective once, by its place in the graph"
-    )
     task = place_of(graph, "reduce0")
-    with pytest.raises(ExpansionError, match="'reduce0' cannot be expanded"):
+    with raises(ExpansionError, "'reduce0'"):
         expand(graph, [Expansion(task=task, phases=phases)] * 2, topology)
     far = TransferPhase(transfers=ring(Collective.ALL_REDUCE, MEGABYTE, (0, 7)), way=SIMPLE)
-    with pytest.raises(ExpansionError, match="device 7 is none of the 2 of the topology"):
+    with raises(ExpansionError, "7", "2"):
         expand(graph, [Expansion(task=task, phases=(far,))], topology)
 
 
 def test_algorithms_say_what_they_do_not_do():
     topology = Topology(devices_per_node=2, nodes=2, inside=INSIDE, outside=OUTSIDE)
-    with pytest.raises(ExpansionError, match="a tree algorithm does no all-gather"):
+    with raises(ExpansionError, "tree", "all-gather"):
         phases_of(Collective.ALL_GATHER, 1.0, range(4), topology, "tree")
-    with pytest.raises(ExpansionError, match="a ring does no all-to-all"):
+    with raises(ExpansionError, "ring", "all-to-all"):
         phases_of(Collective.ALL_TO_ALL, 1.0, range(4), topology, "ring")
-    with pytest.raises(ExpansionError) as refused:
+    with raises(ExpansionError, "node 0", "2", "node 1", "1"):
         phases_of(Collective.ALL_REDUCE, 1.0, range(3), topology, "ring")
-    assert str(refused.value) == (
-        "[DML682] nodes have unequal shares of a collective\n"
-        "  why:   node 0 has 2, node 1 has 1\n"
-        "  fix:   take as many devices of each node, or leave this collective as one task"
-    )
-    with pytest.raises(ExpansionError, match="device 4 is none of the 4 of the topology"):
+    with raises(ExpansionError, "device 4"):
         phases_of(Collective.ALL_REDUCE, 1.0, (0, 4), topology, "ring")
-    with pytest.raises(ExpansionError, match="1 workers and 0 servers exchange nothing"):
+    with raises(ExpansionError, "1", "0"):
         push_pull(1.0, (0,), ())

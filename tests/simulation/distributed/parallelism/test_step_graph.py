@@ -17,6 +17,7 @@ from daceml.simulation.distributed.parallelism.transformer import Transformer
 from daceml.simulation.network.links import Link
 from daceml.simulation.network.topology import Topology
 from daceml.simulation.task import TaskKind
+from tests.support.golden import raises
 
 MODEL = Transformer(layers=8, hidden=64, heads=8, sequence=16, vocabulary=100)
 FREE = Link(bytes_per_s=float("inf"), latency_us=0)
@@ -145,13 +146,8 @@ def test_operators_add_up_to_blocks():
 
 
 def test_an_operator_that_nobody_knows_is_named():
-    with pytest.raises(EstimationError) as refused:
+    with raises(EstimationError, "aten::embedding", "[128, 64], [16] float16", "estimator"):
         step_graph(MODEL, ParallelPlan(), costs(estimator=lambda operation: None))
-    assert str(refused.value) == (
-        "[DML642] nobody knows how long aten::embedding takes\n"
-        "  where: [128, 64], [16] float16\n"
-        "  fix:   give an estimator that knows it, or falls back on a roofline"
-    )
 
 
 def on_nodes(devices_per_node: int) -> StepCosts:
@@ -182,7 +178,7 @@ def test_a_stage_that_alone_sends_over_a_link_has_all_of_it():
 def test_no_rank_stands_for_others_on_other_links():
     # six devices on a node: of the tensor groups 0-3 and 4-7, the second is on both
     plan = ParallelPlan(data=2, tensor=4, global_batch=2)
-    with pytest.raises(ParallelPlanError, match=r"groups of a stage take 0\.0 to"):
+    with raises(ParallelPlanError, "0.0"):
         step_graph(MODEL, plan, on_nodes(6))
     graph = step_graph(MODEL, plan, on_nodes(6), ranks="all")
     within, across = (
@@ -193,7 +189,7 @@ def test_no_rank_stands_for_others_on_other_links():
 
 
 def test_plans_that_do_not_fit_the_network_are_refused():
-    with pytest.raises(ParallelPlanError, match="16 ranks on the 8 devices"):
+    with raises(ParallelPlanError, "16 ranks", "8 devices"):
         step_graph(MODEL, ParallelPlan(data=16, global_batch=16), costs(devices=8))
-    with pytest.raises(ParallelPlanError, match="ranks='al'"):
+    with raises(ParallelPlanError, "ranks='al'"):
         makespan(ParallelPlan(), costs(), ranks="al")

@@ -19,6 +19,7 @@ from daceml.simulation.distributed.strategy.synchronization import Synchronizati
 from daceml.simulation.network.collectives import Collective, collective_us
 from daceml.simulation.network.topology import Topology
 from tests.simulation.distributed.strategy.steps import MB, all_fuse, chain, sums
+from tests.support.golden import raises
 
 
 def evaluator(step, network=None, **more) -> Evaluator:
@@ -114,26 +115,25 @@ def test_an_all_reduce_between_nodes_has_three_stages():
 
 
 @pytest.mark.parametrize(
-    ("groups", "buckets", "parts", "message"),
+    ("groups", "buckets", "parts", "facts"),
     [
-        ((2, 1), (2,), (1,), "are no cuts"),
-        ((1, 2), (1,), (1,), "groups go over 2 computations"),
-        ((2,), (1, 2), (1,), "have 1 numbers of parts"),
-        ((2,), (2,), (0,), "1 part or more"),
+        ((2, 1), (2,), (1,), ["2, 1"]),
+        ((1, 2), (1,), (1,), ["2", "1"]),
+        ((2,), (1, 2), (1,), ["2", "1"]),
+        ((2,), (2,), (0,), ["1"]),
     ],
 )
-def test_what_is_no_plan(groups, buckets, parts, message):
-    with pytest.raises(StrategyError) as caught:
+def test_what_is_no_plan(groups, buckets, parts, facts):
+    with raises(StrategyError, *facts):
         Plan(groups, buckets, parts)
-    assert message in str(caught.value)
 
 
 def test_what_is_no_step():
-    with pytest.raises(StrategyError, match="computes no gradients"):
+    with raises(StrategyError, "daceml.profile(model)"):
         chain((1, 0.0))
-    with pytest.raises(StrategyError, match="2 of them are said to be slower"):
+    with raises(StrategyError, "3", "2"):
         chain((1, 1.0), devices=3, slowness=(1.0, 2.0))
-    with pytest.raises(StrategyError, match="to 0 servers"):
+    with raises(StrategyError, "0 servers"):
         Synchronization.parameter_server(bytes_per_s=1e9, latency_us=1, devices=2, servers=0)
-    with pytest.raises(StrategyError, match="takes nan us"):
+    with raises(StrategyError, "nan"):
         chain((float("nan"), 1.0))
