@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypeGuard, cast
 
 from daceml.errors import TraceFileError
+from daceml.profiling.kineto.numerals import is_number
 from daceml.profiling.trace import Trace
 
 HEADER, PROGRAMS = "daceml", "programs"
@@ -178,7 +179,7 @@ def _program(record: Mapping[str, Any]) -> KernelProgram:
 
 
 def _amount(value: Any) -> float | None:
-    return float(value) if type(value) in (int, float) and 0 <= value < float("inf") else None
+    return float(value) if is_number(value) and value >= 0 else None
 
 
 def _strings(values: Any) -> list[str]:

@@ -26,8 +26,8 @@ def test_one_collective_is_enough_for_an_offset():
 def test_offsets_are_found_within_the_jitter(offsets: list[float], seed: int):
     offset_us = [0.0, *offsets]
     found = align(drawn(offset_us, count=40, seed=seed))
-    # medians of 40 differences with a standard deviation of 1.4 us: 1.4 * 1.25 / sqrt(40) = 0.28 us
-    assert worst_us(found, offset_us) < 5 * 0.28
+    # over 400 seeds, the error of one offset has a standard deviation of 0.42 us
+    assert worst_us(found, offset_us) < 5 * 0.42
 
 
 @pytest.mark.parametrize("ppm", [10, 100])
