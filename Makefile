@@ -85,10 +85,9 @@ test-all: $(VENV)/.installed
 test-%: $(VENV)/.installed
 	@path=tests/$*; test -d "$$path" || path="$$path.py"; $(TESTS) "$$path" $(call explain_tests,tests of $* failed)
 
-# Only these files compare texts with the golden ones.
 .PHONY: messages
 messages: $(VENV)/.installed
-	@$(TESTS) --renew-messages -q $$(grep -rl --include='test_*.py' 'tests.support.golden' tests) \
+	@$(TESTS) --renew-messages -q tests \
 	  $(call explain_tests,tests failed while their texts were renewed)
 	@git --no-pager diff --stat -- tests/golden
 

@@ -54,7 +54,7 @@ def test_folders_and_addresses_of_a_machine_are_no_part_of_a_text(texts: Texts, 
     assert texts.seen == {
         "tests/a.py::test_b[c d] 1": (
             f"<tmp>/{tmp_path.name.rstrip('0123456789')}/x <tmp>/y <repository>/tests/golden/messages.txt "
-            "at <address>, <address>"
+            "at <address>, 0x80000000"
         )
     }
 

@@ -87,7 +87,8 @@ class Toolchain:
     def compile_kernels(self, texts: Sequence[str], folder: Path, header: Path) -> Path:
         """One object of several kernels, each in sections of its own; `header` as in `compile_kernel`."""
         (folder / "kernels.cpp").write_text("\n".join(texts))
-        sections = ["-ffunction-sections", "-fdata-sections"]
+        # of equal kernels, each keeps its code: folded into one, it would lie in the objects of both
+        sections = ["-ffunction-sections", "-fdata-sections", "-fno-ipa-icf"]
         included = ["-include", str(header / _HEADER), *self._includes()]
         self._run([*sections, *included, "-c", "kernels.cpp", "-o", "kernels.o"], folder)
         return folder / "kernels.o"

@@ -15,7 +15,7 @@ from daceml.autodiff import add_backward_pass
 from daceml.autodiff.report import gradient_report
 from daceml.errors import GradientError
 from tests.autodiff.programs import PROGRAMS, Program
-from tests.support.golden import raises
+from tests.support.golden import golden, raises
 
 # Of dace's own nodes.
 pytestmark = pytest.mark.filterwarnings("ignore:Using sets for connectors")
@@ -112,9 +112,11 @@ def whole_numbers(x: dace.float64[4], k: dace.int64[4]):
     ],
 )
 def test_a_refusal_says_what_and_why(program: DaceProgram, output: str, facts: list[str]):
-    with raises(GradientError, *facts) as refused:
+    # DaCe's names of loops and branches have the lines of this file in them
+    with raises(GradientError, *facts, exact=False) as refused:
         add_backward_pass(program.to_sdfg(simplify=True), [output], ["x"])
-    assert refused.value.why and refused.value.fix
+    error = refused.value
+    assert [error.what, error.why, error.fix] == [golden(), golden(), golden()]
 
 
 def test_code_in_another_language_is_refused():

@@ -23,6 +23,18 @@ def source(name: str, value: str) -> str:
     )
 
 
+def loop(name: str) -> str:
+    """A loop as DaCe writes it: in a function of its own, which is long enough to be called."""
+    total = " + ".join(["0.0", *(f"a00[i + {8 * k}]" for k in range(6))])
+    return (
+        "namespace daceml::kernel {\n"
+        f"void __program_{name}_internal(void*, double* __restrict__ a00, double* __restrict__ a01) {{\n"
+        f"  for (int i = 0; i < 8; i += 1) a01[i] = {total};\n}}\n"
+        f"DACE_EXPORTED void __program_{name}(void* s, double* a00, double* a01) {{\n"
+        f"  __program_{name}_internal(s, a00, a01);\n}}\n}}\n"
+    )
+
+
 @pytest.fixture
 def cache(tmp_path: Path) -> Cache:
     """An empty cache, but for the header."""
@@ -76,6 +88,19 @@ def test_each_kernel_of_a_text_has_an_object_of_its_own(cache: Cache, texts: lis
         6,
     ]
     assert b"__program_b" not in found[0].result().read_bytes()
+
+
+def test_kernels_of_equal_code_can_be_linked_together(cache: Cache, texts: list[int], tmp_path: Path):
+    found = compiled([loop("a"), loop("b"), loop("c")], cache)
+    assert texts == [3]
+    objects = [str(one.result()) for one in found]
+    library = str(tmp_path / "all.so")
+    kernel_batches.toolchain()._call(["g++", "-shared", *objects, "-o", library], tmp_path, "linker")
+    together, given = ctypes.CDLL(library), (ctypes.c_double * 48)(*range(48))
+    for name in "abc":
+        sums = (ctypes.c_double * 8)()
+        together[f"__program_{name}"](None, given, sums)
+        assert list(sums) == [6.0 * i + 120 for i in range(8)]
 
 
 def test_what_the_cache_has_is_not_compiled_again(cache: Cache, texts: list[int]):

@@ -120,7 +120,7 @@ def _everywhere(text: str) -> str:
     text = re.sub(rf"{run}([\w-]*?)\d+(?![\w-])", r"<tmp>/\1", text)
     text = re.sub(run, "<tmp>/", text)
     text = re.sub(rf"{temporary}/[^\s/'\"]+", "<tmp>", text)
-    return re.sub(r"\b0x[0-9a-f]{6,}\b", "<address>", text)
+    return re.sub(r"\b0x[0-9a-f]{9,}\b", "<address>", text)
 
 
 def load(file: Path = FILE) -> dict[str, str]:
@@ -149,7 +149,8 @@ def merged(
 
     Args:
         ran: tests that ran: what they did not see again goes.
-        collected: all tests of their files: what belongs to other tests of these files goes, too.
+        collected: all tests of their files: what belongs to other tests of these files goes, too. Empty where
+            only some tests of a file were asked for.
     """
     files = {test.partition("::")[0] for test in collected}
 
@@ -178,8 +179,9 @@ class Renewal:
         self._collected: set[str] = set()
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        self._collected |= {item.nodeid for item in items}
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        if not any("::" in argument for argument in config.args):
+            self._collected |= {item.nodeid for item in items}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "call":

@@ -208,7 +208,7 @@ STAYS: dict[str, tuple[Body, str]] = {
     "a result": (lambda m, x: (x + 1, m.w * 2)[1], "result"),
     "growth": (lambda m, x: x + (x.sum() * outer(m)).sum(), "196000 bytes"),
     "unknown": (lambda m, x: x + torch.atan(m.v), "Atan"),
-    "float to int": (lambda m, x: x + m.p.to(torch.int32), "int32"),
+    "float to int": (lambda m, x: x + m.p.to(torch.int32), "processor"),
     "int quotient": (lambda m, x: x + m.rows.sum() // 3, "floating-point"),
 }
 
