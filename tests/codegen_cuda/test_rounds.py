@@ -22,7 +22,7 @@ from daceml.runtime.toolchain import include_folder, toolchain
 from daceml.transformations.standard import device_recipe
 from tests.codegen_cuda.test_kernel_unit import unit_of
 from tests.support.golden import raises
-from tests.transformations.local.functions import Apply
+from tests.support.tensor_functions import Apply
 
 NEVER_CUT = 65536
 INCLUDES = (include_folder(),)

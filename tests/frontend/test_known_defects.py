@@ -20,7 +20,7 @@ from torch.nn import functional
 
 import daceml
 from daceml.frontend.onnx_model import ONNXModel
-from tests.frontend.exporting import tensor
+from tests.support.exported_models import tensor
 
 
 class Several(nn.Module):

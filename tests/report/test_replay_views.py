@@ -14,8 +14,8 @@ from daceml.simulation.engine import simulate
 from daceml.simulation.graph import TaskGraph
 from daceml.simulation.prediction import Refusal, predict
 from daceml.simulation.whatif.amp import AutomaticMixedPrecision
-from tests.simulation.story import graph_of
 from tests.support.golden import golden
+from tests.support.task_stories import graph_of
 
 
 def run() -> TaskGraph:

@@ -30,8 +30,8 @@ from daceml.runtime.plan import make_plan
 from daceml.runtime.ranges import PREFIX, range_line, range_name
 from daceml.runtime.steps import Copy, Step
 from daceml.sdfg.origin import NodeOrigin
-from tests.runtime.programs import elementwise
 from tests.support.golden import raises
+from tests.support.small_networks import elementwise
 
 CODES = ["_out = _a + 1", "_out = _a * 2"]
 

@@ -26,7 +26,7 @@ from daceml.sdfg.nest import (
 from daceml.sdfg.network import Network
 from daceml.sdfg.scalar import apply, read
 from daceml.transformations.hardware.device_schedule import schedule_on_device
-from tests.runtime.programs import build
+from tests.support.small_networks import build
 
 ROWS = 5
 

@@ -13,8 +13,8 @@ from daceml.transformations import Recipe, Step
 from daceml.transformations.coarse.trivial_operators import remove_trivial_operators
 from daceml.transformations.local.map_fusion import fuse_maps
 from daceml.transformations.local.subgraph_fusion import fuse_subgraphs
-from tests.runtime.programs import build, elementwise
 from tests.support.golden import raises
+from tests.support.small_networks import build, elementwise
 from tests.transformations.test_recipe import CHAIN, OneRelu, count_operators
 from tests.transformations.test_recipe_levels import count_loops
 from tests.transformations.test_rewrite import imported

@@ -18,9 +18,9 @@ from daceml.runtime.cache import digest
 from daceml.sdfg.network import Network
 from daceml.transformations.pattern import Anything
 from daceml.transformations.rewrite import Rewrite
-from tests.onnx_ops.aten.programs import parse
-from tests.runtime.programs import build
 from tests.support.golden import golden, raises
+from tests.support.operator_programs import parse
+from tests.support.small_networks import build
 
 
 def imported(text: str) -> Network:

@@ -16,8 +16,8 @@ from daceml.simulation.engine import resimulate, simulate
 from daceml.simulation.graph import TaskGraph
 from daceml.simulation.primitives.select import select
 from daceml.simulation.task import EdgeKind, TaskKind
-from tests.simulation.distributed.recorded_ranks import COMMUNICATE, RankRecording, run_of
 from tests.support.golden import raises
+from tests.support.recorded_ranks import COMMUNICATE, RankRecording, run_of
 
 
 def run() -> MatchedRun:
