@@ -10,7 +10,7 @@ import pytest
 from torch import nn
 
 from daceml.frontend.data_parallel.bucket_plan import planned_buckets
-from tests.cli.told import told
+from tests.support.command_line import told
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "distributed.md"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.told import told
+from tests.support.command_line import told
 
 PAGE = (Path(__file__).resolve().parents[1] / "docs" / "exploration.md").read_text(encoding="utf-8")
 SCRIPT = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[0]

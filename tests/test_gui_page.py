@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import daceml
-from tests.cli.told import told
+from tests.support.command_line import told
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs" / "page.md").read_text(encoding="utf-8")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import functools
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,8 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 LINKS = ("transformations", "onnx_ops", "autodiff", "codegen_cuda")
 IMPORT_LIMIT_S = 0.3
+# What all tests may import: shared stories, and a device to run on.
+SHARED = ("tests.support.", "tests.codegen_cuda.fake_device.")
 
 
 def python(code: str) -> subprocess.CompletedProcess[str]:
@@ -81,6 +85,46 @@ def test_no_file_is_a_drawer():
         path for path in (ROOT / "daceml").rglob("*.py") if path.stem in ("utils", "helpers", "common")
     ]
     assert drawers == []
+
+
+def imported_names(path: Path) -> Iterator[str]:
+    """Modules that a file imports, and what it imports from them; in programs that it has as text, too."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        match node:
+            case ast.Import(names=names):
+                yield from (one.name for one in names)
+            case ast.ImportFrom(module=str(module), names=names):
+                yield module
+                yield from (f"{module}.{one.name}" for one in names)
+            case ast.Constant(value=str(text)):
+                yield from re.findall(r"\bfrom (tests[\w.]*) import\b", text)
+
+
+@functools.cache
+def imports_within_tests() -> list[tuple[str, str]]:
+    """Each module of tests with each one that it imports."""
+    paths = sorted((ROOT / "tests").rglob("*.py"))
+    modules = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in paths}
+    return [
+        (module, name) for module, path in modules.items() for name in {*imported_names(path)} & {*modules}
+    ]
+
+
+def top_folder(module: str) -> str:
+    """Of a module of tests; empty for one beside the folders."""
+    return module.split(".")[1] if module.count(".") > 1 else ""
+
+
+def test_no_module_imports_a_test_module():
+    found = [pair for pair in imports_within_tests() if pair[1].rpartition(".")[2].startswith("test_")]
+    assert found == [], "what tests share is in a module of its own, beside them or in tests/support"
+
+
+def test_folders_of_tests_share_what_is_in_support():
+    across = [pair for pair in imports_within_tests() if top_folder(pair[0]) != top_folder(pair[1])]
+    assert len(across) > 100
+    found = [pair for pair in across if not pair[1].startswith(SHARED)]
+    assert found == [], "what several folders of tests share is in tests/support, named for its subject"
 
 
 @pytest.mark.parametrize(

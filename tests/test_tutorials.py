@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.told import told
+from tests.support.command_line import told
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "tutorials"
 PAGES = sorted(FOLDER.glob("*.md"))

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from daceml.onnx_ops.registry import KINDS, Kind
-from tests.autodiff.nodes import Node, Run, gradient_nodes, run
+from tests.support.node_gradients import Node, Run, gradient_nodes, run
 
 # Sums of up to a hundred products of numbers about 1, relative to the largest element.
 BOUNDS = {torch.float64: 1e-13, torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 2e-2}

@@ -11,8 +11,8 @@ from daceml.frontend.export import to_onnx
 from daceml.frontend.importer import import_model
 from daceml.onnx_ops.node import ONNXNode
 from daceml.sdfg.network import Network
-from tests.onnx_ops.aten.programs import parse
 from tests.support.golden import golden
+from tests.support.operator_programs import parse
 
 
 def of_text(body: str) -> Network:

@@ -16,7 +16,7 @@ from benchmarks.blocks.__main__ import floor_bar, floor_us, main
 from benchmarks.blocks.definitions import BLOCKS, spec_of
 from benchmarks.ceilings import Ceilings
 from benchmarks.models.spec import ModelSpec
-from tests.benchmarks.test_speed import comparison
+from tests.benchmarks.comparisons import comparison
 from tests.support.golden import golden
 
 

@@ -15,7 +15,7 @@ from daceml.profiling.database.records import Duration, Entry, Environment, Oper
 from daceml.profiling.estimation.product_table import ProductTable
 from daceml.simulation.distributed.parallelism.block_times import BlockTimes
 from daceml.simulation.distributed.parallelism.step_graph import StepCosts
-from tests.simulation.story import graph_of
+from tests.support.task_stories import graph_of
 
 STEPS = """# GPUs,global batch,micro batch,hidden size,heads,# layers,sequence length,tensor,data,pipeline,ms
 2,16,4,64,4,8,32,1,1,2,200.5

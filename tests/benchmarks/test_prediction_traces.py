@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from benchmarks.prediction.traces import bars, matched_operations, measured
-from tests.prediction.recorded import ADD, GEMM, Run, square
+from tests.support.recorded_operators import ADD, GEMM, Run, square
 
 KIND: dict[str, Any] = {
     "what": "kind of kernel", "by": "data sheets", "from": "A", "to": "B", "kind": "GEMM",

@@ -4,14 +4,8 @@ from __future__ import annotations
 
 from benchmarks import ceilings
 from benchmarks.ceilings import Ceilings
-from benchmarks.rounds import Measurement, Slice
-from benchmarks.speed import Comparison, default_bar, mean_bar, slower_bar
-
-
-def comparison(case: str, rounds: int = 6, **durations_us: float) -> Comparison:
-    entry = {name: Slice(duration_us=us, foreign=0.0) for name, us in durations_us.items()}
-    measurement = Measurement(names=tuple(durations_us), rounds=(entry,) * rounds)
-    return Comparison(case=case, measurement=measurement, missing={})
+from benchmarks.speed import default_bar, mean_bar, slower_bar
+from tests.benchmarks.comparisons import comparison
 
 
 def test_the_fastest_of_the_others_is_the_peer():

@@ -17,8 +17,8 @@ from daceml.cli import saved_model
 from daceml.cli.main import app
 from daceml.frontend.onnx_model import ONNXModel
 from tests.cli.models import Embedded
-from tests.cli.onnx_files import save_sum
 from tests.support.golden import golden
+from tests.support.onnx_files import save_sum
 
 FILE = str(Path(__file__).with_name("models.py"))
 

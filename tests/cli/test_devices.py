@@ -12,7 +12,7 @@ import pytest
 from daceml.devices.catalogue import catalogue
 from daceml.devices.measured import CopyRate, MeasuredDevice
 from daceml.report.text import WIDTH
-from tests.cli.told import told
+from tests.support.command_line import told
 from tests.support.golden import golden
 
 

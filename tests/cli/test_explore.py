@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from daceml.exploration.exploration import Exploration
-from tests.cli.told import told
+from tests.support.command_line import told
 from tests.support.golden import golden
 
 MODEL = """

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.told import told
+from tests.support.command_line import told
 from tests.support.golden import golden
 
 WEIGHTS = """

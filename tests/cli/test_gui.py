@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.told import told
-from tests.gui.test_views import explored
+from tests.support.command_line import told
+from tests.support.explorations import explored
 from tests.support.golden import golden
 
 MODEL = """

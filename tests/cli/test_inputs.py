@@ -12,8 +12,8 @@ from daceml.cli import inputs
 from daceml.cli.inputs import make_inputs, parse_dims
 from daceml.errors import ModelReferenceError
 from daceml.frontend.onnx_model import ONNXModel
-from tests.cli.onnx_files import save_sum
 from tests.support.golden import raises
+from tests.support.onnx_files import save_sum
 
 
 class Four(nn.Module):

@@ -10,9 +10,9 @@ import pytest
 
 from daceml.cli.main import app
 from daceml.profiling.database.store import OpDatabase
-from tests.cli.told import told
-from tests.profiling.estimation.synthetic import entry, products, seconds
+from tests.support.command_line import told
 from tests.support.golden import golden
+from tests.support.synthetic_operations import entry, products, seconds
 
 COUNT = 60
 Said = Callable[..., str]

@@ -13,8 +13,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from daceml.cli.main import app
-from tests.cli.onnx_files import save_sum
 from tests.support.golden import golden
+from tests.support.onnx_files import save_sum
 
 FILE = str(Path(__file__).with_name("models.py"))
 ROOT = Path(__file__).parents[2]

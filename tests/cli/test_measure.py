@@ -13,7 +13,7 @@ import pytest
 from daceml.profiling.database.records import Duration
 from daceml.profiling.database.store import OpDatabase
 from daceml.profiling.measuring import campaign, executors
-from tests.cli.told import told
+from tests.support.command_line import told
 from tests.support.golden import golden
 
 MODELS = Path(__file__).parent / "models.py"

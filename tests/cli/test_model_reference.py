@@ -11,8 +11,8 @@ from torch import nn
 from daceml.cli.model_reference import resolve
 from daceml.errors import ModelReferenceError, OnnxFileError
 from daceml.frontend.onnx_model import ONNXModel
-from tests.cli.onnx_files import save_sum
 from tests.support.golden import golden, raises
+from tests.support.onnx_files import save_sum
 
 FILE = str(Path(__file__).with_name("models.py"))
 

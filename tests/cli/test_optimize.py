@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from daceml.frontend.data_parallel.bucket_plan import planned_buckets
-from tests.cli.told import told
-from tests.simulation.distributed.strategy.recorded_training import LAYERS, documents, step_us, written
+from tests.support.command_line import told
 from tests.support.golden import golden
+from tests.support.recorded_training import LAYERS, documents, step_us, written
 
 
 @pytest.fixture

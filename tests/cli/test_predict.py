@@ -15,9 +15,9 @@ from daceml.cli.predict import is_model
 from daceml.profiling.database.records import Duration, Entry, Environment, Operand, Operation
 from daceml.profiling.database.store import OpDatabase
 from daceml.report.text import WIDTH
-from tests.cli.told import told
-from tests.prediction.recorded import ADD, GEMM, Run, square
+from tests.support.command_line import told
 from tests.support.golden import golden
+from tests.support.recorded_operators import ADD, GEMM, Run, square
 
 
 def written(path: Path, *, each_us: float = 400.0, device: str | None = "NVIDIA H100 80GB HBM3") -> Path:

@@ -19,9 +19,9 @@ from daceml.errors import (
     PriceError,
     StepPredictionError,
 )
-from tests.cli.onnx_files import save_sum
-from tests.cli.told import told as commanded
+from tests.support.command_line import told as commanded
 from tests.support.golden import golden, raises
+from tests.support.onnx_files import save_sum
 
 WIDE = "tests.cli.models:make_wide"
 LOOKUP = "tests.cli.models:Embedded"

@@ -7,7 +7,7 @@ import pytest
 
 from daceml.cli.profile import Launcher, command_of, traces_in
 from daceml.errors import LaunchError
-from tests.cli.told import told
+from tests.support.command_line import told
 from tests.support.golden import golden, raises
 
 # What a script does that records itself, as far as this command sees it

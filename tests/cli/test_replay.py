@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.told import told
-from tests.simulation.building.recording import Recording
+from tests.support.command_line import told
 from tests.support.golden import golden
+from tests.support.recorded_calls import Recording
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from daceml.codegen_cuda.toolchain import CudaToolchain, find_nvcc
 from daceml.runtime import device_objects
 from daceml.runtime.cache import Cache
 from daceml.runtime.device_objects import cuda_object
-from tests.codegen_cuda.test_kernel_unit import Scores, unit_of
+from tests.codegen_cuda.kernel_units import Scores, unit_of
 
 POINTS = BlockShape(threads=256)
 

@@ -11,7 +11,7 @@ from daceml.codegen_cuda import cuda_files
 from daceml.codegen_cuda.cuda_files import header_folders, toolkit_folder, wheel_folders
 from daceml.codegen_cuda.toolchain import CudaToolchain
 from daceml.errors import EnvironmentProblem
-from tests.codegen_cuda.test_toolchain import nvcc_of
+from tests.codegen_cuda.answering_nvcc import nvcc_of
 from tests.support.golden import raises
 
 

@@ -20,9 +20,9 @@ from daceml.codegen_cuda.emulation.emulator import EmulatedUnit, Order, compile_
 from daceml.errors import ExecutionError
 from daceml.runtime.toolchain import include_folder, toolchain
 from daceml.transformations.standard import device_recipe
-from tests.codegen_cuda.test_kernel_unit import unit_of
+from tests.codegen_cuda.kernel_units import unit_of
 from tests.support.golden import raises
-from tests.transformations.local.functions import Apply
+from tests.support.tensor_functions import Apply
 
 NEVER_CUT = 65536
 INCLUDES = (include_folder(),)

@@ -8,7 +8,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 import daceml
-from tests.frontend.exporting import Lambda
+from tests.support.exported_models import Lambda
 
 FLOAT32_TOLERANCE = 1e-5
 """A few roundings of float32 apart: sums in another order, functions with an error of a unit or two."""

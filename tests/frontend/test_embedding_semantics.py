@@ -10,7 +10,7 @@ from torch import nn
 
 import daceml
 from daceml.errors import CallError, ExportError
-from tests.frontend.exporting import (
+from tests.support.exported_models import (
     agrees,
     follows,
     onnx_of,

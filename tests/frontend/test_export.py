@@ -16,7 +16,7 @@ from torch.nn import functional
 from daceml.errors import ExportError
 from daceml.frontend.export import export_program, to_onnx
 from daceml.frontend.functionalize import functionalize
-from tests.frontend.exporting import FLOAT32_TOLERANCE, Lambda, agrees, onnx_of, operators, run, tensor
+from tests.support.exported_models import FLOAT32_TOLERANCE, Lambda, agrees, onnx_of, operators, run, tensor
 from tests.support.golden import golden, raises
 
 # --- networks ---

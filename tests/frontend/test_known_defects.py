@@ -20,22 +20,8 @@ from torch.nn import functional
 
 import daceml
 from daceml.frontend.onnx_model import ONNXModel
-from tests.frontend.exporting import tensor
-
-
-class Several(nn.Module):
-    """Several computations of the same inputs; those that are modules are submodules."""
-
-    def __init__(self, **computations: Any) -> None:
-        super().__init__()
-        self.layers = nn.ModuleDict({k: c for k, c in computations.items() if isinstance(c, nn.Module)})
-        self.functions = {k: c for k, c in computations.items() if not isinstance(c, nn.Module)}
-
-    def forward(self, *inputs: torch.Tensor) -> dict[str, torch.Tensor]:
-        return {
-            name: computation(*inputs)
-            for name, computation in (*self.layers.items(), *self.functions.items())
-        }
+from tests.frontend.computations import Several
+from tests.support.exported_models import tensor
 
 
 def compiles(module: nn.Module, *inputs: tuple[torch.Tensor, ...], tolerance: float = 1e-5) -> None:

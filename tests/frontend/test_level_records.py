@@ -12,8 +12,8 @@ from daceml.runtime.manifest import Manifest
 from daceml.runtime.plan import make_plan
 from daceml.transformations.hardware.cpu_schedule import schedule_maps
 from daceml.transformations.local.map_fusion import fuse_maps
-from tests.runtime.programs import elementwise
 from tests.support.golden import golden
+from tests.support.small_networks import elementwise
 
 STEPS = ["_out = _a + dace.float32(1)", "_out = _a * dace.float32(3)", "_out = _a - dace.float32(2)"]
 

@@ -11,7 +11,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from daceml.errors import ExportError
 from tests.frontend.compiled import same_as_eager
-from tests.frontend.exporting import Lambda, onnx_of, tensor
+from tests.support.exported_models import Lambda, onnx_of, tensor
 from tests.support.golden import golden, raises
 
 REDUCTIONS = ("mean", "sum", "none")

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import daceml
-from tests.frontend.exporting import Lambda
+from tests.support.exported_models import Lambda
 
 
 def drops_the_same(module: nn.Module, *args: torch.Tensor) -> None:

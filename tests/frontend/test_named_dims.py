@@ -9,7 +9,7 @@ from torch.export import Dim
 
 from daceml.errors import CallError, ExportError
 from daceml.frontend.module import compile_module
-from tests.frontend.exporting import Lambda
+from tests.support.exported_models import Lambda
 from tests.support.golden import raises
 
 

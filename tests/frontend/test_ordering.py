@@ -9,7 +9,7 @@ from torch.nn import functional as F  # noqa: N812
 
 import daceml
 from tests.frontend.compiled import same_as_eager
-from tests.frontend.exporting import tensor
+from tests.support.exported_models import tensor
 
 NAN, INF = math.nan, math.inf
 NUMBERS = torch.tensor([[1.0, NAN, 3, -INF], [INF, 2, 2, -1]])

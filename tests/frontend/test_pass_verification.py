@@ -25,8 +25,8 @@ from tests.frontend.recipe_passes import (
     scale_gradients,
     scale_results,
 )
-from tests.onnx_ops.aten.programs import parse
 from tests.support.golden import golden, raises
+from tests.support.operator_programs import parse
 
 
 class Layers(nn.Module):

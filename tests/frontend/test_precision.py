@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional
 
 import daceml
-from tests.frontend.exporting import Lambda, onnx_of, operators
+from tests.support.exported_models import Lambda, onnx_of, operators
 
 OPERATORS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "factor": lambda x: x * 0.3137,

@@ -20,7 +20,7 @@ from torch import nn
 from daceml.config import config
 from daceml.frontend import exporter_internals
 from daceml.frontend.export import export_program, to_onnx
-from tests.frontend.exporting import Lambda, follows, operators, run, seeded, tensor
+from tests.support.exported_models import Lambda, follows, operators, run, seeded, tensor
 from tests.support.golden import golden, raises
 
 N = torch.export.Dim("N", min=2)

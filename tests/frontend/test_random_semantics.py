@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn import functional
 
 import daceml
-from tests.frontend.exporting import (
+from tests.support.exported_models import (
     Lambda,
     agrees,
     follows,

@@ -13,8 +13,8 @@ from torch.utils import _pytree as pytree
 import daceml
 from daceml.errors import ExportError
 from daceml.frontend.export import export_program, to_onnx
-from tests.frontend.exporting import Lambda
 from tests.frontend.training import compiled_backward, twins
+from tests.support.exported_models import Lambda
 from tests.support.golden import golden, raises
 
 # Some hundred roundings of float64

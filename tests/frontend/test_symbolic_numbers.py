@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional
 
 from daceml.frontend.module import compile_module
-from tests.frontend.exporting import Lambda
+from tests.support.exported_models import Lambda
 
 SHAPES = ((4, 4), (6, 3), (1, 4))
 

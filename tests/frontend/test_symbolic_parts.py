@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from daceml.frontend.module import compile_module
-from tests.frontend.exporting import Lambda
+from tests.support.exported_models import Lambda
 
 SHAPES = ((4, 4), (5, 3), (1, 4), (0, 3))
 

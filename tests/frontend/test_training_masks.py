@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional as F  # noqa: N812
 
 import daceml
-from tests.frontend.exporting import Lambda
+from tests.support.exported_models import Lambda
 
 # Four standard deviations of a rate among 40,000 draws: sqrt(0.25 / 40000) = 0.0025.
 TOLERANCE_OF_RATES = 0.01

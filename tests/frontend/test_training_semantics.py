@@ -17,7 +17,7 @@ from benchmarks.models.reduced import REDUCED
 from daceml.errors import ExportError
 from daceml.frontend.export import export_program, to_onnx
 from daceml.frontend.traceable import traceable
-from tests.frontend.exporting import (
+from tests.support.exported_models import (
     agrees,
     follows,
     mutations,

@@ -14,7 +14,7 @@ from torch.nn import functional
 from daceml.frontend.custom_gradients import cotangent_of, with_gradient
 from daceml.frontend.gradient_stops import stop_gradient
 from daceml.frontend.translations import table
-from tests.frontend.exporting import Lambda, agrees, onnx_of, operators, tensor, whole
+from tests.support.exported_models import Lambda, agrees, onnx_of, operators, tensor, whole
 
 OPERATORS: dict[str, tuple[Any, ...]] = {
     # name: (function, arguments, expected operators)

@@ -23,8 +23,8 @@ from examples.encoder_layer import EncoderLayer
 from examples.mbconv import MBConv
 from tests.gui.browser import Tab, browsing, needs_browser
 from tests.gui.models import Chain
-from tests.gui.test_views import explored
-from tests.report.test_replay_views import run
+from tests.support.explorations import explored
+from tests.support.recorded_step import run
 
 pytestmark = needs_browser
 ROOT = Path(__file__).resolve().parents[2]

@@ -16,7 +16,7 @@ from daceml.cli.gui import _serve
 from daceml.gui.opening import opened_in_browser
 from daceml.gui.pages import VariantsPage
 from daceml.gui.server import PageServer
-from tests.gui.test_views import explored
+from tests.support.explorations import explored
 
 URL = "http://127.0.0.1:8700/?token=secret&more"
 

@@ -12,8 +12,6 @@ import torch
 
 import daceml
 from daceml.errors import PageError
-from daceml.exploration.exploration import Exploration, Row, Times
-from daceml.exploration.variant import Variant
 from daceml.gui.guided import Guided
 from daceml.gui.model_view import model_view
 from daceml.gui.pages import ModelPage, TracePage
@@ -22,27 +20,9 @@ from daceml.gui.variants_view import variants_view
 from daceml.simulation import predict, simulate
 from daceml.simulation.whatif.amp import AutomaticMixedPrecision
 from tests.gui.models import Chain
-from tests.report.test_replay_views import run
+from tests.support.explorations import explored
 from tests.support.golden import golden, raises
-
-
-def explored() -> Exploration:
-    times = Times(ms=2.0, low_ms=1.9, high_ms=2.1, ratio=1.0, ratio_low=0.95, ratio_high=1.05, rounds=9)
-    rows = (
-        Row(
-            variant=Variant(), outcome="standard recipe", predicted_ms=2.2, low_ms=2.0, high_ms=2.4,
-            measured=times, memory_bytes=9_000,
-        ),
-        Row(
-            variant=Variant(freeze=True), outcome="predicted", predicted_ms=1.5, low_ms=1.0, high_ms=2.0,
-            memory_bytes=8_000,
-        ),
-        Row(variant=Variant(without=("fuse_maps",)), outcome="refused", why="a pass refuses"),
-    )  # fmt: skip
-    return Exploration(
-        model="Net", inputs="x: float32 (8, 16)", training=False, objective="time", machine="this", seed=0,
-        budget_s=60, spent_s=3.0, complete=True, rows=rows, winner=1, compiled=1, predicted=2,
-    )  # fmt: skip
+from tests.support.recorded_step import run
 
 
 def test_a_model_is_steps_arrays_amounts_and_moves():

@@ -7,8 +7,8 @@ import torch
 
 from daceml.config import Config
 from daceml.errors import NoImplementationError
-from tests.onnx_ops.aten.programs import chosen, program, run
 from tests.support.golden import raises
+from tests.support.operator_programs import chosen, program, run
 
 DETERMINANT = "g (float[5, 5] X) => (float Y) { Y = Det (X) }"  # only smaller ones are expanded
 

@@ -8,7 +8,7 @@ import torch
 
 from daceml.onnx_ops.element_types import BY_ONNX_CODE
 from daceml.sdfg.network import Network
-from tests.transformations.test_rewrite import imported, values
+from tests.support.imported_networks import imported, values
 
 _BITS = {
     "float": (

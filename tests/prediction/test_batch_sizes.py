@@ -8,8 +8,8 @@ from daceml.devices.catalogue import find_device
 from daceml.errors import PredictionError
 from daceml.prediction.batch_sizes import BatchRun, with_batch
 from daceml.prediction.cross_device import HOST_STAYS, RecordedRun
-from tests.prediction.recorded import ADD, GEMM, Run
 from tests.support.golden import golden, raises
+from tests.support.recorded_operators import ADD, GEMM, Run
 
 H100, A100 = find_device("H100"), find_device("A100-SXM4-80GB")
 

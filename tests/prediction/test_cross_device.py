@@ -10,8 +10,8 @@ from daceml.prediction.cross_device import HOST_STAYS, RecordedRun
 from daceml.prediction.prices import Price
 from daceml.simulation.whatif.larger_batch import LargerBatch
 from daceml.simulation.whatif.optimization import Estimate
-from tests.prediction.recorded import ADD, GEMM, Run, square
 from tests.support.golden import golden, raises
+from tests.support.recorded_operators import ADD, GEMM, Run, square
 
 H100, A100, L4 = (find_device(name) for name in ("H100", "A100-SXM4-80GB", "L4"))
 

@@ -15,8 +15,8 @@ from daceml.prediction.onnx_step import read_onnx_step
 from daceml.prediction.predict_step import predict_step
 from daceml.profiling.database.records import Attribute, Operand, Operation
 from daceml.profiling.estimation.onnx_work import onnx_work
-from tests.cli.onnx_files import save_sum
 from tests.support.golden import golden, raises
+from tests.support.onnx_files import save_sum
 
 N = 64
 

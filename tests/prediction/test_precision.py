@@ -8,8 +8,8 @@ from daceml.devices.catalogue import find_device
 from daceml.errors import DeviceError, PredictionError, WhatIfError
 from daceml.prediction.cross_device import HOST_STAYS, RecordedRun
 from daceml.prediction.precision import in_precision
-from tests.prediction.recorded import ADD, Run, square
 from tests.support.golden import golden, raises
+from tests.support.recorded_operators import ADD, Run, square
 
 A100, H100 = find_device("A100-SXM4-80GB"), find_device("H100")
 

@@ -19,8 +19,8 @@ from daceml.profiling.database.records import Duration, Entry, Environment
 from daceml.profiling.database.store import OpDatabase
 from daceml.profiling.estimation.ladder import DurationLadder
 from daceml.simulation.whatif.optimization import Estimate
-from tests.cli.onnx_files import save_sum
 from tests.support.golden import golden, raises
+from tests.support.onnx_files import save_sum
 
 FREE = HostCost(call_us=Estimate.known(0.0), view_us=Estimate.known(0.0))
 NET = nn.Sequential(nn.Linear(32, 64), nn.GELU(), nn.Linear(64, 8))

@@ -11,8 +11,8 @@ from daceml.prediction.cross_device import RecordedRun
 from daceml.prediction.reference_runs import LEAST_CALLS, ReferenceRuns, reference_runs
 from daceml.prediction.retimed import RetimedTask
 from daceml.profiling.trace import Trace
-from tests.prediction.recorded import ADD, GEMM, Run, square
 from tests.support.golden import golden, raises
+from tests.support.recorded_operators import ADD, GEMM, Run, square
 
 H100, MI300X = find_device("H100"), find_device("MI300X")
 HERE_US = 50.0

@@ -20,8 +20,8 @@ from daceml.profiling.estimation.estimate import Estimate
 from daceml.profiling.kineto import trace_of
 from daceml.profiling.trace import Trace
 from daceml.simulation import build
-from tests.prediction.recorded import ADD, GEMM, Run, square
 from tests.support.golden import golden
+from tests.support.recorded_operators import ADD, GEMM, Run, square
 
 H100, A100, L4, MI300X = (find_device(name) for name in ("H100", "A100-SXM4-80GB", "L4", "MI300X"))
 

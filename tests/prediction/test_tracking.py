@@ -9,8 +9,8 @@ import daceml
 from daceml.devices.catalogue import find_device
 from daceml.errors import DeviceError, RecordingError, TrackingError
 from daceml.prediction.tracked import TrackedTrace
-from tests.prediction.recorded import GEMM, Run, square
 from tests.support.golden import raises
+from tests.support.recorded_operators import GEMM, Run, square
 
 
 @pytest.fixture(scope="module")

@@ -18,8 +18,8 @@ from daceml.profiling.device_kernels import (
     with_programs,
 )
 from daceml.transformations.standard import device_recipe
-from tests.simulation.building.recording import Recording
 from tests.support.golden import raises
+from tests.support.recorded_calls import Recording
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from daceml.profiling.kineto import read_trace
 from daceml.profiling.measuring.calls import call_of
 from daceml.profiling.recorded_operations import operation_of, recorded_operations
 from daceml.profiling.trace import EventKind
-from tests.prediction.recorded import ADD, GEMM, Run, square
+from tests.support.recorded_operators import ADD, GEMM, Run, square
 
 
 def test_the_innermost_operator_whose_work_is_known():

@@ -16,8 +16,8 @@ from torch import nn
 import daceml
 from daceml.onnx_ops import registry
 from daceml.report.verification import verify
-from tests.cli.onnx_files import save_sum
 from tests.support.golden import golden
+from tests.support.onnx_files import save_sum
 
 X = torch.randn(5, 8, generator=torch.Generator().manual_seed(0))
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import dataclasses
 import gzip
 import json
 from pathlib import Path
@@ -11,21 +10,10 @@ from daceml.report.replay_json import replay_json, whatif_json
 from daceml.report.replay_text import replay_text, whatif_text
 from daceml.simulation.analysis.critical_path import critical_path
 from daceml.simulation.engine import simulate
-from daceml.simulation.graph import TaskGraph
 from daceml.simulation.prediction import Refusal, predict
 from daceml.simulation.whatif.amp import AutomaticMixedPrecision
-from tests.simulation.story import graph_of
 from tests.support.golden import golden
-
-
-def run() -> TaskGraph:
-    graph = graph_of(
-        "begin cpu 0 kind marker step 0 at 0",
-        "launch cpu 5000 step 0 at 0",
-        "end cpu 0 kind marker step 0 at 5000",
-        "volta_sgemm<128> gpu0 90000 with launch + 10 step 0 phase forward layer net.fc at 10",
-    )
-    return dataclasses.replace(graph, step_names=("ProfilerStep#1",), source="run.json", notes=("a <note>",))
+from tests.support.recorded_step import run
 
 
 def test_a_replay_for_a_terminal():

@@ -6,7 +6,7 @@ from daceml.onnx_ops.external import external_call
 from daceml.runtime.kernel_source import kernel_source
 from daceml.runtime.loop_hints import with_bools_as_bytes, with_independent_iterations
 from daceml.runtime.plan import make_plan
-from tests.onnx_ops.aten.programs import lowered
+from tests.support.operator_programs import lowered
 
 HINT = "#pragma GCC ivdep"
 NEST = """\

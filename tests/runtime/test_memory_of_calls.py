@@ -18,8 +18,8 @@ from daceml.runtime.plan import make_plan
 from daceml.runtime.steps import Copy, Step
 from daceml.runtime.temporary import live_bytes
 from daceml.runtime.usage import Usage
-from tests.runtime.programs import build, elementwise
 from tests.support.golden import raises
+from tests.support.small_networks import build, elementwise
 
 STEPS = ["_out = _a + dace.float32(1)", "_out = _a * dace.float32(3)", "_out = _a - dace.float32(2)"]
 ARRAY_BYTES = 64 * 257 * 4

@@ -18,8 +18,8 @@ from daceml.onnx_ops import nodes
 from daceml.runtime import launcher
 from daceml.sdfg.network import Network
 from daceml.transformations.hardware.cpu_schedule import schedule_maps
-from tests.runtime.programs import build, elementwise, whole
 from tests.support.golden import raises
+from tests.support.small_networks import build, elementwise, whole
 
 
 def linear_network() -> Network:
@@ -175,7 +175,7 @@ def test_one_openmp_runtime_is_loaded(tmp_path: Path):
     script = f"""
         import torch
         from pathlib import Path
-        from tests.runtime.programs import build, elementwise
+        from tests.support.small_networks import build, elementwise
         build(elementwise(["_out = _a"], (64, 512)), Path({str(tmp_path)!r}))([torch.zeros(64, 512)])
         torch.mm(torch.ones(64, 64), torch.ones(64, 64))
         maps = Path("/proc/self/maps").read_text().splitlines()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from daceml.runtime.progress import Progress, observed_by, publish
-from tests.runtime.programs import build, elementwise
+from tests.support.small_networks import build, elementwise
 
 
 def test_an_observer_hears_what_is_published_in_its_block():

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from onnx import TensorProto, helper
 from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
@@ -30,8 +29,9 @@ from daceml.runtime.plan import make_plan
 from daceml.runtime.ranges import PREFIX, range_line, range_name
 from daceml.runtime.steps import Copy, Step
 from daceml.sdfg.origin import NodeOrigin
-from tests.runtime.programs import elementwise
+from tests.runtime.range_models import add
 from tests.support.golden import raises
+from tests.support.small_networks import elementwise
 
 CODES = ["_out = _a + 1", "_out = _a * 2"]
 
@@ -79,13 +79,6 @@ def test_whole_steps_have_ranges():
     optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
     step = daceml.compile_step(module, nn.functional.mse_loss, optimizer, ranges=True)
     assert any(name.startswith("Gemm") for name, _ in seen(lambda: step(x, target)))
-
-
-def add() -> daceml.ONNXModel:
-    info = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "abc"]
-    graph = helper.make_graph([helper.make_node("Add", ["a", "b"], ["c"])], "add", info[:2], info[2:])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
-    return daceml.ONNXModel(model, ranges=True)
 
 
 def test_onnx_models_have_ranges():
@@ -148,7 +141,7 @@ def test_tools_that_read_nvtx_are_told(tmp_path: Path):
     subprocess.run(["cc", "-shared", "-fPIC", f"-I{folder}", source, "-o", tool], check=True)
     code = """
 import torch
-from tests.runtime.test_ranges import add
+from tests.runtime.range_models import add
 model, ones = add(), torch.ones(2)
 model(ones, ones)
 print(model(ones, ones).tolist())

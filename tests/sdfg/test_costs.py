@@ -11,7 +11,7 @@ from daceml.sdfg.network import Network
 from daceml.sdfg.network_costs import maps_cost
 from daceml.transformations.hardware.streamed_stores import stream_stores
 from daceml.transformations.local.map_fusion import fuse_maps
-from tests.runtime.programs import elementwise
+from tests.support.small_networks import elementwise
 
 
 def test_an_elementwise_map_reads_and_writes_each_element_once():
@@ -53,7 +53,7 @@ def test_symbolic_costs_take_values_later():
 
 
 def test_a_triangle_of_iterations_counts_exactly():
-    from tests.onnx_ops.aten.programs import lowered
+    from tests.support.operator_programs import lowered
 
     text = "g (float[3, 6] X) => (float[3, 6] Y) { A = Constant <value_int = 1> () Y = CumSum (X, A) }"
     _, cost = maps_cost(lowered(text, ("native",))[1].network)
@@ -63,7 +63,7 @@ def test_a_triangle_of_iterations_counts_exactly():
 
 
 def test_a_segment_counts_one_row():
-    from tests.onnx_ops.aten.programs import lowered
+    from tests.support.operator_programs import lowered
 
     text = "g (float[T, 5] R, int64[3] O) => (float[3, 5] Y) { Y = daceml.SegmentSum (R, O) }"
     _, cost = maps_cost(lowered(text, ("native",))[1].network)
@@ -179,7 +179,7 @@ def test_lines_that_stay_until_a_loop_comes_back_are_not_far(rows: int, columns:
 
 
 def test_a_sum_waits_for_itself():
-    from tests.onnx_ops.aten.programs import lowered
+    from tests.support.operator_programs import lowered
 
     text = "g (float[3, 6] X) => (float[3, 1] Y) { A = Constant <value_ints = [1]> () Y = ReduceSum (X, A) }"
     _, cost = maps_cost(lowered(text, ("native",))[1].network)

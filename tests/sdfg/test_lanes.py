@@ -8,7 +8,7 @@ import dace
 import torch
 
 from daceml.sdfg.lanes import FEWEST_LANES, LANES, in_lanes, lanes_of
-from tests.sdfg.test_nest import ROWS, arrays, run, shares
+from tests.support.nests import ROWS, arrays, run, shares
 
 
 def test_lanes_give_the_same_sum_and_extremum(tmp_path: Path) -> None:

@@ -17,8 +17,8 @@ from daceml.frontend.pipeline import Stages, onnx_network, optimise
 from daceml.sdfg.network import Network
 from daceml.sdfg.outline import KernelCall, Outliner
 from daceml.sdfg.scopes import top_maps
-from tests.runtime.programs import elementwise
 from tests.support.golden import raises
+from tests.support.small_networks import elementwise
 
 
 def lowered(function: Callable[[torch.Tensor], torch.Tensor]) -> Network:

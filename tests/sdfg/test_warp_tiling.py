@@ -13,8 +13,8 @@ from dace.symbolic import int_floor
 from daceml.sdfg.nest import Loop, Nest, Operator, Write, loop_parameters, points
 from daceml.sdfg.scalar import apply, literal, read
 from daceml.sdfg.warp_tiling import MOST_THREADS, NEIGHBOUR, THREAD, WARP, over_threads, threads_of
-from tests.sdfg.test_nest import ROWS, run, shares
 from tests.support.golden import golden
+from tests.support.nests import ROWS, run, shares
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from daceml.simulation.graph import TaskGraph
-from tests.simulation.story import graph_of
+from tests.support.task_stories import graph_of
 
 QUARTERS = st.integers(0, 40).map(lambda number: number / 4)
 LAGS = st.integers(-12, 20).map(lambda number: number / 4)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from daceml.errors import TaskGraphError
-from tests.simulation.story import graph_of
 from tests.support.golden import raises
+from tests.support.task_stories import graph_of
 
 
 def test_other_times_keep_what_is_known_of_the_structure():

@@ -11,8 +11,8 @@ from daceml.simulation.prediction import predict, predict_each
 from daceml.simulation.primitives.scale import scale
 from daceml.simulation.primitives.select import select
 from daceml.simulation.whatif.optimization import Estimate, Optimization
-from tests.simulation.story import graph_of
 from tests.support.golden import golden, raises
+from tests.support.task_stories import graph_of
 
 
 @dataclass(frozen=True, kw_only=True)

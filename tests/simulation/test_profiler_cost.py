@@ -12,7 +12,7 @@ from daceml.simulation.graph import TaskGraph
 from daceml.simulation.prediction import predict
 from daceml.simulation.profiler_cost import MOST_US, without_profiler
 from daceml.simulation.whatif.larger_batch import LargerBatch
-from tests.simulation.story import graph_of
+from tests.support.task_stories import graph_of
 
 
 def run(*, inflation: float) -> TaskGraph:

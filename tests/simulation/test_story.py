@@ -7,7 +7,7 @@ import math
 import pytest
 
 from daceml.simulation.task import EdgeKind, Phase, TaskKind
-from tests.simulation.story import graph_of
+from tests.support.task_stories import graph_of
 
 
 def test_a_sentence_names_a_task_its_lane_and_what_it_waits_for():

@@ -9,7 +9,6 @@ import pytest
 
 from daceml import transformations
 from daceml.errors import ConfigurationError
-from daceml.onnx_ops.node import ONNXNode
 from daceml.sdfg.network import Network
 from daceml.sdfg.passes import PassRecord
 from daceml.transformations.local.subgraph_fusion import fuse_subgraphs
@@ -17,25 +16,8 @@ from daceml.transformations.recipe import Recipe, Step, first_wrong
 from daceml.transformations.rewrite import Rewrite
 from daceml.transformations.standard import loop_recipe, operator_recipe
 from tests.support.golden import raises
-from tests.transformations.test_rewrite import imported, operators
-
-CHAIN = "g (float[4] X) => (float[4] Y) { A = Neg (X) B = Relu (A) C = Relu (B) Y = Neg (C) }"
-
-
-class OneRelu(Rewrite):
-    """Relu(Relu(x)) -> Relu(x)"""
-
-    def __init__(self, most: int = 10) -> None:
-        self.most = most
-
-    def pattern(self, op: Any, x: Any) -> Any:
-        return op.Relu(op.Relu(x))
-
-    def check(self, x: Any) -> str | None:
-        return None if x.shape[0] <= self.most else f"more than {self.most} elements"
-
-    def rewrite(self, op: Any, x: Any) -> Any:
-        return op.Relu(x)
+from tests.support.imported_networks import imported, operators
+from tests.transformations.recipes import CHAIN, OneRelu, count_operators
 
 
 class Renaming(OneRelu):
@@ -43,11 +25,6 @@ class Renaming(OneRelu):
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-
-
-def count_operators(network: Network, kind: str = "") -> int:
-    """How many there are."""
-    return sum(kind in ("", n.op_type) for n in network.state.nodes() if isinstance(n, ONNXNode))
 
 
 def spoil(network: Network) -> None:

@@ -16,16 +16,8 @@ from daceml.transformations.local.map_fusion import fuse_maps
 from daceml.transformations.recipe import LEVELS, LOOPS, fewest_wrong
 from daceml.transformations.validation import canonical_fault, check_pass
 from tests.support.golden import golden, raises
-from tests.transformations.test_recipe import CHAIN, OneRelu, count_operators
-from tests.transformations.test_rewrite import imported
-
-
-def count_loops(network: Network) -> int:
-    """How many maps there are."""
-    return sum(isinstance(n, dace.nodes.MapEntry) for n in network.state.nodes())
-
-
-count_loops.level = "local"  # pyright: ignore[reportFunctionMemberAccess]
+from tests.support.imported_networks import imported
+from tests.transformations.recipes import CHAIN, OneRelu, count_loops, count_operators
 
 
 def test_a_pass_says_its_level_or_lives_in_its_folder():

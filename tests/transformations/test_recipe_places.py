@@ -13,11 +13,10 @@ from daceml.transformations import Recipe, Step
 from daceml.transformations.coarse.trivial_operators import remove_trivial_operators
 from daceml.transformations.local.map_fusion import fuse_maps
 from daceml.transformations.local.subgraph_fusion import fuse_subgraphs
-from tests.runtime.programs import build, elementwise
 from tests.support.golden import raises
-from tests.transformations.test_recipe import CHAIN, OneRelu, count_operators
-from tests.transformations.test_recipe_levels import count_loops
-from tests.transformations.test_rewrite import imported
+from tests.support.imported_networks import imported
+from tests.support.small_networks import build, elementwise
+from tests.transformations.recipes import CHAIN, OneRelu, count_loops, count_operators
 
 STEPS = ["_out = _a + dace.float32(1)", "_out = _a * dace.float32(3)", "_out = _a - dace.float32(2)"]
 

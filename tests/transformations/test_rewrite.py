@@ -2,38 +2,19 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from daceml.config import config
 from daceml.errors import DacemlError, UnsupportedProgramError
-from daceml.frontend.importer import import_model
-from daceml.onnx_ops.lowering import lower
 from daceml.onnx_ops.node import ONNXNode
-from daceml.runtime.cache import digest
 from daceml.sdfg.network import Network
 from daceml.transformations.pattern import Anything
 from daceml.transformations.rewrite import Rewrite
-from tests.onnx_ops.aten.programs import parse
-from tests.runtime.programs import build
 from tests.support.golden import golden, raises
-
-
-def imported(text: str) -> Network:
-    return import_model(parse(text), name="network")
-
-
-def operators(network: Network) -> list[str]:
-    return sorted(n.op_type for n in network.state.nodes() if isinstance(n, ONNXNode))
-
-
-def values(network: Network, *inputs: torch.Tensor) -> list[torch.Tensor]:
-    lower(network)
-    return build(network, config().cache_folder, key=digest("test", uuid.uuid4().hex))(list(inputs))
+from tests.support.imported_networks import imported, operators, values
 
 
 def same_values(text: str, rewrite: Rewrite, *inputs: torch.Tensor) -> Network:

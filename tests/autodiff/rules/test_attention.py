@@ -2,74 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
-from torch.nn.functional import scaled_dot_product_attention
 
 from daceml.onnx_ops.registry import KINDS, Kind
-from tests.autodiff.nodes import Node, gradient_nodes, run
-from tests.autodiff.pairings import NATIVE, Case, agree
+from tests.support.attention_cases import attention, numbers, some_rows_without_keys
+from tests.support.implementation_pairs import NATIVE, agree
+from tests.support.node_gradients import Node, gradient_nodes, run
 
 EVERY = [(KINDS, KINDS), (KINDS, NATIVE), (NATIVE, KINDS), (NATIVE, NATIVE)]
-
-
-def numbers(*shape: int, dtype: torch.dtype = torch.float32, seed: int = 0) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype)
-
-
-def attention(
-    batch: int,
-    heads: int,
-    rows: int,
-    columns: int,
-    features: int,
-    *,
-    groups: int | None = None,
-    width: int | None = None,
-    mask: torch.Tensor | None = None,
-    of_mask: bool = False,
-    causal: bool = False,
-    scale: float | None = None,
-    dtype: torch.dtype = torch.float32,
-    **more: Any,
-) -> Case:
-    groups, width = groups or heads, width or features
-    y = torch.empty(batch, heads, rows, width, dtype=dtype)
-    logarithms = torch.float64 if dtype == torch.float64 else torch.float32
-
-    def reference(
-        Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, attn_mask: torch.Tensor | None
-    ) -> torch.Tensor:
-        return scaled_dot_product_attention(
-            Q, K, V, attn_mask, is_causal=causal, scale=scale, enable_gqa=groups != heads
-        )
-
-    return Case(
-        op="AttentionSaving",
-        domain="daceml",
-        inputs={
-            "Q": numbers(batch, heads, rows, features, dtype=dtype),
-            "K": numbers(batch, groups, columns, features, dtype=dtype, seed=1),
-            "V": numbers(batch, groups, columns, width, dtype=dtype, seed=2),
-            "attn_mask": mask,
-        },
-        outputs={"Y": y, "LogSumExp": torch.empty(batch, heads, rows, dtype=logarithms)},
-        attributes={"is_causal": int(causal), **({"scale": scale} if scale else {})},
-        reference=reference,
-        wanted=("Q", "K", "V", *(("attn_mask",) if of_mask else ())),
-        **more,
-    )
-
-
-def some_rows_without_keys(*shape: int) -> torch.Tensor:
-    mask = numbers(*shape)
-    mask[..., 1, :] = -torch.inf
-    mask[..., 0, 2] = -torch.inf
-    return mask
-
 
 CASES = {
     "plain": attention(2, 3, 5, 5, 8),

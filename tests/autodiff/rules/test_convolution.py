@@ -17,8 +17,8 @@ from daceml.runtime.driver import driver_text
 from daceml.runtime.plan import make_plan
 from daceml.runtime.steps import Storage
 from tests.autodiff.cases import Case, check_gradients, check_results, random
-from tests.autodiff.nodes import compiled, network_of
 from tests.support.golden import golden
+from tests.support.node_gradients import compiled, network_of
 
 # input, weight, ONNX attributes
 PLAIN: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [

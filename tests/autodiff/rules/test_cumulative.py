@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from daceml.onnx_ops.registry import KINDS, Kind
-from tests.autodiff.pairings import NATIVE, Case, agree
+from tests.support.implementation_pairs import NATIVE, Case, agree
 
 
 def cumulative(

@@ -7,9 +7,9 @@ import torch
 
 from daceml.autodiff.vjp import rules_of
 from daceml.onnx_ops.registry import KINDS
-from tests.autodiff.nodes import Node, gradients, run
-from tests.autodiff.pairings import NATIVE
 from tests.support.golden import golden
+from tests.support.implementation_pairs import NATIVE
+from tests.support.node_gradients import Node, gradients, run
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])

@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional
 
 from daceml.onnx_ops.registry import KINDS, Kind
-from tests.autodiff.pairings import NATIVE, Case, agree
+from tests.support.implementation_pairs import NATIVE, Case, agree
 
 
 def numbers(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:

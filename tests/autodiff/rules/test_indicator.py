@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from tests.autodiff.pairings import NATIVE, Case, agree
+from tests.support.implementation_pairs import NATIVE, Case, agree
 
 
 def one_hot(indices: torch.Tensor, depth: int, axis: int = -1) -> Case:

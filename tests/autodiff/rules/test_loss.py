@@ -9,8 +9,8 @@ import torch
 from torch.nn import functional
 
 from daceml.onnx_ops.registry import KINDS
-from tests.autodiff.nodes import Node, gradient_nodes, run
-from tests.autodiff.pairings import Case, agree
+from tests.support.implementation_pairs import Case, agree
+from tests.support.node_gradients import Node, gradient_nodes, run
 
 
 def scores(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:

@@ -9,8 +9,8 @@ import torch
 from torch.nn import functional
 
 from daceml.onnx_ops.registry import KINDS, Kind
-from tests.autodiff.nodes import Node, gradient_nodes, run
-from tests.autodiff.pairings import NATIVE, Case, agree
+from tests.support.implementation_pairs import NATIVE, Case, agree
+from tests.support.node_gradients import Node, gradient_nodes, run
 
 EVERY = [(KINDS, KINDS), (KINDS, NATIVE), (NATIVE, KINDS), (NATIVE, NATIVE)]
 EPSILON = 1e-3

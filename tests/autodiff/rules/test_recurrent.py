@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional
 
 from daceml.onnx_ops.saving import STATE_PARTS
-from tests.autodiff.pairings import NATIVE, Case, agree
+from tests.support.implementation_pairs import NATIVE, Case, agree
 
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 FUNCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tests.autodiff.pairings import NATIVE, Case, agree
+from tests.support.implementation_pairs import NATIVE, Case, agree
 
 
 def numbers(

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from daceml.autodiff.vjp import rules_of
-from tests.autodiff.pairings import Case, agree
 from tests.support.golden import golden
+from tests.support.implementation_pairs import Case, agree
 
 
 def numbers(*shape: int, dtype: torch.dtype = torch.float32, seed: int = 0) -> torch.Tensor:

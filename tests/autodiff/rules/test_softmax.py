@@ -7,9 +7,9 @@ import torch
 
 from daceml.autodiff.vjp import rules_of
 from daceml.onnx_ops.registry import KINDS, Kind
-from tests.autodiff.nodes import Node, run
-from tests.autodiff.pairings import NATIVE, Case, agree
 from tests.support.golden import golden
+from tests.support.implementation_pairs import NATIVE, Case, agree
+from tests.support.node_gradients import Node, run
 
 
 def softmax(op: str, *shape: int, axis: int = -1, dtype: torch.dtype = torch.float32, **more: object) -> Case:

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from tests.onnx_ops.aten.programs import chosen, refusal, run
 from tests.support.golden import golden
+from tests.support.operator_programs import chosen, refusal, run
 
 SHAPE = "2, 3, 5, 8"
 

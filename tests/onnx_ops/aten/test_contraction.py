@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.onnx_ops.aten.programs import chosen, refusal, run
 from tests.support.golden import golden
+from tests.support.operator_programs import chosen, refusal, run
 
 
 def matmul(a: tuple[int, ...], b: tuple[int, ...], dtype: str = "float") -> str:

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from tests.onnx_ops.aten.programs import chosen, refusal, run
 from tests.support.golden import golden
+from tests.support.operator_programs import chosen, refusal, run
 
 
 def sizes(shape: tuple[int, ...] | torch.Size) -> str:

@@ -17,11 +17,11 @@ from daceml.onnx_ops.lowering import lower
 from daceml.onnx_ops.node import ONNXNode
 from daceml.runtime.plan import make_plan
 from daceml.sdfg.external import AtenCall
-from tests.autodiff.nodes import Node, gradient_nodes, network_of, run
-from tests.autodiff.pairings import Case, agree
-from tests.autodiff.rules.test_attention import attention, numbers, some_rows_without_keys
-from tests.onnx_ops.aten.device_stand_ins import ATTENTION, FLASH, stand_ins
+from tests.support.attention_cases import attention, numbers, some_rows_without_keys
+from tests.support.device_stand_ins import ATTENTION, FLASH, stand_ins
 from tests.support.golden import golden
+from tests.support.implementation_pairs import Case, agree
+from tests.support.node_gradients import Node, gradient_nodes, network_of, run
 
 EFFICIENT = "_scaled_dot_product_efficient_attention"
 HALF, BFLOAT = torch.float16, torch.bfloat16

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from tests.onnx_ops.aten.programs import chosen, program
+from tests.support.operator_programs import chosen, program
 
 NAN = float("nan")
 

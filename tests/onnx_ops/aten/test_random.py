@@ -11,7 +11,7 @@ from torch.nn import functional as F  # noqa: N812
 from torch.utils import _pytree as pytree
 
 import daceml
-from tests.frontend.exporting import Lambda, tensor
+from tests.support.exported_models import Lambda, tensor
 
 
 def tensors(x: torch.Tensor) -> Any:

@@ -8,8 +8,8 @@ from torch.nn import functional
 
 from daceml.errors import ExecutionError, NoImplementationError
 from daceml.onnx_ops.registry import KINDS, Kind
-from tests.onnx_ops.aten.programs import chosen, program, refusal, run
 from tests.support.golden import golden, raises
+from tests.support.operator_programs import chosen, program, refusal, run
 
 BAGS = "g ({0}[V, 5] W, {1}[T] I, {1}[B] O) => ({0}[B, 5] Y) {{ Y = daceml.EmbeddingBagSum (W, I, O) }}"
 WAYS: tuple[tuple[Kind, ...], ...] = (KINDS, ("native",))

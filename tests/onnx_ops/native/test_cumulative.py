@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from daceml.errors import NoImplementationError
-from tests.onnx_ops.aten.programs import chosen, refusal, run
 from tests.onnx_ops.native.single_node import Case, Outcome, lowered, random
 from tests.support.golden import golden, raises
+from tests.support.operator_programs import chosen, refusal, run
 
 X = random(3, 5, 4)
 

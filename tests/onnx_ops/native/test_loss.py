@@ -10,9 +10,9 @@ import torch
 from torch.nn import functional
 
 from daceml.errors import ExecutionError, NoImplementationError
-from tests.onnx_ops.aten.programs import program
 from tests.onnx_ops.native.single_node import Case, Outcome, lowered, random
 from tests.support.golden import raises
+from tests.support.operator_programs import program
 
 WEIGHT = np.abs(random(4, seed=9)) + 0.1
 

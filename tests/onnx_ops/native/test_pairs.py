@@ -11,8 +11,8 @@ from torch import nn
 
 from daceml.errors import ExecutionError
 from daceml.frontend.export import export_program, to_onnx
-from tests.onnx_ops.aten.programs import program, run
 from tests.support.golden import raises
+from tests.support.operator_programs import program, run
 
 TEXT = (
     "g (float[N, 4, 3, 2] X, int64[5] I, int64[5] J) => (float[N, 5, 2] Y) "

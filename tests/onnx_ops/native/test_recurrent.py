@@ -12,10 +12,10 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from daceml.errors import NoImplementationError
-from tests.onnx_ops.aten.programs import lowered as lowered_text
-from tests.onnx_ops.aten.programs import program
 from tests.onnx_ops.native.single_node import Case, Outcome, lowered, random
 from tests.support.golden import raises
+from tests.support.operator_programs import lowered as lowered_text
+from tests.support.operator_programs import program
 
 KINDS: dict[str, Any] = {"RNN": nn.RNN, "GRU": nn.GRU, "LSTM": nn.LSTM}
 # torch's gates in ONNX's order

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from daceml.errors import ExecutionError
-from tests.onnx_ops.aten.programs import program
 from tests.onnx_ops.native.single_node import Case, Outcome, random
 from tests.support.golden import raises
+from tests.support.operator_programs import program
 
 X = random(5, 3, 2)
 

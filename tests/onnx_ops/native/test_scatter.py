@@ -12,10 +12,10 @@ from dace.sdfg.nodes import MapEntry
 from daceml.errors import ExecutionError, NoImplementationError
 from daceml.sdfg.network_costs import maps_cost
 from daceml.transformations.local.map_fusion import fuse_maps
-from tests.onnx_ops.aten.programs import lowered as lowered_text
-from tests.onnx_ops.aten.programs import program
 from tests.onnx_ops.native.single_node import Case, Outcome, lowered, random
 from tests.support.golden import golden, raises
+from tests.support.operator_programs import lowered as lowered_text
+from tests.support.operator_programs import program
 
 X = random(5, 3, 4)
 FUNCTIONS = {"none": None, "add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}

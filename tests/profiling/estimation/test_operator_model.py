@@ -16,8 +16,8 @@ from daceml.profiling.estimation.fitting.from_database import fit_all
 from daceml.profiling.estimation.learned import LearnedDurations
 from daceml.profiling.estimation.model_file import read_models, write_models
 from daceml.profiling.estimation.operator_model import OperatorModel
-from tests.profiling.estimation.synthetic import device, entry, product, products, seconds
 from tests.support.golden import golden, raises
+from tests.support.synthetic_operations import device, entry, product, products, seconds
 
 HERE = device("here")
 

@@ -9,8 +9,8 @@ from daceml.errors import EstimationError
 from daceml.profiling.database.records import Operand, Operation
 from daceml.profiling.estimation.dimensions import dimensions
 from daceml.profiling.estimation.principal_component import principal_component
-from tests.profiling.estimation.synthetic import product, products, seconds
 from tests.support.golden import raises
+from tests.support.synthetic_operations import product, products, seconds
 
 
 def test_a_product_of_matrices_follows_all_three_sizes():

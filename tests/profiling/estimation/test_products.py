@@ -7,7 +7,7 @@ import pytest
 
 from daceml.profiling.database.records import Attribute, Operand, Operation
 from daceml.profiling.estimation.products import TILES, products, tile_seconds
-from tests.profiling.estimation.synthetic import device
+from tests.support.synthetic_operations import device
 
 
 def operation(name: str, *shapes: tuple[int, ...], **attributes: Attribute) -> Operation:

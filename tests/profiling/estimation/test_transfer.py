@@ -8,8 +8,8 @@ from daceml.errors import EstimationError
 from daceml.profiling.database.records import Operand, Operation
 from daceml.profiling.estimation.observations import Observations, observations, one_table
 from daceml.profiling.estimation.transfer import known_rows, transferred
-from tests.profiling.estimation.synthetic import device, entry, products, seconds
 from tests.support.golden import golden, raises
+from tests.support.synthetic_operations import device, entry, products, seconds
 
 DEVICES = {
     "slow": device("slow", multiprocessors=40, speed=0.5),

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from daceml.simulation.analysis.breakdown import breakdown
 from daceml.simulation.engine import simulate
-from tests.simulation.story import graph_of
+from tests.support.task_stories import graph_of
 
 
 def test_everybody_works_alone_together_or_not_at_all():

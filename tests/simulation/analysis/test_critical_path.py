@@ -10,7 +10,7 @@ from daceml.simulation.analysis.critical_path import CriticalPath, critical_path
 from daceml.simulation.engine import by_priority, simulate
 from daceml.simulation.graph import TaskGraph
 from tests.simulation.random_graphs import longest_paths, task_graphs
-from tests.simulation.story import graph_of
+from tests.support.task_stories import graph_of
 
 
 def told(path: CriticalPath) -> list[tuple[float, float, str, str]]:

@@ -4,7 +4,7 @@ import pytest
 
 from daceml.simulation.analysis.limits import WORK, limits
 from daceml.simulation.engine import simulate
-from tests.simulation.story import graph_of
+from tests.support.task_stories import graph_of
 
 KERNELS, _, _, DATA, FRAMEWORK, OPERATORS, BETWEEN_OPERATORS = WORK
 

@@ -7,7 +7,7 @@ import pytest
 from daceml.simulation.analysis.steps import recorded_step_times, step_error, step_times
 from daceml.simulation.engine import simulate
 from daceml.simulation.graph import TaskGraph
-from tests.simulation.story import graph_of
+from tests.support.task_stories import graph_of
 
 
 def two_steps(first_kernel_us: float = 30) -> TaskGraph:

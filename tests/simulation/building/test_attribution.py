@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from daceml.simulation.graph import TaskGraph
 from daceml.simulation.task import Phase, TaskKind
-from tests.simulation.building.recording import Recording
 from tests.support.golden import golden
+from tests.support.recorded_calls import Recording
 
 AUTOGRAD = 200
 

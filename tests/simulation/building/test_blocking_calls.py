@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from tests.simulation.building.recording import Recording, with_duration
+from tests.support.recorded_calls import Recording, with_duration
 
 
 def a_kernel_and(name: str, lasts: float) -> Recording:

@@ -7,7 +7,7 @@ from typing import Any
 from daceml.profiling.kineto import trace_of
 from daceml.simulation.building.build import build
 from daceml.simulation.graph import TaskGraph
-from tests.simulation.building.recording import Recording
+from tests.support.recorded_calls import Recording
 
 NORM, GELU = "Norm_0_0_3_aa", "Gelu_0_0_3_bb"
 

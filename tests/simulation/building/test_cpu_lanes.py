@@ -5,8 +5,8 @@ import numpy as np
 from daceml.errors import TraceContentError
 from daceml.simulation.engine import simulate
 from daceml.simulation.task import Phase, TaskKind
-from tests.simulation.building.recording import Recording
 from tests.support.golden import golden, raises
+from tests.support.recorded_calls import Recording
 
 
 def test_calls_that_only_ask_are_part_of_the_gap():

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from tests.simulation.building.recording import Recording, with_duration
 from tests.support.golden import golden
+from tests.support.recorded_calls import Recording, with_duration
 
 
 def test_all_kernels_of_a_graph_wait_for_its_launch_and_follow_each_other():

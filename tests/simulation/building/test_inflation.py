@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from daceml.simulation.building.build import build
-from tests.simulation.building.recording import Recording
 from tests.support.golden import golden
+from tests.support.recorded_calls import Recording
 
 
 def notes(told: object) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ import numpy as np
 from daceml.simulation.building.build import Options
 from daceml.simulation.engine import simulate
 from daceml.simulation.task import EdgeKind
-from tests.simulation.building.recording import Recording
+from tests.support.recorded_calls import Recording
 
 KERNEL_US, CALL_US, DEPTH = 100.0, 5.0, 1000
 

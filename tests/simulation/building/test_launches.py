@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 from daceml.errors import TraceContentError
-from tests.simulation.building.recording import Recording, with_duration
 from tests.support.golden import golden, raises
+from tests.support.recorded_calls import Recording, with_duration
 
 
 def two_kernels() -> Recording:

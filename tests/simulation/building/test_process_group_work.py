@@ -5,8 +5,8 @@ from __future__ import annotations
 from daceml.simulation.building.build import build
 from daceml.simulation.engine import simulate
 from daceml.simulation.task import EdgeKind, TaskKind
-from tests.simulation.building.recording import with_duration
-from tests.simulation.distributed.recorded_ranks import RankRecording
+from tests.support.recorded_calls import with_duration
+from tests.support.recorded_ranks import RankRecording
 
 
 def recorded() -> RankRecording:

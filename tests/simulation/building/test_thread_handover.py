@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from daceml.simulation.task import EdgeKind
-from tests.simulation.building.recording import Recording, with_duration
+from tests.support.recorded_calls import Recording, with_duration
 
 MAIN, AUTOGRAD = 100, 200
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from daceml.errors import AlignmentError
 from daceml.simulation.distributed.alignment import align, unaligned
 from tests.simulation.distributed.drawn_runs import drawn, worst_us
-from tests.simulation.distributed.recorded_ranks import timings_of
 from tests.support.golden import raises
+from tests.support.recorded_ranks import timings_of
 
 NAN = float("nan")
 

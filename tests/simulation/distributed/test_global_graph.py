@@ -16,21 +16,9 @@ from daceml.simulation.engine import resimulate, simulate
 from daceml.simulation.graph import TaskGraph
 from daceml.simulation.primitives.select import select
 from daceml.simulation.task import EdgeKind, TaskKind
-from tests.simulation.distributed.recorded_ranks import COMMUNICATE, RankRecording, run_of
+from tests.simulation.distributed.waiting_ranks import run, slower, two_groups
 from tests.support.golden import raises
-
-
-def run() -> MatchedRun:
-    """Rank 0 computes for 50 us, rank 1 for 90; then both reduce, which takes 20, and compute again."""
-    ranks: list[RankRecording] = []
-    for rank, lasts in ((0, 50), (1, 90)):
-        recording = RankRecording(rank)
-        recording.annotation("ProfilerStep#0", 0, 12)
-        recording.call("cudaLaunchKernel", 0, 2, ("gemm", COMMUNICATE, 10, lasts))
-        recording.collective("nccl:all_reduce", 4, 10 + lasts, 110 - lasts)
-        recording.call("cudaLaunchKernel", 8, 2, ("norm", COMMUNICATE, 120, 5))
-        ranks.append(recording)
-    return run_of(*ranks)
+from tests.support.recorded_ranks import RankRecording, run_of
 
 
 def times(graph: TaskGraph, name: str) -> list[tuple[float, float]]:
@@ -38,12 +26,6 @@ def times(graph: TaskGraph, name: str) -> list[tuple[float, float]]:
     schedule = simulate(graph)
     rows = np.flatnonzero(graph.where_name(lambda known: known == name))
     return [(float(schedule.start_us[row]), float(schedule.end_us[row])) for row in rows]
-
-
-def slower(graph: TaskGraph, name: str, rank: int, duration_us: float) -> TaskGraph:
-    changed = graph.tasks.duration_us.copy()
-    changed[graph.where_name(lambda known: known == name) & (task_ranks(graph) == rank)] = duration_us
-    return graph.with_times(duration_us=changed)
 
 
 def test_a_replay_is_what_was_recorded():
@@ -112,18 +94,6 @@ def test_a_change_is_simulated_in_part():
     changed = slower(graph, "gemm", 1, 290)
     part, whole = resimulate(simulate(graph), changed), simulate(changed)
     assert part.start_us.tolist() == whole.start_us.tolist()
-
-
-def two_groups() -> MatchedRun:
-    """Four ranks: 0 and 1 reduce, and so do 2 and 3."""
-    ranks: list[RankRecording] = []
-    for rank in range(4):
-        recording = RankRecording(rank, world=4)
-        name, members = ("left", "[0, 1]") if rank < 2 else ("right", "[2, 3]")
-        group = {"Process Group Name": name, "Process Group Ranks": members}
-        recording.collective("nccl:all_reduce", 1, 10, 50, **group)
-        ranks.append(recording)
-    return run_of(*ranks)
 
 
 def test_groups_on_one_link_take_turns():

@@ -6,8 +6,8 @@ from daceml.errors import MatchingError
 from daceml.simulation.distributed.communication import CommunicationKind
 from daceml.simulation.distributed.matching import matched
 from daceml.simulation.distributed.rank_run import rank_run
-from tests.simulation.distributed.recorded_ranks import RankRecording, run_of
 from tests.support.golden import golden, raises
+from tests.support.recorded_ranks import RankRecording, run_of
 
 
 def two_ranks(world: int = 2) -> tuple[RankRecording, RankRecording]:

@@ -12,7 +12,7 @@ from daceml.simulation.engine import simulate
 from daceml.simulation.graph import TaskGraph
 from daceml.simulation.primitives.select import select
 from daceml.simulation.task import TaskKind
-from tests.simulation.distributed.recorded_ranks import RankRecording, run_of
+from tests.support.recorded_ranks import RankRecording, run_of
 
 
 def overlapping() -> tuple[TaskGraph, np.ndarray]:

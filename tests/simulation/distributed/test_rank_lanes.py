@@ -6,7 +6,7 @@ import pytest
 
 from daceml.simulation.distributed.rank_lanes import NO_RANK, moved, side_by_side, task_ranks
 from daceml.simulation.engine import simulate
-from tests.simulation.story import graph_of
+from tests.support.task_stories import graph_of
 
 RANK = ("launch cpu 2 gap 5", "gemm gpu0 10 after launch step 0", "next gpu0 1")
 

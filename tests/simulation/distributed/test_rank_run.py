@@ -7,8 +7,8 @@ import dataclasses
 from daceml.errors import CommunicationError
 from daceml.simulation.distributed.communication import CommunicationKind, Group
 from daceml.simulation.distributed.rank_run import rank_run
-from tests.simulation.distributed.recorded_ranks import NCCL, RankRecording
 from tests.support.golden import raises
+from tests.support.recorded_ranks import NCCL, RankRecording
 
 
 def test_a_kernel_is_what_the_annotation_around_its_launch_says():

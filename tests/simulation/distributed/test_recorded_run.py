@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from daceml.simulation.distributed.recorded_run import RecordedRun
-from tests.simulation.distributed.recorded_ranks import RankRecording
-from tests.simulation.distributed.strategy.recorded_training import sum_us, traces
+from tests.support.recorded_ranks import RankRecording
+from tests.support.recorded_training import sum_us, traces
 
 
 def test_ranks_that_say_one_host_have_one_clock():

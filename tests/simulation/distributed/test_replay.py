@@ -17,7 +17,7 @@ from daceml.simulation.distributed.rank_run import rank_run
 from daceml.simulation.distributed.replay import replayed
 from daceml.simulation.primitives.select import select
 from daceml.simulation.task import TaskKind
-from tests.simulation.distributed.test_global_graph import run, slower, two_groups
+from tests.simulation.distributed.waiting_ranks import run, slower, two_groups
 
 DATA = os.environ.get("DACEML_DATA")
 recorded = pytest.mark.skipif(not DATA, reason="no recorded traces: DACEML_DATA is not set")

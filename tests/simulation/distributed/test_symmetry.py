@@ -19,8 +19,8 @@ from daceml.simulation.distributed.parallelism.transformer import Transformer
 from daceml.simulation.distributed.symmetry import fold
 from daceml.simulation.network.links import Link
 from daceml.simulation.network.topology import Topology
-from tests.simulation.story import graph_of
 from tests.support.golden import raises
+from tests.support.task_stories import graph_of
 
 MODEL = Transformer(layers=4, hidden=64, heads=4, sequence=16, vocabulary=100)
 PLAN = ParallelPlan(data=3, tensor=2, pipeline=2, global_batch=12, bucket_bytes=1e5)

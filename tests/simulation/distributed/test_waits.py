@@ -6,7 +6,7 @@ import numpy as np
 
 from daceml.simulation.distributed.alignment import Alignment, unaligned
 from daceml.simulation.distributed.waits import separated
-from tests.simulation.distributed.recorded_ranks import timings_of
+from tests.support.recorded_ranks import timings_of
 
 NAN = float("nan")
 

@@ -12,8 +12,8 @@ from daceml.simulation.engine import Ranked, SchedulingState, by_priority, first
 from daceml.simulation.engine.events import run_events
 from daceml.simulation.graph import TaskGraph
 from tests.simulation.random_graphs import task_graphs
-from tests.simulation.story import graph_of
 from tests.support.golden import raises
+from tests.support.task_stories import graph_of
 
 LAYERS = (
     "backward2 gpu0 4",

@@ -12,8 +12,8 @@ from daceml.simulation.compiled import Engine
 from daceml.simulation.engine import by_priority, resimulate, simulate
 from daceml.simulation.graph import TaskGraph
 from tests.simulation.random_graphs import LAGS, QUARTERS, task_graphs
-from tests.simulation.story import graph_of
 from tests.support.golden import raises
+from tests.support.task_stories import graph_of
 
 
 def test_a_faster_kernel_shifts_what_waits_for_it_and_nothing_else():

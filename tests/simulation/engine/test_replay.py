@@ -14,8 +14,8 @@ from daceml.simulation.compiled import Engine
 from daceml.simulation.engine import simulate
 from daceml.simulation.graph import TaskGraph
 from tests.simulation.random_graphs import longest_paths, task_graphs
-from tests.simulation.story import graph_of
 from tests.support.golden import raises
+from tests.support.task_stories import graph_of
 
 ENGINES: list[Engine] = ["python", "numba"]
 
@@ -124,7 +124,7 @@ def test_a_name_that_no_task_or_several_have_is_refused():
 def test_small_graphs_do_without_numba_and_the_package_without_anything_but_numpy():
     code = (
         "import sys, daceml.simulation.engine\n"
-        "from tests.simulation.story import graph_of\n"
+        "from tests.support.task_stories import graph_of\n"
         "daceml.simulation.engine.simulate(graph_of('a cpu 1'))\n"
         "print(sorted({'numba', 'scipy', 'torch', 'dace', 'pandas'} & set(sys.modules)))"
     )

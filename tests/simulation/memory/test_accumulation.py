@@ -8,8 +8,8 @@ from daceml.errors import AllocationError, WhatIfError
 from daceml.simulation import simulate
 from daceml.simulation.memory import Allocations, accumulated, memory_over_time
 from daceml.simulation.whatif.gradient_accumulation import GradientAccumulation
-from tests.simulation.story import graph_of
 from tests.support.golden import raises
+from tests.support.task_stories import graph_of
 
 FORWARD, BACKWARD, ADD, OPTIMIZER, CLEAR = range(5)
 STEP = graph_of(

@@ -7,8 +7,8 @@ import numpy as np
 from daceml.errors import AllocationError, DeviceMemoryError
 from daceml.simulation import simulate
 from daceml.simulation.memory import Allocations, CachingAllocator, memory_over_time
-from tests.simulation.story import graph_of
 from tests.support.golden import raises
+from tests.support.task_stories import graph_of
 
 MB = 1 << 20
 STORY = graph_of("a cpu 2", "b cpu 3", "c cpu 4")

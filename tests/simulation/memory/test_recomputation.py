@@ -9,8 +9,8 @@ from daceml.simulation import TaskGraph, simulate
 from daceml.simulation.memory import Allocations, memory_over_time
 from daceml.simulation.memory.recomputation import recomputed
 from daceml.simulation.task import EdgeKind
-from tests.simulation.story import graph_of
 from tests.support.golden import raises
+from tests.support.task_stories import graph_of
 
 OPERATOR = "cpu {} kind operator phase {} layer {} step 0"
 

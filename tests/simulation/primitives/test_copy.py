@@ -8,8 +8,8 @@ from daceml.errors import WhatIfError
 from daceml.simulation.engine import simulate
 from daceml.simulation.primitives.copy import NewCopy, copy_stream, insert_copies, insert_copy
 from daceml.simulation.task import TaskKind
-from tests.simulation.story import graph_of
 from tests.support.golden import raises
+from tests.support.task_stories import graph_of
 
 GRAPH = graph_of(
     "l1 cpu 2",

@@ -8,8 +8,8 @@ from daceml.simulation.primitives.move import move
 from daceml.simulation.primitives.remove import remove
 from daceml.simulation.primitives.scale import scale
 from daceml.simulation.primitives.select import select
-from tests.simulation.story import graph_of
 from tests.support.golden import golden
+from tests.support.task_stories import graph_of
 
 GRAPH = graph_of(
     "l1 cpu 2",

@@ -10,8 +10,8 @@ from daceml.simulation.engine import simulate
 from daceml.simulation.primitives.edit import FIRST, NewTask, with_tasks, without
 from daceml.simulation.primitives.select import select
 from daceml.simulation.task import EdgeKind, Lane, Phase, TaskKind
-from tests.simulation.story import graph_of
 from tests.support.golden import raises
+from tests.support.task_stories import graph_of
 
 
 def test_a_task_that_is_gone_takes_its_gap_along():

@@ -12,8 +12,8 @@ from daceml.simulation.primitives.edit import with_tasks
 from daceml.simulation.primitives.fuse import cut_where_awaited, fuse, fuse_groups
 from daceml.simulation.primitives.select import select
 from daceml.simulation.task import EdgeKind
-from tests.simulation.story import graph_of
 from tests.support.golden import raises
+from tests.support.task_stories import graph_of
 
 GRAPH = graph_of(
     "l1 cpu 2",

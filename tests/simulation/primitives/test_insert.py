@@ -8,8 +8,8 @@ from daceml.errors import WhatIfError
 from daceml.simulation.engine import simulate
 from daceml.simulation.primitives.insert import NewKernel, insert_kernel, insert_kernels
 from daceml.simulation.task import EdgeKind
-from tests.simulation.story import graph_of
 from tests.support.golden import raises
+from tests.support.task_stories import graph_of
 
 GRAPH = graph_of(
     "launch_a cpu 2 gap 3",

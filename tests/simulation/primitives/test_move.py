@@ -11,8 +11,8 @@ from daceml.simulation.primitives.edit import FIRST
 from daceml.simulation.primitives.move import move
 from daceml.simulation.primitives.select import select
 from daceml.simulation.task import Lane
-from tests.simulation.story import graph_of
 from tests.support.golden import raises
+from tests.support.task_stories import graph_of
 
 GRAPH = graph_of(
     "launch cpu 2",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from daceml.simulation.engine import simulate
 from daceml.simulation.primitives.remove import remove
 from daceml.simulation.primitives.select import select
-from tests.simulation.story import graph_of
+from tests.support.task_stories import graph_of
 
 GRAPH = graph_of(
     "launch_a cpu 2",

@@ -8,8 +8,8 @@ from daceml.errors import WhatIfError
 from daceml.simulation.engine import by_priority, simulate
 from daceml.simulation.primitives.reschedule import reordered, unordered, with_priority
 from daceml.simulation.primitives.select import select
-from tests.simulation.story import graph_of
 from tests.support.golden import raises
+from tests.support.task_stories import graph_of
 
 GRAPH = graph_of("back gpu0 4", "big link 20 gap 4", "small link 2", "fore gpu0 3 after small")
 

@@ -9,8 +9,8 @@ from daceml.errors import WhatIfError
 from daceml.simulation.engine import simulate
 from daceml.simulation.primitives.scale import scale, scale_gaps, set_duration
 from daceml.simulation.primitives.select import select
-from tests.simulation.story import graph_of
 from tests.support.golden import raises
+from tests.support.task_stories import graph_of
 
 GRAPH = graph_of(
     "launch cpu 2", "gemm gpu0 10 after launch", "relu gpu0 4 gap -1", "sync cpu 1 gap 3 after relu"

@@ -11,8 +11,8 @@ from daceml.errors import WhatIfError
 from daceml.simulation.graph import TaskGraph
 from daceml.simulation.primitives.select import launches_of, returns_of, select
 from daceml.simulation.task import Phase, TaskKind
-from tests.simulation.story import graph_of
 from tests.support.golden import raises
+from tests.support.task_stories import graph_of
 
 GRAPH = graph_of(
     "launch cpu 1 step 0",

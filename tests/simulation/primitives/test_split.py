@@ -7,8 +7,8 @@ import pytest
 from daceml.errors import WhatIfError
 from daceml.simulation.engine import simulate
 from daceml.simulation.primitives.split import split
-from tests.simulation.story import graph_of
 from tests.support.golden import raises
+from tests.support.task_stories import graph_of
 
 GRAPH = graph_of("l cpu 2 gap 1", "gemm gpu0 12 with l + 4 bytes 600", "relu gpu0 3", "sum gpu1 5 after gemm")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from daceml.simulation.engine import simulate
 from daceml.simulation.whatif.activation_checkpointing import ActivationCheckpointing
 from daceml.simulation.whatif.optimization import applied
-from tests.simulation.story import graph_of
 from tests.support.golden import golden
+from tests.support.task_stories import graph_of
 
 WORK = (("a", "block0.fc", "forward"), ("b", "block1.fc", "forward"), ("db", "block1.fc", "backward"))
 WORK += (("da", "block0.fc", "backward"),)

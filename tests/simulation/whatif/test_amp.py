@@ -8,8 +8,8 @@ from daceml.errors import WhatIfError
 from daceml.simulation.engine import simulate
 from daceml.simulation.whatif.amp import AutomaticMixedPrecision
 from daceml.simulation.whatif.optimization import Estimate, applied
-from tests.simulation.story import graph_of
 from tests.support.golden import raises
+from tests.support.task_stories import graph_of
 
 RUN = graph_of(
     "volta_sgemm gpu0 30 phase forward",

@@ -7,8 +7,8 @@ import pytest
 from daceml.simulation.engine import simulate
 from daceml.simulation.graph import TaskGraph
 from daceml.simulation.whatif.backward_phases import BackwardPhase, backward_phases, nearest
-from tests.simulation.story import graph_of
 from tests.simulation.whatif.training_runs import two_layers
+from tests.support.task_stories import graph_of
 
 
 def phase_of(graph: TaskGraph) -> BackwardPhase:

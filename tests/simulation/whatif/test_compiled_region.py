@@ -9,8 +9,8 @@ import pytest
 from daceml.simulation.engine import simulate
 from daceml.simulation.whatif.compiled_region import CompiledRegion
 from daceml.simulation.whatif.optimization import Estimate, applied
-from tests.simulation.story import graph_of
 from tests.support.golden import golden
+from tests.support.task_stories import graph_of
 
 KERNELS = (("gemm", "fc"), ("bias", "fc"), ("gelu", "act"), ("mask", "act"), ("gemm2", "fc2"))
 GRAPH = graph_of(

@@ -7,8 +7,8 @@ import pytest
 from daceml.simulation.engine import simulate
 from daceml.simulation.whatif.data_loader import DataLoaderWorkers
 from daceml.simulation.whatif.optimization import Estimate, applied
-from tests.simulation.story import graph_of
 from tests.support.golden import golden
+from tests.support.task_stories import graph_of
 
 
 def run(load_us: float = 40, steps: int = 4) -> list[str]:

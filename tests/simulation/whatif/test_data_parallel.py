@@ -18,9 +18,9 @@ from daceml.simulation.network.topology import Topology
 from daceml.simulation.whatif.data_parallel import DataParallel
 from daceml.simulation.whatif.gradients import Bucket, Gradients
 from daceml.simulation.whatif.optimization import Estimate, applied
-from tests.simulation.story import graph_of
 from tests.simulation.whatif.training_runs import gradients, infinite, pair, two_layers, two_layers_on_cpu
 from tests.support.golden import golden, raises
+from tests.support.task_stories import graph_of
 
 EXACT = Estimate.known(1.0)
 NONE = Estimate.known(0.0)

@@ -9,9 +9,9 @@ from daceml.simulation.engine import simulate
 from daceml.simulation.whatif.data_parallel import DataParallel
 from daceml.simulation.whatif.deep_gradient_compression import DeepGradientCompression
 from daceml.simulation.whatif.optimization import Estimate, applied
-from tests.simulation.story import graph_of
 from tests.simulation.whatif.training_runs import gradients, pair, two_layers, two_layers_on_cpu
 from tests.support.golden import raises
+from tests.support.task_stories import graph_of
 
 USUAL: dict[str, object] = {
     "topology": pair(), "gradients": gradients(), "efficiency": Estimate.known(1.0),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from daceml.simulation.whatif.distributed_runs import communicates
-from tests.simulation.story import graph_of
+from tests.support.task_stories import graph_of
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from daceml.simulation.engine import simulate
 from daceml.simulation.whatif.faster_device import FasterDevice
 from daceml.simulation.whatif.optimization import Estimate, applied
-from tests.simulation.story import graph_of
 from tests.support.golden import golden
+from tests.support.task_stories import graph_of
 
 GRAPH = graph_of(
     "start cpu 2",

@@ -7,8 +7,8 @@ import pytest
 from daceml.simulation.engine import simulate
 from daceml.simulation.whatif.fused_adam import FusedAdam
 from daceml.simulation.whatif.optimization import Estimate, applied
-from tests.simulation.story import graph_of
 from tests.support.golden import golden
+from tests.support.task_stories import graph_of
 
 CERTAIN = FusedAdam(moved_share=Estimate.known(0.5), floor_us=Estimate.known(1), python_us=Estimate.known(20))
 

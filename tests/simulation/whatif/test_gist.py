@@ -7,8 +7,8 @@ import dataclasses
 from daceml.simulation.engine import simulate
 from daceml.simulation.whatif.gist import Gist
 from daceml.simulation.whatif.optimization import Estimate, applied
-from tests.simulation.story import graph_of
 from tests.support.golden import golden
+from tests.support.task_stories import graph_of
 
 
 def graph(*kernels: tuple[str, str]):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from daceml.simulation.engine import simulate
 from daceml.simulation.whatif.gradient_accumulation import GradientAccumulation
 from daceml.simulation.whatif.optimization import Estimate, applied
-from tests.simulation.story import graph_of
 from tests.support.golden import golden
+from tests.support.task_stories import graph_of
 
 STEPS = [
     sentence

@@ -9,8 +9,8 @@ from daceml.simulation.engine import Schedule, simulate
 from daceml.simulation.graph import TaskGraph
 from daceml.simulation.task import TaskKind
 from daceml.simulation.whatif.interference import slowed
-from tests.simulation.story import graph_of
 from tests.support.golden import raises
+from tests.support.task_stories import graph_of
 
 
 def beside(graph: TaskGraph, share: float = 0.25) -> Schedule:

@@ -9,8 +9,8 @@ from daceml.errors import WhatIfError
 from daceml.simulation.engine import simulate
 from daceml.simulation.whatif.larger_batch import LargerBatch
 from daceml.simulation.whatif.optimization import Estimate, applied
-from tests.simulation.story import graph_of
 from tests.support.golden import golden, raises
+from tests.support.task_stories import graph_of
 
 GRAPH = graph_of(
     "DataLoader cpu 8 kind data",

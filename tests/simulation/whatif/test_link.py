@@ -12,9 +12,9 @@ from daceml.simulation.graph import TaskGraph
 from daceml.simulation.network.links import Link, link_of
 from daceml.simulation.whatif.link import AnotherLink
 from daceml.simulation.whatif.optimization import Estimate, applied
-from tests.simulation.story import graph_of
 from tests.simulation.whatif.training_runs import two_layers
 from tests.support.golden import raises
+from tests.support.task_stories import graph_of
 
 
 def distributed() -> TaskGraph:

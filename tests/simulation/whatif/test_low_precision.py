@@ -7,8 +7,8 @@ import pytest
 from daceml.simulation.engine import simulate
 from daceml.simulation.whatif.low_precision import LowPrecision
 from daceml.simulation.whatif.optimization import Estimate, applied
-from tests.simulation.story import graph_of
 from tests.support.golden import golden
+from tests.support.task_stories import graph_of
 
 RUN = graph_of("sgemm gpu0 30", "relu gpu0 10", "bf16_gemm gpu0 14", "adam gpu0 6 phase optimizer")
 FIGURES = {"floor_us": Estimate.known(0), "fp8_speedup": Estimate(1.4, fast=2, slow=1)}

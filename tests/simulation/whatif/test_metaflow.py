@@ -7,8 +7,8 @@ import pytest
 from daceml.simulation.engine import simulate
 from daceml.simulation.whatif.metaflow import MetaFlow
 from daceml.simulation.whatif.optimization import applied
-from tests.simulation.story import graph_of
 from tests.support.golden import golden
+from tests.support.task_stories import graph_of
 
 GRAPH = graph_of(
     "l1 cpu 2 layer conv1",

@@ -12,8 +12,8 @@ from daceml.simulation.whatif.faster_device import FasterDevice
 from daceml.simulation.whatif.larger_batch import LargerBatch
 from daceml.simulation.whatif.low_precision import LowPrecision
 from daceml.simulation.whatif.optimization import Estimate
-from tests.simulation.story import graph_of
 from tests.support.golden import golden, raises
+from tests.support.task_stories import graph_of
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ from daceml.simulation.whatif.gradients import Gradients
 from daceml.simulation.whatif.optimization import Estimate, applied
 from daceml.simulation.whatif.p3 import PriorityPropagation
 from daceml.simulation.whatif.parameter_server import ParameterServer
-from tests.simulation.story import graph_of
 from tests.simulation.whatif.training_runs import gradients, two_layers
 from tests.support.golden import raises
+from tests.support.task_stories import graph_of
 
 
 def usual(**options: object) -> dict[str, object]:

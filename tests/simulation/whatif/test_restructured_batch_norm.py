@@ -5,8 +5,8 @@ from __future__ import annotations
 from daceml.simulation.engine import simulate
 from daceml.simulation.whatif.optimization import Estimate, applied
 from daceml.simulation.whatif.restructured_batch_norm import RestructuredBatchNorm
-from tests.simulation.story import graph_of
 from tests.support.golden import golden
+from tests.support.task_stories import graph_of
 
 CERTAIN = RestructuredBatchNorm(speedup=Estimate(2.0, fast=2.0, slow=1.0))
 

@@ -9,8 +9,8 @@ import pytest
 from daceml.simulation.engine import simulate
 from daceml.simulation.whatif.optimization import Estimate, applied
 from daceml.simulation.whatif.vdnn import VirtualizedDnn
-from tests.simulation.story import graph_of
 from tests.support.golden import golden
+from tests.support.task_stories import graph_of
 
 LAYERS = ("norm", "conv1", "conv2", "conv2", "conv1")
 GRAPH = graph_of(

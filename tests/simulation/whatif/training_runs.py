@@ -8,7 +8,7 @@ from daceml.simulation.graph import TaskGraph
 from daceml.simulation.network.links import Link
 from daceml.simulation.network.topology import Topology
 from daceml.simulation.whatif.gradients import Gradients
-from tests.simulation.story import graph_of
+from tests.support.task_stories import graph_of
 
 
 def pair(bytes_per_us: float = 1.0, *, latency_us: float = 0.0) -> Topology:

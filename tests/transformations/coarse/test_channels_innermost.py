@@ -15,8 +15,8 @@ from daceml.transformations.coarse.channels_innermost import keep_channels_inner
 from daceml.transformations.recipe import Step
 from daceml.transformations.standard import standard_recipe
 from tests.support.golden import golden
+from tests.support.imported_networks import imported, operators, values
 from tests.support.sampling import sampled
-from tests.transformations.test_rewrite import imported, operators, values
 
 ALWAYS = standard_recipe().before(
     "flatten_spatial_dimensions", Step(keep_channels_innermost, {"always": True}, only=("training",))

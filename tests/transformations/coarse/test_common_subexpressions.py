@@ -9,8 +9,8 @@ from daceml.onnx_ops.node import ONNXNode
 from daceml.onnx_ops.random_operators import draws
 from daceml.transformations.coarse.common_subexpressions import merge_common_subexpressions
 from tests.support.golden import golden
+from tests.support.imported_networks import imported, operators, values
 from tests.transformations.coarse.lifted import Of, equals_eager
-from tests.transformations.test_rewrite import imported, operators, values
 
 
 def test_chains_become_one():

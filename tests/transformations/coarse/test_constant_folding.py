@@ -8,9 +8,9 @@ import torch
 
 from daceml.transformations.coarse.constant_folding import fold_constants
 from tests.support.golden import golden
+from tests.support.imported_networks import imported, values
+from tests.support.imported_networks import operators as names
 from tests.transformations.coarse.lifted import Of, equals_eager, lifted, operators, reasons
-from tests.transformations.test_rewrite import imported, values
-from tests.transformations.test_rewrite import operators as names
 
 
 def rotary(x: torch.Tensor) -> torch.Tensor:

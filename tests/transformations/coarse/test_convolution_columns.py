@@ -23,9 +23,9 @@ from daceml.sdfg.network import Network
 from daceml.transformations.coarse.convolution_columns import use_columns
 from daceml.transformations.hardware.cpu_schedule import schedule_maps
 from daceml.transformations.local.map_fusion import fuse_maps
-from tests.onnx_ops.aten.programs import parse
-from tests.runtime.programs import build
 from tests.support.golden import golden
+from tests.support.operator_programs import parse
+from tests.support.small_networks import build
 
 NATIVE: tuple[Kind, ...] = ("alias", "native")
 VENDOR: tuple[Kind, ...] = ("alias", "aten", "native")

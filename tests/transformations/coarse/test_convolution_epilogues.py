@@ -21,7 +21,7 @@ from daceml.transformations.coarse import convolution_epilogues
 from daceml.transformations.coarse.convolution_epilogues import NAME, fuse_convolution_epilogues
 from daceml.transformations.recipe import Recipe
 from daceml.transformations.standard import device_recipe, standard_recipe
-from tests.onnx_ops.aten.device_stand_ins import stand_ins
+from tests.support.device_stand_ins import stand_ins
 from tests.support.golden import golden
 from tests.transformations.coarse.lifted import operators, reasons
 

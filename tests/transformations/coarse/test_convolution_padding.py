@@ -16,9 +16,9 @@ from daceml.runtime.cache import digest
 from daceml.runtime.program import Program
 from daceml.sdfg.network import Network
 from daceml.transformations.coarse.convolution_padding import place_padding
-from tests.onnx_ops.aten.programs import parse
-from tests.runtime.programs import build
 from tests.support.golden import golden
+from tests.support.operator_programs import parse
+from tests.support.small_networks import build
 
 
 def program(network: Network) -> Program:

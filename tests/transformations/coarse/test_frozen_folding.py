@@ -12,7 +12,7 @@ from torch.nn.utils import parametrizations
 
 import daceml
 from tests.support.golden import golden
-from tests.transformations.layout.test_convolution_activations import frozen
+from tests.transformations.frozen_networks import frozen
 
 Body = Callable[["Holder", torch.Tensor], torch.Tensor]
 _NAN, _INF = float("nan"), float("inf")

@@ -9,8 +9,8 @@ import torch
 
 from daceml.transformations.coarse.gelu_lifting import NAME, lift_gelu
 from tests.support.golden import golden
+from tests.support.imported_networks import imported
 from tests.transformations.coarse.lifted import Of, equals_eager, lifted, operators, reasons
-from tests.transformations.test_rewrite import imported
 
 Function = Callable[[torch.Tensor], torch.Tensor]
 FACTOR = math.sqrt(2 / math.pi)

@@ -9,8 +9,8 @@ from torch.nn import functional
 
 from daceml.transformations.coarse.mish_lifting import NAME, lift_mish
 from tests.support.golden import golden
+from tests.support.imported_networks import imported
 from tests.transformations.coarse.lifted import Of, equals_eager, lifted, operators, reasons
-from tests.transformations.test_rewrite import imported
 
 
 def mish(x: torch.Tensor) -> torch.Tensor:

@@ -9,7 +9,7 @@ from torch.nn import functional
 
 import daceml
 from tests.support.golden import golden
-from tests.transformations.layout.test_convolution_activations import frozen
+from tests.transformations.frozen_networks import frozen
 
 
 class Gates(nn.Module):

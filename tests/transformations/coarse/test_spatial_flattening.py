@@ -9,7 +9,7 @@ from torch import nn
 import daceml
 from daceml.transformations.coarse.spatial_flattening import flatten_spatial_dimensions
 from tests.support.golden import golden
-from tests.transformations.test_rewrite import imported, operators, values
+from tests.support.imported_networks import imported, operators, values
 
 BATCH_NORM = (
     "g (float[2, 3, 5, 7] I, float[3] s, float[3] b, float[3] m, float[3] v, float[2, 3, 1, 1] g) "

@@ -8,7 +8,7 @@ from torch import nn
 
 import daceml
 from tests.support.golden import golden
-from tests.transformations.layout.test_convolution_activations import frozen
+from tests.transformations.frozen_networks import frozen
 
 
 def record(compiled: daceml.DaceModule) -> tuple[dict[str, int], list[str]]:

@@ -11,8 +11,8 @@ import daceml
 from daceml.sdfg.network import Network
 from daceml.transformations.coarse.trivial_operators import remove_trivial_operators
 from tests.support.golden import golden
+from tests.support.imported_networks import imported, operators, values
 from tests.transformations.coarse.lifted import Of, equals_eager
-from tests.transformations.test_rewrite import imported, operators, values
 
 
 def between(lines: str, constants: str = "", *, shape: str = "2, 3, 1, 5", result: str | None = None) -> str:

@@ -6,7 +6,7 @@ import torch
 
 from daceml.transformations.coarse.unread_operators import remove_unread_operators
 from tests.support.golden import golden
-from tests.transformations.test_rewrite import imported, operators, values
+from tests.support.imported_networks import imported, operators, values
 
 
 def test_what_nobody_reads_goes():

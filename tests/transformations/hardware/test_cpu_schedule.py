@@ -9,7 +9,7 @@ from torch import nn
 
 import daceml
 from daceml.transformations.hardware.cpu_schedule import schedule_maps
-from tests.runtime.programs import elementwise
+from tests.support.small_networks import elementwise
 
 
 def entry(shape: tuple[int, ...]) -> dace.nodes.MapEntry:

@@ -12,7 +12,7 @@ from daceml.sdfg.outline import Outliner
 from daceml.sdfg.scopes import top_maps
 from daceml.transformations.hardware.gpu_flattening import flatten_dimensions
 from daceml.transformations.standard import device_recipe
-from tests.transformations.local.functions import Apply, Function, optimised
+from tests.support.tensor_functions import Apply, Function, optimised
 
 
 def kernel_of(function: Function, *shapes: tuple[int, ...]):

@@ -15,7 +15,7 @@ from daceml.frontend.module import DaceModule
 from daceml.sdfg.passes import PassRecord
 from daceml.transformations import standard_recipe
 from tests.support.golden import golden
-from tests.transformations.local.functions import Apply, Function, optimised
+from tests.support.tensor_functions import Apply, Function, optimised
 
 Streaming = Callable[[int], None]
 

@@ -20,9 +20,9 @@ from daceml.sdfg.network import Network
 from daceml.transformations.hardware.cpu_schedule import schedule_maps
 from daceml.transformations.layout.channels_last import use_channels_last
 from daceml.transformations.local.map_fusion import fuse_maps
-from tests.onnx_ops.aten.programs import parse
-from tests.runtime.programs import build
 from tests.support.golden import golden
+from tests.support.operator_programs import parse
+from tests.support.small_networks import build
 
 
 def changed(text: str) -> tuple[Network, tuple[str, ...]]:

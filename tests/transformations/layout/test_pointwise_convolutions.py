@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from tests.transformations.layout.test_convolution_activations import applied, assert_same, frozen, trained
+from tests.transformations.frozen_networks import applied, assert_same, frozen, trained
 
 
 class Block(nn.Module):

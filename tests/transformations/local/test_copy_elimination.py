@@ -12,7 +12,7 @@ import daceml
 from daceml.sdfg.network import Network
 from daceml.sdfg.network_costs import maps_cost
 from daceml.transformations.local.copy_elimination import eliminate_copies
-from tests.runtime.programs import build, elementwise
+from tests.support.small_networks import build, elementwise
 
 SUM_AND_COPY = ["_out = _a + dace.float32(1)", "_out = _a"]
 

@@ -9,8 +9,8 @@ import torch
 
 from daceml.sdfg.network_costs import maps_cost
 from daceml.transformations.local.map_fusion import fuse_maps
-from tests.runtime.programs import build, elementwise
 from tests.support.golden import golden
+from tests.support.small_networks import build, elementwise
 
 STEPS = ["_out = _a + dace.float32(1)", "_out = _a * dace.float32(3)", "_out = _a - dace.float32(2)"]
 

@@ -11,7 +11,7 @@ from daceml.transformations import Step, standard_recipe
 from daceml.transformations.local.chunked_rows import Cut, cut
 from daceml.transformations.local.one_sweep import sweep_rows_once
 from tests.support.golden import golden
-from tests.transformations.local.functions import Apply, Function, optimised
+from tests.support.tensor_functions import Apply, Function, optimised
 
 # Chunks so short that small rows have many of them
 RECIPE = (

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 import daceml
 from tests.support.golden import golden
-from tests.transformations.local.functions import Apply, Function, optimised
+from tests.support.tensor_functions import Apply, Function, optimised
 
 
 def taken(function: Function, *shapes: tuple[int, ...]) -> int:

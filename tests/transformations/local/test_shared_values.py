@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from daceml.transformations.local.shared_values import keep_shared_values
-from tests.sdfg.test_nest import run, shares
+from tests.support.nests import run, shares
 
 
 def test_what_two_loops_compute_is_kept(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from torch.nn import functional
 import daceml
 from daceml.sdfg.network_costs import maps_cost
 from tests.support.golden import golden
-from tests.transformations.local.functions import Apply, Function, optimised
+from tests.support.tensor_functions import Apply, Function, optimised
 
 
 def maps(function: Function, *shapes: tuple[int, ...]) -> int:

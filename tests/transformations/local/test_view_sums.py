@@ -16,7 +16,7 @@ from daceml.sdfg.scalar import read, reduce_over
 from daceml.transformations import Recipe, Step, standard_recipe
 from daceml.transformations.local.view_sums import StaysApart, View, sum_through_views, through_views
 from tests.support.golden import raises
-from tests.transformations.local.functions import Apply
+from tests.support.tensor_functions import Apply
 
 RECIPE = standard_recipe().without("separate_biases").before("fuse_subgraphs", sum_through_views)
 

@@ -22,8 +22,8 @@ from daceml.simulation.network.collectives import WAYS, Collective, collective_u
 from daceml.simulation.network.links import Link
 from daceml.simulation.network.topology import Topology
 from daceml.simulation.task import TaskKind
-from tests.simulation.story import graph_of
 from tests.support.golden import raises
+from tests.support.task_stories import graph_of
 
 INSIDE, OUTSIDE = Link(bytes_per_s=100e9, latency_us=2), Link(bytes_per_s=10e9, latency_us=6)
 MEGABYTE = 1e6

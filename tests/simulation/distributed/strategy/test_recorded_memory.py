@@ -6,7 +6,7 @@ import numpy as np
 
 from daceml.profiling.trace import Memory, Trace
 from daceml.simulation.distributed.strategy.recorded_memory import recorded_memory
-from tests.simulation.building.recording import Recording
+from tests.support.recorded_calls import Recording
 
 
 def trace(allocated: list[float], optimizer: str, device: int = 0) -> Trace:

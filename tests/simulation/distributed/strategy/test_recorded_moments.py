@@ -6,10 +6,10 @@ from daceml.errors import RecordedStepError
 from daceml.simulation.distributed.recorded_run import RecordedRun
 from daceml.simulation.distributed.strategy.recorded_moments import moments_of
 from daceml.simulation.distributed.strategy.recorded_step import SentGradients
-from tests.simulation.building.recording import MAIN
-from tests.simulation.distributed.recorded_ranks import RankRecording, run_of
-from tests.simulation.distributed.strategy.recorded_training import header, step_us, traces
 from tests.support.golden import raises
+from tests.support.recorded_calls import MAIN
+from tests.support.recorded_ranks import RankRecording, run_of
+from tests.support.recorded_training import header, step_us, traces
 
 
 def test_moments_of_two_ranks_of_which_one_is_slower():

@@ -9,8 +9,10 @@ from daceml.profiling.trace import Trace
 from daceml.simulation.distributed.recorded_run import RecordedRun
 from daceml.simulation.distributed.strategy.recorded_step import RecordedStep, SentGradients, recorded_step
 from daceml.simulation.distributed.strategy.training_step import Part
-from tests.simulation.distributed.recorded_ranks import RankRecording
-from tests.simulation.distributed.strategy.recorded_training import (
+from tests.simulation.distributed.strategy.steps import sums
+from tests.support.golden import golden, raises
+from tests.support.recorded_ranks import RankRecording
+from tests.support.recorded_training import (
     LAYERS,
     MB,
     UPDATE_US,
@@ -19,8 +21,6 @@ from tests.simulation.distributed.strategy.recorded_training import (
     sum_us,
     traces,
 )
-from tests.simulation.distributed.strategy.steps import sums
-from tests.support.golden import golden, raises
 
 # operators that only begin a collective take 2 us of the host
 HOST = 0.001

@@ -7,7 +7,7 @@ from daceml.simulation.distributed.strategy.recorded_moments import moments_of
 from daceml.simulation.distributed.strategy.recorded_step import SentGradients
 from daceml.simulation.distributed.strategy.recorded_sums import learned, sums_in
 from daceml.simulation.distributed.waits import separated
-from tests.simulation.distributed.strategy.recorded_training import MB, sum_us, traces
+from tests.support.recorded_training import MB, sum_us, traces
 
 
 def test_a_sum_that_waits_for_the_one_before_it_is_busy_from_there_on():

@@ -13,7 +13,7 @@ from daceml.profiling.trace import Trace
 from daceml.simulation.distributed.matching import MatchedRun, matched
 from daceml.simulation.distributed.rank_run import rank_run
 from daceml.simulation.distributed.timings import Timings
-from tests.simulation.building.recording import MAIN, Recording
+from tests.support.recorded_calls import MAIN, Recording
 
 NCCL = "ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*)"
 COMPUTE, COMMUNICATE = 7, 20  # streams

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from daceml.onnx_ops.registry import KINDS, Kind
-from tests.autodiff.nodes import Node, Run, Values, gradient_nodes, run
+from tests.support.node_gradients import Node, Run, Values, gradient_nodes, run
 
 NATIVE: tuple[Kind, ...] = ("native",)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from daceml.profiling.kineto import trace_of
 from daceml.profiling.trace import Trace
-from tests.simulation.distributed.recorded_ranks import RankRecording
+from tests.support.recorded_ranks import RankRecording
 
 MB = 1_000_000
 # (layer, bytes of its weight, forward and backward in microseconds), as the backward pass comes by them
