@@ -19,6 +19,11 @@ from benchmarks.test_suite.processes import Ran, run
 from benchmarks.test_suite.timing import TestTime
 
 ROOT = Path(__file__).parents[2]
+# of a pytest within the one that runs these tests, which may be recorded itself
+OWN_ENVIRONMENT = {
+    **{name: value for name, value in os.environ.items() if not name.startswith(("TEST_", "PYTEST_"))},
+    "PYTHONPATH": str(ROOT),
+}
 TESTS = """
 import subprocess, sys, time
 
@@ -47,7 +52,7 @@ def test_of_two_causes_the_inner_one_counts(monkeypatch: pytest.MonkeyPatch):
 def test_a_run_of_pytest_is_recorded_by_cause(tmp_path: Path):
     (tmp_path / "test_causes.py").write_text(TESTS)
     recorder = ["-p", "benchmarks.test_suite.recorder", "-p", "no:cacheprovider"]
-    environment = {**os.environ, "TEST_TIMES": str(tmp_path / "times"), "PYTHONPATH": str(ROOT)}
+    environment = {**OWN_ENVIRONMENT, "TEST_TIMES": str(tmp_path / "times")}
     command = [sys.executable, "-m", "pytest", "-q", *recorder, "test_causes.py"]
     subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True)
     seen = {time.test.partition("::")[2]: time for time in timing.read(tmp_path / "times")}
@@ -71,7 +76,7 @@ def test_the_order_may_be_random_and_is_that_of_its_number(tmp_path: Path):
             "benchmarks.test_suite.recorder",
             "test_many.py",
         ]
-        environment = {**os.environ, "TEST_ORDER": number, "PYTHONPATH": str(ROOT)}
+        environment = {**OWN_ENVIRONMENT, "TEST_ORDER": number}
         done = subprocess.run(
             command, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True
         )
