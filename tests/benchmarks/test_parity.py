@@ -42,6 +42,7 @@ def broken(module: nn.Module) -> Callable[..., Any]:
     return call
 
 
+@pytest.mark.slow
 def test_the_program_exits_with_1_on_a_miss_and_writes_its_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
@@ -85,6 +86,7 @@ def test_open_batches_belong_to_inference(capsys: pytest.CaptureFixture[str]):
     assert "--dynamic" in said and "--mode inference" in said
 
 
+@pytest.mark.slow
 def test_a_network_that_fails_is_a_missed_bar_and_the_others_run(capsys: pytest.CaptureFixture[str]):
     def compile_module(module: nn.Module) -> Callable[..., Any]:
         return broken(module) if isinstance(module, Mish) else module
@@ -99,6 +101,7 @@ def test_a_network_that_fails_is_a_missed_bar_and_the_others_run(capsys: pytest.
     assert "3 of 4 bars met" in said
 
 
+@pytest.mark.slow
 def test_a_dynamic_run_shows_both_cases_of_a_network(capsys: pytest.CaptureFixture[str]):
     code = parity.main(
         ["--models", "mish", "--quick", "--dynamic", "--check"],

@@ -15,6 +15,7 @@ from examples.encoder_layer import EncoderLayer
 from examples.mbconv import MBConv
 
 
+@pytest.mark.slow
 def test_depthwise_convolutions_become_loops():
     torch.manual_seed(0)
     (first, *_, last) = guided_efficientnet.STEPS
@@ -29,6 +30,7 @@ def test_depthwise_convolutions_become_loops():
     assert found.applied["depthwise_as_loops"] == 1
 
 
+@pytest.mark.slow
 def test_relayouts_become_part_of_a_product():
     torch.manual_seed(0)
     layer, x = EncoderLayer(width=8, heads=2, inner=16), torch.randn(2, 3, 8)

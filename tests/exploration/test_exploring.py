@@ -62,6 +62,7 @@ def test_all_that_is_lowered_is_predicted_and_little_is_measured(explored: Explo
     assert found.standard.measured is not None and found.standard.measured.ratio == 1
 
 
+@pytest.mark.slow
 def test_the_winner_was_measured_and_is_no_slower(explored: Explored):
     best = explored.best
     assert best.measured is not None
@@ -94,6 +95,7 @@ def test_what_was_learned_is_there_the_next_time(explored: Explored):
     assert times.program(lowered.facts, 0.0).measured_share == pytest.approx(1.0)
 
 
+@pytest.mark.slow
 def test_steps_whose_costs_an_older_library_does_not_tell_are_left_out(tmp_path: Path):
     facts = Subject(_model(), (inputs(),), {}, training=False).lower(Variant()).facts
     with Library.of_this_machine(tmp_path) as library:
@@ -119,6 +121,7 @@ def test_a_damaged_library_is_left_alone_and_said(tmp_path: Path, caplog: pytest
     assert (tmp_path / "steps.db").read_bytes() == b"no database"
 
 
+@pytest.mark.slow
 def test_training_is_explored_with_its_backward_pass():
     rows: list[Row] = []
     found = daceml.explore(
@@ -255,6 +258,7 @@ def _model() -> Rows:
     return Rows()
 
 
+@pytest.mark.slow
 def test_ranks_share_the_samples():
     question_of = {"devices": ["H100"], "ranks": [8, 1, 8]}
     found = daceml.explore(

@@ -41,6 +41,7 @@ def assert_same_training(result: dict[str, Any]) -> None:
     assert len(result["buckets"]) > 1
 
 
+@pytest.mark.slow
 def test_two_ranks_of_torchrun_train_as_torch_does(tmp_path: Path):
     first, second = by_torchrun(program("compare", tmp_path), tmp_path)
     assert_same_training(first)

@@ -60,6 +60,7 @@ def test_the_script_has_the_recipe_and_the_hash(guided: Guided):
         torch.testing.assert_close(compiled(x), guided.module(x))
 
 
+@pytest.mark.slow
 def test_run_it_compares_the_program(guided: Guided, tmp_path: Path):
     script = recipe_script(guided, title="Chain", target="tests.gui.models:Chain")
     (tmp_path / "recipe.py").write_text(script)
@@ -75,6 +76,7 @@ def test_run_it_compares_the_program(guided: Guided, tmp_path: Path):
     assert run.returncode == 1 and "[DML813] " in run.stderr
 
 
+@pytest.mark.slow
 def test_the_script_of_a_file_runs_in_any_folder(
     guided: Guided, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
