@@ -7,7 +7,6 @@ a sum over all threads: compilers run several at once, next to the main thread.
 
 from __future__ import annotations
 
-import builtins
 import functools
 import os
 import subprocess
@@ -16,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from importlib.machinery import ExtensionFileLoader, SourceFileLoader
 from typing import Any
 
 CAUSES = ("import", "tracing", "dace", "compiler", "child", "sleep")
@@ -117,19 +117,7 @@ class Probes:
         stages.stage = stage
 
     def _time_imports(self) -> None:
-        plain, clock, depth = builtins.__import__, self._clock, threading.local()
-
-        def timed(name: str, *given: Any, **named: Any) -> Any:
-            if name in sys.modules or getattr(depth, "inside", False):
-                return plain(name, *given, **named)
-            depth.inside = True
-            try:
-                with clock.during("import"):
-                    return plain(name, *given, **named)
-            finally:
-                depth.inside = False
-
-        builtins.__import__ = timed
+        sys.meta_path.insert(0, _TimedFinder(self._clock))
 
     def _time_compilers(self) -> None:
         plain, clock = subprocess.run, self._clock
@@ -147,3 +135,28 @@ class Probes:
                 clock.add("compiler_busy", time.perf_counter() - start)
 
         subprocess.run = run
+
+
+class _TimedFinder:
+    """Finds what the finders after it find, and times the execution of modules."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        for finder in sys.meta_path[sys.meta_path.index(self) + 1 :]:
+            spec = finder.find_spec(name, path, target)
+            if spec is not None:
+                if isinstance(spec.loader, SourceFileLoader | ExtensionFileLoader):
+                    self._time(spec.loader)
+                return spec
+        return None
+
+    def _time(self, loader: Any) -> None:
+        plain, clock = loader.exec_module, self._clock
+
+        def exec_module(module: Any) -> None:
+            with clock.during("import"):
+                plain(module)
+
+        loader.exec_module = exec_module
