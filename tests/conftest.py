@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 from pathlib import Path
@@ -51,3 +52,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return sum(item.get_closest_marker(mark) is None for mark in ("slow", "timeout"))
 
     items.sort(key=shortness)
+
+
+def pytest_collection_finish() -> None:
+    """What is imported and collected lives until the end, and need not be looked through for garbage (8 %)."""
+    gc.collect()
+    gc.freeze()
