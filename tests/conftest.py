@@ -55,6 +55,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What is imported and collected lives until the end, and need not be looked through for garbage (8 %)."""
+    """What is collected lives until the end, and need not be looked through for garbage (8 % of the time)."""
     gc.collect()
     gc.freeze()

@@ -19,12 +19,16 @@ from daceml.runtime.cache import Cache
 from tests.support.golden import golden
 
 
-@pytest.fixture
-def subject(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Subject:
-    """Of which no step is known on this machine yet."""
+@pytest.fixture(autouse=True)
+def nothing_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No step was measured on this machine before, in earlier runs of these tests either."""
     speeds = Cache(Path(config().cache_folder))  # of the machine itself
     path = tmp_path / "steps.db"
     monkeypatch.setattr(Library, "of_this_machine", lambda: Library(OpDatabase(path), speeds))
+
+
+@pytest.fixture
+def subject() -> Subject:
     model = nn.Sequential(nn.Linear(16, 16), nn.Tanh(), nn.LayerNorm(16)).eval()
     return Subject(model, (torch.randn(64, 16),), {}, training=False)
 
