@@ -15,6 +15,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,9 @@ def _again(suite: Suite) -> None:
 
 
 def _coverage(suite: Suite) -> None:
+    if find_spec("coverage") is None:
+        fix = ".venv/bin/python -m pip install -c constraints.txt -e '.[coverage]'"
+        sys.exit(f"coverage is not installed\n  fix: {fix}")
     fast, whole = _covered(suite, "covered-test", _SLOW), _covered(suite, "covered-test-all", ())
     missed = 100 * (1 - fast.count / whole.count) if whole.count else None
     lost = whole.lost(fast)

@@ -1,6 +1,6 @@
 """A pytest plugin that writes a line of JSON for each test: `pytest -p benchmarks.test_suite.recorder`.
 
-`$TEST_TIMES` names the folder; every process writes a file of its own there. Without it nothing is recorded.
+`$TEST_TIMES` names the folder; every process writes one file there. Without it nothing is recorded.
 `$TEST_ORDER`, a number, has the tests run in the random order of that number.
 """
 

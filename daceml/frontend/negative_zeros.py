@@ -18,7 +18,7 @@ class NegativeZero(float):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, NegativeZero)
 
-    def __ne__(self, other: object) -> bool:  # which float has of its own
+    def __ne__(self, other: object) -> bool:  # float defines it, too
         return not self == other
 
     def __hash__(self) -> int:

@@ -2,11 +2,12 @@
 
 Of the 0.11 s that g++ takes for a small kernel, 0.08 s go into starting it and loading the precompiled header
 (median of 48 kernels). Kernels that wait for a compiler are therefore compiled as one text, 0.03 s each, and
-their objects separated afterwards: every kernel keeps an entry of its own in the cache.
+their objects separated afterwards: the cache has one entry for each kernel.
 """
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import tempfile
 import threading
@@ -15,7 +16,6 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from daceml.errors import BuildError
 from daceml.runtime.cache import Cache, digest
 from daceml.runtime.kernel_source import entry_of
 from daceml.runtime.toolchain import precompiled_header, toolchain
@@ -69,11 +69,14 @@ class KernelBatches:
 
     def _compile(self) -> None:
         while batch := self._claim():
-            _compile_together([kernel.source for kernel in batch], self._cache)
+            with contextlib.suppress(
+                Exception
+            ):  # what fails is left to `kernel_object`, whose error names it
+                _compile_together([kernel.source for kernel in batch], self._cache)
             for kernel in batch:
                 try:
                     kernel.made.set_result(kernel_object(kernel.source, self._cache))
-                except BaseException as error:  # whoever waits for the kernel is told
+                except BaseException as error:  # the thread that waits for the kernel raises it
                     kernel.made.set_exception(error)
 
     def _claim(self) -> list[_Waiting]:
@@ -108,9 +111,10 @@ def _key(source: str) -> str:
 
 
 def _compile_together(sources: list[str], cache: Cache) -> None:
-    """Put the objects of kernels into the cache, if they can be compiled as one text.
+    """Put the objects of kernels into the cache, compiled as one text.
 
-    What fails is left to `kernel_object`, whose error names the kernel.
+    Raises:
+        BuildError: the compiler refused one of them, or the linker did not separate their objects.
     """
     missing = [source for source in sources if cache.find("kernels", _key(source)) is None]
     linker = shutil.which("ld")
@@ -118,15 +122,10 @@ def _compile_together(sources: list[str], cache: Cache) -> None:
         return
     tools = toolchain()
     with tempfile.TemporaryDirectory() as work:
-        try:
-            together = tools.compile_kernels(missing, Path(work), precompiled_header(cache))
-            for source in missing:
-                cache.get(
-                    "kernels",
-                    _key(source),
-                    lambda folder, source=source: tools.take_kernel(
-                        source, entry_of(source), together, folder, linker
-                    ),
-                )
-        except BuildError:
-            return
+        together = tools.compile_kernels(missing, Path(work), precompiled_header(cache))
+        for source in missing:
+
+            def take(folder: Path, source: str = source) -> None:
+                tools.take_kernel(source, entry_of(source), together, folder, linker)
+
+            cache.get("kernels", _key(source), take)

@@ -85,7 +85,7 @@ class Toolchain:
         )
 
     def compile_kernels(self, texts: Sequence[str], folder: Path, header: Path) -> Path:
-        """One object of several kernels, each in sections of its own; `header` as in `compile_kernel`."""
+        """Compile several kernels into one object of many sections; `header` as in `compile_kernel`."""
         (folder / "kernels.cpp").write_text("\n".join(texts))
         # of equal kernels, each keeps its code: folded into one, it would lie in the objects of both
         sections = ["-ffunction-sections", "-fdata-sections", "-fno-ipa-icf"]

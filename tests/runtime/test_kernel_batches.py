@@ -146,3 +146,16 @@ def test_nobody_waits_for_what_is_given_up(cache: Cache):
         batches.close()
         batches.flush()
     assert made.cancelled()
+
+
+def test_a_folder_that_cannot_be_written_is_an_error_and_no_endless_wait(
+    cache: Cache, monkeypatch: pytest.MonkeyPatch
+):
+    def full(self: Toolchain, *given: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Toolchain, "compile_kernels", full)
+    monkeypatch.setattr(Toolchain, "compile_kernel", full)
+    for made in compiled([source("a", "1"), source("b", "2")], cache):
+        with pytest.raises(OSError, match="No space"):
+            made.result(timeout=60)
