@@ -18,6 +18,8 @@ _IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
 
 # Before any test imports daceml or torch, which read these once. A DACEML_CACHE that is set is kept.
 os.environ.setdefault("OMP_NUM_THREADS", "2")
+# There are more threads than cores: those that wait would take the time of those that work (40 % of it).
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 # DaCe would read the whole Python stack for every node that a test adds: deep within pytest, 70 ms each.
 os.environ.setdefault("DACE_compiler_lineinfo", "none")
 os.environ.setdefault("DACEML_CACHE", str(_CACHE))

@@ -17,7 +17,8 @@ class Ran:
     """A command that has ended.
 
     Attributes:
-        memory_bytes: the largest sum of the proportional memory of its processes, seen once a second.
+        memory_bytes: the largest sum of the resident memory of its processes, seen once a second. What several
+            of them share counts for each.
     """
 
     exit_code: int
@@ -54,9 +55,8 @@ def _with_descendants(root: int) -> list[int]:
 
 
 def _memory_bytes(pid: int) -> int:
-    """Pages of a process, those that others share by their share."""
     try:
-        lines = Path("/proc", str(pid), "smaps_rollup").read_text().splitlines()
-    except OSError:
+        pages = int(Path("/proc", str(pid), "statm").read_text().split()[1])
+    except OSError:  # it has ended
         return 0
-    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+    return pages * os.sysconf("SC_PAGE_SIZE")

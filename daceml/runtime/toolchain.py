@@ -47,7 +47,9 @@ _CALLING = ("-O0",)
 _HEADER = "daceml_kernel.h"
 _DRIVER_HEADER = "daceml_driver.h"
 # What drivers of the processor begin with; reading it takes longer than the rest of most drivers
-_DRIVER_INCLUDES = "#include <daceml/aten.h>\n#include <daceml/size_functions.h>\n"
+_DRIVER_INCLUDES = (
+    "#include <daceml/lean_library.h>\n#include <daceml/aten.h>\n#include <daceml/size_functions.h>\n"
+)
 _TORCH_HEADER = "daceml_torch.h"
 _TORCH_CUDA_HEADER = "daceml_torch_cuda.h"
 _TORCH_LIBRARIES = ("libtorch_cpu.so", "libc10.so")
@@ -233,7 +235,8 @@ class Toolchain:
 
     def _link(self, objects: list[str], library: Path, torch_header: Path, more: Sequence[str] = ()) -> None:
         torch = (f"-L{torch_header}", "-Wl,--no-as-needed", *(f"-l:{name}" for name in _TORCH_LIBRARIES))
-        self._run(["-shared", *objects, "-lmvec", "-lm", *torch, *more, "-o", library.name], library.parent)
+        linked = [*objects, "-lmvec", "-lm", *torch, *more]
+        self._run(["-shared", *_fast_linker(), *linked, "-o", library.name], library.parent)
 
     def _includes(self) -> list[str]:
         return [f"-I{include_folder()}", f"-I{_dace_include()}"]
@@ -329,6 +332,12 @@ def toolchain_for(device: Device) -> Toolchain:
 
 def _headers() -> list[str]:
     return [file.read_text() for file in sorted((include_folder() / "daceml").glob("*.h"))]
+
+
+@lru_cache(maxsize=1)
+def _fast_linker() -> tuple[str, ...]:
+    """GNU ld takes 0.04 s of processor for a small program, gold 0.02 s (10 programs of three kernels)."""
+    return ("-fuse-ld=gold",) if platform.machine() == "x86_64" and shutil.which("ld.gold") else ()
 
 
 def precompiled_header(cache: Cache) -> Path:

@@ -112,6 +112,8 @@ def _everywhere(text: str) -> str:
     # an operator's version is that of the onnx that is installed
     text = re.sub(r"\b(ONNX \w+)-\d+\b", r"\1-<version>", text)
     text = re.sub(r"(?<![0-9a-zA-Z])(k_)?[0-9a-f]{20,}(?![0-9a-zA-Z])", r"\1<digest>", text)
+    if cache := os.environ.get("DACEML_CACHE"):
+        text = text.replace(cache, "<cache>")
     for folder in {str(FILE.parents[2]), os.path.realpath(FILE.parents[2])}:
         text = text.replace(folder, "<repository>")
     temporary = re.escape(tempfile.gettempdir())

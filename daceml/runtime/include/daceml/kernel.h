@@ -4,6 +4,8 @@
 // header it is twice as large, and loading it is most of the time in which a small kernel compiles.
 #pragma once
 
+#include <daceml/lean_library.h>
+
 #include <cmath>
 #include <cstdint>
 #include <cstring>

@@ -1,6 +1,8 @@
 // What CUDA adds to C++, for a C++ compiler: keywords, the position of a thread, barriers, warps, atomics, launches.
 #pragma once
 
+#include <daceml/lean_library.h>
+
 #include <daceml/emulation/shared.h>
 #include <daceml/emulation/threads.h>
 
