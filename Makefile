@@ -25,6 +25,9 @@ PYTHON_DEVICE ?= $(shell for candidate in python3.12 "$$HOME"/.pyenv/versions/3.
 # What follows a command: $(call or_explain,what failed,how to mend it). No commas inside the sentences.
 or_explain = || { printf '\nmake: %s\n  fix: %s\n' "$(1)" "$(2)" >&2; exit 1; }
 
+# Modules are compiled once and kept, whatever this shell says: tests start hundreds of interpreters.
+export PYTHONDONTWRITEBYTECODE :=
+
 # Tests run in one worker for each core; a worker takes the next test when it is free.
 WORKERS ?= auto
 TESTS = $(PYTEST) -n $(WORKERS) --dist worksteal

@@ -27,9 +27,9 @@ if _IS_WORKER:
     # Each core has a worker already, and kernels that wait for one compiler are compiled together.
     os.environ.setdefault("DACEML_JOBS", "1")
 
-# No test is timed: a busy machine is no fault.
+# No test is timed: a busy machine is no fault. `make test` draws fewer examples than `make test-all`.
 settings.register_profile("daceml", deadline=None)
-settings.load_profile("daceml")
+settings.register_profile("daceml, quick", settings.get_profile("daceml"), max_examples=30)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -38,6 +38,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     golden.configure(config)
+    settings.load_profile("daceml, quick" if config.option.markexpr == "not slow" else "daceml")
     if not _IS_WORKER:
         _bound_cache()
 

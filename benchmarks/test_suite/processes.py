@@ -17,8 +17,8 @@ class Ran:
     """A command that has ended.
 
     Attributes:
-        memory_bytes: the largest sum of the resident memory of its processes, seen once a second. What several
-            of them share counts for each.
+        memory_bytes: the largest sum of the resident memory of its processes, seen once a second. What
+            several of them share counts for each.
     """
 
     exit_code: int

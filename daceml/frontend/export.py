@@ -46,7 +46,9 @@ def to_onnx(program: ExportedProgram) -> ir.Model:
     with internals.quiet():
         translate = internals.private_exporter()
         flat, changed = internals.with_mutations_as_outputs(_prepare(program))
-        separate_negative_zeros(flat)
+        negative = separate_negative_zeros(flat)
+        if negative is not None and translate is None:
+            raise _negative_zero_error(negative)
         try:
             model = translate(flat) if translate is not None else internals.public_exporter(flat)
         except Exception as error:
@@ -145,6 +147,15 @@ def _unknown_error(program: ExportedProgram, unknown: Mapping[Any, Sequence[torc
         where="; ".join(dict.fromkeys(source_of_node(nodes[0]) for nodes in unknown.values())),
         why=f"no translation here or in torch, and no decomposition that helps (node {first.name})",
         fix=f'write it with other operators, or add @translates("{first.target}") to frontend/translations',
+    )
+
+
+def _negative_zero_error(node: torch.fx.Node) -> ExportError:
+    return ExportError(
+        f"-0.0, which {node.target} is given, would become 0.0",
+        where=f"{source_of_node(node) or module_of_node(node)}, node {node.name}",
+        why="torch.onnx.export keeps one constant for numbers that are equal",
+        fix="turn off public_exporter (DACEML_PUBLIC_EXPORTER), or leave this part of the model eager",
     )
 
 

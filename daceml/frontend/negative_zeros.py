@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
+    import torch
     from torch.export import ExportedProgram
 
 
@@ -25,17 +26,27 @@ class NegativeZero(float):
         return hash(NegativeZero)
 
 
-def separate_negative_zeros(program: ExportedProgram) -> None:
-    """Put `NegativeZero` for every -0.0 that an operator of the graph is given; mutates the graph."""
+def separate_negative_zeros(program: ExportedProgram) -> torch.fx.Node | None:
+    """Put `NegativeZero` for every -0.0 that an operator of the graph is given; mutates the graph.
+
+    Returns: the first operator that is given one.
+    """
     from torch.fx.node import map_aggregate
 
-    def separated(value: Any) -> Any:
-        return NegativeZero() if _is_negative_zero(value) else value
-
+    found: list[torch.fx.Node] = []
     for node in program.graph.nodes:
-        if node.op == "call_function":
-            node.args = map_aggregate(node.args, separated)
-            node.kwargs = map_aggregate(node.kwargs, separated)
+        if node.op != "call_function":
+            continue
+
+        def separated(value: Any, node: torch.fx.Node = node) -> Any:
+            if not _is_negative_zero(value):
+                return value
+            found.append(node)
+            return NegativeZero()
+
+        node.args = map_aggregate(node.args, separated)
+        node.kwargs = map_aggregate(node.kwargs, separated)
+    return found[0] if found else None
 
 
 def _is_negative_zero(value: Any) -> bool:

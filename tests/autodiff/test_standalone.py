@@ -16,6 +16,7 @@ from daceml.autodiff.report import gradient_report
 from daceml.errors import GradientError
 from tests.autodiff.programs import PROGRAMS, Program
 from tests.support.golden import golden, raises
+from tests.support.sampling import sampled
 
 # Of dace's own nodes.
 pytestmark = pytest.mark.filterwarnings("ignore:Using sets for connectors")
@@ -70,12 +71,12 @@ def run(name: str, program: Program, *, simplify: bool) -> None:
         np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance, err_msg=f"gradient of {i}")
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", sampled(PROGRAMS, *PROGRAMS.keys() - {"softmax", "mlp", "prefix"}))
 def test_gradients_are_those_of_torch(name: str):
     run(name, PROGRAMS[name], simplify=True)
 
 
-@pytest.mark.parametrize("name", sorted(BOTH))
+@pytest.mark.parametrize("name", sampled(sorted(BOTH), "branch_in_loop", "overwritten"))
 def test_gradients_are_the_same_without_simplifying(name: str):
     run(name, PROGRAMS[name], simplify=False)
 

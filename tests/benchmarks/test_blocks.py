@@ -18,6 +18,7 @@ from benchmarks.ceilings import Ceilings
 from benchmarks.models.spec import ModelSpec
 from tests.benchmarks.comparisons import comparison
 from tests.support.golden import golden
+from tests.support.sampling import sampled
 
 
 def small(name: str) -> ModelSpec:
@@ -36,7 +37,7 @@ def test_a_step_leaves_no_gradients(name: str):
     assert step() is None
 
 
-@pytest.mark.parametrize("name", ["silu", "softmax", "batch_norm"])
+@pytest.mark.parametrize("name", sampled(["silu", "softmax", "batch_norm"], "softmax", "batch_norm"))
 def test_all_ways_compute_the_same(name: str):
     ways = ["eager", "eager_channels_last", "daceml"]
     results = [
@@ -64,9 +65,7 @@ def test_the_floor_is_the_memory_s_or_the_exponentials():
     assert "80 %" in bar.note
 
 
-def test_the_waterfall_of_a_block_is_a_row_with_its_passes(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-):
+def test_the_waterfall_of_a_block_is_a_row_with_its_passes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     asked: list[tuple[str, bool]] = []
 
     def measure(find: Callable[[], ModelSpec], mode: peers.Mode, **how: Any) -> list[dict[str, Any]]:
@@ -79,6 +78,5 @@ def test_the_waterfall_of_a_block_is_a_row_with_its_passes(
     file = tmp_path / "blocks.json"
     assert main(["--block", "batch_norm", "--mode", "inference", "--waterfall", "--json", str(file)]) == 0
     assert asked == [("batch_norm", True)]
-    assert "  no pass     1 kernels" in capsys.readouterr().out
     (row,) = json.loads(file.read_text(encoding="utf-8"))["rows"]
-    assert row["waterfall"][0]["after"] == "no pass"
+    assert (row["waterfall"][0]["after"], row["waterfall"][0]["kernels"]) == ("no pass", 1)

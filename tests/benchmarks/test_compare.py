@@ -47,10 +47,12 @@ def test_a_count_that_grew_is_worse_and_one_that_fell_is_not():
     after = result()
     after["rows"][0]["programs"] |= {"kernels": 60, "bytes_moved": 1100}
     changes, _ = compare.compare(result(), after)
-    assert [(c.what, c.text, c.worse) for c in changes] == [
-        ("bert, training: programs kernels", "62 -> 60", False),
-        ("bert, training: programs bytes_moved", "1000 -> 1100 WORSE", True),
+    assert [(c.what, c.worse) for c in changes] == [
+        ("bert, training: programs kernels", False),
+        ("bert, training: programs bytes_moved", True),
     ]
+    for change, figures in zip(changes, (("62", "60"), ("1000", "1100")), strict=True):
+        assert all(figure in change.text for figure in figures)
 
 
 def test_ratios_change_where_their_intervals_do_not_touch():
@@ -59,7 +61,7 @@ def test_ratios_change_where_their_intervals_do_not_touch():
     assert compare.compare(result(), after)[0] == []
     after["rows"][0]["speedup"] = interval(1.1, 0.04)
     (change,) = compare.compare(result(), after)[0]
-    assert change.text == "1.200 [1.150, 1.250] -> 1.100 [1.060, 1.140]"
+    assert all(figure in change.text for figure in ("1.200", "1.100"))
     assert not change.worse, "a time is no count: only the compiler's own figures decide"
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +18,21 @@ from benchmarks.conformance import __main__ as conformance
 from benchmarks.conformance.cases import Case, load
 from benchmarks.conformance.compare import difference
 from benchmarks.conformance.execution import NEARER, outcome_fields, reason_group
-from benchmarks.conformance.journal import Journal, key_of
+from benchmarks.conformance.journal import Journal
 from benchmarks.conformance.page import page
 from benchmarks.conformance.promotion import promoted
 from benchmarks.conformance.second_look import Results, nearer, widened
 
 
-@lru_cache(maxsize=1)
-def cases() -> dict[str, Case]:
-    return {case.name: case for case in load("node")}
+def case(name: str, text: str, *inputs: np.ndarray) -> Case:
+    model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 21]> g {text}')
+    return Case(
+        kind="node", name=name, operator=model.graph.node[0].op_type, expanded=False, model=model,
+        data=[(inputs, ())], rtol=1e-4, atol=1e-7, statistical=False,
+    )  # fmt: skip
+
+
+RELU = case("relu", "(float[3] x) => (float[3] y) { y = Relu (x) }", np.ones(3, np.float32))
 
 
 def row(case: str, implementation: str = "native", mode: str = "constant", **more: Any) -> dict[str, Any]:
@@ -49,7 +53,7 @@ def row(case: str, implementation: str = "native", mode: str = "constant", **mor
 
 @pytest.mark.slow
 def test_the_installed_cases_are_found():
-    found = cases()
+    found = {case.name: case for case in load("node")}
     assert len(found) > 1500
     assert found["test_relu"].operator == "Relu" and not found["test_relu"].expanded
     twin = found["test_layer_normalization_2d_axis0_expanded_ver18"]
@@ -67,17 +71,22 @@ def test_light_and_converted_networks_are_found():
 
 
 def test_inputs_that_say_what_to_do_become_initializers():
-    case = cases()["test_slice"]
-    constant = promoted(case)
+    operands = ("starts", "ends", "axes", "steps")
+    sizes = ", ".join(f"int64[1] {name}" for name in operands)
+    text = f"(float[9] x, {sizes}) => (float[n] y) {{ y = Slice (x, {', '.join(operands)}) }}"
+    numbers = (np.array([number]) for number in (1, 7, 0, 2))
+    slice_ = case("slice", text, np.arange(9, dtype=np.float32), *numbers)
+    constant = promoted(slice_)
     assert constant is not None
     assert [value.name for value in constant.model.graph.input] == ["x"]
-    assert {tensor.name for tensor in constant.model.graph.initializer} == {"starts", "ends", "axes", "steps"}
-    assert len(constant.data[0][0]) == 1 and len(case.data[0][0]) == 5, "the case itself is unchanged"
-    assert not case.model.graph.initializer
-    assert promoted(cases()["test_gather_0"]) is None, "indices are data"
-    jobs = conformance.jobs_of([case, cases()["test_relu"]], ["native", "any"], ["constant", "runtime"])
+    assert {tensor.name for tensor in constant.model.graph.initializer} == set(operands)
+    assert len(constant.data[0][0]) == 1 and len(slice_.data[0][0]) == 5, "the case itself is unchanged"
+    assert not slice_.model.graph.initializer
+    text = "(float[3] x, int64[2] i) => (float[2] y) { y = Gather (x, i) }"
+    assert promoted(case("gather", text, np.ones(3, np.float32), np.arange(2))) is None, "indices are data"
+    jobs = conformance.jobs_of([slice_, RELU], ["native", "any"], ["constant", "runtime"])
     forms = {(job.case.name, job.implementation, job.mode) for job in jobs}
-    assert ("test_relu", "native", "runtime") in forms, "both modes are one where nothing is promoted"
+    assert ("relu", "native", "runtime") in forms, "both modes are one where nothing is promoted"
     assert len(forms) == len(jobs) == 4 + 1 + 2 + 1
 
 
@@ -101,7 +110,7 @@ def test_results_are_judged_by_the_rules_of_the_standard():
     assert difference([large], [large], **close) == ""
 
 
-SUM = """<ir_version: 10, opset_import: ["" : 21]> g (float[3] x) => (float y, int64[1] n) {
+SUM = """(float[3] x) => (float y, int64[1] n) {
     t = Constant <value_floats = [0.1, 0.2, 0.3]> () c = Cast <to = 1> (x) s = Add (c, t)
     y = ReduceSum <keepdims = 0> (s) n = Shape (x)
 }"""
@@ -109,10 +118,9 @@ SUM = """<ir_version: 10, opset_import: ["" : 21]> g (float[3] x) => (float y, i
 
 def of_sum(ours: float, stored: float, size: int = 3) -> tuple[Case, Results]:
     """x + t are 1e8 + 0.1, 0.2 - 1e8 and 0.3: 0.6, where float32 is off by eight."""
-    case = replace(cases()["test_add"], model=onnx.parser.parse_model(SUM), rtol=1e-4, atol=1e-7)
     inputs = [np.array([1e8, -1e8, 0], np.float32)]
     results = [[np.array(y, np.float32), np.array([n])] for y, n in ((ours, size), (stored, 3))]
-    return case, Results(inputs=inputs, ours=results[0], expected=results[1])
+    return case("sum", SUM), Results(inputs=inputs, ours=results[0], expected=results[1])
 
 
 def test_a_result_may_be_nearer_to_the_exact_one_than_the_standards():
@@ -120,14 +128,13 @@ def test_a_result_may_be_nearer_to_the_exact_one_than_the_standards():
     assert not nearer(*of_sum(0.601, 0.3)), "not within the tolerance of the case"
     assert not nearer(*of_sum(0.60005, 0.59998)), "within it, and the stored one is nearer"
     assert not nearer(*of_sum(0.6, 0.3, size=4)), "another result is wrong"
-    case, results = of_sum(0.6, 0.3)
-    lacking = replace(case, model=onnx.parser.parse_model(SUM.replace("Cast", "Unknown")))
-    assert not nearer(lacking, results), "the reference cannot run it"
-    assert not nearer(case, Results(inputs=[], ours=[np.array([1])], expected=[np.array([2])]))
+    whole, results = of_sum(0.6, 0.3)
+    assert not nearer(case("lacking", SUM.replace("Cast", "Unknown")), results), "the reference cannot run it"
+    assert not nearer(whole, Results(inputs=[], ours=[np.array([1])], expected=[np.array([2])]))
 
 
 def test_widening_leaves_no_float_and_the_model_as_it_was():
-    model = onnx.parser.parse_model(SUM)
+    model = case("sum", SUM).model
     before, text = model.SerializeToString(), onnx.printer.to_text(widened(model))
     assert "float" not in text.replace("value: tensor = double", "") and model.SerializeToString() == before
     assert "Cast <to: int = 11>" in text and "double[3] x" in text
@@ -156,20 +163,6 @@ def test_a_process_that_ends_is_a_crash_and_reasons_are_grouped():
     assert reason_group("float16 at opset18") == "float16 at opset18", "digits of names are theirs"
 
 
-def test_the_journal_survives_a_kill_and_forgets(tmp_path: Path):
-    file = tmp_path / "rows" / "journal.jsonl"
-    journal = Journal(file)
-    journal.add(row("a"))
-    journal.add(row("a", verdict="wrong"))
-    journal.add(row("b"))
-    with file.open("a") as stream:
-        stream.write('{"kind": "no')
-    again = Journal(file)
-    assert len(again.rows) == 2 and again.rows[key_of(row("a"))]["verdict"] == "wrong"
-    again.forget([key_of(row("a"))])
-    assert [r["case"] for r in Journal(file).rows.values()] == ["b"]
-
-
 def test_bars_count_what_is_missing():
     rows = [row("a"), row("b", verdict="refused"), row("c", verdict="wrong"), row("d", "any")]
     rows += [row("e", "any", verdict="refused"), row("f", "any", verdict="refused", mode="runtime")]
@@ -189,6 +182,14 @@ def test_bars_count_what_is_missing():
     assert not without[-1].met, "without the oracle nothing is known"
 
 
+def table_row(text: str, first: str) -> dict[str, int]:
+    """What the table of totals counts in the row that begins so."""
+    table = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if "|" in line]
+    (head,) = (cells for cells in table if cells[0] == "form")
+    (found,) = (cells for cells in table if cells[0] == first)
+    return {name: int(count) for name, count in zip(head[1:], found[1:], strict=True) if count != "0"}
+
+
 def test_the_page_is_a_function_of_the_rows():
     rows = [row("a", i, m) for i in ("native", "any") for m in ("constant", "runtime")]
     rows += [row("b", verdict="refused", reason="no | way, 'x'"), row("b", "any", verdict="crashed")]
@@ -196,9 +197,10 @@ def test_the_page_is_a_function_of_the_rows():
     text = page(rows, onnx_version="9.9")
     assert text == page(rows[::-1], onnx_version="9.9")
     assert "3 cases of `onnx` 9.9" in text
-    assert "| native, constant | 2 | 1 | 0 | 1 | 0 | 0 | 0 |" in text
-    assert "| native, constant, expanded | 1 | 1 | 0 | 0 | 0 | 0 | 0 |" in text
-    assert "| Add | 2 | 1 | 1 | 1 | 1 | 1: no \\| way, … | **1 crashed** |" in text
+    assert table_row(text, "native, constant") == {"cases": 2, "passed": 1, "refused": 1}
+    assert table_row(text, "native, constant, expanded") == {"cases": 1, "passed": 1}
+    (add,) = (line for line in text.splitlines() if line.startswith("| Add |"))
+    assert "no \\| way" in add and "1 crashed" in add
     assert "## Nearer" not in text
     listed = page(
         [*rows, *(row("n", i, verdict=NEARER, reason="1, not 2") for i in ("native", "any"))],
@@ -209,18 +211,17 @@ def test_the_page_is_a_function_of_the_rows():
 
 def test_rows_of_a_case_without_promotion_stand_for_both_modes(tmp_path: Path):
     journal = Journal(tmp_path / "journal")
-    journal.add(row("test_relu", mode="runtime"))
-    case = replace(cases()["test_relu"])
-    found = conformance.rows_of(journal, [case], ["native"], ["constant", "runtime"])
+    journal.add(row("relu", mode="runtime"))
+    found = conformance.rows_of(journal, [RELU], ["native"], ["constant", "runtime"])
     assert [r["mode"] for r in found] == ["constant", "runtime"]
 
 
 def test_wrong_results_that_are_the_oracles_are_told_apart(tmp_path: Path):
     journal = Journal(tmp_path / "journal")
-    journal.add(row("test_relu", "onnxruntime", "runtime", verdict="wrong", reason="differs: 1, not 2"))
-    journal.add(row("test_relu", "native", "runtime", verdict="wrong", reason="differs: 1, not 2"))
-    journal.add(row("test_relu", "any", "runtime", verdict="wrong", reason="differs: 3, not 2"))
-    found = conformance.rows_of(journal, [cases()["test_relu"]], ["native", "any"], ["runtime"])
+    journal.add(row("relu", "onnxruntime", "runtime", verdict="wrong", reason="differs: 1, not 2"))
+    journal.add(row("relu", "native", "runtime", verdict="wrong", reason="differs: 1, not 2"))
+    journal.add(row("relu", "any", "runtime", verdict="wrong", reason="differs: 3, not 2"))
+    found = conformance.rows_of(journal, [RELU], ["native", "any"], ["runtime"])
     assert [r["verdict"] for r in found] == ["as onnxruntime", "wrong", "wrong"]
 
 

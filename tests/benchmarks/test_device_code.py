@@ -24,6 +24,7 @@ from benchmarks.models import MODELS
 from benchmarks.models.spec import ModelSpec
 from daceml.codegen_cuda.kernel_unit import KernelLaunch, KernelUnit
 from daceml.codegen_cuda.toolchain import CudaToolchain, find_nvcc
+from tests.support.sampling import sampled
 
 needs_nvcc = pytest.mark.skipif(find_nvcc() is None, reason="no CUDA compiler on this machine")
 PARTS = ("forward", "backward", "inference")
@@ -115,6 +116,7 @@ def test_a_row_has_what_the_assembler_says_and_what_the_machine_code_does():
     assert all(bar.met for bar in bars_of(CASE, rows))
 
 
+@pytest.mark.slow
 @needs_nvcc
 def test_of_several_kernels_the_one_that_is_refused_is_named(tmp_path: Path):
     faulty = kernel_of("undeclared();")
@@ -127,7 +129,7 @@ def test_of_several_kernels_the_one_that_is_refused_is_named(tmp_path: Path):
 
 
 @needs_nvcc
-@pytest.mark.parametrize("extent", [4, 3])
+@pytest.mark.parametrize("extent", sampled([4, 3], 3))
 def test_a_vector_that_is_never_loaded_is_a_miss(tmp_path: Path, extent: int):
     """The text calls for vectors of 4, of which there never are more than 3: all are loaded one by one."""
     text = f"""
@@ -143,8 +145,11 @@ def test_a_vector_that_is_never_loaded_is_a_miss(tmp_path: Path, extent: int):
     assert missed(rows) == ([] if extent == 4 else [promise])
 
 
+LARGE = (784, "written: 3,136 bytes")
+
+
 @needs_nvcc
-@pytest.mark.parametrize(("elements", "note"), [(16, None), (784, "written: 3,136 bytes")])
+@pytest.mark.parametrize(("elements", "note"), sampled([(16, None), LARGE], LARGE))
 def test_a_large_array_of_a_thread_is_a_miss(tmp_path: Path, elements: int, note: str | None):
     """An array whose places are data is in memory, whatever the compiler does."""
     text = f"""
@@ -158,26 +163,26 @@ def test_a_large_array_of_a_thread_is_a_miss(tmp_path: Path, elements: int, note
 
 
 def test_a_launch_with_few_blocks_for_much_is_a_miss():
-    title = "launches of more than 1 MB with fewer blocks than the 132 multiprocessors of H100-SXM5-80GB"
-    assert missed([good(kernel="few", blocks=16, bytes_moved=4_000_000)]) == [
-        (title, "few: 16 blocks for 4.0 MB")
-    ]
+    ((title, note),) = missed([good(kernel="few", blocks=16, bytes_moved=4_000_000)])
+    assert "blocks" in title and "132" in title
+    assert all(fact in note for fact in ("few", "16", "4.0 MB"))
     assert missed([good(blocks=16, bytes_moved=400_000), good(blocks=132, bytes_moved=4_000_000)]) == []
     assert [multiprocessors(one) for one in (80, 90, 100)] == [108, 132, 148]
 
 
 def test_few_warps_are_a_miss_and_a_quarter_is_none():
     rows = [good(occupancy=0.25), good(kernel="wide", occupancy=0.125, registers=255)]
-    assert missed(rows) == [
-        ("kernels with an occupancy below 25%", "wide: 12% with 255 registers"),
-    ]
+    ((title, note),) = missed(rows)
+    assert "occupancy" in title and "25%" in title
+    assert all(fact in note for fact in ("wide", "12%", "255")) and "good" not in note
 
 
 def test_of_many_offenders_the_worst_are_named():
     rows = [good(kernel=f"k{n}", stack_bytes=1000 * n) for n in range(7)]
-    assert missed(rows) == [
-        ("stack of a thread", "k6: 6,000 bytes; k5: 5,000 bytes; k4: 4,000 bytes; k3: 3,000 bytes; 2 more")
-    ]
+    ((title, note),) = missed(rows)
+    assert "stack" in title
+    assert note.index("k6") < note.index("6,000") < note.index("k5")
+    assert "2 more" in note and "k2" not in note and "k0" not in note
 
 
 def test_what_is_not_known_of_one_kernel_is_not_measured():
@@ -200,10 +205,9 @@ def test_without_a_compiler_every_bar_is_missed_and_only_check_fails(
     monkeypatch.setattr(device_code, "_tools", lambda: (None, "there is no CUDA compiler"))
     assert main(["--quick"]) == 0
     said = capsys.readouterr().out
-    assert said.startswith("not compiled: there is no CUDA compiler\n")
-    assert "MISSED block mish, sm_90: kernels that do not compile: not measured" in said
-    # for each of 7 blocks and 3 architectures, and launches of 6 passes
-    assert said.endswith(f"\n0 of {7 * 3 * len(RULES) + 6 + len(KNOWN)} bars met\n")
+    assert "there is no CUDA compiler" in said.splitlines()[0]
+    assert "MISSED block mish, sm_90" in said
+    assert not any(line.startswith("met") for line in said.splitlines())
     assert main(["--quick", "--check"]) == 1
 
 
@@ -222,8 +226,8 @@ def test_without_a_disassembler_that_is_said_and_only_check_fails(
     monkeypatch.setattr(device_code, "_outcome", outcome_of([unread]))
     assert main(["--only", "mish"]) == 0
     said = capsys.readouterr().out
-    assert said.startswith(f"machine code is not read: {UNREAD}\n")
-    assert f"their text promises: not measured, at most 0 ({UNREAD})" in said
+    assert UNREAD in said.splitlines()[0]
+    assert any("MISSED mish, sm_90" in line and UNREAD in line for line in said.splitlines())
     assert main(["--only", "mish", "--check"]) == 1
 
 
@@ -265,17 +269,18 @@ def test_a_known_miss_is_printed_and_fails_under_check_alone(
     deep = good(kernel="deep_1", stack_bytes=3136)
     *codes, said = run(deep)
     assert codes == [0, 1]
-    assert "MISSED mish, sm_90: stack of a thread: 3136 bytes" in said and "(known: it is not tiled)" in said
+    assert "MISSED mish, sm_90" in said and "it is not tiled" in said
     # another kernel is not known, and hides behind none that is
     *codes, said = run(deep, good(kernel="new", stack_bytes=512))
-    assert codes == [1, 1] and "known: it is not tiled" not in said
+    assert codes == [1, 1] and "it is not tiled" not in said
     # a miss that is gone leaves an entry that is wrong
     *codes, said = run(good(kernel="deep_1"))
     assert codes == [1, 1]
-    assert "MISSED mish: known misses of deep_.* that are gone: 1, at most 0 (sm_90: remove the entry" in said
+    assert any("MISSED mish" in line and "deep_.*" in line for line in said.splitlines())
     # without a measurement it is not known to be gone
     *codes, said = run(good(kernel="deep_1", stack_bytes=None))
-    assert codes == [0, 1] and "known misses of deep_.* that are gone: not measured" in said
+    assert codes == [0, 1]
+    assert any("deep_.*" in line and "not measured" in line for line in said.splitlines())
 
 
 def test_known_misses_are_of_blocks_and_rules_that_there_are():

@@ -18,6 +18,7 @@ from daceml.codegen_cuda.kernel_facts import mangled
 from daceml.codegen_cuda.toolchain import CudaToolchain, find_nvcc
 from daceml.runtime.toolchain import include_folder
 from tests.support.golden import raises
+from tests.support.sampling import sampled
 
 ARCHITECTURES = (80, 90, 100)
 TOTAL = """#include <daceml/device.h>
@@ -171,8 +172,8 @@ def test_a_form_that_is_not_known_is_no_empty_promise(text: str, facts: list[str
         promises_of(text)
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-@pytest.mark.parametrize("scalar", [False, True])
+@pytest.mark.parametrize("architecture", sampled(ARCHITECTURES, 90))
+@pytest.mark.parametrize("scalar", sampled([False, True], True))
 def test_vectors_in_what_nvcc_makes_today(tmp_path: Path, architecture: int, scalar: bool):
     """The same kernel, and with one vector replaced by scalars by hand."""
     disassembler = needed()

@@ -52,6 +52,7 @@ def test_only_what_is_promised_is_a_bar():
     assert not bar.met and bar.figure == 6.0 and bar.limit == 5.0
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not DATA, reason="no recorded traces: DACEML_DATA is not set")
 def test_a_rank_that_begins_later_is_noticed_by_others_in_a_joint_graph_only():
     rows, bars = replay_t3.measured(Path(DATA or ""), quick=True)

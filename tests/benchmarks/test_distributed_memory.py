@@ -96,6 +96,7 @@ def test_blocks_of_the_model_itself_are_placed_as_it_did():
     assert placements(swapped)["same_address"] < seen["same_address"]
 
 
+@pytest.mark.slow
 def test_a_peak_is_measured_and_foretold():
     row = peak("perceptron", "adam")
     assert row["measured_bytes"] > 30e6

@@ -82,14 +82,15 @@ def test_a_shard_in_emulation(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     file = tmp_path / "correctness-A.json"
     line = ["--shard", "correctness-A", "--emulated", "--only", "mish", "--check", "--json", str(file)]
     assert suite.main([*line, "--journal", str(tmp_path / "journal.jsonl")]) == 0
-    assert "8 of 8 bars met" in capsys.readouterr().out
     document = json.loads(file.read_text(encoding="utf-8"))
+    assert [bar["met"] for bar in document["bars"]] == [True] * 8
     assert document["left"] == [] and document["device"]["torch"]
     steps = {row["case"]: row["steps"] for row in document["rows"]}
     assert steps["mish, training, bf16"] == {"forward": {"kernel": 1}, "backward": {"kernel": 1}}
     assert suite.main(["table", str(tmp_path)]) == 0
     shown = capsys.readouterr().out
-    assert "limit of bf16: max(3 x eager's, 1 x 0.0078 x sqrt(depth))" in shown and "OUTSIDE" not in shown
+    assert any("bf16" in line and "sqrt(depth)" in line for line in shown.splitlines())
+    assert "OUTSIDE" not in shown
 
 
 @pytest.mark.slow
@@ -209,7 +210,8 @@ def test_a_case_that_never_ends_is_a_failure(tmp_path: Path, capsys: pytest.Capt
 
 def test_failures_are_kept_until_they_are_tried_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert run(tmp_path, FakeWorker(failing=("mish",)), "--only", "mish") == 1
-    assert "mish, training, fp16: figures outside the limits: not measured" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert any("mish, training, fp16" in line and "not measured" in line for line in said.splitlines())
     patient, trying = FakeWorker(), FakeWorker()
     assert run(tmp_path, patient, "--only", "mish") == 1 and patient.asked == []
     assert run(tmp_path, trying, "--only", "mish", "--retry") == 0 and len(trying.asked) == 8
@@ -255,7 +257,8 @@ def test_a_whole_shard_of_a_device_is_kept_with_a_table(tmp_path: Path, monkeypa
     assert len(worker.asked) == 32, "each case once"
     document = json.loads((results / "correctness-B.json").read_text(encoding="utf-8"))
     assert document["device"] == device and len(document["rows"]) == 32
-    assert (results / "table.txt").read_text(encoding="utf-8").startswith("A Device 80GB; driver 580.1")
+    first = (results / "table.txt").read_text(encoding="utf-8").splitlines()[0]
+    assert "A Device 80GB" in first and "580.1" in first
 
 
 @pytest.mark.parametrize(("code", "seen"), [(0, 0), (1, 1), (124, 3)])

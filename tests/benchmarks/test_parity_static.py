@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from benchmarks.models import MODELS
 from benchmarks.models.reduced import REDUCED
 from benchmarks.parity_static import inference
 
@@ -31,7 +30,7 @@ def no_fallback(compiled: Callable[..., Any], inputs: tuple[Any, ...]) -> int:
 
 
 def test_eager_itself_is_on_par():
-    seen = inference(MODELS["mish"], exact, no_fallback, seeds=(0, 1))
+    seen = inference(REDUCED["mish"], exact, no_fallback, seeds=(0, 1))
     assert seen.accuracy.passed
     assert seen.accuracy.median_over_eager == 1.0
     assert [tensor.name for tensor in seen.accuracy.tensors] == ["seed0.output", "seed1.output"]
@@ -45,14 +44,14 @@ def test_lists_of_indices_are_inputs_like_others():
 
 
 def test_a_wrong_result_misses_two_bars():
-    seen = inference(MODELS["mish"], off_by(1e-4), no_fallback, seeds=(0,))
+    seen = inference(REDUCED["mish"], off_by(1e-4), no_fallback, seeds=(0,))
     assert not seen.accuracy.passed
     assert [bar.met for bar in seen.bars()] == [False, False, True]
     assert "seed0.output 1.00e-04 >" in seen.bars()[0].note
 
 
 def test_a_node_left_to_onnxruntime_misses_a_bar():
-    seen = inference(MODELS["mish"], exact, lambda compiled, inputs: 1, seeds=(0,))
+    seen = inference(REDUCED["mish"], exact, lambda compiled, inputs: 1, seeds=(0,))
     assert [bar.met for bar in seen.bars()] == [True, True, False]
 
 

@@ -47,6 +47,7 @@ def test_what_a_part_could_not_measure_is_missed(
     assert "not measured" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_part_alone(folder: Path, capsys: pytest.CaptureFixture[str]):
     assert program.main([str(folder), "--part", "database", "--quick", "--check"]) == 0
     assert "not measured" not in capsys.readouterr().out

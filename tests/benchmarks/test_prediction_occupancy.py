@@ -89,6 +89,7 @@ def test_a_trace_that_shows_nothing_meets_nothing(tmp_path: Path):
         assert bar.figure is None and not bar.met
 
 
+@pytest.mark.slow
 @pytest.mark.skipif("DACEML_DATA" not in os.environ, reason="DACEML_DATA names no folder of real traces")
 def test_the_promise():
     rows, bars = measured(Path(os.environ["DACEML_DATA"]))

@@ -39,7 +39,7 @@ def test_sizes_in_between_follow_a_latency_and_a_bandwidth():
 def test_bars_of_a_machine_and_of_none():
     rows = [{"machine": "m", "large_errors": [0.1, 0.02], "small_errors": [0.5]}]
     (bar,) = nccl.bars(rows)
-    assert (bar.figure, bar.met) == (pytest.approx(0.06), False) and "n=2, worst 0.100" in bar.note
+    assert (bar.figure, bar.met) == (pytest.approx(0.06), False) and " m, " in bar.name
     assert not nccl.bars([])[0].met
 
 

@@ -21,7 +21,7 @@ def test_labels_outside_of_their_limits_are_counted():
     assert outside.figure == 0.5
     assert not outside.met
     assert mean.figure == pytest.approx((1 / 6 + 2 / 3) / 2)
-    assert mean.note == "L4 0.167, T4 0.667"
+    assert "L4" in mean.note and "T4" in mean.note
     assert largest.figure == pytest.approx(2 / 3)
 
 
@@ -53,6 +53,7 @@ def test_a_model_that_shapes_do_not_decide_is_told_and_not_barred(tmp_path: Path
     assert not any(bar.met for bar in made)
 
 
+@pytest.mark.slow
 def test_a_label_says_nothing_to_its_prediction(tmp_path: Path):
     pytest.importorskip("transformers")
 

@@ -27,6 +27,7 @@ def recorded() -> tuple[list[dict[str, Any]], dict[str, bool]]:
     return rows, {bar.name: bar.met for bar in made}
 
 
+@pytest.mark.slow
 def test_products_copies_and_reductions_of_bert_small_keep_the_bar(
     recorded: tuple[list[dict[str, Any]], dict[str, bool]],
 ):
@@ -47,6 +48,7 @@ def test_products_copies_and_reductions_of_bert_small_keep_the_bar(
             assert abs(row["error"]) < min(abs(row["no_change_error"]), abs(row["bandwidth_error"]))
 
 
+@pytest.mark.slow
 def test_large_kernels_are_near_and_the_large_run_is_refused(
     recorded: tuple[list[dict[str, Any]], dict[str, bool]],
 ):

@@ -80,22 +80,19 @@ def test_the_program_prints_stages_longest_first_and_writes_its_file(
     file = tmp_path / "startup.json"
     assert startup.main(["--check", "--json", str(file)], start=fake_start) == 0
     said = capsys.readouterr().out
-    assert "cold, 24 layers: 12.4 s, 8 kernels; build 11.40, export 1.00" in said
-    assert "torch.compile cold 15.0 s, warm 1.50 s" in said
-    assert "3 of 3 bars met" in said
-    assert [row["case"] for row in json.loads(file.read_text(encoding="utf-8"))["rows"]] == [
+    assert said.index("build") < said.index("export")
+    rows = json.loads(file.read_text(encoding="utf-8"))["rows"]
+    assert [row["case"] for row in rows] == [
         "cold encoder", "cold encoder", "cold encoder", "warm start", "torch.compile",
     ]  # fmt: skip
+    assert (rows[2]["layers"], rows[2]["seconds"], rows[2]["kernels"]) == (24, pytest.approx(12.4), 8)
+    assert (rows[-1]["cold_s"], rows[-1]["warm_s"]) == (15.0, 1.5)
 
 
+@pytest.mark.slow
 def test_a_process_that_fails_is_an_error_with_what_it_said(tmp_path: Path):
     with raises(RuntimeError, "no-such-model", exact=False):
         startup.start_in_process("export", "no-such-model", tmp_path)
-
-
-def test_models_are_named_with_their_number_of_layers():
-    assert startup_process.spec_named("bert_encoder:3").name == "bert_encoder_3"
-    assert startup_process.spec_named("mish").name == "mish"
 
 
 def test_a_training_start_ends_with_the_first_step():

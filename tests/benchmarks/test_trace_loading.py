@@ -32,6 +32,7 @@ def test_bars_take_the_slowest_and_the_largest():
     assert not any(bar.met for bar in bars_of([]))
 
 
+@pytest.mark.slow
 def test_the_peak_is_that_of_reading_alone(tmp_path: Path):
     """Not of the program that asks: one that once took 600 MB, as this does, would fail every bar."""
     large = np.ones(75_000_000)
@@ -44,4 +45,4 @@ def test_the_peak_is_that_of_reading_alone(tmp_path: Path):
 def test_a_small_measurement(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     monkeypatch.delenv("DACEML_DATA", raising=False)
     assert trace_loading.main(["--rounds", "1", "--megabytes", "0.1", "--check"]) == 0
-    assert "made by hand: 19000 events" in capsys.readouterr().out
+    assert "19000" in capsys.readouterr().out

@@ -14,9 +14,8 @@ from daceml.cli import checks, doctor
 from daceml.cli.checks import Finding, check_package, examine, openmp_runtimes
 from daceml.cli.main import app
 from daceml.config import config
-from daceml.devices.measured import MeasuredDevice
+from daceml.devices.measured import CopyRate, MeasuredDevice
 from daceml.errors import EnvironmentProblem
-from daceml.report.measured_device import measured_device_lines
 from tests.support.golden import golden
 
 
@@ -27,6 +26,7 @@ def test_this_machine_can_compile_and_run():
     assert {"Python", "torch", "dace", "onnx", "onnxruntime", "C++ compiler", "cmake"} <= set(findings)
     assert {"OpenMP", "threads", "cache", "launcher"} <= set(findings)
     assert findings["launcher"]["status"] == "ok"
+    assert findings["CUDA compiler"]["status"] == "ok"  # where there is none, too
 
 
 def test_lines_carry_no_colour_where_nobody_sees_it(monkeypatch: pytest.MonkeyPatch):
@@ -107,18 +107,32 @@ def test_openmp_runtimes_are_told_apart_by_path():
     assert openmp_runtimes(maps) == ["/usr/lib/libiomp5.so", "/venv/torch/lib/libgomp.so.1"]
 
 
-def test_what_devices_reach(monkeypatch: pytest.MonkeyPatch):
+PROCESSOR = MeasuredDevice(
+    name="A processor", kind="cpu", threads=2, cache_bytes=1 << 20,
+    copies=(CopyRate(size_bytes=1 << 24, bytes_per_s=12.5e9, spread=0.02),), call_us=1.5,
+    versions={"daceml": "1"}, date="2026-11-26",
+)  # fmt: skip
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The processor, without the seconds that it takes; nothing is checked."""
     monkeypatch.setattr(doctor, "CHECKS", ())
+    monkeypatch.setattr("daceml.profiling.measuring.processor.measure_processor", lambda: PROCESSOR)
+
+
+@pytest.mark.usefixtures("measured")
+def test_what_devices_reach():
     done = CliRunner().invoke(app, ["doctor", "--measure", "--json"])
     assert done.exit_code == 0
     found = json.loads(done.stdout)
-    processor = MeasuredDevice.from_dict(found["devices"][0])
-    assert processor.kind == "cpu"
-    assert f"{processor.memory.bytes_per_s / 1e9:.3g} GB/s" in "\n".join(measured_device_lines(processor))
+    assert found["findings"] == []
+    assert MeasuredDevice.from_dict(found["devices"][0]) == PROCESSOR
+    assert "12.5 GB/s" in CliRunner().invoke(app, ["doctor", "--measure"]).stdout
 
 
+@pytest.mark.usefixtures("measured")
 def test_a_device_that_cannot_be_measured_says_why(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(doctor, "CHECKS", ())
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setitem(sys.modules, "cupy", None)  # as if it were not installed

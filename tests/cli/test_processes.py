@@ -19,7 +19,7 @@ COMMAND = [sys.executable, "-m", "daceml.cli.main"]
 
 def test_a_reader_that_goes_away_ends_the_command_quietly():
     with subprocess.Popen(
-        [*COMMAND, "doctor", "--json"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*COMMAND, "devices", "--json"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None and process.stderr is not None
         process.stdout.close()

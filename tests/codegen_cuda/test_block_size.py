@@ -16,6 +16,7 @@ from daceml.runtime import device_objects
 from daceml.runtime.cache import Cache
 from daceml.runtime.device_objects import cuda_object
 from tests.codegen_cuda.kernel_units import Scores, unit_of
+from tests.support.sampling import sampled
 
 POINTS = BlockShape(threads=256)
 
@@ -138,7 +139,7 @@ def test_a_kernel_is_compiled_in_the_shape_that_is_chosen(tmp_path: Path, monkey
 
 
 @pytest.mark.skipif(find_nvcc() is None, reason="there is no CUDA compiler")
-@pytest.mark.parametrize("architecture", [80, 90, 100])
+@pytest.mark.parametrize("architecture", sampled([80, 90, 100], 90))
 def test_nvcc_takes_what_goes_round_in_any_shape(architecture: int, tmp_path: Path):
     nvcc = find_nvcc()
     assert nvcc is not None

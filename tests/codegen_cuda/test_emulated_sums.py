@@ -12,6 +12,7 @@ from torch import nn
 import daceml
 from daceml.transformations.standard import device_recipe
 from tests.codegen_cuda.networks import Case, kernel_units
+from tests.support.sampling import sampled
 
 NARROW = [torch.float16, torch.bfloat16]
 
@@ -55,7 +56,7 @@ def test_gradients_of_scales_are_counted(dtype: torch.dtype):
     )
 
 
-@pytest.mark.parametrize("dtype", NARROW, ids=str)
+@pytest.mark.parametrize("dtype", sampled(NARROW, torch.bfloat16), ids=str)
 def test_threads_exchange_float32(dtype: torch.dtype):
     """But for means of values, of float64."""
     case = Case(build=lambda: nn.Sequential(nn.LayerNorm(1030), nn.Softmax(-1)), shapes=((300, 1030),))

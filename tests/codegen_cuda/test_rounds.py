@@ -6,8 +6,6 @@ goes through 65,537 vectors 65 times; rows of a warp are 32 at a time, and long 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 import torch
@@ -15,32 +13,15 @@ from torch import nn
 
 import daceml
 from daceml.codegen_cuda.block_size import BlockShape, with_shape
-from daceml.codegen_cuda.emulation.compiler import compile_scheduler
-from daceml.codegen_cuda.emulation.emulator import EmulatedUnit, Order, compile_unit
+from daceml.codegen_cuda.emulation.emulator import Order
 from daceml.errors import ExecutionError
-from daceml.runtime.toolchain import include_folder, toolchain
 from daceml.transformations.standard import device_recipe
+from tests.codegen_cuda.emulation.units import emulated
 from tests.codegen_cuda.kernel_units import unit_of
 from tests.support.golden import raises
 from tests.support.tensor_functions import Apply
 
 NEVER_CUT = 65536
-INCLUDES = (include_folder(),)
-
-
-@pytest.fixture(scope="module")
-def emulated(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], EmulatedUnit]:
-    """Device code as a library."""
-    folder = tmp_path_factory.mktemp("units")
-    cxx = toolchain().cxx
-    scheduler = compile_scheduler(folder, cxx=cxx, includes=INCLUDES)
-
-    def make(text: str) -> EmulatedUnit:
-        own = folder / str(len(list(folder.iterdir())))
-        own.mkdir()
-        return compile_unit(text, own, cxx=cxx, scheduler=scheduler, includes=INCLUDES)
-
-    return make
 
 
 class Bias(nn.Module):
@@ -95,7 +76,7 @@ def test_rows_of_open_number(columns: int):
 
 
 @pytest.mark.parametrize("order", list(Order))
-def test_neither_order_nor_number_of_blocks_matters(order: Order, emulated: Callable[[str], EmulatedUnit]):
+def test_neither_order_nor_number_of_blocks_matters(order: Order):
     """Long rows use shared memory again in the next round: the emulation tells of a missing barrier."""
     unit = unit_of(nn.Softmax(-1), torch.randn(9, 1101), open_rows=True)
     assert "blocks_at_once" in unit.text
@@ -111,7 +92,7 @@ def test_neither_order_nor_number_of_blocks_matters(order: Order, emulated: Call
 
 
 @pytest.mark.parametrize("threads", [128, 256, 512])
-def test_blocks_of_points_have_any_size(threads: int, emulated: Callable[[str], EmulatedUnit]):
+def test_blocks_of_points_have_any_size(threads: int):
     """What is chosen on a device by registers: more points than go at once, and a ragged tail."""
     rows = 4 * NEVER_CUT // 7 + 3
     module = Bias(7)
@@ -124,7 +105,7 @@ def test_blocks_of_points_have_any_size(threads: int, emulated: Callable[[str], 
     np.testing.assert_allclose(found, x * 2 - bias, rtol=1e-6, atol=1e-6)
 
 
-def test_a_round_that_forgets_a_barrier_is_told(emulated: Callable[[str], EmulatedUnit]):
+def test_a_round_that_forgets_a_barrier_is_told():
     text = """\
 #include <daceml/device.h>
 __global__ void rows(const float* x, float* y, int n) {
@@ -147,7 +128,7 @@ extern "C" int launch(void* stream, const float* x, float* y) {
         emulated(text.replace("BARRIER", "")).run("launch", x, np.empty_like(x))
 
 
-def test_all_blocks_go_round_equally_often(emulated: Callable[[str], EmulatedUnit]):
+def test_all_blocks_go_round_equally_often():
     text = """\
 #include <daceml/device.h>
 __global__ void none() {}

@@ -25,6 +25,7 @@ from daceml.runtime.toolchain import include_folder
 from tests.codegen_cuda.answering_nvcc import nvcc_of
 from tests.codegen_cuda.emulation.kernels import KERNELS
 from tests.support.golden import raises
+from tests.support.sampling import sampled
 
 
 @pytest.fixture
@@ -144,7 +145,7 @@ needs_nvcc = pytest.mark.skipif(find_nvcc() is None, reason="no CUDA compiler on
 
 
 @needs_nvcc
-@pytest.mark.parametrize("architecture", [80, 90, 100])
+@pytest.mark.parametrize("architecture", sampled([80, 90, 100], 90))
 def test_the_emulated_kernels_are_cuda(tmp_path: Path, architecture: int):
     tools = CudaToolchain(nvcc=str(find_nvcc()), release=(13, 0), architecture=architecture)
     names = ("device", "collectives", "vectors")

@@ -105,10 +105,3 @@ def test_hooks_of_a_compilation_are_not_dropped(tmp_path: Path):
     compiled.append_post_onnx_hook("mine", lambda module: None)
     with raises(DeploymentError, "hooks", "mine"):
         daceml.export(compiled, torch.randn(2, 3), to=tmp_path / "none")
-
-
-def test_a_compiled_module_is_exported(tmp_path: Path):
-    model, x = Doubling().eval(), torch.randn(2, 3)
-    made = daceml.export(daceml.dace_module(model, backward=False), x, to=tmp_path / "made")
-    with torch.no_grad():
-        torch.testing.assert_close(daceml.load(made.folder)(x), model(x))

@@ -14,6 +14,7 @@ from torch import nn
 from torch.utils._sympy.functions import FloorDiv, Mod
 
 import daceml
+from daceml.deployment.exporting import Exported
 from daceml.deployment.manifest import Tensor
 from daceml.deployment.size_conditions import size_check, size_conditions
 from daceml.errors import CallError, DeploymentError
@@ -31,9 +32,14 @@ class Fours(nn.Module):
         return x.reshape(-1, 4) * 2
 
 
-def test_a_branch_on_a_size_is_a_condition(tmp_path: Path):
-    model = Branching().eval()
-    made = daceml.export(model, torch.randn(4, 3), to=tmp_path / "made", dynamic=True)
+@pytest.fixture(scope="module")
+def branching(tmp_path_factory: pytest.TempPathFactory) -> Exported:
+    folder = tmp_path_factory.mktemp("branching") / "made"
+    return daceml.export(Branching().eval(), torch.randn(4, 3), to=folder, dynamic=True)
+
+
+def test_a_branch_on_a_size_is_a_condition(branching: Exported):
+    model, made = Branching().eval(), branching
     loaded = daceml.load(made.folder)
     for rows in (2, 4, 8):
         x = torch.randn(rows, 5)
@@ -58,10 +64,9 @@ def test_some_sizes_are_open_and_others_fixed(tmp_path: Path):
 
 
 @pytest.mark.parametrize("size", [0, 1])
-def test_sizes_of_0_and_1_are_refused(size: int, tmp_path: Path):
-    made = daceml.export(Branching().eval(), torch.randn(4, 3), to=tmp_path / "made", dynamic=True)
+def test_sizes_of_0_and_1_are_refused(size: int, branching: Exported):
     with raises(CallError, f"size 1 of x is {size}", "2 to any"):
-        daceml.load(made.folder)(torch.randn(4, size))
+        daceml.load(branching.folder)(torch.randn(4, size))
 
 
 def test_a_reshape_is_a_condition_for_programs_of_c_too(tmp_path: Path):

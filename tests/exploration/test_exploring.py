@@ -45,6 +45,14 @@ def explored() -> Explored:
     return daceml.explore(Rows().eval(), inputs(), budget=90, measurements=2, most=8)
 
 
+@pytest.fixture(scope="module")
+def elsewhere() -> Explored:
+    """The standard program, and what it would take on ranks of another device."""
+    return daceml.explore(
+        _model().eval(), inputs(), budget=90, measurements=0, most=1, devices=["H100"], ranks=[8]
+    )
+
+
 @pytest.mark.slow
 def test_all_that_is_lowered_is_predicted_and_little_is_measured(explored: Explored):
     found = explored.exploration
@@ -79,15 +87,16 @@ def test_every_variant_computes_the_same(explored: Explored):
                 torch.testing.assert_close(explored.compiled(row.variant)(x), expected, rtol=1e-5, atol=1e-6)
 
 
-def test_options_are_those_of_compile(explored: Explored):
-    options = explored.options(Variant(freeze=True, choices=("loops apart",)))
+def test_options_are_those_of_compile(elsewhere: Explored):
+    options = elsewhere.options(Variant(freeze=True, choices=("loops apart",)))
     assert options["freeze"] is True and options["backward"] is False
     assert "fuse_subgraphs" not in [step.name for step in options["recipe"]]
-    assert explored.options(Variant()) == {"backward": False}
-    assert explored.options(Variant(unoptimised=True)) == {"backward": False, "auto_optimize": False}
+    assert elsewhere.options(Variant()) == {"backward": False}
+    assert elsewhere.options(Variant(unoptimised=True)) == {"backward": False, "auto_optimize": False}
 
 
-def test_what_was_learned_is_there_the_next_time(explored: Explored):
+@pytest.mark.usefixtures("elsewhere")
+def test_what_was_learned_is_there_the_next_time():
     with Library.of_this_machine() as library:
         times = library.times()
     assert len(times) > 0
@@ -133,30 +142,29 @@ def test_training_is_explored_with_its_backward_pass():
     assert (found.standard.moved_bytes or 0) > (inference.standard.moved_bytes or 0)
 
 
-def test_other_devices_are_predicted():
-    found = daceml.explore(
-        _model().eval(), inputs(), budget=90, measurements=0, most=1, devices=["H100"], ranks=[8]
-    )
-    elsewhere = [row for row in found.rows if not row.variant.here]
-    assert {(row.variant.fused, row.variant.ranks) for row in elsewhere} == {
+def test_other_devices_are_predicted(elsewhere: Explored):
+    rows = [row for row in elsewhere.rows if not row.variant.here]
+    assert {(row.variant.fused, row.variant.ranks) for row in rows} == {
         (False, 1), (False, 8), (True, 1), (True, 8)
     }  # fmt: skip
-    assert all(row.outcome == "predicted" and row.measured is None for row in elsewhere)
-    assert found.best.variant.here
+    assert all(row.outcome == "predicted" and row.measured is None for row in rows)
+    assert elsewhere.best.variant.here
     with raises(ExplorationError, "H100"):
-        found.compiled(elsewhere[0].variant)
+        elsewhere.compiled(rows[0].variant)
 
 
 def test_the_cheapest_is_that_of_a_device_with_a_price():
+    """A price goes with its device however that is spelt."""
     from daceml.prediction.prices import Price
 
     found = daceml.explore(
         _model().eval(), inputs(), budget=90, measurements=0, most=1, objective="cost",
-        devices=["H100", "T4"], prices={"H100": Price(usd_per_hour=3.0, date="2026-05-20"),
+        devices=["h100", "T4"], prices={"H100": Price(usd_per_hour=3.0, date="2026-05-20"),
                                         "T4": Price(usd_per_hour=0.35, date="2026-05-20")},
     )  # fmt: skip
     costs = {row.variant: row.usd_per_million for row in found.rows if row.usd_per_million is not None}
-    assert costs and costs[found.best.variant] == min(costs.values())
+    assert {variant.device for variant in costs} == {"h100", "T4"}
+    assert costs[found.best.variant] == min(costs.values())
 
 
 @pytest.mark.parametrize(
@@ -270,15 +278,10 @@ def test_ranks_share_the_samples():
     assert one is not None and many is not None and many == pytest.approx(one / 8, rel=0.3)
 
 
-def test_a_price_goes_with_its_device_however_it_is_spelt():
+def test_prices_of_other_devices_alone_are_refused():
     from daceml.prediction.prices import Price
 
     price = Price(usd_per_hour=3.0, date="2026-05-20")
-    found = daceml.explore(
-        _model().eval(), inputs(), budget=90, measurements=0, most=1, objective="cost", devices=["h100"],
-        prices={"H100": price},
-    )  # fmt: skip
-    assert found.best.usd_per_million is not None
     with raises(ExplorationError, "H100", "prices="):
         daceml.explore(
             _model().eval(), inputs(), budget=90, objective="cost", devices=["T4"], prices={"H100": price}
@@ -294,17 +297,10 @@ def test_a_step_that_does_not_fit_is_refused():
     assert "\n".join(sorted({row.why for row in rows})) == golden()
 
 
-def test_a_search_that_was_cut_short_says_so(explored: Explored):
-    assert not explored.exploration.complete  # of many variants eight were lowered
-    assert explored.exploration.ended == golden()
-    assert "most=8" in explored.exploration.ended
-    few = daceml.explore(_model().eval(), inputs(), budget=90, measurements=0, most=1, devices=["H100"])
-    assert not few.exploration.complete
-    assert few.exploration.ended == golden()
-    assert "most=1" in few.exploration.ended
-    none = daceml.explore(_model().eval(), inputs(), budget=90, measurements=0, most=4)
-    assert none.exploration.ended == golden()
-    assert "most=4" in none.exploration.ended
+def test_a_search_that_was_cut_short_says_so(elsewhere: Explored):
+    assert not elsewhere.exploration.complete  # of many variants one was lowered
+    assert elsewhere.exploration.ended == golden()
+    assert "most=1" in elsewhere.exploration.ended
 
 
 def test_a_measurement_that_would_exceed_the_budget_is_not_begun():

@@ -76,7 +76,7 @@ def test_what_is_kept_was_measured(monkeypatch: pytest.MonkeyPatch):
         first.library.add(first.lowered(Variant()).facts, quick)
         for step, us in zip(first.lowered(Variant()).facts, quick, strict=True):
             least[step.key] = min(us, least.get(step.key, us))
-    for _ in range(3):  # hour after hour, slower than that one
+    for _ in range(2):  # hour after hour, slower than that one
         with Programs.measured(subject, limit_s=0.3) as later:
             later.measure(plain)
             known = later.library.times()

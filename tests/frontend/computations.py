@@ -17,7 +17,23 @@ class Several(nn.Module):
         self.functions = {k: c for k, c in computations.items() if not isinstance(c, nn.Module)}
 
     def forward(self, *inputs: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {name: computation(*inputs) for name, computation in self.computations()}
+
+    def computations(self) -> list[tuple[str, Any]]:
+        """By name, submodules first."""
+        return [*self.layers.items(), *self.functions.items()]
+
+
+class Apart(Several):
+    """Several computations, each of inputs of its own: no loop and no gradient of one meets another's.
+
+    The inputs of the first computation come first, and each computation takes equally many.
+    """
+
+    def forward(self, *inputs: torch.Tensor) -> dict[str, torch.Tensor]:
+        every = self.computations()
+        width = len(inputs) // len(every)
         return {
-            name: computation(*inputs)
-            for name, computation in (*self.layers.items(), *self.functions.items())
+            name: computation(*inputs[i * width : (i + 1) * width])
+            for i, (name, computation) in enumerate(every)
         }

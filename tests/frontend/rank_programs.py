@@ -20,6 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import daceml
 from benchmarks.distributed.rank_processes import own_rank
+from daceml.runtime.collectives.ranks import ranks_of
 
 
 class Net(nn.Module):
@@ -156,6 +157,20 @@ def overlap(model: Any) -> dict[str, Any]:
     }
 
 
+def collectives() -> dict[str, Any]:
+    """Each collective of the ranks that the launcher has started, without a model."""
+    group = ranks_of(None, device="cpu", timeout_s=60.0)
+    found: dict[str, Any] = {"name": group.name, "rank": group.rank, "size": group.size}
+    kinds = (torch.float32, torch.float64, torch.bfloat16)
+    sums = [torch.tensor([[1.5, -2.0], [0.25, 3.0]], dtype=kind) * (1 + group.rank) for kind in kinds]
+    sent = [torch.tensor([group.rank + 3, 4]), torch.tensor(2.5 - group.rank).bfloat16()]
+    works = [group.all_reduce(t) for t in sums] + [group.broadcast(t) for t in sent]
+    for work in works:  # all of them are under way
+        work.wait(60.0)
+    told = group.tell(f"rank {group.rank}")
+    return found | {"sums": [t.tolist() for t in sums], "sent": [t.tolist() for t in sent], "told": told}
+
+
 def different() -> dict[str, Any]:
     """A layer of another width on the last rank."""
     torch.manual_seed(0)
@@ -220,5 +235,6 @@ def refusal(run: Any) -> dict[str, Any]:
 if __name__ == "__main__":
     torch.set_num_threads(1)
     name, folder = sys.argv[1:]
-    result = {"compare": compare, "killed": killed, "absent": absent, "leaves": leaves}[name]()
+    programs = (compare, collectives, killed, absent, leaves)
+    result = {program.__name__: program for program in programs}[name]()
     Path(folder, f"{own_rank()}.json").write_text(json.dumps(result))

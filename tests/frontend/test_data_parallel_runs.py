@@ -20,6 +20,14 @@ def program(name: str, folder: Path) -> tuple[str, ...]:
     return "tests.frontend.rank_programs", name, str(folder)
 
 
+def mpi_launcher() -> str:
+    """mpirun; the test is skipped where there is none."""
+    launcher = mpirun()
+    if launcher is None:
+        pytest.skip("there is no mpirun with mpi4py here: pip install 'daceml[mpi]'")
+    return launcher
+
+
 def assert_same_training(result: dict[str, Any]) -> None:
     ours, theirs = result["ours"], result["torch"]
     assert ours["losses"] == pytest.approx(theirs["losses"], rel=ROUNDING)
@@ -58,10 +66,18 @@ def test_two_ranks_of_torchrun_train_as_torch_does(tmp_path: Path):
         assert spans["buckets"] == [[f"module.{name}" for name in bucket] for bucket in result["buckets"]]
 
 
+def test_two_ranks_of_mpirun_add_up_broadcast_and_tell(tmp_path: Path):
+    results = by_mpirun(mpi_launcher(), program("collectives", tmp_path), tmp_path)
+    for rank, result in enumerate(results):
+        assert (result["name"], result["rank"], result["size"]) == ("mpi", rank, 2)
+        assert result["sums"] == [[[4.5, -6.0], [0.75, 9.0]]] * 3
+        assert result["sent"] == [[3, 4], 2.5]
+        assert result["told"] == "rank 0"
+
+
+@pytest.mark.slow
 def test_two_ranks_of_mpirun_train_as_torch_does(tmp_path: Path):
-    launcher = mpirun()
-    if launcher is None:
-        pytest.skip("there is no mpirun with mpi4py here: pip install 'daceml[mpi]'")
+    launcher = mpi_launcher()
     first, second = by_mpirun(launcher, program("compare", tmp_path), tmp_path)
     assert_same_training(first)
     assert_same_training(second)
@@ -113,9 +129,7 @@ def test_a_rank_that_leaves_between_two_steps_is_named(tmp_path: Path):
 
 @pytest.mark.slow
 def test_a_rank_that_leaves_an_mpirun_is_named_and_ends_the_job(tmp_path: Path):
-    launcher = mpirun()
-    if launcher is None:
-        pytest.skip("there is no mpirun with mpi4py here: pip install 'daceml[mpi]'")
+    launcher = mpi_launcher()
     with raises(RuntimeError, "'leaves'", exact=False):
         by_mpirun(launcher, program("leaves", tmp_path), tmp_path)
     assert_left(json.loads((tmp_path / "1.json").read_text()))

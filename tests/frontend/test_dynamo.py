@@ -14,6 +14,7 @@ from torch._dynamo.exc import BackendCompilerFailed
 
 from daceml.errors import ConfigurationError
 from tests.support.golden import golden, raises
+from tests.support.sampling import sampled
 
 
 class Net(nn.Module):
@@ -46,7 +47,7 @@ def test_the_entry_point_is_found():
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("dynamic", sampled([None, True], True))
 def test_sizes_and_numbers_may_change(dynamic: bool | None):
     eager = Net().eval()
     compiled = torch.compile(eager, backend="daceml", dynamic=dynamic)
@@ -116,7 +117,7 @@ class Trained(nn.Module):
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # read by Dynamo
-@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("dynamic", sampled([None, True], None))
 def test_training_is_that_of_eager(dynamic: bool | None, caplog: pytest.LogCaptureFixture):
     torch.manual_seed(0)
     eager = Trained().double()

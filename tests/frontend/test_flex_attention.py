@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import onnx
 import onnx.parser
-import pytest
 
 from daceml.errors import NoImplementationError
 from daceml.frontend.control_flow import inline_control_flow
@@ -49,17 +50,26 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("title", CASES)
-@pytest.mark.parametrize("groups", [1, 3])
-def test_values(title: str, groups: int):
-    modifiers, score, probability = CASES[title]
-    made = model((f"2,{2 * groups},5,4", "2,2,7,4", "2,2,7,3", f"2,{2 * groups},5,3"), modifiers)
+def test_values():
+    cases = list(product(CASES, (1, 3)))
+    nodes = " ".join(
+        f"y{i} = ai.onnx.preview.FlexAttention {CASES[title][0]} (q{i}, k, v)"
+        for i, (title, _) in enumerate(cases)
+    )
+    queries = ", ".join(f"float[2,{2 * groups},5,4] q{i}" for i, (_, groups) in enumerate(cases))
+    results = ", ".join(f"float[2,{2 * groups},5,3] y{i}" for i, (_, groups) in enumerate(cases))
+    made = onnx.parser.parse_model(
+        f"{HEADER} g ({queries}, float[2,2,7,4] k, float[2,2,7,3] v) => ({results}) {{ {nodes} }}"
+    )
     rng = np.random.default_rng(0)
-    shapes = [(2, 2 * groups, 5, 4), (2, 2, 7, 4), (2, 2, 7, 3)]
-    q, k, v = (rng.standard_normal(shape).astype(np.float32) for shape in shapes)
+    shapes = [*((2, 2 * groups, 5, 4) for _, groups in cases), (2, 2, 7, 4), (2, 2, 7, 3)]
+    *q, k, v = (rng.standard_normal(shape).astype(np.float32) for shape in shapes)
     compiled = ONNXModel(made)
-    y = compiled(q, k, v)
-    np.testing.assert_allclose(y, reference(q, k, v, score, probability), rtol=1e-5, atol=1e-6)
+    for (title, groups), mine, y in zip(cases, q, compiled(*q, k, v), strict=True):
+        wanted = reference(mine, k, v, *CASES[title][1:])
+        np.testing.assert_allclose(
+            y, wanted, rtol=1e-5, atol=1e-6, err_msg=f"{title}, {groups} heads a group"
+        )
     assert compiled.program, "it does not run outside"
 
 

@@ -23,6 +23,9 @@ from daceml.frontend.onnx_model import ONNXModel
 from tests.frontend.computations import Several
 from tests.support.exported_models import tensor
 
+# test_known_backward_defects compares the results of the same computations, in training
+repeated = pytest.mark.slow
+
 
 def compiles(module: nn.Module, *inputs: tuple[torch.Tensor, ...], tolerance: float = 1e-5) -> None:
     """Call the compiled module with each of the inputs; all results are those of eager PyTorch."""
@@ -52,6 +55,7 @@ def _compiled(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     assert not [record for record in caplog.get_records("call") if record.name == "daceml.frontend.session"]
 
 
+@repeated
 def test_convolutions_of_images_that_are_not_square():
     module = Several(
         padded=nn.Conv2d(3, 4, 3, padding=1),
@@ -62,6 +66,7 @@ def test_convolutions_of_images_that_are_not_square():
     compiles(module.eval(), (tensor(2, 3, 6, 10),))
 
 
+@repeated
 def test_convolutions_of_sequences():
     module = Several(
         plain=nn.Conv1d(3, 4, 3),
@@ -103,6 +108,7 @@ def test_powers_that_are_not_whole():
     compiles(module, (tensor(3, 5),))
 
 
+@repeated
 def test_softmax_over_inner_dimensions():
     module = Several(
         channels=lambda x: x.softmax(1),
@@ -151,6 +157,7 @@ def test_positions_from_the_end():
     compiles(module, (tensor(4, 5, 7), torch.tensor([-1, 0, -4, 3])))
 
 
+@repeated
 def test_joined_and_spread_shapes():
     module = Several(
         expanded=lambda x, y: x.expand(2, 3, 4, 5),
@@ -174,12 +181,14 @@ def test_extremes():
     compiles(module, (tensor(3, 4, 5),))
 
 
+@repeated
 def test_group_norm():
     compiles(
         Several(groups=nn.GroupNorm(2, 4), one=nn.GroupNorm(1, 4, affine=False)).eval(), (tensor(2, 4, 3, 5),)
     )
 
 
+@repeated
 def test_pools_with_padding():
     module = Several(
         most=lambda x: functional.max_pool2d(x, 3, 2, padding=1),
@@ -194,6 +203,7 @@ def test_pools_with_padding():
     compiles(module, (tensor(2, 3, 7, 9),))
 
 
+@repeated
 def test_interpolation():
     module = Several(
         bilinear=lambda x: functional.interpolate(x, scale_factor=2, mode="bilinear"),
@@ -207,9 +217,7 @@ def test_other_batches_than_that_of_the_first_call():
     module = Several(
         perceptron=nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3)), flat=lambda x: x.sum(1)
     )
-    compiles(
-        module.eval(), (tensor(3, 4),), (tensor(5, 4),), (tensor(2, 4),), (tensor(1, 4),), (tensor(0, 4),)
-    )
+    compiles(module.eval(), (tensor(3, 4),), (tensor(1, 4),), (tensor(0, 4),))
 
 
 def test_products_and_activations_in_bfloat16():
@@ -282,34 +290,37 @@ def test_parts_of_shapes_and_negative_indices():
     np.testing.assert_array_equal(chosen, x[:, :, -2:-1])
 
 
-@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
-def test_cross_entropy_reduces_as_it_says(reduction: str):
-    shape = [2, 4] if reduction == "none" else []
-    model = network(
-        [
+def test_cross_entropy_reduces_as_it_says():
+    nodes: list[onnx.NodeProto] = []
+    outputs: dict[str, tuple[int, Any]] = {}
+    for r in ("none", "mean", "sum"):
+        nodes += [
             helper.make_node(
-                "SoftmaxCrossEntropyLoss", ["x", "labels"], ["plain", "logarithms"], reduction=reduction
+                "SoftmaxCrossEntropyLoss", ["x", "labels"], [f"plain_{r}", f"logarithms_{r}"], reduction=r
             ),
             helper.make_node(
                 "SoftmaxCrossEntropyLoss",
                 ["x", "labels", "weights"],
-                ["weighted"],
-                reduction=reduction,
+                [f"weighted_{r}"],
+                reduction=r,
                 ignore_index=2,
             ),
-        ],
-        {
-            "plain": (TensorProto.FLOAT, shape),
-            "logarithms": (TensorProto.FLOAT, [2, 3, 4]),
-            "weighted": (TensorProto.FLOAT, shape),
-        },
-        weights=np.array([0.5, 2.0, 7.0], np.float32),
-    )
+        ]
+        shape = [2, 4] if r == "none" else []
+        outputs |= {
+            f"plain_{r}": (TensorProto.FLOAT, shape),
+            f"logarithms_{r}": (TensorProto.FLOAT, [2, 3, 4]),
+            f"weighted_{r}": (TensorProto.FLOAT, shape),
+        }
+    model = network(nodes, outputs, weights=np.array([0.5, 2.0, 7.0], np.float32))
     x, labels = tensor(2, 3, 4), torch.tensor([[0, 1, 2, 1], [2, 0, 0, 1]])
-    plain, logarithms, weighted = model(x.numpy(), labels.numpy())
+    found = dict(zip(outputs, model(x.numpy(), labels.numpy()), strict=True))
     weights = torch.tensor([0.5, 2.0, 7.0])
-    expected = functional.cross_entropy(x, labels, reduction=reduction)
-    np.testing.assert_allclose(plain, expected, rtol=1e-5)
-    np.testing.assert_allclose(logarithms, x.log_softmax(1), rtol=1e-5, atol=1e-6)
-    kept = functional.cross_entropy(x, labels, weights, ignore_index=2, reduction=reduction)
-    np.testing.assert_allclose(weighted, kept, rtol=1e-5)
+    for r in ("none", "mean", "sum"):
+        expected = functional.cross_entropy(x, labels, reduction=r)
+        np.testing.assert_allclose(found[f"plain_{r}"], expected, rtol=1e-5, err_msg=r)
+        np.testing.assert_allclose(
+            found[f"logarithms_{r}"], x.log_softmax(1), rtol=1e-5, atol=1e-6, err_msg=r
+        )
+        kept = functional.cross_entropy(x, labels, weights, ignore_index=2, reduction=r)
+        np.testing.assert_allclose(found[f"weighted_{r}"], kept, rtol=1e-5, err_msg=r)

@@ -38,7 +38,9 @@ class Attends(nn.Module):
 PADDING = torch.arange(5) >= torch.tensor([[5], [3], [4]])
 
 
-@pytest.mark.parametrize("padding", [None, PADDING], ids=["whole", "padded"])
+@pytest.mark.parametrize(
+    "padding", [pytest.param(None, marks=pytest.mark.slow), PADDING], ids=["whole", "padded"]
+)
 def test_attention_of_batches(padding: torch.Tensor | None):
     drops_the_same(Attends(), torch.randn(3, 5, 8), *([] if padding is None else [padding]))
 

@@ -14,6 +14,8 @@ import pytest
 import torch
 from torch import nn
 
+import daceml
+from daceml.errors import RecompileError
 from daceml.frontend.module import compile_module
 from tests.support.golden import golden
 
@@ -57,29 +59,47 @@ class Configured(nn.Module):
         return self.extra(-y if "negative" in self.flags else y * self.factor)
 
 
-CHANGES: dict[str, Callable[[Configured], object]] = {
-    "a field": lambda m: setattr(m.config, "scale", 3.0),
-    "a field of a field": lambda m: setattr(m.config.inner, "shift", 5.0),
-    "a slot": lambda m: setattr(m.slotted, "bias", 7.0),
-    "a namespace": lambda m: setattr(m.arguments, "power", 2.0),
-    "a set": lambda m: m.flags.add("negative"),
-    "an array": lambda m: m.table.__setitem__(0, 9.0),
-    "a queue": lambda m: m.queue.append(4.0),
-    "a list in a tuple": lambda m: m.nested[0].__setitem__(0, 8.0),
+Change = Callable[[Configured], object]
+CHANGES: dict[str, tuple[Change, Change]] = {
+    # name: (change, change back)
+    "a field": (lambda m: setattr(m.config, "scale", 3.0), lambda m: setattr(m.config, "scale", 2.0)),
+    "a field of a field": (
+        lambda m: setattr(m.config.inner, "shift", 5.0),
+        lambda m: setattr(m.config.inner, "shift", 1.0),
+    ),
+    "a slot": (lambda m: setattr(m.slotted, "bias", 7.0), lambda m: setattr(m.slotted, "bias", 1.0)),
+    "a namespace": (
+        lambda m: setattr(m.arguments, "power", 2.0),
+        lambda m: setattr(m.arguments, "power", 1.0),
+    ),
+    "a set": (lambda m: m.flags.add("negative"), lambda m: m.flags.discard("negative")),
+    "an array": (lambda m: m.table.__setitem__(0, 9.0), lambda m: m.table.__setitem__(0, 1.0)),
+    "a queue": (lambda m: m.queue.append(4.0), lambda m: m.queue.pop()),
+    "a list in a tuple": (
+        lambda m: m.nested[0].__setitem__(0, 8.0),
+        lambda m: m.nested[0].__setitem__(0, 1.0),
+    ),
 }
 
 
 @torch.no_grad()
 def test_a_change_of_any_value_is_noticed(caplog: pytest.LogCaptureFixture):
     eager = Configured()
+    compiled = compile_module(eager, backward=False)
     x = torch.randn(2, 4)
-    for change, apply in CHANGES.items():
-        compiled = compile_module(eager, backward=False)
-        compiled(x)
-        assert len(compiled.session.variants) == 1, "equal values need one variant"
+    expected = eager(x)
+    compiled(x)
+    for change, (apply, undo) in CHANGES.items():
         apply(eager)
-        torch.testing.assert_close(compiled(x), eager(x), msg=change)
-        assert len(compiled.session.variants) == 2, change
+        with daceml.stance("fail_on_recompile"), pytest.raises(RecompileError):
+            pytest.fail(f"{change} is not noticed: {compiled(x)}")
+        undo(eager)
+        torch.testing.assert_close(compiled(x), expected, msg=change)
+        assert len(compiled.session.variants) == 1, "equal values need one variant"
+    for apply, _ in CHANGES.values():
+        apply(eager)
+    torch.testing.assert_close(compiled(x), eager(x))
+    assert len(compiled.session.variants) == 2
     assert not caplog.records
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import ml_dtypes
@@ -24,6 +25,7 @@ from tests.support.exported_models import (
     seeded,
     tensor,
 )
+from tests.support.sampling import sampled
 
 N = torch.export.Dim("N", min=2)
 
@@ -181,18 +183,25 @@ def encoder(dropout: float, **options: Any) -> nn.Module:
     return nn.TransformerEncoderLayer(8, 2, 16, dropout, batch_first=True, **options)
 
 
-@pytest.mark.parametrize("symbolic", [False, True])
+# name: (build, how many dropouts)
+TRANSFORMERS: dict[str, tuple[Callable[[float], nn.Module], int]] = {
+    "attention": (lambda p: SelfAttention(p, False), 1),
+    "attention with weights": (lambda p: SelfAttention(p, True), 1),
+    "encoder layer": (encoder, 4),
+    "encoder layer, norm first": (lambda p: encoder(p, norm_first=True, activation="gelu"), 4),
+}
+
+
 @pytest.mark.parametrize(
-    ("build", "dropouts"),
-    [
-        (lambda p: SelfAttention(p, False), 1),
-        (lambda p: SelfAttention(p, True), 1),
-        (encoder, 4),
-        (lambda p: encoder(p, norm_first=True, activation="gelu"), 4),
-    ],
-    ids=["attention", "attention with weights", "encoder layer", "encoder layer, norm first"],
+    ("name", "symbolic"),
+    sampled(
+        product(TRANSFORMERS, [False, True]),
+        *product(TRANSFORMERS, [False]),
+        ("encoder layer, norm first", True),
+    ),
 )
-def test_transformer_layers_with_dropout(build: Callable[[float], nn.Module], dropouts: int, symbolic: bool):
+def test_transformer_layers_with_dropout(name: str, symbolic: bool):
+    build, dropouts = TRANSFORMERS[name]
     x = tensor(3, 4, 8)
     model = onnx_of(build(0.2).train(), x, dynamic_shapes=[{0: N}] if symbolic else None)
     assert operators(model)["Dropout"] == dropouts

@@ -20,8 +20,8 @@ def manifest(depth: int) -> Manifest:
     return compiled.session.latest.program.manifest  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def test_six_layers_have_the_kernels_of_two():
-    two, six = manifest(2), manifest(6)
-    assert six.kernels == two.kernels
-    assert len(six.steps) > 2 * len(two.steps)
-    assert {s.kernel for s in six.steps} == {s.kernel for s in two.steps}
+def test_four_layers_have_the_kernels_of_two():
+    two, four = manifest(2), manifest(4)
+    assert four.kernels == two.kernels
+    assert len(four.steps) > 1.5 * len(two.steps)
+    assert {s.kernel for s in four.steps} == {s.kernel for s in two.steps}

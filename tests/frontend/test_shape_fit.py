@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import onnx
 import onnx.parser
 import onnxruntime
-import pytest
 from onnx import numpy_helper
 
 from daceml.errors import ExecutionError, ShapeError
@@ -27,36 +28,42 @@ def shapes(graph: str) -> dict[str, str]:
     return {name: ", ".join(map(str, network.sdfg.arrays[name].shape)) for name in network.outputs}
 
 
-@pytest.mark.parametrize(
-    ("node", "shape"),
-    [
-        ("y = MaxPool<kernel_shape = [3], strides = [2], pads = [1, 1]>(x)", "N, 2, int_floor(T + 1, 2)"),
-        ("y = MaxPool<kernel_shape = [2], strides = [2], ceil_mode = 1>(x)", "N, 2, int_floor(T + 1, 2)"),
-        ("y = AveragePool<kernel_shape = [3], strides = [3], auto_pad = \"SAME_LOWER\">(x)",
-         "N, 2, int_floor(T + 2, 3)"),
-        ("y = MaxPool<kernel_shape = [3], dilations = [2]>(x)", "N, 2, T - 4"),
-        ("y = Concat<axis = 2>(x, x, x)", "N, 2, 3*T"),
-        ("p = MaxPool<kernel_shape = [2], strides = [2]>(x) y = Concat<axis = 2>(x, p)",
-         "N, 2, T + int_floor(T, 2)"),
-        ("y = Pad(x, pads)", "N, 2, T + 3"),
-        ("y = Slice(x, start, end, axis)", "N, 2, T - 2"),
-        ("y = Resize<mode = \"nearest\">(x, , scales)", "N, 2, 3*T"),
-        ("t = Concat<axis = 2>(x, x) y = Flatten<axis = 1>(t)", "N, 4*T"),
-        ("t = Transpose<perm = [0, 2, 1]>(x) y = Reshape(t, flat)", "N, 2*T"),
-        ("y = Expand(x, four)", "N, 4, 2, T"),
-    ],
-)  # fmt: skip
-def test_dimensions_that_inference_leaves_open(node: str, shape: str):
-    graph = f"""
-        g (float[N, 2, T] x) => (float y) <int64[6] pads = {{0, 0, 1, 0, 0, 2}}, int64[1] start = {{1}},
-            int64[1] end = {{-1}}, int64[1] axis = {{2}}, float[3] scales = {{1.0, 1.0, 3.0}},
-            int64[2] flat = {{0, -1}}, int64[4] four = {{1, 4, 1, 1}}> {{ {node} }}"""
-    if "four" in node:
-        graph = graph.replace("float[N, 2, T] x", "float[N, 1, 2, T] x")
-    model = parse(graph)
-    model.graph.output[0].type.tensor_type.ClearField("shape")
+SHAPES = [
+    ("y = MaxPool<kernel_shape = [3], strides = [2], pads = [1, 1]>(x)", "N, 2, int_floor(T + 1, 2)"),
+    ("y = MaxPool<kernel_shape = [2], strides = [2], ceil_mode = 1>(x)", "N, 2, int_floor(T + 1, 2)"),
+    ("y = AveragePool<kernel_shape = [3], strides = [3], auto_pad = \"SAME_LOWER\">(x)",
+     "N, 2, int_floor(T + 2, 3)"),
+    ("y = MaxPool<kernel_shape = [3], dilations = [2]>(x)", "N, 2, T - 4"),
+    ("y = Concat<axis = 2>(x, x, x)", "N, 2, 3*T"),
+    ("p = MaxPool<kernel_shape = [2], strides = [2]>(x) y = Concat<axis = 2>(x, p)",
+     "N, 2, T + int_floor(T, 2)"),
+    ("y = Pad(x, pads)", "N, 2, T + 3"),
+    ("y = Slice(x, start, end, axis)", "N, 2, T - 2"),
+    ("y = Resize<mode = \"nearest\">(x, , scales)", "N, 2, 3*T"),
+    ("t = Concat<axis = 2>(x, x) y = Flatten<axis = 1>(t)", "N, 4*T"),
+    ("t = Transpose<perm = [0, 2, 1]>(x) y = Reshape(t, flat)", "N, 2*T"),
+    ("y = Expand(x, four)", "N, 4, 2, T"),
+]  # fmt: skip
+
+
+def test_dimensions_that_inference_leaves_open():
+    inputs, outputs, nodes = zip(*(numbered(i, node) for i, (node, _) in enumerate(SHAPES)), strict=True)
+    model = parse(f"""
+        g ({", ".join(inputs)}) => ({", ".join(outputs)}) <int64[6] pads = {{0, 0, 1, 0, 0, 2}},
+            int64[1] start = {{1}}, int64[1] end = {{-1}}, int64[1] axis = {{2}},
+            float[3] scales = {{1.0, 1.0, 3.0}}, int64[2] flat = {{0, -1}}, int64[4] four = {{1, 4, 1, 1}}>
+        {{ {" ".join(nodes)} }}""")
+    for output in model.graph.output:
+        output.type.tensor_type.ClearField("shape")
     network = import_source(checked(ModelSource(model=model, name="net")), name="net")
-    assert ", ".join(map(str, network.sdfg.arrays["y"].shape)) == shape
+    for i, (node, shape) in enumerate(SHAPES):
+        assert ", ".join(map(str, network.sdfg.arrays[f"y{i}"].shape)) == shape, node
+
+
+def numbered(number: int, node: str) -> list[str]:
+    """Input, output and nodes of a row, whose names of one letter have its number."""
+    kind = "float[N, 1, 2, T]" if "four" in node else "float[N, 2, T]"
+    return [re.sub(r"\b([ptxy])\b", rf"\g<1>{number}", text) for text in (f"{kind} x", "float y", node)]
 
 
 def test_a_convolutional_network_of_any_size():

@@ -120,7 +120,10 @@ def test_a_scheduler_a_loaded_state_and_a_group_that_comes_later():
     "make",
     [
         lambda m: torch.optim.Adam(m.parameters(), lr=0.01),
-        lambda m: torch.optim.SGD(m.parameters(), lr=0.1, momentum=0.9, dampening=0.3),
+        pytest.param(
+            lambda m: torch.optim.SGD(m.parameters(), lr=0.1, momentum=0.9, dampening=0.3),
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["adam", "sgd"],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import onnx
@@ -27,6 +28,7 @@ from tests.support.exported_models import (
     trains,
 )
 from tests.support.golden import raises
+from tests.support.sampling import sampled
 
 N = torch.export.Dim("N", min=2)
 STATISTICS = ["running_mean", "running_var", "num_batches_tracked"]
@@ -55,8 +57,14 @@ BATCH_NORMS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("batch", ["static", "symbolic"])
-@pytest.mark.parametrize("name", BATCH_NORMS)
+@pytest.mark.parametrize(
+    ("name", "batch"),
+    sampled(
+        product(BATCH_NORMS, ["static", "symbolic"]),
+        *product(BATCH_NORMS, ["symbolic"]),
+        ("of rows", "static"), ("of averages over all batches", "static"),
+    ),
+)  # fmt: skip
 def test_batch_norm(name: str, batch: str):
     build, shape = BATCH_NORMS[name]
     x = tensor(*shape)
@@ -272,7 +280,13 @@ def test_buffers_changed_by_hand(name: str):
 CONTROL_FLOW = {"If", "Loop", "Scan", "SequenceEmpty", "SequenceAt", "ConcatFromSequence"}
 
 
-@pytest.mark.parametrize("name", [name for name in REDUCED if name != "bert_autocast"])
+@pytest.mark.parametrize(
+    "name",
+    sampled(
+        [name for name in REDUCED if name != "bert_autocast"],
+        "mish", "mbconv", "resnet50", "efficientnet_b0", "mlp_mixer", "bert", "wavenet", "dlrm",
+    ),
+)  # fmt: skip
 def test_reduced_networks_in_training(name: str):
     spec = REDUCED[name]
     module, inputs = spec.module().double().train(), spec.example(dtype=torch.float64)

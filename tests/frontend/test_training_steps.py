@@ -13,6 +13,7 @@ from torch.nn import functional
 
 import daceml
 from tests.frontend.training import compiled_backward, double, same, trains_like, twins
+from tests.support.sampling import sampled
 
 
 class Net(nn.Module):
@@ -135,7 +136,10 @@ def test_frozen_parameters_cost_nothing_and_may_thaw():
     trains_like(compiled, eager, x, steps=1)
 
 
-@pytest.mark.parametrize("options", [{"dynamic": True}, {"dynamic_shapes": {"x": {0: "batch"}}}], ids=str)
+NAMED: dict[str, Any] = {"dynamic_shapes": {"x": {0: "batch"}}}
+
+
+@pytest.mark.parametrize("options", sampled([{"dynamic": True}, NAMED], NAMED), ids=str)
 def test_sizes_may_change(options: dict[str, Any]):
     compiled, eager = twins(net(), **options)
     for size in (4, 7, 2):

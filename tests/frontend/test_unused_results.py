@@ -14,6 +14,7 @@ from daceml.errors import RecompileError
 from daceml.frontend.backward import Narrowed
 from tests.frontend.training import compiled_backward, twins
 from tests.support.golden import raises
+from tests.support.sampling import sampled
 
 
 class Results(nn.Module):
@@ -37,7 +38,7 @@ def gradients(module: nn.Module, x: torch.Tensor, used: list[str], times: int = 
     return list(torch.autograd.grad(loss, leaves, allow_unused=True))  # pyright: ignore
 
 
-@pytest.mark.parametrize("recompute", ["none", "cheap"])
+@pytest.mark.parametrize("recompute", sampled(["none", "cheap"], "cheap"))
 def test_only_what_is_used_has_gradients(recompute: str) -> None:
     torch.manual_seed(0)
     compiled, eager = twins(Results(), recompute=recompute)
@@ -97,7 +98,7 @@ class Heads(nn.Module):
         return self.one(x), self.two(x), *pools, *norms, self.norm(x)
 
 
-@pytest.mark.parametrize("second", [7, 3])
+@pytest.mark.parametrize("second", sampled([7, 3], 7))
 def test_what_was_saved_for_one_result_is_not_taken_for_another(second: int) -> None:
     torch.manual_seed(0)
     compiled, eager = twins(Heads(second).double().train())

@@ -47,20 +47,24 @@ def compiled_backward(compiled: Any) -> bool:
 
 def same(ours: Any, theirs: Any, tolerance: float = DOUBLE) -> None:
     """Two nests of tensors are equal in structure, values, types and whether they require gradients."""
-    left, structure = pytree.tree_flatten(ours)
+    left, structure = pytree.tree_flatten_with_path(ours)
     right, expected = pytree.tree_flatten(theirs)
     assert structure == expected
-    for a, b in zip(left, right, strict=True):
-        assert type(a) is type(b), (a, b)
+    for (path, a), b in zip(left, right, strict=True):
+        where = pytree.keystr(path)
+        assert type(a) is type(b), (where, a, b)
         if isinstance(a, torch.Tensor):
-            assert a.requires_grad == b.requires_grad
-            torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance, equal_nan=True)
+            assert a.requires_grad == b.requires_grad, where
+            torch.testing.assert_close(
+                a, b, rtol=tolerance, atol=tolerance, equal_nan=True,
+                msg=lambda text, where=where: f"{where}: {text}",
+            )  # fmt: skip
         else:
-            assert a == b
+            assert a == b, where
 
 
-def step(module: Any, inputs: Sequence[torch.Tensor], seed: int = 0) -> tuple[Any, list[Any]]:
-    """One call and its backward pass: results, and the gradients of inputs, parameters and buffers."""
+def step(module: Any, inputs: Sequence[torch.Tensor], seed: int = 0) -> tuple[Any, dict[str, Any]]:
+    """One call and its backward pass: results, the gradients of inputs and parameters, and buffers."""
     module.zero_grad()
     leaves = [x.clone().requires_grad_(x.is_floating_point()) for x in inputs]
     torch.manual_seed(seed)
@@ -69,8 +73,9 @@ def step(module: Any, inputs: Sequence[torch.Tensor], seed: int = 0) -> tuple[An
     if flowing:
         weights = [torch.arange(1, y.numel() + 1, dtype=y.dtype).reshape(y.shape) for y in flowing]
         sum((y * y * w).sum() for y, w in zip(flowing, weights, strict=True)).backward()
-    gradients = [x.grad for x in leaves] + [p.grad for p in module.parameters()]
-    return results, [*gradients, *(b.clone() for b in module.buffers())]
+    left = {f"input {number}": x.grad for number, x in enumerate(leaves)}
+    left |= {name: p.grad for name, p in module.named_parameters()}
+    return results, left | {name: b.clone() for name, b in module.named_buffers()}
 
 
 def trains_like(

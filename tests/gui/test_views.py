@@ -116,12 +116,18 @@ class ClosedMeanwhile(Event):
         super().clear()
 
 
-@pytest.mark.parametrize("at", [1, 2])
-def test_a_page_that_is_closed_between_two_looks_ends(at: int):
+@pytest.fixture(scope="module")
+def examined() -> Guided:
+    """A model of which the effects of all passes are known."""
     guided = Guided(Chain().eval(), (torch.randn(4, 6),))
     for name in guided.catalogue.steps:
         guided.effect(name)
-    page = ModelPage(guided, title="Chain")
+    return guided
+
+
+@pytest.mark.parametrize("at", [1, 2])
+def test_a_page_that_is_closed_between_two_looks_ends(at: int, examined: Guided):
+    page = ModelPage(examined, title="Chain")
     page._changed = ClosedMeanwhile(page, at)
     page.view()
     page._changed.set()  # there may be something new

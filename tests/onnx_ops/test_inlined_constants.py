@@ -27,36 +27,51 @@ _BITS = {
 _TYPES = {1: torch.float32, 11: torch.float64, 10: torch.float16, 16: torch.bfloat16}
 
 
-def chosen(kind: str, constants: list[np.ndarray]) -> tuple[Network, list[list[int]], int]:
-    """Where(C, constant, X) for C = 1, 0, 1: the network, the bits of its values, and those of X."""
-    code, bits, _ = _BITS[kind]
-    made = [f"{kind}[{k.size}] K{i} = {{{', '.join('0' * k.size)}}}, " for i, k in enumerate(constants)]
-    results = ", ".join(f"{kind}[3] Y{i}" for i in range(len(constants)))
-    nodes = " ".join(f"Y{i} = Where (C, K{i}, X)" for i in range(len(constants)))
-    network = imported(f"g (bool[3] C, {kind}[3] X) => ({results}) <{''.join(made)[:-2]}> {{ {nodes} }}")
-    dtype = BY_ONNX_CODE[code].numpy_type
+def chosen(*constants: tuple[str, np.ndarray]) -> tuple[Network, list[list[int]], int]:
+    """Where(C, constant, X) for C = 1, 0, 1: the network, the bits of its values, and those of X.
+
+    Args:
+        constants: the type and the bits of each.
+    """
+    kinds = list(dict.fromkeys(kind for kind, _ in constants))
+    inputs = "".join(f", {kind}[3] X{kind}" for kind in kinds)
+    made = [f"{kind}[{k.size}] K{i} = {{{', '.join('0' * k.size)}}}" for i, (kind, k) in enumerate(constants)]
+    results = ", ".join(f"{kind}[3] Y{i}" for i, (kind, _) in enumerate(constants))
+    nodes = " ".join(f"Y{i} = Where (C, K{i}, X{kind})" for i, (kind, _) in enumerate(constants))
+    network = imported(f"g (bool[3] C{inputs}) => ({results}) <{', '.join(made)}> {{ {nodes} }}")
     for name in network.constants:
-        network.constants[name] = constants[int(name[1:])].view(dtype)
-    width = np.dtype(bits).itemsize
-    whole = {2: torch.int16, 4: torch.int32, 8: torch.int64}[width]
-    given = torch.ones(3, dtype=whole).view(_TYPES[code])
-    found = values(network, torch.tensor([True, False, True]), given)
-    return network, [y.view(whole).numpy().view(bits).tolist() for y in found], 1
+        kind, number = constants[int(name[1:])]
+        network.constants[name] = number.view(BY_ONNX_CODE[_BITS[kind][0]].numpy_type)
+    whole = {kind: {2: torch.int16, 4: torch.int32, 8: torch.int64}[_width(kind)] for kind in kinds}
+    given = [torch.ones(3, dtype=whole[kind]).view(_TYPES[_BITS[kind][0]]) for kind in kinds]
+    found = values(network, torch.tensor([True, False, True]), *given)
+    bits = [
+        y.view(whole[kind]).numpy().view(_BITS[kind][1]).tolist()
+        for (kind, _), y in zip(constants, found, strict=True)
+    ]
+    return network, bits, 1
+
+
+def _width(kind: str) -> int:
+    return np.dtype(_BITS[kind][1]).itemsize
 
 
 @pytest.mark.parametrize("size", [1, 3])
-@pytest.mark.parametrize("kind", _BITS)
-def test_bits_of_literals(kind: str, size: int):
-    _, bits, numbers = _BITS[kind]
-    network, found, x = chosen(kind, [np.array([number] * size, dtype=bits) for number in numbers])
-    assert found == [[number, x, number] for number in numbers]
+def test_bits_of_literals(size: int):
+    """Of all types, as one program."""
+    every = [(kind, number) for kind, (_, _, numbers) in _BITS.items() for number in numbers]
+    network, found, x = chosen(
+        *((kind, np.array([number] * size, dtype=_BITS[kind][1])) for kind, number in every)
+    )
+    for (kind, number), bits in zip(every, found, strict=True):
+        assert bits == [number, x, number], kind
     assert not network.constants, "they are read"
 
 
 def test_what_says_more_than_a_number_is_read():
     """Payload and sign of a NaN, and zeros of both signs."""
     numbers = [[0x7FC01234], [0xFFC00000] * 3, [0, 0x80000000, 0]]
-    network, found, x = chosen("float", [np.array(number, dtype=np.uint32) for number in numbers])
+    network, found, x = chosen(*(("float", np.array(number, dtype=np.uint32)) for number in numbers))
     assert found == [[number[0], x, number[-1]] for number in numbers]
     assert len(network.constants) == 3
 

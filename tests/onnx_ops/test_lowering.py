@@ -17,7 +17,7 @@ from daceml.onnx_ops.node import ONNXNode
 from daceml.onnx_ops.nodes import node_class
 from daceml.onnx_ops.registry import implementations_of
 from daceml.sdfg.network import Network
-from tests.onnx_ops.native.single_node import Case, Library, compile_header, network_of, random
+from tests.onnx_ops.native.single_node import Case, Library, network_of, random
 from tests.support.golden import golden, raises
 
 
@@ -87,7 +87,7 @@ def test_lowering_is_deterministic() -> None:
     assert text() == text()
 
 
-def test_a_reshape_between_operators_is_a_view(tmp_path: Path) -> None:
+def test_a_reshape_between_operators_is_a_view(tmp_path: Path, header: Path) -> None:
     network = reshape_between()
     report = lower(network, allowed=("alias", "native"))
     network.sdfg.validate()
@@ -98,7 +98,7 @@ def test_a_reshape_between_operators_is_a_view(tmp_path: Path) -> None:
     assert "shape" not in network.sdfg.arrays
     assert network.constants == {}
     x, y = random(2, 6), np.empty((3, 4), np.float32)
-    Library([network.sdfg], tmp_path, compile_header(tmp_path)).run("between", {"x": x, "y": y}, {})
+    Library([network.sdfg], tmp_path, header).run("between", {"x": x, "y": y}, {})
     np.testing.assert_allclose(y, np.exp(np.maximum(x, 0)).reshape(3, 4), rtol=1e-6)
 
 

@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import signal
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -16,23 +17,27 @@ from daceml.runtime.cache import Cache, digest
 from tests.support.golden import golden, raises
 
 
-def write_slowly(folder: Path) -> None:
+def write(folder: Path, between: Callable[[], object] = lambda: None) -> None:
     with (folder.parent.parent / "log").open("a") as log:
         log.write(f"{os.getpid()}\n")
     (folder / "first").write_text("1")
-    time.sleep(0.5)
+    between()
     (folder / "second").write_text("2")
 
 
-def ask(root: Path) -> None:
-    assert (Cache(root).get("things", "k", write_slowly) / "second").read_text() == "2"
+def write_slowly(folder: Path) -> None:
+    write(folder, lambda: time.sleep(0.5))
+
+
+def ask(root: Path, build: Callable[[Path], None] = write_slowly) -> None:
+    assert (Cache(root).get("things", "k", build) / "second").read_text() == "2"
 
 
 def test_an_entry_is_built_once_and_found_again(tmp_path: Path):
     cache = Cache(tmp_path)
     assert cache.find("things", "k") is None
-    folder = cache.get("things", "k", write_slowly)
-    assert cache.get("things", "k", write_slowly) == folder == cache.find("things", "k")
+    folder = cache.get("things", "k", write)
+    assert cache.get("things", "k", write) == folder == cache.find("things", "k")
     assert len((tmp_path / "log").read_text().split()) == 1
 
 
@@ -64,13 +69,13 @@ def test_a_damaged_entry_is_found_and_built_again(
     tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture
 ):
     cache = Cache(tmp_path)
-    folder = cache.get("things", "k", write_slowly)
+    folder = cache.get("things", "k", write)
     if damage == "change":
         (folder / "second").write_text("3")
     else:
         (folder / ("second" if damage == "delete" else "entry.json")).unlink()
     assert cache.find("things", "k") is None
-    ask(tmp_path)
+    ask(tmp_path, write)
     (warning,) = caplog.messages
     assert warning == golden()
     assert "things/k" in warning

@@ -15,6 +15,7 @@ from daceml.sdfg.scalar import apply, literal, read
 from daceml.sdfg.warp_tiling import MOST_THREADS, NEIGHBOUR, THREAD, WARP, over_threads, threads_of
 from tests.support.golden import golden
 from tests.support.nests import ROWS, run, shares
+from tests.support.sampling import sampled
 
 
 @pytest.mark.parametrize(
@@ -25,7 +26,10 @@ def test_long_rows_have_more_threads(elements: int, threads: int) -> None:
     assert threads_of(elements) == threads
 
 
-@pytest.mark.parametrize("columns", [WARP, WARP + 1, 3 * WARP - 1, 300, 8 * MOST_THREADS + 7])
+LONG = 8 * MOST_THREADS + 7
+
+
+@pytest.mark.parametrize("columns", sampled([WARP, WARP + 1, 3 * WARP - 1, 300, LONG], WARP + 1, 300, LONG))
 def test_threads_give_the_same_sum_and_extremum(tmp_path: Path, columns: int) -> None:
     tiled = over_threads(shares(columns))
     assert isinstance(tiled, Nest)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from functools import cache
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from daceml.simulation.analysis.critical_path import critical_path
 from daceml.simulation.analysis.steps import step_error
 from daceml.simulation.primitives.scale import scale
 from daceml.simulation.primitives.select import launches_of
+from tests.support.sampling import sampled
 
 DATA = os.environ.get("DACEML_DATA")
 pytestmark = pytest.mark.skipif(not DATA, reason="no recorded traces: DACEML_DATA is not set")
@@ -30,6 +32,8 @@ TRACES = {
     "models_mi300/Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz": 0.01,
     "act_checkpoint_mi300/resnet_act_checkpoint.json.gz": 0.01,
 }
+# Of eight ranks of one run the first, and the last, which is late
+SAMPLED = sampled(TRACES, *(name for name in TRACES if not re.search("worker[1-6]", name)))
 
 
 @cache
@@ -41,12 +45,12 @@ def slowed(graph: TaskGraph, factor: float) -> Schedule:
     return simulate(scale(graph, graph.on_device(), factor))
 
 
-@pytest.mark.parametrize("name", TRACES)
+@pytest.mark.parametrize("name", SAMPLED)
 def test_a_replay_gives_the_steps_that_were_recorded(name: str):
     assert step_error(simulate(graph_of(name))) <= TRACES[name]
 
 
-@pytest.mark.parametrize("name", TRACES)
+@pytest.mark.parametrize("name", SAMPLED)
 def test_laws_of_every_run(name: str):
     graph = graph_of(name)
     schedules = [slowed(graph, factor) for factor in (0.0, 0.5, 1.0, 2.0)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import onnx
@@ -19,6 +20,9 @@ from daceml.runtime.cache import Cache, digest
 from daceml.runtime.program import Program, StoredProgram
 from daceml.runtime.toolchain import toolchain
 from daceml.transformations.hardware.cpu_schedule import schedule_maps
+
+# every implementation, and those that need no library
+BOTH: tuple[tuple[Kind, ...], ...] = (KINDS, ("native",))
 
 
 def parse(text: str) -> onnx.ModelProto:
@@ -49,6 +53,21 @@ def program(text: str, allowed: tuple[Kind, ...] = KINDS) -> Program:
 def chosen(text: str) -> str:
     """Title of the implementation of the last node."""
     return lowered(text)[0].nodes[-1].chosen
+
+
+def chosen_of_all(text: str) -> list[str]:
+    """Titles of the implementations of all nodes."""
+    return [node.chosen for node in lowered(text)[0].nodes]
+
+
+def joined(*texts: str) -> str:
+    """One graph of several of one node each: names are single capitals, and get the number of their graph."""
+    parts = [
+        re.fullmatch(r"g \((.*?)\) => \((.*?)\) \{(.*)\}", re.sub(r"\b([A-Z])\b", rf"\g<1>{n}", text))
+        for n, text in enumerate(texts)
+    ]
+    inputs, outputs, nodes = zip(*(part.groups() for part in parts if part), strict=True)
+    return f"g ({', '.join(inputs)}) => ({', '.join(outputs)}) {{{''.join(nodes)}}}"
 
 
 def refusal(text: str, title: str) -> str:

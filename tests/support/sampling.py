@@ -12,7 +12,7 @@ def sampled(cases: Iterable[Any], *kept: Any) -> list[Any]:
     """Parameters of `pytest.mark.parametrize`: all cases, those that are not `kept` marked as slow.
 
     Args:
-        cases: values, or tuples of them for several parameters.
+        cases: values, or tuples of them for several parameters; tuples of one where the values are tuples.
         kept: of the cases.
     Raises:
         ValueError: one that is kept is no case, so that a renamed case is noticed.
@@ -20,7 +20,26 @@ def sampled(cases: Iterable[Any], *kept: Any) -> list[Any]:
     every = list(cases)
     if missing := [case for case in kept if case not in every]:
         raise ValueError(f"{missing} are no cases of {every}")
-    return [case if case in kept else _slow(case) for case in every]
+    return [_kept(case) if case in kept else _slow(case) for case in every]
+
+
+def slowed(cases: Iterable[Any], *slow: Any) -> list[Any]:
+    """Parameters of `pytest.mark.parametrize`: all cases, marked as slow those that are `slow`.
+
+    Args:
+        cases: as for `sampled`, for tests that keep most of them.
+        slow: of the cases.
+    Raises:
+        ValueError: one that is slow is no case.
+    """
+    every = list(cases)
+    if missing := [case for case in slow if case not in every]:
+        raise ValueError(f"{missing} are no cases of {every}")
+    return sampled(every, *(case for case in every if case not in slow))
+
+
+def _kept(case: Any) -> Any:
+    return pytest.param(*case) if isinstance(case, tuple) and len(case) == 1 else case
 
 
 def _slow(case: Any) -> Any:

@@ -9,6 +9,7 @@ from daceml.onnx_ops.registry import KINDS, Kind
 from tests.support.attention_cases import attention, numbers, some_rows_without_keys
 from tests.support.implementation_pairs import NATIVE, agree
 from tests.support.node_gradients import Node, gradient_nodes, run
+from tests.support.sampling import sampled
 
 EVERY = [(KINDS, KINDS), (KINDS, NATIVE), (NATIVE, KINDS), (NATIVE, NATIVE)]
 
@@ -29,7 +30,8 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(("forward", "backward"), EVERY)
+# native results and gradients: each side is in another pair, too
+@pytest.mark.parametrize(("forward", "backward"), sampled(EVERY, *EVERY[:3]))
 def test_gradients_are_those_of_torch(forward: tuple[Kind, ...], backward: tuple[Kind, ...]):
     first, chosen = agree(CASES, forward=forward, backward=backward)
     assert ("aten:flash" in first.chosen) == (forward == KINDS)

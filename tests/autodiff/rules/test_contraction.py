@@ -53,10 +53,17 @@ def test_matmul_by_vendor_kernels(dtype: torch.dtype):
 
 
 def test_matmul_in_half_precision():
-    for dtype in (torch.float16, torch.bfloat16):
-        cases = products([((2, 3, 4), (4, 5)), ((2, 3, 4), (2, 4, 5))], dtype)
-        check_gradients(cases)
-        check_gradients(cases, ("native",))
+    shapes = [((2, 3, 4), (4, 5)), ((2, 3, 4), (2, 4, 5))]
+    cases = products(shapes, torch.float16) + products(shapes, torch.bfloat16)
+    check_gradients(cases)
+    check_gradients(cases, ("native",))
+
+
+def test_matmul_of_batches_of_one():
+    """Results, by both kinds: other shapes are among the tests of the operator."""
+    cases = products([((1, 3, 4), (7, 4, 5)), ((2, 6, 3, 4), (1, 1, 4, 5))])
+    check_results(cases)
+    check_results(cases, ("native",))
 
 
 def test_batches_that_broadcast_and_empty_operands_are_left_to_loops():
@@ -147,16 +154,15 @@ def einsums(dtype: torch.dtype) -> list[Case]:
 def test_einsum():
     cases = einsums(torch.float64)
     check_gradients(cases, ("native",))
-    check_gradients([c for c in cases if "Inputs__1" in c.expected], ("native",), wanted=["Inputs__1"])
+    check_gradients(cases[:4], ("native",), wanted=["Inputs__1"])
 
 
 def test_einsum_by_vendor_kernels():
     cases = einsums(torch.float32)
-    two = [case for case in cases if set(case.expected) == {"Inputs__0", "Inputs__1"}]
     found = check_gradients(cases)
     check_results(cases)
-    check_gradients(two, wanted=["Inputs__0"])
-    check_gradients(two, wanted=["Inputs__1"])
+    for wanted in ("Inputs__0", "Inputs__1"):
+        check_gradients(cases[:4], wanted=[wanted])
     reasons = {
         c.options["attributes"]["equation"]: r.get("aten:bmm")
         for c, r in zip(cases, found.refusals, strict=True)
@@ -175,9 +181,3 @@ def test_einsum_of_a_symbolic_batch():
     case = Case("Einsum", function, operands, "Output", attributes=attributes, symbolic={7: "N"})
     assert check_gradients([case]).chosen == ["aten:bmm"]
     assert check_gradients([case], ("native",)).chosen == ["native:rule"]
-
-
-def test_forward_and_backward_choose_independently():
-    cases = products(SHAPES)
-    for forward in (("native",), ("aten", "native")):
-        check_results(cases, forward)

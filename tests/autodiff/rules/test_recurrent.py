@@ -208,6 +208,5 @@ def test_products_of_torch_give_the_same():
 
 
 def test_states_mean_the_same_to_every_implementation():
-    some = {title: PLAIN[title] for title in ("LSTM", "GRU", "RNN")}
-    agree(some, forward=NATIVE)
-    agree(some, backward=NATIVE)
+    # gradients of either kind from its own states are above, so one mixture is enough
+    agree({title: PLAIN[title] for title in ("LSTM", "GRU", "RNN")}, forward=NATIVE)

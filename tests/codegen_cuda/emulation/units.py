@@ -19,11 +19,15 @@ def _scheduler() -> tuple[Path, list[Path]]:
 
 
 @lru_cache(maxsize=64)
-def unit(source: str) -> EmulatedUnit:
-    """Kernels and launches behind the device's headers."""
+def emulated(text: str) -> EmulatedUnit:
+    """Device code that includes what it needs."""
     folder, scheduler = _scheduler()
     own = Path(tempfile.mkdtemp(dir=folder))
-    text = "#include <daceml/device.h>\n#include <daceml/collectives.h>\n#include <daceml/vectors.h>\n"
-    text += f"#line 1\n{source}"
     includes = (include_folder(),)
     return compile_unit(text, own, cxx=config().cxx, scheduler=scheduler, includes=includes)
+
+
+def unit(source: str) -> EmulatedUnit:
+    """Kernels and launches behind the device's headers."""
+    text = "#include <daceml/device.h>\n#include <daceml/collectives.h>\n#include <daceml/vectors.h>\n"
+    return emulated(f"{text}#line 1\n{source}")

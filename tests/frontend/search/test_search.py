@@ -26,6 +26,7 @@ from daceml.frontend.search.choices import CHOICES
 from daceml.frontend.search.measurement import Comparison
 from daceml.report.search_text import HEADERS, headline, search_text
 from tests.support.golden import golden, raises
+from tests.support.sampling import sampled
 
 LOOPS = "products in loops"
 FEW = (LOOPS, "small nests", "sums of columns apart", "plain weights")
@@ -176,9 +177,10 @@ def test_symbolic_sizes_are_measured_at_those_of_the_call(measured: Measuring):
     assert decision_of(compiled, rows(4, 6)).sizes == "[(4, 6)]"
 
 
-@pytest.mark.parametrize(
-    "make", [partial(torch.optim.AdamW, lr=0.01), partial(torch.optim.SGD, lr=0.1, momentum=0.9)]
-)
+STEPS = [partial(torch.optim.AdamW, lr=0.01), partial(torch.optim.SGD, lr=0.1, momentum=0.9)]
+
+
+@pytest.mark.parametrize("make", sampled(STEPS, STEPS[0]))
 def test_a_whole_step_is_searched(measured: Measuring, make: Callable[..., torch.optim.Optimizer]):
     ours, theirs, x, y = layers(), layers(), rows(4, 6), rows(4, 3)
     mine, reference = make(ours.parameters()), make(theirs.parameters())
@@ -249,6 +251,7 @@ def test_verify_looks_at_what_was_chosen(measured: Measuring):
     assert decision_of(compiled, x).choices
 
 
+@pytest.mark.slow
 def test_a_real_search_ends_in_its_budget_and_is_right(folder: Path):
     module, x = layers().eval(), rows(4, 6)
     compiled = daceml.compile(module, backward=False, auto_optimize="search", search_budget_s=3)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import Any
+
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 from tests.support.golden import golden
-from tests.support.operator_programs import chosen, refusal, run
+from tests.support.operator_programs import BOTH, chosen_of_all, joined, program, refusal, run
 
 SHAPE = "2, 3, 5, 8"
 
@@ -23,32 +24,41 @@ def operands() -> list[torch.Tensor]:
     return [torch.randn(2, 3, 5, 8) for _ in range(3)]
 
 
-@pytest.mark.parametrize(
-    ("attributes", "options"),
-    [
-        ("", {}),
-        ("is_causal = 1", {"is_causal": True}),
-        ("scale = 0.3", {"scale": 0.3}),
-        ("scale = -0.5", {"scale": -0.5}),
-    ],
-)
-def test_both_implementations_agree_with_torch(attributes: str, options: dict[str, float]):
-    q, k, v = operands()
-    expected = scaled_dot_product_attention(q, k, v, **options)
-    assert chosen(attention(attributes)) == "aten:flash"
-    torch.testing.assert_close(run(attention(attributes), q, k, v), expected)
-    torch.testing.assert_close(run(attention(attributes), q, k, v, allowed=("native",)), expected)
+OPTIONS: dict[str, dict[str, Any]] = {
+    "": {},
+    "is_causal = 1": {"is_causal": True},
+    "scale = 0.3": {"scale": 0.3},
+    "scale = -0.5": {"scale": -0.5},
+}
 
 
-@pytest.mark.parametrize(
-    "shape", [(2, 3, 5, 5), (2, 1, 1, 5), (1, 3, 5, 1), (2, 1, 5, 5), (3, 1, 5), (5, 5), (1, 5)]
-)
-def test_masks_of_scores_are_taken_and_repeated_without_a_copy(shape: tuple[int, ...]):
-    q, k, v = operands()
-    mask = torch.randn(shape)
-    text = attention(mask=f"float[{', '.join(map(str, shape))}]")
-    assert chosen(text) == "aten:flash"
-    torch.testing.assert_close(run(text, q, k, v, mask), scaled_dot_product_attention(q, k, v, mask))
+def test_both_implementations_agree_with_torch():
+    """With every option, as one program."""
+    inputs: list[torch.Tensor] = []
+    expected: dict[str, torch.Tensor] = {}
+    for attributes, options in OPTIONS.items():
+        q, k, v = operands()
+        inputs += [q, k, v]
+        expected[attributes] = scaled_dot_product_attention(q, k, v, **options)
+    text = joined(*(attention(attributes) for attributes in OPTIONS))
+    assert chosen_of_all(text) == ["aten:flash"] * len(OPTIONS)
+    for allowed in BOTH:
+        results = program(text, allowed)(inputs)
+        torch.testing.assert_close(dict(zip(expected, results, strict=True)), expected)
+
+
+def test_masks_of_scores_are_taken_and_repeated_without_a_copy():
+    shapes = [(2, 3, 5, 5), (2, 1, 1, 5), (1, 3, 5, 1), (2, 1, 5, 5), (3, 1, 5), (5, 5), (1, 5)]
+    inputs: list[torch.Tensor] = []
+    expected: dict[tuple[int, ...], torch.Tensor] = {}
+    for shape in shapes:
+        (q, k, v), mask = operands(), torch.randn(shape)
+        inputs += [q, k, v, mask]
+        expected[shape] = scaled_dot_product_attention(q, k, v, mask)
+    text = joined(*(attention(mask=f"float[{', '.join(map(str, shape))}]") for shape in shapes))
+    assert chosen_of_all(text) == ["aten:flash"] * len(shapes)
+    results = program(text)(inputs)
+    torch.testing.assert_close(dict(zip(expected, results, strict=True)), expected)
 
 
 def test_other_masks_are_left_to_the_native_form():

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.support.golden import golden
-from tests.support.operator_programs import chosen, refusal, run
+from tests.support.operator_programs import BOTH, chosen_of_all, joined, program, refusal, run
 
 
 def matmul(a: tuple[int, ...], b: tuple[int, ...], dtype: str = "float") -> str:
@@ -20,22 +20,30 @@ def matmul(a: tuple[int, ...], b: tuple[int, ...], dtype: str = "float") -> str:
     )
 
 
-@pytest.mark.parametrize(
-    ("a", "b"),
-    [
-        ((5, 7), (7, 3)),
-        ((2, 5, 7), (7, 3)),
-        ((2, 3, 5, 7), (2, 3, 7, 4)),
-        ((5, 7), (4, 7, 3)),
-        ((1, 1), (1, 1)),
-    ],
-)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_matmul_is_torchs_own(a: tuple[int, ...], b: tuple[int, ...], dtype: torch.dtype):
-    text = matmul(a, b, "float" if dtype is torch.float32 else "double")
-    assert chosen(text) == "aten:matmul"
-    x, w = torch.randn(a, dtype=dtype), torch.randn(b, dtype=dtype)
-    torch.testing.assert_close(run(text, x, w), torch.matmul(x, w), rtol=0, atol=0)
+SHAPES = [
+    ((5, 7), (7, 3)),
+    ((2, 5, 7), (7, 3)),
+    ((2, 3, 5, 7), (2, 3, 7, 4)),
+    ((5, 7), (4, 7, 3)),
+    ((1, 1), (1, 1)),
+]
+
+
+def test_matmul_is_torchs_own():
+    """Every pair of shapes, in both types, as one program."""
+    texts: list[str] = []
+    inputs: list[torch.Tensor] = []
+    expected: dict[str, torch.Tensor] = {}
+    for kind, dtype in (("float", torch.float32), ("double", torch.float64)):
+        for a, b in SHAPES:
+            x, w = torch.randn(a, dtype=dtype), torch.randn(b, dtype=dtype)
+            texts.append(matmul(a, b, kind))
+            inputs += [x, w]
+            expected[f"{a} by {b}, {kind}"] = torch.matmul(x, w)
+    text = joined(*texts)
+    assert chosen_of_all(text) == ["aten:matmul"] * len(texts)
+    found = dict(zip(expected, program(text)(inputs), strict=True))
+    torch.testing.assert_close(found, expected, rtol=0, atol=0)
 
 
 def test_bfloat16_goes_the_same_way():
@@ -65,11 +73,8 @@ def test_integers_are_left_to_the_native_form():
     assert torch.equal(run(text, x, w), x @ w)
 
 
-@pytest.mark.parametrize(
-    "attributes", ["", "alpha = 0.5, beta = 2.0", "transA = 1, transB = 1", "transB = 1"]
-)
-@pytest.mark.parametrize("addend", ["", "3", "5, 3", "1", "5, 1"])
-def test_gemm_is_addmm(attributes: str, addend: str):
+def gemm(attributes: str, addend: str) -> tuple[str, list[torch.Tensor], torch.Tensor]:
+    """A graph, its operands and the result."""
     a = torch.randn((7, 5) if "transA" in attributes else (5, 7))
     b = torch.randn((3, 7) if "transB" in attributes else (7, 3))
     inputs = [a, b]
@@ -82,6 +87,20 @@ def test_gemm_is_addmm(attributes: str, addend: str):
     if addend:
         inputs.append(torch.randn([int(n) for n in addend.split(",")]))
         expected = expected + beta * inputs[-1]
-    assert chosen(text) == "aten:addmm"
-    torch.testing.assert_close(run(text, *inputs), expected)
-    torch.testing.assert_close(run(text, *inputs, allowed=("native",)), expected)
+    return text, inputs, expected
+
+
+def test_gemm_is_addmm():
+    """Every addend with all attributes, as one program."""
+    cases = {
+        f"<{attributes}> + [{addend}]": gemm(attributes, addend)
+        for attributes in ("", "alpha = 0.5, beta = 2.0", "transA = 1, transB = 1", "transB = 1")
+        for addend in ("", "3", "5, 3", "1", "5, 1")
+    }
+    text = joined(*(text for text, _, _ in cases.values()))
+    assert chosen_of_all(text) == ["aten:addmm"] * len(cases)
+    inputs = [x for _, given, _ in cases.values() for x in given]
+    expected = {name: result for name, (_, _, result) in cases.items()}
+    for allowed in BOTH:
+        found = dict(zip(expected, program(text, allowed)(inputs), strict=True))
+        torch.testing.assert_close(found, expected)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import Any
+
 import torch
 from torch.nn import functional
 
 from tests.support.golden import golden
-from tests.support.operator_programs import chosen, refusal, run
+from tests.support.operator_programs import chosen, chosen_of_all, joined, program, refusal, run
 
 
 def sizes(shape: tuple[int, ...] | torch.Size) -> str:
@@ -23,30 +24,41 @@ def conv(x: torch.Tensor, w: torch.Tensor, y: torch.Tensor, attributes: str, bia
     )
 
 
-@pytest.mark.parametrize(
-    ("x", "w", "options", "attributes"),
-    [
-        ((2, 3, 11), (4, 3, 3), {"padding": 1}, "pads = [1, 1]"),
-        ((1, 4, 6, 10), (6, 2, 3, 2), {"groups": 2, "stride": (2, 1)}, "group = 2, strides = [2, 1]"),
-        (
-            (2, 3, 9, 7),
-            (5, 3, 3, 3),
-            {"dilation": 2, "padding": (2, 1)},
-            "dilations = [2, 2], pads = [2, 1, 2, 1]",
-        ),
-        ((1, 6, 48, 45), (6, 1, 3, 3), {"groups": 6, "padding": 1}, "group = 6, pads = [1, 1, 1, 1]"),
-        ((1, 2, 5, 6, 7), (3, 2, 2, 3, 1), {}, "group = 1"),
-    ],
-)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_both_implementations_agree_with_torch(x, w, options, attributes: str, dtype: torch.dtype):
-    x, w, b = torch.randn(x, dtype=dtype), torch.randn(w, dtype=dtype), torch.randn(w[0], dtype=dtype)
-    expected = functional.conv1d if x.dim() == 3 else functional.conv2d if x.dim() == 4 else functional.conv3d
-    y = expected(x, w, b, **options)
-    text = conv(x, w, y, attributes, bias=True)
-    assert chosen(text) == "aten:convolution"
-    assert torch.equal(run(text, x, w, b), y)
-    torch.testing.assert_close(run(text, x, w, b, allowed=("native",)), y)
+CONVOLUTIONS: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any], str]] = [
+    ((2, 3, 11), (4, 3, 3), {"padding": 1}, "pads = [1, 1]"),
+    ((1, 4, 6, 10), (6, 2, 3, 2), {"groups": 2, "stride": (2, 1)}, "group = 2, strides = [2, 1]"),
+    (
+        (2, 3, 9, 7),
+        (5, 3, 3, 3),
+        {"dilation": 2, "padding": (2, 1)},
+        "dilations = [2, 2], pads = [2, 1, 2, 1]",
+    ),
+    ((1, 6, 48, 45), (6, 1, 3, 3), {"groups": 6, "padding": 1}, "group = 6, pads = [1, 1, 1, 1]"),
+    ((1, 2, 5, 6, 7), (3, 2, 2, 3, 1), {}, "group = 1"),
+]
+
+
+def test_both_implementations_agree_with_torch():
+    """Every convolution, in both types, as one program."""
+    texts: list[str] = []
+    inputs: list[torch.Tensor] = []
+    expected: dict[str, torch.Tensor] = {}
+    for dtype in (torch.float32, torch.float64):
+        for shape, weight, options, attributes in CONVOLUTIONS:
+            x, w, b = (torch.randn(size, dtype=dtype) for size in (shape, weight, weight[:1]))
+            of_rank = {3: functional.conv1d, 4: functional.conv2d, 5: functional.conv3d}
+            y = of_rank[len(shape)](x, w, b, **options)
+            texts.append(conv(x, w, y, attributes, bias=True))
+            inputs += [x, w, b]
+            expected[f"{shape}, {dtype}"] = y
+    text = joined(*texts)
+    assert chosen_of_all(text) == ["aten:convolution"] * len(texts)
+    found, native = (
+        dict(zip(expected, results, strict=True))
+        for results in (program(text)(inputs), program(text, ("native",))(inputs))
+    )
+    torch.testing.assert_close(found, expected, rtol=0, atol=0)
+    torch.testing.assert_close(native, expected)
 
 
 def test_sides_padded_differently_are_left_to_the_native_form():

@@ -1,4 +1,4 @@
-"""Every module of this folder lists its cases in CASES; they are compiled together, once."""
+"""Every module of this folder lists its cases in CASES; those of a run are compiled together, once."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import Any
 
 import pytest
 
-from tests.onnx_ops.native.single_node import Outcome, compile_header, run_cases
-
-
-@pytest.fixture(scope="session")
-def header(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compile_header(tmp_path_factory.mktemp("header"))
+from tests.onnx_ops.native.single_node import Case, Outcome, run_cases
 
 
 @pytest.fixture(scope="module")
 def outcomes(
     request: pytest.FixtureRequest, header: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Any]:
-    return run_cases(request.module.CASES, tmp_path_factory.mktemp("cases"), header)
+    tests = [test for test in request.session.items if isinstance(test, pytest.Function)]
+    here = [test.callspec for test in tests if test.module is request.module and hasattr(test, "callspec")]
+    titles: set[Any] = {spec.params.get("title") for spec in here}
+    every: dict[str, Case] = request.module.CASES
+    cases = {title: case for title, case in every.items() if title in titles}
+    return run_cases(cases, tmp_path_factory.mktemp("cases"), header)
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from tests.onnx_ops.native.single_node import Case, Outcome, lowered, random
 from tests.support.golden import raises
 from tests.support.operator_programs import lowered as lowered_text
 from tests.support.operator_programs import program
+from tests.support.sampling import slowed
 
 KINDS: dict[str, Any] = {"RNN": nn.RNN, "GRU": nn.GRU, "LSTM": nn.LSTM}
 # torch's gates in ONNX's order
@@ -102,7 +103,11 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("title", CASES)
+# parts of cases that stay
+SLOW = (*KINDS, "RNN, states, batch first", "GRU, states, batch first", "one unit")
+
+
+@pytest.mark.parametrize("title", slowed(CASES, *SLOW))
 def test_values(outcome: Outcome) -> None:
     outcome.check()
 

@@ -12,6 +12,7 @@ from torch.nn import functional
 from daceml.errors import NoImplementationError
 from tests.onnx_ops.native.single_node import Case, Outcome, lowered, random
 from tests.support.golden import raises
+from tests.support.sampling import slowed
 
 t = torch.from_numpy
 NONE = np.zeros(0, np.float32)
@@ -175,7 +176,33 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("title", CASES)
+# of every product: each mode stays with sizes up and down, each option, policy and crop with two modes
+SLOW = (
+    *(f"{mode} to {size}" for mode in ("nearest", "nearest-exact") for size in ((10, 12), (5, 4), (2, 9))),
+    *(
+        f"{mode} to {target}, corners {corners}"
+        for mode in ("linear", "cubic")
+        for target, corners in (((1, 1), False), ((5, 9), False), ((2.0, 2.0), True), ((5, 9), True))
+    ),
+    *(f"linear, antialias, to {size}" for size in ((2, 11), (9, 1))),
+    *(f"linear, excluded, to {size}" for size in ((4, 5), (9, 1))),
+    "linear, both, to (4, 5)",
+    *(f"cubic, antialias, to {size}" for size in ((4, 5), (9, 1))),
+    "cubic, excluded, to (2, 11)",
+    *(f"cubic, both, to {size}" for size in ((2, 11), (9, 1))),
+    "nearest, not_larger, axes [3, 2]",
+    "nearest, not_smaller, axes [2, 3]",
+    "linear, not_larger, axes [2, 3]",
+    "linear, not_smaller, axes [3, 2]",
+    *(
+        f"{mode}, cropped to {roi}"
+        for mode in ("nearest", "cubic")
+        for roi in ((0.25, 0.5, 0.75, 0.75), (0, 0, 1, 1))
+    ),
+)
+
+
+@pytest.mark.parametrize("title", slowed(CASES, *SLOW))
 def test_values(outcome: Outcome) -> None:
     outcome.check()
 

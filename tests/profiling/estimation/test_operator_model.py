@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +15,7 @@ from daceml.profiling.database.records import Operation
 from daceml.profiling.database.store import OpDatabase
 from daceml.profiling.estimation.fitting.fit import FEWEST, Fitted, fit
 from daceml.profiling.estimation.fitting.from_database import fit_all
+from daceml.profiling.estimation.fitting.trees import TreeSettings
 from daceml.profiling.estimation.learned import LearnedDurations
 from daceml.profiling.estimation.model_file import read_models, write_models
 from daceml.profiling.estimation.operator_model import OperatorModel
@@ -22,17 +25,37 @@ from tests.support.synthetic_operations import device, entry, product, products,
 HERE = device("here")
 
 
-@pytest.fixture(scope="module")
-def fitted() -> Fitted:
+def learned() -> Fitted:
     operations = products(500)
     return fit(operations, seconds(operations, seed=5), HERE, floor_s=2e-5, budget_s=0.0)
 
 
+@contextmanager
+def few_trees() -> Generator[None]:
+    """Fit in a seventh of the time, where errors do not matter."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(
+            "daceml.profiling.estimation.fitting.fit._TREES", (TreeSettings(trees=60, rate=0.15),)
+        )
+        yield
+
+
+@pytest.fixture(scope="module")
+def fitted() -> Fitted:
+    with few_trees():
+        return learned()
+
+
+@pytest.fixture(scope="module")
+def well_fitted() -> Fitted:
+    return learned()
+
+
 @pytest.mark.slow
-def test_new_operations_are_estimated_and_covered(fitted: Fitted):
+def test_new_operations_are_estimated_and_covered(well_fitted: Fitted):
     fresh = products(300, seed=9)
     answers = 1e6 * seconds(fresh, seed=6)
-    found = fitted.model.estimates(fresh, HERE)
+    found = well_fitted.model.estimates(fresh, HERE)
     errors = np.abs(np.array([one.duration_us for one in found]) / answers - 1)
     covered = np.mean(
         [one.low_us <= answer <= one.high_us for one, answer in zip(found, answers, strict=True)]
@@ -76,15 +99,15 @@ def test_too_few_rows_and_durations_of_nothing_are_refused():
 
 
 @pytest.mark.slow
-def test_a_file_gives_back_the_same_models(fitted: Fitted, tmp_path: Path):
+def test_a_file_gives_back_the_same_models(well_fitted: Fitted, tmp_path: Path):
     path = tmp_path / "models.npz"
     with_network = fit(
         (operations := products(FEWEST)), seconds(operations), HERE, floor_s=2e-5, budget_s=30.0
     )
     assert any("Perceptron" in one.architecture for one in with_network.tried)
-    write_models([fitted.model, with_network.model], path)
+    write_models([well_fitted.model, with_network.model], path)
     fresh = products(20, seed=2)
-    for written, read in zip([fitted.model, with_network.model], read_models(path), strict=True):
+    for written, read in zip([well_fitted.model, with_network.model], read_models(path), strict=True):
         assert read.estimates(fresh, HERE) == written.estimates(fresh, HERE)
 
 
@@ -157,9 +180,9 @@ def test_a_short_eager_call_may_be_its_launch(fitted: Fitted):
 def test_what_cannot_be_learned_is_told_and_ends_nothing():
     operations = products(FEWEST)
     strange = [Operation(operator="mine::op", operands=one.operands) for one in operations]
-    lessons = fit_all(
-        [entry(one, "here", 1e-4) for one in (*operations, *strange)], {"here": HERE}.get, budget_s=0.0
-    )
+    entries = [entry(one, "here", 1e-4) for one in (*operations, *strange)]
+    with few_trees():
+        lessons = fit_all(entries, {"here": HERE}.get, budget_s=0.0)
     told = {one.kind.split("'")[1]: one.why for one in lessons}
     assert told == {"aten::mm": "", "mine::op": golden()}
     assert "mine::op" in told["mine::op"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from daceml.simulation.engine import simulate
@@ -14,7 +14,6 @@ from daceml.simulation.primitives.fuse import cut_where_awaited, fuse_groups
 from tests.simulation.random_graphs import task_graphs
 
 
-@settings(max_examples=150, deadline=None)
 @given(task_graphs(), st.data())
 def test_what_is_left_of_a_graph_has_an_order_and_is_all_that_was_kept(graph, data: st.DataObject):
     mask = np.array(data.draw(st.lists(st.booleans(), min_size=len(graph), max_size=len(graph))), np.bool_)
@@ -25,7 +24,6 @@ def test_what_is_left_of_a_graph_has_an_order_and_is_all_that_was_kept(graph, da
     assert sum(change.count for change in found.removed) == mask.sum() and not found.inserted
 
 
-@settings(max_examples=150, deadline=None)
 @given(task_graphs(), st.data())
 def test_tasks_fused_where_nobody_waits_in_between_have_an_order(graph, data: st.DataObject):
     numbers = st.integers(NOTHING, 1)
@@ -36,7 +34,6 @@ def test_tasks_fused_where_nobody_waits_in_between_have_an_order(graph, data: st
     assert simulate(fused).makespan_us >= 0 and len(fused) <= len(graph)
 
 
-@settings(max_examples=50, deadline=None)
 @given(task_graphs())
 def test_taking_out_nothing_changes_nothing(graph):
     same = without(graph, np.zeros(len(graph), np.bool_))

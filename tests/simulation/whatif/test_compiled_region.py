@@ -6,10 +6,13 @@ import dataclasses
 
 import pytest
 
+from daceml.errors import WhatIfError
 from daceml.simulation.engine import simulate
+from daceml.simulation.prediction import predict
 from daceml.simulation.whatif.compiled_region import CompiledRegion
 from daceml.simulation.whatif.optimization import Estimate, applied
-from tests.support.golden import golden
+from tests.support.golden import golden, raises
+from tests.support.operator_steps import every_phase, steps_of
 from tests.support.task_stories import graph_of
 
 KERNELS = (("gemm", "fc"), ("bias", "fc"), ("gelu", "act"), ("mask", "act"), ("gemm2", "fc2"))
@@ -52,6 +55,25 @@ def test_costs_that_the_compiler_knows_are_taken():
     schedule = simulate(applied(dataclasses.replace(CERTAIN, layers="^fc$", costs_us={"fc": 7.0}), GRAPH))
     start, end = schedule["fused 2: bias"]
     assert end - start == 7
+
+
+def test_kernels_between_products_take_their_cost_and_products_what_they_took():
+    graph = steps_of(("aten::layer_norm", 40), ("aten::linear", 100), ("aten::gelu", 50), ("aten::mul", 30))
+    region = CompiledRegion(between_products_us=(20.0, 35.0), phases=every_phase(graph))
+    assert predict(graph, [region]).step_us == pytest.approx(20 + 100 + 35)
+
+
+def test_a_bias_behind_the_last_product_counts_to_the_work_before_it():
+    graph = steps_of(("aten::layer_norm", 40), ("aten::mul", 10), ("aten::linear", 100))
+    region = CompiledRegion(between_products_us=(20.0, 7.0), phases=every_phase(graph))
+    assert predict(graph, [region]).step_us == pytest.approx(20 + 7 + 100)
+
+
+def test_a_program_with_other_products_is_refused():
+    graph = steps_of(("aten::linear", 100), ("aten::gelu", 50), ("aten::mul", 30))
+    region = CompiledRegion(between_products_us=(1.0, 1.0, 1.0), phases=every_phase(graph))
+    with raises(WhatIfError, "1 products", "program 2"):
+        predict(graph, [region])
 
 
 def test_operators_of_a_run_without_a_device_are_fused():

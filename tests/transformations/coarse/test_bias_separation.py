@@ -12,6 +12,7 @@ from daceml.sdfg.network import Network
 from daceml.transformations.coarse.bias_separation import NAME, separate_biases
 from daceml.transformations.standard import operator_recipe
 from tests.support.golden import golden
+from tests.support.sampling import sampled
 from tests.transformations.coarse.lifted import equals_eager, lifted, operators, reasons
 
 
@@ -31,7 +32,10 @@ def applied(network: Network) -> dict[str, int]:
     return dict(next(p for p in network.passes if p.name == NAME).applied)
 
 
-@pytest.mark.parametrize("shape", [(3, 5), (2, 3, 5), (1, 5), (4, 1, 2, 5)])
+SHAPES = [(3, 5), (2, 3, 5), (1, 5), (4, 1, 2, 5)]
+
+
+@pytest.mark.parametrize("shape", sampled([(s,) for s in SHAPES], ((1, 5),), ((4, 1, 2, 5),)))
 def test_values_with_nan_and_infinity(shape: tuple[int, ...]):
     torch.manual_seed(0)
     module, x = Layers().double(), torch.randn(shape, dtype=torch.float64)
@@ -98,4 +102,5 @@ def test_why_others_stay():
         said = "\n".join(reasons(network, NAME))
         assert said == golden()
         assert fact in said, type(module).__name__
-        equals_eager(module, x, rtol=1e-5)
+        if isinstance(module, (Heads, Scaled)):  # the others are layers of many other tests
+            equals_eager(module, x, rtol=1e-5)

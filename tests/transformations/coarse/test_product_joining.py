@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 from torch import nn
@@ -9,6 +11,7 @@ from torch.nn import functional
 
 import daceml
 from tests.support.golden import golden
+from tests.support.sampling import sampled
 from tests.transformations.frozen_networks import frozen
 
 
@@ -65,17 +68,19 @@ def products(compiled: daceml.DaceModule) -> int:
     return sum("mm_out" in step.label for step in compiled.session.latest.program.manifest.steps)
 
 
-@pytest.mark.parametrize("rows", [(5,), (2, 3)])
+NETS = {
+    "gates": (Gates(), 1),
+    "no bias": (Gates(bias=False), 1),
+    "unequal": (Unequal(columns=(3, 11, 6)), 3),
+}
+
+
 @pytest.mark.parametrize(
-    ("net", "kernels"),
-    [
-        (Gates(), 1),
-        (Gates(bias=False), 1),
-        (Unequal(columns=(3, 11, 6)), 3),
-    ],
-    ids=["gates", "no bias", "unequal"],
+    ("name", "rows"),
+    sampled(itertools.product(NETS, [(5,), (2, 3)]), ("gates", (5,)), ("no bias", (2, 3)), ("unequal", (5,))),
 )
-def test_loops_take_parts_out_of_the_whole(net: nn.Module, kernels: int, rows: tuple[int, ...]):
+def test_loops_take_parts_out_of_the_whole(name: str, rows: tuple[int, ...]):
+    net, kernels = NETS[name]
     net, x = net.eval().double(), torch.randn(*rows, 13, dtype=torch.float64)
     x.view(-1, 13)[1, 2] = float("nan")
     compiled = frozen(net)

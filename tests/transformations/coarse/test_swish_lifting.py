@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
-import pytest
 import torch
 from torch.nn import functional
 
 import daceml
 from daceml.transformations.coarse.swish_lifting import NAME
 from tests.support.golden import golden
+from tests.support.tensor_functions import Function, Joint
 from tests.transformations.coarse.lifted import Of, equals_eager, lifted, operators, reasons
 
 
@@ -56,22 +55,29 @@ def _normal(x: torch.Tensor, epsilon: torch.Tensor) -> torch.Tensor:
     return centred / torch.sqrt((centred**2).mean(-1, keepdim=True) + epsilon)
 
 
-@pytest.mark.parametrize(
-    "written",
-    [
-        lambda x: x * torch.sigmoid(x * torch.full((1, 1, 1), 1.702, dtype=x.dtype)),
-        lambda x: x * torch.full((1, 1, 1), 0.5, dtype=x.dtype) * (1 + torch.erf(x / 2**0.5)),
-        lambda x: _normal(x, torch.full((1, 1, 1), 1e-5, dtype=x.dtype)),
-        lambda x: x / torch.sqrt((x**2).mean(-1, keepdim=True) + torch.full((1, 1, 1), 1e-5, dtype=x.dtype)),
-    ],
-    ids=["swish", "gelu", "layer norm", "RMS norm"],
-)
-def test_a_constant_of_more_dimensions_makes_another_shape(written: Callable[[torch.Tensor], torch.Tensor]):
+def number(value: float, x: torch.Tensor) -> torch.Tensor:
+    """Of three dimensions."""
+    return torch.full((1, 1, 1), value, dtype=x.dtype)
+
+
+WRITTEN: dict[str, Function] = {
+    "swish": lambda x: x * torch.sigmoid(x * number(1.702, x)),
+    "gelu": lambda x: x * number(0.5, x) * (1 + torch.erf(x / 2**0.5)),
+    "layer norm": lambda x: _normal(x, number(1e-5, x)),
+    "RMS norm": lambda x: x / torch.sqrt((x**2).mean(-1, keepdim=True) + number(1e-5, x)),
+}
+
+
+def test_a_constant_of_more_dimensions_makes_another_shape():
     """The result of none of these has the shape of x, so none of them is the operator."""
-    module = Of(written)
-    x = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
-    expected, result = module(x), daceml.compile(module)(x)
-    assert result.shape == (1, 3, 4)
-    torch.testing.assert_close(result, expected)
-    (mine,), (theirs,) = (torch.autograd.grad(y.square().sum(), x) for y in (result, expected))
-    torch.testing.assert_close(mine, theirs)
+    module = Joint(WRITTEN)
+    inputs = [x.requires_grad_() for x in module.copies(torch.randn(3, 4, dtype=torch.float64))]
+    expected, results = module(*inputs), daceml.compile(module)(*inputs)
+    assert {name: y.shape for name, y in results.items()} == dict.fromkeys(WRITTEN, (1, 3, 4))
+    torch.testing.assert_close(results, expected)
+
+    def gradients(some: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        sums = [y.square().sum() for y in some.values()]
+        return dict(zip(some, torch.autograd.grad(sums, inputs), strict=True))
+
+    torch.testing.assert_close(gradients(results), gradients(expected))

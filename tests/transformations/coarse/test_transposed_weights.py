@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 from torch import nn
 
 import daceml
 from tests.support.golden import golden
+from tests.support.sampling import sampled
 from tests.transformations.frozen_networks import frozen
 
 
@@ -20,8 +23,16 @@ def prepared(compiled: daceml.DaceModule) -> list[str]:
     return [made.function for made in compiled.session.latest.program.manifest.prepared if made.read]
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("rows", [(), (1,), (7,), (3, 5)])
+@pytest.mark.parametrize(
+    ("rows", "dtype"),
+    sampled(
+        itertools.product([(), (1,), (7,), (3, 5)], [torch.float32, torch.float64]),
+        ((), torch.float32),
+        ((1,), torch.float64),
+        ((7,), torch.float64),
+        ((3, 5), torch.float32),
+    ),
+)
 def test_small_weights(rows: tuple[int, ...], dtype: torch.dtype):
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(13, 129), nn.Tanh(), nn.Linear(129, 127, bias=False)).eval().to(dtype)

@@ -9,6 +9,7 @@ from torch import nn
 
 import daceml
 from daceml.transformations.hardware.cpu_schedule import schedule_maps
+from tests.support.sampling import sampled
 from tests.support.small_networks import elementwise
 
 
@@ -81,7 +82,11 @@ class Rows(nn.Module):
 
 @pytest.mark.parametrize(
     ("shape", "dtype"),
-    [((1, 20011), torch.float32), ((2, 5, 4099), torch.float64), ((31, 1000), torch.float64)],
+    sampled(
+        [((1, 20011), torch.float32), ((2, 5, 4099), torch.float64), ((31, 1000), torch.float64)],
+        ((1, 20011), torch.float32),
+        ((2, 5, 4099), torch.float64),
+    ),
 )
 def test_numbers_of_blocks_are_those_of_torch(shape: tuple[int, ...], dtype: torch.dtype):
     torch.manual_seed(0)

@@ -19,6 +19,7 @@ from daceml.transformations.layout.packed_weights import pack_weights
 from daceml.transformations.local.map_fusion import fuse_maps
 from tests.support.golden import golden
 from tests.support.operator_programs import parse
+from tests.support.sampling import sampled
 from tests.support.small_networks import build
 
 WEIGHTS = {"W", "V", "B", "C"}
@@ -112,12 +113,25 @@ def test_a_weight_that_stays(text: str, facts: list[str]):
     assert all(fact in reason for fact in facts)
 
 
-@pytest.mark.parametrize("channels", [16, 67, 96])
-@pytest.mark.parametrize("stride", [1, 2])
+WINDOWS = [(3, 1, 1), (3, 2, 2), (3, 1, 0), (2, 1, 1), (3, 3, 4)]
+DEPTHWISE = [
+    (*window, stride, channels) for window in WINDOWS for stride in (1, 2) for channels in (16, 67, 96)
+]
+
+
 @pytest.mark.parametrize(
-    ("kernel", "dilation", "padding"), [(3, 1, 1), (3, 2, 2), (3, 1, 0), (2, 1, 1), (3, 3, 4)]
+    ("kernel", "dilation", "padding", "stride", "channels"),
+    sampled(
+        DEPTHWISE,  # kept: every window, both strides, blocks of 32 and of 16 channels, and the remainder
+        (3, 1, 1, 1, 67),
+        (3, 2, 2, 2, 96),
+        (3, 1, 0, 1, 16),
+        (2, 1, 1, 2, 67),
+        (3, 3, 4, 1, 96),
+        (3, 3, 4, 2, 16),
+    ),
 )
-def test_a_depthwise_loop_of_our_own(channels: int, stride: int, kernel: int, dilation: int, padding: int):
+def test_a_depthwise_loop_of_our_own(kernel: int, dilation: int, padding: int, stride: int, channels: int):
     geometry = (
         f"group = {channels}, strides = [{stride}, {stride}], dilations = [{dilation}, {dilation}], "
         f"pads = [{padding}, {padding}, {padding}, {padding}]"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch.nn import functional
@@ -11,7 +13,7 @@ from daceml.transformations import Step, standard_recipe
 from daceml.transformations.local.chunked_rows import Cut, cut
 from daceml.transformations.local.one_sweep import sweep_rows_once
 from tests.support.golden import golden
-from tests.support.tensor_functions import Apply, Function, optimised
+from tests.support.tensor_functions import Apply, Function, Joint, optimised
 
 # Chunks so short that small rows have many of them
 RECIPE = (
@@ -52,15 +54,16 @@ def spelled_out_softmax(x: torch.Tensor) -> torch.Tensor:
 
 
 def group_norm(x: torch.Tensor) -> torch.Tensor:
-    return functional.group_norm(x, 2) if x.dim() > 2 else x
+    return functional.group_norm(x, 2)
 
 
 def batch_norm(x: torch.Tensor) -> torch.Tensor:
-    return functional.batch_norm(x, None, None, training=True) if x.dim() > 2 else x
+    return functional.batch_norm(x, None, None, training=True)
 
 
 STATISTICS = (softmax, log_softmax, logsumexp, moments, layer_norm, spelled_out, spelled_out_softmax)
-FUNCTIONS: dict[str, Function] = {f.__name__: f for f in (*STATISTICS, group_norm, batch_norm)}
+OF_IMAGES = (group_norm, batch_norm)
+FUNCTIONS: dict[str, Function] = {f.__name__: f for f in (*STATISTICS, *OF_IMAGES)}
 # one row; rows that do not divide into chunks; several dimensions of rows, and of a row; many rows
 SHAPES = [(1, 777), (2, 4, 9, 37), (40, 300)]
 
@@ -86,26 +89,32 @@ def in_chunks(function: Function, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_few_long_rows_are_swept_once(name: str):
-    shape = (2, 4, 150, 151) if name in ("group_norm", "batch_norm") else (3, 20_000)
+    shape = (2, 4, 150, 151) if FUNCTIONS[name] in OF_IMAGES else (3, 20_000)
     assert swept(FUNCTIONS[name], shape) == 1
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_values_are_those_of_torch(name: str, shape: tuple[int, ...]):
+def test_values_are_those_of_torch(shape: tuple[int, ...]):
     torch.manual_seed(0)
-    x = torch.randn(shape, dtype=torch.float64) * 3
-    found = in_chunks(FUNCTIONS[name], x)
-    torch.testing.assert_close(found, tensors(FUNCTIONS[name](x)), rtol=1e-12, atol=1e-13)
+    images = len(shape) > 2
+    module = Joint({name: f for name, f in FUNCTIONS.items() if images or f not in OF_IMAGES})
+    inputs = module.copies(torch.randn(shape, dtype=torch.float64) * 3)
+    with torch.no_grad():
+        found = daceml.compile(module, recipe=RECIPE)(*inputs)
+    torch.testing.assert_close(found, module(*inputs), rtol=1e-12, atol=1e-13)
 
 
-@pytest.mark.parametrize("name", ["softmax", "layer_norm", "batch_norm"])
-def test_gradients_are_those_of_torch(name: str):
+def test_gradients_are_those_of_torch():
     torch.manual_seed(0)
-    x = torch.randn(2, 3, 5, 61, dtype=torch.float64, requires_grad=True)
-    module = daceml.compile(Apply(FUNCTIONS[name]), recipe=RECIPE)
-    found, wanted = (torch.autograd.grad((f(x) ** 3).sum(), x)[0] for f in (module, FUNCTIONS[name]))
-    torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-12)
+    module = Joint({f.__name__: f for f in (softmax, layer_norm, batch_norm)})
+    inputs = [x.requires_grad_() for x in module.copies(torch.randn(2, 3, 5, 61, dtype=torch.float64))]
+
+    def gradients(run: Any) -> dict[str, torch.Tensor]:
+        sums = [(y**3).sum() for y in run(*inputs).values()]
+        return dict(zip(module.functions, torch.autograd.grad(sums, inputs), strict=True))
+
+    found = gradients(daceml.compile(module, recipe=RECIPE))
+    torch.testing.assert_close(found, gradients(module), rtol=1e-10, atol=1e-12)
 
 
 def rows_with_specials() -> torch.Tensor:
@@ -126,13 +135,15 @@ def rows_with_specials() -> torch.Tensor:
     return x
 
 
-@pytest.mark.parametrize("name", ["softmax", "log_softmax", "logsumexp", "layer_norm", "spelled_out_softmax"])
-def test_infinities_and_nan_are_where_torch_has_them(name: str):
-    x = rows_with_specials()
-    if name == "layer_norm":
-        x = x[[0, 1, 2, 3, 4, 5, 7, 8, 10]]  # torch's own sums of squares overflow elsewhere
-    (found,) = in_chunks(FUNCTIONS[name], x)
-    torch.testing.assert_close(found, FUNCTIONS[name](x), rtol=3e-6, atol=1e-7, equal_nan=True)
+def test_infinities_and_nan_are_where_torch_has_them():
+    module = Joint(
+        {f.__name__: f for f in (softmax, log_softmax, logsumexp, spelled_out_softmax, layer_norm)}
+    )
+    *inputs, last = module.copies(rows_with_specials())
+    inputs.append(last[[0, 1, 2, 3, 4, 5, 7, 8, 10]])  # torch's own sums of squares overflow elsewhere
+    with torch.no_grad():
+        found = daceml.compile(module, recipe=RECIPE)(*inputs)
+    torch.testing.assert_close(found, module(*inputs), rtol=3e-6, atol=1e-7, equal_nan=True)
 
 
 def test_a_variance_that_overflows_is_infinite():

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import dace
 import pytest
@@ -11,7 +12,8 @@ from torch.nn import functional
 
 import daceml
 from tests.support.golden import golden
-from tests.support.tensor_functions import Apply, Function, optimised
+from tests.support.sampling import sampled
+from tests.support.tensor_functions import Apply, Function, Joint, optimised
 
 
 def taken(function: Function, *shapes: tuple[int, ...]) -> int:
@@ -31,7 +33,12 @@ def loops(function: Function, *shapes: tuple[int, ...]) -> int:
     return sum(isinstance(n, dace.nodes.MapEntry) and scopes[n] is None for n in network.state.nodes())
 
 
-def tensors(found: torch.Tensor | tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+Results = torch.Tensor | tuple[torch.Tensor, ...] | dict[str, torch.Tensor]
+
+
+def tensors(found: Results) -> tuple[torch.Tensor, ...]:
+    if isinstance(found, dict):
+        return tuple(found.values())
     return found if isinstance(found, tuple) else (found,)
 
 
@@ -78,9 +85,7 @@ SHAPES = [
 ]
 
 
-def gradients(
-    run: Callable[..., torch.Tensor | tuple[torch.Tensor, ...]], *inputs: torch.Tensor
-) -> tuple[torch.Tensor, ...]:
+def gradients(run: Callable[..., Any], *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """Of the sine of every result, so that cotangents differ from element to element."""
     leaves = [x.detach().clone().requires_grad_() for x in inputs]
     sum((r.sin().sum() for r in tensors(run(*leaves))), torch.zeros((), dtype=inputs[0].dtype)).backward()
@@ -89,21 +94,30 @@ def gradients(
 
 
 def pulled_back(
-    run: Callable[..., torch.Tensor | tuple[torch.Tensor, ...]],
-    inputs: tuple[torch.Tensor, ...],
-    cotangent: torch.Tensor,
+    run: Callable[..., Any], inputs: Sequence[torch.Tensor], cotangent: torch.Tensor
 ) -> tuple[torch.Tensor, ...]:
+    """Of every result, whose cotangents are the same."""
     leaves = [x.detach().clone().requires_grad_() for x in inputs]
-    result = run(*leaves)
-    assert isinstance(result, torch.Tensor)
-    return torch.autograd.grad(result, leaves, cotangent)
+    results = tensors(run(*leaves))
+    return torch.autograd.grad(results, leaves, [cotangent.clone() for _ in results])
 
 
 def numbers(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize(
+    "shape",
+    sampled(
+        [(shape,) for shape in SHAPES],
+        ((7, 17),),
+        ((131, 64),),
+        ((2048, 33),),
+        ((129, 2, 48),),
+        ((3, 5, 11, 24),),
+    ),
+    ids=str,
+)
 def test_gradients_are_those_of_torch(shape: tuple[int, ...]) -> None:
     x, s = numbers(*shape), numbers(shape[-1], seed=1)
     module = Apply(lambda x, s: tuple(f(x, s) for f in GRADIENTS.values()))
@@ -112,30 +126,42 @@ def test_gradients_are_those_of_torch(shape: tuple[int, ...]) -> None:
     torch.testing.assert_close(ours, gradients(module, x, s), rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize("name", GRADIENTS)
-def test_sums_of_float32_are_exact_to_a_few_places(name: str) -> None:
-    x, s = numbers(4099, 48), numbers(48, seed=1)
-    module = Apply(GRADIENTS[name])
-    found = gradients(daceml.compile(module), x.float(), s.float())
-    expected = gradients(module, x.float().double(), s.float().double())
-    for ours, exact in zip(found, expected, strict=True):
-        # terms have float32 errors that do not add up, the sum has none: it runs in float64
-        torch.testing.assert_close(ours.double(), exact, rtol=2e-5, atol=2e-5 * float(exact.abs().max()))
+def assert_all_close(
+    names: Iterable[str],
+    found: tuple[torch.Tensor, ...],
+    expected: tuple[torch.Tensor, ...],
+    *,
+    rtol: float,
+    atol_of_largest: float,
+) -> None:
+    """Gradients of x and s of every function, each compared with the largest element of its own."""
+    titles = [f"gradient of {name}: {part}" for name in names for part in "xs"]
+    for title, ours, exact in zip(titles, found, expected, strict=True):
+        atol = atol_of_largest * float(exact.abs().max())
+        torch.testing.assert_close(
+            ours.double(), exact, rtol=rtol, atol=atol, msg=lambda text, title=title: f"{title}\n{text}"
+        )
+
+
+def test_sums_of_float32_are_exact_to_a_few_places() -> None:
+    module = Joint(GRADIENTS)
+    inputs = module.copies(numbers(4099, 48).float(), numbers(48, seed=1).float())
+    found = gradients(daceml.compile(module), *inputs)
+    expected = gradients(module, *(x.double() for x in inputs))
+    # terms have float32 errors that do not add up, the sum has none: it runs in float64
+    assert_all_close(GRADIENTS, found, expected, rtol=2e-5, atol_of_largest=2e-5)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("name", ["biased", "normalised", "root_mean_square"])
-def test_shorter_types_are_widened(name: str, dtype: torch.dtype) -> None:
-    x, s = numbers(200, 48).to(dtype), numbers(48, seed=1).to(dtype)
-    module = Apply(GRADIENTS[name])
+def test_shorter_types_are_widened(dtype: torch.dtype) -> None:
+    module = Joint({f.__name__: f for f in (biased, normalised, root_mean_square)})
+    inputs = module.copies(numbers(200, 48).to(dtype), numbers(48, seed=1).to(dtype))
     cotangent = numbers(200, 48, seed=2).to(dtype)
-    found = pulled_back(daceml.compile(module), (x, s), cotangent)
-    expected = pulled_back(module, (x.double(), s.double()), cotangent.double())
+    found = pulled_back(daceml.compile(module), inputs, cotangent)
+    expected = pulled_back(module, [x.double() for x in inputs], cotangent.double())
     epsilon = torch.finfo(dtype).eps
-    for ours, exact in zip(found, expected, strict=True):
-        # a gradient is rounded where it is stored, and so is that of what is doubled; sums run in float32
-        scale = float(exact.abs().max())
-        torch.testing.assert_close(ours.double(), exact, rtol=2 * epsilon, atol=epsilon * scale)
+    # a gradient is rounded where it is stored, and so is that of what is doubled; sums run in float32
+    assert_all_close(module.functions, found, expected, rtol=2 * epsilon, atol_of_largest=epsilon)
 
 
 def test_a_batch_of_any_size_is_right() -> None:
@@ -256,7 +282,7 @@ def test_refusals_say_why(function: Function, shape: tuple[int, ...], fact: str)
 def test_a_bias_of_rows_is_not_summed_over_rows() -> None:
     """Gradients of what is broadcast along columns, and along both, are other sums."""
     x = numbers(300, 48)
-    for bias in (numbers(300, 1), numbers(1, 1), numbers(1, 48)):
-        module = Apply(biased)
-        ours, eager = gradients(daceml.compile(module), x, bias), gradients(module, x, bias)
-        torch.testing.assert_close(ours, eager, rtol=1e-11, atol=1e-11)
+    module = Joint({"of rows": biased, "of all": biased, "of columns": biased})
+    inputs = [x, numbers(300, 1), x.clone(), numbers(1, 1), x.clone(), numbers(1, 48)]
+    ours, eager = gradients(daceml.compile(module), *inputs), gradients(module, *inputs)
+    torch.testing.assert_close(ours, eager, rtol=1e-11, atol=1e-11)

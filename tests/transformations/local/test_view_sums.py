@@ -16,6 +16,7 @@ from daceml.sdfg.scalar import read, reduce_over
 from daceml.transformations import Recipe, Step, standard_recipe
 from daceml.transformations.local.view_sums import StaysApart, View, sum_through_views, through_views
 from tests.support.golden import raises
+from tests.support.sampling import sampled
 from tests.support.tensor_functions import Apply
 
 RECIPE = standard_recipe().without("separate_biases").before("fuse_subgraphs", sum_through_views)
@@ -44,29 +45,28 @@ def sums_by_loop(network: Network) -> list[int]:
     return found
 
 
-SEEN: list[int] = []
-
-
-def look(network: Network) -> None:
-    SEEN.append(max(sums_by_loop(network), default=0))
-
-
 def most_sums(recipe: Recipe) -> int:
     """In one loop of the backward pass."""
-    SEEN.clear()
+    seen: list[int] = []
+
+    def look(network: Network) -> None:  # is compiled anew each time, as a function of no module has no key
+        seen.append(max(sums_by_loop(network), default=0))
+
     module = daceml.compile(Layer(64), recipe=recipe + Recipe(Step(look, at="hardware")))
     module(torch.randn(8, 64, 64, requires_grad=True)).sum().backward()
-    return max(SEEN)
+    return max(seen)
 
 
-def test_a_bias_gradient_joins_those_of_the_layer_norm(tmp_path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("DACEML_CACHE", str(tmp_path))
+def test_a_bias_gradient_joins_those_of_the_layer_norm():
     assert most_sums(standard_recipe()) == 3, "a separated bias is added behind the view"
     assert most_sums(standard_recipe().without("separate_biases")) == 2
     assert most_sums(RECIPE) == 3
 
 
-@pytest.mark.parametrize("shape", [(1, 1, 32), (3, 50, 33), (2, 7, 11, 17)], ids=str)
+SHAPES = [(1, 1, 32), (3, 50, 33), (2, 7, 11, 17)]
+
+
+@pytest.mark.parametrize("shape", sampled([(s,) for s in SHAPES], ((2, 7, 11, 17),)), ids=str)
 def test_gradients_are_those_of_torch(shape: tuple[int, ...]):
     torch.manual_seed(0)
     eager = Layer(shape[-1]).double()
