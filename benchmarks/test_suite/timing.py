@@ -10,7 +10,9 @@ from typing import Any
 
 from benchmarks.test_suite.causes import CAUSES
 
-_NAMED_S = 1.0  # tests from this on have a row of their own; the others are summed up for each file
+_NAMED_S = (
+    2.0  # tests from this on have a row of their own; the others are summed up for each file, if it matters
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,12 +52,13 @@ def read(folder: Path) -> list[TestTime]:
 
 
 def rows(times: Sequence[TestTime]) -> list[dict[str, Any]]:
-    """A row for each folder, the longest first; then for each long test, and the rest of each file."""
+    """A row for each folder, the longest first; then the long tests, and files with many short ones."""
     folders = _summed(times, _folder, "folder")
     named = [time for time in times if time.wall_s >= _NAMED_S]
     others = _summed((time for time in times if time.wall_s < _NAMED_S), _file, "tests of file")
     tests = [{"test": time.test, **_sums([time])} for time in named]
-    return [*folders, *sorted([*tests, *others], key=lambda row: -row["wall_s"])]
+    long = [row for row in others if row["wall_s"] >= _NAMED_S]
+    return [*folders, *sorted([*tests, *long], key=lambda row: -row["wall_s"])]
 
 
 def table(times: Sequence[TestTime], *, width: int = 16) -> str:

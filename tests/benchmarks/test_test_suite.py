@@ -87,23 +87,24 @@ def times(**seconds: float) -> list[TestTime]:
 
 def test_long_tests_have_rows_and_the_others_of_a_file_are_summed_up():
     seen = times(
-        **{"tests/a/test_x.py::one": 8.0, "tests/a/test_x.py::two": 0.5, "tests/test_y.py::three": 0.25}
+        **{"tests/a/test_x.py::one": 8.0, "tests/a/test_x.py::two": 1.5, "tests/a/test_x.py::three": 1.5},
+        **{"tests/test_y.py::short": 0.25},
     )
     rows = timing.rows(seen)
     assert [row["folder"] for row in rows[:2]] == ["a", "(top)"]
     assert rows[0] == {
         "folder": "a",
-        "tests": 2,
-        "wall_s": 8.5,
-        "own_cpu_s": 4.25,
+        "tests": 3,
+        "wall_s": 11.0,
+        "own_cpu_s": 5.5,
         "children_cpu_s": 0,
-        "dace": 2.12,
+        "dace": 2.75,
     }
     assert [row.get("test", row.get("tests of file")) for row in rows[2:]] == [
-        "tests/a/test_x.py::one", "tests/a/test_x.py", "tests/test_y.py",
+        "tests/a/test_x.py::one", "tests/a/test_x.py",
     ]  # fmt: skip
     every = timing.table(seen).splitlines()[-1].split()
-    assert every[0] == "all" and "3" in every
+    assert every[0] == "all" and "4" in every
 
 
 def test_a_file_that_only_one_run_reaches_is_lost_to_the_other():

@@ -18,7 +18,7 @@ from torch.nn import functional
 
 import daceml
 from daceml.errors import ExecutionError
-from tests.frontend.computations import Several
+from tests.support.computations import Several
 from tests.support.golden import golden, raises
 
 DOUBLE = 1e-10

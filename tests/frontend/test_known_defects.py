@@ -20,7 +20,7 @@ from torch.nn import functional
 
 import daceml
 from daceml.frontend.onnx_model import ONNXModel
-from tests.frontend.computations import Several
+from tests.support.computations import Several
 from tests.support.exported_models import tensor
 
 # test_known_backward_defects compares the results of the same computations, in training

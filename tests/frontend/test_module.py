@@ -14,7 +14,7 @@ from torch.nn.functional import softplus
 
 from daceml.errors import CallError, ConfigurationError, SignatureError
 from daceml.frontend.module import DaceModule, compile_module, dace_module
-from tests.frontend.computations import Apart
+from tests.support.computations import Apart
 from tests.support.golden import golden, raises
 
 

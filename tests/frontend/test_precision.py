@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional
 
 import daceml
-from tests.frontend.computations import Apart
+from tests.support.computations import Apart
 from tests.support.exported_models import Lambda, onnx_of, operators
 from tests.support.sampling import sampled
 

@@ -12,8 +12,8 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from tests.frontend.computations import Apart
 from tests.frontend.training import WithState, compiled_backward, double, same, step, trains_like, twins
+from tests.support.computations import Apart
 from tests.support.golden import golden
 
 

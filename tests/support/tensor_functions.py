@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import torch
 from torch import nn
@@ -22,25 +22,6 @@ class Apply(nn.Module):
 
     def forward(self, *inputs: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, ...]:
         return self.function(*inputs)
-
-
-class Joint(nn.Module):
-    """Several functions as one program: each has inputs of its own, equally many, and results by its name."""
-
-    def __init__(self, functions: Mapping[str, Function]) -> None:
-        super().__init__()
-        self.functions = functions
-
-    def forward(self, *inputs: torch.Tensor) -> dict[str, torch.Tensor | tuple[torch.Tensor, ...]]:
-        count = len(inputs) // len(self.functions)
-        return {
-            name: function(*inputs[i * count : (i + 1) * count])
-            for i, (name, function) in enumerate(self.functions.items())
-        }
-
-    def copies(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
-        """Inputs of all functions, from those of one."""
-        return [x.clone() for _ in self.functions for x in inputs]
 
 
 def optimised(function: Function, *shapes: tuple[int, ...], recipe: Recipe | None = None) -> Network:

@@ -9,7 +9,8 @@ from torch.nn import functional
 
 import daceml
 from daceml.transformations.standard import operator_recipe
-from tests.support.tensor_functions import Function, Joint
+from tests.support.computations import Apart
+from tests.support.tensor_functions import Function
 
 
 def spelled_normalization(x: torch.Tensor) -> torch.Tensor:
@@ -26,7 +27,7 @@ SPELLED: dict[str, Function] = {
 
 
 def test_a_training_step_keeps_statistics_of_rows_at_most():
-    module = Joint(SPELLED)
+    module = Apart(**SPELLED)
     inputs = [x.requires_grad_() for x in module.copies(torch.randn(12, 64))]
     compiled = daceml.compile(module)
     torch.autograd.backward([y.sum() for y in compiled(*inputs).values()])

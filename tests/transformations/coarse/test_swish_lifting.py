@@ -9,8 +9,9 @@ from torch.nn import functional
 
 import daceml
 from daceml.transformations.coarse.swish_lifting import NAME
+from tests.support.computations import Apart
 from tests.support.golden import golden
-from tests.support.tensor_functions import Function, Joint
+from tests.support.tensor_functions import Function
 from tests.transformations.coarse.lifted import Of, equals_eager, lifted, operators, reasons
 
 
@@ -70,7 +71,7 @@ WRITTEN: dict[str, Function] = {
 
 def test_a_constant_of_more_dimensions_makes_another_shape():
     """The result of none of these has the shape of x, so none of them is the operator."""
-    module = Joint(WRITTEN)
+    module = Apart(**WRITTEN)
     inputs = [x.requires_grad_() for x in module.copies(torch.randn(3, 4, dtype=torch.float64))]
     expected, results = module(*inputs), daceml.compile(module)(*inputs)
     assert {name: y.shape for name, y in results.items()} == dict.fromkeys(WRITTEN, (1, 3, 4))

@@ -12,8 +12,9 @@ import daceml
 from daceml.transformations import Step, standard_recipe
 from daceml.transformations.local.chunked_rows import Cut, cut
 from daceml.transformations.local.one_sweep import sweep_rows_once
+from tests.support.computations import Apart
 from tests.support.golden import golden
-from tests.support.tensor_functions import Apply, Function, Joint, optimised
+from tests.support.tensor_functions import Apply, Function, optimised
 
 # Chunks so short that small rows have many of them
 RECIPE = (
@@ -97,7 +98,7 @@ def test_few_long_rows_are_swept_once(name: str):
 def test_values_are_those_of_torch(shape: tuple[int, ...]):
     torch.manual_seed(0)
     images = len(shape) > 2
-    module = Joint({name: f for name, f in FUNCTIONS.items() if images or f not in OF_IMAGES})
+    module = Apart(**{name: f for name, f in FUNCTIONS.items() if images or f not in OF_IMAGES})
     inputs = module.copies(torch.randn(shape, dtype=torch.float64) * 3)
     with torch.no_grad():
         found = daceml.compile(module, recipe=RECIPE)(*inputs)
@@ -106,7 +107,7 @@ def test_values_are_those_of_torch(shape: tuple[int, ...]):
 
 def test_gradients_are_those_of_torch():
     torch.manual_seed(0)
-    module = Joint({f.__name__: f for f in (softmax, layer_norm, batch_norm)})
+    module = Apart(**{f.__name__: f for f in (softmax, layer_norm, batch_norm)})
     inputs = [x.requires_grad_() for x in module.copies(torch.randn(2, 3, 5, 61, dtype=torch.float64))]
 
     def gradients(run: Any) -> dict[str, torch.Tensor]:
@@ -136,8 +137,8 @@ def rows_with_specials() -> torch.Tensor:
 
 
 def test_infinities_and_nan_are_where_torch_has_them():
-    module = Joint(
-        {f.__name__: f for f in (softmax, log_softmax, logsumexp, spelled_out_softmax, layer_norm)}
+    module = Apart(
+        **{f.__name__: f for f in (softmax, log_softmax, logsumexp, spelled_out_softmax, layer_norm)}
     )
     *inputs, last = module.copies(rows_with_specials())
     inputs.append(last[[0, 1, 2, 3, 4, 5, 7, 8, 10]])  # torch's own sums of squares overflow elsewhere

@@ -11,9 +11,10 @@ import torch
 from torch.nn import functional
 
 import daceml
+from tests.support.computations import Apart
 from tests.support.golden import golden
 from tests.support.sampling import sampled
-from tests.support.tensor_functions import Apply, Function, Joint, optimised
+from tests.support.tensor_functions import Apply, Function, optimised
 
 
 def taken(function: Function, *shapes: tuple[int, ...]) -> int:
@@ -144,7 +145,7 @@ def assert_all_close(
 
 
 def test_sums_of_float32_are_exact_to_a_few_places() -> None:
-    module = Joint(GRADIENTS)
+    module = Apart(**GRADIENTS)
     inputs = module.copies(numbers(4099, 48).float(), numbers(48, seed=1).float())
     found = gradients(daceml.compile(module), *inputs)
     expected = gradients(module, *(x.double() for x in inputs))
@@ -154,7 +155,7 @@ def test_sums_of_float32_are_exact_to_a_few_places() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_shorter_types_are_widened(dtype: torch.dtype) -> None:
-    module = Joint({f.__name__: f for f in (biased, normalised, root_mean_square)})
+    module = Apart(**{f.__name__: f for f in (biased, normalised, root_mean_square)})
     inputs = module.copies(numbers(200, 48).to(dtype), numbers(48, seed=1).to(dtype))
     cotangent = numbers(200, 48, seed=2).to(dtype)
     found = pulled_back(daceml.compile(module), inputs, cotangent)
@@ -282,7 +283,7 @@ def test_refusals_say_why(function: Function, shape: tuple[int, ...], fact: str)
 def test_a_bias_of_rows_is_not_summed_over_rows() -> None:
     """Gradients of what is broadcast along columns, and along both, are other sums."""
     x = numbers(300, 48)
-    module = Joint({"of rows": biased, "of all": biased, "of columns": biased})
+    module = Apart(**{"of rows": biased, "of all": biased, "of columns": biased})
     inputs = [x, numbers(300, 1), x.clone(), numbers(1, 1), x.clone(), numbers(1, 48)]
     ours, eager = gradients(daceml.compile(module), *inputs), gradients(module, *inputs)
     torch.testing.assert_close(ours, eager, rtol=1e-11, atol=1e-11)

@@ -11,9 +11,10 @@ from torch.nn import functional
 
 import daceml
 from daceml.sdfg.network_costs import maps_cost
+from tests.support.computations import Apart
 from tests.support.golden import golden
 from tests.support.sampling import sampled
-from tests.support.tensor_functions import Apply, Function, Joint, optimised
+from tests.support.tensor_functions import Apply, Function, optimised
 
 
 def maps(function: Function, *shapes: tuple[int, ...]) -> int:
@@ -85,8 +86,8 @@ FUNCTIONS: dict[str, Function] = {
 SHAPES = [(4, 3, 70), (33, 2, 1), (3, 40, 31), (0, 3, 40)]
 
 
-def joint(*names: str) -> Joint:
-    return Joint({name: FUNCTIONS[name] for name in names})
+def joint(*names: str) -> Apart:
+    return Apart(**{name: FUNCTIONS[name] for name in names})
 
 
 @pytest.mark.parametrize(

@@ -37,3 +37,7 @@ class Apart(Several):
             name: computation(*inputs[i * width : (i + 1) * width])
             for i, (name, computation) in enumerate(every)
         }
+
+    def copies(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
+        """Inputs of all computations, from those of one."""
+        return [x.clone() for _ in self.computations() for x in inputs]
