@@ -74,7 +74,7 @@ demo: $(VENV)/.installed
 	@$(BIN)/python -m examples.demo \
 	  $(call or_explain,the demonstration failed,read the error above; $(BIN)/daceml doctor checks compiler and versions)
 
-explain_tests = $(call or_explain,$(1),the summary above names the tests; the failed ones again: $(PYTEST) --last-failed)
+explain_tests = $(call or_explain,$(1),the summary above names the tests; the failed ones again: $(PYTEST) --last-failed --last-failed-no-failures none)
 
 .PHONY: test
 test: $(VENV)/.installed

@@ -11,8 +11,11 @@ import pytest
 def sampled(cases: Iterable[Any], *kept: Any) -> list[Any]:
     """Parameters of `pytest.mark.parametrize`: all cases, those that are not `kept` marked as slow.
 
+    `@pytest.mark.parametrize("columns", sampled([32, 33, 300], 33))` keeps 33 quick. Values that are tuples
+    are wrapped: `@pytest.mark.parametrize("shape", sampled([((3, 5),), ((1, 5),)], ((1, 5),)))`.
+
     Args:
-        cases: values, or tuples of them for several parameters; tuples of one where the values are tuples.
+        cases: values, or tuples of them for several parameters; no `pytest.param`: names are `ids=`.
         kept: of the cases.
     Raises:
         ValueError: one that is kept is no case, so that a renamed case is noticed.
