@@ -139,6 +139,11 @@ CASES = {
         for c in (False, True)
         for i in (False, True)
     },
+    **{
+        f"average beyond the end, pads={p} include={i}": average(X, [3, 3], [2, 2], [p, p], True, i)
+        for p in (0, 1)
+        for i in (False, True)
+    },
     "average plain": average(X, [2, 2], [2, 2], [0, 0], False, False),
     "average dilated": Case(
         op="AveragePool",
