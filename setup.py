@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 from pathlib import Path
 
 from setuptools import find_packages, setup
@@ -106,9 +107,14 @@ def long_description() -> str:
     return readme.read_text(encoding="utf-8") if readme.exists() else ""
 
 
+def version() -> str:
+    """The version in the package's own file, read without importing the package."""
+    return runpy.run_path(str(HERE / "daceml" / "version.py"))["__version__"]
+
+
 setup(
     name="daceml",
-    version="0.1.0",
+    version=version(),
     description="A data-centric compiler for PyTorch, and a simulator of what an optimisation is worth",
     long_description=long_description(),
     long_description_content_type="text/markdown",

@@ -25,6 +25,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from daceml.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from torch import nn
 
@@ -45,8 +47,6 @@ if TYPE_CHECKING:
     from daceml.report.explored import explore
     from daceml.report.profile import profile_call
     from daceml.report.verification import verify
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Config",

@@ -12,6 +12,9 @@ from pathlib import Path
 
 from daceml.errors import ConfigurationError
 
+# The installed package: its sources are hashed, its lines of a stack are not the user's.
+PACKAGE_FOLDER = Path(__file__).parent
+
 _PREFIX = "DACEML_"
 # read by tests and benchmarks, not by the package
 _FOREIGN = {"DACEML_DATA"}

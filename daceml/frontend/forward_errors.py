@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from daceml import errors
+from daceml.config import PACKAGE_FOLDER
 from daceml.errors import ExportError
 from daceml.frontend.provenance import source_of_trace, source_of_traceback
 
@@ -64,7 +65,7 @@ def _is_framework(path: str) -> bool:
     import sympy
     import torch
 
-    folders = (Path(torch.__file__).parent, Path(sympy.__file__).parent, Path(__file__).parents[1])
+    folders = (Path(torch.__file__).parent, Path(sympy.__file__).parent, PACKAGE_FOLDER)
     # torch's own generated code has such names; a user's may come from an interpreter's prompt
     return path.startswith(("<eval_with_key>", *(f"{folder}/" for folder in folders)))
 

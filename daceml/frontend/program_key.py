@@ -8,13 +8,12 @@ import sys
 from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
 from importlib.metadata import version
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 
 from daceml.codegen_cuda.toolchain import cuda_toolchain, nvtx_folder
-from daceml.config import config
+from daceml.config import PACKAGE_FOLDER, config
 from daceml.frontend.holdings import places
 from daceml.frontend.recipe_key import recipe_key
 from daceml.runtime.cache import digest
@@ -157,11 +156,10 @@ def _source(function: Callable[..., object]) -> str:
 @lru_cache(maxsize=1)
 def package_digest() -> str:
     """Hash of daceml's own sources: a change in any of them may change what is generated."""
-    root = Path(__file__).parents[1]
     sha = hashlib.sha256()
-    for file in sorted(root.rglob("*")):
+    for file in sorted(PACKAGE_FOLDER.rglob("*")):
         if file.suffix in (".py", ".h", ".cpp", ".cu"):
-            sha.update(file.relative_to(root).as_posix().encode())
+            sha.update(file.relative_to(PACKAGE_FOLDER).as_posix().encode())
             sha.update(file.read_bytes())
     return sha.hexdigest()
 

@@ -7,13 +7,15 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from daceml.config import PACKAGE_FOLDER
+
 if TYPE_CHECKING:
     from types import TracebackType
 
     import torch
 
 _FRAME = re.compile(r'File "(?P<path>[^"]+)", line (?P<line>\d+)')
-_OURS = str(Path(__file__).resolve().parents[1])
+_OURS = str(PACKAGE_FOLDER.resolve())
 
 
 @functools.cache

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from daceml.config import PACKAGE_FOLDER
 from daceml.errors import ConfigurationError
 from daceml.runtime.cache import digest
 
@@ -25,7 +26,7 @@ _PLAIN = (bool, int, float, str, bytes, type(None))
 # whose versions or sources are part of every key
 _KNOWN = tuple(
     Path(folder).resolve()
-    for folder in (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), Path(__file__).parents[1])
+    for folder in (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), PACKAGE_FOLDER)
 )
 _INSTALLED = tuple(Path(sysconfig.get_path(kind)).resolve() for kind in ("purelib", "platlib"))
 

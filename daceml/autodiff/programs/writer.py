@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import ClassVar
 
 import dace
@@ -12,6 +11,7 @@ from dace.library import environment
 from dace.sdfg import nodes
 from dace.sdfg.state import ControlFlowBlock, ControlFlowRegion
 
+from daceml.config import PACKAGE_FOLDER
 from daceml.sdfg.builder import Builder, Computation
 from daceml.sdfg.scatter import Scatter, emit_scatter
 
@@ -23,7 +23,7 @@ class ScalarFunctions:
     cmake_minimum_version = None
     cmake_packages: ClassVar[list[str]] = []
     cmake_variables: ClassVar[dict[str, str]] = {}
-    cmake_includes: ClassVar[list[str]] = [str(Path(__file__).parents[2] / "runtime" / "include")]
+    cmake_includes: ClassVar[list[str]] = [str(PACKAGE_FOLDER / "runtime" / "include")]
     cmake_libraries: ClassVar[list[str]] = []
     cmake_compile_flags: ClassVar[list[str]] = []
     cmake_link_flags: ClassVar[list[str]] = []

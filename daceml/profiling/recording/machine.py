@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import platform
 from datetime import UTC, datetime
-from importlib import import_module
 from typing import Any
 
 import torch
 
 from daceml.runtime.processor import cpu_model
+from daceml.version import __version__
 
 
 def machine_facts() -> dict[str, Any]:
@@ -18,7 +18,7 @@ def machine_facts() -> dict[str, Any]:
     cuda = torch.cuda.is_available()
     return {
         "torch": str(torch.__version__),
-        "daceml": import_module("daceml").__version__,
+        "daceml": __version__,
         "python": platform.python_version(),
         "cuda": torch.version.cuda if cuda else None,
         "devices": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())] if cuda else [],

@@ -1,0 +1,35 @@
+"""A process that finds its program in the cache loads nothing that only compiling needs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+CALL = """
+import sys
+import torch
+import daceml
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.GELU())
+x = torch.linspace(-1, 1, 6).reshape(2, 3)
+compiled = daceml.compile(model)
+compiled(x).sum().backward()
+print([parameter.grad.norm().item() for parameter in model.parameters()])
+print(*sorted({"dace", "onnx", "onnxscript", "onnx_ir", "onnxruntime"} & set(sys.modules)))
+"""
+
+
+def _said(cache: Path) -> list[str]:
+    environment = {**os.environ, "DACEML_CACHE": str(cache)}
+    done = subprocess.run(
+        [sys.executable, "-c", CALL], env=environment, capture_output=True, text=True, check=True
+    )
+    return done.stdout.splitlines()
+
+
+def test_a_second_process_calls_without_dace_and_onnx(tmp_path: Path):
+    first, second = _said(tmp_path), _said(tmp_path)
+    assert {"dace", "onnx"} <= set(first[1].split())
+    assert second == [first[0], ""]
