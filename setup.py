@@ -140,15 +140,18 @@ setup(
     packages=find_packages(include=["daceml", "daceml.*"]),
     package_data={
         "daceml": ["py.typed"],
+        "daceml.codegen": ["*.cpp"],
         "daceml.codegen_cuda": ["**/*.h", "**/*.cpp"],
         "daceml.devices.catalogue": ["*.toml"],
         "daceml.deployment": ["**/*.h", "**/*.cpp"],
         "daceml.gui": ["assets/*.js", "assets/*.css"],
-        "daceml.runtime": ["**/*.h", "**/*.cpp"],
+        "daceml.runtime": ["*.cpp"],
+        "daceml.toolchain": ["**/*.h"],
+        "daceml.tuning": ["*.cpp"],
     },
     entry_points={
         "console_scripts": ["daceml = daceml.cli.main:app"],
-        "torch_dynamo_backends": ["daceml = daceml.frontend.dynamo:backend"],
+        "torch_dynamo_backends": ["daceml = daceml.module.dynamo:backend"],
     },
     zip_safe=False,
 )

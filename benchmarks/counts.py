@@ -21,11 +21,11 @@ from benchmarks.models.reduced import REDUCED
 from benchmarks.models.spec import ModelSpec
 from benchmarks.peers import Mode
 from benchmarks.programs import optimised
-from daceml.autodiff.report import gradient_report
+from daceml.autodiff.gradient_report import gradient_report
 
 if TYPE_CHECKING:
-    from daceml.frontend.pipeline import Optimised
-    from daceml.runtime.plan import Plan
+    from daceml.codegen.planning.plan import Plan
+    from daceml.compiler.pipeline import Optimised
 
 BASELINE = Path(__file__).parent / "baseline" / "counts.json"
 RENEWAL = "make baseline"
@@ -70,9 +70,9 @@ def counts_of(spec: ModelSpec, *, train_mode: bool = False) -> Parts:
 
 def counted(part: Optimised) -> tuple[Counts, str]:
     """Count one program; returns its C++, too."""
-    from daceml.frontend.record import make_manifest
+    from daceml.codegen.planning.plan import make_plan
+    from daceml.compiler.stages.manifest_writer import make_manifest
     from daceml.onnx_ops.external import external_call
-    from daceml.runtime.plan import make_plan
 
     plan = make_plan(part.network, external_call)
     manifest = make_manifest(plan, part.lowering, absorbed=part.absorbed, constants=(), fallbacks=())
@@ -88,8 +88,8 @@ def counted(part: Optimised) -> tuple[Counts, str]:
 
 def generated(plan: Plan) -> str:
     """All C++ of a program: its kernels, equal ones once, and the function that calls them."""
-    from daceml.runtime.driver import driver_text
-    from daceml.runtime.kernel_source import kernel_source, signature
+    from daceml.codegen.driver import driver_text
+    from daceml.codegen.kernel_source import kernel_source, signature
 
     sources = {kernel.name: kernel_source(kernel) for kernel in plan.kernels}
     driver = driver_text(plan, {name: signature(source) for name, source in sources.items()})

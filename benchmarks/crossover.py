@@ -173,12 +173,12 @@ def compiled_convolution(case: Convolution, how: str) -> Callable[[tuple[torch.T
 
     import onnx.parser
 
+    from daceml.compiler.pipeline import Optimised, Stages, build
     from daceml.config import config
-    from daceml.frontend.importer import import_model
-    from daceml.frontend.pipeline import Optimised, Stages, build
+    from daceml.frontend.onnx_import.importer import import_model
     from daceml.onnx_ops.lowering import lower
-    from daceml.runtime.cache import Cache
     from daceml.runtime.program import StoredProgram
+    from daceml.toolchain.cache import Cache
     from daceml.transformations.coarse.convolution_columns import use_columns
     from daceml.transformations.hardware.cpu_schedule import schedule_maps
 

@@ -14,7 +14,7 @@ from benchmarks import command
 from benchmarks.bars import Bar
 from benchmarks.models import MODELS, ModelSpec
 from benchmarks.programs import optimised
-from daceml.autodiff.report import GradientReport, gradient_report
+from daceml.autodiff.gradient_report import GradientReport, gradient_report
 
 # (network, what is counted, at most)
 LIMITS = (("bert", "conflict_edges", 2), ("resnet50", "zero_fills", 0))

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks import quiet
 from benchmarks.rounds import FOREIGN_LIMIT, Measurement, Slice, order_of_round
-from daceml.runtime.cpu_times import cpu_times, foreign_share
+from daceml.runtime.timing.machine_load import cpu_times, foreign_share
 
 if TYPE_CHECKING:
     from collections.abc import Generator

@@ -10,7 +10,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from daceml.runtime.processor import cpu_model
+from daceml.toolchain.processor import cpu_model
 
 PACKAGES = ("daceml", "torch", "dace", "onnx", "onnxruntime", "numpy", "numba")
 ALLOCATOR_VARIABLES = ("MALLOC_MMAP_MAX_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_", "LD_PRELOAD")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from daceml.report.accuracy import (
+from daceml.verification.accuracy import (
     EPS_PER_SQRT_DEPTH,
     ERROR_OVER_EAGER,
     MEDIAN_OVER_EAGER,

@@ -19,7 +19,7 @@ from benchmarks.interleave import Step, Variant
 from benchmarks.models import MODELS
 from benchmarks.models.shapes import RESNET50_SINGLE
 from benchmarks.rounds import Measurement
-from daceml.runtime.intervals import median_interval
+from daceml.interval import median_interval
 
 ONE_OPERATOR_LIMIT_US = 15.0
 HOST_LIMIT_US = 100.0

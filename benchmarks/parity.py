@@ -78,9 +78,9 @@ def export_with_daceml(
 ) -> onnx.ModelProto:
     import onnx_ir
 
-    from daceml.frontend.arguments import Arguments
-    from daceml.frontend.capture import capture
-    from daceml.frontend.export import to_onnx
+    from daceml.frontend.capture.arguments import Arguments
+    from daceml.frontend.capture.capture import capture
+    from daceml.frontend.onnx_export.export import to_onnx
 
     captured = capture(module, Arguments(inputs, {}), autocast=(autocast, None))
     return onnx_ir.to_proto(to_onnx(captured.program))

@@ -15,8 +15,8 @@ from benchmarks.models.spec import ModelSpec
 from benchmarks.peers import Mode, prepare
 
 if TYPE_CHECKING:
-    from daceml.runtime.manifest import StepRecord
     from daceml.runtime.program import Program
+    from daceml.runtime.records.manifest import StepRecord
 
 CALLS = 7
 
@@ -31,9 +31,9 @@ def program_figures(find: Callable[[], ModelSpec], mode: Mode, machine: Ceilings
         `kernels`, `bytes_moved`, `flops`, `floor_us`; `steps_us` and of these `contractions_us`, medians over
         some calls; and for each program its `levels`: name, and steps and bytes before and after.
     """
-    from daceml.frontend.module import DaceModule
-    from daceml.report.explanation import explanation
-    from daceml.runtime.levels import load_levels
+    from daceml.module.module import DaceModule
+    from daceml.report.explanation.explanation import explanation
+    from daceml.runtime.records.levels import load_levels
 
     ready = prepare(find, mode, "daceml")
     ready.step()

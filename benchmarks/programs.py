@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from benchmarks.models.spec import ModelSpec
 from benchmarks.peers import Mode, tensors_of
-from daceml.frontend.arguments import Arguments
-from daceml.frontend.capture import capture
-from daceml.frontend.gradient_record import Wanted
-from daceml.frontend.pipeline import Optimised, optimised_network, training_networks
+from daceml.compiler.pipeline import Optimised, optimised_network, training_networks
+from daceml.frontend.capture.arguments import Arguments
+from daceml.frontend.capture.capture import capture
+from daceml.runtime.records.gradients import Wanted
 
 if TYPE_CHECKING:
     from daceml.sdfg.network import Device
@@ -32,7 +32,7 @@ def optimised(
         levels: False leaves every operator a loop of its own.
         train_mode: inference in train mode, for blocks that are something else in eval mode.
         recipe: passes in the place of the standard ones.
-        device, architecture: of the tensors; see `daceml.frontend.pipeline.optimised_network`.
+        device, architecture: of the tensors; see `daceml.compiler.pipeline.optimised_network`.
     """
     gradients = mode == "training"
     module, inputs = spec.module().train(gradients or train_mode), spec.example()

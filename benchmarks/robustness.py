@@ -133,7 +133,7 @@ def _example(record: Any, generator: torch.Generator) -> torch.Tensor:
 
 
 def _as_numpy(tensors: dict[str, torch.Tensor]) -> dict[str, np.ndarray]:
-    from daceml.frontend.array_kinds import to_numpy
+    from daceml.module.arrays.array_kinds import to_numpy
 
     return {name: to_numpy(tensor) for name, tensor in tensors.items()}
 

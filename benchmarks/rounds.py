@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from daceml.runtime.intervals import Median, as_json, median_interval
+from daceml.interval import Median, as_json, median_interval
 
 FOREIGN_LIMIT = 0.10  # of the machine: above it a round is dropped
 MINIMUM_ROUNDS = 6  # fewer clean rounds are no measurement: no 95 % interval of a median exists below 6

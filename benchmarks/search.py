@@ -20,10 +20,12 @@ from torch import nn
 
 import daceml
 from benchmarks.quiet import claim_priority
-from daceml.frontend.search import greedy, module_task, store
-from daceml.frontend.search.decision import Decision, Trial
-from daceml.frontend.session import Session
-from daceml.report.search_text import search_text
+from daceml.module.session import Session
+from daceml.report.explanation.search_text import search_text
+from daceml.tuning import decision_store as store
+from daceml.tuning import greedy_search as greedy
+from daceml.tuning import module_search as module_task
+from daceml.tuning.decision import Decision, Trial
 from examples.encoder_layer import EncoderLayer
 from examples.mbconv import MBConv
 

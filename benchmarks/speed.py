@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks.bars import Bar
 from benchmarks.rounds import Measurement
-from daceml.runtime.intervals import Median, as_json
+from daceml.interval import Median, as_json
 
 OURS = "daceml"
 # with freeze=True, as ONNX Runtime's weights always are; with bars of its own, and nobody's peer

@@ -18,7 +18,7 @@ import numpy as np
 from benchmarks import command
 from benchmarks.bars import Bar
 from benchmarks.quiet import claim_priority
-from daceml.runtime.intervals import median_interval
+from daceml.interval import median_interval
 from daceml.simulation.compiled import Engine
 from daceml.simulation.engine import Schedule, resimulate, simulate
 from daceml.simulation.graph import NOTHING, Edges, TaskGraph, Tasks

@@ -45,7 +45,7 @@ class Errors:
 
 def compiled(folder: Path, flags: Sequence[str] = ()) -> ctypes.CDLL:
     """The comparisons as a library in `folder`, with the flags of generated kernels and these."""
-    from daceml.runtime.toolchain import include_folder, toolchain
+    from daceml.toolchain.cxx import include_folder, toolchain
 
     tools, library = toolchain(), folder / "vector_math.so"
     arguments = [f"-I{include_folder()}", "-shared", str(_SOURCE), "-lmvec", "-lm", "-o", str(library)]

@@ -13,7 +13,7 @@ from benchmarks.interleave import Step, Variant
 from benchmarks.models.spec import ModelSpec
 from benchmarks.peers import Mode, build_step
 from benchmarks.programs import optimised
-from daceml.runtime.intervals import as_json
+from daceml.interval import as_json
 from daceml.transformations.recipe import Recipe
 from daceml.transformations.standard import standard_recipe, unoptimised_recipe
 

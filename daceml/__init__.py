@@ -30,23 +30,23 @@ from daceml.version import __version__ as __version__
 if TYPE_CHECKING:
     from torch import nn
 
+    from daceml.compiler.stance import stance
     from daceml.config import Config
     from daceml.deployment.exporting import export
     from daceml.deployment.loading import load
+    from daceml.distributed.dist_data_parallel import DistDataParallel
     from daceml.errors import DacemlError
-    from daceml.frontend.data_parallel.module import DistDataParallel
-    from daceml.frontend.module import DaceModule, dace_module
-    from daceml.frontend.onnx_model import ONNXModel
-    from daceml.frontend.stance import stance
-    from daceml.frontend.standalone import StandaloneSDFG
-    from daceml.frontend.whole_step import compile_step
-    from daceml.prediction.predict_step import predict_step
-    from daceml.prediction.tracking import OperationTracker
+    from daceml.exploration.explore import explore
+    from daceml.module.module import DaceModule, dace_module
+    from daceml.module.onnx_model import ONNXModel
+    from daceml.module.standalone_sdfg import StandaloneSDFG
+    from daceml.module.whole_step.whole_step import compile_step
+    from daceml.prediction.model_steps.predict_step import predict_step
+    from daceml.prediction.recorded_runs.operation_tracker import OperationTracker
     from daceml.profiling.recording.recorder import Recorder, profile
-    from daceml.report.explanation import explain
-    from daceml.report.explored import explore
+    from daceml.report.explanation.explanation import explain
     from daceml.report.profile import profile_call
-    from daceml.report.verification import verify
+    from daceml.verification.verification import verify
 
 __all__ = [
     "Config",
@@ -74,24 +74,24 @@ __all__ = [
 # Public name -> the module that has it, imported at first use.
 _HOMES = {
     "Config": "daceml.config",
-    "DaceModule": "daceml.frontend.module",
+    "DaceModule": "daceml.module.module",
     "DacemlError": "daceml.errors",
-    "DistDataParallel": "daceml.frontend.data_parallel.module",
-    "ONNXModel": "daceml.frontend.onnx_model",
-    "OperationTracker": "daceml.prediction.tracking",
+    "DistDataParallel": "daceml.distributed.dist_data_parallel",
+    "ONNXModel": "daceml.module.onnx_model",
+    "OperationTracker": "daceml.prediction.recorded_runs.operation_tracker",
     "Recorder": "daceml.profiling.recording.recorder",
-    "StandaloneSDFG": "daceml.frontend.standalone",
-    "compile_step": "daceml.frontend.whole_step",
-    "dace_module": "daceml.frontend.module",
-    "explain": "daceml.report.explanation",
-    "explore": "daceml.report.explored",
+    "StandaloneSDFG": "daceml.module.standalone_sdfg",
+    "compile_step": "daceml.module.whole_step.whole_step",
+    "dace_module": "daceml.module.module",
+    "explain": "daceml.report.explanation.explanation",
+    "explore": "daceml.exploration.explore",
     "export": "daceml.deployment.exporting",
     "load": "daceml.deployment.loading",
-    "predict_step": "daceml.prediction.predict_step",
+    "predict_step": "daceml.prediction.model_steps.predict_step",
     "profile": "daceml.profiling.recording.recorder",
     "profile_call": "daceml.report.profile",
-    "stance": "daceml.frontend.stance",
-    "verify": "daceml.report.verification",
+    "stance": "daceml.compiler.stance",
+    "verify": "daceml.verification.verification",
 }
 # Reached without an import of their own: `daceml.config.config()`, `daceml.errors.BuildError`.
 _SUBMODULES = ("config", "errors")
@@ -121,7 +121,7 @@ def compile(module: M, **options: Any) -> M:
     from torch import nn
 
     from daceml.errors import ConfigurationError
-    from daceml.frontend.module import compile_module
+    from daceml.module.module import compile_module
 
     if not isinstance(module, nn.Module):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ConfigurationError(

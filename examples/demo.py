@@ -15,9 +15,9 @@ import torch
 from torch import nn
 
 import daceml
-from daceml.report.explanation import Explanation
-from daceml.report.text import in_millions, render, table
-from daceml.report.verification import Verification
+from daceml.report.explanation.explanation import Explanation
+from daceml.text_tables import in_millions, render, table
+from daceml.verification.verification import Verification
 from examples.mbconv import MBConv
 
 CALLS = 15

@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 import daceml
-from daceml.report.text import WIDTH, in_millions, render, table
-from daceml.runtime.manifest import Manifest
+from daceml.runtime.records.manifest import Manifest
+from daceml.text_tables import WIDTH, in_millions, render, table
 from daceml.transformations import Recipe
 from examples.demo import interleaved_ms
 

@@ -10,7 +10,7 @@ import sys
 import torch
 
 from daceml.onnx_ops.lowering import apply, choose
-from daceml.onnx_ops.node import ONNXNode
+from daceml.onnx_ops.schema.node import ONNXNode
 from daceml.sdfg.builder import Builder
 from daceml.sdfg.network import Network
 from daceml.transformations import Recipe, Step, standard_recipe

@@ -2,8 +2,8 @@ import math
 
 import pytest
 
-from daceml.budget import budget_s
 from daceml.errors import ConfigurationError
+from daceml.time_budget import budget_s
 from tests.support.golden import raises
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from torch import nn
 
-from daceml.frontend.data_parallel.bucket_plan import planned_buckets
+from daceml.distributed.bucket_plan import planned_buckets
 from tests.support.command_line import told
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "distributed.md"

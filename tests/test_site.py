@@ -86,7 +86,7 @@ def test_all_public_names_of_daceml_are_in_the_reference():
     source = package_source(ROOT, "daceml")
     page = ApiPage(name="x", title="x", text="", packages=("daceml",))
     text = api_page(page, {"daceml": source})
-    assert "::: daceml.compile\n" in text and "::: daceml.report.explanation.explain\n" in text
+    assert "::: daceml.compile\n" in text and "::: daceml.report.explanation.explanation.explain\n" in text
     assert all(api_page(page, _sources(page)) for page in API_PAGES)
 
 

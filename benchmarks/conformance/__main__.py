@@ -265,11 +265,11 @@ def _as_oracle(label: str, rows: Sequence[Row], found: Sequence[Row]) -> Bar:
 
 def _warm() -> None:
     """Import what every case needs, once, without starting a thread."""
-    for module in ("dace", "onnxruntime", "daceml.frontend.importer", "daceml.frontend.pipeline"):
+    for module in ("dace", "onnxruntime", "daceml.frontend.onnx_import.importer", "daceml.compiler.pipeline"):
         import_module(module)
-    from daceml.frontend.program_key import package_digest
+    from daceml.compiler.keys.program_key import package_digest
     from daceml.onnx_ops.registry import load_implementations
-    from daceml.runtime.toolchain import toolchain
+    from daceml.toolchain.cxx import toolchain
 
     load_implementations()
     # read once for all processes: a source that changes meanwhile must not split a run

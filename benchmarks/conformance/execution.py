@@ -16,7 +16,7 @@ from benchmarks.conformance.second_look import Results, nearer
 
 if TYPE_CHECKING:
     from daceml.errors import DacemlError
-    from daceml.frontend.onnx_process import OnnxProcess
+    from daceml.frontend.onnx_import.onnx_process import OnnxProcess
     from daceml.onnx_ops.registry import Kind
     from daceml.runtime.program import Program
 
@@ -39,8 +39,8 @@ def execute(case: Case, implementation: str, tell: Tell) -> None:
         _execute_oracle(case, tell)
         return
     from daceml.errors import BeyondNetworksError, DacemlError
-    from daceml.frontend.model_file import ModelSource
-    from daceml.frontend.outside import OutsideModel
+    from daceml.frontend.onnx_import.model_file import ModelSource
+    from daceml.module.onnxruntime_model import OutsideModel
 
     tell({"stage": "compilation"})
     try:
@@ -75,15 +75,15 @@ def outcome_fields(outcome: Outcome) -> dict[str, Any]:
 
 
 def _compile(case: Case, implementation: str) -> tuple[Program, dict[str, int]]:
+    from daceml.compiler.keys.program_key import model_key
+    from daceml.compiler.pipeline import Optimised, Stages, build
     from daceml.config import config
-    from daceml.frontend.importer import import_source
-    from daceml.frontend.model_file import ModelSource, checked
-    from daceml.frontend.pipeline import Optimised, Stages, build
-    from daceml.frontend.program_key import model_key
+    from daceml.frontend.onnx_import.importer import import_source
+    from daceml.frontend.onnx_import.model_file import ModelSource, checked
     from daceml.onnx_ops.lowering import lower
     from daceml.onnx_ops.registry import KINDS
-    from daceml.runtime.cache import Cache, digest
     from daceml.runtime.program import StoredProgram
+    from daceml.toolchain.cache import Cache, digest
     from daceml.transformations.standard import loop_recipe
 
     source = checked(ModelSource(model=case.model, name=case.name))
@@ -107,14 +107,14 @@ def _compile(case: Case, implementation: str) -> tuple[Program, dict[str, int]]:
 @lru_cache(maxsize=1)
 def _onnx_process() -> OnnxProcess:
     """One for all cases of a process; it ends with it."""
-    from daceml.frontend.onnx_process import OnnxProcess
+    from daceml.frontend.onnx_import.onnx_process import OnnxProcess
 
     return OnnxProcess()
 
 
 def _call(program: Program, inputs: Sequence[Any]) -> list[Any]:
-    from daceml.frontend.array_kinds import to_numpy
-    from daceml.frontend.call_inputs import collect_inputs
+    from daceml.module.arrays.array_kinds import to_numpy
+    from daceml.module.arrays.call_inputs import collect_inputs
 
     tensors, _ = collect_inputs("the case", program.manifest.inputs, inputs, {})
     return [to_numpy(tensor) for tensor in program(tensors)]

@@ -58,7 +58,7 @@ def _unit(
     kernels: Sequence[GeneratedKernel], tools: CudaToolchain, folder: Path, disassembler: Disassembler | str
 ) -> Iterable[CompiledKernel]:
     from daceml.codegen_cuda.kernel_facts import CompiledFacts
-    from daceml.runtime.toolchain import include_folder
+    from daceml.toolchain.cxx import include_folder
 
     start = time.monotonic()
     try:
@@ -94,7 +94,7 @@ def _in_shape(
 ) -> CompiledKernel:
     """The kernel in the blocks that programs launch it in."""
     from daceml.codegen_cuda.block_size import shape_of
-    from daceml.runtime.device_objects import compiled_in_shape
+    from daceml.codegen_cuda.device_objects import compiled_in_shape
 
     if isinstance(first.facts, str):
         return first

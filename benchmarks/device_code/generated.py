@@ -9,8 +9,8 @@ from benchmarks.models.spec import ModelSpec
 from daceml.sdfg.sizes import Size
 
 if TYPE_CHECKING:
+    from daceml.codegen.planning.plan import Plan
     from daceml.codegen_cuda.kernel_unit import KernelUnit
-    from daceml.runtime.plan import Plan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,9 +51,9 @@ def generated(
         train_mode: of inference.
     """
     from benchmarks.programs import optimised
+    from daceml.codegen.planning.plan import make_plan
     from daceml.codegen_cuda.kernel_unit import kernel_unit
     from daceml.onnx_ops.external import external_call
-    from daceml.runtime.plan import make_plan
     from daceml.sdfg.costs import kernel_cost
 
     found: dict[str, GeneratedKernel] = {}

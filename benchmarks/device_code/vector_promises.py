@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from benchmarks.device_code.addresses import Access
-from daceml.runtime.element_codes import TORCH_CODES
+from daceml.sdfg.element_codes import TORCH_CODES
 from daceml.transformations.hardware.gpu_vectors import BYTES
 
 _CALL = re.compile(

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from daceml.devices.catalogue import find_device
 from daceml.devices.roofline import expected
-from daceml.profiling.database.importers.aiconfigurator import import_gemm
-from daceml.profiling.database.records import Operand, Operation
-from daceml.profiling.estimation.operator_work import work_of
-from daceml.profiling.estimation.product_table import ProductTable
+from daceml.operations.database.importers.aiconfigurator import import_gemm
+from daceml.operations.database.records import Operand, Operation
+from daceml.operations.models.product_table import ProductTable
+from daceml.operations.work.operator_work import work_of
 
 TABLE = "measurements/aiconfigurator/a100_sxm/gemm_perf.parquet"
 DEVICE = "A100"  # as the data set calls it; the table of products was measured on that of 80 GB

@@ -14,10 +14,10 @@ from benchmarks.bars import Bar
 from benchmarks.distributed.drawn_from_traces import drawn, shifted, worst_us
 from benchmarks.distributed.gloo_ranks import record
 from daceml.profiling.kineto import read_traces
-from daceml.simulation.distributed.alignment import Objective, align
+from daceml.simulation.distributed.clocks.alignment import Objective, align
+from daceml.simulation.distributed.clocks.timings import Timings
 from daceml.simulation.distributed.matching import matched
 from daceml.simulation.distributed.rank_run import rank_run
-from daceml.simulation.distributed.timings import Timings
 
 T3 = "traces/dlrm_8xV100"  # one host: the true offset is 0
 OFFSETS_US = (500.0, 5_000.0, 1e6)

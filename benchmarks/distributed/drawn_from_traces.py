@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from daceml.simulation.distributed.alignment import Alignment
-from daceml.simulation.distributed.timings import Floats, Timings
+from daceml.simulation.distributed.clocks.alignment import Alignment
+from daceml.simulation.distributed.clocks.timings import Floats, Timings
 from daceml.simulation.distributed.waits import separated
 
 _OFF_US = (100.0, 20_000.0)  # by which the end of an outlier is wrong

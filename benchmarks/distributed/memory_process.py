@@ -32,11 +32,12 @@ from benchmarks.distributed.memory_models import (
 )
 from benchmarks.interleave import Step
 from benchmarks.whatif.undisturbed import StepTime, median_us, timed
-from daceml.prediction.predict_step import captured
+from daceml.interval import median_interval
+from daceml.prediction.model_steps.predict_step import captured
 from daceml.profiling.kineto import read_trace
-from daceml.profiling.recording.plan import Part, Plan
-from daceml.runtime.intervals import median_interval
+from daceml.profiling.recording.step_plan import Part, Plan
 from daceml.simulation import TaskGraph, build, simulate
+from daceml.simulation.analysis.profiler_cost import without_profiler
 from daceml.simulation.analysis.steps import step_times
 from daceml.simulation.memory import (
     Allocations,
@@ -48,7 +49,6 @@ from daceml.simulation.memory import (
     trace_events,
 )
 from daceml.simulation.memory.events import PROCESSOR
-from daceml.simulation.profiler_cost import without_profiler
 
 STEPS = 3
 RECORDED = 5

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from daceml.interval import median_interval
 from daceml.profiling.kineto import read_traces
 from daceml.profiling.trace import Trace
-from daceml.runtime.intervals import median_interval
 from daceml.simulation.analysis.steps import step_times
 from daceml.simulation.distributed.rank_lanes import task_ranks
 from daceml.simulation.distributed.recorded_run import RecordedRun

@@ -21,7 +21,7 @@ from benchmarks.distributed.rank_processes import together
 from benchmarks.distributed.real_networks import NETWORKS, Sending
 from benchmarks.distributed.real_rank import Job, recording_folder
 from benchmarks.distributed.real_replay import ERROR, recorded_runs, replay_row, typical_step
-from daceml.runtime.intervals import as_json, median_interval
+from daceml.interval import as_json, median_interval
 from daceml.simulation.distributed.recorded_run import RecordedRun
 from daceml.simulation.distributed.strategy.search import Found
 from daceml.simulation.distributed.strategy.training_step import TrainingStep

@@ -16,7 +16,7 @@ import numpy as np
 
 from benchmarks.bars import Bar
 from daceml.profiling.kineto import read_traces
-from daceml.simulation.distributed.alignment import align, unaligned
+from daceml.simulation.distributed.clocks.alignment import align, unaligned
 from daceml.simulation.distributed.global_graph import coarse_graph, global_graph
 from daceml.simulation.distributed.matching import MatchedRun, matched
 from daceml.simulation.distributed.rank_lanes import task_ranks

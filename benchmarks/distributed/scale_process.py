@@ -13,8 +13,8 @@ from typing import Any
 
 from daceml.devices.catalogue import find_device
 from daceml.devices.roofline import expected
-from daceml.profiling.database.records import Operation
-from daceml.profiling.estimation.operator_work import work_of
+from daceml.operations.database.records import Operation
+from daceml.operations.work.operator_work import work_of
 from daceml.simulation.distributed.parallelism.block_times import BlockTimes, HostTimes
 from daceml.simulation.distributed.parallelism.communication import Communication
 from daceml.simulation.distributed.parallelism.plan import ParallelPlan

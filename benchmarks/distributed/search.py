@@ -14,10 +14,10 @@ import torch
 from benchmarks.bars import Bar
 from benchmarks.whatif.networks import Bert
 from daceml.devices.catalogue import find_device
-from daceml.prediction.planned_step import PlannedStep, planned_step
-from daceml.prediction.predict_step import captured
-from daceml.prediction.step_durations import step_durations
-from daceml.profiling.estimation.ladder import DurationLadder
+from daceml.operations.duration_chain import DurationLadder
+from daceml.prediction.model_steps.planned_step import PlannedStep, planned_step
+from daceml.prediction.model_steps.predict_step import captured
+from daceml.prediction.model_steps.step_durations import step_durations
 from daceml.simulation.distributed.strategy.evaluation import Accelerations
 from daceml.simulation.distributed.strategy.search import Found, Problem, search
 from daceml.simulation.distributed.strategy.synchronization import PARTS, Synchronization

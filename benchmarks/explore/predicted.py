@@ -10,10 +10,10 @@ from typing import Any
 from benchmarks.explore.cases import Case
 from benchmarks.explore.profiles import save_profiles
 from daceml.errors import first_line
-from daceml.exploration.programs import Programs
-from daceml.exploration.space import Space
-from daceml.exploration.subject import Subject
-from daceml.exploration.variant import Variant
+from daceml.exploration.variant_space import Space
+from daceml.exploration.variant_timings import Programs
+from daceml.tuning.model_call import Subject
+from daceml.tuning.variant import Variant
 
 CHOICES = {"alone": 1, "of_three": 3}
 """How many of the most promising variants are measured before one is chosen."""

@@ -2,7 +2,7 @@
 
 `python -m benchmarks.explore --steps steps.jsonl` keeps the costs and times of all steps that it measures.
 This program predicts each variant from its own network's standard variant and from other networks: where a
-constant of `daceml/exploration/step_times.py` or `daceml/frontend/search/prediction.py` changes, it says what
+constant of `daceml/tuning/step_times.py` or `daceml/tuning/step_features.py` changes, it says what
 that is worth. With `--lower` variants are lowered again, and their costs are those of today's
 `daceml/sdfg/costs.py`.
 """
@@ -19,12 +19,12 @@ from statistics import mean, median
 from typing import Any
 
 from benchmarks.explore.cases import Case
-from daceml.exploration.programs import Programs
-from daceml.exploration.step_times import StepTimes
-from daceml.exploration.subject import Subject
-from daceml.exploration.variant import Variant
-from daceml.frontend.search.machine import Machine
-from daceml.frontend.search.prediction import StepFacts
+from daceml.exploration.variant_timings import Programs
+from daceml.tuning.machine_speeds import Machine
+from daceml.tuning.model_call import Subject
+from daceml.tuning.step_features import StepFacts
+from daceml.tuning.step_times import StepTimes
+from daceml.tuning.variant import Variant
 
 
 @dataclass(frozen=True, kw_only=True)

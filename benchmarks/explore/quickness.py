@@ -7,9 +7,9 @@ from typing import Any
 
 from benchmarks.bars import Bar
 from benchmarks.explore.cases import Case
-from daceml.exploration.exploration import Row
-from daceml.exploration.exploring import explored
-from daceml.exploration.subject import Subject
+from daceml.exploration.results import Row
+from daceml.exploration.variant_search import explored
+from daceml.tuning.model_call import Subject
 
 FEWEST, SECONDS, COMPILED = 60, 180.0, 5
 

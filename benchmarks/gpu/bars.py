@@ -9,7 +9,7 @@ from benchmarks.bars import Bar
 from benchmarks.gpu.timing import OURS, best_peer
 from benchmarks.rounds import Measurement
 from benchmarks.speed import speedup_bar
-from daceml.runtime.intervals import Median
+from daceml.interval import Median
 
 Row = dict[str, Any]
 

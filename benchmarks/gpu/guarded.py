@@ -17,18 +17,18 @@ import torch
 from benchmarks.children import Tell, run_cases
 from benchmarks.gpu.case import Case
 from benchmarks.gpu.kernels import fused_programs
+from daceml.codegen.planning.plan import make_plan
+from daceml.codegen_cuda.device_objects import emulation_objects
 from daceml.codegen_cuda.emulation.emulator import EmulatedUnit, Order, compile_unit
 from daceml.codegen_cuda.kernel_unit import KernelUnit, kernel_unit
 from daceml.config import config
 from daceml.errors import ExecutionError
 from daceml.onnx_ops.external import external_call
-from daceml.runtime.cache import Cache
-from daceml.runtime.device_objects import emulation_objects
-from daceml.runtime.element_codes import torch_code
-from daceml.runtime.plan import make_plan
-from daceml.runtime.toolchain import include_folder, toolchain
 from daceml.runtime.torch_types import DTYPES
+from daceml.sdfg.element_codes import torch_code
 from daceml.sdfg.outline import Kernel
+from daceml.toolchain.cache import Cache
+from daceml.toolchain.cxx import include_folder, toolchain
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 

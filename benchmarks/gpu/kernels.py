@@ -21,15 +21,15 @@ from benchmarks.gpu.subject import subject_of
 from benchmarks.gpu.target import in_precision, target_of
 from benchmarks.gpu.without_draws import without_draws
 from benchmarks.peers import tensors_of
+from daceml.codegen.planning.plan import make_plan
 from daceml.codegen_cuda.kernel_unit import kernel_unit
 from daceml.codegen_cuda.toolchain import device_architecture
-from daceml.frontend.arguments import Arguments
-from daceml.frontend.capture import capture
-from daceml.frontend.gradient_record import GradientRecord, Wanted
-from daceml.frontend.pipeline import Optimised, Stages, optimised_network, training_networks
-from daceml.frontend.scratch_program import scratch_program
+from daceml.compiler.pipeline import Optimised, Stages, optimised_network, training_networks
+from daceml.compiler.verification.scratch_program import scratch_program
+from daceml.frontend.capture.arguments import Arguments
+from daceml.frontend.capture.capture import capture
 from daceml.onnx_ops.external import external_call
-from daceml.runtime.plan import make_plan
+from daceml.runtime.records.gradients import GradientRecord, Wanted
 from daceml.sdfg.outline import KernelCall
 from daceml.transformations.hardware.cpu_schedule import schedule_maps
 from daceml.transformations.recipe import Recipe

@@ -12,7 +12,7 @@ from torch import nn
 from benchmarks.gpu.case import Case
 from benchmarks.gpu.target import Target, target_of
 from benchmarks.gpu.timing import Step, measure, rounds_of, row_of
-from daceml.runtime.intervals import as_json
+from daceml.interval import as_json
 
 BATCH, WIDTH = 16, 64
 # Calls of a batch: fewer launches than a stream takes before it makes the host wait.

@@ -17,7 +17,7 @@ from torch.utils import _pytree as pytree
 import daceml
 from benchmarks.gpu.precisions import Precision
 from benchmarks.models.spec import ModelSpec
-from daceml.runtime.manifest import Manifest
+from daceml.runtime.records.manifest import Manifest
 from daceml.transformations.recipe import Recipe
 from daceml.transformations.standard import device_recipe
 

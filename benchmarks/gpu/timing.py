@@ -15,7 +15,7 @@ from benchmarks.gpu.case import Case
 from benchmarks.gpu.reasons import reason_of
 from benchmarks.gpu.target import Target
 from benchmarks.rounds import MINIMUM_ROUNDS, Measurement, Slice, order_of_round
-from daceml.runtime.intervals import as_json
+from daceml.interval import as_json
 
 Step = Callable[[], object]
 # (step, calls) -> microseconds per call

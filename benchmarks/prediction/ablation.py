@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from benchmarks.bars import Bar
 from benchmarks.prediction.blind import neusight
-from daceml.profiling.estimation.features import described
-from daceml.profiling.estimation.fitting.perceptrons import PerceptronSettings, fit_perceptron
-from daceml.profiling.estimation.observations import Observations
-from daceml.profiling.estimation.principal_component import principal_component
+from daceml.operations.models.features import described
+from daceml.operations.models.fitting.perceptrons import PerceptronSettings, fit_perceptron
+from daceml.operations.models.observations import Observations
+from daceml.operations.models.principal_component import principal_component
 
 OPERATORS = ("bmm", "linear", "conv")
 TARGET = "V100-PCIe-32GB"

@@ -9,7 +9,7 @@ told, without the slowest eighth: means add up, where medians and fastest runs d
 undisturbed in all its parts at once).
 
 Two sums are told. "placed": operands as far from the processor as the network leaves them
-(`daceml.profiling.measuring.placement`), which the bar is about; "warm": every copy on the same operands,
+(`daceml.operations.measuring.placement`), which the bar is about; "warm": every copy on the same operands,
 which a database has.
 """
 
@@ -32,7 +32,7 @@ from benchmarks.bars import Bar, report
 from benchmarks.interleave import TUNED_ALLOCATOR
 
 if TYPE_CHECKING:
-    from daceml.profiling.measuring.batches import Timed
+    from daceml.operations.measuring.batches import Timed
 
 Times = dict[int, list[tuple[int, float]]]  # length -> how often another took the core, and seconds
 LIMIT = 0.05
@@ -83,9 +83,9 @@ def measured(name: str, *, rounds: int = ROUNDS) -> Additivity:
     import torch
 
     from benchmarks.prediction.networks import FURTHER, NETWORKS
-    from daceml.profiling.measuring.chains import forward_chain
-    from daceml.profiling.measuring.placement import placed_calls
-    from daceml.profiling.measuring.stopwatches import WallClock
+    from daceml.operations.measuring.chains import forward_chain
+    from daceml.operations.measuring.placement import placed_calls
+    from daceml.operations.measuring.stopwatches import WallClock
 
     torch.manual_seed(0)
     with torch.no_grad():
@@ -129,7 +129,7 @@ def _rounds(every: Sequence[tuple[Timed, Timed | None]], rounds: int) -> list[li
 
     The last one, the network, comes after each third of the others: a machine changes within a second.
     """
-    from daceml.profiling.measuring.slopes import lengths
+    from daceml.operations.measuring.slopes import lengths
 
     seen: list[list[Times]] = []
     for chain, _ in every:
@@ -161,7 +161,7 @@ def less(pair: Sequence[Times], begin: float, end: float) -> float:
 
 
 def _slope_s(times: Times, begin: float, end: float) -> float:
-    from daceml.profiling.measuring.slopes import theil_sen
+    from daceml.operations.measuring.slopes import theil_sen
 
     return theil_sen(
         [

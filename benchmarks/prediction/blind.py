@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from daceml.devices.catalogue import find_device
 from daceml.devices.specification import Device, Sourced
 from daceml.errors import DeviceError
-from daceml.profiling.database.importers.neusight import import_neusight
-from daceml.profiling.database.records import Entry
-from daceml.profiling.estimation.observations import Observations, observations, one_table
+from daceml.operations.database.importers.neusight import import_neusight
+from daceml.operations.database.records import Entry
+from daceml.operations.models.observations import Observations, observations, one_table
 
 Array = NDArray[np.float64]
 

@@ -16,9 +16,9 @@ from typing import IO, Any
 from benchmarks.bars import Bar
 from benchmarks.prediction.writer import rows_of
 from daceml.errors import DacemlError, DatabaseDamageError, DatabaseFileError
-from daceml.profiling.database.json_lines import export_json_lines
-from daceml.profiling.database.recovery import recover
-from daceml.profiling.database.store import OpDatabase
+from daceml.operations.database.json_lines import export_json_lines
+from daceml.operations.database.recovery import recover
+from daceml.operations.database.store import OpDatabase
 
 ROWS, QUICK_ROWS = 10_000, 1_000
 KILLS, QUICK_KILLS = 10, 2

@@ -11,8 +11,8 @@ import numpy as np
 from benchmarks.bars import Bar
 from benchmarks.prediction.blind import question, table_of
 from benchmarks.prediction.judgement import judged
-from daceml.profiling.database.importers.aiconfigurator import import_gemm
-from daceml.profiling.estimation.transfer import known_rows, transferred
+from daceml.operations.database.importers.aiconfigurator import import_gemm
+from daceml.operations.models.transfer import known_rows, transferred
 
 TABLES = "measurements/aiconfigurator/{device}/gemm_perf.parquet"
 DEVICES = ("a100_sxm", "h100_sxm", "l40s")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from daceml.profiling.estimation.estimate import Estimate
+from daceml.operations.estimate import Estimate
 
 
 def judged(estimates: Sequence[Estimate], seconds: NDArray[np.float64]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from benchmarks.bars import Bar
 from benchmarks.prediction.blind import NEUSIGHT, neusight, question
 from benchmarks.prediction.judgement import judged, over_devices
 from benchmarks.prediction.small_boards import shares, without_its_own
-from daceml.profiling.estimation.transfer import known_rows, transferred
+from daceml.operations.models.transfer import known_rows, transferred
 
 ERROR, BEYOND = 0.15, 0.20
 SEED = 0

@@ -10,8 +10,8 @@ from typing import Any, cast
 import numpy as np
 
 from benchmarks.bars import Bar
-from daceml.profiling.database.importers.aiconfigurator import import_nccl
-from daceml.profiling.database.records import Entry
+from daceml.operations.database.importers.aiconfigurator import import_nccl
+from daceml.operations.database.records import Entry
 from daceml.simulation.network.collectives import Collective
 from daceml.simulation.network.measured import MeasuredCollective
 

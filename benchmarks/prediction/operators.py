@@ -11,8 +11,8 @@ import numpy as np
 from benchmarks.bars import Bar
 from benchmarks.prediction.blind import NEUSIGHT, neusight
 from benchmarks.prediction.judgement import judged, over_devices
-from daceml.profiling.estimation.fitting.from_database import fit_one
-from daceml.profiling.estimation.observations import Observations
+from daceml.operations.models.fitting.from_database import fit_one
+from daceml.operations.models.observations import Observations
 
 SEED = 0
 HELD_OUT = 10

@@ -11,9 +11,9 @@ import numpy as np
 
 from benchmarks.bars import Bar
 from daceml.devices.catalogue import find_device
-from daceml.profiling.database.importers.neusight import import_neusight
-from daceml.profiling.database.records import Entry
-from daceml.profiling.estimation.calibrated_roofline import calibrated
+from daceml.operations.database.importers.neusight import import_neusight
+from daceml.operations.database.records import Entry
+from daceml.operations.models.calibrated_roofline import calibrated
 
 OPERATORS = ("add", "gelu", "softmax", "ln")
 TABLES = "measurements/neusight/train/{operator}/p2.1.0"

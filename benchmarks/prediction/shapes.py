@@ -18,10 +18,10 @@ import numpy as np
 
 from benchmarks.bars import Bar
 from benchmarks.prediction.small_boards import shares, without_its_own
-from daceml.prediction.fused_step import fused
-from daceml.prediction.predict_step import captured
-from daceml.prediction.step import ModelStep
-from daceml.prediction.step_prediction import predict_captured
+from daceml.prediction.model_step import ModelStep
+from daceml.prediction.model_steps.fused_step import fused
+from daceml.prediction.model_steps.predict_step import captured
+from daceml.prediction.model_steps.step_prediction import predict_captured
 
 if TYPE_CHECKING:
     from torch import nn

@@ -10,7 +10,7 @@ import numpy as np
 from benchmarks.prediction.blind import TABLES, neusight
 from daceml.devices.roofline import SMALL_BOARD_W
 from daceml.devices.specification import Device, Sourced
-from daceml.profiling.estimation.products import products
+from daceml.operations.models.products import products
 
 OPERATORS = ("bmm", "linear")
 LARGE_S = 1e-3

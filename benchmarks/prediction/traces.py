@@ -17,13 +17,13 @@ from benchmarks.bars import Bar
 from daceml.devices.roofline import memory_bytes_per_s
 from daceml.devices.specification import Device
 from daceml.errors import PredictionError
-from daceml.prediction.cross_device import HOST_STAYS, RecordedRun
-from daceml.prediction.device_run import device_tasks
-from daceml.prediction.origin import origin_of
-from daceml.prediction.reference_runs import ReferenceRuns, reference_runs
-from daceml.prediction.retimed import RetimedTask
-from daceml.prediction.retiming import retime
-from daceml.profiling.database.canonical import operation_text
+from daceml.operations.database.canonical import operation_text
+from daceml.prediction.recorded_runs.cross_device import HOST_STAYS, RecordedRun
+from daceml.prediction.recorded_runs.device_run import device_tasks
+from daceml.prediction.recorded_runs.recording_device import origin_of
+from daceml.prediction.recorded_runs.reference_runs import ReferenceRuns, reference_runs
+from daceml.prediction.recorded_runs.retimed_tasks import RetimedTask
+from daceml.prediction.recorded_runs.retiming import retime
 from daceml.profiling.kineto import read_trace
 from daceml.profiling.trace import Trace
 from daceml.simulation import build

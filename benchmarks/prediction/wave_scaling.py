@@ -19,11 +19,11 @@ import numpy as np
 from benchmarks.bars import Bar
 from daceml.devices.catalogue import find_device
 from daceml.devices.wave_scaling import KernelRun, scale_kernel
-from daceml.prediction.rules import WITHIN
-from daceml.profiling.database.canonical import operation_text
-from daceml.profiling.database.importers.neusight import import_neusight
-from daceml.profiling.database.records import Entry, Operation
-from daceml.profiling.estimation.operator_work import work_of
+from daceml.operations.database.canonical import operation_text
+from daceml.operations.database.importers.neusight import import_neusight
+from daceml.operations.database.records import Entry, Operation
+from daceml.operations.work.operator_work import work_of
+from daceml.prediction.recorded_runs.retiming_rules import WITHIN
 
 OPERATORS = ("add", "gelu", "softmax", "ln")
 TABLES = "measurements/neusight/train/{operator}/p2.1.0"

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import sys
 
-from daceml.profiling.database.records import Duration, Entry, Environment, Operand, Operation
-from daceml.profiling.database.store import OpDatabase
+from daceml.operations.database.records import Duration, Entry, Environment, Operand, Operation
+from daceml.operations.database.store import OpDatabase
 
 
 def rows_of(source: str, rows: int) -> list[Entry]:

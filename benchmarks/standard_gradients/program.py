@@ -17,7 +17,7 @@ from onnx import numpy_helper
 from benchmarks.conformance.cases import Case
 
 if TYPE_CHECKING:
-    from daceml.frontend.onnx_process import OnnxProcess
+    from daceml.frontend.onnx_import.onnx_process import OnnxProcess
     from daceml.runtime.program import Program
     from daceml.sdfg.network import Network
 
@@ -133,14 +133,14 @@ def differentiated(case: Case) -> Differentiated | None:
     from daceml.autodiff.activity import active_arrays
     from daceml.autodiff.engine import add_gradients
     from daceml.autodiff.replacements import replace_for_training
+    from daceml.compiler.keys.program_key import model_key
+    from daceml.compiler.pipeline import Stages, build, optimise, transform_operators
     from daceml.config import config
-    from daceml.frontend.importer import import_source
-    from daceml.frontend.model_file import ModelSource, checked
-    from daceml.frontend.pipeline import Stages, build, optimise, transform_operators
-    from daceml.frontend.program_key import model_key
-    from daceml.runtime.cache import Cache, digest
+    from daceml.frontend.onnx_import.importer import import_source
+    from daceml.frontend.onnx_import.model_file import ModelSource, checked
     from daceml.runtime.program import StoredProgram
     from daceml.sdfg.scalar import FLOATS
+    from daceml.toolchain.cache import Cache, digest
 
     source = checked(ModelSource(model=case.model, name=case.name))
     network = import_source(source, name="case", process=_onnx_process())
@@ -186,6 +186,6 @@ def _zeros(network: Network, array: str) -> np.ndarray:
 @lru_cache(maxsize=1)
 def _onnx_process() -> OnnxProcess:
     """One for all cases of a process; it ends with it."""
-    from daceml.frontend.onnx_process import OnnxProcess
+    from daceml.frontend.onnx_import.onnx_process import OnnxProcess
 
     return OnnxProcess()

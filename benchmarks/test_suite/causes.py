@@ -25,7 +25,7 @@ _FUNCTIONS = (
     ("torch.export", "export", "tracing"),
     ("torch.onnx", "export", "tracing"),
     ("torch._dynamo.convert_frame", "_compile", "tracing"),
-    ("daceml.runtime.build", "_build", "compiler"),
+    ("daceml.codegen.build", "_build", "compiler"),
     ("time", "sleep", "sleep"),
     ("subprocess", "Popen.wait", "child"),
     ("subprocess", "Popen.communicate", "child"),
@@ -92,7 +92,7 @@ class Probes:
             *owners, name = path.split(".")
             owner: Any = functools.reduce(getattr, owners, sys.modules[module])
             setattr(owner, name, self._timed(getattr(owner, name), cause))
-        if not self._stages and (pipeline := sys.modules.get("daceml.frontend.pipeline")):
+        if not self._stages and (pipeline := sys.modules.get("daceml.compiler.pipeline")):
             self._stages = True
             self._time_stages(pipeline.Stages)
 

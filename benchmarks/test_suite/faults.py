@@ -84,7 +84,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     # runtime
     Fault(
-        file="daceml/runtime/cache.py",
+        file="daceml/toolchain/cache.py",
         old="""        except OSError:
             return f"{name} is missing"
 """,
@@ -94,7 +94,7 @@ FAULTS: tuple[Fault, ...] = (
         wrong="an entry of the cache that lacks a file is found damaged and built again",
     ),
     Fault(
-        file="daceml/runtime/memory.py",
+        file="daceml/codegen/planning/workspace_offsets.py",
         old="offset = max(offset, start + _aligned_static(other))",
         new="offset = start + _aligned_static(other)",
         wrong="no two arrays that are alive together overlap in the workspace",
@@ -107,25 +107,25 @@ FAULTS: tuple[Fault, ...] = (
     ),
     # frontend
     Fault(
-        file="daceml/frontend/guards.py",
+        file="daceml/compiler/guards.py",
         old="key.append((type(leaf), repr(leaf)))",
         new="key.append((type(leaf), leaf))",
         wrong="0.0 and -0.0 have programs of their own, and calls with nan share one",
     ),
     Fault(
-        file="daceml/frontend/memory_order.py",
+        file="daceml/frontend/onnx_export/random_memory_order.py",
         old="permute, (result, sorted(range(len(order)), key=order.__getitem__))",
         new="permute, (result, order)",
         wrong="what was drawn in the order of memory is permuted back to the dimensions that it had",
     ),
     Fault(
-        file="daceml/frontend/translations/pooling.py",
+        file="daceml/frontend/onnx_export/translations/pooling.py",
         old="start, end = row * have // want, -(-(row + 1) * have // want)",
         new="start, end = row * have // want, (row + 1) * have // want",
         wrong="adaptive windows of several sizes overlap as torch's do",
     ),
     Fault(
-        file="daceml/frontend/results.py",
+        file="daceml/module/results.py",
         old="return tensor.as_strided(extents, steps, tensor.storage_offset() + _number(offset, sizes))",
         new="return tensor.as_strided(extents, steps, _number(offset, sizes))",
         wrong="a result that is a view of an input begins in it, also where the input is a part of a tensor",
@@ -151,14 +151,14 @@ FAULTS: tuple[Fault, ...] = (
     ),
     # report
     Fault(
-        file="daceml/report/accuracy.py",
+        file="daceml/verification/accuracy.py",
         old="return int((~((ours == theirs) | (torch.isnan(ours) & torch.isnan(theirs)))).sum())",
         new="return int((torch.isnan(ours) != torch.isnan(theirs)).sum())",
         wrong="a comparison fails where eager has an infinity, and the result another one or a number",
     ),
     # gui
     Fault(
-        file="daceml/gui/call_inputs.py",
+        file="daceml/exploration/guided/call_inputs.py",
         old="above = min(high + 1, 2**63 - 1)",
         new="above = min(max(high, low + 1), 2**63 - 1)",
         wrong="whole numbers of a resized input are drawn up to the largest that the input had",
@@ -185,7 +185,7 @@ FAULTS: tuple[Fault, ...] = (
         wrong="an end belongs to the last event of its thread that is still open",
     ),
     Fault(
-        file="daceml/profiling/estimation/contraction_work.py",
+        file="daceml/operations/work/contraction_work.py",
         old="(n + 2 * p - d * (k - 1) - 1) // s + 1",
         new="(n + 2 * p - k) // s + 1",
         wrong="the work of a convolution with dilation is that of the result that it has",
@@ -211,7 +211,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     # prediction
     Fault(
-        file="daceml/prediction/device_links.py",
+        file="daceml/prediction/model_steps/device_links.py",
         old="bytes_per_s=device.link_bytes_per_s.value / 2,",
         new="bytes_per_s=device.link_bytes_per_s.value,",
         wrong="a link carries in one direction half of what data sheets say of both",

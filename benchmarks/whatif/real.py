@@ -31,16 +31,16 @@ from benchmarks.machine import ROOT
 from benchmarks.whatif.jobs import Perceptrons, adam, inference_step, training_step
 from benchmarks.whatif.static_costs import between_products_us
 from benchmarks.whatif.undisturbed import FEWEST, StepTime, clean, median_us, timed, undisturbed
-from daceml.profiling.recording.plan import Part, Plan
 from daceml.profiling.recording.recording import Recording
+from daceml.profiling.recording.step_plan import Part, Plan
 from daceml.simulation.analysis.steps import step_times
 from daceml.simulation.building.build import build
 from daceml.simulation.graph import TaskGraph
-from daceml.simulation.prediction import predict
 from daceml.simulation.whatif.compiled_region import CompiledRegion
 from daceml.simulation.whatif.fused_adam import FusedAdam
 from daceml.simulation.whatif.larger_batch import LargerBatch
 from daceml.simulation.whatif.optimization import Optimization
+from daceml.simulation.whatif.whatif_result import predict
 
 WARMUP = 3
 MEMORY_BYTES = 6 << 30

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from daceml._bare_name import refuse_bare_name
 
 if TYPE_CHECKING:
-    from daceml.autodiff.standalone import add_backward_pass
+    from daceml.autodiff.sdfg_backward.add_backward_pass import add_backward_pass
 
 __all__ = ["add_backward_pass"]
 
@@ -24,6 +24,6 @@ def __getattr__(name: str) -> Any:
     """Load what needs dace at first use."""
     if name != "add_backward_pass":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from daceml.autodiff.standalone import add_backward_pass
+    from daceml.autodiff.sdfg_backward.add_backward_pass import add_backward_pass
 
     return add_backward_pass

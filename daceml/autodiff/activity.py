@@ -8,8 +8,8 @@ import dace
 from dace.sdfg import nodes
 from dace.sdfg.utils import dfs_topological_sort
 
-from daceml.autodiff.custom import given_gradients, is_custom
-from daceml.onnx_ops.node import ONNXNode
+from daceml.autodiff.custom_gradients import given_gradients, is_custom
+from daceml.onnx_ops.schema.node import ONNXNode
 from daceml.sdfg.scalar import FLOATS
 from daceml.sdfg.scopes import exit_of
 

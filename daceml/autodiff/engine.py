@@ -18,8 +18,7 @@ from dace.subsets import Range
 
 from daceml.autodiff.activity import active_arrays, drawn_at_random, reads, steps, stops, viewed, writes
 from daceml.autodiff.adjoint import Flow, Forward, adjoint
-from daceml.autodiff.choice import advice_without_rule, applicable_rules
-from daceml.autodiff.custom import (
+from daceml.autodiff.custom_gradients import (
     RESULT,
     awaits_cotangent,
     given_gradients,
@@ -27,13 +26,14 @@ from daceml.autodiff.custom import (
     redirect,
     use_cotangent,
 )
+from daceml.autodiff.rule_choice import advice_without_rule, applicable_rules
 from daceml.autodiff.vjp import Rule
 from daceml.errors import GradientError, NoImplementationError
 from daceml.onnx_ops.lowering import apply, choose
-from daceml.onnx_ops.node import ONNXNode
-from daceml.onnx_ops.operands import operands
-from daceml.onnx_ops.tensor import Tensor, element_reader
-from daceml.onnx_ops.trace import Trace
+from daceml.onnx_ops.schema.node import ONNXNode
+from daceml.onnx_ops.schema.operands import operands
+from daceml.onnx_ops.tracing.tensor import Tensor, element_reader
+from daceml.onnx_ops.tracing.trace import Trace
 from daceml.sdfg.builder import Builder, Computation, parameters
 from daceml.sdfg.lifting import NotLiftable, arrays_outside, lift
 from daceml.sdfg.network import Network

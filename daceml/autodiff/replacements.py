@@ -1,7 +1,7 @@
 """Operators that a network is given before it is differentiated, for what their gradients need.
 
-Each row says: this operator, where the condition holds, becomes that one of `daceml.onnx_ops.saving`, which
-computes the same and can give more.
+Each row says: this operator, where the condition holds, becomes that one of `daceml.onnx_ops.domain.saving`,
+which computes the same and can give more.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, cast
 import dace
 
 from daceml.onnx_ops.binding import bind
-from daceml.onnx_ops.node import ONNXNode
-from daceml.onnx_ops.nodes import node_class
-from daceml.onnx_ops.saving import saving
-from daceml.onnx_ops.tensor import Output, Tensor
+from daceml.onnx_ops.domain.saving import saving
+from daceml.onnx_ops.schema.node import ONNXNode
+from daceml.onnx_ops.schema.nodes import node_class
+from daceml.onnx_ops.tracing.tensor import Output, Tensor
 
 if TYPE_CHECKING:
     from daceml.sdfg.network import Network

@@ -20,10 +20,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from daceml.onnx_ops.node import ONNXNode
-from daceml.onnx_ops.nodes import define_operator, is_defined, node_class
 from daceml.onnx_ops.registry import implements, parameter_names
-from daceml.onnx_ops.schema import Formal, OperatorSchema
+from daceml.onnx_ops.schema.node import ONNXNode
+from daceml.onnx_ops.schema.nodes import define_operator, is_defined, node_class
+from daceml.onnx_ops.schema.schema import Formal, OperatorSchema
 
 DOMAIN = "daceml.grad"
 

@@ -50,7 +50,7 @@ def list_entries(as_json: options.Json = False, debug: options.Debug = False) ->
 def clear(as_json: options.Json = False, debug: options.Debug = False) -> None:
     """Remove every entry; running processes keep what they have loaded."""
     from daceml.config import config
-    from daceml.runtime.cache import Cache
+    from daceml.toolchain.cache import Cache
 
     entries = Cache(config().cache_folder)
     freed_bytes = entries.size_bytes() if entries.root.is_dir() else 0

@@ -95,7 +95,7 @@ def check_options() -> tuple[Status, str, str]:
 
 def check_compiler() -> tuple[Status, str, str]:
     """The C++ compiler that kernels are compiled with."""
-    from daceml.runtime.toolchain import toolchain
+    from daceml.toolchain.cxx import toolchain
 
     cxx = toolchain().cxx
     done = subprocess.run([cxx, "--version"], capture_output=True, text=True, check=False)
@@ -164,7 +164,7 @@ def check_threads() -> tuple[Status, str, str]:
 def check_cache() -> tuple[Status, str, str]:
     """The folder of compiled things: there, and writable."""
     from daceml.config import config
-    from daceml.runtime.cache import Cache
+    from daceml.toolchain.cache import Cache
 
     folder = config().cache_folder
     folder.mkdir(parents=True, exist_ok=True)

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     import onnx
     from torch import nn
 
-    from daceml.frontend.module import DaceModule
-    from daceml.report.explanation import Explanation
+    from daceml.module.module import DaceModule
+    from daceml.report.explanation.explanation import Explanation
     from daceml.runtime.program import Program
 
 _STDOUT = Path("-")
@@ -148,7 +148,7 @@ def _compile(
     import torch
 
     import daceml
-    from daceml.frontend.onnx_model import ONNXModel
+    from daceml.module.onnx_model import ONNXModel
 
     model: Any = resolve(reference, train=train, dims=parse_dims(dims or ()))
     if search:
@@ -171,7 +171,7 @@ def _compile(
 
 
 def _compiled(module: nn.Module, *, dynamic: bool) -> DaceModule:
-    from daceml.frontend.module import DaceModule, compile_module
+    from daceml.module.module import DaceModule, compile_module
 
     chosen: dict[str, Any] = {"dynamic": True} if dynamic else {}
     if isinstance(module, DaceModule):

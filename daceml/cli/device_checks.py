@@ -48,7 +48,7 @@ def _tried() -> str:
     """
     from daceml.codegen_cuda.cuda_files import HEADERS, header_folders
     from daceml.codegen_cuda.toolchain import chosen_architecture, cuda_toolchain
-    from daceml.runtime.toolchain import include_folder
+    from daceml.toolchain.cxx import include_folder
 
     tools = cuda_toolchain()
     with tempfile.TemporaryDirectory(prefix="daceml-doctor-") as folder:

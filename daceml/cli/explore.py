@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from daceml.budget import budget_s
 from daceml.cli import options
 from daceml.cli.inputs import make_inputs
 from daceml.cli.model_reference import resolve
 from daceml.cli.output_files import check_targets, written_aside
 from daceml.cli.work import working
 from daceml.errors import ConfigurationError
+from daceml.time_budget import budget_s
 
 if TYPE_CHECKING:
-    from daceml.exploration.exploration import Objective, Row
+    from daceml.exploration.results import Objective, Row
 
 Budget = Annotated[str, typer.Option("--budget", metavar="TIME", help="90s, 2m, 1.5h.")]
 Devices = Annotated[
@@ -79,9 +79,9 @@ def explore(
         from torch import nn
 
         from daceml.devices.catalogue import find_device
+        from daceml.exploration.exploration_text import exploration_text
+        from daceml.exploration.explore import explore as explored
         from daceml.prediction.prices import prices_of
-        from daceml.report.exploration_text import exploration_text
-        from daceml.report.explored import explore as explored
 
         module = resolve(model, train=train)
         if not isinstance(module, nn.Module):

@@ -43,7 +43,7 @@ def resolve_call(
     Raises:
         ModelReferenceError: it is a file of ONNX, whose programs are for the processor.
     """
-    from daceml.frontend.onnx_model import ONNXModel
+    from daceml.module.onnx_model import ONNXModel
 
     model: Any = resolve(reference, train=train, dims=parse_dims(dims or ()))
     if isinstance(model, ONNXModel):
@@ -62,8 +62,8 @@ def export_for_device(
     import torch
 
     from daceml.codegen_cuda.toolchain import cuda_toolchain
-    from daceml.frontend.device_kernels import export_kernels
-    from daceml.frontend.module import DaceModule, compile_module
+    from daceml.deployment.device_kernels import export_kernels
+    from daceml.module.module import DaceModule, compile_module
 
     module, given = call
     tools = cuda_toolchain(architecture)

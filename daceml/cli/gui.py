@@ -19,7 +19,7 @@ from daceml.cli.work import working
 from daceml.errors import ConfigurationError, PageError, TraceFileError
 
 if TYPE_CHECKING:
-    from daceml.gui.guided import Start
+    from daceml.exploration.guided.guided import Start
     from daceml.gui.pages import ModelPage, TracePage, VariantsPage
     from daceml.transformations.recipe import Recipe
 
@@ -109,7 +109,7 @@ def _model_page(
 ) -> ModelPage:
     from torch import nn
 
-    from daceml.gui.guided import Guided
+    from daceml.exploration.guided.guided import Guided
     from daceml.gui.pages import ModelPage
 
     module = resolve(target, train=train)
@@ -135,7 +135,7 @@ def _file_page(path: Path) -> TracePage | VariantsPage:
             fix="give path.py:Name, a file of daceml explore --output, or a trace of torch.profiler",
         )
     if _is_exploration(path):
-        from daceml.exploration.exploration import Exploration
+        from daceml.exploration.results import Exploration
 
         return VariantsPage(Exploration.load(path))
     from daceml.profiling.kineto import read_trace

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from daceml.cli.input_file import load_inputs
 from daceml.cli.input_text import TYPES, TensorText, parse_input
 from daceml.errors import ModelReferenceError
-from daceml.runtime.available_memory import available_bytes
+from daceml.runtime.timing.available_memory import available_bytes
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from daceml.frontend.onnx_model import ONNXModel
+    from daceml.module.onnx_model import ONNXModel
 
 DEFAULT_SIZE = 2  # of a named dimension; not 1, which would broadcast
 
@@ -48,7 +48,7 @@ def make_inputs(
     """
     import torch
 
-    from daceml.frontend.onnx_model import ONNXModel
+    from daceml.module.onnx_model import ONNXModel
 
     if texts and file is not None:
         raise ModelReferenceError(

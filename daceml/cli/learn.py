@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from daceml.budget import budget_s
 from daceml.cli import options
 from daceml.cli.output_files import check_targets, written_aside
 from daceml.cli.work import working
 from daceml.errors import DeviceError, EstimationError
+from daceml.time_budget import budget_s
 
 if TYPE_CHECKING:
     from daceml.devices.specification import Device
-    from daceml.profiling.estimation.fitting.from_database import Lesson
-    from daceml.profiling.estimation.learned import LearnedDurations
+    from daceml.operations.models.fitting.from_database import Lesson
+    from daceml.operations.models.learned import LearnedDurations
 
 
 def learn(
@@ -47,9 +47,9 @@ def learn(
     debug: options.Debug = False,
 ) -> None:
     """Fit a model to each kind of operation that was measured often enough on a device."""
-    from daceml.profiling.database.store import OpDatabase
-    from daceml.profiling.estimation.fitting.from_database import fit_all
-    from daceml.profiling.estimation.model_file import write_models
+    from daceml.operations.database.store import OpDatabase
+    from daceml.operations.models.fitting.from_database import fit_all
+    from daceml.operations.models.model_file import write_models
 
     seconds = budget_s(budget, may_be_zero=True)
     check_targets([("--output", output)], read=database)
@@ -113,8 +113,8 @@ class Figures:
 
 def learned_durations(models: Path, database: Any = None) -> LearnedDurations:
     """The source of durations that a file of models is, with rows of other devices from a database."""
-    from daceml.profiling.estimation.learned import LearnedDurations
-    from daceml.profiling.estimation.model_file import read_models
+    from daceml.operations.models.learned import LearnedDurations
+    from daceml.operations.models.model_file import read_models
 
     return LearnedDurations(read_models(models), database=database, device_of=Figures().find)
 

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from daceml.budget import budget_s
 from daceml.cli import options
 from daceml.cli.inputs import make_inputs, parse_dims
 from daceml.cli.model_reference import resolve
 from daceml.cli.output_files import check_targets
 from daceml.cli.work import working
 from daceml.errors import ConfigurationError, EnvironmentProblem, ModelReferenceError
+from daceml.time_budget import budget_s
 
 if TYPE_CHECKING:
-    from daceml.profiling.database.records import Operation
-    from daceml.profiling.measuring.campaign import Measurable, Outcome, Standing
+    from daceml.operations.database.records import Operation
+    from daceml.operations.measuring.campaign import Measurable, Outcome, Standing
 
     # an operation, and how often the forward and the backward pass have it
     Count = tuple[Operation, int, int]
@@ -87,11 +87,11 @@ def measure(
     plan = Path(what) if what.endswith(_PLANS) else None
     check_targets([("--output", output)], read=plan)
 
-    from daceml.profiling.database.store import OpDatabase
-    from daceml.profiling.measuring.campaign import Campaign
-    from daceml.profiling.measuring.executors import processes
-    from daceml.profiling.measuring.one_operation import Settings
-    from daceml.profiling.measuring.sampling_plan import read_plan
+    from daceml.operations.database.store import OpDatabase
+    from daceml.operations.measuring.campaign import Campaign
+    from daceml.operations.measuring.executors import processes
+    from daceml.operations.measuring.one_operation import Settings
+    from daceml.operations.measuring.sampling_plan import read_plan
 
     _check_device(device)
     settings = Settings(mode=mode, device=device)  # pyright: ignore[reportArgumentType]
@@ -154,8 +154,8 @@ def _calls(
     """The different calls of a module."""
     from torch import nn
 
-    from daceml.profiling.measuring.campaign import Job
-    from daceml.profiling.measuring.model_calls import model_calls
+    from daceml.operations.measuring.campaign import Job
+    from daceml.operations.measuring.model_calls import model_calls
 
     model = resolve(reference, train=train)
     assert isinstance(model, nn.Module)
@@ -169,7 +169,7 @@ def _nodes(
     path: Path, dims: list[str] | None
 ) -> tuple[tuple[Count, ...], tuple[Measurable, ...], dict[str, Any]]:
     """The different nodes of an ONNX file, and with what a campaign measures them."""
-    from daceml.profiling.measuring.onnx_nodes import measured_node, node_environment, node_jobs
+    from daceml.operations.measuring.onnx_nodes import measured_node, node_environment, node_jobs
 
     found = node_jobs(path, parse_dims(dims or ()))
     counts = tuple((one.job.operation, one.forward, 0) for one in found)

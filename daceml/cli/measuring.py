@@ -34,7 +34,7 @@ def _measured(index: int | None) -> MeasuredDevice | Finding:
 
 
 def _processor() -> MeasuredDevice:
-    from daceml.profiling.measuring.processor import measure_processor
+    from daceml.operations.measuring.processor import measure_processor
 
     return measure_processor()
 
@@ -42,6 +42,6 @@ def _processor() -> MeasuredDevice:
 def _cuda(index: int) -> MeasuredDevice:
     from importlib import import_module
 
-    from daceml.profiling.measuring.cuda_device import measure_cuda
+    from daceml.operations.measuring.cuda_device import measure_cuda
 
     return measure_cuda(import_module("cupy"), index)

@@ -18,7 +18,7 @@ from daceml.runtime.progress import publish
 if TYPE_CHECKING:
     from torch import nn
 
-    from daceml.frontend.onnx_model import ONNXModel
+    from daceml.module.onnx_model import ONNXModel
 
 _FORMS = "write path.py:Name, package.module:Name or a .onnx file"
 
@@ -35,7 +35,7 @@ def resolve(
         OnnxFileError: a `.onnx` file that is missing or malformed.
     """
     if reference.endswith(".onnx"):
-        from daceml.frontend.onnx_model import ONNXModel
+        from daceml.module.onnx_model import ONNXModel
 
         if train:
             raise ModelReferenceError(

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from daceml.budget import budget_s
 from daceml.cli import options
 from daceml.cli.output_files import check_targets, written_aside
 from daceml.errors import RecordedStepError
+from daceml.time_budget import budget_s
 
 if TYPE_CHECKING:
     from daceml.simulation.distributed.recorded_run import RecordedRun

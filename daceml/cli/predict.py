@@ -17,9 +17,9 @@ from daceml.errors import DeviceError, PredictionError
 
 if TYPE_CHECKING:
     from daceml.devices.specification import Device
-    from daceml.prediction.device_prediction import DevicePrediction
-    from daceml.prediction.rules import Rule
-    from daceml.profiling.estimation.estimate import DurationSource
+    from daceml.operations.estimate import DurationSource
+    from daceml.prediction.recorded_runs.device_prediction import DevicePrediction
+    from daceml.prediction.recorded_runs.retiming_rules import Rule
 
 Subjects = Annotated[
     list[str],
@@ -222,8 +222,8 @@ def is_model(subject: str) -> bool:
 
 def _source(open_files: ExitStack, database: Path | None, models: Path | None) -> DurationSource:
     from daceml.cli.learn import learned_durations
-    from daceml.profiling.database.store import OpDatabase
-    from daceml.profiling.estimation.ladder import DurationLadder
+    from daceml.operations.database.store import OpDatabase
+    from daceml.operations.duration_chain import DurationLadder
 
     rows = None if database is None else open_files.enter_context(OpDatabase(database, create=False))
     return DurationLadder(rows, learned=[] if models is None else [learned_durations(models, rows)])
@@ -239,9 +239,9 @@ def _predicted(
     precision: str | None,
     how: _How,
 ) -> list[DevicePrediction]:
-    from daceml.prediction.batch_sizes import BatchRun, with_batch
-    from daceml.prediction.cross_device import RecordedRun
-    from daceml.prediction.precision import in_precision
+    from daceml.prediction.recorded_runs.batch_sizes import BatchRun, with_batch
+    from daceml.prediction.recorded_runs.cross_device import RecordedRun
+    from daceml.prediction.recorded_runs.precision_change import in_precision
     from daceml.profiling.kineto import read_trace
 
     runs = [RecordedRun.of(read_trace(trace), origin=origin) for trace in traces]
@@ -270,7 +270,7 @@ def _predicted(
 
 
 def _references(pairs: Sequence[str]) -> Rule | None:
-    from daceml.prediction.reference_runs import reference_runs
+    from daceml.prediction.recorded_runs.reference_runs import reference_runs
     from daceml.profiling.kineto import read_trace
 
     named = [[Path(word) for word in pair.split(",") if word] for pair in pairs]

@@ -19,7 +19,7 @@ from daceml.cli.work import working
 from daceml.errors import CaptureError, ModelReferenceError, StepPredictionError
 
 if TYPE_CHECKING:
-    from daceml.prediction.step import ModelStep, Precision
+    from daceml.prediction.model_step import ModelStep, Precision
     from daceml.report.step_prediction_text import Criterion
 
 
@@ -57,9 +57,9 @@ def predict_model(
         DacemlError: of the model, its inputs, a device, a price, or of what cannot be predicted; says why.
     """
     from daceml.cli.learn import learned_durations
-    from daceml.prediction.predict_step import predict_step
+    from daceml.operations.database.store import OpDatabase
+    from daceml.prediction.model_steps.predict_step import predict_step
     from daceml.prediction.prices import prices_of
-    from daceml.profiling.database.store import OpDatabase
     from daceml.report.step_prediction_text import by_criterion, step_prediction_json, step_prediction_text
 
     targets = devices_of(to)
@@ -96,7 +96,7 @@ def _step(
 ) -> ModelStep:
     import torch
 
-    from daceml.prediction.predict_step import captured
+    from daceml.prediction.model_steps.predict_step import captured
 
     if batch is not None and (batch < 1 or batch != int(batch)):
         raise StepPredictionError(
@@ -113,7 +113,7 @@ def _step(
             )
         sizes = parse_dims(dims or ())
         if size is not None:
-            from daceml.profiling.onnx_graph import named_batch
+            from daceml.operations.onnx_graph import named_batch
 
             sizes = {named_batch(Path(reference)): size} | sizes
         return captured(Path(reference), sizes, train=train, optimizer=maker, precision=precision)

@@ -27,7 +27,7 @@ def replay_recipe(target: str, recipe: Recipe, *, hash: str, inputs: Sequence[st
     """
     from torch import nn
 
-    from daceml.gui.recipe_script import check_recipe
+    from daceml.exploration.guided.recipe_script import check_recipe
 
     try:
         module = resolve(target, train=training)

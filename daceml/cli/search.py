@@ -9,7 +9,7 @@ from daceml.errors import ModelReferenceError
 if TYPE_CHECKING:
     from torch import nn
 
-    from daceml.frontend.onnx_model import ONNXModel
+    from daceml.module.onnx_model import ONNXModel
 
 
 def searching(model: nn.Module | ONNXModel) -> nn.Module:
@@ -18,8 +18,8 @@ def searching(model: nn.Module | ONNXModel) -> nn.Module:
     Raises:
         ModelReferenceError: it is an ONNX file.
     """
-    from daceml.frontend.module import DaceModule, compile_module
-    from daceml.frontend.onnx_model import ONNXModel
+    from daceml.module.module import DaceModule, compile_module
+    from daceml.module.onnx_model import ONNXModel
 
     if isinstance(model, ONNXModel):
         raise ModelReferenceError(

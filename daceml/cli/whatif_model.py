@@ -87,10 +87,10 @@ def _effects(
         from torch import nn
 
         from daceml.exploration.effects import effects
-        from daceml.exploration.elsewhere import elsewhere
-        from daceml.exploration.question import question
-        from daceml.exploration.subject import Subject
+        from daceml.exploration.exploration_request import question
+        from daceml.exploration.other_devices import elsewhere
         from daceml.report.effects_text import devices_text, effects_json, effects_text
+        from daceml.tuning.model_call import Subject
 
         module = resolve(model, train=train)
         if not isinstance(module, nn.Module):

@@ -1,5 +1,5 @@
 // What programs on a device call besides their kernels: copies, waiting, and looking at positions before they are used.
-// Declared in daceml/runtime/include/daceml/place.h.
+// Declared in daceml/toolchain/include/daceml/place.h.
 #include <cuda_runtime.h>
 
 #include <cstdint>

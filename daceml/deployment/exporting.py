@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from torch import nn
     from torch.utils import _pytree as pytree
 
-    from daceml.frontend.dynamic_shapes import SizeGuard
-    from daceml.frontend.making import Making
-    from daceml.runtime.manifest import TensorRecord
-    from daceml.runtime.plan import Plan
+    from daceml.codegen.planning.plan import Plan
+    from daceml.compiler.program_builder import Making
+    from daceml.frontend.capture.dynamic_shapes import SizeGuard
     from daceml.runtime.program import StoredProgram
+    from daceml.runtime.records.manifest import TensorRecord
 
 _CPP = Path(__file__).with_name("cpp")
 _FUNCTIONS = ("load", "run", "output_sizes", "free")
@@ -94,7 +94,7 @@ def export(
     """
     from torch import nn
 
-    from daceml.frontend.module import DaceModule
+    from daceml.module.module import DaceModule
 
     if isinstance(model, DaceModule) and hasattr(model, "_session"):
         refuse_compiled(model.session, dynamic=dynamic)
@@ -142,16 +142,16 @@ class _Source:
     ) -> _Source:
         import torch
 
-        from daceml.frontend.arguments import Arguments, flatten
-        from daceml.frontend.compile import making_of_call
-        from daceml.frontend.exportable import RunsEagerlyError
-        from daceml.frontend.guards import call_key, named_key
-        from daceml.frontend.module import DaceModule, compile_module
-        from daceml.frontend.search.variation import varied_recipe
+        from daceml.codegen.planning.plan import make_plan
+        from daceml.compiler.guards import call_key, named_key
+        from daceml.frontend.capture.arguments import Arguments, flatten
+        from daceml.frontend.capture.exportable import RunsEagerlyError
         from daceml.garbage_collection import without_collection
+        from daceml.module.compile import making_of_call
+        from daceml.module.module import DaceModule, compile_module
         from daceml.onnx_ops.external import external_call
-        from daceml.runtime.plan import make_plan
         from daceml.transformations.standard import standard_recipe
+        from daceml.tuning.variant_recipes import varied_recipe
 
         recipe = standard_recipe().without("pack_weights") if libtorch else varied_recipe(_OWN_LOOPS)
         compiled = compile_module(model, backward=False, recipe=recipe, dynamic=dynamic)
@@ -224,9 +224,9 @@ class _Source:
 
     def _build(self, folder: Path, name: str, weights_sha256: str) -> tuple[bool, tuple[str, ...]]:
         """The library; whether it needs torch's, and what it needs of the processor."""
-        from daceml.runtime.driver_parts import parts_of
-        from daceml.runtime.kernel_objects import KernelObjects, lanes_object
-        from daceml.runtime.toolchain import toolchain, torch_header
+        from daceml.codegen.driver_parts import parts_of
+        from daceml.codegen.kernel_objects import KernelObjects, lanes_object
+        from daceml.toolchain.cxx import toolchain, torch_header
 
         tools, cache = toolchain(), self.making.cache
         torch_declared, features = torch_header(cache), tools.features()
@@ -274,7 +274,7 @@ def _torch_calls(made: Path) -> set[str]:
 
 def _weights(stored: StoredProgram, state: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:
     """In the program's order: the module's own, constants, what is made of them."""
-    from daceml.runtime.preparation import prepared_weights
+    from daceml.runtime.weight_preparation import prepared_weights
 
     manifest = stored.manifest
     return [

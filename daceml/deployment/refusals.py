@@ -13,10 +13,10 @@ from daceml.errors import DeploymentError
 if TYPE_CHECKING:
     from torch import nn
 
-    from daceml.frontend.capture import Capture
-    from daceml.frontend.session import Session
-    from daceml.runtime.manifest import Manifest
-    from daceml.runtime.plan import Plan
+    from daceml.codegen.planning.plan import Plan
+    from daceml.frontend.capture.capture import Capture
+    from daceml.module.session import Session
+    from daceml.runtime.records.manifest import Manifest
 
 _HOOKS = ("_forward_pre_hooks", "_forward_hooks")  # that nn.Module runs around forward
 # Of a compiled module: what they decide is decided anew for a library, and export has no argument for it
@@ -53,7 +53,7 @@ def refuse_module(model: nn.Module) -> None:
 
 def refuse_compiled(session: Session, *, dynamic: bool) -> None:
     """What was asked of a compiled module and a library would be made without."""
-    from daceml.frontend.options import module_options
+    from daceml.compiler.options import module_options
 
     usual, given = module_options({}), session.options
     dropped = [name for name in _DECIDING if given[name] != usual[name]]

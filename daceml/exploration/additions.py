@@ -8,10 +8,10 @@ from collections.abc import Mapping
 
 from daceml.errors import ExplorationError
 from daceml.exploration.pass_names import askable_passes, find_pass
-from daceml.exploration.precisions import TORCH_TYPES
-from daceml.exploration.variant import Variant
-from daceml.frontend.search.choices import CHOICES, NO_RECOMPUTATION
-from daceml.frontend.search.variation import choices_for
+from daceml.tuning.call_precision import TORCH_TYPES
+from daceml.tuning.recipe_changes import CHOICES, NO_RECOMPUTATION
+from daceml.tuning.variant import Variant
+from daceml.tuning.variant_recipes import choices_for
 
 _MEMORY = re.compile(r"memory[ =-]?(\d{1,2})\s*%")
 

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Self
 from daceml.errors import ExplorationError, first_line
 from daceml.exploration.additions import addition_named, passes_of
 from daceml.exploration.pass_names import askable_passes, known_passes, pass_named
-from daceml.exploration.programs import Programs
-from daceml.exploration.variant import Variant
+from daceml.exploration.variant_timings import Programs
+from daceml.tuning.variant import Variant
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from daceml.exploration.step_times import ProgramTime
+    from daceml.tuning.step_times import ProgramTime
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +107,7 @@ def effects(
     Raises:
         ExplorationError: there is no such pass or addition, or the model cannot be explored.
     """
-    from daceml.exploration.subject import Subject
+    from daceml.tuning.model_call import Subject
 
     subject = Subject(model, inputs, named, training=model.training if training is None else training)
     subject.require_processor()

@@ -1,1 +1,1 @@
-"""From PyTorch and ONNX to a network: export, translation, import, and the module that users call."""
+"""From PyTorch and ONNX to a network: capture, export, import."""

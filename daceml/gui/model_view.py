@@ -6,9 +6,9 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from daceml.errors import MoveError
-from daceml.gui.effect import Effect
-from daceml.gui.guided import Guided, Measured, Program
-from daceml.gui.recipe_script import recipe_script
+from daceml.exploration.guided.guided import Guided, Measured, Program
+from daceml.exploration.guided.pass_effect import Effect
+from daceml.exploration.guided.recipe_script import recipe_script
 
 if TYPE_CHECKING:
     from daceml.transformations.recipe import Step

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from daceml.exploration.exploration import Exploration
+from daceml.exploration.results import Exploration
 from daceml.gui.page import framed
 from daceml.gui.timeline_view import timeline_view
 from daceml.gui.variants_view import variants_view

@@ -9,14 +9,14 @@ from threading import Event, Lock, Thread
 from typing import Any
 
 from daceml.errors import PageError, WhatIfError
-from daceml.exploration.exploration import Exploration
-from daceml.gui.guided import Guided
+from daceml.exploration.guided.guided import Guided
+from daceml.exploration.results import Exploration
 from daceml.gui.model_view import model_view
 from daceml.gui.server import Told
 from daceml.gui.timeline_view import timeline_view
 from daceml.gui.variants_view import variants_view
 from daceml.simulation import Schedule, TaskGraph, predict_each, simulate
-from daceml.simulation.prediction import Prediction
+from daceml.simulation.whatif.whatif_result import Prediction
 
 log = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ from daceml.report.replay_text import error_line
 from daceml.simulation.analysis.critical_path import CriticalPath, Segment, critical_path
 from daceml.simulation.engine import Schedule
 from daceml.simulation.graph import TaskGraph
-from daceml.simulation.prediction import Prediction
 from daceml.simulation.task import Phase, TaskKind
+from daceml.simulation.whatif.whatif_result import Prediction
 
 _MOST_TASKS = 200_000
 

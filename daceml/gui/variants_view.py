@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from daceml.exploration.exploration import Exploration, Row
+from daceml.exploration.results import Exploration, Row
 
 
 def variants_view(exploration: Exploration) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.tensor import Output, Tensor
+from daceml.onnx_ops.tracing.tensor import Output, Tensor
 
 # The functions give source and result; `daceml.onnx_ops.lowering` refuses where a view is impossible.
 

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from daceml.onnx_ops.element_types import BY_DACE_TYPE
-from daceml.onnx_ops.indexing import Position, as_shape
-from daceml.onnx_ops.operands import Operand, operands
 from daceml.onnx_ops.registry import Implementation
-from daceml.onnx_ops.tensor import Output, Tensor, element_reader
-from daceml.onnx_ops.trace import Refused, Trace
+from daceml.onnx_ops.schema.element_types import BY_DACE_TYPE
+from daceml.onnx_ops.schema.operands import Operand, operands
+from daceml.onnx_ops.tracing.indexing import Position, as_shape
+from daceml.onnx_ops.tracing.tensor import Output, Tensor, element_reader
+from daceml.onnx_ops.tracing.trace import Refused, Trace
 from daceml.sdfg.scalar import DType, Index, Scalar, literal
 
 if TYPE_CHECKING:
-    from daceml.onnx_ops.node import ONNXNode
+    from daceml.onnx_ops.schema.node import ONNXNode
     from daceml.sdfg.network import Network
 
 Actual = Tensor | tuple[Tensor | None, ...] | None

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from daceml.errors import NoImplementationError
 from daceml.onnx_ops.lowering import apply, choose
-from daceml.onnx_ops.node import ONNXNode
+from daceml.onnx_ops.schema.node import ONNXNode
 from daceml.sdfg.builder import Builder
 
 if TYPE_CHECKING:

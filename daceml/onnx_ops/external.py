@@ -9,8 +9,8 @@ from dace.sdfg import nodes
 
 from daceml.errors import UnsupportedProgramError
 from daceml.onnx_ops.binding import bind
-from daceml.onnx_ops.node import ONNXNode
 from daceml.onnx_ops.registry import implementations_of
+from daceml.onnx_ops.schema.node import ONNXNode
 from daceml.sdfg.all_reduce import AllReduce
 from daceml.sdfg.external import Argument, AtenCall, ExternalCall, FallbackCall, TensorView
 from daceml.sdfg.sizes import row_major, size

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from daceml.config import config
 from daceml.errors import NoImplementationError
-from daceml.onnx_ops.element_types import BY_DACE_TYPE
-from daceml.onnx_ops.operands import operands
 from daceml.onnx_ops.registry import EVERY_OPERATOR, implements
+from daceml.onnx_ops.schema.element_types import BY_DACE_TYPE
+from daceml.onnx_ops.schema.operands import operands
 from daceml.sdfg.external import FallbackCall
 from daceml.sdfg.sizes import size
 
 if TYPE_CHECKING:
     import onnx
 
-    from daceml.onnx_ops.node import ONNXNode
-    from daceml.onnx_ops.schema import Kind
+    from daceml.onnx_ops.schema.node import ONNXNode
+    from daceml.onnx_ops.schema.schema import Kind
     from daceml.sdfg.network import Network
 
 # The oldest opset that the importer lets through, and an IR version that every supported ONNX Runtime reads

@@ -13,10 +13,10 @@ from dace.sdfg.utils import dfs_topological_sort
 
 from daceml.errors import NoImplementationError
 from daceml.onnx_ops.binding import Binding, bind
-from daceml.onnx_ops.node import ONNXNode
 from daceml.onnx_ops.registry import KINDS, Implementation, Kind, implementations_of
-from daceml.onnx_ops.tensor import Output, Tensor
-from daceml.onnx_ops.trace import Refused, Trace, tracing
+from daceml.onnx_ops.schema.node import ONNXNode
+from daceml.onnx_ops.tracing.tensor import Output, Tensor
+from daceml.onnx_ops.tracing.trace import Refused, Trace, tracing
 from daceml.sdfg.builder import Builder
 from daceml.sdfg.origin import NodeOrigin
 from daceml.sdfg.passes import PassRecord, Refusal

@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from daceml.onnx_ops.element_types import BY_DACE_TYPE, BY_ONNX_CODE
 from daceml.onnx_ops.fallback import node_proto, single_node_opset
+from daceml.onnx_ops.schema.element_types import BY_DACE_TYPE, BY_ONNX_CODE
 from daceml.sdfg.sizes import Size
 
 if TYPE_CHECKING:
     import dace
     import numpy as np
 
-    from daceml.onnx_ops.node import ONNXNode
+    from daceml.onnx_ops.schema.node import ONNXNode
 
 _IR_VERSION = 10
 

@@ -1,1 +1,1 @@
-"""Timers, statistics, trace readers and the operator database; imports neither torch nor dace."""
+"""Traces of training runs: recording them, and reading those of torch.profiler."""

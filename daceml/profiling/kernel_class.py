@@ -10,7 +10,7 @@ import re
 from functools import lru_cache
 from typing import Literal, get_args
 
-from daceml.profiling.device_kernels import function_of
+from daceml.profiling.kernel_names import function_of
 
 KernelClass = Literal[
     "GEMM", "convolution", "attention", "normalisation", "elementwise", "reduction", "copy", "collective",

@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 from rich.console import RenderableType
 
-from daceml.prediction.device_prediction import DevicePrediction
 from daceml.prediction.prices import Price
-from daceml.report.text import cell, render, table
+from daceml.prediction.recorded_runs.device_prediction import DevicePrediction
+from daceml.text_tables import cell, render, table
 
 Criterion = Literal["time", "throughput", "cost"]
 _MOST_NOTES = 8

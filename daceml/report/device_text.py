@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from daceml.devices.catalogue import variants
 from daceml.devices.from_measurement import UNKNOWN
 from daceml.devices.specification import Device, Sourced
-from daceml.report.text import cell, render, table
+from daceml.text_tables import cell, render, table
 
 UNVERIFIED = "unverified"
 _MARK = "*"

@@ -8,8 +8,8 @@ from dataclasses import asdict
 from typing import Any
 
 from daceml.exploration.effects import Effect, Ratio
-from daceml.exploration.exploration import Row
-from daceml.report.text import WIDTH, busy, cell, render, table
+from daceml.exploration.results import Row
+from daceml.text_tables import WIDTH, busy, cell, render, table
 
 SAME = "the program is the same with and without"
 _HEADLINE = (

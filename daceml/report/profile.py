@@ -14,10 +14,10 @@ import torch
 from torch import nn
 
 from daceml.errors import ConfigurationError
-from daceml.frontend.module import DaceModule
-from daceml.frontend.onnx_model import ONNXModel
-from daceml.report.text import cell, render, table
+from daceml.module.module import DaceModule
+from daceml.module.onnx_model import ONNXModel
 from daceml.runtime import launcher
+from daceml.text_tables import cell, render, table
 
 if TYPE_CHECKING:
     from daceml.runtime.program import Program

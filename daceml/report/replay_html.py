@@ -11,7 +11,7 @@ from daceml.simulation.analysis.breakdown import breakdown
 from daceml.simulation.analysis.limits import limits
 from daceml.simulation.analysis.steps import recorded_step_times, step_times
 from daceml.simulation.engine import Schedule
-from daceml.simulation.prediction import Prediction
+from daceml.simulation.whatif.whatif_result import Prediction
 
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 60rem; padding: 0 1rem }

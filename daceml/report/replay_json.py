@@ -11,7 +11,7 @@ from daceml.simulation.analysis.critical_path import critical_path
 from daceml.simulation.analysis.limits import limits
 from daceml.simulation.analysis.steps import recorded_step_times, step_error, step_times
 from daceml.simulation.engine import Schedule
-from daceml.simulation.prediction import Prediction, Refusal
+from daceml.simulation.whatif.whatif_result import Prediction, Refusal
 
 
 def replay_json(schedule: Schedule) -> dict[str, Any]:

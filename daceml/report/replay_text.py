@@ -7,12 +7,12 @@ from itertools import islice
 
 from rich.console import RenderableType
 
-from daceml.report.text import cell, render, table
 from daceml.simulation.analysis.breakdown import Breakdown, breakdown
 from daceml.simulation.analysis.limits import Limit, limits
 from daceml.simulation.analysis.steps import recorded_step_times, step_error, step_times
 from daceml.simulation.engine import Schedule
-from daceml.simulation.prediction import Prediction, Refusal
+from daceml.simulation.whatif.whatif_result import Prediction, Refusal
+from daceml.text_tables import cell, render, table
 
 _MOST_STEPS = 12
 

@@ -7,10 +7,10 @@ from typing import Any, Literal
 
 from rich.console import RenderableType
 
-from daceml.prediction.memory_need import MemoryNeed
+from daceml.prediction.model_steps.memory_need import MemoryNeed
+from daceml.prediction.model_steps.step_prediction import StepPrediction
 from daceml.prediction.prices import Price
-from daceml.prediction.step_prediction import StepPrediction
-from daceml.report.text import cell, render, table
+from daceml.text_tables import cell, render, table
 
 Criterion = Literal["time", "throughput", "cost"]
 _BASES = ("measured", "learned", "scaled", "roofline")

@@ -8,11 +8,11 @@ from typing import Any
 from rich.console import RenderableType
 
 from daceml.report.replay_text import in_ms
-from daceml.report.text import cell, render, table
 from daceml.simulation.distributed.recorded_run import RecordedRun
 from daceml.simulation.distributed.strategy.advice import Advice
 from daceml.simulation.distributed.strategy.optimizer import Strategy
 from daceml.simulation.distributed.strategy.recorded_step import RecordedStep
+from daceml.text_tables import cell, render, table
 
 _MOST_RANKS = 16
 _MOST_CANDIDATES = 8

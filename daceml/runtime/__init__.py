@@ -1,1 +1,1 @@
-"""What happens on the machine: building kernels, the cache, buffers, launching, and the PyTorch custom op."""
+"""Opens a stored program and calls it; needs neither DaCe nor ONNX, nor whatever made the program."""

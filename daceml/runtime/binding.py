@@ -12,9 +12,9 @@ import torch
 
 from daceml.errors import CallError
 from daceml.runtime import launcher
-from daceml.runtime.manifest import Manifest, TensorRecord
-from daceml.runtime.preparation import prepared_weights
+from daceml.runtime.records.manifest import Manifest, TensorRecord
 from daceml.runtime.torch_types import DTYPES
+from daceml.runtime.weight_preparation import prepared_weights
 
 if TYPE_CHECKING:
     from daceml.runtime.program import StoredProgram

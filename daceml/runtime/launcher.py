@@ -13,9 +13,9 @@ from typing import Any
 import torch
 
 from daceml.config import config
-from daceml.runtime.cache import Cache, digest
 from daceml.runtime.random_stream import share_generator
-from daceml.runtime.toolchain import precompiled_header, toolchain, torch_header
+from daceml.toolchain.cache import Cache, digest
+from daceml.toolchain.cxx import precompiled_header, toolchain, torch_header
 
 # daceml_fallback in program.h
 FallbackFunction = ctypes.CFUNCTYPE(

@@ -15,9 +15,9 @@ import torch
 from daceml.errors import ExecutionError, StaleWeightError
 from daceml.runtime import launcher
 from daceml.runtime.binding import Binding, empty_outputs
-from daceml.runtime.manifest import OTHER_WEIGHTS, OUTSIDE_LIMITS, Manifest
-from daceml.runtime.renewal import Renewals
-from daceml.runtime.replays import Replays
+from daceml.runtime.cuda_graphs import Replays
+from daceml.runtime.preparation_renewal import Renewals
+from daceml.runtime.records.manifest import OTHER_WEIGHTS, OUTSIDE_LIMITS, Manifest
 from daceml.runtime.torch_types import DTYPES
 
 log = logging.getLogger(__name__)

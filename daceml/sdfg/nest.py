@@ -33,7 +33,7 @@ Operator = Literal["sum", "prod", "max", "min"]
 
 _POINT = tuple(symbolic.symbol(f"i{d}") for d in range(16))
 _INNER = tuple(symbolic.symbol(f"r{d}") for d in range(16))
-# Loops over these are independent in every iteration; the compiler is told so (`daceml.runtime.loop_hints`).
+# Loops over these are independent in every iteration; the compiler is told so (`daceml.codegen.loop_hints`).
 _VECTOR = tuple(symbolic.symbol(f"v{d}") for d in range(16))
 _SEQUENCE = tuple(symbolic.symbol(f"k{d}") for d in range(16))
 

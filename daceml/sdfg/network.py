@@ -75,7 +75,7 @@ class Preparation:
     """How an array is made of weights, when a program is bound and not at every call.
 
     Attributes:
-        function: name in `daceml.runtime.preparation`.
+        function: name in `daceml.runtime.weight_preparation`.
         sources: array names of the weights, or of arrays that were prepared before; "" where there is none.
         numbers, reals: further arguments of the function.
         packed: in an order of a vendor's own, which no pointer describes; else plain and row-major.

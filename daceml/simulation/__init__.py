@@ -8,7 +8,7 @@ answer = predict(graph, [AutomaticMixedPrecision()])   # daceml.simulation.whati
 from daceml.simulation.building.build import Options, build
 from daceml.simulation.engine import Schedule, resimulate, simulate
 from daceml.simulation.graph import TaskGraph
-from daceml.simulation.prediction import Prediction, predict, predict_each
+from daceml.simulation.whatif.whatif_result import Prediction, predict, predict_each
 
 __all__ = [
     "Options",

@@ -15,7 +15,7 @@ from daceml._bare_name import refuse_bare_name
 
 if TYPE_CHECKING:
     from daceml.transformations.recipe import Recipe, Step, first_wrong
-    from daceml.transformations.rewrite import Rewrite
+    from daceml.transformations.rewriting.rewrite import Rewrite
     from daceml.transformations.standard import standard_recipe
 
 __all__ = ["Recipe", "Rewrite", "Step", "first_wrong", "standard_recipe"]
@@ -27,5 +27,5 @@ def __getattr__(name: str) -> Any:
     """Load what needs dace at first use."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = {"Rewrite": "rewrite", "standard_recipe": "standard"}.get(name, "recipe")
+    module = {"Rewrite": "rewriting.rewrite", "standard_recipe": "standard"}.get(name, "recipe")
     return getattr(importlib.import_module(f"{__name__}.{module}"), name)

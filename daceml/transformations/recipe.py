@@ -23,7 +23,7 @@ from typing import Any, Literal, get_args, overload
 from daceml.errors import ConfigurationError
 from daceml.sdfg.network import Network
 from daceml.sdfg.passes import Level, PassRecord
-from daceml.transformations.rewrite import Rewrite
+from daceml.transformations.rewriting.rewrite import Rewrite
 
 LEVELS: tuple[Level, ...] = get_args(Level)
 LOOPS: tuple[Level, ...] = ("local", "layout", "hardware")

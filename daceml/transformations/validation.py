@@ -11,7 +11,7 @@ from dace.sdfg.validation import InvalidSDFGError
 from dace.subsets import intersects
 
 from daceml.errors import DacemlError, PassError
-from daceml.onnx_ops.node import ONNXNode
+from daceml.onnx_ops.schema.node import ONNXNode
 from daceml.sdfg.network import Network
 from daceml.transformations.recipe import LOOPS, Step
 

@@ -57,8 +57,8 @@ API_PAGES = (
             "daceml.devices.catalogue",
             "daceml.devices.roofline",
             "daceml.devices.wave_scaling",
-            "daceml.profiling.database.records",
-            "daceml.profiling.database.store",
+            "daceml.operations.database.records",
+            "daceml.operations.database.store",
         ),
     ),
 )

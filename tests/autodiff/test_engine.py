@@ -11,15 +11,15 @@ from torch import nn
 from torch.nn import functional
 
 from daceml.autodiff.engine import add_gradients
+from daceml.compiler.pipeline import Stages, build, optimise
 from daceml.config import config
 from daceml.errors import GradientError
-from daceml.frontend.export import export_program, to_onnx
-from daceml.frontend.gradient_stops import mark_gradient_stops
-from daceml.frontend.importer import import_model
-from daceml.frontend.pipeline import Stages, build, optimise
-from daceml.runtime.cache import Cache
+from daceml.frontend.capture.gradient_stops import mark_gradient_stops
+from daceml.frontend.onnx_export.export import export_program, to_onnx
+from daceml.frontend.onnx_import.importer import import_model
 from daceml.runtime.program import StoredProgram
 from daceml.sdfg.network import Network
+from daceml.toolchain.cache import Cache
 from tests.support.golden import golden, raises
 
 

@@ -11,8 +11,8 @@ from torch import nn
 import daceml
 from daceml.autodiff import vjp as registry
 from daceml.autodiff.vjp import rules_of, vjp
-from daceml.onnx_ops.nodes import node_class
-from daceml.onnx_ops.tensor import Tensor
+from daceml.onnx_ops.schema.nodes import node_class
+from daceml.onnx_ops.tracing.tensor import Tensor
 from tests.support.golden import raises
 
 

@@ -12,12 +12,12 @@ from dace.data import View
 from torch import nn
 
 import daceml
+from daceml.autodiff.checkpointing.recompute import plan_recomputation
 from daceml.autodiff.engine import add_gradients
-from daceml.autodiff.storage.recompute import plan_recomputation
 from daceml.errors import ConfigurationError, MemoryBudgetError
-from daceml.frontend.export import to_onnx
-from daceml.frontend.gradient_record import StorageRecord
-from daceml.frontend.importer import import_model
+from daceml.frontend.onnx_export.export import to_onnx
+from daceml.frontend.onnx_import.importer import import_model
+from daceml.runtime.records.gradients import StorageRecord
 from tests.support.golden import golden, raises
 
 

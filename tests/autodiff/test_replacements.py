@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 from daceml.autodiff.replacements import refusal, replace_for_training
-from daceml.frontend.export import to_onnx
-from daceml.frontend.importer import import_model
-from daceml.onnx_ops.node import ONNXNode
+from daceml.frontend.onnx_export.export import to_onnx
+from daceml.frontend.onnx_import.importer import import_model
+from daceml.onnx_ops.schema.node import ONNXNode
 from daceml.sdfg.network import Network
 from tests.support.golden import golden
 from tests.support.operator_programs import parse

@@ -16,7 +16,7 @@ from benchmarks.device_code.sass import Instruction, counts_of, functions_of
 from benchmarks.device_code.vector_promises import VectorPromise, broken, promises_of
 from daceml.codegen_cuda.kernel_facts import mangled
 from daceml.codegen_cuda.toolchain import CudaToolchain, find_nvcc
-from daceml.runtime.toolchain import include_folder
+from daceml.toolchain.cxx import include_folder
 from tests.support.golden import raises
 from tests.support.sampling import sampled
 

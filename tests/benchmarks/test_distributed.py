@@ -10,8 +10,8 @@ import pytest
 
 from benchmarks.distributed import alignment, replay_t3
 from benchmarks.distributed.drawn_from_traces import drawn, shifted, worst_us
-from daceml.simulation.distributed.alignment import align, unaligned
-from daceml.simulation.distributed.timings import Timings
+from daceml.simulation.distributed.clocks.alignment import align, unaligned
+from daceml.simulation.distributed.clocks.timings import Timings
 
 DATA = os.environ.get("DACEML_DATA")
 

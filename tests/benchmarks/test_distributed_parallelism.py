@@ -11,8 +11,8 @@ import pytest
 from benchmarks.distributed import scale, scale_process, vtrain
 from benchmarks.distributed.a100_operators import batched_us
 from benchmarks.distributed.launch_intervals import FEWEST, intervals_us
-from daceml.profiling.database.records import Duration, Entry, Environment, Operand, Operation
-from daceml.profiling.estimation.product_table import ProductTable
+from daceml.operations.database.records import Duration, Entry, Environment, Operand, Operation
+from daceml.operations.models.product_table import ProductTable
 from daceml.simulation.distributed.parallelism.block_times import BlockTimes
 from daceml.simulation.distributed.parallelism.step_graph import StepCosts
 from tests.support.task_stories import graph_of

@@ -16,10 +16,10 @@ from benchmarks.explore.judged import judged
 from benchmarks.explore.predicted import regrets_of
 from benchmarks.explore.profiles import load_profiles, predicted, save_profiles
 from daceml.exploration.effects import Ratio
-from daceml.exploration.step_times import StepTimes
-from daceml.exploration.variant import Variant
-from daceml.frontend.search.machine import Machine
-from daceml.frontend.search.prediction import StepFacts, modelled_us
+from daceml.tuning.machine_speeds import Machine
+from daceml.tuning.step_features import StepFacts, modelled_us
+from daceml.tuning.step_times import StepTimes
+from daceml.tuning.variant import Variant
 
 MACHINE = Machine(
     threads=2, memory_bytes_per_s=1e10, cached_bytes_per_s=1e11, exponentials_per_s=1e9,

@@ -31,11 +31,11 @@ from benchmarks.gpu.first_run.step_cells import BLOCK_ORDER, PREPARED, cells_of
 from benchmarks.gpu.first_run.table import MOST_LINES, bars, table_of
 from benchmarks.gpu.measures import MEASURES
 from benchmarks.machine import ROOT
+from daceml.codegen_cuda.device_objects import emulation_objects
 from daceml.config import config
-from daceml.runtime.cache import Cache
-from daceml.runtime.device_objects import emulation_objects
 from daceml.runtime.launcher import make_ready
-from daceml.runtime.toolchain import torch_header
+from daceml.toolchain.cache import Cache
+from daceml.toolchain.cxx import torch_header
 from tests.support.golden import golden
 
 WITH_CELLS = [step.name for step in STEPS if step.program == CELLS]

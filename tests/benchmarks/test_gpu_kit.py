@@ -17,7 +17,7 @@ from benchmarks.gpu.kit import programs, wheels
 from benchmarks.gpu.kit.wheels import CARRIED, lacking
 from benchmarks.gpu.ways import WAYS
 from benchmarks.machine import installed_version
-from daceml.runtime.cache import Cache
+from daceml.toolchain.cache import Cache
 
 
 def test_the_machine_or_the_kit_has_every_package():

@@ -16,8 +16,8 @@ from benchmarks.prediction.judgement import judged
 from benchmarks.prediction.small_boards import without_its_own
 from daceml.devices.catalogue import find_device
 from daceml.devices.specification import Sourced
-from daceml.profiling.estimation.estimate import Estimate
-from daceml.profiling.estimation.fitting.perceptrons import PerceptronSettings
+from daceml.operations.estimate import Estimate
+from daceml.operations.models.fitting.perceptrons import PerceptronSettings
 
 GPUS = {"NVIDIA A100-PCIE-40GB": 1000.0, "Tesla V100-PCIE-32GB": 800.0, "Tesla T4": 220.0}  # GB/s
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.prediction import nccl, rooflines
-from daceml.profiling.database.records import Duration, Entry, Environment, Operand, Operation
+from daceml.operations.database.records import Duration, Entry, Environment, Operand, Operation
 
 
 def entry(operator: str, shape: tuple[int, ...], seconds: float, **attributes: int) -> Entry:

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.prediction.wave_scaling import bars, scaled
 from daceml.devices.catalogue import find_device
-from daceml.profiling.database.records import Duration, Entry, Environment, Operand, Operation
+from daceml.operations.database.records import Duration, Entry, Environment, Operand, Operation
 
 V100, P100 = (find_device(name) for name in ("V100-PCIe-16GB", "P100-PCIe-16GB"))
 

@@ -12,7 +12,7 @@ from benchmarks.whatif import real
 from benchmarks.whatif.emulated_device import EmulatedDevice
 from benchmarks.whatif.static_costs import between_products_us
 from benchmarks.whatif.undisturbed import StepTime, median_us, undisturbed
-from daceml.profiling.recording.plan import Plan
+from daceml.profiling.recording.step_plan import Plan
 from daceml.simulation.whatif.compiled_region import CompiledRegion
 from tests.support.operator_steps import every_phase, steps_of
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from daceml import config as configuration
 from daceml.cli.main import app
 from daceml.config import Config
-from daceml.runtime.cache import Cache
+from daceml.toolchain.cache import Cache
 from tests.support.golden import golden
 
 

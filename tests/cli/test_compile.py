@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 
 from daceml.cli import saved_model
 from daceml.cli.main import app
-from daceml.frontend.onnx_model import ONNXModel
+from daceml.module.onnx_model import ONNXModel
 from tests.cli.models import Embedded
 from tests.support.golden import golden
 from tests.support.onnx_files import save_sum

@@ -11,7 +11,7 @@ import pytest
 
 from daceml.devices.catalogue import catalogue
 from daceml.devices.measured import CopyRate, MeasuredDevice
-from daceml.report.text import WIDTH
+from daceml.text_tables import WIDTH
 from tests.support.command_line import told
 from tests.support.golden import golden
 

@@ -118,7 +118,7 @@ PROCESSOR = MeasuredDevice(
 def measured(monkeypatch: pytest.MonkeyPatch) -> None:
     """The processor, without the seconds that it takes; nothing is checked."""
     monkeypatch.setattr(doctor, "CHECKS", ())
-    monkeypatch.setattr("daceml.profiling.measuring.processor.measure_processor", lambda: PROCESSOR)
+    monkeypatch.setattr("daceml.operations.measuring.processor.measure_processor", lambda: PROCESSOR)
 
 
 @pytest.mark.usefixtures("measured")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from daceml.exploration.exploration import Exploration
+from daceml.exploration.results import Exploration
 from tests.support.command_line import told
 from tests.support.golden import golden
 

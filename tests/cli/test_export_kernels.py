@@ -11,12 +11,12 @@ from torch import nn
 from typer.testing import CliRunner
 
 from daceml.cli.main import app
+from daceml.codegen_cuda.device_objects import cuda_object
 from daceml.codegen_cuda.toolchain import find_nvcc
 from daceml.config import config
-from daceml.frontend.device_kernels import export_kernels
-from daceml.frontend.module import compile_module
-from daceml.runtime.cache import Cache
-from daceml.runtime.device_objects import cuda_object
+from daceml.deployment.device_kernels import export_kernels
+from daceml.module.module import compile_module
+from daceml.toolchain.cache import Cache
 from tests.support.golden import golden
 
 MODEL = """

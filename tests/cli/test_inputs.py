@@ -11,7 +11,7 @@ from torch import nn
 from daceml.cli import inputs
 from daceml.cli.inputs import make_inputs, parse_dims
 from daceml.errors import ModelReferenceError
-from daceml.frontend.onnx_model import ONNXModel
+from daceml.module.onnx_model import ONNXModel
 from tests.support.golden import raises
 from tests.support.onnx_files import save_sum
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from daceml.cli.main import app
-from daceml.profiling.database.store import OpDatabase
+from daceml.operations.database.store import OpDatabase
 from tests.support.command_line import told
 from tests.support.golden import golden
 from tests.support.synthetic_operations import entry, products, seconds

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from daceml.profiling.database.records import Duration
-from daceml.profiling.database.store import OpDatabase
-from daceml.profiling.measuring import campaign, executors
+from daceml.operations.database.records import Duration
+from daceml.operations.database.store import OpDatabase
+from daceml.operations.measuring import campaign, executors
 from tests.support.command_line import told
 from tests.support.golden import golden
 

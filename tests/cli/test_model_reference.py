@@ -10,7 +10,7 @@ from torch import nn
 
 from daceml.cli.model_reference import resolve
 from daceml.errors import ModelReferenceError, OnnxFileError
-from daceml.frontend.onnx_model import ONNXModel
+from daceml.module.onnx_model import ONNXModel
 from tests.support.golden import golden, raises
 from tests.support.onnx_files import save_sum
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from daceml.frontend.data_parallel.bucket_plan import planned_buckets
+from daceml.distributed.bucket_plan import planned_buckets
 from tests.support.command_line import told
 from tests.support.golden import golden
 from tests.support.recorded_training import LAYERS, documents, step_us, written

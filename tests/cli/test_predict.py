@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from daceml.cli.predict import is_model
-from daceml.profiling.database.records import Duration, Entry, Environment, Operand, Operation
-from daceml.profiling.database.store import OpDatabase
-from daceml.report.text import WIDTH
+from daceml.operations.database.records import Duration, Entry, Environment, Operand, Operation
+from daceml.operations.database.store import OpDatabase
+from daceml.text_tables import WIDTH
 from tests.support.command_line import told
 from tests.support.golden import golden
 from tests.support.recorded_operators import ADD, GEMM, Run, square

@@ -83,9 +83,9 @@ def test_inference_and_several_devices(capsys: pytest.CaptureFixture[str]):
 def test_precision_and_database_reach_the_prediction(capsys: pytest.CaptureFixture[str], tmp_path: Path):
     import torch
 
-    from daceml.prediction.predict_step import captured
-    from daceml.profiling.database.records import Duration, Entry, Environment
-    from daceml.profiling.database.store import OpDatabase
+    from daceml.operations.database.records import Duration, Entry, Environment
+    from daceml.operations.database.store import OpDatabase
+    from daceml.prediction.model_steps.predict_step import captured
     from tests.cli.models import make_wide
 
     step = captured(make_wide(), torch.empty(4096, 32), precision="bf16")

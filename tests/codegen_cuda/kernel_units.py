@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from daceml.codegen_cuda.kernel_unit import KernelUnit, kernel_unit
-from daceml.frontend.pipeline import Stages, onnx_network, optimise
+from daceml.compiler.pipeline import Stages, onnx_network, optimise
 from daceml.sdfg.outline import Outliner
 from daceml.sdfg.scopes import top_maps
 from daceml.transformations.standard import device_recipe

@@ -13,9 +13,9 @@ from benchmarks.models.bert import bert_layer
 from benchmarks.models.mbconv import MBConv1
 from benchmarks.models.mish import Mish
 from daceml.codegen_cuda.kernel_unit import KernelUnit, kernel_unit
-from daceml.frontend.export import export_program
-from daceml.frontend.gradient_record import Wanted
-from daceml.frontend.pipeline import training_networks
+from daceml.compiler.pipeline import training_networks
+from daceml.frontend.onnx_export.export import export_program
+from daceml.runtime.records.gradients import Wanted
 from daceml.sdfg.network import Network
 from daceml.sdfg.outline import Outliner
 from daceml.sdfg.scopes import top_maps

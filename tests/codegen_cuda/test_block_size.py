@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch import nn
 
+from daceml.codegen_cuda import device_objects
 from daceml.codegen_cuda.block_size import BlockShape, Trial, choose_shape, shape_of, with_shape
+from daceml.codegen_cuda.device_objects import cuda_object
 from daceml.codegen_cuda.kernel_facts import KernelFacts, load_facts
 from daceml.codegen_cuda.toolchain import CudaToolchain, find_nvcc
-from daceml.runtime import device_objects
-from daceml.runtime.cache import Cache
-from daceml.runtime.device_objects import cuda_object
+from daceml.toolchain.cache import Cache
 from tests.codegen_cuda.kernel_units import Scores, unit_of
 from tests.support.sampling import sampled
 

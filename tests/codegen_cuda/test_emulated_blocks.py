@@ -18,11 +18,11 @@ import torch
 from torch import nn
 
 import daceml
+from daceml.codegen_cuda.device_objects import cuda_object
 from daceml.codegen_cuda.kernel_facts import KernelFacts, load_facts
 from daceml.codegen_cuda.toolchain import CudaToolchain, find_nvcc
-from daceml.runtime.cache import Cache
-from daceml.runtime.device_objects import cuda_object
-from daceml.runtime.toolchain import include_folder
+from daceml.toolchain.cache import Cache
+from daceml.toolchain.cxx import include_folder
 from daceml.transformations.standard import device_recipe
 from tests.codegen_cuda.networks import BLOCKS, kernel_units
 from tests.support.sampling import sampled

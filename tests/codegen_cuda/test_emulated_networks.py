@@ -13,17 +13,17 @@ import torch
 from torch import nn
 
 import daceml
+from daceml.codegen import kernel_objects
 from daceml.codegen_cuda.kernel_unit import KernelUnit, kernel_unit
 from daceml.codegen_cuda.toolchain import CudaToolchain, find_nvcc
+from daceml.compiler.pipeline import Stages, onnx_network, optimise, training_networks
 from daceml.errors import ExecutionError
-from daceml.frontend.export import export_program
-from daceml.frontend.gradient_record import Wanted
-from daceml.frontend.pipeline import Stages, onnx_network, optimise, training_networks
-from daceml.runtime import kernel_objects
-from daceml.runtime.toolchain import include_folder
+from daceml.frontend.onnx_export.export import export_program
+from daceml.runtime.records.gradients import Wanted
 from daceml.sdfg.network import Network
 from daceml.sdfg.outline import Kernel, Outliner
 from daceml.sdfg.scopes import top_maps
+from daceml.toolchain.cxx import include_folder
 from daceml.transformations.standard import device_recipe
 from tests.support.golden import raises
 from tests.support.sampling import sampled

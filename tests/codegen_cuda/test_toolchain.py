@@ -21,7 +21,7 @@ from daceml.codegen_cuda.toolchain import (
 )
 from daceml.config import Config
 from daceml.errors import BuildError, EnvironmentProblem
-from daceml.runtime.toolchain import include_folder
+from daceml.toolchain.cxx import include_folder
 from tests.codegen_cuda.answering_nvcc import nvcc_of
 from tests.codegen_cuda.emulation.kernels import KERNELS
 from tests.support.golden import raises

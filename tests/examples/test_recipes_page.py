@@ -125,7 +125,7 @@ def test_gradients_of_parameters_are_summed_over_workers(script: Any):
 
 
 def load(program: Any) -> Any:
-    from daceml.runtime.levels import load_levels
+    from daceml.runtime.records.levels import load_levels
 
     return load_levels(program.stored.folder)
 

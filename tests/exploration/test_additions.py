@@ -9,7 +9,7 @@ from torch import nn
 from daceml.errors import ExplorationError
 from daceml.exploration.additions import addition_named, additions, passes_of
 from daceml.exploration.effects import effects
-from daceml.exploration.variant import Variant
+from daceml.tuning.variant import Variant
 from tests.support.golden import raises
 
 

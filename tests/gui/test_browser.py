@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from daceml.gui.guided import Guided
+from daceml.exploration.guided.guided import Guided
 from daceml.gui.page import report_page
 from daceml.gui.pages import ModelPage, TracePage, VariantsPage
 from daceml.gui.server import PageServer, Shown, Told
@@ -21,8 +21,8 @@ from daceml.simulation.whatif.amp import AutomaticMixedPrecision
 from examples import guided_bert, guided_efficientnet
 from examples.encoder_layer import EncoderLayer
 from examples.mbconv import MBConv
+from tests.exploration.guided.models import Chain
 from tests.gui.browser import Tab, browsing, needs_browser
-from tests.gui.models import Chain
 from tests.support.explorations import explored
 from tests.support.recorded_step import run
 
@@ -54,7 +54,7 @@ def click(tab: Tab, selector: str) -> None:
 def test_apply_undo_export_and_replay(tmp_path: Path):
     torch.manual_seed(0)
     guided = Guided(Chain().eval(), (torch.randn(4, 6),), start="nothing")
-    page = ModelPage(guided, title="Chain", target="tests.gui.models:Chain")
+    page = ModelPage(guided, title="Chain", target="tests.exploration.guided.models:Chain")
     with opened(page) as tab:
         before = did(tab, "start")
         steps = tab.text("#steps b")

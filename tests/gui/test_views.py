@@ -12,14 +12,14 @@ import torch
 
 import daceml
 from daceml.errors import PageError
-from daceml.gui.guided import Guided
+from daceml.exploration.guided.guided import Guided
 from daceml.gui.model_view import model_view
 from daceml.gui.pages import ModelPage, TracePage
 from daceml.gui.timeline_view import timeline_view
 from daceml.gui.variants_view import variants_view
 from daceml.simulation import predict, simulate
 from daceml.simulation.whatif.amp import AutomaticMixedPrecision
-from tests.gui.models import Chain
+from tests.exploration.guided.models import Chain
 from tests.support.explorations import explored
 from tests.support.golden import golden, raises
 from tests.support.recorded_step import run

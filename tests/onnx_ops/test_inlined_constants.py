@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from daceml.onnx_ops.element_types import BY_ONNX_CODE
+from daceml.onnx_ops.schema.element_types import BY_ONNX_CODE
 from daceml.sdfg.network import Network
 from tests.support.imported_networks import imported, values
 

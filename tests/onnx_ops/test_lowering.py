@@ -13,9 +13,9 @@ from dace.sdfg import nodes
 
 from daceml.errors import NoImplementationError
 from daceml.onnx_ops.lowering import choose, lower
-from daceml.onnx_ops.node import ONNXNode
-from daceml.onnx_ops.nodes import node_class
 from daceml.onnx_ops.registry import implementations_of
+from daceml.onnx_ops.schema.node import ONNXNode
+from daceml.onnx_ops.schema.nodes import node_class
 from daceml.sdfg.network import Network
 from tests.onnx_ops.native.single_node import Case, Library, network_of, random
 from tests.support.golden import golden, raises

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from daceml.devices.roofline import Work
 from daceml.devices.specification import Device, Sourced
-from daceml.prediction.step import ModelStep, StepMemory, StepOperation, StepParameter
-from daceml.profiling.database.records import Operand, Operation
-from daceml.profiling.estimation.estimate import Estimate
+from daceml.operations.database.records import Operand, Operation
+from daceml.operations.estimate import Estimate
+from daceml.prediction.model_step import ModelStep, StepMemory, StepOperation, StepParameter
 
 
 def step_of(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from daceml.prediction.live_bytes import LiveBytes
-from daceml.prediction.memory_need import CONTEXT_BYTES, NCCL_BYTES, memory_need
-from daceml.prediction.step import StepMemory
-from daceml.prediction.step_prediction import predict_captured
+from daceml.prediction.model_step import StepMemory
+from daceml.prediction.model_steps.memory_need import CONTEXT_BYTES, NCCL_BYTES, memory_need
+from daceml.prediction.model_steps.step_prediction import predict_captured
 from tests.prediction.steps import PLAIN, parameter, step_of
 from tests.support.golden import golden
 

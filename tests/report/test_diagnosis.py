@@ -15,7 +15,7 @@ from torch import nn
 
 import daceml
 from daceml.onnx_ops import registry
-from daceml.report.verification import verify
+from daceml.verification.verification import verify
 from tests.support.golden import golden
 from tests.support.onnx_files import save_sum
 
@@ -175,7 +175,7 @@ def test_an_export_that_differs_is_not_blamed_on_an_operator():
 
 
 def test_a_look_that_fails_does_not_hide_the_verdict(monkeypatch: pytest.MonkeyPatch):
-    from daceml.report import graph_values
+    from daceml.verification import graph_values
 
     def fail(*_: Any, **__: Any) -> None:
         raise RuntimeError("no\nluck")

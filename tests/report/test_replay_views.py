@@ -10,8 +10,8 @@ from daceml.report.replay_json import replay_json, whatif_json
 from daceml.report.replay_text import replay_text, whatif_text
 from daceml.simulation.analysis.critical_path import critical_path
 from daceml.simulation.engine import simulate
-from daceml.simulation.prediction import Refusal, predict
 from daceml.simulation.whatif.amp import AutomaticMixedPrecision
+from daceml.simulation.whatif.whatif_result import Refusal, predict
 from tests.support.golden import golden
 from tests.support.recorded_step import run
 

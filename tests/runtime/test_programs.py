@@ -11,7 +11,7 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from daceml.errors import CallError, ExecutionError
-from daceml.onnx_ops import nodes
+from daceml.onnx_ops.schema import nodes
 from daceml.runtime import launcher
 from daceml.sdfg.network import Network
 from daceml.transformations.hardware.cpu_schedule import schedule_maps

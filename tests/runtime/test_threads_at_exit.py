@@ -7,7 +7,7 @@ import pytest
 
 _SCRIPT = """
 import sys, threading, time
-from daceml.runtime.collectives.threads_at_exit import let_threads_finish
+from daceml.runtime.threads_at_exit import let_threads_finish
 for _ in range(int(sys.argv[1])):
     let_threads_finish()
 def late():

@@ -11,9 +11,9 @@ import torch
 from dace.subsets import Range
 from torch import nn
 
+from daceml.compiler.pipeline import Stages, onnx_network, optimise
 from daceml.errors import UnsupportedProgramError
-from daceml.frontend.export import export_program
-from daceml.frontend.pipeline import Stages, onnx_network, optimise
+from daceml.frontend.onnx_export.export import export_program
 from daceml.sdfg.network import Network
 from daceml.sdfg.outline import KernelCall, Outliner
 from daceml.sdfg.scopes import top_maps

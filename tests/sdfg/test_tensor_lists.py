@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dace
 
-from daceml.runtime.list_calls import list_call_lines
+from daceml.codegen.list_calls import list_call_lines
 from daceml.sdfg.access import add_access
 from daceml.sdfg.builder import parameters
 from daceml.sdfg.network_costs import list_cost

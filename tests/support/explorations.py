@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from daceml.exploration.exploration import Exploration, Row, Times
-from daceml.exploration.variant import Variant
+from daceml.exploration.results import Exploration, Row, Times
+from daceml.tuning.variant import Variant
 
 
 def explored() -> Exploration:

@@ -15,8 +15,8 @@ from onnx.reference import ReferenceEvaluator
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from daceml.frontend.export import export_program, to_onnx
-from daceml.frontend.traceable import traceable
+from daceml.frontend.capture.traceable import traceable
+from daceml.frontend.onnx_export.export import export_program, to_onnx
 
 FLOAT32_TOLERANCE = 2e-5
 """Sums of some hundred float32 products in another order than torch's."""

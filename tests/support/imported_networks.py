@@ -7,11 +7,11 @@ import uuid
 import torch
 
 from daceml.config import config
-from daceml.frontend.importer import import_model
+from daceml.frontend.onnx_import.importer import import_model
 from daceml.onnx_ops.lowering import lower
-from daceml.onnx_ops.node import ONNXNode
-from daceml.runtime.cache import digest
+from daceml.onnx_ops.schema.node import ONNXNode
 from daceml.sdfg.network import Network
+from daceml.toolchain.cache import digest
 from tests.support.operator_programs import parse
 from tests.support.small_networks import build
 

@@ -13,19 +13,19 @@ import dace
 import torch
 
 from daceml.autodiff.vjp import DOMAIN, Rule, rules_of
+from daceml.compiler.keys.program_key import package_digest
+from daceml.compiler.pipeline import Optimised, Stages, build
 from daceml.config import config
-from daceml.frontend.pipeline import Optimised, Stages, build
-from daceml.frontend.program_key import package_digest
 from daceml.onnx_ops.lowering import LoweringReport, lower
-from daceml.onnx_ops.nodes import node_class
 from daceml.onnx_ops.registry import KINDS, Kind
-from daceml.onnx_ops.tensor import Tensor, element_reader
-from daceml.runtime.cache import Cache, digest
-from daceml.runtime.element_codes import TORCH_CODES
+from daceml.onnx_ops.schema.nodes import node_class
+from daceml.onnx_ops.tracing.tensor import Tensor, element_reader
 from daceml.runtime.program import Program, StoredProgram
-from daceml.runtime.toolchain import toolchain
 from daceml.runtime.torch_types import DTYPES
+from daceml.sdfg.element_codes import TORCH_CODES
 from daceml.sdfg.network import Network
+from daceml.toolchain.cache import Cache, digest
+from daceml.toolchain.cxx import toolchain
 from daceml.transformations.hardware.cpu_schedule import schedule_maps
 
 Value = torch.Tensor | Sequence[torch.Tensor] | None

@@ -9,16 +9,16 @@ import onnx
 import onnx.parser
 import torch
 
+from daceml.compiler.keys.program_key import package_digest
+from daceml.compiler.pipeline import Optimised as Lowered
+from daceml.compiler.pipeline import Stages, build
 from daceml.config import config
-from daceml.frontend.importer import import_model
-from daceml.frontend.pipeline import Optimised as Lowered
-from daceml.frontend.pipeline import Stages, build
-from daceml.frontend.program_key import package_digest
+from daceml.frontend.onnx_import.importer import import_model
 from daceml.onnx_ops.lowering import LoweringReport, lower
 from daceml.onnx_ops.registry import KINDS, Kind
-from daceml.runtime.cache import Cache, digest
 from daceml.runtime.program import Program, StoredProgram
-from daceml.runtime.toolchain import toolchain
+from daceml.toolchain.cache import Cache, digest
+from daceml.toolchain.cxx import toolchain
 from daceml.transformations.hardware.cpu_schedule import schedule_maps
 
 # every implementation, and those that need no library

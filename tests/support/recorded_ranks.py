@@ -10,9 +10,9 @@ import numpy as np
 
 from daceml.profiling.kineto import trace_of
 from daceml.profiling.trace import Trace
+from daceml.simulation.distributed.clocks.timings import Timings
 from daceml.simulation.distributed.matching import MatchedRun, matched
 from daceml.simulation.distributed.rank_run import rank_run
-from daceml.simulation.distributed.timings import Timings
 from tests.support.recorded_calls import MAIN, Recording
 
 NCCL = "ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*)"

@@ -8,16 +8,16 @@ import dace
 import torch
 from dace.subsets import Range
 
+from daceml.codegen.build import build_program
+from daceml.codegen.constants import save_constants
+from daceml.codegen.planning.plan import make_plan
+from daceml.compiler.stages.manifest_writer import make_manifest
 from daceml.config import config
-from daceml.frontend.record import make_manifest
 from daceml.onnx_ops.external import external_call
 from daceml.onnx_ops.lowering import LoweringReport
-from daceml.runtime.build import build_program
-from daceml.runtime.cache import Cache
-from daceml.runtime.constants import save_constants
-from daceml.runtime.plan import make_plan
 from daceml.runtime.program import Program, StoredProgram
 from daceml.sdfg.network import Network
+from daceml.toolchain.cache import Cache
 
 
 def elementwise(codes: list[str], shape: tuple[int, ...] = (8, 32), *, language: str = "Python") -> Network:

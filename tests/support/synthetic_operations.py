@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daceml.devices.specification import Device, Sourced
-from daceml.profiling.database.records import Duration, Entry, Environment, Operand, Operation
+from daceml.operations.database.records import Duration, Entry, Environment, Operand, Operation
 
 
 def figure(value: float) -> Sourced:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from daceml.frontend.export import export_program
-from daceml.frontend.pipeline import Stages, onnx_network, optimise
+from daceml.compiler.pipeline import Stages, onnx_network, optimise
+from daceml.frontend.onnx_export.export import export_program
 from daceml.sdfg.network import Network
 from daceml.transformations.recipe import Recipe
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import dace
 
-from daceml.onnx_ops.node import ONNXNode
+from daceml.onnx_ops.schema.node import ONNXNode
 from daceml.sdfg.network import Network
-from daceml.transformations.rewrite import Rewrite
+from daceml.transformations.rewriting.rewrite import Rewrite
 
 CHAIN = "g (float[4] X) => (float[4] Y) { A = Neg (X) B = Relu (A) C = Relu (B) Y = Neg (C) }"
 

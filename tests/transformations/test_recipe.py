@@ -13,7 +13,7 @@ from daceml.sdfg.network import Network
 from daceml.sdfg.passes import PassRecord
 from daceml.transformations.local.subgraph_fusion import fuse_subgraphs
 from daceml.transformations.recipe import Recipe, Step, first_wrong
-from daceml.transformations.rewrite import Rewrite
+from daceml.transformations.rewriting.rewrite import Rewrite
 from daceml.transformations.standard import loop_recipe, operator_recipe
 from tests.support.golden import raises
 from tests.support.imported_networks import imported, operators

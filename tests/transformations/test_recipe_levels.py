@@ -9,7 +9,7 @@ import pytest
 
 from daceml.errors import ConfigurationError, PassError
 from daceml.onnx_ops.lowering import lower
-from daceml.onnx_ops.node import ONNXNode
+from daceml.onnx_ops.schema.node import ONNXNode
 from daceml.sdfg.network import Network
 from daceml.transformations import Recipe, Step, standard_recipe
 from daceml.transformations.local.map_fusion import fuse_maps

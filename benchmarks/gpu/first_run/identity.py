@@ -50,7 +50,7 @@ def _identity(options: argparse.Namespace) -> dict[str, Any]:
 def versions() -> dict[str, str | None]:
     """Everything that has to be the same where a program of a kit is to be found."""
     from benchmarks.gpu.environment import nvcc_release
-    from daceml.frontend.program_key import LIBRARIES, package_digest
+    from daceml.compiler.keys.program_key import LIBRARIES, package_digest
 
     installed = {name: machine.installed_version(name) for name in LIBRARIES}
     return {**installed, "nvcc": nvcc_release(), "sources of daceml": package_digest()[:12]}
@@ -64,7 +64,7 @@ def differences(made: Mapping[str, str | None], here: Mapping[str, str | None]) 
 def _build_launcher() -> None:
     from daceml.config import config
     from daceml.runtime import launcher
-    from daceml.runtime.cache import Cache
+    from daceml.toolchain.cache import Cache
 
     launcher.make_ready(Cache(config().cache_folder))
     launcher.native()

@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _cache(parent: Path) -> Path:
     """The cache of this process, where what the same sources have compiled before lies, and nothing else."""
-    from daceml.frontend.program_key import package_digest
+    from daceml.compiler.keys.program_key import package_digest
 
     folder = parent / package_digest()[:12]
     for other in parent.glob("*"):

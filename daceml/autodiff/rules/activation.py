@@ -6,9 +6,9 @@ Smooth activations need no rule: their lowered form is differentiated.
 from __future__ import annotations
 
 from daceml.autodiff.vjp import vjp
-from daceml.onnx_ops.functions import where
-from daceml.onnx_ops.tensor import Tensor
-from daceml.onnx_ops.torch_kernels import DOMAIN
+from daceml.onnx_ops.domain.torch_kernels import DOMAIN
+from daceml.onnx_ops.tracing.functions import where
+from daceml.onnx_ops.tracing.tensor import Tensor
 
 
 @vjp("Relu")

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from daceml.autodiff.rules.convolution import conv_vjp
 from daceml.autodiff.vjp import vjp
-from daceml.onnx_ops.channels_last import DOMAIN, TO_CHANNELS_FIRST
-from daceml.onnx_ops.tensor import Output, Tensor
+from daceml.onnx_ops.domain.channels_last import DOMAIN, TO_CHANNELS_FIRST
+from daceml.onnx_ops.tracing.tensor import Output, Tensor
 
 
 @vjp("ChannelsLastConv", domain=DOMAIN)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from daceml.autodiff.vjp import vjp
-from daceml.onnx_ops.functions import where
-from daceml.onnx_ops.indexing import broadcast_index, same
 from daceml.onnx_ops.native.contraction import einsum_terms
-from daceml.onnx_ops.tensor import Output, Tensor, compute, sum_over
+from daceml.onnx_ops.tracing.functions import where
+from daceml.onnx_ops.tracing.indexing import broadcast_index, same
+from daceml.onnx_ops.tracing.tensor import Output, Tensor, compute, sum_over
 from daceml.sdfg.scalar import Index, Scalar, index_value, literal
 
 

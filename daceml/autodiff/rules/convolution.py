@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from daceml.autodiff.vjp import vjp
-from daceml.onnx_ops.indexing import divide, same
 from daceml.onnx_ops.native.pad import padded
 from daceml.onnx_ops.native.transposed_convolution import (
     expanded_taps,
@@ -13,8 +12,9 @@ from daceml.onnx_ops.native.transposed_convolution import (
     write_transposed,
 )
 from daceml.onnx_ops.native.windows import Windows, transposed_padding, windows_of
-from daceml.onnx_ops.tensor import Output, Tensor, compute, sum_over
-from daceml.onnx_ops.trace import Refused
+from daceml.onnx_ops.tracing.indexing import divide, same
+from daceml.onnx_ops.tracing.tensor import Output, Tensor, compute, sum_over
+from daceml.onnx_ops.tracing.trace import Refused
 from daceml.sdfg.scalar import Index, Scalar
 
 Ints = Sequence[int] | None

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from daceml.autodiff.vjp import vjp
-from daceml.onnx_ops.functions import where
-from daceml.onnx_ops.indexing import axis_of
+from daceml.onnx_ops.domain.torch_kernels import DOMAIN
 from daceml.onnx_ops.native.cumulative import LONGEST, cumulative_sum
-from daceml.onnx_ops.tensor import Output, Tensor, compute, sum_over
-from daceml.onnx_ops.torch_kernels import DOMAIN
+from daceml.onnx_ops.tracing.functions import where
+from daceml.onnx_ops.tracing.indexing import axis_of
+from daceml.onnx_ops.tracing.tensor import Output, Tensor, compute, sum_over
 from daceml.sdfg.builder import parameters, reduced_parameters
 from daceml.sdfg.recurrence import Recurrence
 from daceml.sdfg.scalar import Index, Scalar, compute_type, literal

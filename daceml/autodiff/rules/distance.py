@@ -8,9 +8,9 @@ from collections.abc import Callable
 import numpy as np
 
 from daceml.autodiff.vjp import vjp
-from daceml.onnx_ops.functions import where
-from daceml.onnx_ops.tensor import Output, Tensor, compute, sum_over
-from daceml.onnx_ops.torch_kernels import DOMAIN
+from daceml.onnx_ops.domain.torch_kernels import DOMAIN
+from daceml.onnx_ops.tracing.functions import where
+from daceml.onnx_ops.tracing.tensor import Output, Tensor, compute, sum_over
 from daceml.sdfg.scalar import DType, Index, Scalar, compute_type, literal
 
 

@@ -6,8 +6,8 @@ import dace
 import numpy as np
 
 from daceml.autodiff.vjp import vjp
-from daceml.onnx_ops.dropout import keeping_scale
-from daceml.onnx_ops.tensor import Tensor
+from daceml.onnx_ops.domain.dropout import keeping_scale
+from daceml.onnx_ops.tracing.tensor import Tensor
 from daceml.sdfg.scalar import compute_type
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from daceml.autodiff.vjp import vjp
-from daceml.onnx_ops.functions import where
-from daceml.onnx_ops.indexing import axis_of
 from daceml.onnx_ops.native.indicator import is_hot
-from daceml.onnx_ops.tensor import Output, Tensor, compute, full, sum_over
+from daceml.onnx_ops.tracing.functions import where
+from daceml.onnx_ops.tracing.indexing import axis_of
+from daceml.onnx_ops.tracing.tensor import Output, Tensor, compute, full, sum_over
 from daceml.sdfg.scalar import Index, Scalar, index_value, literal
 
 

@@ -8,8 +8,8 @@ import dace
 import numpy as np
 
 from daceml.autodiff.vjp import vjp
-from daceml.onnx_ops.functions import maximum, minimum, where
-from daceml.onnx_ops.tensor import Output, Tensor, compute
+from daceml.onnx_ops.tracing.functions import maximum, minimum, where
+from daceml.onnx_ops.tracing.tensor import Output, Tensor, compute
 from daceml.sdfg.scalar import DType, Index, Scalar, compute_type, index_value, literal
 
 # What the loss of a target is multiplied with, at an index of the targets.

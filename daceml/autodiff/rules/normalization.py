@@ -13,9 +13,9 @@ import dace
 import numpy as np
 
 from daceml.autodiff.vjp import vjp
-from daceml.onnx_ops.indexing import axis_of, divide, same
 from daceml.onnx_ops.native.normalization import along_channels
-from daceml.onnx_ops.tensor import Output, Tensor
+from daceml.onnx_ops.tracing.indexing import axis_of, divide, same
+from daceml.onnx_ops.tracing.tensor import Output, Tensor
 from daceml.sdfg.scalar import Index, compute_type
 
 Shape = tuple[Index, ...]

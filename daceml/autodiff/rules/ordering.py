@@ -6,12 +6,12 @@ import dace
 
 from daceml.autodiff.rules.gather import gather_elements_vjp, zeros
 from daceml.autodiff.vjp import vjp
-from daceml.onnx_ops.functions import where
-from daceml.onnx_ops.indexing import axis_of
+from daceml.onnx_ops.domain.torch_kernels import DOMAIN
 from daceml.onnx_ops.native.gather import check_positions, position
-from daceml.onnx_ops.scatter import Place, scatter
-from daceml.onnx_ops.tensor import Output, Tensor, compute, sum_over
-from daceml.onnx_ops.torch_kernels import DOMAIN
+from daceml.onnx_ops.tracing.functions import where
+from daceml.onnx_ops.tracing.indexing import axis_of
+from daceml.onnx_ops.tracing.scatter import Place, scatter
+from daceml.onnx_ops.tracing.tensor import Output, Tensor, compute, sum_over
 from daceml.sdfg.scalar import Index, Scalar, compute_type, literal
 
 

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import dace
 
 from daceml.autodiff.vjp import vjp
-from daceml.onnx_ops.functions import maximum, minimum, where
-from daceml.onnx_ops.indexing import flatten_index, unflatten_index
+from daceml.onnx_ops.domain.torch_kernels import DOMAIN
 from daceml.onnx_ops.native.pooling import window_count
 from daceml.onnx_ops.native.transposed_convolution import (
     expanded_taps,
@@ -16,9 +15,10 @@ from daceml.onnx_ops.native.transposed_convolution import (
     write_transposed,
 )
 from daceml.onnx_ops.native.windows import windows_of
-from daceml.onnx_ops.scatter import scatter
-from daceml.onnx_ops.tensor import Output, Tensor, compute, full, min_over
-from daceml.onnx_ops.torch_kernels import DOMAIN
+from daceml.onnx_ops.tracing.functions import maximum, minimum, where
+from daceml.onnx_ops.tracing.indexing import flatten_index, unflatten_index
+from daceml.onnx_ops.tracing.scatter import scatter
+from daceml.onnx_ops.tracing.tensor import Output, Tensor, compute, full, min_over
 from daceml.sdfg.scalar import Index, Scalar, index_value, literal
 from daceml.sdfg.sizes import product
 

@@ -11,11 +11,11 @@ from typing import Any
 
 from daceml.autodiff.rules.recurrent_steps import Reverse, slope
 from daceml.autodiff.vjp import vjp
+from daceml.onnx_ops.domain.saving import STATE_PARTS
 from daceml.onnx_ops.native.recurrent import directions_of
 from daceml.onnx_ops.native.recurrent_layer import Activation, Layer, activations_of
-from daceml.onnx_ops.saving import STATE_PARTS
-from daceml.onnx_ops.tensor import Output, Tensor
-from daceml.onnx_ops.trace import Refused
+from daceml.onnx_ops.tracing.tensor import Output, Tensor
+from daceml.onnx_ops.tracing.trace import Refused
 from daceml.sdfg.scalar import Index, Scalar, compute_type
 from daceml.sdfg.scatter import Loop
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from daceml.autodiff.scalar_derivatives import derivative
-from daceml.onnx_ops.functions import where
 from daceml.onnx_ops.native.recurrent_layer import Activation, Layer
-from daceml.onnx_ops.tensor import Output, Tensor, compute, sum_over
+from daceml.onnx_ops.tracing.functions import where
+from daceml.onnx_ops.tracing.tensor import Output, Tensor, compute, sum_over
 from daceml.sdfg.recurrence import Recurrence
 from daceml.sdfg.scalar import Index, Scalar, index_value, literal, read, reduce_over
 from daceml.sdfg.scalar_rewrite import replace_parts

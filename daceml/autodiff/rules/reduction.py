@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from daceml.autodiff.vjp import vjp
-from daceml.onnx_ops.functions import where
-from daceml.onnx_ops.indexing import axes_of
 from daceml.onnx_ops.native.reduction import constant_axes
-from daceml.onnx_ops.tensor import Tensor
+from daceml.onnx_ops.tracing.functions import where
+from daceml.onnx_ops.tracing.indexing import axes_of
+from daceml.onnx_ops.tracing.tensor import Tensor
 
 
 def _reduces(axes: Tensor | None, noop_with_empty_axes: int | None, since_version: int) -> str | None:

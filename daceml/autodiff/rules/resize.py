@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from daceml.autodiff.vjp import vjp
 from daceml.onnx_ops.native.resize import Resizing, resized_axes
 from daceml.onnx_ops.native.resize_axes import ResizedAxis
-from daceml.onnx_ops.scatter import scatter
-from daceml.onnx_ops.tensor import Output, Tensor, compute, full, sum_over
+from daceml.onnx_ops.tracing.scatter import scatter
+from daceml.onnx_ops.tracing.tensor import Output, Tensor, compute, full, sum_over
 from daceml.sdfg.scalar import Index, Scalar, compute_type
 
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from daceml.autodiff.vjp import vjp
-from daceml.onnx_ops.indexing import axis_of, unflatten_index
 from daceml.onnx_ops.native.folding import pooled_shape
 from daceml.onnx_ops.native.gather import check_positions, position
 from daceml.onnx_ops.native.scatter import cache_position
-from daceml.onnx_ops.scatter import Place, scatter
-from daceml.onnx_ops.tensor import Output, Tensor, compute, full
-from daceml.onnx_ops.trace import Refused
+from daceml.onnx_ops.tracing.indexing import axis_of, unflatten_index
+from daceml.onnx_ops.tracing.scatter import Place, scatter
+from daceml.onnx_ops.tracing.tensor import Output, Tensor, compute, full
+from daceml.onnx_ops.tracing.trace import Refused
 from daceml.sdfg.scalar import Index, Scalar
 from daceml.sdfg.sizes import product
 

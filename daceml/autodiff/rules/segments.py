@@ -6,13 +6,13 @@ import dace
 
 from daceml.autodiff.rules.gather import zeros
 from daceml.autodiff.vjp import vjp
-from daceml.onnx_ops.functions import minimum, where
-from daceml.onnx_ops.indexing import same
+from daceml.onnx_ops.domain.segments import DOMAIN
 from daceml.onnx_ops.native.gather import check_positions, position
 from daceml.onnx_ops.native.segments import reduced
-from daceml.onnx_ops.scatter import scatter
-from daceml.onnx_ops.segments import DOMAIN
-from daceml.onnx_ops.tensor import Output, Tensor, compute
+from daceml.onnx_ops.tracing.functions import minimum, where
+from daceml.onnx_ops.tracing.indexing import same
+from daceml.onnx_ops.tracing.scatter import scatter
+from daceml.onnx_ops.tracing.tensor import Output, Tensor, compute
 from daceml.sdfg.scalar import Index, Scalar, index_value, literal
 
 # Steps of a bisection over a number of segments that is not known: fewer than 2^31 of them

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from daceml.autodiff.vjp import vjp
-from daceml.onnx_ops.indexing import axis_of
-from daceml.onnx_ops.tensor import Tensor
+from daceml.onnx_ops.tracing.indexing import axis_of
+from daceml.onnx_ops.tracing.tensor import Tensor
 
 _ONE_AXIS = 13
 

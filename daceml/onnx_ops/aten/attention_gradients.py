@@ -6,7 +6,7 @@ from daceml.onnx_ops.aten.attention import attention_refusal, factor_of, mask_vi
 from daceml.onnx_ops.aten.gradients import gradient_call, handed
 from daceml.onnx_ops.aten.views import GRADIENTS, view
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.tensor import Output, Tensor
+from daceml.onnx_ops.tracing.tensor import Output, Tensor
 from daceml.sdfg.external import AtenCall
 from daceml.sdfg.sizes import product
 

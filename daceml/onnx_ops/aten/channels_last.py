@@ -8,9 +8,9 @@ from dataclasses import replace
 from daceml.onnx_ops.aten.convolution import convolution, convolution_refusal
 from daceml.onnx_ops.aten.convolution_gradients import convolution_gradients, gradients_refusal
 from daceml.onnx_ops.aten.views import GRADIENTS
-from daceml.onnx_ops.channels_last import DOMAIN, TO_CHANNELS_FIRST
+from daceml.onnx_ops.domain.channels_last import DOMAIN, TO_CHANNELS_FIRST
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.tensor import Output, Tensor
+from daceml.onnx_ops.tracing.tensor import Output, Tensor
 from daceml.sdfg.external import AtenCall, TensorView
 from daceml.sdfg.sizes import channels_last
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from daceml.onnx_ops.aten.views import float_operands, no_empty_operand, view
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.tensor import Output, Tensor
+from daceml.onnx_ops.tracing.tensor import Output, Tensor
 from daceml.sdfg.external import AtenCall, TensorView
 from daceml.sdfg.sizes import Size, product
 

@@ -7,7 +7,7 @@ import dace
 from daceml.onnx_ops.aten.views import bytes_of, float_operands, no_empty_operand, view
 from daceml.onnx_ops.native.windows import transposed_padding
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.tensor import Output, Tensor
+from daceml.onnx_ops.tracing.tensor import Output, Tensor
 from daceml.sdfg.external import AtenCall
 from daceml.sdfg.sizes import Size, product
 

@@ -12,7 +12,7 @@ from daceml.onnx_ops.aten.convolution import (
 )
 from daceml.onnx_ops.aten.views import GRADIENTS, float_operands, no_empty_operand, view
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.tensor import Output, Tensor
+from daceml.onnx_ops.tracing.tensor import Output, Tensor
 from daceml.sdfg.external import AtenCall, FreshResult
 from daceml.sdfg.sizes import Size, product
 

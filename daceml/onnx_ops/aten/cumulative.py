@@ -7,9 +7,9 @@ import numpy as np
 
 from daceml.onnx_ops.aten.gradients import gradient_call
 from daceml.onnx_ops.aten.views import GRADIENTS, no_empty_operand, view
-from daceml.onnx_ops.indexing import axis_of
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.tensor import Output, Tensor
+from daceml.onnx_ops.tracing.indexing import axis_of
+from daceml.onnx_ops.tracing.tensor import Output, Tensor
 from daceml.sdfg.external import AtenCall
 from daceml.sdfg.scalar import HALF
 

@@ -13,9 +13,9 @@ import dace
 from daceml.onnx_ops.aten.attention import factor_of, mask_strides
 from daceml.onnx_ops.aten.gradients import handed
 from daceml.onnx_ops.aten.views import float_operands, no_empty_operand, view
-from daceml.onnx_ops.indexing import divide, same
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.tensor import Output, Tensor
+from daceml.onnx_ops.tracing.indexing import divide, same
+from daceml.onnx_ops.tracing.tensor import Output, Tensor
 from daceml.sdfg.external import AtenCall, TensorView
 from daceml.sdfg.sizes import Size, product, size
 

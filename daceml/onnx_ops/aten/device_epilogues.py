@@ -7,9 +7,9 @@ import dace
 from daceml.onnx_ops.aten.contraction import matrix_view
 from daceml.onnx_ops.aten.convolution import Ints, symmetric_padding
 from daceml.onnx_ops.aten.views import float_operands, no_empty_operand, view
-from daceml.onnx_ops.convolution_activation import DOMAIN
+from daceml.onnx_ops.domain.convolution_activation import DOMAIN
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.tensor import Output, Tensor
+from daceml.onnx_ops.tracing.tensor import Output, Tensor
 from daceml.sdfg.external import AtenCall
 from daceml.sdfg.sizes import product
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from daceml.onnx_ops.aten.views import GRADIENTS, float_operands, no_empty_operand, view
-from daceml.onnx_ops.indexing import same
 from daceml.onnx_ops.native.contraction import einsum_terms
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.tensor import Output, Tensor
+from daceml.onnx_ops.tracing.indexing import same
+from daceml.onnx_ops.tracing.tensor import Output, Tensor
 from daceml.sdfg.external import AtenCall, TensorView
 from daceml.sdfg.sizes import Size, product, row_major
 

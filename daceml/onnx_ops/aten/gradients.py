@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from daceml.onnx_ops.tensor import Output
+from daceml.onnx_ops.tracing.tensor import Output
 from daceml.sdfg.external import Argument, AtenCall, FreshResult
 from daceml.sdfg.sizes import Size
 

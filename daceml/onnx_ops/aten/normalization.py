@@ -6,9 +6,9 @@ import dace
 
 from daceml.onnx_ops.aten.gradients import gradient_call, handed
 from daceml.onnx_ops.aten.views import GRADIENTS, bytes_of, float_operands, no_empty_operand, view
-from daceml.onnx_ops.indexing import axis_of, same
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.tensor import Output, Tensor
+from daceml.onnx_ops.tracing.indexing import axis_of, same
+from daceml.onnx_ops.tracing.tensor import Output, Tensor
 from daceml.sdfg.external import AtenCall
 from daceml.sdfg.lanes import FEWEST_LANES
 from daceml.sdfg.sizes import product, size

@@ -8,10 +8,10 @@ import dace
 import numpy as np
 
 from daceml.onnx_ops.aten.views import no_empty_operand, view
-from daceml.onnx_ops.indexing import axis_of
+from daceml.onnx_ops.domain.torch_kernels import DOMAIN
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.tensor import Output, Tensor
-from daceml.onnx_ops.torch_kernels import DOMAIN
+from daceml.onnx_ops.tracing.indexing import axis_of
+from daceml.onnx_ops.tracing.tensor import Output, Tensor
 from daceml.sdfg.external import Argument, AtenCall
 
 

@@ -9,9 +9,9 @@ import math
 
 from daceml.onnx_ops.aten.convolution import convolution
 from daceml.onnx_ops.aten.views import view
-from daceml.onnx_ops.convolution_activation import ACTIVATIONS, DOMAIN
+from daceml.onnx_ops.domain.convolution_activation import ACTIVATIONS, DOMAIN
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.tensor import Output, Tensor
+from daceml.onnx_ops.tracing.tensor import Output, Tensor
 from daceml.sdfg.external import AtenCall, PackedWeight
 from daceml.sdfg.sizes import Size, product
 

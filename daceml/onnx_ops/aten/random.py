@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from daceml.onnx_ops.aten.views import float_operands, no_empty_operand, view
-from daceml.onnx_ops.dropout import dropped_share
+from daceml.onnx_ops.domain.dropout import dropped_share
+from daceml.onnx_ops.domain.torch_kernels import DOMAIN
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.tensor import Output, Tensor
-from daceml.onnx_ops.torch_kernels import DOMAIN
+from daceml.onnx_ops.tracing.tensor import Output, Tensor
 from daceml.sdfg.external import Argument, AtenCall
 
 

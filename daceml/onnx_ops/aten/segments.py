@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from daceml.onnx_ops.aten.views import float_operands, no_empty_operand, view
+from daceml.onnx_ops.domain.segments import DOMAIN
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.segments import DOMAIN
-from daceml.onnx_ops.tensor import Output, Tensor
+from daceml.onnx_ops.tracing.tensor import Output, Tensor
 from daceml.sdfg.external import AtenCall
 from daceml.sdfg.sizes import product
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import dace
 
-from daceml.onnx_ops.tensor import Output, Tensor
+from daceml.onnx_ops.tracing.tensor import Output, Tensor
 from daceml.sdfg.external import TensorView
 from daceml.sdfg.sizes import Size, product, row_major, size
 

@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
-from daceml.onnx_ops.functions import erf, maximum, sigmoid, where
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.tensor import Output, Tensor
+from daceml.onnx_ops.tracing.functions import erf, maximum, sigmoid, where
+from daceml.onnx_ops.tracing.tensor import Output, Tensor
 
 
 def softplus_of(x: Tensor) -> Tensor:

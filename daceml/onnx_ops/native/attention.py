@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import dace
 import numpy as np
 
-from daceml.onnx_ops.functions import where
-from daceml.onnx_ops.indexing import broadcast_index, divide
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.tensor import Output, Tensor, compute, full, sum_over
-from daceml.onnx_ops.trace import Refused
+from daceml.onnx_ops.tracing.functions import where
+from daceml.onnx_ops.tracing.indexing import broadcast_index, divide
+from daceml.onnx_ops.tracing.tensor import Output, Tensor, compute, full, sum_over
+from daceml.onnx_ops.tracing.trace import Refused
 from daceml.sdfg.scalar import Index, Scalar, compute_type, index_value, literal
 
 At = Callable[..., Scalar]
@@ -126,7 +126,7 @@ def attention(
     as_spelled: int = 0,
     mask_hides: int = 0,
 ) -> None:
-    """Attributes beyond ONNX's are those of `daceml.onnx_ops.saving`."""
+    """Attributes beyond ONNX's are those of `daceml.onnx_ops.domain.saving`."""
     q, k, v = with_heads(Q, q_num_heads), with_heads(K, kv_num_heads), with_heads(V, kv_num_heads)
     k, v = _joined(past_key, k, present_key), _joined(past_value, v, present_value)
     group = divide(q.shape[1], k.shape[1])

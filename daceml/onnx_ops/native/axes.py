@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from daceml.onnx_ops.functions import where
-from daceml.onnx_ops.indexing import axis_of
 from daceml.onnx_ops.native.gather import check_positions, position
-from daceml.onnx_ops.tensor import Tensor, compute
+from daceml.onnx_ops.tracing.functions import where
+from daceml.onnx_ops.tracing.indexing import axis_of
+from daceml.onnx_ops.tracing.tensor import Tensor, compute
 from daceml.sdfg.scalar import Index, Scalar
 
 

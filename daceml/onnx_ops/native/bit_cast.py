@@ -5,8 +5,8 @@ from __future__ import annotations
 import dace
 
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.tensor import Output, Tensor, compute
-from daceml.onnx_ops.trace import Refused
+from daceml.onnx_ops.tracing.tensor import Output, Tensor, compute
+from daceml.onnx_ops.tracing.trace import Refused
 from daceml.sdfg.scalar import FLOATS, HALF, Index, Scalar, bit_cast
 
 

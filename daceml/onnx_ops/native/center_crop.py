@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from daceml.onnx_ops.native.pad import write_boxes
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.tensor import Output, Tensor, full
-from daceml.onnx_ops.trace import Refused
+from daceml.onnx_ops.tracing.tensor import Output, Tensor, full
+from daceml.onnx_ops.tracing.trace import Refused
 
 
 @implements("CenterCropPad")

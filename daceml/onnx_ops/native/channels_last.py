@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from daceml.onnx_ops.channels_last import DOMAIN, TO_CHANNELS_FIRST
+from daceml.onnx_ops.domain.channels_last import DOMAIN, TO_CHANNELS_FIRST
 from daceml.onnx_ops.native.convolution import convolution
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.tensor import Output, Tensor
+from daceml.onnx_ops.tracing.tensor import Output, Tensor
 
 
 @implements("ChannelsLastConv", domain=DOMAIN, name="direct")

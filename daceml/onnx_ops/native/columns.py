@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from daceml.onnx_ops.columns import DOMAIN
-from daceml.onnx_ops.indexing import divide
+from daceml.onnx_ops.domain.columns import DOMAIN
 from daceml.onnx_ops.native.pad import padded
 from daceml.onnx_ops.native.windows import windows_of
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.tensor import Output, Tensor, compute
-from daceml.onnx_ops.trace import Refused
+from daceml.onnx_ops.tracing.indexing import divide
+from daceml.onnx_ops.tracing.tensor import Output, Tensor, compute
+from daceml.onnx_ops.tracing.trace import Refused
 from daceml.sdfg.scalar import Index, Scalar
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.tensor import Output, Tensor
+from daceml.onnx_ops.tracing.tensor import Output, Tensor
 
 _ROWS: dict[str, Callable[[Tensor, Tensor], Any]] = {
     "Equal": operator.eq,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import string
 from collections.abc import Sequence
 
-from daceml.onnx_ops.indexing import broadcast_index, broadcast_shapes, same
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.tensor import Output, Tensor, compute, sum_over
-from daceml.onnx_ops.trace import Refused
+from daceml.onnx_ops.tracing.indexing import broadcast_index, broadcast_shapes, same
+from daceml.onnx_ops.tracing.tensor import Output, Tensor, compute, sum_over
+from daceml.onnx_ops.tracing.trace import Refused
 from daceml.sdfg.scalar import Index, Scalar
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from daceml.onnx_ops.native.axes import along_axis
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.tensor import Output, Tensor, compute, sum_over
-from daceml.onnx_ops.trace import Refused
+from daceml.onnx_ops.tracing.tensor import Output, Tensor, compute, sum_over
+from daceml.onnx_ops.tracing.trace import Refused
 from daceml.sdfg.scalar import Index, Scalar
 
 LONGEST = 4096

@@ -5,8 +5,8 @@ from __future__ import annotations
 from daceml.onnx_ops.native.axes import along_axis
 from daceml.onnx_ops.native.cumulative import LONGEST, taken
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.tensor import Output, Tensor, compute
-from daceml.onnx_ops.trace import Refused
+from daceml.onnx_ops.tracing.tensor import Output, Tensor, compute
+from daceml.onnx_ops.tracing.trace import Refused
 from daceml.sdfg.builder import reduced_parameters
 from daceml.sdfg.scalar import Index, Scalar, cast, reduce_over
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from daceml.onnx_ops.custom_gradients import DOMAIN
+from daceml.onnx_ops.domain.custom_gradients import DOMAIN
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.tensor import Output, Tensor
+from daceml.onnx_ops.tracing.tensor import Output, Tensor
 
 
 @implements("WithGradient", domain=DOMAIN)

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import dace
 import numpy as np
 
-from daceml.onnx_ops.functions import maximum, minimum, where
-from daceml.onnx_ops.indexing import divide, floor_div
 from daceml.onnx_ops.native.windows import windows_of
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.tensor import Output, Tensor, compute, sum_over
-from daceml.onnx_ops.trace import Refused
+from daceml.onnx_ops.tracing.functions import maximum, minimum, where
+from daceml.onnx_ops.tracing.indexing import divide, floor_div
+from daceml.onnx_ops.tracing.tensor import Output, Tensor, compute, sum_over
+from daceml.onnx_ops.tracing.trace import Refused
 from daceml.sdfg.scalar import Index, Scalar, compute_type, index_value, literal
 
 # Places beyond are taken for it: they still fit an int64, and NaN becomes one of them.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.tensor import Output, Tensor, compute
-from daceml.onnx_ops.trace import Refused
+from daceml.onnx_ops.tracing.tensor import Output, Tensor, compute
+from daceml.onnx_ops.tracing.trace import Refused
 from daceml.sdfg.scalar import Index, Scalar, literal
 
 # 4! products; beyond, an elimination with pivots is right, which no loop of independent elements is

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from daceml.onnx_ops.dropout import DOMAIN, keeping_scale
+from daceml.onnx_ops.domain.dropout import DOMAIN, keeping_scale
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.tensor import Output, Tensor
-from daceml.onnx_ops.trace import Refused
+from daceml.onnx_ops.tracing.tensor import Output, Tensor
+from daceml.onnx_ops.tracing.trace import Refused
 from daceml.sdfg.scalar import compute_type
 
 # Before this version a node says by `is_test` that it is no training.

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from daceml.onnx_ops.functions import erf, maximum, minimum, where
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.tensor import Output, Tensor, elementwise, is_float
+from daceml.onnx_ops.tracing.functions import erf, maximum, minimum, where
+from daceml.onnx_ops.tracing.tensor import Output, Tensor, elementwise, is_float
 from daceml.sdfg.scalar import compute_type
 
 # Operators with formals (X, Y), and with (input, output).

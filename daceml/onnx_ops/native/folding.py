@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from daceml.onnx_ops.functions import maximum, minimum, where
-from daceml.onnx_ops.indexing import divide, flatten_index, unflatten_index
 from daceml.onnx_ops.native.gather import check_positions, position
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.scatter import Place, scatter
-from daceml.onnx_ops.tensor import Output, Tensor, compute, full, sum_over
-from daceml.onnx_ops.trace import Refused
+from daceml.onnx_ops.tracing.functions import maximum, minimum, where
+from daceml.onnx_ops.tracing.indexing import divide, flatten_index, unflatten_index
+from daceml.onnx_ops.tracing.scatter import Place, scatter
+from daceml.onnx_ops.tracing.tensor import Output, Tensor, compute, full, sum_over
+from daceml.onnx_ops.tracing.trace import Refused
 from daceml.sdfg.scalar import Index, Scalar, compute_type, index_value, literal
 from daceml.sdfg.sizes import product
 

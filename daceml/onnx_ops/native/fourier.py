@@ -9,12 +9,12 @@ from functools import partial
 import dace
 import numpy as np
 
-from daceml.onnx_ops.functions import where
-from daceml.onnx_ops.indexing import axis_of, same
 from daceml.onnx_ops.native.axes import along_axis
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.tensor import Output, Tensor, compute, full, sum_over
-from daceml.onnx_ops.trace import Refused
+from daceml.onnx_ops.tracing.functions import where
+from daceml.onnx_ops.tracing.indexing import axis_of, same
+from daceml.onnx_ops.tracing.tensor import Output, Tensor, compute, full, sum_over
+from daceml.onnx_ops.tracing.trace import Refused
 from daceml.sdfg.scalar import Index, Scalar, compute_type, index_value, literal
 
 # Quadratic in the length: 64 times what a fast transform of this length takes

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import dace
 import numpy as np
 
-from daceml.onnx_ops.functions import where
-from daceml.onnx_ops.indexing import axis_of
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.tensor import Output, Tensor, compute
-from daceml.onnx_ops.trace import Refused
+from daceml.onnx_ops.tracing.functions import where
+from daceml.onnx_ops.tracing.indexing import axis_of
+from daceml.onnx_ops.tracing.tensor import Output, Tensor, compute
+from daceml.onnx_ops.tracing.trace import Refused
 from daceml.sdfg.network import IndexCheck
 from daceml.sdfg.scalar import Index, Scalar, index_value
 

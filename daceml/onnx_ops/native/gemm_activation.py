@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from daceml.onnx_ops.gemm_activation import DOMAIN
+from daceml.onnx_ops.domain.gemm_activation import DOMAIN
 from daceml.onnx_ops.native.activation import gelu, relu
 from daceml.onnx_ops.native.contraction import matrix_product
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.tensor import Output, Tensor
+from daceml.onnx_ops.tracing.tensor import Output, Tensor
 
 
 @implements("GemmActivation", domain=DOMAIN)

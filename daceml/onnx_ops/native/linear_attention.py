@@ -10,10 +10,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from daceml.onnx_ops.indexing import divide, floor_div, same
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.tensor import Output, Tensor, compute, full, sum_over
-from daceml.onnx_ops.trace import Refused
+from daceml.onnx_ops.tracing.indexing import divide, floor_div, same
+from daceml.onnx_ops.tracing.tensor import Output, Tensor, compute, full, sum_over
+from daceml.onnx_ops.tracing.trace import Refused
 from daceml.sdfg.builder import parameters, reduced_parameters
 from daceml.sdfg.recurrence import Recurrence
 from daceml.sdfg.scalar import Index, Scalar, compute_type, reduce_over

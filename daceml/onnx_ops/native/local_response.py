@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from daceml.onnx_ops.native.pad import padded
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.tensor import Output, Tensor, compute, sum_over
+from daceml.onnx_ops.tracing.tensor import Output, Tensor, compute, sum_over
 from daceml.sdfg.scalar import Index, Scalar
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import dace
 import numpy as np
 
-from daceml.onnx_ops.functions import where
 from daceml.onnx_ops.native.gather import check_positions
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.tensor import Output, Tensor, compute
-from daceml.onnx_ops.trace import Refused
+from daceml.onnx_ops.tracing.functions import where
+from daceml.onnx_ops.tracing.tensor import Output, Tensor, compute
+from daceml.onnx_ops.tracing.trace import Refused
 from daceml.sdfg.scalar import Index, Scalar, compute_type, literal
 
 

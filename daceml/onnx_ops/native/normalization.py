@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import dace
 import numpy as np
 
-from daceml.onnx_ops.functions import where
-from daceml.onnx_ops.indexing import axis_of, divide
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.tensor import Output, Tensor
-from daceml.onnx_ops.trace import Refused
+from daceml.onnx_ops.tracing.functions import where
+from daceml.onnx_ops.tracing.indexing import axis_of, divide
+from daceml.onnx_ops.tracing.tensor import Output, Tensor
+from daceml.onnx_ops.tracing.trace import Refused
 from daceml.sdfg.scalar import compute_type
 
 _STASH_TYPES = {1: dace.float32, 10: dace.float16, 11: dace.float64, 16: dace.bfloat16}

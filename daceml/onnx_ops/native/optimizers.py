@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from daceml.onnx_ops.functions import where
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.tensor import Output, Tensor
-from daceml.onnx_ops.trace import Refused
+from daceml.onnx_ops.tracing.functions import where
+from daceml.onnx_ops.tracing.tensor import Output, Tensor
+from daceml.onnx_ops.tracing.trace import Refused
 from daceml.sdfg.scalar import Scalar, literal
 
 _DOMAIN = "ai.onnx.preview.training"

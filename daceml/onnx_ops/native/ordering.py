@@ -9,11 +9,11 @@ from __future__ import annotations
 import dace
 import numpy as np
 
-from daceml.onnx_ops.functions import where
-from daceml.onnx_ops.indexing import axis_of
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.tensor import Output, Tensor, compute, is_float, sum_over
-from daceml.onnx_ops.trace import Refused
+from daceml.onnx_ops.tracing.functions import where
+from daceml.onnx_ops.tracing.indexing import axis_of
+from daceml.onnx_ops.tracing.tensor import Output, Tensor, compute, is_float, sum_over
+from daceml.onnx_ops.tracing.trace import Refused
 from daceml.sdfg.scalar import Index, Scalar, index_value, literal
 
 # Comparisons go with the square: on one thread with AVX-512, 4,096 rows of 8, 12, 16 and 32 elements

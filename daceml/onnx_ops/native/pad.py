@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from daceml.onnx_ops.indexing import axis_of, same
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.tensor import Output, Tensor, full
-from daceml.onnx_ops.trace import Refused
+from daceml.onnx_ops.tracing.indexing import axis_of, same
+from daceml.onnx_ops.tracing.tensor import Output, Tensor, full
+from daceml.onnx_ops.tracing.trace import Refused
 from daceml.sdfg.scalar import Index, compute_type
 
 

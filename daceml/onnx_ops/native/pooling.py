@@ -9,12 +9,12 @@ from typing import Any, Literal
 import dace
 import numpy as np
 
-from daceml.onnx_ops.functions import where
-from daceml.onnx_ops.indexing import Position, flatten_index, floor_div
 from daceml.onnx_ops.native.pad import padded
 from daceml.onnx_ops.native.windows import Windows, windows_of
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.tensor import Output, Tensor, compute, is_float, max_over, min_over, sum_over
+from daceml.onnx_ops.tracing.functions import where
+from daceml.onnx_ops.tracing.indexing import Position, flatten_index, floor_div
+from daceml.onnx_ops.tracing.tensor import Output, Tensor, compute, is_float, max_over, min_over, sum_over
 from daceml.sdfg.scalar import Index, Scalar, apply, identity, index_value, literal
 from daceml.sdfg.sizes import product
 

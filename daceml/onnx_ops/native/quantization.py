@@ -7,11 +7,11 @@ from collections.abc import Callable
 import dace
 import numpy as np
 
-from daceml.onnx_ops.functions import where
-from daceml.onnx_ops.indexing import Position, axis_of, floor_div, same
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.tensor import Output, Tensor, compute, is_float
-from daceml.onnx_ops.trace import Refused
+from daceml.onnx_ops.tracing.functions import where
+from daceml.onnx_ops.tracing.indexing import Position, axis_of, floor_div, same
+from daceml.onnx_ops.tracing.tensor import Output, Tensor, compute, is_float
+from daceml.onnx_ops.tracing.trace import Refused
 from daceml.sdfg.scalar import INTEGERS, DType, Index, Scalar, compute_type, literal
 
 At = Callable[[tuple[Index, ...]], Scalar]

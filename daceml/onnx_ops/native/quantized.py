@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import dace
 import numpy as np
 
-from daceml.onnx_ops.indexing import same
 from daceml.onnx_ops.native.contraction import matmul, matrix_product
 from daceml.onnx_ops.native.convolution import convolution
 from daceml.onnx_ops.native.quantization import saturated
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.tensor import Output, Tensor, compute
-from daceml.onnx_ops.trace import Refused
+from daceml.onnx_ops.tracing.indexing import same
+from daceml.onnx_ops.tracing.tensor import Output, Tensor, compute
+from daceml.onnx_ops.tracing.trace import Refused
 from daceml.sdfg.scalar import Index, Scalar
 
 

@@ -1,20 +1,20 @@
 """RNN, GRU and LSTM: the input's share of all steps in one product, then a recurrence over the steps.
 
-The states are what gradients are made of: see `daceml.onnx_ops.saving`.
+The states are what gradients are made of: see `daceml.onnx_ops.domain.saving`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from daceml.onnx_ops.functions import where
-from daceml.onnx_ops.indexing import same
+from daceml.onnx_ops.domain.saving import STATE_PARTS
 from daceml.onnx_ops.native.gather import check_positions
 from daceml.onnx_ops.native.recurrent_layer import Activation, Layer, activations_of
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.saving import STATE_PARTS
-from daceml.onnx_ops.tensor import Output, Tensor, is_float
-from daceml.onnx_ops.trace import Refused
+from daceml.onnx_ops.tracing.functions import where
+from daceml.onnx_ops.tracing.indexing import same
+from daceml.onnx_ops.tracing.tensor import Output, Tensor, is_float
+from daceml.onnx_ops.tracing.trace import Refused
 from daceml.sdfg.scalar import Index, Scalar, compute_type, index_value, literal
 
 Cell = Callable[[Layer, int, Sequence[Activation]], None]

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import dace
 import numpy as np
 
-from daceml.onnx_ops.functions import maximum, minimum, sigmoid, where
-from daceml.onnx_ops.tensor import Output, Tensor, compute, full, sum_over
-from daceml.onnx_ops.trace import Refused
+from daceml.onnx_ops.tracing.functions import maximum, minimum, sigmoid, where
+from daceml.onnx_ops.tracing.tensor import Output, Tensor, compute, full, sum_over
+from daceml.onnx_ops.tracing.trace import Refused
 from daceml.sdfg.builder import parameters, reduced_parameters
 from daceml.sdfg.recurrence import Recurrence
 from daceml.sdfg.scalar import Index, Scalar, compute_type, index_value, literal, reduce_over

@@ -7,11 +7,11 @@ from typing import Literal
 import dace
 import numpy as np
 
-from daceml.onnx_ops.functions import maximum, minimum, where
 from daceml.onnx_ops.native.gather import check_positions
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.tensor import Output, Tensor, compute
-from daceml.onnx_ops.trace import Refused
+from daceml.onnx_ops.tracing.functions import maximum, minimum, where
+from daceml.onnx_ops.tracing.tensor import Output, Tensor, compute
+from daceml.onnx_ops.tracing.trace import Refused
 from daceml.sdfg.builder import reduced_parameters
 from daceml.sdfg.scalar import Index, Scalar, cast, compute_type, index_value, literal, reduce_over
 

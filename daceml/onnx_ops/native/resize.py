@@ -14,8 +14,6 @@ from itertools import product
 import dace
 import numpy as np
 
-from daceml.onnx_ops.functions import maximum, minimum, where
-from daceml.onnx_ops.indexing import axis_of, divide, same
 from daceml.onnx_ops.native.resize_axes import (
     Axis,
     Place,
@@ -28,9 +26,11 @@ from daceml.onnx_ops.native.resize_axes import (
     tables,
 )
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.schema import exact_float
-from daceml.onnx_ops.tensor import Output, Tensor, compute, is_float
-from daceml.onnx_ops.trace import Refused
+from daceml.onnx_ops.schema.schema import exact_float
+from daceml.onnx_ops.tracing.functions import maximum, minimum, where
+from daceml.onnx_ops.tracing.indexing import axis_of, divide, same
+from daceml.onnx_ops.tracing.tensor import Output, Tensor, compute, is_float
+from daceml.onnx_ops.tracing.trace import Refused
 from daceml.sdfg.scalar import Index, Scalar, compute_type, index_value, literal
 
 _COORDINATES = (

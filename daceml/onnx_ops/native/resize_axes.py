@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 import dace
 import numpy as np
 
-from daceml.onnx_ops.functions import maximum, minimum, where
-from daceml.onnx_ops.indexing import same
-from daceml.onnx_ops.tensor import Tensor, compute
-from daceml.onnx_ops.trace import Refused
+from daceml.onnx_ops.tracing.functions import maximum, minimum, where
+from daceml.onnx_ops.tracing.indexing import same
+from daceml.onnx_ops.tracing.tensor import Tensor, compute
+from daceml.onnx_ops.tracing.trace import Refused
 from daceml.sdfg.scalar import DType, Index, Scalar, index_value, literal
 
 Place = Callable[[Index], Scalar]

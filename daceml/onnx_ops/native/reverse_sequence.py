@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dace
 
-from daceml.onnx_ops.functions import where
-from daceml.onnx_ops.indexing import Position, axis_of
 from daceml.onnx_ops.native.gather import check_positions
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.tensor import Output, Tensor, compute
+from daceml.onnx_ops.tracing.functions import where
+from daceml.onnx_ops.tracing.indexing import Position, axis_of
+from daceml.onnx_ops.tracing.tensor import Output, Tensor, compute
 from daceml.sdfg.scalar import Index, Scalar, index_value
 
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import dace
 
-from daceml.onnx_ops.indexing import Position, divide
 from daceml.onnx_ops.native.gather import check_positions
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.tensor import Output, Tensor, compute
-from daceml.onnx_ops.trace import Refused
+from daceml.onnx_ops.tracing.indexing import Position, divide
+from daceml.onnx_ops.tracing.tensor import Output, Tensor, compute
+from daceml.onnx_ops.tracing.trace import Refused
 from daceml.sdfg.scalar import Index, Scalar
 
 

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 
 import dace
 
-from daceml.onnx_ops.functions import where
-from daceml.onnx_ops.indexing import Position, axis_of, same
 from daceml.onnx_ops.native.gather import check_positions, position
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.scatter import Place, scatter
-from daceml.onnx_ops.tensor import Output, Tensor
-from daceml.onnx_ops.trace import Refused
+from daceml.onnx_ops.tracing.functions import where
+from daceml.onnx_ops.tracing.indexing import Position, axis_of, same
+from daceml.onnx_ops.tracing.scatter import Place, scatter
+from daceml.onnx_ops.tracing.tensor import Output, Tensor
+from daceml.onnx_ops.tracing.trace import Refused
 from daceml.sdfg.scalar import Index, index_value
 from daceml.sdfg.scatter import Operator
 

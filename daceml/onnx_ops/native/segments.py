@@ -7,11 +7,11 @@ from typing import Literal
 
 import dace
 
-from daceml.onnx_ops.functions import minimum, where
+from daceml.onnx_ops.domain.segments import DOMAIN
 from daceml.onnx_ops.native.gather import check_positions
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.segments import DOMAIN
-from daceml.onnx_ops.tensor import Output, Tensor, compute
+from daceml.onnx_ops.tracing.functions import minimum, where
+from daceml.onnx_ops.tracing.tensor import Output, Tensor, compute
 from daceml.sdfg.builder import reduced_parameters
 from daceml.sdfg.scalar import DType, Index, Scalar, cast, compute_type, index_value, reduce_over
 

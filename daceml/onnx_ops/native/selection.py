@@ -7,12 +7,12 @@ import itertools
 import dace
 import numpy as np
 
-from daceml.onnx_ops.functions import where
-from daceml.onnx_ops.indexing import axis_of, same
 from daceml.onnx_ops.native.gather import check_positions, position
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.tensor import Output, Tensor, compute, full
-from daceml.onnx_ops.trace import Refused
+from daceml.onnx_ops.tracing.functions import where
+from daceml.onnx_ops.tracing.indexing import axis_of, same
+from daceml.onnx_ops.tracing.tensor import Output, Tensor, compute, full
+from daceml.onnx_ops.tracing.trace import Refused
 from daceml.sdfg.scalar import Index, Scalar
 
 # Each is a copy of its own

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from daceml.onnx_ops.indexing import axis_of, common_factors, same
 from daceml.onnx_ops.native.reduction import constant_axes
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.tensor import Output, Tensor, compute
-from daceml.onnx_ops.trace import Refused
+from daceml.onnx_ops.tracing.indexing import axis_of, common_factors, same
+from daceml.onnx_ops.tracing.tensor import Output, Tensor, compute
+from daceml.onnx_ops.tracing.trace import Refused
 from daceml.sdfg.scalar import Index, Scalar, index_value
 from daceml.sdfg.sizes import size
 

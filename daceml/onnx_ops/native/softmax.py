@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from daceml.onnx_ops.indexing import axis_of
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.tensor import Output, Tensor
+from daceml.onnx_ops.tracing.indexing import axis_of
+from daceml.onnx_ops.tracing.tensor import Output, Tensor
 
 # From this version on `axis` is one axis; before, the dimensions from `axis` on are taken as one.
 _ONE_AXIS = 13

@@ -7,10 +7,10 @@ import math
 import dace
 import numpy as np
 
-from daceml.onnx_ops.functions import maximum, where
+from daceml.onnx_ops.domain.torch_kernels import DOMAIN
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.tensor import Output, Tensor, compute, elementwise, is_float
-from daceml.onnx_ops.torch_kernels import DOMAIN
+from daceml.onnx_ops.tracing.functions import maximum, where
+from daceml.onnx_ops.tracing.tensor import Output, Tensor, compute, elementwise, is_float
 from daceml.sdfg.scalar import Index, Scalar, bit_cast
 
 

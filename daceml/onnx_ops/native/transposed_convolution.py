@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from daceml.onnx_ops.functions import maximum, minimum, where
-from daceml.onnx_ops.indexing import divide, floor_div, modulo
 from daceml.onnx_ops.native.pad import padded
 from daceml.onnx_ops.native.windows import transposed_padding
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.tensor import Output, Tensor, compute, sum_over
-from daceml.onnx_ops.trace import Refused
+from daceml.onnx_ops.tracing.functions import maximum, minimum, where
+from daceml.onnx_ops.tracing.indexing import divide, floor_div, modulo
+from daceml.onnx_ops.tracing.tensor import Output, Tensor, compute, sum_over
+from daceml.onnx_ops.tracing.trace import Refused
 from daceml.sdfg.builder import parameters
 from daceml.sdfg.scalar import Index, Scalar, compute_type, index_value, literal
 

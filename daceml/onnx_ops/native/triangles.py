@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from daceml.onnx_ops.functions import where
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.tensor import Output, Tensor, compute
+from daceml.onnx_ops.tracing.functions import where
+from daceml.onnx_ops.tracing.tensor import Output, Tensor, compute
 from daceml.sdfg.scalar import Index, Scalar, cast, compute_type, index_value, literal
 
 

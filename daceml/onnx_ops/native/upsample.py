@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from daceml.onnx_ops.native.resize import resize
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.tensor import Output, Tensor
+from daceml.onnx_ops.tracing.tensor import Output, Tensor
 
 
 @implements("Upsample")

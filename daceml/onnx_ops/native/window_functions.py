@@ -7,11 +7,11 @@ import math
 import dace
 import numpy as np
 
-from daceml.onnx_ops.functions import maximum, where
-from daceml.onnx_ops.indexing import same
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.tensor import Output, Tensor, compute
-from daceml.onnx_ops.trace import Refused
+from daceml.onnx_ops.tracing.functions import maximum, where
+from daceml.onnx_ops.tracing.indexing import same
+from daceml.onnx_ops.tracing.tensor import Output, Tensor, compute
+from daceml.onnx_ops.tracing.trace import Refused
 from daceml.sdfg.scalar import Index, Scalar, index_value, literal
 
 _COEFFICIENTS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from daceml.onnx_ops.trace import Refused
+from daceml.onnx_ops.tracing.trace import Refused
 from daceml.sdfg.scalar import Index
 
 

@@ -11,14 +11,14 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from daceml.operations.database.records import Operand, Operation
+from daceml.operations.measuring.calls import call_of, tensor_of
+from daceml.operations.measuring.model_calls import without_ranges
+from daceml.operations.work.operator_work import work_of
 from daceml.prediction.capture.layers import Layers
 from daceml.prediction.capture.processor_workspace import has_unknown_workspace, workspace_bytes
 from daceml.prediction.live_bytes import BLOCK_BYTES, LiveBytes
-from daceml.prediction.step import StepOperation, StepPhase
-from daceml.profiling.database.records import Operand, Operation
-from daceml.profiling.estimation.operator_work import work_of
-from daceml.profiling.measuring.calls import call_of, tensor_of
-from daceml.profiling.measuring.model_calls import without_ranges
+from daceml.prediction.model_step import StepOperation, StepPhase
 
 Memories = tuple[int, ...]
 

@@ -23,7 +23,7 @@ from daceml.prediction.capture.collector import Collector, bytes_of
 from daceml.prediction.capture.layers import layers_seen
 from daceml.prediction.capture.optimizers import MakeOptimizer, optimizer_of
 from daceml.prediction.capture.phases import Phases, tensors_of
-from daceml.prediction.step import PRECISIONS, ModelStep, Precision, StepMemory, StepParameter
+from daceml.prediction.model_step import PRECISIONS, ModelStep, Precision, StepMemory, StepParameter
 from daceml.profiling.recording.layers import is_compiled
 
 AUTOCAST: dict[str, torch.dtype] = {"bf16": torch.bfloat16, "fp16": torch.float16}

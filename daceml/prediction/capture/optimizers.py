@@ -13,7 +13,7 @@ from daceml.errors import CaptureError
 from daceml.prediction.capture.collector import Collector
 from daceml.prediction.capture.layers import Layers
 from daceml.prediction.capture.phases import Phases
-from daceml.prediction.step import StepOperation
+from daceml.prediction.model_step import StepOperation
 
 MakeOptimizer = Callable[[list[nn.Parameter]], torch.optim.Optimizer]
 # closures, sparse gradients, or parameters of two dimensions only

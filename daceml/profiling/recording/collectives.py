@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from daceml.runtime.collectives.collective_log import LoggedCollective
+    from daceml.runtime.collective_log import LoggedCollective
 
 
 def collective_events(logged: Iterable[LoggedCollective], base_ns: int) -> list[dict[str, Any]]:

@@ -16,13 +16,13 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from daceml.profiling.device_kernels import CALLS, PREFIX
-from daceml.runtime.ranges import PREFIX as RANGE
+from daceml.codegen.ranges import PREFIX as RANGE
+from daceml.profiling.kernel_names import CALLS, PREFIX
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from daceml.frontend.module import DaceModule
+    from daceml.module.module import DaceModule
     from daceml.runtime.call_log import LoggedCall
 
 Event = dict[str, Any]
@@ -53,7 +53,7 @@ def owners(layers: Mapping[nn.Module, Sequence[str]]) -> dict[int, tuple[str, st
 
 
 def _is_ours(module: Any) -> TypeGuard[DaceModule]:
-    home = sys.modules.get("daceml.frontend.module")
+    home = sys.modules.get("daceml.module.module")
     return home is not None and isinstance(module, home.DaceModule)
 
 
@@ -67,7 +67,7 @@ def program_records(
         owned: as `owners` gives it; of other programs, modules are named as the program knows them.
         root: name of the outermost module.
     """
-    from daceml.runtime.manifest import Manifest
+    from daceml.runtime.records.manifest import Manifest
 
     records: dict[int, dict[str, Any]] = {}
     for number, folder in folders.items():

@@ -44,7 +44,7 @@ def _collect(module: nn.Module, path: str, found: dict[nn.Module, list[str]], ab
 def is_compiled(module: nn.Module) -> bool:
     """Whether daceml or torch compiles the module as a whole; loads neither compiler."""
     homes = (
-        ("daceml.frontend.module", "DaceModule"),
+        ("daceml.module.module", "DaceModule"),
         ("torch._dynamo.eval_frame", "OptimizedModule"),
         ("torch.jit", "ScriptModule"),
     )

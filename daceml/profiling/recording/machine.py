@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from daceml.runtime.processor import cpu_model
+from daceml.toolchain.processor import cpu_model
 from daceml.version import __version__
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from daceml.errors import ConfigurationError
-from daceml.profiling.recording.plan import Plan
 from daceml.profiling.recording.recording import Recording
+from daceml.profiling.recording.step_plan import Plan
 
 if TYPE_CHECKING:
     import torch

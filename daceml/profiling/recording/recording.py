@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 from daceml.config import config
 from daceml.errors import RecordingError
-from daceml.profiling.recording.plan import Part, Plan
 from daceml.profiling.recording.ranks import own_place, path_of, rank_facts
 from daceml.profiling.recording.step_clock import StepClock
+from daceml.profiling.recording.step_plan import Part, Plan
 from daceml.profiling.recording.trace_file import Document, extended, read_document, write_document
-from daceml.runtime.collectives.threads_at_exit import let_threads_finish
+from daceml.runtime.threads_at_exit import let_threads_finish
 
 if TYPE_CHECKING:
     import torch
@@ -225,7 +225,7 @@ class Recording:
 
         if programs_loaded():
             from daceml.runtime.call_log import start_call_log, stop_call_log
-            from daceml.runtime.collectives.collective_log import start_collective_log, stop_collective_log
+            from daceml.runtime.collective_log import start_collective_log, stop_collective_log
 
             start_call_log()
             start_collective_log()

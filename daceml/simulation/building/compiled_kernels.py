@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 
-from daceml.profiling.device_kernels import (
+from daceml.profiling.kernel_names import (
     CALLS,
     PREFIX,
     KernelOrigin,

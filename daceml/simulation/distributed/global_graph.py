@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daceml.errors import GlobalGraphError
-from daceml.simulation.distributed.alignment import Alignment
+from daceml.simulation.distributed.clocks.alignment import Alignment
 from daceml.simulation.distributed.matching import MatchedRun
 from daceml.simulation.distributed.network_lanes import Carried, carried_by
 from daceml.simulation.distributed.rank_lanes import moved, side_by_side

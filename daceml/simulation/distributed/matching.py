@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daceml.errors import MatchingError
+from daceml.simulation.distributed.clocks.timings import Timings
 from daceml.simulation.distributed.communication import Communication, CommunicationKind, Group
 from daceml.simulation.distributed.rank_run import RankRun
-from daceml.simulation.distributed.timings import Timings
 
 # What all members of one collective share: group, what it does, its number or its size; of a pair, its ends.
 _Key = tuple[object, ...]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from daceml.profiling.trace import Trace
-from daceml.simulation.distributed.alignment import Alignment, align
+from daceml.simulation.distributed.clocks.alignment import Alignment, align
 from daceml.simulation.distributed.global_graph import global_graph
 from daceml.simulation.distributed.matching import MatchedRun, matched
 from daceml.simulation.distributed.rank_run import rank_run

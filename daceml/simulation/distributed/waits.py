@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from daceml.simulation.distributed.alignment import Alignment
-from daceml.simulation.distributed.timings import Floats, Timings
+from daceml.simulation.distributed.clocks.alignment import Alignment
+from daceml.simulation.distributed.clocks.timings import Floats, Timings
 
 # By how much a member of a broadcast, or who sends, may end before the last begins and still have waited.
 _COINCIDES_US = 5.0

@@ -16,14 +16,15 @@ from typing import Any
 import dace
 from dace.sdfg import nodes
 
-from daceml.onnx_ops.node import ONNXNode
+from daceml.onnx_ops.schema.node import ONNXNode
 from daceml.sdfg.access import add_access
 from daceml.sdfg.network import Network, Preparation
 from daceml.sdfg.passes import PassRecord, Refusal
-from daceml.transformations.refusals import refused_node
+from daceml.transformations.rewriting.refusals import refused_node
 
 _TYPES = (dace.float32, dace.float64)
-# The operands of a normalization besides X, in the order in which `daceml.runtime.preparation` takes them
+# The operands of a normalization besides X, in the order in which `daceml.runtime.weight_preparation` takes
+# them
 _STATISTICS = ("scale", "B", "input_mean", "input_var")
 
 

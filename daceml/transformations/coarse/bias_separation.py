@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from daceml.onnx_ops.node import ONNXNode
+from daceml.onnx_ops.schema.node import ONNXNode
 from daceml.sdfg.network import Network
 from daceml.sdfg.passes import by_place
 from daceml.transformations.coarse.forms import Form, rewrite_forms, rounded_once
-from daceml.transformations.replacement import Value
+from daceml.transformations.rewriting.replacement import Value
 
 NAME = "BiasSeparation"
 _SUMS = frozenset({"Add", "Sub"})

@@ -20,18 +20,18 @@ import numpy as np
 from dace.sdfg import nodes
 from dace.sdfg.utils import dfs_topological_sort
 
-from daceml.onnx_ops.channels_last import TO_CHANNELS_FIRST, TO_CHANNELS_LAST
-from daceml.onnx_ops.node import ONNXNode
-from daceml.onnx_ops.nodes import node_class
+from daceml.onnx_ops.domain.channels_last import TO_CHANNELS_FIRST, TO_CHANNELS_LAST
+from daceml.onnx_ops.schema.node import ONNXNode
+from daceml.onnx_ops.schema.nodes import node_class
 from daceml.sdfg.network import Network
 from daceml.sdfg.passes import PassRecord, Refusal
 from daceml.sdfg.sizes import Size, product
 from daceml.transformations.coarse.channels_innermost_gain import convolution_gain_ns, transpose_cost_ns
 from daceml.transformations.coarse.regions import Region
 from daceml.transformations.coarse.spatial_flattening import ELEMENTWISE
-from daceml.transformations.pattern import OperatorGraph
-from daceml.transformations.refusals import refused_node
-from daceml.transformations.replacement import ReplacementOps, Value, remove_unread, take_place
+from daceml.transformations.rewriting.pattern import OperatorGraph
+from daceml.transformations.rewriting.refusals import refused_node
+from daceml.transformations.rewriting.replacement import ReplacementOps, Value, remove_unread, take_place
 
 NAME = "ChannelsInnermost"
 _SPATIAL = (2, 3)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import dace
 
-from daceml.onnx_ops.node import ONNXNode
+from daceml.onnx_ops.schema.node import ONNXNode
 from daceml.sdfg.sizes import Size, product
-from daceml.transformations.replacement import Value
+from daceml.transformations.rewriting.replacement import Value
 
 # Forward and both gradients, nanoseconds for each element of operand and result, 2 cores, torch 2.13: windows
 # of one element gain 0.6 to 1.2 (oneDNN then needs no order of its own), depthwise 0.5 to 0.8, and 1 to 4

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 from dace.sdfg.utils import dfs_topological_sort
 
-from daceml.onnx_ops.custom_gradients import CUSTOM
-from daceml.onnx_ops.node import ONNXNode
-from daceml.onnx_ops.random_operators import draws
+from daceml.onnx_ops.domain.custom_gradients import CUSTOM
+from daceml.onnx_ops.schema.node import ONNXNode
+from daceml.onnx_ops.schema.random_operators import draws
 from daceml.sdfg.network import Network
 from daceml.sdfg.passes import PassRecord, Refusal
-from daceml.transformations.pattern import COMMUTATIVE, OperatorGraph
-from daceml.transformations.refusals import refused_result
-from daceml.transformations.replacement import Value, remove_unread, take_place
+from daceml.transformations.rewriting.pattern import COMMUTATIVE, OperatorGraph
+from daceml.transformations.rewriting.refusals import refused_result
+from daceml.transformations.rewriting.replacement import Value, remove_unread, take_place
 
 # Larger constants are equal only where they are one array
 _MOST_BYTES = 65_536

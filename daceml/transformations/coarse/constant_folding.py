@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 from dace.sdfg.utils import dfs_topological_sort
 
-from daceml.onnx_ops.element_types import BY_DACE_TYPE, BY_ONNX_CODE
-from daceml.onnx_ops.node import ONNXNode
+from daceml.onnx_ops.schema.element_types import BY_DACE_TYPE, BY_ONNX_CODE
+from daceml.onnx_ops.schema.node import ONNXNode
 from daceml.sdfg.network import Network
 from daceml.sdfg.passes import PassRecord, Refusal
-from daceml.transformations.pattern import OperatorGraph
-from daceml.transformations.refusals import refused_node
-from daceml.transformations.replacement import ReplacementOps, Value, remove_unread, take_place
+from daceml.transformations.rewriting.pattern import OperatorGraph
+from daceml.transformations.rewriting.refusals import refused_node
+from daceml.transformations.rewriting.replacement import ReplacementOps, Value, remove_unread, take_place
 
 NAME = "ConstantFolding"
 # Constants are part of the program: 256 KiB of float32

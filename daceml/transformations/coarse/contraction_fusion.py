@@ -21,14 +21,14 @@ from dataclasses import dataclass, field
 from itertools import product
 
 from daceml.onnx_ops.aten.einsum import LabelledShape, product_dims
-from daceml.onnx_ops.node import ONNXNode
+from daceml.onnx_ops.schema.node import ONNXNode
 from daceml.sdfg.network import Network
 from daceml.sdfg.passes import PassRecord, Refusal
 from daceml.sdfg.sizes import product as elements
 from daceml.transformations.coarse.transpositions import order_of
-from daceml.transformations.pattern import OperatorGraph
-from daceml.transformations.refusals import refused_result
-from daceml.transformations.replacement import ReplacementOps, Value, remove_unread, take_place
+from daceml.transformations.rewriting.pattern import OperatorGraph
+from daceml.transformations.rewriting.refusals import refused_result
+from daceml.transformations.rewriting.replacement import ReplacementOps, Value, remove_unread, take_place
 
 NAME = "ContractionFusion"
 

@@ -21,19 +21,19 @@ from dace.sdfg.graph import MultiConnectorEdge
 
 from daceml.errors import NoImplementationError
 from daceml.onnx_ops.binding import bind
-from daceml.onnx_ops.columns import Columns
+from daceml.onnx_ops.domain.columns import Columns
 from daceml.onnx_ops.lowering import choose
 from daceml.onnx_ops.native.windows import Windows, windows_of
-from daceml.onnx_ops.node import ONNXNode
-from daceml.onnx_ops.nodes import node_class
 from daceml.onnx_ops.registry import KINDS, Kind
-from daceml.onnx_ops.tensor import Tensor
-from daceml.onnx_ops.trace import Refused
+from daceml.onnx_ops.schema.node import ONNXNode
+from daceml.onnx_ops.schema.nodes import node_class
+from daceml.onnx_ops.tracing.tensor import Tensor
+from daceml.onnx_ops.tracing.trace import Refused
 from daceml.sdfg.access import add_access
 from daceml.sdfg.network import Network
 from daceml.sdfg.passes import PassRecord, Refusal
 from daceml.sdfg.sizes import Size, product, size
-from daceml.transformations.refusals import refused_node
+from daceml.transformations.rewriting.refusals import refused_node
 
 _OPSET = 21
 _FLOATS = (dace.float32, dace.float64, dace.float16, dace.bfloat16)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from daceml.onnx_ops.convolution_activation import DOMAIN
+from daceml.onnx_ops.domain.convolution_activation import DOMAIN
 from daceml.sdfg.network import Device, Network
 from daceml.sdfg.passes import by_place
 from daceml.transformations.coarse.forms import Form, rewrite_forms

@@ -17,15 +17,15 @@ from dace.sdfg import nodes
 
 from daceml.onnx_ops.binding import bind
 from daceml.onnx_ops.native.windows import windows_of
-from daceml.onnx_ops.node import ONNXNode
-from daceml.onnx_ops.nodes import node_class
-from daceml.onnx_ops.tensor import Tensor
-from daceml.onnx_ops.trace import Refused
+from daceml.onnx_ops.schema.node import ONNXNode
+from daceml.onnx_ops.schema.nodes import node_class
+from daceml.onnx_ops.tracing.tensor import Tensor
+from daceml.onnx_ops.tracing.trace import Refused
 from daceml.sdfg.access import add_access
 from daceml.sdfg.network import Network
 from daceml.sdfg.passes import PassRecord, Refusal
 from daceml.sdfg.sizes import size
-from daceml.transformations.refusals import refused_node
+from daceml.transformations.rewriting.refusals import refused_node
 
 _OPSET = 21
 Sides = tuple[tuple[int, ...], tuple[int, ...]]

@@ -11,7 +11,7 @@ from typing import Any
 import dace
 import numpy as np
 
-from daceml.onnx_ops.dropout import DOMAIN
+from daceml.onnx_ops.domain.dropout import DOMAIN
 from daceml.sdfg.network import Network
 from daceml.sdfg.passes import by_place
 from daceml.transformations.coarse.forms import Form, rewrite_forms

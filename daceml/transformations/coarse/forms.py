@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from daceml.onnx_ops.node import ONNXNode
+from daceml.onnx_ops.schema.node import ONNXNode
 from daceml.sdfg.network import Network
 from daceml.sdfg.passes import PassRecord
-from daceml.transformations.replacement import Value
-from daceml.transformations.rewrite import Rewrite
+from daceml.transformations.rewriting.replacement import Value
+from daceml.transformations.rewriting.rewrite import Rewrite
 
 
 class Form(Rewrite, ABC):

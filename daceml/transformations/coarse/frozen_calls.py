@@ -1,4 +1,4 @@
-"""Which ONNX operators `daceml.runtime.frozen_operators` computes, and what it needs to know of each.
+"""Which ONNX operators `daceml.runtime.weight_operators` computes, and what it needs to know of each.
 
 A row says what follows element type and shape of the result in the numbers of a `Preparation`; it gives a
 sentence where the operator is left alone.
@@ -12,11 +12,11 @@ from typing import Any, cast
 
 import dace
 
-from daceml.onnx_ops.node import ONNXNode
+from daceml.onnx_ops.schema.node import ONNXNode
 from daceml.sdfg.scalar import FLOATS, INTEGERS
 from daceml.transformations.coarse.transpositions import order_of
-from daceml.transformations.pattern import OperatorGraph
-from daceml.transformations.replacement import Value
+from daceml.transformations.rewriting.pattern import OperatorGraph
+from daceml.transformations.rewriting.replacement import Value
 
 _FLOATS, _SOLID = FLOATS, FLOATS | (INTEGERS - {dace.uint16, dace.uint32, dace.uint64}) | {dace.bool_}
 

@@ -16,16 +16,16 @@ from __future__ import annotations
 from dace.sdfg import nodes
 from dace.sdfg.utils import dfs_topological_sort
 
-from daceml.onnx_ops.element_types import BY_DACE_TYPE
-from daceml.onnx_ops.node import ONNXNode
+from daceml.onnx_ops.schema.element_types import BY_DACE_TYPE
+from daceml.onnx_ops.schema.node import ONNXNode
 from daceml.sdfg.access import add_access
 from daceml.sdfg.network import Network, Preparation
 from daceml.sdfg.passes import PassRecord, Refusal
 from daceml.sdfg.sizes import product
 from daceml.transformations.coarse.frozen_calls import Call, call_of
-from daceml.transformations.pattern import OperatorGraph
-from daceml.transformations.refusals import refused_node
-from daceml.transformations.replacement import Value, remove_unread, take_place
+from daceml.transformations.rewriting.pattern import OperatorGraph
+from daceml.transformations.rewriting.refusals import refused_node
+from daceml.transformations.rewriting.replacement import Value, remove_unread, take_place
 
 NAME = "FrozenFolding"
 # Bytes of a result for each byte of the weights that it is made of

@@ -6,8 +6,8 @@ from math import prod
 
 import numpy as np
 
-from daceml.onnx_ops.element_types import BY_DACE_TYPE
-from daceml.transformations.replacement import Value
+from daceml.onnx_ops.schema.element_types import BY_DACE_TYPE
+from daceml.transformations.rewriting.replacement import Value
 
 # A larger scale of ones is one element, for which no vendor's gradient is written
 _MOST_ONES = 65_536

@@ -18,7 +18,7 @@ from daceml.sdfg.passes import by_place
 from daceml.transformations.coarse.forms import Form, rewrite_forms, rounded_once
 from daceml.transformations.coarse.last_dimensions import first_of_last, fits_rows, ones
 from daceml.transformations.coarse.normalization_scale import NormalizationScale
-from daceml.transformations.replacement import Value
+from daceml.transformations.rewriting.replacement import Value
 
 NAME = "LayerNormalizationLifting"
 

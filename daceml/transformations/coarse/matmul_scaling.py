@@ -19,12 +19,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from daceml.onnx_ops.node import ONNXNode
+from daceml.onnx_ops.schema.node import ONNXNode
 from daceml.sdfg.network import Network
 from daceml.sdfg.passes import by_place
 from daceml.transformations.coarse.forms import Form, rewrite_forms, rounded_once
-from daceml.transformations.pattern import OperatorGraph
-from daceml.transformations.replacement import Value
+from daceml.transformations.rewriting.pattern import OperatorGraph
+from daceml.transformations.rewriting.replacement import Value
 
 NAME = "MatmulScaling"
 # a factor of scores or of an average is larger; times it, what is not tiny keeps all digits

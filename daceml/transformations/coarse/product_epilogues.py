@@ -16,7 +16,7 @@ from typing import Any
 
 import dace
 
-from daceml.onnx_ops.gemm_activation import DOMAIN
+from daceml.onnx_ops.domain.gemm_activation import DOMAIN
 from daceml.sdfg.network import Device, Network
 from daceml.sdfg.passes import by_place
 from daceml.transformations.coarse.forms import Form, rewrite_forms

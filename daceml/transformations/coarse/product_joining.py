@@ -15,16 +15,16 @@ from dataclasses import dataclass, field
 
 import dace
 
-from daceml.onnx_ops.element_types import BY_DACE_TYPE
-from daceml.onnx_ops.node import ONNXNode
+from daceml.onnx_ops.schema.element_types import BY_DACE_TYPE
+from daceml.onnx_ops.schema.node import ONNXNode
 from daceml.sdfg.access import add_access
 from daceml.sdfg.network import Network, Preparation
 from daceml.sdfg.passes import PassRecord, Refusal
 from daceml.sdfg.sizes import Size, product
 from daceml.transformations.coarse.matmul_scaling import CALLS, VIEWS
-from daceml.transformations.pattern import OperatorGraph
-from daceml.transformations.refusals import refused_result
-from daceml.transformations.replacement import ReplacementOps, Value, remove_unread, take_place
+from daceml.transformations.rewriting.pattern import OperatorGraph
+from daceml.transformations.rewriting.refusals import refused_result
+from daceml.transformations.rewriting.replacement import ReplacementOps, Value, remove_unread, take_place
 
 NAME = "ProductJoining"
 # Elements of all parts together, where copies of them are made

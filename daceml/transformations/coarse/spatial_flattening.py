@@ -18,15 +18,15 @@ import dace
 from dace.sdfg import nodes
 from dace.sdfg.utils import dfs_topological_sort
 
-from daceml.onnx_ops.custom_gradients import CUSTOM
-from daceml.onnx_ops.node import ONNXNode
+from daceml.onnx_ops.domain.custom_gradients import CUSTOM
+from daceml.onnx_ops.schema.node import ONNXNode
 from daceml.sdfg.network import Network
 from daceml.sdfg.passes import PassRecord, Refusal
 from daceml.sdfg.sizes import Size, product
 from daceml.transformations.coarse.regions import Region
-from daceml.transformations.pattern import OperatorGraph
-from daceml.transformations.refusals import refused_node
-from daceml.transformations.replacement import ReplacementOps, Value, remove_unread, take_place
+from daceml.transformations.rewriting.pattern import OperatorGraph
+from daceml.transformations.rewriting.refusals import refused_node
+from daceml.transformations.rewriting.replacement import ReplacementOps, Value, remove_unread, take_place
 
 NAME = "SpatialFlattening"
 # Rows of this many elements keep the vectors busy by themselves

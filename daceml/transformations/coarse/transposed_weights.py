@@ -14,15 +14,15 @@ from __future__ import annotations
 
 import dace
 
-from daceml.onnx_ops.element_types import BY_DACE_TYPE
-from daceml.onnx_ops.node import ONNXNode
+from daceml.onnx_ops.schema.element_types import BY_DACE_TYPE
+from daceml.onnx_ops.schema.node import ONNXNode
 from daceml.sdfg.access import add_access
 from daceml.sdfg.network import Network, Preparation
 from daceml.sdfg.passes import PassRecord, Refusal
 from daceml.sdfg.scalar import DType
-from daceml.transformations.pattern import OperatorGraph
-from daceml.transformations.refusals import refused_node
-from daceml.transformations.replacement import Value
+from daceml.transformations.rewriting.pattern import OperatorGraph
+from daceml.transformations.rewriting.refusals import refused_node
+from daceml.transformations.rewriting.replacement import Value
 
 NAME = "TransposedWeights"
 _TYPES: frozenset[DType] = frozenset({dace.float32, dace.float64})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from daceml.onnx_ops.node import ONNXNode
+from daceml.onnx_ops.schema.node import ONNXNode
 
 
 def order_of(node: ONNXNode, rank: int) -> tuple[int, ...]:

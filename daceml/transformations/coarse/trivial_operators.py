@@ -17,18 +17,18 @@ import numpy as np
 from dace.sdfg.utils import dfs_topological_sort
 
 from daceml.onnx_ops.binding import bind
-from daceml.onnx_ops.element_types import BY_DACE_TYPE
-from daceml.onnx_ops.indexing import same
 from daceml.onnx_ops.native.contraction import einsum_terms
-from daceml.onnx_ops.node import ONNXNode
-from daceml.onnx_ops.tensor import Tensor
+from daceml.onnx_ops.schema.element_types import BY_DACE_TYPE
+from daceml.onnx_ops.schema.node import ONNXNode
+from daceml.onnx_ops.tracing.indexing import same
+from daceml.onnx_ops.tracing.tensor import Tensor
 from daceml.sdfg.network import Network
 from daceml.sdfg.passes import PassRecord, Refusal
 from daceml.sdfg.scalar import FLOATS
 from daceml.transformations.coarse.transpositions import order_of
-from daceml.transformations.pattern import OperatorGraph
-from daceml.transformations.refusals import refused_result
-from daceml.transformations.replacement import ReplacementOps, Value, remove_unread, take_place
+from daceml.transformations.rewriting.pattern import OperatorGraph
+from daceml.transformations.rewriting.refusals import refused_result
+from daceml.transformations.rewriting.replacement import ReplacementOps, Value, remove_unread, take_place
 
 NAME = "TrivialOperators"
 _VIEWS = frozenset({"Flatten", "Reshape", "Squeeze", "Unsqueeze"})

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from daceml.onnx_ops.node import ONNXNode
-from daceml.onnx_ops.random_operators import draws
+from daceml.onnx_ops.schema.node import ONNXNode
+from daceml.onnx_ops.schema.random_operators import draws
 from daceml.sdfg.network import Network
 from daceml.sdfg.passes import PassRecord
-from daceml.transformations.pattern import OperatorGraph
-from daceml.transformations.refusals import refused_node
-from daceml.transformations.replacement import remove_unread
+from daceml.transformations.rewriting.pattern import OperatorGraph
+from daceml.transformations.rewriting.refusals import refused_node
+from daceml.transformations.rewriting.replacement import remove_unread
 
 _DRAWS = "it draws random numbers, and later draws follow it"
 

@@ -23,7 +23,7 @@ import dace
 from dace.sdfg import nodes
 from dace.subsets import Range
 
-from daceml.onnx_ops.node import ONNXNode
+from daceml.onnx_ops.schema.node import ONNXNode
 from daceml.sdfg.builder import Builder, Computation, parameters
 from daceml.sdfg.network import Network
 from daceml.sdfg.passes import PassRecord, Refusal

@@ -18,8 +18,8 @@ from dace.sdfg import nodes
 
 from daceml.onnx_ops.aten.packed import CONVOLUTION, DEPTHWISE, POINTWISE
 from daceml.onnx_ops.binding import bind
-from daceml.onnx_ops.convolution_activation import ConvActivation
-from daceml.onnx_ops.node import ONNXNode
+from daceml.onnx_ops.domain.convolution_activation import ConvActivation
+from daceml.onnx_ops.schema.node import ONNXNode
 from daceml.sdfg.lifting import NotLiftable, Statement, lift
 from daceml.sdfg.network import Network
 from daceml.sdfg.passes import PassRecord, Refusal
@@ -31,7 +31,7 @@ from daceml.transformations.layout.magnitude_limits import (
     limit_magnitudes,
     no_second_run,
 )
-from daceml.transformations.refusals import refused_node
+from daceml.transformations.rewriting.refusals import refused_node
 
 _OWN = (f"aten:{DEPTHWISE}", f"aten:{POINTWISE}")
 _ATTRIBUTES = ("strides", "pads", "dilations", "group", "auto_pad", "kernel_shape")

@@ -12,7 +12,7 @@ import dace
 from dace.sdfg import nodes
 from dace.sdfg.graph import MultiConnectorEdge
 
-from daceml.onnx_ops.node import ONNXNode
+from daceml.onnx_ops.schema.node import ONNXNode
 from daceml.sdfg.network import Network
 from daceml.sdfg.passes import PassRecord, refused_arrays
 

@@ -4,9 +4,10 @@ oneDNN's relu and clip turn NaN into a number. NaN comes from outside, or from i
 outside or from an overflow. With g the largest sum of |w| of a channel and b the largest |bias|, a
 convolution gives |y| <= g |x| + b; so where x is known to be below a limit, nothing overflows for some
 convolutions to come. The limit is computed of the weights when the program is bound
-(`runtime/preparation.py`), one for all checks. Arrays that no convolution writes are checked, and one more
-after every few convolutions without one of bounded range between them: a check reads an array that was just
-written. A program that finds an element beyond the limit gives up, and one without such kernels runs instead.
+(`runtime/weight_preparation.py`), one for all checks. Arrays that no convolution writes are checked, and one
+more after every few convolutions without one of bounded range between them: a check reads an array that was
+just written. A program that finds an element beyond the limit gives up, and one without such kernels runs
+instead.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from dace.sdfg.utils import dfs_topological_sort
 
 from daceml.onnx_ops.aten.packed import CONVOLUTION, DEPTHWISE, POINTWISE
 from daceml.onnx_ops.external import draws_in_order
-from daceml.onnx_ops.node import ONNXNode
+from daceml.onnx_ops.schema.node import ONNXNode
 from daceml.sdfg.network import LimitCheck, Network, Preparation
 
 # Convolutions between two checks. Of trained networks, sums of |w| are some tens, at most some hundreds: with

@@ -10,7 +10,7 @@ change any more (freeze=True), or each call looks whether they have: `watched_we
 allows is in `coarse/batch_norm_folding.py` and `convolution_activations.py`. oneDNN's hardsigmoid
 turns NaN into 1 and its hardswish loses digits near -3, so they stay loops. Of a call of oneDNN 30 to 40 us
 go into looking its kernel up, which its interface in torch does at every call. Loops of our own stand in
-`daceml/runtime/convolutions.cpp`.
+`daceml/codegen/convolutions.cpp`.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ import dace
 from daceml.config import config
 from daceml.onnx_ops.aten.packed import CONVOLUTION, DEPTHWISE, POINTWISE, PRODUCT
 from daceml.onnx_ops.binding import Binding, bind
-from daceml.onnx_ops.node import ONNXNode
-from daceml.onnx_ops.tensor import Output, Tensor
+from daceml.onnx_ops.schema.node import ONNXNode
+from daceml.onnx_ops.tracing.tensor import Output, Tensor
 from daceml.sdfg.access import add_access
 from daceml.sdfg.network import Network, Preparation
 from daceml.sdfg.passes import PassRecord, Refusal
 from daceml.sdfg.sizes import product, size, size_bytes
-from daceml.transformations.refusals import refused_node
+from daceml.transformations.rewriting.refusals import refused_node
 
 _PLAIN = {"Conv": ("aten:convolution", "W"), "Gemm": ("aten:addmm", "B")}
 # Packed against plain (benchmarks/crossover.py): 0.4 to 0.5 at 8 rows, 0.8 at 128, 0.9 at 512; 1.0 with one

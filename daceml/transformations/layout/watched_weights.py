@@ -5,8 +5,8 @@ weights, prepared arrays   ->   if (fingerprint(weights) != fingerprint) give up
 The number differs wherever a byte does (`runtime/fingerprint.cpp`), so every change is seen, also one that
 moves neither an address nor a version, as `parameter.data.add_()` and writes through NumPy do. A program that
 gives up prepares its arrays again and runs once more; for a caller who changes weights at every call, another
-program runs, which prepares nothing (`runtime/renewal.py`). Two threads look at 17 bytes of memory in a
-nanosecond: 0.9 ms for the 14 MB of MobileNetV2. With freeze=True nobody looks.
+program runs, which prepares nothing (`runtime/preparation_renewal.py`). Two threads look at 17 bytes of
+memory in a nanosecond: 0.9 ms for the 14 MB of MobileNetV2. With freeze=True nobody looks.
 """
 
 from __future__ import annotations

@@ -10,12 +10,12 @@ import pytest
 import torch
 from torch.nn import functional
 
+from daceml.codegen.driver import driver_text
+from daceml.codegen.planning.plan import make_plan
+from daceml.codegen.planning.steps import Storage
 from daceml.onnx_ops.external import external_call
 from daceml.onnx_ops.lowering import lower
-from daceml.onnx_ops.nodes import node_class
-from daceml.runtime.driver import driver_text
-from daceml.runtime.plan import make_plan
-from daceml.runtime.steps import Storage
+from daceml.onnx_ops.schema.nodes import node_class
 from tests.autodiff.cases import Case, check_gradients, random
 from tests.support.golden import golden
 from tests.support.node_gradients import compiled, network_of

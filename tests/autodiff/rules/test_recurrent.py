@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from daceml.onnx_ops.saving import STATE_PARTS
+from daceml.onnx_ops.domain.saving import STATE_PARTS
 from tests.support.implementation_pairs import NATIVE, Case, agree
 
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}

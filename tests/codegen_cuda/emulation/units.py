@@ -9,7 +9,7 @@ from pathlib import Path
 from daceml.codegen_cuda.emulation.compiler import compile_scheduler
 from daceml.codegen_cuda.emulation.emulator import EmulatedUnit, compile_unit
 from daceml.config import config
-from daceml.runtime.toolchain import include_folder
+from daceml.toolchain.cxx import include_folder
 
 
 @lru_cache(maxsize=1)

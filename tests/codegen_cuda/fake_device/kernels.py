@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from daceml.codegen_cuda.toolchain import cuda_toolchain
-from daceml.runtime.toolchain import include_folder
+from daceml.toolchain.cxx import include_folder
 
 
 @lru_cache(maxsize=32)

@@ -11,8 +11,8 @@ from pathlib import Path
 from daceml.codegen_cuda.cuda_files import wheel_folders
 from daceml.codegen_cuda.emulation import compiler as emulation
 from daceml.codegen_cuda.toolchain import TOOLKIT
-from daceml.runtime.cache import digest
-from daceml.runtime.toolchain import include_folder
+from daceml.toolchain.cache import digest
+from daceml.toolchain.cxx import include_folder
 from tests.codegen_cuda.fake_device.torch_functions import functions_text
 
 RUNTIME = Path(__file__).parent / "runtime"

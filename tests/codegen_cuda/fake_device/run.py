@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from daceml.codegen_cuda.emulation import compiler as emulation
-from daceml.runtime.cache import digest
+from daceml.toolchain.cache import digest
 from tests.codegen_cuda.fake_device.install import FOLDER
 from tests.codegen_cuda.fake_device.libraries import (
     RUNTIME,

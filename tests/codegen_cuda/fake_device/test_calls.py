@@ -13,7 +13,7 @@ from torch.nn import functional
 import daceml
 from benchmarks.gpu.precisions import PRECISIONS, compare
 from daceml.errors.compiler import ExportRuntimeError
-from daceml.runtime.replays import Replays
+from daceml.runtime.cuda_graphs import Replays
 from tests.codegen_cuda.fake_device.networks import NETWORKS, Attention, Peers, inputs_of, step
 from tests.codegen_cuda.fake_device.streams import Order, order, replays
 from tests.support.golden import raises

@@ -34,7 +34,7 @@ class Fault:
 FAULTS: dict[str, Fault] = {
     "kernels are launched on the default stream": Fault(
         planted="""
-import daceml.runtime.build as build
+import daceml.codegen.build as build
 text = build.driver_text
 build.driver_text = lambda *a, **k: text(*a, **k).replace("(c->stream", "(nullptr")
 """,
@@ -57,7 +57,7 @@ launcher._CALLING = (FOLDER / first.name, *others)
     "graphs are captured on the current device": Fault(
         planted="""
 from contextlib import nullcontext
-import daceml.runtime.replays as replays
+import daceml.runtime.cuda_graphs as replays
 replays._on_device_of = lambda inputs: nullcontext()
 """,
         test="test_networks.py::test_a_second_device[mish-replays]",
@@ -65,7 +65,7 @@ replays._on_device_of = lambda inputs: nullcontext()
     ),
     "a replay does not wait for the last one": Fault(
         planted="""
-from daceml.runtime.replays import Replays
+from daceml.runtime.cuda_graphs import Replays
 Replays._follow = lambda self: None
 """,
         test="test_calls.py::test_replays_from_two_streams",

@@ -10,12 +10,12 @@ import pytest
 import torch
 
 import daceml
-from daceml.frontend.export import export_program
-from daceml.frontend.pipeline import optimised_network
+from daceml.codegen.planning.plan import make_plan
+from daceml.compiler.pipeline import optimised_network
+from daceml.frontend.onnx_export.export import export_program
 from daceml.onnx_ops.external import external_call
 from daceml.onnx_ops.lowering import lower
-from daceml.onnx_ops.node import ONNXNode
-from daceml.runtime.plan import make_plan
+from daceml.onnx_ops.schema.node import ONNXNode
 from daceml.sdfg.external import AtenCall
 from tests.support.attention_cases import attention, numbers, some_rows_without_keys
 from tests.support.device_stand_ins import ATTENTION, FLASH, stand_ins

@@ -16,15 +16,15 @@ from dace.codegen import codegen
 from onnx.reference import ReferenceEvaluator
 
 import daceml
-from daceml.onnx_ops.element_types import ELEMENT_TYPES
 from daceml.onnx_ops.lowering import lower
-from daceml.onnx_ops.nodes import node_class
 from daceml.onnx_ops.registry import Kind
+from daceml.onnx_ops.schema.element_types import ELEMENT_TYPES
+from daceml.onnx_ops.schema.nodes import node_class
 from daceml.sdfg.network import Network
 
 FLAGS = ("-std=c++20", "-O1", "-w", "-fopenmp", "-shared", "-fPIC", "-fno-math-errno", "-fno-trapping-math")
 _DACE = Path(dace.__file__).parent / "runtime" / "include"
-_DACEML = Path(daceml.__path__[0]) / "runtime" / "include"
+_DACEML = Path(daceml.__path__[0]) / "toolchain" / "include"
 _DACE_TYPES = {row.numpy_type: row.dace_type for row in ELEMENT_TYPES}
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from daceml.errors import NoImplementationError
-from daceml.onnx_ops.element_types import ELEMENT_TYPES
+from daceml.onnx_ops.schema.element_types import ELEMENT_TYPES
 from tests.onnx_ops.native.single_node import Case, Outcome, lowered
 from tests.support.golden import raises
 

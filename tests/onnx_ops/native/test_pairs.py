@@ -10,7 +10,7 @@ from onnx.reference import ReferenceEvaluator
 from torch import nn
 
 from daceml.errors import ExecutionError
-from daceml.frontend.export import export_program, to_onnx
+from daceml.frontend.onnx_export.export import export_program, to_onnx
 from tests.support.golden import raises
 from tests.support.operator_programs import program, run
 

@@ -8,7 +8,7 @@ import pytest
 
 from daceml.profiling.recording.collectives import collective_events
 from daceml.profiling.recording.ranks import Place, path_of, place_in, rank_facts
-from daceml.runtime.collectives.collective_log import LoggedCollective
+from daceml.runtime.collective_log import LoggedCollective
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from daceml.simulation.distributed.alignment import Alignment
-from daceml.simulation.distributed.timings import Timings
+from daceml.simulation.distributed.clocks.alignment import Alignment
+from daceml.simulation.distributed.clocks.timings import Timings
 
 
 def drawn(

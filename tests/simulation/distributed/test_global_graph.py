@@ -8,7 +8,7 @@ import numpy as np
 
 from daceml.errors import GlobalGraphError
 from daceml.simulation.analysis.critical_path import critical_path
-from daceml.simulation.distributed.alignment import Alignment, unaligned
+from daceml.simulation.distributed.clocks.alignment import Alignment, unaligned
 from daceml.simulation.distributed.global_graph import coarse_graph, global_graph
 from daceml.simulation.distributed.matching import MatchedRun
 from daceml.simulation.distributed.rank_lanes import task_ranks

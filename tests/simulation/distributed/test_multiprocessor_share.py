@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from daceml.simulation.distributed.alignment import unaligned
+from daceml.simulation.distributed.clocks.alignment import unaligned
 from daceml.simulation.distributed.global_graph import global_graph
 from daceml.simulation.distributed.multiprocessor_share import multiprocessor_shares, with_shares
 from daceml.simulation.engine import simulate

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from daceml.errors import SymmetryError
-from daceml.profiling.database.records import Operation
+from daceml.operations.database.records import Operation
 from daceml.simulation import TaskGraph, simulate
 from daceml.simulation.distributed.parallelism.block_times import BlockTimes, HostTimes
 from daceml.simulation.distributed.parallelism.communication import Communication

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from daceml.simulation.distributed.alignment import Alignment, unaligned
+from daceml.simulation.distributed.clocks.alignment import Alignment, unaligned
 from daceml.simulation.distributed.waits import separated
 from tests.support.recorded_ranks import timings_of
 

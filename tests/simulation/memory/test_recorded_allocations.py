@@ -14,7 +14,7 @@ from torch import nn
 import daceml
 from benchmarks.trace_examples import as_bytes, document, memory, operator
 from daceml.errors import AllocationError
-from daceml.prediction.predict_step import captured
+from daceml.prediction.model_steps.predict_step import captured
 from daceml.profiling.kineto import read_trace, trace_of
 from daceml.simulation import build, simulate
 from daceml.simulation.memory import Allocations, memory_over_time, recorded_allocations, replay_trace

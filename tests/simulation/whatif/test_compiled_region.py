@@ -8,9 +8,9 @@ import pytest
 
 from daceml.errors import WhatIfError
 from daceml.simulation.engine import simulate
-from daceml.simulation.prediction import predict
 from daceml.simulation.whatif.compiled_region import CompiledRegion
 from daceml.simulation.whatif.optimization import Estimate, applied
+from daceml.simulation.whatif.whatif_result import predict
 from tests.support.golden import golden, raises
 from tests.support.operator_steps import every_phase, steps_of
 from tests.support.task_stories import graph_of

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from daceml.errors import WhatIfError
-from daceml.simulation.prediction import predict, predict_each
 from daceml.simulation.whatif.amp import AutomaticMixedPrecision
 from daceml.simulation.whatif.data_loader import DataLoaderWorkers
 from daceml.simulation.whatif.faster_device import FasterDevice
 from daceml.simulation.whatif.larger_batch import LargerBatch
 from daceml.simulation.whatif.low_precision import LowPrecision
 from daceml.simulation.whatif.optimization import Estimate
+from daceml.simulation.whatif.whatif_result import predict, predict_each
 from tests.support.golden import golden, raises
 from tests.support.task_stories import graph_of
 

@@ -11,10 +11,10 @@ import torch
 from torch import nn
 
 import daceml
-from daceml.frontend.arguments import Arguments
-from daceml.frontend.capture import capture
-from daceml.frontend.pipeline import Stages, onnx_network
-from daceml.onnx_ops.node import ONNXNode
+from daceml.compiler.pipeline import Stages, onnx_network
+from daceml.frontend.capture.arguments import Arguments
+from daceml.frontend.capture.capture import capture
+from daceml.onnx_ops.schema.node import ONNXNode
 from daceml.sdfg.network import Network
 from daceml.transformations.recipe import Recipe
 from daceml.transformations.standard import operator_recipe

@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional
 
 import daceml
-from daceml.frontend.module import DaceModule
+from daceml.module.module import DaceModule
 from daceml.transformations.coarse.channels_innermost import keep_channels_innermost
 from daceml.transformations.recipe import Step
 from daceml.transformations.standard import standard_recipe

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from daceml.onnx_ops.node import ONNXNode
-from daceml.onnx_ops.random_operators import draws
+from daceml.onnx_ops.schema.node import ONNXNode
+from daceml.onnx_ops.schema.random_operators import draws
 from daceml.transformations.coarse.common_subexpressions import merge_common_subexpressions
 from tests.support.golden import golden
 from tests.support.imported_networks import imported, operators, values

@@ -13,13 +13,13 @@ from torch.nn import functional
 
 import daceml
 from daceml.config import config
-from daceml.frontend.importer import import_model
+from daceml.frontend.onnx_import.importer import import_model
 from daceml.onnx_ops.lowering import LoweringReport, lower
-from daceml.onnx_ops.node import ONNXNode
 from daceml.onnx_ops.registry import KINDS, Kind
-from daceml.runtime.cache import digest
+from daceml.onnx_ops.schema.node import ONNXNode
 from daceml.runtime.program import Program
 from daceml.sdfg.network import Network
+from daceml.toolchain.cache import digest
 from daceml.transformations.coarse.convolution_columns import use_columns
 from daceml.transformations.hardware.cpu_schedule import schedule_maps
 from daceml.transformations.local.map_fusion import fuse_maps

@@ -11,10 +11,10 @@ import torch
 from torch import nn
 
 import daceml
-from daceml.frontend.export import export_program
-from daceml.frontend.pipeline import Stages, onnx_network, optimised_network
+from daceml.codegen.planning.plan import make_plan
+from daceml.compiler.pipeline import Stages, onnx_network, optimised_network
+from daceml.frontend.onnx_export.export import export_program
 from daceml.onnx_ops.external import external_call
-from daceml.runtime.plan import make_plan
 from daceml.sdfg.external import AtenCall
 from daceml.sdfg.network import Device, Network
 from daceml.transformations.coarse import convolution_epilogues

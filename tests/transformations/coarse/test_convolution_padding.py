@@ -9,12 +9,12 @@ import torch
 from torch.nn import functional
 
 from daceml.config import config
-from daceml.frontend.importer import import_model
+from daceml.frontend.onnx_import.importer import import_model
 from daceml.onnx_ops.lowering import lower
-from daceml.onnx_ops.node import ONNXNode
-from daceml.runtime.cache import digest
+from daceml.onnx_ops.schema.node import ONNXNode
 from daceml.runtime.program import Program
 from daceml.sdfg.network import Network
+from daceml.toolchain.cache import digest
 from daceml.transformations.coarse.convolution_padding import place_padding
 from tests.support.golden import golden
 from tests.support.operator_programs import parse

@@ -81,7 +81,7 @@ def test_what_draws_nothing_leaves_the_generator_alone(p: float):
 def test_a_seed_of_its_own_is_refused():
     from onnx import parser
 
-    from daceml.frontend.importer import import_model
+    from daceml.frontend.onnx_import.importer import import_model
     from daceml.transformations.coarse.dropout_splitting import split_dropout
 
     model = parser.parse_model(

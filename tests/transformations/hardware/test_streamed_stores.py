@@ -12,7 +12,7 @@ from torch.nn import functional
 
 import daceml
 from daceml.config import config
-from daceml.frontend.module import DaceModule
+from daceml.module.module import DaceModule
 from daceml.sdfg.passes import PassRecord
 from daceml.transformations import standard_recipe
 from tests.support.golden import golden

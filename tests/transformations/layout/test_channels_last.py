@@ -12,11 +12,11 @@ from torch.nn import functional
 
 import daceml
 from daceml.config import config
-from daceml.frontend.importer import import_model
+from daceml.frontend.onnx_import.importer import import_model
 from daceml.onnx_ops.lowering import lower
-from daceml.runtime.cache import digest
 from daceml.runtime.program import Program
 from daceml.sdfg.network import Network
+from daceml.toolchain.cache import digest
 from daceml.transformations.hardware.cpu_schedule import schedule_maps
 from daceml.transformations.layout.channels_last import use_channels_last
 from daceml.transformations.local.map_fusion import fuse_maps

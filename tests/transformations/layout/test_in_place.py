@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 import daceml
-from daceml.frontend.export import export_program
-from daceml.frontend.pipeline import Stages, onnx_network, optimise
+from daceml.compiler.pipeline import Stages, onnx_network, optimise
+from daceml.frontend.onnx_export.export import export_program
 from daceml.sdfg.passes import PassRecord
 from tests.support.golden import golden
 from tests.support.sampling import sampled

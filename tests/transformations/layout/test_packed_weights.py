@@ -9,10 +9,10 @@ import torch
 from torch.nn import functional
 
 from daceml.config import config
-from daceml.frontend.importer import import_model
+from daceml.frontend.onnx_import.importer import import_model
 from daceml.onnx_ops.lowering import lower
-from daceml.runtime.cache import digest
 from daceml.sdfg.network import Network
+from daceml.toolchain.cache import digest
 from daceml.transformations.hardware.cpu_schedule import schedule_maps
 from daceml.transformations.layout.channels_last import use_channels_last
 from daceml.transformations.layout.packed_weights import pack_weights

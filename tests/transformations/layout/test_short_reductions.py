@@ -11,8 +11,8 @@ from torch import nn
 from torch.nn import functional
 
 import daceml
-from daceml.frontend.export import export_program
-from daceml.frontend.pipeline import Stages, onnx_network, optimise
+from daceml.compiler.pipeline import Stages, onnx_network, optimise
+from daceml.frontend.onnx_export.export import export_program
 from daceml.sdfg.passes import PassRecord
 from daceml.transformations.standard import standard_recipe
 from tests.support.golden import golden

@@ -14,8 +14,9 @@ import torch
 from torch import nn
 
 import daceml
-from daceml.runtime import launcher, preparation
-from daceml.runtime.renewal import Renewals
+from daceml.runtime import launcher
+from daceml.runtime import weight_preparation as preparation
+from daceml.runtime.preparation_renewal import Renewals
 from tests.support.golden import golden, raises
 
 

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 import daceml
-from daceml.frontend.export import export_program
-from daceml.frontend.pipeline import Stages, onnx_network, optimise
+from daceml.compiler.pipeline import Stages, onnx_network, optimise
+from daceml.frontend.onnx_export.export import export_program
 from daceml.sdfg.scopes import top_maps
 from daceml.transformations.standard import device_recipe
 from tests.support.sampling import sampled

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from daceml.errors import EstimationError
-from daceml.profiling.database.records import Operation
+from daceml.operations.database.records import Operation
 from daceml.simulation.distributed.parallelism.layer_work import Block
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from daceml.profiling.database.records import Operand, Operation
+from daceml.operations.database.records import Operand, Operation
 from daceml.simulation.distributed.parallelism.transformer import Transformer
 
 MASTER = "float32"  # of the optimizer's copy of the weights, and its moments

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from daceml.profiling.database.records import Operand
+from daceml.operations.database.records import Operand
 from daceml.simulation.distributed.parallelism.block_times import BlockTimes
 from daceml.simulation.distributed.parallelism.layer_work import Block, Share, launches_of, optimizer
 from daceml.simulation.distributed.parallelism.plan import ParallelPlan

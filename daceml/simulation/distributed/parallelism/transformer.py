@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from daceml.errors import EntryError, ParallelPlanError
-from daceml.profiling.database.records import Operand
+from daceml.operations.database.records import Operand
 
 _MULTIPLE = 128  # Megatron-LM's --make-vocab-size-divisible-by
 

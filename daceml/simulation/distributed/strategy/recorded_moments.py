@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from daceml.errors import RecordedStepError
-from daceml.simulation.distributed.alignment import Alignment
+from daceml.simulation.distributed.clocks.alignment import Alignment
 from daceml.simulation.distributed.matching import MatchedRun
 from daceml.simulation.distributed.rank_run import RankRun
 from daceml.simulation.graph import NOTHING, Floats, TaskGraph

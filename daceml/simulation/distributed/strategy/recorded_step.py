@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 
 from daceml.errors import RecordedStepError
-from daceml.simulation.distributed.alignment import Alignment
+from daceml.simulation.distributed.clocks.alignment import Alignment
 from daceml.simulation.distributed.matching import MatchedRun
 from daceml.simulation.distributed.strategy.evaluation import Evaluation, Evaluator
 from daceml.simulation.distributed.strategy.plan import Plan, data_parallel_default, nothing_fuses

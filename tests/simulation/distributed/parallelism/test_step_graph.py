@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from daceml.errors import EstimationError, ParallelPlanError
-from daceml.profiling.database.records import Operation
+from daceml.operations.database.records import Operation
 from daceml.simulation import simulate
 from daceml.simulation.distributed.parallelism.block_times import BlockTimes, HostTimes
 from daceml.simulation.distributed.parallelism.communication import Communication

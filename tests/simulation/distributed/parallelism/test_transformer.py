@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from daceml.errors import ParallelPlanError
-from daceml.profiling.estimation.products import products
+from daceml.operations.models.products import products
 from daceml.simulation.distributed.parallelism.layer_work import Block, Share, launches_of
 from daceml.simulation.distributed.parallelism.transformer import Transformer
 from tests.support.golden import raises

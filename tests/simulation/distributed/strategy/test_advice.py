@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from daceml.distributed.bucket_plan import PLAN_FORMAT, PLAN_VERSION
 from daceml.errors import StrategyError
-from daceml.frontend.data_parallel.bucket_plan import PLAN_FORMAT, PLAN_VERSION
 from daceml.simulation.distributed.strategy import advice as advising
 from daceml.simulation.distributed.strategy.advice import Advice, advice
 from daceml.simulation.distributed.strategy.choices import (

@@ -1,0 +1,1 @@
+"""Steps of PyTorch's optimizers as networks."""

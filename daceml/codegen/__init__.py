@@ -1,0 +1,1 @@
+"""From a lowered network to compiled code: driver, kernels, build."""

@@ -1,0 +1,1 @@
+"""A call of a module becomes a program: options, guards, keys, stages."""

@@ -1,0 +1,1 @@
+"""What decides whether a stored program may be used again."""

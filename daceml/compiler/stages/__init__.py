@@ -1,0 +1,1 @@
+"""The stages between a network and a stored program."""

@@ -1,0 +1,161 @@
+"""A network and its backward pass, each optimised as a program of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from daceml.runtime.records.gradients import GradientRecord, Reader, Source, StorageRecord, Wanted
+
+if TYPE_CHECKING:
+    from daceml.autodiff.checkpointing.recompute import Decision
+    from daceml.autodiff.partition import Partition
+    from daceml.compiler.stages.recomputation import Recompute
+    from daceml.sdfg.network import Network
+
+NEXT = "::next"
+"""How the name of an output ends that is the new value of an input or a parameter."""
+GRADIENT, PARAMETER = "gradient of ", "parameter "
+"""How a backward network's signature names results: `gradient of x`, `gradient of parameter layer.weight`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingNetworks:
+    """Forward and backward pass before the levels that follow differentiation."""
+
+    forward: Network
+    backward: Network
+    record: GradientRecord
+
+
+def differentiate(
+    network: Network,
+    wanted: Wanted,
+    *,
+    recompute: Recompute = "none",
+    limit_bytes: int | None = None,
+    prefer_native: bool = False,
+) -> TrainingNetworks:
+    """Forward and backward pass of a network of ONNX nodes. Mutates the network.
+
+    Args:
+        recompute: what the backward pass computes again.
+        limit_bytes: for "budget", of everything that is stored for it.
+        prefer_native: derive every gradient from the lowered form.
+    Raises:
+        GradientError: a step that gradients flow through has no derivative, or the budget cannot be kept.
+    """
+    from daceml.autodiff.activity import outputs_reached
+    from daceml.autodiff.checkpointing.recompute import plan_recomputation
+    from daceml.autodiff.engine import add_gradients
+    from daceml.autodiff.partition import partition
+    from daceml.autodiff.replacements import replace_for_training
+    from daceml.sdfg.scalar import FLOATS
+
+    replace_for_training(network)
+    by_key = {key: array for array, key in network.weights.items()}
+    inputs = [a for a, wants in zip(network.inputs, wanted.inputs, strict=True) if wants]
+    arrays = [*inputs, *(by_key.get(key) for key in wanted.state)]
+    outputs = [a for a in dict.fromkeys(network.outputs) if network.sdfg.arrays[a].dtype in FLOATS]
+    results = network.outputs
+    written = [a for a in results if network.signature.get(a, a).endswith(NEXT)]
+    active = _reachable(network, [a for a in arrays if a is not None])
+    # what forward writes back is no result that gradients come from
+    outputs = [a for a in outputs if a in active and a not in written]
+    if wanted.outputs is not None:
+        outputs = [a for a in outputs if results.index(a) in wanted.outputs]
+    reached = outputs_reached(network.sdfg, network.state, [a for a in arrays if a is not None], outputs)
+    gradients = add_gradients(
+        network, outputs, [a for a in dict.fromkeys(arrays) if a is not None], prefer_native=prefer_native
+    )
+    several = sum(network.sdfg.arrays[a].dtype in FLOATS and a not in written for a in set(results)) > 1
+    decisions = plan_recomputation(network, recompute, limit_bytes=limit_bytes, narrowable=several)
+    parts = partition(network, gradients)
+    signature, parameters = parts.backward.signature, arrays[len(inputs) :]
+    names = [signature.get(a, a) for a in inputs] + [f"{PARAMETER}{key}" for key in wanted.state]
+    for array, name in zip([*inputs, *parameters], names, strict=True):
+        gradient = None if array is None else parts.gradients[array]
+        if gradient in parts.backward.outputs:
+            signature[gradient] = GRADIENT + name
+    record = replace(
+        _record(parts, results, arrays, outputs, reached),
+        storage=tuple(map(_storage, decisions)),
+        by_rule=gradients.by_rule,
+        lowered=gradients.lowered,
+    )
+    return TrainingNetworks(forward=parts.forward, backward=parts.backward, record=record)
+
+
+def _storage(decision: Decision) -> StorageRecord:
+    return StorageRecord(
+        array=decision.array, bytes=decision.bytes, stored=decision.stored, reason=decision.reason
+    )
+
+
+def _reachable(network: Network, inputs: list[str]) -> frozenset[str]:
+    from daceml.autodiff.activity import active_arrays
+
+    return active_arrays(network.sdfg, network.state, inputs, network.outputs)
+
+
+def _identity(network: Network, array: str) -> str:
+    """What an array is, apart from its name, which another differentiation may give to another one."""
+    from dace.sdfg import nodes
+
+    from daceml.autodiff.activity import reads
+
+    state, desc = network.state, network.sdfg.arrays[array]
+    kind = f"{desc.dtype.to_string()}{list(map(str, desc.shape))}"
+    written = [e for n in state.data_nodes() if n.data == array for e in state.in_edges(n)]
+    if not written:
+        return f"{array}: {kind}, which has no elements to write"
+    edge = written[0]
+    writer: nodes.Node = edge.src
+    if isinstance(writer, nodes.MapExit):
+        entry = state.entry_node(writer)
+        assert entry is not None, "a map has both ends"
+        writer = entry
+    name = getattr(writer, "onnx_name", "") or str(getattr(writer, "label", writer))
+    sources = sorted(reads(state, writer)) if not isinstance(writer, nodes.AccessNode) else [writer.data]
+    return f"{array}: {kind}, {edge.src_conn} of {name} from {sources}"
+
+
+def _record(
+    parts: Partition,
+    results: tuple[str, ...],
+    arrays: list[str | None],
+    outputs: list[str],
+    reached: Mapping[str, Collection[str]],
+) -> GradientRecord:
+    forward, backward = parts.forward, parts.backward
+    cotangents = list(parts.cotangents)
+
+    def source(array: str | None) -> Source | None:
+        gradient = None if array is None else parts.gradients[array]
+        if gradient is None:
+            # a derivative that is zero everywhere, or a sum over nothing
+            return ("zero", 0) if array is not None and reached[array] else None
+        if gradient in backward.outputs:
+            return "output", backward.outputs.index(gradient)
+        names = list(parts.cotangents.values())
+        return "cotangent", names.index(gradient)
+
+    def reader(array: str) -> Reader:
+        if array in forward.weights:
+            return "state", forward.weights[array]
+        return "input", forward.inputs.index(array)
+
+    return GradientRecord(
+        results=len(results),
+        saved=tuple(forward.outputs.index(a) for a in parts.saved),
+        saved_arrays=tuple(_identity(forward, a) for a in parts.saved),
+        reads=tuple(reader(a) for a in parts.read),
+        cotangents=tuple(results.index(a) for a in cotangents),
+        differentiable=tuple(a in outputs and results.index(a) == i for i, a in enumerate(results)),
+        gradients=tuple(source(a) for a in arrays),
+        reached=tuple(
+            tuple(i for i, result in enumerate(results) if a is not None and result in reached[a])
+            for a in arrays
+        ),
+    )

@@ -1,0 +1,1 @@
+"""Check after each pass that values are unchanged."""

@@ -1,0 +1,40 @@
+"""Programs that run once, for a check: built outside the cache of programs, and removed afterwards."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from daceml.compiler.pipeline import Optimised, Stages, build
+from daceml.config import config
+from daceml.runtime.program import Program, StoredProgram
+from daceml.toolchain.cache import Cache
+
+if TYPE_CHECKING:
+    import torch
+
+
+@contextmanager
+def scratch_program(
+    optimised: Optimised, stages: Stages, state: Callable[[Sequence[str]], Mapping[str, torch.Tensor]]
+) -> Generator[Program]:
+    """The program of a network; its kernels are cached as ever.
+
+    Args:
+        state: tensors for the program's weights, by their keys; buffers among them change when it runs.
+    """
+    cache = Cache(config().cache_folder)
+    # where the cache removes what a killed process left
+    parent = cache.root / "building"
+    parent.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix="verify-", dir=parent))
+    try:
+        build(optimised, cache, folder, stages)
+        stored = StoredProgram(folder)
+        yield stored.bind(state(stored.manifest.weights))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,1 @@
+"""The state of a guided optimization; the page shows it."""

@@ -1,0 +1,1 @@
+"""One call of a module becomes an exported program."""

@@ -1,0 +1,207 @@
+"""nn.Module -> ExportedProgram: one call as a graph, and which other calls the graph is right for."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, nullcontext, redirect_stderr
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from daceml.errors import CallError, ConfigurationError, ExportError
+from daceml.frontend.capture.arguments import Arguments
+from daceml.frontend.capture.autocast_regions import marked_in_autocast
+from daceml.frontend.capture.dynamic_shapes import SizeGuard, Spec, example, size_guard, tensor_specs
+from daceml.frontend.capture.exportable import Assignment, RunsEagerlyError, exportable
+from daceml.frontend.capture.forward_errors import note_tracing, raised_by_forward, refusal_of_torch
+from daceml.frontend.capture.mixed_types import refuse_mixed_types
+from daceml.frontend.capture.module_attributes import adopt, unchanged_tensors
+from daceml.frontend.capture.named_dims import broken_promise, check_named_sizes
+from daceml.frontend.capture.own_gradients import refuse_gradient_hooks, without_own_gradients
+from daceml.frontend.capture.traceable import traceable
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+    from torch.export import ExportedProgram
+
+DIM_NAMES = "daceml.dim_names"
+"""Key in a graph module's meta: the program's symbol of each dimension that the user has named."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Capture:
+    """One call of a module, traced.
+
+    Attributes:
+        program: its inputs are the tensors of the arguments; its results those of forward, then the values
+            that forward assigned to attributes.
+        sizes: which other sizes it is right for; None where all are fixed.
+        assigned: attributes that forward assigned.
+        held: tensors that the module holds in plain attributes, by the names that the program has for them.
+        values_read: whether forward turned values of tensors into Python's, which are constants of a trace.
+    """
+
+    program: ExportedProgram
+    sizes: SizeGuard | None
+    assigned: tuple[Assignment, ...]
+    held: dict[str, torch.Tensor]
+    values_read: bool
+
+
+def export_program(
+    module: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+) -> ExportedProgram:
+    """Trace a module as it stands (training or evaluation) into an exported program.
+
+    Args:
+        args, kwargs: example inputs; their sizes are fixed unless `dynamic_shapes` names them.
+        dynamic_shapes: as in `torch.export.export`; names of dimensions appear in the ONNX model.
+    Raises:
+        ExportError: torch.export cannot take the module; `where` is the user's line.
+        RunsEagerlyError: forward does something that no graph can repeat.
+        Exception: what forward itself raises, see `capture`.
+    """
+    return capture(module, Arguments(args, kwargs or {}), dynamic_shapes=dynamic_shapes).program
+
+
+def capture(
+    module: nn.Module,
+    arguments: Arguments,
+    *,
+    dynamic_shapes: Any = None,
+    dynamic: bool = False,
+    autocast: tuple[torch.dtype | None, ...] = (),
+    gradients: bool = False,
+) -> Capture:
+    """Trace one call of a module as it stands.
+
+    Args:
+        dynamic_shapes: as in `torch.export.export`; a named size may be 0 or 1 in this call, too.
+        dynamic: make every size symbolic that the module allows to be.
+        autocast: the types of the autocast regions that the call is in, see `places.autocast_types`.
+        gradients: whether a backward pass will be derived from the trace.
+    Raises:
+        ExportError: torch.export cannot take the module; `where` is the user's line.
+        ConfigurationError: `dynamic_shapes` does not fit the arguments.
+        CallError: the sizes of named dimensions contradict their names or ranges.
+        RunsEagerlyError: forward does something that no graph can repeat.
+        Exception: what forward itself raises, with a note: an exception that comes from a line outside torch
+            and daceml is the user's, as in an eager call. What torch raises is an ExportError, and a
+            RuntimeError, TypeError, ValueError, IndexError, KeyError or AttributeError where torch's is one.
+    """
+    import torch
+
+    from daceml.frontend.onnx_export.exporter_internals import quiet
+
+    _refuse_complex(arguments)
+    specs = tensor_specs(arguments, module.forward, dynamic_shapes, everything=dynamic)
+    if specs is not None:
+        check_named_sizes(arguments, module.forward, specs)
+    tensors = arguments.tensors if specs is None else example(arguments.tensors, specs)
+    if gradients:
+        refuse_gradient_hooks(module)
+    view_of_call = exportable(module, arguments, autocast, _followed if gradients else nullcontext)
+    with traceable(module), unchanged_tensors(module), view_of_call as view:
+        try:
+            with quiet(), _without_dumps():
+                program = torch.export.export(view.module, tuple(tensors), dynamic_shapes=specs, strict=False)
+        except (RunsEagerlyError, ConfigurationError, ExportError):
+            raise
+        except Exception as error:
+            if raised_by_forward(error):
+                note_tracing(module, error)
+                raise
+            broken = broken_promise(error, module, arguments, specs)
+            raise broken or refusal_of_torch(module, arguments, error) from error
+    refuse_mixed_types(program, module, arguments)
+    if view.assigned:
+        _refuse_state(program, view.assigned)
+    else:
+        _drop_assigned(program)
+    if specs is not None:
+        program.graph_module.meta[DIM_NAMES] = _dim_names(program, specs)
+    sizes = None if specs is None else size_guard(program)
+    return Capture(
+        program=program,
+        sizes=sizes,
+        assigned=tuple(view.assigned),
+        held=adopt(program, module),
+        values_read=view.values_read,
+    )
+
+
+@contextmanager
+def _followed() -> Generator[None]:
+    """Trace forward within the block for a backward pass."""
+    with without_own_gradients(), marked_in_autocast():
+        yield
+
+
+def _refuse_complex(arguments: Arguments) -> None:
+    for position, tensor in enumerate(arguments.tensors):
+        if tensor.is_complex():
+            raise CallError(
+                f"tensor {position} of the arguments is complex",
+                why="ONNX operators have no complex numbers",
+                fix="pass torch.view_as_real(tensor), or call the eager module",
+            )
+
+
+@contextmanager
+def _without_dumps() -> Generator[None]:
+    """Keep back what torch writes of a graph that it could not finish; what forward writes comes through."""
+    written = io.StringIO()
+    dump = ""
+    try:
+        with redirect_stderr(written):
+            yield
+    except Exception as error:
+        dump = str(getattr(error, "partial_fx_graph", ""))
+        raise
+    finally:
+        text = written.getvalue()
+        text = text.replace(f"{dump}\n", "") if dump else text
+        if text.strip():
+            sys.stderr.write(text)
+
+
+def _refuse_state(program: ExportedProgram, assigned: Sequence[Assignment]) -> None:
+    """An attribute that forward both reads and assigns is state; what it reads would be a constant."""
+    import torch
+    from torch.utils._pytree import tree_leaves
+
+    read = {t.data_ptr() for t in program.constants.values() if isinstance(t, torch.Tensor)}
+    for made in assigned:
+        before = [t for t in tree_leaves(made.before) if isinstance(t, torch.Tensor)]
+        if any(t.data_ptr() in read for t in before):
+            raise RunsEagerlyError(
+                f"forward keeps a tensor from call to call in the attribute {made.name!r}, which is no buffer"
+            )
+
+
+def _drop_assigned(program: ExportedProgram) -> None:
+    """Make the structure of the result that of forward, where nothing comes beside it."""
+    signature = program.module_call_graph[0].signature
+    assert signature is not None
+    signature.out_spec = signature.out_spec.child(0)
+
+
+def _dim_names(program: ExportedProgram, specs: Sequence[Spec]) -> dict[str, str]:
+    """The program's symbol of each dimension that the user has named."""
+    import torch
+
+    placeholders = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
+    tensors = [placeholders[n].meta["val"] for n in program.graph_signature.user_inputs if isinstance(n, str)]
+    names: dict[str, str] = {}
+    for tensor, spec in zip(tensors, specs, strict=True):
+        for axis, dim in (spec or {}).items():
+            symbol, name = tensor.shape[axis], getattr(dim, "__name__", None)
+            if isinstance(symbol, torch.SymInt) and isinstance(name, str) and str(symbol).isidentifier():
+                names.setdefault(str(symbol), name)
+    return names

@@ -1,0 +1,297 @@
+"""A module as torch.export wants it: tensors in, a result out, and everything else that a forward does on the
+side made visible.
+
+torch.export traces one function of tensors. A forward also runs under torch's modes, takes nested and plain
+arguments, calls hooks of submodules and assigns attributes; a view of the module puts all of that into terms
+of tensors, or says why it cannot.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import OrderedDict
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves
+
+from daceml.frontend.capture.arguments import Arguments
+from daceml.frontend.capture.call_device import autocast_regions
+from daceml.frontend.capture.module_attributes import held_values, is_plain_object
+
+_HOOKS = (
+    "_forward_hooks",
+    "_forward_pre_hooks",
+    "_backward_hooks",
+    "_backward_pre_hooks",
+    "_forward_hooks_with_kwargs",
+    "_forward_pre_hooks_with_kwargs",
+    "_forward_hooks_always_called",
+)
+_TRACED_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+_FRAMEWORK = frozenset(nn.Module().__dict__)
+
+
+class RunsEagerlyError(Exception):
+    """The forward does something that a program cannot repeat; the message says what.
+
+    Attributes:
+        lasting: whether that is the forward's nature, which another state of the module does not change.
+    """
+
+    def __init__(self, message: str, *, lasting: bool = True) -> None:
+        super().__init__(message)
+        self.lasting = lasting
+
+
+@dataclass(frozen=True, eq=False)
+class Assignment:
+    """An attribute that forward assigns.
+
+    Attributes:
+        owner: the module or a submodule.
+        name: of the attribute.
+        before: its value before forward; None where there was none.
+        holds_tensors: whether tensors are assigned; these are results, where other values may steer the next
+            call.
+    """
+
+    owner: nn.Module
+    name: str
+    before: Any
+    holds_tensors: bool
+
+    @property
+    def held_tensors(self) -> bool:
+        """Whether tensors were there before."""
+        return any(isinstance(value, torch.Tensor) for value in tree_leaves(self.before))
+
+
+@dataclass(kw_only=True)
+class ExportView:
+    """A module ready for torch.export.
+
+    Attributes:
+        module: its forward takes the tensors of the arguments, and returns (result, values of `assigned`).
+        assigned: what forward assigned while it was traced.
+        values_read: whether it turned values of tensors into Python's.
+    """
+
+    module: nn.Module
+    assigned: list[Assignment] = field(default_factory=list[Assignment])
+    values_read: bool = False
+
+
+@contextmanager
+def exportable(
+    module: nn.Module,
+    arguments: Arguments,
+    autocast: tuple[torch.dtype | None, ...] = (),
+    around: Callable[[], AbstractContextManager[object]] = nullcontext,
+) -> Generator[ExportView]:
+    """A view of `module` for the time of an export.
+
+    The view shares everything with the module but the outermost hooks, which run at every call. Plain tensors
+    in the place of parameters (`torch.func.functional_call` puts them there) are wrapped meanwhile, since
+    torch.export wants parameters. What forward assigns to attributes is put back.
+
+    Args:
+        autocast: the types of the autocast regions that the call is in, see `places.autocast_types`.
+        around: what forward is traced in, besides.
+    Raises:
+        RunsEagerlyError: a submodule has a hook; or, from within the export, forward changes a list or dict
+            of the module.
+    """
+    _refuse_hooks(module)
+    view = ExportView(module=object.__new__(type(module)))
+    own = {**module.__dict__, **{name: OrderedDict() for name in _HOOKS if name in module.__dict__}}
+    view.module.__dict__ = own
+    instance_forward: Any = own.get("forward")
+    forward: Callable[..., Any] = instance_forward or type(module).forward.__get__(view.module)
+
+    def flat(*tensors: torch.Tensor) -> Any:
+        args, kwargs = arguments.rebuild(tensors)
+        with _watched_attributes(view, module), autocast_regions(autocast), around():
+            result = forward(*args, **kwargs)
+        return result, [made.owner.__dict__[made.name] for made in view.assigned]
+
+    positional = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    names = arguments.names(module.forward)
+    flat.__signature__ = inspect.Signature([inspect.Parameter(n, positional) for n in names])  # pyright: ignore[reportFunctionMemberAccess]
+    own["forward"] = flat
+    before = [(child, dict(child.__dict__)) for child in view.module.modules()]
+    with _parameters_only(module), _eager_parts(module):
+        try:
+            yield view
+        finally:
+            for child, members in before:
+                child.__dict__.clear()
+                child.__dict__.update(members)
+    view.assigned = [
+        replace(made, owner=module) if made.owner is view.module else made for made in view.assigned
+    ]
+
+
+@contextmanager
+def _watched_attributes(view: ExportView, module: nn.Module) -> Generator[None]:
+    """Find what the block assigns to attributes of the module and its submodules."""
+    before = [(child, _attributes(child)) for child in view.module.modules()]
+    contents = [(path, *_content(value)) for path, value in held_values(module) if _changeable(value)]
+    changed: list[str] = []
+    try:
+        with _ValueReads() as reads:
+            yield
+    finally:
+        for path, container, content in contents:
+            if not _unchanged(container, content):
+                _restore(container, content)
+                changed.append(path)
+    view.values_read |= reads.any
+    if changed:
+        raise RunsEagerlyError(f"forward changes {changed[0]!r} in place")
+    view.assigned = [
+        Assignment(
+            child, name, attributes.get(name), any(isinstance(v, torch.Tensor) for v in tree_leaves(value))
+        )
+        for child, attributes in before
+        for name, value in _attributes(child).items()
+        if name not in attributes or not _same(attributes[name], value)
+    ]
+
+
+def _attributes(module: nn.Module) -> dict[str, Any]:
+    # recurrent layers of torch cache references to their own weights
+    caches = ("_flat_weights", "_flat_weight_refs") if isinstance(module, nn.RNNBase) else ()
+    ignored = {*_FRAMEWORK, "forward", *caches}
+    return {name: value for name, value in module.__dict__.items() if name not in ignored}
+
+
+def _changeable(value: Any) -> bool:
+    return isinstance(value, dict | list | set | np.ndarray) or (
+        is_plain_object(value) and hasattr(value, "__dict__")
+    )
+
+
+def _content(value: Any) -> tuple[Any, Any]:
+    """What holds the parts of a value, and a copy of it."""
+    container = (
+        value.__dict__ if is_plain_object(value) and not isinstance(value, dict | list | set) else value
+    )
+    return container, container.copy()
+
+
+def _unchanged(container: Any, content: Any) -> bool:
+    """Whether the parts are the same objects, since some may be tensors, or plain values that are equal."""
+    if isinstance(container, np.ndarray):
+        return container.tobytes() == content.tobytes()
+    if isinstance(container, dict):
+        entries: dict[Any, Any] = container
+        return entries.keys() == content.keys() and all(_same(content[k], v) for k, v in entries.items())
+    if isinstance(container, list):
+        return len(container) == len(content) and all(map(_same, container, content))  # pyright: ignore[reportUnknownArgumentType]
+    return container == content
+
+
+def _restore(container: Any, content: Any) -> None:
+    if isinstance(container, np.ndarray | list):
+        container[:] = content
+    else:
+        container.clear()
+        container.update(content)
+
+
+class _ValueReads(TorchFunctionMode):
+    """Notices where a tensor's value becomes one of Python's.
+
+    `.data`, which no trace shows, is traced as `detach()`.
+    """
+
+    any = False
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        self.any |= func in _READS
+        if func == _DATA:
+            return args[0].detach()
+        return func(*args, **(kwargs or {}))
+
+
+_DATA = torch.Tensor.data.__get__  # pyright: ignore[reportAttributeAccessIssue]
+
+_READS = frozenset(
+    getattr(torch.Tensor, name)
+    for name in (
+        "item", "tolist", "numpy", "equal", "allclose", "is_nonzero",
+        "__array__", "__bool__", "__int__", "__float__", "__complex__", "__index__", "__contains__",
+    )
+) | {torch.equal, torch.allclose, torch.is_nonzero}  # fmt: skip
+
+
+def _same(before: Any, now: Any) -> bool:
+    plain = (bool, int, float, str, bytes, type(None))
+    return before is now or (type(before) is type(now) and isinstance(before, plain) and before == now)
+
+
+@contextmanager
+def _parameters_only(module: nn.Module) -> Generator[None]:
+    owned: list[dict[str, Any]] = [child.__dict__["_parameters"] for child in module.modules()]
+    plain = [
+        (parameters, name, tensor)
+        for parameters in owned
+        for name, tensor in parameters.items()
+        if tensor is not None and not isinstance(tensor, nn.Parameter)
+    ]
+    wrapped = {id(t): nn.Parameter(t.detach(), requires_grad=False) for _, _, t in plain}
+    try:
+        for parameters, name, tensor in plain:
+            parameters[name] = wrapped[id(tensor)]
+        yield
+    finally:
+        for parameters, name, tensor in plain:
+            parameters[name] = tensor
+
+
+@contextmanager
+def _eager_parts(module: nn.Module) -> Generator[None]:
+    """Put the user's own modules in the place of compiled ones: the whole is compiled anyway."""
+    parts: list[Any] = [part for part in module.modules() if part is not module]
+    for part in parts:
+        if hasattr(type(part), "_session") and hasattr(part, "_session"):
+            part._session.refuse_unaveraged("it is part of a larger program, which would have none")
+    replaced: list[tuple[dict[str, Any], str, nn.Module]] = []
+    for parent in list(module.modules()):
+        members: dict[str, Any] = parent.__dict__["_modules"]
+        for name, child in members.items():
+            # modules say that they have no attribute only after a long search
+            if hasattr(type(child), "_session") and hasattr(child, "_session"):
+                replaced.append((members, name, child))
+                members[name] = child._session.eager
+    try:
+        yield
+    finally:
+        for members, name, child in replaced:
+            members[name] = child
+
+
+def _refuse_hooks(module: nn.Module) -> None:
+    """A hook of a submodule is code of the user that runs at every call: it may look at values, and keep
+    them.
+
+    torch's own (weight norm, spectral norm) set attributes, which the trace follows.
+    """
+    for path, child in module.named_modules():
+        for hook in (hook for kind in _TRACED_HOOKS if path for hook in child.__dict__[kind].values()):
+            home = str(getattr(hook, "__module__", "") or type(hook).__module__)
+            if not home.startswith("torch."):
+                name = getattr(hook, "__name__", type(hook).__name__)
+                raise RunsEagerlyError(
+                    f"the hook {name} of submodule {path!r} has to see values inside the module",
+                    lasting=False,
+                )

@@ -1,0 +1,167 @@
+"""Where gradients end: `detach`, and what forward computes under `no_grad`, marked in an exported program.
+
+torch keeps the first as a copy, which later stages remove, and the second as a graph of its own, which they
+inline. Both get a node of `daceml::stop_gradient` instead, which every stage keeps.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from daceml.frontend.capture.exportable import RunsEagerlyError
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+    from torch.fx import Graph, GraphModule, Node
+
+_DETACH = torch.ops.aten.detach.default
+
+
+@functools.cache
+def stop_gradient() -> Any:
+    """The operator: the value of its operand, and no gradient."""
+
+    @torch.library.custom_op("daceml::stop_gradient", mutates_args=())
+    def stop(x: torch.Tensor) -> torch.Tensor:
+        return x.clone()
+
+    @stop.register_fake
+    def _(x: torch.Tensor) -> torch.Tensor:
+        return torch.empty_like(x)
+
+    return torch.ops.daceml.stop_gradient.default
+
+
+def mark_gradient_stops(program: ExportedProgram) -> None:
+    """Put a node wherever a gradient ends. Mutates the program.
+
+    Raises:
+        RunsEagerlyError: gradients are switched on again inside a region without them.
+    """
+    _mark(program.graph_module)
+
+
+def _mark(module: GraphModule) -> None:
+    graph = module.graph
+    later = _written_later(module)
+    for node in list(graph.nodes):
+        if node.op != "call_function":
+            continue
+        if node.target is _DETACH:
+            _refuse_written(storage(node), later[node])
+            node.target = stop_gradient()
+            continue
+        for region in regions(module, node):
+            # regions of autocast and of gradients are all there is; what runs without them ends here
+            if switches_off(node):
+                _refuse_inside(region)
+                for operand in node.all_input_nodes:
+                    if any(storage(user) == storage(operand) for user in node.users):
+                        _refuse_written(storage(operand), later[node])
+                _stop_operands(region)
+                _stop_results(graph, node)
+            else:
+                _mark(region)
+    graph.lint()
+    module.recompile()
+
+
+def _written_later(module: GraphModule) -> dict[Node, frozenset[int | None]]:
+    """For each node whose memory the nodes after it change."""
+    written: frozenset[int | None] = frozenset()
+    found: dict[Node, frozenset[int | None]] = {}
+    for node in reversed(module.graph.nodes):
+        found[node] = written
+        inside = [target for region in regions(module, node) for target in changed(region)]
+        written |= {storage(target) for target in (*inside, *changed_by(node))} - {None}
+    return found
+
+
+def _refuse_written(place: int | None, written: frozenset[int | None]) -> None:
+    """A stop is a value of its own: who changes it does not change what it was made of."""
+    if place in written:
+        raise RunsEagerlyError("forward changes in place what shares memory with a detached tensor")
+
+
+def regions(module: GraphModule, node: Node) -> Iterator[GraphModule]:
+    """The graphs that a node holds."""
+    for operand in node.args:
+        if isinstance(operand, torch.fx.Node) and operand.op == "get_attr":
+            held = getattr(module, str(operand.target))
+            if isinstance(held, torch.fx.GraphModule):
+                yield held
+
+
+def switches_off(node: Node) -> bool:
+    """Whether a node is a region without gradients."""
+    return str(node.target) == "wrap_with_set_grad_enabled" and not node.args[0]
+
+
+def changed(module: GraphModule) -> Iterator[Node]:
+    """Tensors that a graph, or a region in it, changes in place."""
+    for node in module.graph.nodes:
+        for region in regions(module, node):
+            yield from changed(region)
+        yield from changed_by(node)
+
+
+def changed_by(node: Node) -> Iterator[Node]:
+    """What an operator changes in place."""
+    schema = getattr(node.target, "_schema", None)
+    if schema is not None and schema.is_mutable:
+        for formal, actual in zip(schema.arguments, node.args, strict=False):
+            if formal.alias_info and formal.alias_info.is_write and isinstance(actual, torch.fx.Node):
+                yield actual
+
+
+def storage(node: Node) -> int | None:
+    """What tells whose memory a node's tensor is; None for no tensor."""
+    try:
+        return node.meta["val"].untyped_storage()._cdata
+    except (KeyError, AttributeError, NotImplementedError, RuntimeError):
+        return None
+
+
+def _refuse_inside(module: GraphModule) -> None:
+    for node in module.graph.nodes:
+        if str(node.target) == "wrap_with_set_grad_enabled" and node.args[0]:
+            raise RunsEagerlyError("forward switches gradients on inside a region without them")
+        for region in regions(module, node):
+            _refuse_inside(region)
+
+
+def _stop_operands(region: GraphModule) -> None:
+    """What a region writes into tensors from outside carries no gradient out of it."""
+    written = {storage(target) for target in changed(region)}
+    operands = [node for node in region.graph.nodes if node.op == "placeholder"]
+    if not any(storage(node) in written for node in operands):
+        return
+    for node in operands:
+        if storage(node) not in written and _is_float(node):
+            _stop(region.graph, node)
+    region.recompile()
+
+
+def _stop_results(graph: Graph, node: Node) -> None:
+    for user in list(node.users):
+        if user.target is not operator.getitem:
+            continue
+        if _is_float(user):
+            _stop(graph, user)
+
+
+def _stop(graph: Graph, node: Node) -> None:
+    with graph.inserting_after(node):
+        stop = graph.call_function(stop_gradient(), (node,))
+    stop.meta.update(node.meta)
+    node.replace_all_uses_with(stop, delete_user_cb=lambda other: other is not stop)
+
+
+def _is_float(node: Node) -> bool:
+    value = node.meta.get("val")
+    return isinstance(value, torch.Tensor) and value.is_floating_point()

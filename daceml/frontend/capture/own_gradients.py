@@ -1,0 +1,92 @@
+"""Gradients that a forward pass defines itself, which an export does not see.
+
+The user's `torch.autograd.Function` has a backward of its own, which is traced, too (`custom_gradients.py`).
+Hooks of tensors and of submodules change gradients on their way, and a forward pass may ask for gradients
+itself: torch keeps such a module. An exported program has the operators of the forward pass alone.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+from torch.overrides import TorchFunctionMode
+
+from daceml.frontend.capture.custom_gradients import traced_function
+from daceml.frontend.capture.exportable import RunsEagerlyError
+
+_TRACERS = ("torch._higher_order_ops.", "torch._library.", "torch._export.", "torch._subclasses.")
+"""Where torch has functions whose backward says the same as their forward, or which no graph shows."""
+
+_REFUSED: dict[Any, str] = {
+    torch.Tensor.register_hook: "register_hook of a tensor",
+    torch.Tensor.register_post_accumulate_grad_hook: "register_post_accumulate_grad_hook of a tensor",
+    torch.Tensor.retain_grad: "retain_grad of a tensor",
+    torch.Tensor.requires_grad_: "requires_grad_ of a tensor",
+    torch.Tensor.requires_grad.__set__: "requires_grad_ of a tensor",  # pyright: ignore[reportAttributeAccessIssue]
+    torch.Tensor.detach_: "detach_ of a tensor",
+    torch.Tensor.backward: "backward",
+    torch.autograd.grad: "torch.autograd.grad",
+}
+
+
+def refuse_gradient_hooks(module: nn.Module) -> None:
+    """Refuse hooks for gradients inside a module; its own run at every call.
+
+    Raises:
+        RunsEagerlyError: a submodule has some.
+    """
+    for path, child in module.named_modules():
+        hooks = (*child._backward_hooks, *child._backward_pre_hooks)  # pyright: ignore[reportPrivateUsage]
+        if child is not module and hooks:
+            raise RunsEagerlyError(f"submodule {path} has hooks for its gradients", lasting=False)
+
+
+@contextmanager
+def without_own_gradients() -> Generator[None]:
+    """Trace a forward pass within the block, for a backward pass that is derived from the trace.
+
+    The block is one thread's; what others do meanwhile is left alone.
+
+    Raises:
+        RunsEagerlyError: forward has gradients of its own; raised inside the block where it meets them.
+    """
+    thread = threading.get_ident()
+    function, inference = torch.autograd.Function, torch.inference_mode
+    apply, enter = function.__dict__["apply"], inference.__enter__
+
+    def checked(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        if threading.get_ident() != thread or f"{cls.__module__}.".startswith(_TRACERS):
+            return apply.__get__(None, cls)(*args, **kwargs)
+        if f"{cls.__module__}.".startswith("torch."):
+            raise RunsEagerlyError(f"forward calls {cls.__qualname__}, whose backward is its own")
+        return traced_function(cls, args, kwargs)
+
+    def entered(self: torch.inference_mode) -> None:
+        if threading.get_ident() == thread and self.mode:
+            raise RunsEagerlyError("forward goes into inference mode, with gradients enabled around it")
+        enter(self)
+
+    try:
+        function.apply = classmethod(checked)  # pyright: ignore[reportAttributeAccessIssue]
+        inference.__enter__ = entered
+        with _Refusals():
+            yield
+    finally:
+        function.apply = apply
+        inference.__enter__ = enter
+
+
+class _Refusals(TorchFunctionMode):
+    """Refuses what forward may not ask of its tensors."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func in _REFUSED:
+            raise RunsEagerlyError(f"forward calls {_REFUSED[func]}")
+        return func(*args, **(kwargs or {}))

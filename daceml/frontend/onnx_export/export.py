@@ -1,0 +1,179 @@
+"""nn.Module -> ExportedProgram -> ONNX, with parameters, buffers, training mode and symbolic sizes kept.
+
+The ONNX model has the user's tensors as inputs, one initializer for each parameter and buffer under its
+state_dict key, and the new values of changed buffers as last outputs. Nothing is folded, and nothing is
+decomposed that ONNX has an operator for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from daceml.errors import ExportError
+from daceml.frontend.capture.capture import DIM_NAMES, export_program
+from daceml.frontend.capture.forward_errors import first_lines
+from daceml.frontend.capture.provenance import module_of_node, source_of_node
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    import torch
+    from torch.export import ExportedProgram
+
+__all__ = ["export_program", "to_onnx"]
+
+_ROUNDS = 8
+"""Decompositions of decompositions that are tried before an operator counts as unknown."""
+
+
+def to_onnx(program: ExportedProgram) -> ir.Model:
+    """Translate an exported program, which is not changed, to an ONNX model of opset 23.
+
+    Inputs are the user's tensors, flattened, in order; outputs the user's, then one `<buffer>::next` for each
+    changed input, parameter and buffer. Metadata: `daceml.parameters`, `daceml.buffers`,
+    `daceml.buffer_mutations`, `daceml.other_mutations` and `daceml.tied` on the model, `daceml.module` and
+    `daceml.source` on nodes.
+
+    Raises:
+        ExportError: an operator has no translation, or the module changes a plain tensor attribute.
+    """
+    from daceml.frontend.onnx_export import exporter_internals as internals
+    from daceml.frontend.onnx_export.finalize_model import finish
+    from daceml.frontend.onnx_export.negative_zeros import separate_negative_zeros
+
+    dim_names = program.graph_module.meta.get(DIM_NAMES, {})
+    with internals.quiet():
+        translate = internals.private_exporter()
+        flat, changed = internals.with_mutations_as_outputs(_prepare(program))
+        negative = separate_negative_zeros(flat)
+        if negative is not None and translate is None:
+            raise _negative_zero_error(negative)
+        try:
+            model = translate(flat) if translate is not None else internals.public_exporter(flat)
+        except Exception as error:
+            raise _translation_error(error, flat) from error
+        finish(model, flat, changed=changed, dim_names=dim_names)
+    return model
+
+
+def _prepare(program: ExportedProgram) -> ExportedProgram:
+    """A functional graph whose every operator has a translation."""
+    from daceml.frontend.onnx_export.exporter_internals import Registry
+    from daceml.frontend.onnx_export.functionalize import functionalize, log
+    from daceml.frontend.onnx_export.graph_cleanup import simplify
+    from daceml.frontend.onnx_export.promotion import promote
+    from daceml.frontend.onnx_export.random_memory_order import draw_in_memory_order
+    from daceml.frontend.onnx_export.symbolic_numbers import numbers_as_tensors
+    from daceml.frontend.onnx_export.symbolic_parts import parts_as_slices
+
+    registry = Registry()
+    for _ in range(_ROUNDS):
+        prepared = functionalize(program)
+        draw_in_memory_order(prepared)  # before copies go, whose layout counts
+        simplify(prepared)
+        parts_as_slices(prepared)
+        numbers_as_tensors(prepared)
+        promote(prepared)
+        _refuse_complex(prepared)
+        unknown = _unknown(prepared, registry)
+        if not unknown:
+            return prepared
+        decompositions = _decompositions(unknown)
+        if not decompositions:
+            break
+        log.info("decomposing %s: no translation", ", ".join(sorted(map(str, decompositions))))
+        try:
+            program = program.run_decompositions(decompositions)
+        except Exception as error:
+            raise _unknown_error(prepared, unknown) from error
+    raise _unknown_error(prepared, unknown)  # pyright: ignore[reportPossiblyUnboundVariable]
+
+
+def _refuse_complex(program: ExportedProgram) -> None:
+    for node in program.graph.nodes:
+        if getattr(getattr(node.meta.get("val"), "dtype", None), "is_complex", False):
+            raise ExportError(
+                f"{node.target} gives complex numbers",
+                where=f"{source_of_node(node) or module_of_node(node)}, node {node.name}",
+                why="ONNX operators have no complex numbers",
+                fix="write it with real and imaginary parts, or leave this part of the model eager",
+            )
+
+
+def _unknown(program: ExportedProgram, registry: Any) -> dict[Any, list[torch.fx.Node]]:
+    """Targets without translation, or with one that cannot take a call of theirs; and the nodes."""
+    import operator
+
+    from daceml.frontend.onnx_export.decompositions import SOMETIMES, is_decomposed
+
+    found: dict[Any, list[torch.fx.Node]] = {}
+    known: set[Any] = {operator.getitem}
+    for node in program.graph.nodes:
+        if node.op != "call_function" or node.target in known:
+            continue
+        if node.target in found or not registry.is_registered(node.target) or is_decomposed(node):
+            found.setdefault(node.target, []).append(node)
+        elif str(node.target) not in SOMETIMES:
+            known.add(node.target)
+    return found
+
+
+def _decompositions(targets: Mapping[Any, Any]) -> dict[Any, Any]:
+    """How torch writes each target with other operators, where it can."""
+    import torch
+    from torch._decomp import decomposition_table
+    from torch._ops import OpOverload
+
+    core, more = torch.export.default_decompositions(), decomposition_table
+    found: dict[Any, Any] = {}
+    for target in targets:
+        if not isinstance(target, OpOverload):
+            continue
+        if target in core:
+            found[target] = core[target]
+        elif target.has_kernel_for_dispatch_key(torch.DispatchKey.CompositeImplicitAutograd):
+            found[target] = target.decompose
+        elif target in more:
+            found[target] = more[target]
+    return found
+
+
+def _unknown_error(program: ExportedProgram, unknown: Mapping[Any, Sequence[torch.fx.Node]]) -> ExportError:
+    names = ", ".join(sorted(map(str, unknown)))
+    first = next(iter(unknown.values()))[0]
+    return ExportError(
+        f"no translation of {names} to ONNX",
+        where="; ".join(dict.fromkeys(source_of_node(nodes[0]) for nodes in unknown.values())),
+        why=f"no translation here or in torch, and no decomposition that helps (node {first.name})",
+        fix=f'write it with other operators, or add @translates("{first.target}") to frontend/translations',
+    )
+
+
+def _negative_zero_error(node: torch.fx.Node) -> ExportError:
+    return ExportError(
+        f"-0.0, which {node.target} is given, would become 0.0",
+        where=f"{source_of_node(node) or module_of_node(node)}, node {node.name}",
+        why="torch.onnx.export keeps one constant for numbers that are equal",
+        fix="turn off public_exporter (DACEML_PUBLIC_EXPORTER), or leave this part of the model eager",
+    )
+
+
+def _translation_error(error: Exception, program: ExportedProgram) -> ExportError:
+    """The refusal of a translation, found in the exporter's chain of errors."""
+    from daceml.frontend.onnx_export.translations import UntranslatableError
+
+    chain: list[BaseException] = [error]
+    while (cause := chain[-1].__cause__) is not None:
+        chain.append(cause)
+    reason = next((link for link in chain if isinstance(link, UntranslatableError)), chain[-1])
+    named = re.search(r"node %(\w+)", str(error))
+    node = next((node for node in program.graph.nodes if named and node.name == named[1]), None)
+    target = "the graph" if node is None else str(node.target)
+    place = "" if node is None else source_of_node(node) or module_of_node(node)
+    return ExportError(
+        f"{target} cannot be translated to ONNX here",
+        where="" if node is None else ", ".join(filter(None, (place, f"node {node.name}"))),
+        why=first_lines(str(reason) or type(reason).__name__),
+        fix="write it with other operators, or extend its entry in daceml/frontend/translations",
+    )

@@ -1,0 +1,130 @@
+"""Functions of one or two numbers beyond arithmetic, right where the number is huge, -0, NaN or infinite."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import onnx_ir as ir
+
+from daceml.frontend.onnx_export.translations import UntranslatableError, translates
+from daceml.frontend.onnx_export.translations.emit import FLOATS, Value, broadcast, cast, full, op, typed
+from daceml.frontend.onnx_export.translations.precision import rounds_once
+from daceml.frontend.onnx_export.translations.torch_kernels import kernel
+
+BOOL = ir.DataType.BOOL
+
+
+def _float(value: Value) -> Value:
+    """torch computes functions of whole numbers in its default type."""
+    return value if value.dtype in FLOATS else cast(value, ir.DataType.FLOAT)
+
+
+@translates("aten.erfc.default", "aten.special_erfc.default")
+def erfc(self: Value) -> Value:
+    return kernel("Erfc")(_float(self))
+
+
+@translates("aten.logaddexp.default")
+def logaddexp(self: Value, other: Value) -> Value:
+    return kernel("LogAddExp")(self, other)
+
+
+@translates("aten.logaddexp2.default")
+def logaddexp2(self: Value, other: Value) -> Value:
+    return kernel("LogAddExp2")(self, other)
+
+
+def _never(like: Value) -> Value:
+    """False in the shape of a tensor."""
+    return op.And(typed(op.Cast(like, to=BOOL), like, dtype=BOOL), False)
+
+
+@translates("aten.isposinf.default")
+def isposinf(self: Value) -> Value:
+    return op.IsInf(self, detect_negative=0) if self.dtype in FLOATS else _never(self)
+
+
+@translates("aten.isneginf.default")
+def isneginf(self: Value) -> Value:
+    return op.IsInf(self, detect_positive=0) if self.dtype in FLOATS else _never(self)
+
+
+@translates("aten.signbit.default")
+def signbit(self: Value) -> Value:
+    """Of -0 and of a negative NaN too, which are not less than 0."""
+    if self.dtype in FLOATS:
+        return kernel("SignBit")(self)
+    if self.dtype in (BOOL, ir.DataType.UINT8):
+        return _never(self)
+    return op.Less(self, 0)
+
+
+@translates("aten.heaviside.default")
+def heaviside(self: Value, values: Value) -> Value:
+    """0 for NaN, which is not greater than 0."""
+    if self.dtype != values.dtype or self.dtype == BOOL:
+        raise UntranslatableError(f"a step of {self.dtype} with values of {values.dtype}")
+    step = cast(typed(op.Greater(self, 0), self, dtype=BOOL), self.dtype or ir.DataType.FLOAT)
+    return op.Where(typed(op.Equal(self, 0), self, dtype=BOOL), values, step)
+
+
+@translates("aten.copysign.Tensor")
+def copysign(self: Value, other: Value) -> Value:
+    """The sign of -0 counts; of zeros, the magnitude has no slope. The slope by the sign is 0, not absent."""
+    negative = typed(signbit(other), other, dtype=BOOL)
+    kind = other.dtype or ir.DataType.FLOAT
+    unit = typed(op.Where(negative, full((), -1.0, kind), full((), 1.0, kind)), other)
+    flat = (op.IsNaN(other), op.Equal(other, 0.0))
+    level = typed(op.Or(*(typed(where, other, dtype=BOOL) for where in flat)), other, dtype=BOOL)
+    sign = typed(op.Sign(typed(op.Where(level, unit, other), other)), other)
+    return op.Mul(typed(op.Abs(self), self), sign)
+
+
+@translates("aten.copysign.Scalar")
+def copysign_number(self: Value, other: float) -> Value:
+    size = op.Abs(self)
+    return op.Neg(typed(size, self)) if math.copysign(1.0, other) < 0 else size
+
+
+@translates("aten.xlogy.Tensor")
+@rounds_once
+def xlogy(self: Value, other: Value) -> Value:
+    """x log(y), and 0 for 0 log(0); the slope by x at 0 is log(y)."""
+    if self.dtype not in FLOATS or self.dtype != other.dtype:
+        raise UntranslatableError(f"x log(y) of {self.dtype} and {other.dtype}")
+    shape = broadcast(self, other)
+    nothing = typed(op.Equal(self, 0.0), self, dtype=BOOL)
+    without = op.Or(
+        typed(op.LessOrEqual(other, 0.0), other, dtype=BOOL), typed(op.IsInf(other), other, dtype=BOOL)
+    )
+    empty = typed(op.And(nothing, typed(without, other, dtype=BOOL)), dtype=BOOL, shape=shape)
+    product = typed(op.Mul(self, typed(op.Log(other), other)), dtype=self.dtype, shape=shape)
+    return op.Where(empty, 0.0, product)
+
+
+@translates("aten.xlogy.Scalar_Other")
+def xlogy_number(self: Value, other: float) -> Value:
+    return xlogy(self, full((), other, self.dtype or ir.DataType.FLOAT))
+
+
+@translates("aten.xlogy.Scalar_Self")
+def xlogy_of_number(self: float, other: Value) -> Value:
+    return xlogy(full((), self, other.dtype or ir.DataType.FLOAT), other)
+
+
+@translates("aten.logit.default", "aten.special_logit.default")
+def logit(self: Value, eps: float | None = None) -> Value:
+    """log(x / (1 - x)) of x between eps and 1 - eps, which have the type of x; NaN stays NaN."""
+    x = _float(self)
+    if eps is not None:
+        kind = (x.dtype or ir.DataType.FLOAT).numpy()
+        low = np.asarray(eps).astype(kind)
+        x = typed(op.Clip(x, float(low), float((1 - low).astype(kind))), x)
+    return _log_odds(x)
+
+
+@rounds_once
+def _log_odds(x: Value) -> Value:
+    rest = typed(op.Sub(full((), 1.0, x.dtype or ir.DataType.FLOAT), x), x)
+    return op.Log(typed(op.Div(x, rest), x))

@@ -1,0 +1,1 @@
+"""An ONNX model becomes a network: check, normalize, infer shapes, translate node by node."""

@@ -1,0 +1,173 @@
+"""dace symbols for the named dimensions of an ONNX model."""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import dace
+import sympy
+from dace import symbolic
+
+from daceml.frontend.onnx_import.declared_types import Declared, DeclaredDim
+from daceml.frontend.onnx_import.identifiers import Names, identifier
+
+# An int, or a sympy expression in dace symbols; sympy's own annotations are too narrow to name here.
+Dim = Any
+
+
+class SymbolTable:
+    """dace symbols for dim_param texts: positive int64, one for each name, names that dace can parse."""
+
+    def __init__(self, parameters: Iterable[str], names: Names, values: Mapping[str, int]) -> None:
+        self._names = names
+        self._values = values
+        self._symbols: dict[str, dace.symbol] = {}
+        self._parsed: dict[str, Dim] = {}
+        self._texts = set(parameters)
+        self._bare = {text for text in self._texts if text.isidentifier()}
+        self.bound: set[str] = set()
+
+    def dim(self, declared: int | str) -> Dim:
+        """A number or expression; `batch-size` is one name unless `batch` and `size` are names, too."""
+        if isinstance(declared, int):
+            return declared
+        if declared not in self._parsed:
+            self._parsed[declared] = self._parse(declared)
+        return self._parsed[declared]
+
+    def resolve(self, entry: Declared) -> Declared:
+        """The same with dimensions that the given values decide as numbers."""
+        if entry.shape is None or not self._values:
+            return entry
+        dims = ((dim, self.dim(dim) if isinstance(dim, str) else dim) for dim in entry.shape)
+        shape = tuple(value if isinstance(value, int) else dim for dim, value in dims)
+        return replace(entry, shape=shape)
+
+    def names(self) -> list[str]:
+        """Named dimensions of the model."""
+        return sorted(self._bare)
+
+    def unknown_values(self) -> list[str]:
+        """Names that a value was given for and that the model does not have."""
+        return sorted(set(self._values) - self._texts)
+
+    def bind(self, shape: Iterable[DeclaredDim]) -> None:
+        """Take the symbols of a graph input's shape as known at call time."""
+        for declared in shape:
+            if isinstance(declared, str):
+                self.bound |= free_symbol_names(self.dim(declared))
+
+    def is_known(self, declared: DeclaredDim) -> bool:
+        """Whether a dimension has a value once the shapes of the inputs are known."""
+        if isinstance(declared, str):
+            return free_symbol_names(self.dim(declared)) <= self.bound
+        return declared is not None
+
+    def free(self, entry: Declared) -> set[str]:
+        """Names of the symbols in a shape."""
+        dims = (self.dim(dim) for dim in entry.shape or () if dim is not None)
+        return set().union(*map(free_symbol_names, dims))
+
+    def named(self, symbol: str) -> Dim:
+        """The symbol of that name, as `free` gives it."""
+        return next(known for known in self._symbols.values() if str(known) == symbol)
+
+    def text(self, dim: Dim) -> DeclaredDim:
+        """A dimension that was computed, in the form of a declared one."""
+        if isinstance(dim, int) or dim.is_Integer:
+            return int(str(dim))
+        self._parsed.setdefault(str(dim), dim)
+        return str(dim)
+
+    def _symbol(self, name: str) -> dace.symbol:
+        if name not in self._symbols:
+            text = identifier(name)
+            # sympy knows many plain words (test, shape, rad, beta): dace could not parse such a symbol back.
+            prefixed = text if len(text) == 1 or not hasattr(sympy, text) else f"dim_{text}"
+            self._symbols[name] = dace.symbol(self._names.fresh(prefixed), dace.int64, positive=True)
+        return self._symbols[name]
+
+    def _parse(self, text: str) -> Dim:
+        if text in self._values:
+            return int(self._values[text])
+        if text in self._bare or not self._is_expression(text):
+            return self._symbol(text)
+        renamed = _NAME.sub(lambda match: str(self._symbol(match[0])), text)
+        originals = {str(self._symbol(name)): name for name in _NAME.findall(text)}
+        try:
+            parsed = symbolic.pystr_to_symbolic(renamed)
+            by_name = {free: originals[str(free)] for free in parsed.free_symbols}
+            values = {f: self._values.get(name, self._symbol(name)) for f, name in by_name.items()}
+            result = parsed.subs(list(values.items()))
+            result = _evaluate(result) if not result.free_symbols else result
+        except (ArithmeticError, TypeError, ValueError, SyntaxError, AttributeError, sympy.SympifyError):
+            return self._symbol(text)
+        return int(str(result)) if result.is_Integer else result
+
+    def _is_expression(self, text: str) -> bool:
+        """Arithmetic on names, and nothing else: what is read here is evaluated as Python."""
+        try:
+            tree = ast.parse(text, mode="eval").body if len(text) <= _LONGEST else ast.Name(id=text)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return False
+        nodes = list(_operands(tree))
+        if isinstance(tree, ast.Name) or len(nodes) > _MOST_TERMS or not all(map(_is_arithmetic, nodes)):
+            return False
+        names = {node.id for node in nodes if isinstance(node, ast.Name)}
+        only_hyphens = all(
+            isinstance(n, ast.Name) or (isinstance(n, ast.BinOp) and isinstance(n.op, ast.Sub)) for n in nodes
+        )
+        return names <= self._bare or not only_hyphens
+
+
+_LONGEST = 1000
+_MOST_TERMS = 200
+_FUNCTIONS = frozenset(
+    ["Abs", "Max", "Min", "Mod", "abs", "ceiling", "floor", "int_ceil", "int_floor", "max", "min"]
+)
+
+
+def _operands(tree: ast.AST) -> Iterator[ast.AST]:
+    """An expression and what it is made of; the names of functions that it calls are left out."""
+    yield tree
+    children = tree.args if isinstance(tree, ast.Call) else ast.iter_child_nodes(tree)
+    for child in children:
+        if not isinstance(child, ast.operator | ast.unaryop | ast.expr_context):
+            yield from _operands(child)
+
+
+def _is_arithmetic(node: ast.AST) -> bool:
+    match node:
+        case ast.Name(id=name):
+            return name.isascii()
+        case ast.Constant(value=value):
+            return type(value) is int or (type(value) is float and math.isfinite(value))
+        case ast.UnaryOp(op=ast.USub() | ast.UAdd()):
+            return True
+        case ast.BinOp(op=ast.Pow(), left=ast.Name(), right=ast.Constant(value=int(power))):
+            return 0 <= power <= 8
+        case ast.BinOp(op=ast.Add() | ast.Sub() | ast.Mult() | ast.Div() | ast.FloorDiv() | ast.Mod()):
+            return True
+        case ast.Call(func=ast.Name(id=name), args=[_, *_], keywords=[]):
+            return name in _FUNCTIONS
+        case _:
+            return False
+
+
+# A name that is not called: `N` in `floor(N / 2)`.
+_NAME = re.compile(r"[A-Za-z_]\w*(?!\w|\s*\()")
+
+
+def _evaluate(expression: sympy.Basic) -> sympy.Basic:
+    """Value of an expression without symbols; dace's integer functions do not evaluate by themselves."""
+    return sympy.Integer(str(symbolic.evaluate(expression, {})))
+
+
+def free_symbol_names(dim: Dim) -> set[str]:
+    """Names of the symbols in a dimension."""
+    return set() if isinstance(dim, int) else {str(free) for free in dim.free_symbols}

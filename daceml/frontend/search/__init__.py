@@ -1,1 +1,0 @@
-"""`auto_optimize="search"`: variations of the standard recipe, predicted, measured, and chosen from."""

@@ -1,0 +1,1 @@
+"""What users hold: `DaceModule`, `ONNXModel`, `StandaloneSDFG`, the Dynamo backend."""

@@ -1,0 +1,1 @@
+"""Arguments and results that are not PyTorch tensors: DLPack, CuPy, NumPy, streams."""

@@ -1,0 +1,206 @@
+"""Whether a module still is what it was when it was traced.
+
+The module is polled: which tensors, submodules, attributes and training flags it holds, by identity. A
+replaced parameter, `functional_call` or a frozen batch norm therefore never meets a program that was bound to
+something else.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from daceml.frontend.capture.module_attributes import (
+    FRAMEWORK,
+    MEMBERS,
+    is_plain_object,
+    is_users,
+    slots,
+    walk,
+)
+from daceml.runtime.identity_watch import WatchedDict, container_watch
+
+if TYPE_CHECKING:
+    from daceml.frontend.capture.capture import Capture
+    from daceml.frontend.capture.exportable import Assignment
+
+log = logging.getLogger(__name__)
+
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+# Compared by value where the object is another one
+_VALUES = (bool, int, float, complex, str, bytes, tuple, torch.dtype, torch.device)
+
+# A vocabulary or a data set among the attributes would cost more to poll than a program takes to run.
+_LIMIT = 20_000
+
+
+class ModuleWatch:
+    """A snapshot of a module: what an export may have built into a program.
+
+    Tensors and submodules count by identity (programs share their memory), training flags and the module's
+    own attributes too: `module.temperature = 0.7` is a constant of the exported graph, and so is what
+    containers and objects among them hold, and what their classes say.
+
+    Args:
+        module: a module as it stands.
+        assigned: attributes that forward itself assigns tensors to; what they hold is no constant.
+        bound: tensors that the program reads where they are; others among the attributes count with their
+            version.
+    """
+
+    def __init__(
+        self, module: nn.Module, assigned: Sequence[Assignment] = (), bound: Sequence[torch.Tensor] = ()
+    ) -> None:
+        self.ignored, self.bound = assigned, bound
+        self._entries: dict[str, Any] = {}
+        self._tensors: list[tuple[torch.Tensor, int]] = []
+        self._dicts: list[WatchedDict] = []
+        self._lists: list[list[Any]] = []
+        self._polls: list[tuple[str, Callable[[], bool]]] = []
+        self._seen = {id(child) for child in module.modules()}
+        self._known = set(self._seen)
+        self._bound = {id(tensor) for tensor in bound}
+        self._complete = True
+        ignored = {(id(made.owner), made.name) for made in assigned}
+        for path, child in module.named_modules():
+            # hooks of the module itself run at every call; those within are traced
+            kinds = MEMBERS if child is module else (*MEMBERS, *_HOOKS)
+            self._module(
+                path, child, kinds, {n for n in child.__dict__ if n in FRAMEWORK or (id(child), n) in ignored}
+            )
+        self._held = container_watch(self._dicts, self._lists)
+
+    def unchanged(self) -> bool:
+        """Whether the module still holds the very objects of the snapshot."""
+        return (
+            self._held()
+            and (not self._tensors or all(_version(tensor) == version for tensor, version in self._tensors))
+            and (not self._polls or all(unchanged() for _, unchanged in self._polls))
+        )
+
+    def difference(self, now: ModuleWatch) -> str | None:
+        """The first entry that differs, or None; plain values that were replaced by equal ones do not."""
+        if self._entries.keys() != now._entries.keys():
+            return sorted(self._entries.keys() ^ now._entries.keys())[0]
+        for name, before in self._entries.items():
+            after = now._entries[name]
+            if before is not after and not (
+                type(before) is type(after) and isinstance(before, _VALUES) and before == after
+            ):
+                return name
+        changed = [t for t, version in self._tensors if _version(t) != version]
+        names = [name for name, value in self._entries.items() for t in changed if value is t]
+        return next(iter([*names, *(path for path, unchanged in self._polls if not unchanged())]), None)
+
+    def _module(self, path: str, module: nn.Module, kinds: Sequence[str], ignored: set[str]) -> None:
+        own = module.__dict__
+        names = tuple(n for n in own if n not in ignored)
+        members: list[tuple[str, dict[Any, Any]]] = [(kind, own[kind]) for kind in kinds]
+        self._dicts += [(own, names), *((m, tuple(m)) for _, m in members)]
+        prefix = f"{path}." if path else ""
+        self._class(type(module))
+        for name in names:
+            self._attribute(prefix + name, own[name])
+        # a hook's number may be the name of a submodule, as in nn.Sequential
+        self._entries |= {
+            f"{prefix}{kind}.{name}" if kind in _HOOKS else f"{prefix}{name}": value
+            for kind, m in members
+            for name, value in m.items()
+        }
+
+    def _attribute(self, path: str, value: Any) -> None:
+        for place, part in walk(path, value, self._seen):
+            if len(self._entries) > _LIMIT:
+                self._give_up(path)
+                return
+            self._entries[place] = part
+            if id(part) not in self._known:
+                self._known.add(id(part))
+                self._contents(place, part)
+
+    def _contents(self, path: str, value: Any) -> None:
+        if isinstance(value, torch.Tensor):
+            if id(value) not in self._bound:
+                self._tensors.append((value, _version(value)))
+        elif isinstance(value, dict | list | set | deque) and len(value) > _LIMIT:  # pyright: ignore[reportUnknownArgumentType]
+            self._give_up(path)
+        elif isinstance(value, dict):
+            self._dicts.append((value, tuple(value)))  # pyright: ignore[reportUnknownArgumentType]
+        elif isinstance(value, list):
+            self._lists.append(value)  # pyright: ignore[reportUnknownArgumentType]
+        elif isinstance(value, nn.Module):
+            self._hidden(value)
+        elif isinstance(value, set):
+            self._poll(path, lambda: frozenset(value))  # pyright: ignore[reportUnknownArgumentType]
+        elif isinstance(value, deque):
+            self._poll(path, lambda: [id(part) for part in value])  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        elif isinstance(value, np.ndarray):
+            array: Any = value
+            self._poll(path, lambda: (array.dtype, array.shape, array.tobytes()))
+        elif is_plain_object(value):
+            self._class(type(value))
+            if (members := getattr(value, "__dict__", None)) is not None:
+                self._dicts.append((members, tuple(members)))
+            if names := slots(value):
+                self._poll(path, lambda: [id(getattr(value, name, None)) for name in names])
+
+    def _hidden(self, module: nn.Module) -> None:
+        """A module that is no registered submodule; `walk` goes through what it holds."""
+        own = module.__dict__
+        self._class(type(module))
+        self._dicts.append((own, tuple(n for n in own if n not in FRAMEWORK)))
+        self._dicts += [(own[kind], tuple(own[kind])) for kind in MEMBERS]
+
+    def _give_up(self, path: str) -> None:
+        if self._complete:
+            log.warning("changes behind %s are not noticed: it leads to more than %d values", path, _LIMIT)
+        self._complete = False
+
+    def _poll(self, path: str, read: Callable[[], Any]) -> None:
+        before = read()
+        self._polls.append((path, lambda: read() == before))
+
+    def _class(self, kind: type) -> None:
+        """Class attributes are read like those of an instance, and methods may be replaced."""
+        for base in kind.__mro__:
+            if id(base) in self._seen or not is_users(base):
+                continue
+            self._seen.add(id(base))
+            # the dict behind the proxy, which can be polled like any other
+            members: Any = gc.get_referents(base.__dict__)[0]
+            # what Python writes there by itself says nothing
+            names = tuple(
+                n for n in members if not (n.startswith("__") and n.endswith("__")) or n == "__call__"
+            )
+            self._dicts.append((members, names))
+            for name in names:
+                self._attribute(f"{base.__qualname__}.{name}", members[name])
+
+
+def watch_traced(module: nn.Module, captured: Capture) -> ModuleWatch:
+    """The module as this trace found it.
+
+    A tensor in the place of another one that forward assigned is no change. One in the place of None is: the
+    next call may take another way, as where a state begins.
+    """
+    results = [made for made in captured.assigned if made.holds_tensors and made.held_tensors]
+    read = () if captured.values_read else (*registered(module), *captured.held.values())
+    return ModuleWatch(module, results, read)
+
+
+def registered(module: nn.Module) -> tuple[torch.Tensor, ...]:
+    """Parameters and buffers, which attributes may lead to besides, as those of a recurrent layer do."""
+    return (*module.parameters(), *module.buffers())
+
+
+def _version(tensor: torch.Tensor) -> int:
+    """How often a tensor was changed; tensors made in inference mode do not count it."""
+    return -1 if tensor.is_inference() else tensor._version

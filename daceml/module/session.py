@@ -1,0 +1,362 @@
+"""The compiled variants of one module: chooses one by guards, compiles a new one where none fits."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+from torch.autograd import forward_ad
+from torch.nn.modules.module import _has_any_global_hook  # pyright: ignore[reportPrivateUsage]
+
+from daceml.compiler.guards import CallKey, ConstantKey, TensorKey, call_key, key_difference, named_key
+from daceml.compiler.options import module_options
+from daceml.compiler.stance import current_stance
+from daceml.config import config
+from daceml.errors import (
+    CallError,
+    GradientError,
+    MemoryBudgetError,
+    NotSynchronizedError,
+    RecompileError,
+    SignatureError,
+    StaleWeightError,
+)
+from daceml.frontend.capture.arguments import Arguments, flatten
+from daceml.frontend.capture.exportable import RunsEagerlyError
+from daceml.module.compiled_variant import EagerVariant, Variant
+from daceml.module.hooks import CompilationHooks
+from daceml.module.module_watch import ModuleWatch, registered
+
+if TYPE_CHECKING:
+    from daceml.distributed.dist_data_parallel import DataParallel
+    from daceml.sdfg.network import Network
+
+log = logging.getLogger(__name__)
+
+# Variants of one module for the same inputs: training and evaluation, frozen parts, replaced parameters.
+_MODULE_STATES = 8
+
+
+class Session:
+    """Compiles a module on demand and calls it.
+
+    Args:
+        eager: the module as the user wrote it.
+        options: see `ModuleOptions`.
+    Attributes:
+        data_parallel: the other ranks of a run; None in one process.
+    """
+
+    def __init__(self, eager: nn.Module, **options: Any) -> None:
+        self.eager = eager
+        self.options = module_options(options)
+        self.hooks = CompilationHooks()
+        self._variants: dict[CallKey, list[Variant | EagerVariant]] = {}
+        self._lock = threading.RLock()
+        self._latest: Variant | None = None
+        self._said_hooked = False
+        self._in_progress: Network | None = None
+        self.data_parallel: DataParallel | None = None
+
+    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if current_stance() == "force_eager" or _transformed() or self._globally_hooked():
+            self.refuse_unaveraged("it runs eagerly here")
+            return self.eager.forward(*args, **kwargs)
+        if torch.is_inference_mode_enabled():
+            # what a program keeps from call to call must be of use outside, too
+            with torch.inference_mode(mode=False), torch.no_grad():
+                return self(args, kwargs)
+        variant, tensors = self._prepare(args, kwargs)
+        if variant is None:
+            self.refuse_unaveraged("its log says why it runs eagerly (DACEML_LOG=warning)")
+            return self.eager.forward(*args, **kwargs)
+        try:
+            if variant.backward is not None or not torch.is_grad_enabled():
+                return variant(tensors)
+            with torch.no_grad():  # results are detached, as backward=False says
+                return variant(tensors)
+        except StaleWeightError as stale:
+            # module.half() and module.to(memory_format=...) change parameters in place
+            log.info("compiling %s: %s", type(self.eager).__name__, stale.why)
+            self._drop(variant)
+            return self(args, kwargs)
+
+    def refuse_unaveraged(self, why: str) -> None:
+        """Refuse to run without a program where gradients have to be averaged over ranks.
+
+        Raises:
+            NotSynchronizedError: gradients would be those of this rank alone.
+        """
+        parallel = self.data_parallel
+        if parallel is None or not torch.is_grad_enabled():
+            return
+        raise NotSynchronizedError(
+            f"{type(self.eager).__name__} would give gradients of this rank alone",
+            why=f"all-reduces are part of its backward program; {why}",
+            fix="let it be compiled; where nothing is trained, call it with torch.no_grad()",
+        )
+
+    def _globally_hooked(self) -> bool:
+        """Whether hooks of all modules have to see those inside this one."""
+        if not _has_any_global_hook() or next(self.eager.children(), None) is None:
+            return False
+        if not self._said_hooked:
+            log.warning("%s runs eagerly: torch has hooks for all modules", type(self.eager).__name__)
+        self._said_hooked = True
+        return True
+
+    def variant(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Variant, list[torch.Tensor]]:
+        """The variant that these arguments reach, compiled if need be, and its tensor inputs.
+
+        Raises:
+            CallError: the module runs eagerly with these arguments.
+        """
+        variant, tensors = self._prepare(args, kwargs)
+        if variant is None:
+            raise CallError(
+                f"{type(self.eager).__name__} runs eagerly with these arguments",
+                why="its log says why (DACEML_LOG=warning)",
+                fix="remove hooks of submodules, or compile a submodule",
+            )
+        return variant, tensors
+
+    @property
+    def latest(self) -> Variant:
+        """The last compiled variant.
+
+        Raises:
+            CallError: nothing has been compiled yet.
+        """
+        if self._latest is None:
+            raise CallError(
+                f"{type(self.eager).__name__} has not been compiled yet",
+                why="shapes are known at the first call only",
+                fix="call the module once",
+            )
+        return self._latest
+
+    @property
+    def network(self) -> Network:
+        """The network that hooks are working on, or that of the last compiled variant."""
+        return self._in_progress or self.latest.network
+
+    @property
+    def variants(self) -> tuple[Variant, ...]:
+        """Every compiled variant."""
+        found = [v for known in self._variants.values() for v in known if isinstance(v, Variant)]
+        return tuple(dict.fromkeys(found))
+
+    def forget(self) -> None:
+        """Drop every compiled variant; the next call compiles."""
+        with self._lock:
+            self._variants.clear()
+            self._latest = None
+
+    def run_hooks(self, network: Network) -> None:
+        """Let the user's hooks change a network of ONNX nodes in place."""
+        from daceml.module.module import view_of
+
+        self._in_progress = network
+        try:
+            self.hooks.run_post_onnx(view_of(self), network)
+        finally:
+            self._in_progress = None
+
+    def run_autodiff_hooks(self, forward: Network, backward: Network | None = None) -> None:
+        """Let the user's hooks change both passes in place; without gradients there is one only."""
+        self._in_progress = forward
+        try:
+            self.hooks.run_post_autodiff(forward, backward)
+        finally:
+            self._in_progress = None
+
+    def _prepare(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Variant | None, list[torch.Tensor]]:
+        structure: Any = None
+        leaves: Sequence[Any] = args
+        if kwargs or not all(isinstance(a, torch.Tensor) for a in args):
+            leaves, structure = flatten(args, kwargs)
+        quick = call_key(leaves, structure)
+        variant = self._find(quick)
+        if variant is None:
+            key = named_key(quick)
+            with self._lock:
+                variant = self._find(key) or self._find_equal(key) or self._find_sizes(key, leaves)
+                variant = variant or self._compile(key, args, kwargs)
+        tensors = [x for x in leaves if isinstance(x, torch.Tensor)]
+        return (variant if isinstance(variant, Variant) else None), tensors
+
+    def _drop(self, variant: Variant) -> None:
+        with self._lock:
+            for key, known in list(self._variants.items()):
+                self._variants[key] = [other for other in known if other is not variant]
+                if not self._variants[key]:
+                    del self._variants[key]
+
+    def _find(self, key: tuple[Any, ...]) -> Variant | EagerVariant | None:
+        # a tuple equals the named tuple of the same content
+        for variant in self._variants.get(key, ()):  # pyright: ignore[reportCallIssue, reportArgumentType]
+            if variant.watch is None or (variant.watch.unchanged() and variant.same_gradients()):
+                return variant
+        return None
+
+    def _find_equal(self, key: CallKey) -> Variant | None:
+        """A variant for which the module differs in objects only, not in what they are."""
+        for variant in self._variants.get(key, ()):
+            if not isinstance(variant, Variant):
+                continue
+            now = ModuleWatch(self.eager, variant.watch.ignored, variant.watch.bound)
+            if variant.same_gradients() and variant.watch.difference(now) is None:
+                variant.watch = now
+                return variant
+        return None
+
+    def _find_sizes(self, key: CallKey, leaves: Sequence[Any]) -> Variant | None:
+        """A variant with symbolic sizes that these sizes fit; remembered for them."""
+        shapes = [leaf.shape for leaf in leaves if isinstance(leaf, torch.Tensor)]
+        for variant in self._symbolic(key):
+            fits = variant.sizes is not None and variant.sizes.problem(shapes) is None
+            if fits and variant.same_gradients():
+                self._remember(key, variant)
+                return variant
+        return None
+
+    def _symbolic(self, key: CallKey) -> list[Variant]:
+        """Variants with symbolic sizes for calls that differ from this one in sizes only."""
+        found = [
+            variant
+            for other, known in self._variants.items()
+            if _same_but_sizes(other, key)
+            for variant in known
+            if isinstance(variant, Variant) and variant.sizes is not None and variant.watch.unchanged()
+        ]
+        return list(dict.fromkeys(found))
+
+    def _compile(
+        self, key: CallKey, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Variant | EagerVariant | None:
+        from daceml.module.compile import compile_variant
+
+        name = type(self.eager).__name__
+        self._check_signature(args, kwargs)
+        arguments = Arguments(args, kwargs)
+        known = self._variants.get(key, [])
+        reason = self._reason(key, arguments)
+        stance = current_stance()
+        if stance == "eager_on_recompile":
+            log.info("%s runs eagerly (%s): the stance is eager_on_recompile", name, reason)
+            return None
+        if stance == "fail_on_recompile":
+            raise RecompileError(
+                f"{name} would have to be compiled",
+                why=f"{reason}; the stance is fail_on_recompile",
+                fix="call it with such inputs before setting the stance, or compile it with dynamic=True",
+            )
+        if len(known) >= _MODULE_STATES:
+            log.warning(
+                "%s runs eagerly from now on for these inputs: it was compiled %d times, last because %s",
+                name, len(known), reason,
+            )  # fmt: skip
+            return None
+        log.info("compiling %s: %s", name, reason)
+        variant: Variant | EagerVariant
+        try:
+            variant = compile_variant(self, arguments, key.modes, self._symbolic(key))
+        except RunsEagerlyError as why:
+            log.warning("%s runs eagerly: %s", name, why)
+            watch = None if why.lasting else ModuleWatch(self.eager, (), registered(self.eager))
+            variant = EagerVariant(watch)
+        except MemoryBudgetError:
+            raise  # eager would not keep the budget either
+        except GradientError as why:
+            log.warning("%s runs eagerly where gradients are wanted: %s", name, why)
+            variant = EagerVariant(None)
+        else:
+            self._latest = variant
+        self._remember(key, variant)
+        return variant
+
+    def _remember(self, key: CallKey, variant: Variant | EagerVariant) -> None:
+        if key not in self._variants and len(self._variants) >= config().variants:
+            oldest = next(iter(self._variants))
+            log.warning(
+                "%s is called with more than %d kinds of inputs: the variant of the oldest is dropped "
+                "(compile it with dynamic=True, or set DACEML_VARIANTS)",
+                type(self.eager).__name__, config().variants,
+            )  # fmt: skip
+            del self._variants[oldest]
+        self._variants.setdefault(key, []).insert(0, variant)
+
+    def _reason(self, key: CallKey, arguments: Arguments) -> str:
+        """Which guard of the nearest variant failed."""
+        if not self._variants:
+            return "first call"
+        known = [v for v in self._variants.get(key, ()) if isinstance(v, Variant)]
+        if known:
+            was = known[0].watch
+            changed = was.difference(ModuleWatch(self.eager, was.ignored, was.bound))
+            return f"{changed or 'what requires a gradient'} of the module has changed"
+        places = [f"argument {i}" for i in range(len(key.leaves))]
+        tensors = iter(arguments.names(self.eager.forward))
+        places = [
+            p if isinstance(leaf, ConstantKey) else next(tensors)
+            for p, leaf in zip(places, key.leaves, strict=True)
+        ]
+        similar = [other for other in reversed(self._variants) if _same_but_sizes(other, key)]
+        for variant in self._symbolic(key):
+            if variant.sizes is not None and (
+                problem := variant.sizes.problem([x.shape for x in arguments.tensors])
+            ):
+                return problem
+        nearest = similar[0] if similar else next(reversed(self._variants))
+        return key_difference(nearest, key, places) or "other inputs"
+
+    def _check_signature(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        signature = inspect.signature(self.eager.forward)
+        try:
+            signature.bind(*args, **kwargs)
+        except TypeError as error:
+            name = type(self.eager).__name__
+            raise SignatureError(
+                f"{name} cannot be called with these arguments",
+                why=str(error),
+                fix=f"call it as {name}{signature}",
+            ) from error
+
+
+def _transformed() -> bool:
+    """Whether the call is inside torch.vmap, torch.func.grad and the like, which see through PyTorch only.
+
+    Within a dual level any tensor may carry a tangent, which a program would drop.
+    """
+    return forward_ad._current_level >= 0 or torch._C._functorch.peek_interpreter_stack() is not None  # pyright: ignore
+
+
+def _same_but_sizes(one: CallKey, other: CallKey) -> bool:
+    if one.modes != other.modes or one.structure != other.structure or len(one.leaves) != len(other.leaves):
+        return False
+    for a, b in zip(one.leaves, other.leaves, strict=True):
+        if isinstance(a, ConstantKey) or isinstance(b, ConstantKey):
+            if a != b:
+                return False
+        elif (a.dtype, len(a.shape), a.device, a.gradient) != (
+            b.dtype,
+            len(b.shape),
+            b.device,
+            b.gradient,
+        ) or _order(a) != _order(b):
+            return False
+    return True
+
+
+def _order(key: TensorKey) -> tuple[int, ...] | None:
+    """The order of the dimensions in memory; None for row-major."""
+    if key.strides is None:
+        return None
+    return tuple(sorted(range(len(key.strides)), key=key.strides.__getitem__))

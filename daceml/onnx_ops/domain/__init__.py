@@ -1,0 +1,1 @@
+"""Operators of daceml's own ONNX domains, which ONNX has no words for."""

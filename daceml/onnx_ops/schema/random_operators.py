@@ -1,0 +1,23 @@
+"""Operators that draw random numbers: each draw is a value of its own, and moves the generator on."""
+
+from __future__ import annotations
+
+from daceml.onnx_ops.schema.node import ONNXNode
+
+_STANDARD = frozenset(
+    {
+        "Bernoulli",
+        "Dropout",
+        "Multinomial",
+        "RandomNormal",
+        "RandomNormalLike",
+        "RandomUniform",
+        "RandomUniformLike",
+    }
+)
+_OWN = frozenset({"BernoulliLike", "Draws", "DropoutMask", "Exponential", "Permutation", "RandomIntegers"})
+
+
+def draws(node: ONNXNode) -> bool:
+    """Whether a node may draw random numbers."""
+    return node.op_type in (_OWN if node.domain else _STANDARD)

@@ -1,0 +1,1 @@
+"""One operation on one device: what it does, how long it took, and how long another would take."""

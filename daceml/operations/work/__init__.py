@@ -1,0 +1,1 @@
+"""What an operation does: bytes moved, floating-point operations, parallelism."""

@@ -1,0 +1,1 @@
+"""Predict a step that never ran, from a model and its inputs."""

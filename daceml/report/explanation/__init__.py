@@ -1,0 +1,1 @@
+"""What `daceml.explain` returns, as text, HTML and plain data."""

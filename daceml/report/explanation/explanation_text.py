@@ -1,0 +1,209 @@
+"""An explanation as plain text: steps, totals, levels, what runs outside, what was refused."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+
+from daceml.report.explanation.buckets_text import buckets_text
+from daceml.report.explanation.device_kernels_text import device_kernels_text
+from daceml.report.explanation.gradients_text import gradients_text
+from daceml.report.explanation.levels import TITLES, group
+from daceml.report.explanation.search_text import search_text
+from daceml.report.explanation.storage_text import storage_text
+from daceml.runtime.records.manifest import EXAMPLE_SIZE
+from daceml.text_tables import WIDTH, cell, in_millions, render, table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from daceml.report.explanation.explanation import Explanation
+    from daceml.report.explanation.levels import Level
+    from daceml.runtime.records.manifest import StepRecord
+
+_GROUPS_SHOWN = 6  # of each level
+
+
+def explanation_text(explanation: Explanation, *, every_refusal: bool = False) -> str:
+    """The report that `print(explain(...))` shows; it fits 110 columns.
+
+    Args:
+        every_refusal: one line a refusal, instead of the largest groups of the same reason.
+    """
+    parts = [_headline(explanation), render(_steps(explanation.steps)), render(_totals(explanation))]
+    if explanation.levels:
+        parts += [render(_levels(explanation.levels)), _passes(explanation.levels)]
+    refused = _every_refusal(explanation) if every_refusal else _grouped_refusals(explanation)
+    gradients = gradients_text(explanation.by_rule, explanation.lowered)
+    blocks = (
+        _backward(explanation),
+        device_kernels_text((*explanation.steps, *explanation.backward_steps)),
+        _outside(explanation),
+        refused,
+        gradients,
+        storage_text(explanation.storage),
+        buckets_text(explanation.buckets, explanation.ranks),
+        search_text(explanation.search),
+    )
+    parts += [block for block in blocks if block]
+    parts.append("\n".join(_closing(explanation)))
+    return "\n\n".join(parts) + "\n"
+
+
+def _backward(explanation: Explanation) -> str:
+    """The steps of the backward pass, and the budget of both passes."""
+    steps, budget = explanation.backward_steps, explanation.memory_budget_bytes
+    if not steps:
+        return ""
+    moved = in_millions(sum(step.unique_bytes for step in steps))
+    lines = [f"backward pass: {_count(len(steps), 'step')}, {moved} MB unique"]
+    if budget is not None:
+        lines.append(f"memory budget of a training step: {in_millions(budget)} MB")
+    return "\n".join([*lines, render(_steps(steps))])
+
+
+def _headline(explanation: Explanation) -> str:
+    counts = explanation.counts
+    words = [f"{_count(counts['kernels'], 'call')} of {_count(counts['distinct_kernels'], 'kernel')}"]
+    words += [f"{counts[kind]} {kind}" for kind in ("aten", "onnxruntime") if counts[kind]]
+    if counts["copies"]:
+        words.append(f"{counts['copies']} {'copy' if counts['copies'] == 1 else 'copies'}")
+    if counts["checks"]:
+        words.append(_count(counts["checks"], "check"))
+    return f"{explanation.name}: {', '.join(words)}"
+
+
+def _count(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def _steps(steps: tuple[StepRecord, ...]) -> Table:
+    rows = table("kind", "label", "module", "MB unique", "MB total", "Mflop", "Mspecial", left=3)
+    for column, width in ((1, 44), (2, 26)):
+        rows.columns[column].max_width = width
+    for step in steps:
+        rows.add_row(
+            step.kind,
+            cell(step.label),
+            cell(step.module_path),
+            in_millions(step.unique_bytes),
+            in_millions(step.total_bytes),
+            in_millions(step.flops),
+            in_millions(step.special_functions),
+        )
+    return rows
+
+
+def _totals(explanation: Explanation) -> Table:
+    eager, after, counts = explanation.eager, explanation.bytes, explanation.counts
+    steps = sum(counts[kind] for kind in ("kernels", "aten", "onnxruntime", "copies", "checks"))
+    rows = table("", "one at a time", "compiled", "ratio")
+    rows.add_row("steps", str(eager["kernels"]), str(steps), _ratio(eager["kernels"], steps))
+    for kind in ("unique", "total"):
+        before_mb, after_mb = in_millions(eager[kind]), in_millions(after[kind])
+        rows.add_row(f"MB {kind}", before_mb, after_mb, _ratio(eager[kind], after[kind]))
+    return rows
+
+
+def _ratio(before: int, after: int) -> str:
+    return f"{before / after:.2f}x" if after else ""
+
+
+def _outside(explanation: Explanation) -> str:
+    """Every step that ONNX Runtime executes, with the reasons why nothing else does."""
+    outside = [step for step in explanation.steps if step.kind == "onnxruntime"]
+    if not outside:
+        return ""
+    lines = ["run by ONNX Runtime:"]
+    for step in outside:
+        place = ", ".join(part for part in (step.module_path, step.source) if part)
+        lines.append(f"  {step.label}{f' ({place})' if place else ''}")
+        reasons = step.refusals or ("no other implementation is registered",)
+        for reason in reasons:
+            lines += _sentence(reason, indent=4)
+    return "\n".join(lines)
+
+
+def _levels(levels: tuple[Level, ...]) -> Table:
+    rows = table("level", "applied", "refused", "steps", "MB unique", "MB workspace", left=2)
+    rows.columns[1].max_width = 44
+    for level in levels:
+        applied = ", ".join(f"{name} x{count}" for name, count in level.applied.items() if count)
+        idle = "nothing" if level.transformations else "no transformation yet"
+        rows.add_row(
+            cell(TITLES[level.name]),
+            cell(applied or idle),
+            str(len(level.refused)),
+            _change(level, "steps", str),
+            _change(level, "unique_bytes", in_millions),
+            _change(level, "workspace_bytes", in_millions),
+        )
+    return rows
+
+
+def _passes(levels: tuple[Level, ...]) -> str:
+    """What ran at each level, in order, whether or not it found something to do."""
+    lines = ["passes:"]
+    for level in levels:
+        if level.transformations:
+            names = ", ".join(level.transformations)
+            lines += _sentence(f"{TITLES[level.name].strip()}: {names}", indent=2)
+    return "\n".join(lines)
+
+
+def _change(level: Level, figure: str, form: Callable[[int], str]) -> str:
+    """Before and after, or one of them where nothing changed or only one is known."""
+    known = [form(amounts[figure]) for amounts in (level.before, level.after) if figure in amounts]
+    return " -> ".join(dict.fromkeys(known))
+
+
+def _grouped_refusals(explanation: Explanation) -> str:
+    """For each level the groups of refusals that concern most bytes."""
+    outside = {reason for s in explanation.steps if s.kind == "onnxruntime" for reason in s.refusals}
+    lines: list[str] = []
+    hidden = 0
+    for level in explanation.levels:
+        refused = [r for r in level.refused if level.name != "operators" or r.reason not in outside]
+        groups = group(refused)
+        hidden += len(groups[_GROUPS_SHOWN:])
+        shown = [line for g in groups[:_GROUPS_SHOWN] for line in _sentence(g.sentence, indent=4)]
+        lines += [f"  {TITLES[level.name].strip()}:", *shown] if shown else []
+    if not lines:
+        return ""
+    if hidden:
+        lines.append(f"  and {_count(hidden, 'further reason')}: full_text(), or --all, lists every refusal")
+    return "\n".join(["refused, most bytes first:", *lines])
+
+
+def _every_refusal(explanation: Explanation) -> str:
+    lines: list[str] = []
+    for level in explanation.levels:
+        lines += [f"  {TITLES[level.name].strip()}:"] if level.refused else []
+        for refusal in level.refused:
+            place = f" ({refusal.where})" if refusal.where else ""
+            size = f"{in_millions(refusal.size_bytes)} MB"
+            sentence = f"{refusal.transformation}, {refusal.subject}{place}, {size}: {refusal.reason}"
+            lines += _sentence(sentence, indent=4)
+    return "\n".join(["refused, most bytes first:", *lines]) if lines else ""
+
+
+def _sentence(text: str, *, indent: int) -> list[str]:
+    blank = " " * indent
+    return textwrap.wrap(text, WIDTH, initial_indent=blank, subsequent_indent=blank + "  ")
+
+
+def _closing(explanation: Explanation) -> list[str]:
+    longest = sorted(explanation.compile_seconds.items(), key=lambda item: -item[1])
+    stages = ", ".join(f"{name} {seconds:.2f}" for name, seconds in longest if seconds >= 0.005)
+    how = "loaded from the cache; compiled" if explanation.from_cache else "compiled"
+    total_s = sum(explanation.compile_seconds.values())
+    symbolic = f"symbolic:  {', '.join(explanation.symbols)}; figures hold at {EXAMPLE_SIZE} for each"
+    flops, special = in_millions(explanation.flops), in_millions(explanation.special_functions)
+    return [
+        f"computes:  {flops} Mflop, {special} M special functions",
+        *([symbolic] if explanation.symbols else []),
+        f"workspace: {in_millions(explanation.workspace_bytes)} MB",
+        *textwrap.wrap(f"{how} in {total_s:.2f} s: {stages}", WIDTH, subsequent_indent="  "),
+    ]

@@ -1,0 +1,231 @@
+"""A compiled module in torch's autograd: one node, whose backward runs the backward program."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+
+from daceml.distributed.gradient_exchange import GradientExchange
+from daceml.errors import GradientError
+from daceml.runtime.program import Program
+from daceml.runtime.records.gradients import GradientRecord, Source, Wanted
+
+
+@dataclass(frozen=True, kw_only=True)
+class Narrowed:
+    """A backward program that takes fewer cotangents.
+
+    Attributes:
+        takes: places, among what the whole backward program takes after the cotangents, of what it takes.
+    """
+
+    program: Program
+    record: GradientRecord
+    takes: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackwardPass:
+    """The backward half of a variant.
+
+    Attributes:
+        program: takes cotangents, what was saved, and what it reads of inputs and state.
+        state: tensors of the module that gradients flow to, in the order of the record.
+        read: state_dict key -> tensor, of what the backward program reads.
+        narrow: makes the half that is right where only the results at some places have a cotangent.
+        exchange: averages gradients over all ranks; None in one process.
+    """
+
+    program: Program
+    record: GradientRecord
+    wanted: Wanted
+    state: tuple[torch.Tensor, ...]
+    read: dict[str, torch.Tensor]
+    narrow: Callable[[tuple[int, ...]], Narrowed | None] = lambda _: None
+    exchange: GradientExchange | None = None
+    _narrowed: dict[tuple[int, ...], Narrowed | None] = field(default_factory=dict)  # pyright: ignore
+    _narrowing: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def programs(self) -> tuple[Program, ...]:
+        """Every program that may run."""
+        return (self.program, *(found.program for found in self._narrowed.values() if found is not None))
+
+    @property
+    def saved_places(self) -> range:
+        """Inputs of the program that follow the cotangents."""
+        return range(len(self.record.cotangents), len(self.program.manifest.inputs))
+
+    def narrowed(self, places: tuple[int, ...]) -> Narrowed | None:
+        """The half for cotangents of the results at these places; None where zeros have to do for the others.
+
+        Zeros are not the same: what a derivative of infinity makes of them is NaN.
+        """
+        if places == self.record.cotangents:
+            return None
+        if places not in self._narrowed:
+            with self._narrowing:
+                if places not in self._narrowed:
+                    self._narrowed[places] = self.narrow(places)
+        return self._narrowed[places]
+
+    def run(self, forward: Program, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """The user's outputs, as results of one node of autograd."""
+        given = [x for x, wants in zip(inputs, self.wanted.inputs, strict=True) if wants]
+        *results, _ = _Differentiable.apply(self, forward, inputs, *given, *self.state)  # pyright: ignore
+        return results
+
+
+class _Like(NamedTuple):
+    """What a tensor is besides its numbers."""
+
+    shape: torch.Size
+    dtype: torch.dtype
+    device: torch.device
+
+    @classmethod
+    def of(cls, tensor: torch.Tensor) -> _Like:
+        return cls(tensor.shape, tensor.dtype, tensor.device)
+
+    def zeros(self) -> torch.Tensor:
+        return torch.zeros(self.shape, dtype=self.dtype, device=self.device)
+
+
+class _Differentiable(torch.autograd.Function):
+    """The node; what it needs besides the tensors that gradients flow to comes in one piece.
+
+    Its last result is an anchor of no elements, which leads autograd from the gradients back to all that they
+    depend on: the node's own inputs.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        backward: BackwardPass,
+        program: Program,
+        inputs: Sequence[torch.Tensor],
+        *wanted: torch.Tensor,
+    ) -> tuple[torch.Tensor, ...]:
+        record = backward.record
+        changing = {id(tensor) for tensor in program.mutated}
+        read = [
+            inputs[place] if isinstance(place, int) else backward.read[place] for _, place in record.reads
+        ]
+        # of what this very call changes, the backward pass reads the value from before
+        read = [tensor.clone() if id(tensor) in changing else tensor for tensor in read]
+        outputs = program(inputs)
+        anchor = torch.empty(0)
+        ctx.save_for_backward(*(outputs[i] for i in record.saved), *read, anchor)
+        ctx.backward_pass = backward
+        ctx.synchronizing = backward.exchange is not None and backward.exchange.synchronizing
+        ctx.like = [_Like.of(outputs[i]) for i in record.cotangents]
+        ctx.wanted = [_Like.of(tensor) for tensor in wanted]
+        results = tuple(outputs[: record.results])
+        fixed = [x for x, moves in zip(results, record.differentiable, strict=True) if not moves]
+        ctx.mark_non_differentiable(*fixed)
+        ctx.set_materialize_grads(False)
+        return *results, anchor
+
+    @staticmethod
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, *given: torch.Tensor | None
+    ) -> tuple[torch.Tensor | None, ...]:
+        backward: BackwardPass = ctx.backward_pass
+        record = backward.record
+        _refuse_batches(given)
+        flows = [any(given[i] is not None for i in reached) for reached in record.reached]
+        if not any(flows):
+            return (None,) * (3 + len(flows))
+        narrowed = backward.narrowed(tuple(i for i in record.cotangents if given[i] is not None))
+        program = backward.program if narrowed is None else narrowed.program
+        taken = narrowed.record.cotangents if narrowed is not None else record.cotangents
+        like = dict(zip(record.cotangents, ctx.like, strict=True))
+        cotangents = [_cotangent(given[i], like[i]) for i in taken]
+        # a backward pass that needs nothing may run again, as in eager
+        again = torch.is_grad_enabled()  # create_graph=True
+        saved: list[torch.Tensor] = list(ctx.saved_tensors) if record.saved or record.reads or again else []
+        anchor = [saved.pop()] if saved else []
+        saved = [x.contiguous() for x in (saved if narrowed is None else [saved[i] for i in narrowed.takes])]
+        ctx.maybe_clear_saved_tensors()  # unless the graph is retained
+        elsewhere: Mapping[str, torch.Tensor] = {}
+        with torch.no_grad():
+            if backward.exchange is None:
+                outputs = program(cotangents, saved)
+            else:
+                with backward.exchange.backward(synchronizing=ctx.synchronizing) as exchanged:
+                    outputs = program(cotangents, saved)
+                elsewhere = exchanged.elsewhere
+        found = {"output": outputs, "cotangent": cotangents}
+        sources = (record if narrowed is None else narrowed.record).gradients
+        # what this rank has not used another one may have: the average is everybody's
+        averaged = backward.exchange is not None and ctx.synchronizing
+        gradients = [
+            _gradient(source if flowing or averaged else None, found, like)
+            for source, flowing, like in zip(sources, flows, ctx.wanted, strict=True)
+        ]
+        if elsewhere:
+            first = len(gradients) - len(backward.wanted.state)
+            for place, key in enumerate(backward.wanted.state, first):
+                gradients[place] = elsewhere.get(key, gradients[place])
+        if again:
+            gradients = _refusing_second(gradients, [*anchor, *cotangents])
+        return None, None, None, *gradients
+
+
+def _cotangent(given: torch.Tensor | None, like: _Like) -> torch.Tensor:
+    return like.zeros() if given is None else given.contiguous()
+
+
+def _gradient(
+    source: Source | None, found: Mapping[str, Sequence[torch.Tensor]], like: _Like
+) -> torch.Tensor | None:
+    """One gradient of a backward pass that has run; None where there is none, as in eager."""
+    if source is None:
+        return None
+    kind, place = source
+    return like.zeros() if kind == "zero" else found[kind][place]
+
+
+def _refuse_batches(cotangents: Sequence[torch.Tensor | None]) -> None:
+    functorch = torch._C._functorch  # pyright: ignore
+    batched = (functorch.is_legacy_batchedtensor, functorch.is_batchedtensor)
+    if any(kind(g) for g in cotangents if g is not None for kind in batched):
+        raise GradientError(
+            "a batch of gradients was asked for in one backward pass of a compiled module",
+            why="its backward pass is a program for one cotangent of each result",
+            fix="ask for one gradient at a time, without is_grads_batched=True or vectorize=True;\n"
+            "or call the eager module: with daceml.stance('force_eager')",
+        )
+
+
+def _refusing_second(
+    gradients: Sequence[torch.Tensor | None], sources: Sequence[torch.Tensor]
+) -> list[torch.Tensor | None]:
+    """The same gradients, which cannot be differentiated.
+
+    Args:
+        sources: what leads autograd to all that the gradients depend on, whether it could see that or not.
+    """
+    given = [g for g in gradients if g is not None]
+    once = iter(_Once.apply(len(given), *given, *sources) if given else ())  # pyright: ignore
+    return [None if g is None else next(once) for g in gradients]
+
+
+class _Once(torch.autograd.Function):
+    """Passes the first tensors through; has no gradients of its own."""
+
+    @staticmethod
+    def forward(ctx: Any, count: int, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return tuple(gradient.detach() for gradient in tensors[:count])
+
+    @staticmethod
+    def backward(ctx: Any, *_: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        raise GradientError(
+            "the gradients of a compiled module were differentiated once more",
+            why="its backward pass is a program without a backward pass of its own",
+            fix="call the eager module where create_graph=True is used: with daceml.stance('force_eager')",
+        )

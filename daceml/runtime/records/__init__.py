@@ -1,0 +1,1 @@
+"""Records that a stored program carries next to its code: interface, passes, gradients, kernels."""

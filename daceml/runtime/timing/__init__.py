@@ -1,0 +1,1 @@
+"""Compare the times of two runs, and check that the machine is idle enough to do so."""

@@ -1,0 +1,1 @@
+"""Clocks of several machines, aligned from the messages that they exchanged."""

@@ -1,0 +1,1 @@
+"""Variants of a model, their predicted step times, and the greedy search of `auto_optimize="search"`."""

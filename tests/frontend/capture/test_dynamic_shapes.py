@@ -1,0 +1,189 @@
+"""One compilation for every size, and another one where that would be wrong."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+from torch.export import Dim
+
+from daceml.errors import ConfigurationError, DacemlError, UnsupportedProgramError
+from daceml.module.module import compile_module
+from tests.support.golden import golden, raises
+from tests.support.sampling import sampled
+
+pytestmark = pytest.mark.usefixtures("no_gradients")
+
+
+@pytest.fixture
+def no_gradients():
+    with torch.no_grad():
+        yield
+
+
+class Net(nn.Module):
+    """Layers as networks have them: a convolution, a norm, a pooling, attention over pixels, a classifier."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3, padding=1, stride=2)
+        self.norm = nn.BatchNorm2d(4)
+        self.attention = nn.MultiheadAttention(4, 2, batch_first=True)
+        self.head = nn.Linear(4, 5)
+
+    def forward(self, x):
+        x = torch.relu(self.norm(self.conv(x)))
+        pixels = x.flatten(2).transpose(1, 2)
+        mixed, _ = self.attention(pixels, pixels, pixels, need_weights=False)
+        return torch.softmax(self.head(mixed.mean(1)), -1), x.size(0)
+
+
+def agree(compiled, eager, *args):
+    ours, theirs = compiled(*args), eager(*args)
+    if isinstance(theirs, tuple):
+        assert ours[1:] == theirs[1:]
+        ours, theirs = ours[0], theirs[0]
+    assert ours.shape == theirs.shape
+    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("train", "first"), sampled(itertools.product([False, True], [1, 3]), (False, 1), (True, 3))
+)
+def test_a_named_batch_is_compiled_once(first: int, train: bool):
+    eager = Net().train(train)
+    compiled = compile_module(eager, backward=False, dynamic_shapes={"x": {0: "batch"}})
+    for batch in (first, 1, 3, 8, 5):
+        agree(compiled, eager, torch.randn(batch, 3, 6, 8))
+    assert len(compiled.session.variants) == 1
+
+
+FLATTENING: dict[str, tuple[Callable[[], nn.Module], str]] = {
+    "linear": (lambda: nn.Sequential(nn.Linear(16, 32), nn.GELU()), "input"),
+    "encoder": (lambda: nn.TransformerEncoderLayer(16, 4, 32, batch_first=True), "src"),
+}
+
+
+@pytest.mark.parametrize(
+    ("layer", "open_dim"),
+    sampled(itertools.product(FLATTENING, [0, 1]), ("linear", 0), ("linear", 1), ("encoder", 1)),
+)
+def test_one_of_two_leading_sizes_is_named(layer: str, open_dim: int):
+    """Linear layers flatten rows and unfold them again: of what is open, -1 says no number."""
+    make, name = FLATTENING[layer]
+    eager = make().eval()
+    compiled = compile_module(eager, backward=False, dynamic_shapes={name: {open_dim: "n"}})
+    for size in (3, 1, 5):
+        shape = [2, 7, 16]
+        shape[open_dim] = size
+        agree(compiled, eager, torch.randn(shape))
+    assert len(compiled.session.variants) == 1
+
+
+def test_every_size_may_be_open():
+    eager = Net().eval()
+    compiled = compile_module(eager, backward=False, dynamic=True)
+    for shape in ((2, 3, 6, 8), (5, 3, 6, 8), (3, 3, 9, 7), (1, 3, 5, 5), (4, 3, 12, 4)):
+        agree(compiled, eager, torch.randn(shape))
+    assert len(compiled.session.variants) == 1
+
+
+class Branches(nn.Module):
+    """Asks for its sizes."""
+
+    def forward(self, x, y):
+        if x.shape[0] == 1:
+            return x * 2 + y
+        if x.shape[0] > 6:
+            return x - y
+        return (x + y).squeeze(0)
+
+
+def test_branches_on_sizes_are_guards(caplog: pytest.LogCaptureFixture):
+    eager = Branches()
+    compiled = compile_module(eager, backward=False, dynamic=True)
+    with caplog.at_level(logging.INFO, logger="daceml"):
+        for rows in (3, 5, 1, 8, 9, 6, 1):
+            agree(compiled, eager, torch.randn(rows, 2), torch.randn(rows, 2))
+    assert len(compiled.session.variants) == 3
+    assert "is 8, " in caplog.text and "2 to 6" in caplog.text
+
+
+class Squeeze(nn.Module):
+    def forward(self, x):
+        return x.squeeze(0) + 1
+
+
+@pytest.mark.parametrize("first", [1, 4])
+def test_squeeze_is_not_taken_for_granted(first: int):
+    compiled = compile_module(Squeeze(), backward=False, dynamic_shapes=({0: Dim("rows")},))
+    for rows in (first, 1, 4, 2):
+        agree(compiled, Squeeze(), torch.randn(rows, 3))
+    assert len(compiled.session.variants) == 2
+
+
+class Rows(nn.Module):
+    def forward(self, x):
+        return x.reshape(x.shape[0] // 2, -1) * 2
+
+
+def test_reshapes_hold_for_their_sizes_only():
+    compiled = compile_module(Rows(), backward=False, dynamic=True)
+    for shape in ((4, 6), (6, 6), (7, 6)):
+        agree(compiled, Rows(), torch.randn(shape))
+    with raises((DacemlError, RuntimeError), "shape", exact=False):
+        compiled(torch.randn(9, 7))
+
+
+def test_empty_batches_have_a_variant_of_their_own():
+    eager = nn.Sequential(nn.Linear(3, 2), nn.Tanh())
+    compiled = compile_module(eager, backward=False, dynamic_shapes=({0: "rows"},))
+    for rows in (3, 0, 2):
+        agree(compiled, eager, torch.randn(rows, 3))
+
+
+def test_broadcasting_sizes_are_told_apart():
+    class Add(nn.Module):
+        def forward(self, x, y):
+            return x + y
+
+    compiled = compile_module(Add(), backward=False, dynamic=True)
+    for a, b in (((4, 3), (4, 3)), ((5, 2), (5, 2)), ((4, 3), (1, 3)), ((1, 3), (4, 3)), ((1, 3), (1, 3))):
+        agree(compiled, Add(), torch.randn(a), torch.randn(b))
+
+
+@pytest.mark.parametrize(
+    ("shapes", "facts"),
+    [
+        ({"z": {0: "n"}}, ["z"]),
+        (({3: "n"},), ["dimension 3"]),
+        (({0: "no name"},), ["'no name'"]),
+        (({0: 7},), ["dimension 0", 7, 4]),
+        ("n", ["str"]),
+        ([0], ["is 0"]),
+        ({"input": "n"}, ["input", "'n'"]),
+    ],
+    ids=["argument", "dimension", "name", "size", "text", "number in a list", "text of an argument"],
+)
+def test_specifications_that_do_not_fit_are_refused(shapes: object, facts: list[object]):
+    compiled = compile_module(nn.ReLU(), backward=False, dynamic_shapes=shapes)
+    with raises(ConfigurationError, "dynamic_shapes", *facts):
+        compiled(torch.randn(4, 3))
+
+
+def test_a_gradient_of_a_size_that_no_saved_tensor_has_is_refused():
+    """The gradient of a sum needs the size of what was summed, and nothing else of it."""
+
+    class Sum(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return (x * 2).sum(1)
+
+    compiled = compile_module(Sum(), backward=True, dynamic=True)
+    x = torch.randn(3, 4, requires_grad=True)
+    with torch.enable_grad(), raises(UnsupportedProgramError, "dynamic_shapes", exact=False) as refusal:
+        compiled(x).sum().backward()  # torch names the size
+    assert [refusal.value.why, refusal.value.fix] == [golden(), golden()]

@@ -1,0 +1,152 @@
+"""torch's recurrent layers: one operator for each layer, trained through time like eager's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+import daceml
+from daceml.errors import ExportError
+from daceml.frontend.onnx_export.export import export_program, to_onnx
+from tests.module.training import compiled_backward, twins
+from tests.support.exported_models import Lambda
+from tests.support.golden import golden, raises
+from tests.support.sampling import sampled
+
+# Some hundred roundings of float64
+TOLERANCE = 1e-10
+WIDTH = 3
+
+
+class Layers(nn.Module):
+    """Layers that stand beside each other, each with states of its own, or none."""
+
+    def __init__(self, *layers: nn.RNNBase) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+
+    def forward(self, x: torch.Tensor, states: Sequence[Any]) -> list[Any]:
+        return [layer(x, state) for layer, state in zip(self.layers, states, strict=True)]
+
+    def states(self, steps: int, batch: int, given: Sequence[bool]) -> list[Any]:
+        """Initial states of the layers that are given some."""
+        found: list[Any] = []
+        for layer, here in zip(self.layers, given, strict=True):
+            assert isinstance(layer, nn.RNNBase)
+            count = layer.num_layers * (1 + layer.bidirectional)
+            shape = (count, steps if layer.batch_first else batch, layer.hidden_size)
+            pair = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for _ in range(2)]
+            found.append(None if not here else tuple(pair) if isinstance(layer, nn.LSTM) else pair[0])
+        return found
+
+
+def agrees(module: Layers, steps: int, batch: int, given: Sequence[bool]) -> None:
+    """Results and every gradient are those of eager, going back from all results."""
+    torch.manual_seed(0)
+    compiled, eager = twins(module.double())
+    x = torch.randn(steps, batch, WIDTH, dtype=torch.float64, requires_grad=True)
+    states = module.states(steps, batch, given)
+    found: list[list[torch.Tensor]] = []
+    for one in (compiled, eager):
+        results = pytree.tree_leaves(one(x, states))
+        torch.manual_seed(1)
+        cotangents = [torch.randn(y.shape, dtype=y.dtype) for y in results]
+        leaves = [x, *pytree.tree_leaves([s for s in states if s is not None]), *one.parameters()]
+        found.append([*results, *torch.autograd.grad(results, leaves, cotangents)])
+    assert compiled_backward(compiled)
+    for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=TOLERANCE, atol=TOLERANCE)
+
+
+def test_long_short_term_memory():
+    layers = Layers(
+        nn.LSTM(WIDTH, 5),
+        nn.LSTM(WIDTH, 2, num_layers=2, bidirectional=True, batch_first=True),
+        nn.LSTM(WIDTH, 1, bias=False),
+    )
+    agrees(layers, 4, 3, (False, True, True))
+
+
+def test_gated_units():
+    layers = Layers(nn.GRU(WIDTH, 5), nn.GRU(WIDTH, 2, num_layers=2, bidirectional=True, bias=False))
+    agrees(layers, 4, 2, (True, False))
+
+
+def test_plain_units():
+    layers = Layers(
+        nn.RNN(WIDTH, 4, nonlinearity="relu", bidirectional=True), nn.RNN(WIDTH, 2, batch_first=True)
+    )
+    agrees(layers, 5, 1, (True, False))
+
+
+def test_one_step_of_one_sequence():
+    agrees(Layers(nn.LSTM(WIDTH, 2), nn.GRU(WIDTH, 2)), 1, 1, (True, False))
+
+
+def test_dropout_between_layers_draws_as_eager_does():
+    compiled, eager = twins(nn.GRU(WIDTH, 4, num_layers=3, dropout=0.5).double())
+    x = torch.randn(6, 5, WIDTH, dtype=torch.float64)
+    found: list[list[torch.Tensor]] = []
+    for module in (compiled, eager):
+        torch.manual_seed(7)
+        y, _ = module(x)
+        found.append([y, *torch.autograd.grad(y.sum(), list(module.parameters()))])
+    assert compiled_backward(compiled)
+    for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=TOLERANCE, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("kind", sampled([nn.LSTM, nn.GRU, nn.RNN], nn.LSTM))
+def test_steps_and_loaded_values_need_no_other_program(kind: type[nn.RNNBase]):
+    compiled, eager = twins(kind(WIDTH, 4).double())
+    x = torch.randn(5, 2, WIDTH, dtype=torch.float64)
+    for module in (compiled, eager):
+        optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+        for _ in range(3):
+            optimizer.zero_grad()
+            module(x)[0].pow(2).sum().backward()
+            optimizer.step()
+    assert len(compiled.session.variants) == 1
+    for ours, theirs in zip(compiled.parameters(), eager.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=TOLERANCE, atol=TOLERANCE)
+    with torch.no_grad():
+        for _ in range(2):
+            other = kind(WIDTH, 4).double()
+            compiled.load_state_dict(other.state_dict())
+            torch.testing.assert_close(compiled(x), other(x), rtol=TOLERANCE, atol=TOLERANCE)
+        assert len(compiled.session.variants) == 2, "one of training, one without gradients"
+        compiled.weight_hh_l0 = nn.Parameter(torch.zeros_like(other.weight_hh_l0))
+        other.weight_hh_l0.zero_()
+        torch.testing.assert_close(compiled(x), other(x), rtol=TOLERANCE, atol=TOLERANCE)
+
+
+def test_each_layer_is_one_operator_whatever_its_length():
+    module = nn.LSTM(WIDTH, 4, num_layers=2, bidirectional=True)
+
+    def operators(steps: int) -> list[str]:
+        model = to_onnx(export_program(module, (torch.randn(steps, 2, WIDTH),)))
+        return [node.op_type for node in model.graph]
+
+    assert operators(50).count("LSTM") == 2
+    assert operators(50) == operators(3)
+
+
+def test_a_projection_is_refused_with_its_reason():
+    with raises(ExportError, "proj_size"):
+        daceml.compile(nn.LSTM(WIDTH, 4, proj_size=2))(torch.randn(4, 2, WIDTH))
+
+
+def test_packed_sequences_are_refused_with_their_reason():
+    layer = nn.GRU(WIDTH, 4)
+
+    def packed(x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        return layer(nn.utils.rnn.pack_padded_sequence(x, lengths))[1]
+
+    with raises(ExportError, "Lambda", "TypeError", exact=False) as refusal:
+        daceml.compile(Lambda(packed))(torch.randn(4, 2, WIDTH), torch.tensor([4, 2]))
+    assert [refusal.value.what, refusal.value.fix] == [golden(), golden()]

@@ -1,0 +1,245 @@
+"""What a call does besides computing: results alias as eager's do, and what forward changes is changed."""
+
+from __future__ import annotations
+
+import copy
+import logging
+
+import pytest
+import torch
+from torch import nn
+
+from daceml.errors import CallError
+from daceml.module.module import compile_module
+from tests.support.golden import golden, raises
+
+pytestmark = pytest.mark.usefixtures("no_gradients")
+
+
+@pytest.fixture
+def no_gradients():
+    with torch.no_grad():
+        yield
+
+
+def compiled_of(module: nn.Module, **options):
+    return compile_module(module, backward=False, **options)
+
+
+def close(ours: torch.Tensor, theirs: torch.Tensor) -> None:
+    assert ours.dtype == theirs.dtype
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+class Aliases(nn.Module):
+    """Returns what it was given, parts of it, and the same thing twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(4))
+        self.register_buffer("count", torch.zeros(()))
+
+    def forward(self, x):
+        self.count += 1
+        y = x * self.weight
+        return x, x[1:, ::2], x.t(), self.weight, y, y, y.view(-1), self.count
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_results_alias_what_eagers_alias(dynamic: bool):
+    eager = Aliases()
+    compiled = compiled_of(copy.deepcopy(eager), dynamic=dynamic)
+    for x in (torch.randn(3, 4), torch.randn(5, 4), torch.randn(8, 5, 4)[:, 2]):
+        given = x.clone()[:] if x.is_contiguous() else x
+        ours, theirs = compiled(given), eager(x)
+        for a, b in zip(ours, theirs, strict=True):
+            close(a, b)
+        assert ours[0] is given
+        assert ours[3] is compiled.weight
+        assert ours[4] is ours[5]
+        assert ours[7] is compiled.count
+        given.zero_()
+        assert not ours[1].any()
+        assert not ours[2].any()
+        ours[4].fill_(7)
+        assert (ours[6] == 7).all()
+
+
+class ReturnsWhatItIsGiven(nn.Module):
+    """Operators that give their argument back where they have nothing to do."""
+
+    def forward(self, x):
+        y = nn.functional.dropout(x, 0.5, training=False)
+        return (
+            y,
+            x.contiguous(),
+            x.to(x.dtype),
+            x.float(),
+            nn.functional.dropout(x, 0.0),
+            x.double(),
+            x.clone(),
+        )
+
+
+def test_operators_that_do_nothing_return_their_argument():
+    eager = ReturnsWhatItIsGiven()
+    x = torch.randn(3)
+    same = [y is x for y in eager(x)]
+    assert same == [True] * 5 + [False] * 2
+    assert [y is x for y in compiled_of(eager)(x)] == same
+
+
+class Stores(nn.Module):
+    """Changes its input, a buffer and a parameter in place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(4))
+        self.register_buffer("total", torch.zeros(4, dtype=torch.float64))
+
+    def forward(self, x, y):
+        x.mul_(2).add_(self.weight)
+        self.total += x.sum(0)
+        self.weight.mul_(0.5)
+        y[:, 1] = x[:, 0]
+        return torch.relu_(x) + y
+
+
+def test_tensors_that_forward_changes_are_changed():
+    eager = Stores()
+    module = copy.deepcopy(eager)
+    compiled = compiled_of(module)
+    for layout in (torch.Tensor.contiguous, lambda t: t.t().contiguous().t()):
+        inputs = [layout(torch.randn(3, 4)) for _ in range(2)]
+        mine, reference = [t.clone(memory_format=torch.preserve_format) for t in inputs], inputs
+        close(compiled(*mine), eager(*reference))
+        for a, b in zip(
+            (*mine, module.weight, module.total), (*reference, eager.weight, eager.total), strict=True
+        ):
+            close(a, b)
+    x = torch.randn(3, 4)
+    with raises(CallError, "memory"):
+        compiled(x, x)
+
+
+class Remembers(nn.Module):
+    """Assigns attributes as it runs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Module()
+        self.inner.calls = 0
+        self.last = None
+
+    def forward(self, x):
+        self.inner.calls += 1
+        self.last = {"x": x * 2, "calls": self.inner.calls}
+        return x + self.inner.calls
+
+
+def test_attributes_that_forward_assigns_are_assigned(caplog: pytest.LogCaptureFixture):
+    eager = Remembers()
+    module = copy.deepcopy(eager)
+    compiled = compiled_of(module)
+    for step in range(10):  # compiled eight times, and no more than that
+        x = torch.randn(3)
+        with caplog.at_level(logging.WARNING):
+            close(compiled(x), eager(x))
+        assert module.inner.calls == eager.inner.calls == step + 1
+        close(module.last["x"], eager.last["x"])
+    for message in caplog.messages:
+        assert "Remembers" in message and "8 times" in message and message == golden()
+
+
+def test_hooks_of_submodules_see_every_call():
+    eager = nn.Sequential(nn.Linear(3, 3), nn.ReLU())
+    compiled = compiled_of(eager)
+    seen = []
+    handle = eager[1].register_forward_hook(lambda module, args, result: seen.append(result))
+    x = torch.randn(2, 3)
+    for calls in (1, 2):
+        close(compiled(x), seen[-1])
+        assert len(seen) == calls
+        assert type(seen[-1]) is torch.Tensor
+    handle.remove()
+    close(compiled(x), eager(x))
+    assert len(compiled.session.variants) == 1
+
+
+def test_errors_leave_nothing_behind():
+    class Fails(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Linear(3, 3)
+            self.steps = 0
+
+        def forward(self, x):
+            self.steps += 1
+            self.inner.seen = x
+            if x.shape[0] == 2:
+                raise ValueError("two rows")
+            return self.inner(x)
+
+    eager = Fails()
+    compiled = compiled_of(eager)
+    with pytest.raises(ValueError, match="two rows"):
+        compiled(torch.randn(2, 3))
+    assert eager.steps == 0
+    assert not hasattr(eager.inner, "seen")
+    x = torch.randn(4, 3)
+    close(compiled(x), eager.inner(x))
+    assert eager.steps == 1
+    assert torch.equal(eager.inner.seen, x)
+
+
+def test_an_input_that_is_a_buffer_of_the_module_is_refused_where_it_changes():
+    class Counts(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("total", torch.ones(4))
+
+        def forward(self, x):
+            self.total.add_(1)
+            return x * 2
+
+    eager = Counts()
+    compiled = compiled_of(eager)
+    assert not compiled(torch.zeros(4)).any()
+    with raises(CallError, "memory"):
+        compiled(eager.total)
+    assert (eager.total == 2).all()  # nothing was changed
+
+
+def test_results_are_detached_where_gradients_are_enabled():
+    compiled = compiled_of(nn.Linear(3, 2))
+    with torch.enable_grad():
+        assert not compiled(torch.randn(2, 3, requires_grad=True)).requires_grad
+
+
+def test_inference_mode_may_come_first():
+    eager = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 4))
+    compiled = compiled_of(eager)
+    x = torch.randn(2, 4)
+    with torch.inference_mode():
+        close(compiled(x), eager(x))
+    close(compiled(x), eager(x))
+
+
+def test_a_compiled_part_may_be_used_twice():
+    part = compiled_of(nn.Linear(4, 4))
+    eager = nn.Sequential(part.session.eager, part.session.eager)
+    x = torch.randn(2, 4)
+    close(compiled_of(nn.Sequential(part, part))(x), eager(x))
+
+
+def test_layers_that_cache_their_weights_are_compiled():
+    class Last(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.lstm = nn.LSTM(4, 5)
+
+        def forward(self, x):
+            return self.lstm(x)[0]
+
+    eager = Last()
+    close(compiled_of(eager)(torch.ones(3, 2, 4)), eager(torch.ones(3, 2, 4)))

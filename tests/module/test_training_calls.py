@@ -1,0 +1,385 @@
+"""A compiled module in torch's autograd: whatever one does with its graph, gradients are those of eager."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+
+import pytest
+import torch
+from torch import nn
+from torch.autograd import functional
+
+import daceml
+from daceml.errors import GradientError
+from tests.module.training import WithState, compiled_backward, double, same, step, trains_like, twins
+from tests.support.golden import raises
+
+
+def network() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 4)).double()
+
+
+@pytest.fixture
+def pair():
+    return twins(network())
+
+
+def both(pair, use):
+    """What `use` makes of the compiled and of the eager module is the same."""
+    ours, theirs = (use(module) for module in pair)
+    same(ours, theirs)
+    assert compiled_backward(pair[0])
+
+
+def gradients(module):
+    return [p.grad for p in module.parameters()]
+
+
+def test_gradients_by_backward_and_by_grad(pair):
+    trains_like(*pair, double(3, 4))
+    x = double(3, 4)
+
+    def some(module):
+        y = module(x)
+        return torch.autograd.grad(y.sin().sum(), [module[0].weight, module[2].bias])
+
+    both(pair, some)
+
+    def given(module):
+        leaf = x.clone().requires_grad_()
+        return torch.autograd.grad(module(leaf), leaf, grad_outputs=x.cos())
+
+    both(pair, given)
+
+    def unused(module):
+        return torch.autograd.grad(
+            module(x).sum(), [module[0].weight, x.clone().requires_grad_()], allow_unused=True
+        )
+
+    both(pair, unused)
+
+
+class TwoHeads(nn.Module):
+    """Its results depend on different parameters; the last one has gradients of zero."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.head = nn.Linear(4, 5), nn.Linear(5, 2)
+
+    def forward(self, x):
+        y = self.body(x)
+        return y, self.head(y), self.body.weight.floor(), x.sum().long().double()
+
+
+def test_what_no_used_result_depends_on_has_no_gradient():
+    torch.manual_seed(0)
+    pair = twins(TwoHeads().double())
+    x = double(3, 4)
+
+    def found(module, *used):
+        module.zero_grad()
+        leaf = x.clone().requires_grad_()
+        results = module(leaf)
+        sum(results[i].sum() for i in used).backward()
+        return [result.requires_grad for result in results], leaf.grad, gradients(module)
+
+    for used in ((0,), (1,), (2,), (0, 1)):
+        both(pair, lambda module, used=used: found(module, *used))
+    assert found(pair[0], 0)[2][2:] == [None, None]
+
+    class Swallow(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, y):
+            return y.clone()
+
+        @staticmethod
+        def backward(ctx, *_):
+            return None
+
+    def swallowed(module):
+        module.zero_grad()
+        Swallow.apply(module(x)[0]).sum().backward()
+        return gradients(module)
+
+    both(pair, swallowed)
+    assert swallowed(pair[0]) == [None] * 4
+
+
+def test_one_module_several_times_in_one_graph(pair):
+    x, z = double(3, 4).requires_grad_(), double(3, 4)
+
+    def nested(module):
+        module.zero_grad()
+        module(module(x).exp()).sum().backward()
+        return gradients(module)
+
+    both(pair, nested)
+
+    def live(module):
+        module.zero_grad()
+        first, second = module(z), module(2 * z)
+        (second**2).sum().backward()
+        first.sin().sum().backward()  # accumulates
+        return gradients(module)
+
+    both(pair, live)
+
+
+def test_inputs_of_any_layout_and_size():
+    torch.manual_seed(0)
+    pair = twins(WithState(lambda m, a, b: m.layer(a) * b))
+    rows = double(4, 6)
+    cases = [
+        (double(3, 4).t(), double(3).expand(4, 3)),
+        (rows[:, ::2], rows[:, 1::2]),
+        (double(0, 3), double(0, 3)),
+        (double(1, 3), double(1, 3)),
+    ]
+    for inputs in cases:
+
+        def use(module, inputs=inputs):
+            module.zero_grad()
+            leaves = [x.detach().requires_grad_() for x in inputs]
+            module(*leaves).sin().sum().backward()
+            return [x.grad for x in leaves], gradients(module)
+
+        both(pair, use)
+
+    x = double(2, 3).requires_grad_()
+    both(pair, lambda module: torch.autograd.grad(module(x, x).sum(), x))
+    both(pair, lambda module: torch.autograd.grad(module(x, x.detach()).sum(), x))
+
+
+def test_memory_order_of_convolutions():
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Conv2d(4, 2, 2)).double()
+    pair = twins(module.to(memory_format=torch.channels_last))
+    trains_like(*pair, double(2, 3, 5, 5).to(memory_format=torch.channels_last))
+    for ours, theirs in zip(*(gradients(m) for m in pair), strict=True):
+        assert ours.stride() == theirs.stride()
+
+
+def test_retained_graphs_and_second_passes(pair):
+    def twice(module):
+        module.zero_grad()
+        loss = module(double(3, 4) * 0 + 1).pow(2).sum()
+        loss.backward(retain_graph=True)
+        loss.backward()
+        with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+            loss.backward()
+        return gradients(module)
+
+    both(pair, twice)
+
+
+def test_without_gradients(pair):
+    compiled, eager = pair
+    x = double(3, 4)
+    with torch.no_grad():
+        same(compiled(x), eager(x))
+    with torch.inference_mode():
+        same(compiled(x), eager(x))
+    with torch.set_grad_enabled(False):
+        same(compiled(x.clone().requires_grad_()), eager(x))
+    with torch.set_grad_enabled(True):
+        same(compiled(x), eager(x))
+    assert compiled(x).requires_grad
+
+
+def test_a_weight_that_changes_before_the_backward_pass_is_an_error(pair):
+    compiled, _ = pair
+    y = compiled(double(3, 4))
+    with torch.no_grad():
+        compiled[2].weight.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+    x = double(3, 4)
+    y = compiled(x)
+    x.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
+def test_a_second_derivative_is_refused_even_where_autograd_could_not_see_it(pair):
+    compiled, _ = pair
+    x = double(3, 4).requires_grad_()
+    # the gradient depends on the weights, which the cotangent of a sum does not show
+    loss = compiled(x).sum()
+    (slope,) = torch.autograd.grad(loss, x, create_graph=True)
+    with raises(GradientError, "create_graph=True", "force_eager"):
+        (loss + slope.pow(2).sum()).backward()
+    with daceml.stance("force_eager"):
+        (slope,) = torch.autograd.grad(compiled(x).sum(), x, create_graph=True)
+        slope.pow(2).sum().backward()
+
+
+def test_no_second_derivative_is_silently_nothing(pair):
+    compiled, _ = pair
+
+    def loss(x):
+        return compiled(x).sum()
+
+    x = double(3, 4)
+    for second in (functional.hvp, functional.vhp, functional.jvp):
+        with raises(GradientError, "create_graph=True"):
+            second(loss, x, x if second is not functional.jvp else x.cos())
+    with raises(GradientError, "create_graph=True"):
+        functional.hessian(loss, x)
+    # a penalty of gradients, of which autograd sees that they depend on nothing
+    weights = list(compiled.parameters())
+    slopes = torch.autograd.grad(loss(x), weights, create_graph=True)
+    with raises(GradientError, "create_graph=True"):
+        torch.autograd.grad(sum(g.pow(2).sum() for g in slopes), weights, allow_unused=True)
+
+
+def test_gradients_that_could_be_differentiated_are_used_like_others(pair):
+    x = double(3, 4)
+    functional.jacobian(pair[0], x, create_graph=True)
+
+    def train(module):
+        optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+        for _ in range(2):
+            module(x).pow(2).sum().backward(create_graph=True)
+            nn.utils.clip_grad_norm_(module.parameters(), 0.1)
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=False)
+        return [p.detach() for p in module.parameters()]
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Using backward.. with create_graph=True")
+        both(pair, train)
+
+
+def test_a_batch_of_gradients_is_refused(pair):
+    compiled, _ = pair
+    y = compiled(double(3, 4))
+    with raises(GradientError, "is_grads_batched=True", "force_eager"):
+        torch.autograd.grad(y, list(compiled.parameters()), double(5, 3, 4), is_grads_batched=True)
+    with raises(GradientError, "vectorize=True"):
+        functional.jacobian(compiled, double(3, 4), vectorize=True)
+
+
+def test_hooks_of_tensors_and_of_the_module(pair):
+    x = double(3, 4)
+
+    def hooked(module):
+        module.zero_grad()
+        seen = []
+        leaf = x.clone().requires_grad_()
+        handles = [
+            leaf.register_hook(lambda g: g * 2),
+            module[0].weight.register_hook(lambda g: g + 1),
+            module[2].bias.register_post_accumulate_grad_hook(lambda p: seen.append(p.grad.clone())),
+            module.register_full_backward_pre_hook(lambda m, out: (out[0] * 3,)),
+            module.register_full_backward_hook(lambda m, given, out: (given[0] + out[0].sum(),)),
+        ]
+        y = module(leaf)
+        y.register_hook(lambda g: g.sin())
+        y.retain_grad()
+        y.pow(2).sum().backward()
+        for handle in handles:
+            handle.remove()
+        return leaf.grad, y.grad, gradients(module), seen
+
+    both(pair, hooked)
+
+
+def test_anomaly_mode_and_hooks_of_saved_tensors(pair):
+    packed = []
+
+    def pack(tensor):
+        packed.append(tensor)
+        return tensor.clone()
+
+    def use(module):
+        with (
+            torch.autograd.detect_anomaly(check_nan=True),
+            torch.autograd.graph.save_on_cpu(),
+        ):
+            y = module(double(3, 4) * 0 + 1)
+        y.sum().backward()
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+            module(double(3, 4) * 0 + 2).sum().backward()
+        return gradients(module)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that anomaly mode is slow
+        both(pair, use)
+        assert packed
+        compiled, _ = pair
+        with torch.autograd.detect_anomaly():
+            y = compiled(double(3, 4) * torch.inf)
+            with pytest.raises(RuntimeError, match="returned nan values"):
+                y.sum().backward()
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_checkpoints_around_a_module(pair, reentrant: bool):
+    from torch.utils.checkpoint import checkpoint
+
+    def use(module):
+        module.zero_grad()
+        x = (double(3, 4) * 0 + 1).requires_grad_()
+        y = checkpoint(module, x, use_reentrant=reentrant)
+        checkpoint(module, y, use_reentrant=reentrant).sin().sum().backward()
+        return x.grad, gradients(module)
+
+    both(pair, use)
+
+
+def test_threads_have_graphs_of_their_own(pair):
+    compiled, eager = pair
+    inputs = [double(3, 4) * i for i in range(4)]
+    found: dict[int, list[torch.Tensor | None]] = {}
+
+    def work(i: int) -> None:
+        for _ in range(20):
+            leaf = inputs[i].clone().requires_grad_()
+            found[i] = [*torch.autograd.grad(compiled(leaf).pow(2).sum(), [leaf, *compiled.parameters()])]
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for i, x in enumerate(inputs):
+        leaf = x.clone().requires_grad_()
+        same(found[i], [*torch.autograd.grad(eager(leaf).pow(2).sum(), [leaf, *eager.parameters()])])
+
+
+def test_a_module_is_traced_while_another_thread_uses_gradients_of_its_own():
+    class Sign(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.sign()
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient
+
+    problems: list[BaseException] = []
+    stop = threading.Event()
+
+    def work() -> None:
+        try:
+            while not stop.is_set():
+                x = double(3).requires_grad_()
+                y = Sign.apply(x)
+                y.register_hook(lambda g: g)
+                with torch.inference_mode():
+                    x.clone()
+                y.sum().backward()
+        except BaseException as error:
+            problems.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        compiled, eager = twins(nn.Sequential(nn.Linear(4, 2), nn.Sigmoid()).double())
+        same(step(compiled, [double(2, 4) * 0 + 1]), step(eager, [double(2, 4) * 0 + 1]))
+    finally:
+        stop.set()
+        thread.join()
+    assert not problems

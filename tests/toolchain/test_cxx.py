@@ -1,0 +1,77 @@
+"""What is made once for every program of a machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from daceml.compiler import pipeline
+from daceml.errors import BuildError
+from daceml.runtime.launcher import make_ready
+from daceml.toolchain import cxx as toolchains
+from daceml.toolchain.cache import Cache
+from daceml.toolchain.cxx import Toolchain, precompiled_header
+
+
+@pytest.fixture
+def built(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is built, in order; nothing is compiled."""
+    seen: list[str] = []
+
+    def header(self: Toolchain, folder: Path) -> None:
+        seen.append("header")
+        (folder / "header").write_text("made")
+
+    def launcher(self: Toolchain, *arguments: object) -> None:
+        seen.append("launcher")
+
+    monkeypatch.setattr(Toolchain, "compile_header", header)
+    monkeypatch.setattr(Toolchain, "declare_torch", lambda self, folder: None)
+    monkeypatch.setattr(Toolchain, "build_launcher", launcher)
+    monkeypatch.setattr(toolchains, "_checked_headers", {})
+    return seen
+
+
+def test_a_header_is_read_through_once_by_a_process(
+    tmp_path: Path, built: list[str], monkeypatch: pytest.MonkeyPatch
+):
+    cache = Cache(tmp_path)
+    folder = precompiled_header(cache)
+    monkeypatch.setattr(Cache, "get", lambda *_: pytest.fail("it was looked through again"))
+    assert precompiled_header(Cache(tmp_path)) == folder
+    assert built == ["header"]
+
+
+def test_a_header_that_was_removed_is_made_again(tmp_path: Path, built: list[str]):
+    cache = Cache(tmp_path)
+    precompiled_header(cache)
+    cache.clear()
+    assert (precompiled_header(cache) / "header").read_text() == "made"
+    assert built == ["header", "header"]
+
+
+def test_only_what_a_cache_lacks_is_made_ready(tmp_path: Path, built: list[str]):
+    cache = Cache(tmp_path)
+    precompiled_header(cache)
+    make_ready(cache)
+    make_ready(cache)
+    assert built == ["header", "launcher"]
+
+
+def test_a_compiler_that_fails_ahead_of_time_is_reported_where_it_is_needed(
+    tmp_path: Path, built: list[str], monkeypatch: pytest.MonkeyPatch
+):
+    def refuse(self: Toolchain, folder: Path) -> None:
+        built.append("refused")
+        raise BuildError("the C++ compiler failed with status 1", where="here", why="no", fix="none")
+
+    monkeypatch.setattr(Toolchain, "compile_header", refuse)
+    cache = Cache(tmp_path)
+    for _ in range(3):
+        thread = pipeline.warm(cache)
+        if thread is not None:
+            thread.join()
+    assert built == ["refused"]
+    with pytest.raises(BuildError, match="status 1"):
+        precompiled_header(cache)
