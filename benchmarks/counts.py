@@ -25,7 +25,7 @@ from daceml.autodiff.gradient_report import gradient_report
 
 if TYPE_CHECKING:
     from daceml.codegen.planning.plan import Plan
-    from daceml.compiler.pipeline import Optimised
+    from daceml.compiler.stages.lowered_network import Optimised
 
 BASELINE = Path(__file__).parent / "baseline" / "counts.json"
 RENEWAL = "make baseline"

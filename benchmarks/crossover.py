@@ -173,11 +173,14 @@ def compiled_convolution(case: Convolution, how: str) -> Callable[[tuple[torch.T
 
     import onnx.parser
 
-    from daceml.compiler.pipeline import Optimised, Stages, build
+    from daceml.compiler.stages.lowered_network import Optimised
+    from daceml.compiler.stages.program_folder import build
+    from daceml.compiler.stages.stage_timer import Stages
     from daceml.config import config
     from daceml.frontend.onnx_import.importer import import_model
     from daceml.onnx_ops.lowering import lower
-    from daceml.runtime.program import StoredProgram
+    from daceml.runtime.program import Program
+    from daceml.runtime.stored_program import StoredProgram
     from daceml.toolchain.cache import Cache
     from daceml.transformations.coarse.convolution_columns import use_columns
     from daceml.transformations.hardware.cpu_schedule import schedule_maps
@@ -198,7 +201,7 @@ def compiled_convolution(case: Convolution, how: str) -> Callable[[tuple[torch.T
     optimised = Optimised(network=network, lowering=lowering, unfused={})
     folder = Path(tempfile.mkdtemp(prefix="daceml-crossover-"))
     build(optimised, Cache(config().cache_folder), folder, Stages())
-    return StoredProgram(folder).bind({})
+    return Program(StoredProgram(folder), {})
 
 
 def linear_step(case: Linear, how: str) -> Step:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from benchmarks.models.spec import ModelSpec
 from benchmarks.peers import Mode, tensors_of
-from daceml.compiler.pipeline import Optimised, optimised_network, training_networks
+from daceml.compiler.pipeline import optimised_network, training_networks
+from daceml.compiler.stages.lowered_network import Optimised
 from daceml.frontend.capture.arguments import Arguments
 from daceml.frontend.capture.capture import capture
 from daceml.runtime.records.gradients import Wanted

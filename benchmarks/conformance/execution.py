@@ -76,13 +76,15 @@ def outcome_fields(outcome: Outcome) -> dict[str, Any]:
 
 def _compile(case: Case, implementation: str) -> tuple[Program, dict[str, int]]:
     from daceml.compiler.keys.program_key import model_key
-    from daceml.compiler.pipeline import Optimised, Stages, build
+    from daceml.compiler.stages.lowered_network import Optimised
+    from daceml.compiler.stages.program_folder import build
+    from daceml.compiler.stages.stage_timer import Stages
     from daceml.config import config
     from daceml.frontend.onnx_import.importer import import_source
     from daceml.frontend.onnx_import.model_file import ModelSource, checked
     from daceml.onnx_ops.lowering import lower
     from daceml.onnx_ops.registry import KINDS
-    from daceml.runtime.program import StoredProgram
+    from daceml.runtime.stored_program import StoredProgram
     from daceml.toolchain.cache import Cache, digest
     from daceml.transformations.standard import loop_recipe
 
@@ -100,7 +102,7 @@ def _compile(case: Case, implementation: str) -> tuple[Program, dict[str, int]]:
     # where every node is native in any case, both forms are one program
     key = digest(model_key(source.model, {}, source.weight_names()), *chosen)
     stored = StoredProgram(cache.get("conformance", key, make))
-    program = stored.bind(source.weights(stored.manifest.weights))
+    program = Program(stored, source.weights(stored.manifest.weights))
     return program, {kind: count for kind in KINDS if (count := lowering.count(kind))}
 
 

@@ -14,8 +14,8 @@ from daceml.errors import BuildError
 if TYPE_CHECKING:
     from benchmarks.device_code.disassembler import Disassembler
     from benchmarks.device_code.sass import Instruction
-    from daceml.codegen_cuda.kernel_facts import KernelFacts
     from daceml.codegen_cuda.toolchain import CudaToolchain
+    from daceml.runtime.records.kernel_facts import KernelFacts
 
 # of one run of nvcc, whose own start takes as long as several kernels
 _KERNELS_OF_A_UNIT = 24

@@ -24,7 +24,9 @@ from benchmarks.peers import tensors_of
 from daceml.codegen.planning.plan import make_plan
 from daceml.codegen_cuda.kernel_unit import kernel_unit
 from daceml.codegen_cuda.toolchain import device_architecture
-from daceml.compiler.pipeline import Optimised, Stages, optimised_network, training_networks
+from daceml.compiler.pipeline import optimised_network, training_networks
+from daceml.compiler.stages.lowered_network import Optimised
+from daceml.compiler.stages.stage_timer import Stages
 from daceml.compiler.verification.scratch_program import scratch_program
 from daceml.frontend.capture.arguments import Arguments
 from daceml.frontend.capture.capture import capture

@@ -134,11 +134,13 @@ def differentiated(case: Case) -> Differentiated | None:
     from daceml.autodiff.engine import add_gradients
     from daceml.autodiff.replacements import replace_for_training
     from daceml.compiler.keys.program_key import model_key
-    from daceml.compiler.pipeline import Stages, build, optimise, transform_operators
+    from daceml.compiler.stages.lowered_network import optimise, transform_operators
+    from daceml.compiler.stages.program_folder import build
+    from daceml.compiler.stages.stage_timer import Stages
     from daceml.config import config
     from daceml.frontend.onnx_import.importer import import_source
     from daceml.frontend.onnx_import.model_file import ModelSource, checked
-    from daceml.runtime.program import StoredProgram
+    from daceml.runtime.stored_program import StoredProgram
     from daceml.sdfg.scalar import FLOATS
     from daceml.toolchain.cache import Cache, digest
 
@@ -172,7 +174,7 @@ def differentiated(case: Case) -> Differentiated | None:
         build(optimise(network, Stages(), training=True), Cache(config().cache_folder), folder, Stages())
 
     stored = StoredProgram(Cache(config().cache_folder).get("programs", key, make))
-    program = stored.bind(source.weights(stored.manifest.weights))
+    program = Program(stored, source.weights(stored.manifest.weights))
     return Differentiated(program=program, wanted=wanted, sources=sources, zeros=zeros, results=results)
 
 

@@ -8,31 +8,13 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Literal
 
 from daceml.cli.device_checks import check_cuda_compiler, check_devices
+from daceml.cli.finding import Finding, Status
 from daceml.cli.supported_versions import CMAKE, PYTHON, SUPPORTED, problem
 from daceml.errors import ConfigurationError, DacemlError
-
-Status = Literal["ok", "warn", "fail"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Finding:
-    """One line of the report.
-
-    Attributes:
-        fix: what to do; empty where all is well.
-    """
-
-    title: str
-    status: Status
-    found: str
-    fix: str = ""
-
 
 # A check returns (status, what was found, fix).
 Check = Callable[[], tuple[Status, str, str]]

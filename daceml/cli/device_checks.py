@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from daceml.errors import BuildError, EnvironmentProblem
 
 if TYPE_CHECKING:
-    from daceml.cli.checks import Status
+    from daceml.cli.finding import Status
 
 _TRIAL = """\
 #include <daceml/device.h>

@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.text import Text
 
 from daceml.cli import options
-from daceml.cli.checks import CHECKS, Finding, examine
+from daceml.cli.checks import CHECKS, examine
+from daceml.cli.finding import Finding
 from daceml.cli.measuring import measured_devices
 from daceml.devices.measured import MeasuredDevice
 from daceml.report.measured_device import measured_device_lines

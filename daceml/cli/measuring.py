@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from daceml.cli.checks import Finding, Status, examine
+from daceml.cli.checks import examine
+from daceml.cli.finding import Finding, Status
 from daceml.devices.measured import MeasuredDevice
 
 _INSTALL = "pip install 'daceml[gpu]' for CUDA 13, 'daceml[gpu-cuda12]' for CUDA 12"

@@ -89,12 +89,14 @@ def _effects(
         from daceml.exploration.effects import effects
         from daceml.exploration.exploration_request import question
         from daceml.exploration.other_devices import elsewhere
+        from daceml.module.module import eager_module
         from daceml.report.effects_text import devices_text, effects_json, effects_text
         from daceml.tuning.model_call import Subject
 
         module = resolve(model, train=train)
         if not isinstance(module, nn.Module):
             raise WhatIfError(f"{model} is no module", fix="give path.py:Name of a module, or a trace")
+        module = eager_module(module)
         call = make_inputs(module, inputs, None, inputs_file)
         subject = Subject(module, call.args, call.kwargs, training=train)
         asked = question(subject, devices=on or (), ranks=ranks or ())

@@ -12,7 +12,7 @@ from daceml.codegen.kernel_objects import KernelObjects, lanes_object
 from daceml.codegen.kernel_source import signature
 from daceml.codegen.planning.plan import Plan
 from daceml.codegen_cuda.device_objects import cuda_functions, emulation_objects
-from daceml.codegen_cuda.toolchain import cuda_toolchain
+from daceml.codegen_cuda.toolchain import cuda_toolchain, nvtx_folder
 from daceml.runtime.progress import publish
 from daceml.toolchain.cache import Cache
 from daceml.toolchain.cxx import driver_header, toolchain_for, torch_header
@@ -52,8 +52,11 @@ def _build(plan: Plan, cache: Cache, folder: Path, kernels: KernelObjects, *, ra
     driver = driver_text(plan, signatures, ranges=ranges)
     # kernels of the processor call them
     lanes = [] if on_cuda else [kernels.pool.submit(lanes_object, cache)]
+    nvtx = nvtx_folder() if ranges else None
     compiled = kernels.pool.submit(
-        lambda: tools.compile_driver(driver, folder, declared.result(), header and header.result())
+        lambda: tools.compile_driver(
+            driver, folder, declared.result(), header and header.result(), system=[nvtx] if nvtx else []
+        )
     )
     made += [kernels.pool.submit(part.object, cache) for part in parts_of(plan.steps)]
     _await(made)

@@ -14,7 +14,6 @@ from daceml.codegen.driver_parts import parts_of
 from daceml.codegen.list_calls import INCLUDE, list_call_lines
 from daceml.codegen.planning.plan import Plan
 from daceml.codegen.planning.steps import Copy, Location, Step, Storage
-from daceml.codegen.ranges import INCLUDE as RANGES
 from daceml.codegen.ranges import range_line
 from daceml.errors import UnsupportedProgramError
 from daceml.sdfg.all_reduce import BeginAllReduce, WaitAllReduce
@@ -62,7 +61,7 @@ class _Driver:
             *(["#include <daceml/aten_packed.h>"] if self.network.prepared else []),
             *(["#include <daceml/aten_device.h>"] if self._calls_device() else []),
             *(f"#include <{part.header}>" for part in parts_of(self.plan.steps)),
-            *([RANGES] if self.ranges else []),
+            *(["#include <daceml/ranges.h>"] if self.ranges else []),
             "#include <daceml/size_functions.h>",
             *(['extern "C" const char* daceml_launch_error();'] if emulated else []),
             *(self._declaration(kernel) for kernel in self.plan.kernels),

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from daceml.toolchain.range_names import PREFIX
+
 if TYPE_CHECKING:
     from daceml.codegen.planning.steps import Step
     from daceml.sdfg.network import Network
-
-INCLUDE = "#include <daceml/ranges.h>"
-PREFIX = "daceml.step: "
 
 
 def range_name(step: Step, network: Network) -> str:

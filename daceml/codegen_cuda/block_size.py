@@ -13,8 +13,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from daceml.codegen_cuda.kernel_facts import KernelFacts
 from daceml.devices.occupancy import LIMITS, WARP, Occupancy, occupancy
+from daceml.runtime.records.kernel_facts import KernelFacts
 
 CANDIDATES = (256, 128, 512)  # the first of equals is taken: smaller blocks begin more often
 # Kernels that wait for memory are as fast with half of the warps, where each thread loads a vector: more of

@@ -11,9 +11,10 @@ from daceml.codegen_cuda.emulation.compiler import (
     compile_scheduler,
     fingerprint,
 )
-from daceml.codegen_cuda.kernel_facts import CompiledFacts, KernelFacts, save_facts
+from daceml.codegen_cuda.kernel_facts import CompiledFacts, save_facts
 from daceml.codegen_cuda.kernel_unit import HEADERS
 from daceml.codegen_cuda.toolchain import INCLUDE, CudaToolchain, cuda_toolchain
+from daceml.runtime.records.kernel_facts import KernelFacts
 from daceml.toolchain.cache import Cache, digest
 from daceml.toolchain.cxx import include_folder, shared_header, toolchain
 

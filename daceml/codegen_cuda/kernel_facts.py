@@ -8,26 +8,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from daceml.runtime.records.kernel_facts import KernelFacts
+
 _ENTRY = re.compile(r"Compiling entry function '(\w+)'")
 _FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 _REGISTERS, _SHARED = re.compile(r"Used (\d+) registers"), re.compile(r"(\d+) bytes smem")
-
-
-@dataclass(frozen=True, kw_only=True)
-class KernelFacts:
-    """What the assembler says of a kernel.
-
-    Attributes:
-        registers: of each thread.
-        shared_bytes: of each block, without what a launch adds.
-        stack_bytes: of each thread, for arrays that are indexed by what is not known.
-        spill_bytes: stored and loaded by each thread because registers did not suffice.
-    """
-
-    registers: int
-    shared_bytes: int = 0
-    stack_bytes: int = 0
-    spill_bytes: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from daceml.codegen_cuda.cuda_files import cudart_library, include_folders, library_folders, wheel_folders
-from daceml.codegen_cuda.kernel_facts import CompiledFacts, KernelFacts, kernel_facts, save_facts
+from daceml.codegen_cuda.kernel_facts import CompiledFacts, kernel_facts, save_facts
 from daceml.config import config
 from daceml.errors import BuildError, EnvironmentProblem
+from daceml.runtime.records.kernel_facts import KernelFacts
 
 if TYPE_CHECKING:
     import torch

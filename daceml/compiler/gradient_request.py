@@ -3,37 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
 
 from daceml.compiler.guards import Modes
+from daceml.compiler.module_request import ModuleRequest
 from daceml.frontend.capture.arguments import Arguments
 from daceml.frontend.capture.exportable import RunsEagerlyError
 from daceml.frontend.capture.module_attributes import held_values
 from daceml.runtime.records.gradients import Wanted
 
-if TYPE_CHECKING:
-    from daceml.module.session import Session
 
-
-def gradients_wanted(session: Session, arguments: Arguments, modes: Modes) -> bool:
+def gradients_wanted(request: ModuleRequest, arguments: Arguments, modes: Modes) -> bool:
     """Whether a call asks for a backward pass."""
-    if not (modes.grad_enabled and session.options["backward"]):
+    if not (modes.grad_enabled and request.backward):
         return False
-    return any(t.requires_grad for t in (*arguments.tensors, *_tensors(session.eager)))
+    return any(t.requires_grad for t in (*arguments.tensors, *_tensors(request.module)))
 
 
 def wanted_gradients(
-    session: Session, arguments: Arguments, modes: Modes, state: Mapping[str, torch.Tensor]
+    request: ModuleRequest, arguments: Arguments, modes: Modes, state: Mapping[str, torch.Tensor]
 ) -> Wanted | None:
     """What requires a gradient in this call; None where nothing does.
 
     Raises:
         RunsEagerlyError: two tensors of the module have one memory, and one of them a gradient of its own.
     """
-    if not gradients_wanted(session, arguments, modes):
+    if not gradients_wanted(request, arguments, modes):
         return None
     _refuse_shared(state)
     inputs = tuple(x.requires_grad for x in arguments.tensors)
@@ -42,11 +39,11 @@ def wanted_gradients(
     return Wanted(inputs=inputs, state=keys) if any(inputs) or keys else None
 
 
-def requirements(session: Session, modes: Modes, module: nn.Module) -> tuple[tuple[torch.Tensor, bool], ...]:
+def requirements(request: ModuleRequest, modes: Modes) -> tuple[tuple[torch.Tensor, bool], ...]:
     """The module's tensors and whether they require gradients, where that decides what is compiled."""
-    if not (modes.grad_enabled and session.options["backward"]):
+    if not (modes.grad_enabled and request.backward):
         return ()
-    tensors = {id(t): t for t in _tensors(module)}
+    tensors = {id(t): t for t in _tensors(request.module)}
     return tuple((t, t.requires_grad) for t in tensors.values())
 
 

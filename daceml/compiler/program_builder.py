@@ -11,18 +11,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from daceml.compiler.keys.program_key import program_key
-from daceml.compiler.pipeline import Optimised, Stages, build, optimised_network, training_networks
+from daceml.compiler.pipeline import optimised_network, training_networks
 from daceml.compiler.stages.gradient_averaging import Averaging, with_all_reduces
+from daceml.compiler.stages.lowered_network import Optimised
+from daceml.compiler.stages.program_folder import build
 from daceml.compiler.stages.recomputation import Recomputation
+from daceml.compiler.stages.stage_timer import Stages
 from daceml.compiler.stance import current_stance
-from daceml.distributed.gradient_exchange import GradientExchange
 from daceml.errors import RecompileError
 from daceml.frontend.capture.call_device import CPU, without_autocast
 from daceml.frontend.capture.trace_lock import tracing
 from daceml.garbage_collection import without_collection
-from daceml.runtime.autograd import BackwardPass, Narrowed
-from daceml.runtime.program import Program, StoredProgram
+from daceml.runtime.autograd import BackwardPass, GradientExchange, Narrowed
+from daceml.runtime.program import Program
 from daceml.runtime.records.gradients import GradientRecord, Wanted
+from daceml.runtime.stored_program import StoredProgram
 from daceml.toolchain.cache import Cache, digest
 
 if TYPE_CHECKING:
@@ -124,7 +127,7 @@ class Making:
         """
         stored, behind = self.stored()
         with self.stages.stage("bind"):
-            program = stored.bind(state, self.device)
+            program = Program(stored, state, self.device)
             if program.conditional:
                 program.substitute = functools.partial(self._unconditional, state)
             return program, None if behind is None else backward_pass(behind, self, self.key(), state)
@@ -136,7 +139,7 @@ class Making:
         kept = replace(self, made=[], record=None, freeze=False, live=True, sample=None, stages=Stages())
         with tracing(), without_autocast(), torch.no_grad():
             folder = self.cache.get("programs", digest(self.key(), "live"), kept.forward)
-            return StoredProgram(folder).bind(state, self.device)
+            return Program(StoredProgram(folder), state, self.device)
 
     def averaging_as(self, averaging: Averaging) -> Making:
         """The same programs with other buckets."""
@@ -256,7 +259,7 @@ def _narrowed(making: Making, key: str, whole: GradientRecord, places: tuple[int
 
 def _bound(folder: Path, making: Making, record: GradientRecord) -> Program:
     """A backward program, whose all-reduces somebody runs if it has any."""
-    program = StoredProgram(folder).bind({}, making.device)
+    program = Program(StoredProgram(folder), {}, making.device)
     if making.exchange is not None and record.buckets:
         making.exchange.attach(program, record.buckets)
     return program

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from daceml.deployment.manifest import Tensor
+from daceml.deployment.interface import Tensor
 from daceml.deployment.size_conditions import SizeConditions
 
 _TYPES = {

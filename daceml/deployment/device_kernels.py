@@ -12,15 +12,15 @@ import torch
 from daceml.codegen.kernel_objects import KernelObjects
 from daceml.codegen_cuda.device_objects import cuda_functions
 from daceml.codegen_cuda.toolchain import device_architecture
+from daceml.compiler.call import making_of
 from daceml.compiler.gradient_request import gradients_wanted
 from daceml.compiler.guards import call_key, named_key
-from daceml.compiler.pipeline import Stages
+from daceml.compiler.stages.stage_timer import Stages
 from daceml.frontend.capture.arguments import Arguments
 from daceml.frontend.capture.call_device import without_autocast
 from daceml.frontend.capture.capture import capture
 from daceml.frontend.capture.trace_lock import tracing
 from daceml.garbage_collection import without_collection
-from daceml.module.compile import making_of
 from daceml.toolchain.cache import Cache
 
 if TYPE_CHECKING:
@@ -64,11 +64,12 @@ def export_kernels(
     arguments, stages = Arguments(args, kwargs), Stages()
     architecture = architecture or device_architecture()
     modes = named_key(call_key(arguments.tensors)).modes
+    request = session.request
     with tracing(), without_autocast():
-        gradients = gradients_wanted(session, arguments, modes)
+        gradients = gradients_wanted(request, arguments, modes)
         with torch.set_grad_enabled(modes.grad_enabled):
-            captured = capture(session.eager, arguments, autocast=modes.autocast, gradients=gradients)
-        making, _ = making_of(session, arguments, modes, captured, stages)
+            captured = capture(request.module, arguments, autocast=modes.autocast, gradients=gradients)
+        making, _ = making_of(request, arguments, modes, captured, stages)
         objects = KernelObjects(making.cache, "cuda", architecture)
         making = replace(making, device=torch.device("cuda"), architecture=architecture, objects=objects)
         with torch.no_grad(), without_collection():

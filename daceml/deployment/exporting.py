@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from daceml.deployment.c_api import example, header, implementation
 from daceml.deployment.folder import explained, filled
-from daceml.deployment.manifest import ModelManifest, Tensor, file_sha256, is_name
+from daceml.deployment.interface import Tensor
+from daceml.deployment.manifest import ModelManifest, file_sha256, is_name
 from daceml.deployment.refusals import (
     refuse_assignments,
     refuse_changes,
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
     from daceml.codegen.planning.plan import Plan
     from daceml.compiler.program_builder import Making
     from daceml.frontend.capture.dynamic_shapes import SizeGuard
-    from daceml.runtime.program import StoredProgram
     from daceml.runtime.records.manifest import TensorRecord
+    from daceml.runtime.stored_program import StoredProgram
 
 _CPP = Path(__file__).with_name("cpp")
 _FUNCTIONS = ("load", "run", "output_sizes", "free")
@@ -143,11 +144,11 @@ class _Source:
         import torch
 
         from daceml.codegen.planning.plan import make_plan
+        from daceml.compiler.call import making_of_call
         from daceml.compiler.guards import call_key, named_key
         from daceml.frontend.capture.arguments import Arguments, flatten
         from daceml.frontend.capture.exportable import RunsEagerlyError
         from daceml.garbage_collection import without_collection
-        from daceml.module.compile import making_of_call
         from daceml.module.module import DaceModule, compile_module
         from daceml.onnx_ops.external import external_call
         from daceml.transformations.standard import standard_recipe
@@ -160,7 +161,7 @@ class _Source:
         with torch.no_grad(), without_collection():
             key = named_key(call_key(arguments.leaves, None))
             try:
-                making, state, captured = making_of_call(compiled.session, arguments, key.modes)
+                making, state, captured = making_of_call(compiled.session.request, arguments, key.modes)
             except RunsEagerlyError as error:
                 raise DeploymentError(
                     f"{type(model).__name__} cannot run without Python",

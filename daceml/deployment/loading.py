@@ -16,7 +16,8 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from daceml.deployment.manifest import ModelManifest, Tensor
+from daceml.deployment.interface import Tensor
+from daceml.deployment.manifest import ModelManifest
 from daceml.errors import BundleError, CallError, DeploymentError
 
 _MESSAGE_BYTES = 1024

@@ -9,27 +9,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from daceml.deployment.interface import Tensor
 from daceml.deployment.size_conditions import SizeConditions
 from daceml.errors import BundleError
 
 FORMAT = 2
 FILE = "manifest.json"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Tensor:
-    """An input or a result: an array in row-major order.
-
-    Attributes:
-        dtype: as torch calls it, "float32".
-        code: torch's number of it.
-        shape: ints, or texts over the sizes of inputs.
-    """
-
-    name: str
-    dtype: str
-    code: int
-    shape: tuple[int | str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)

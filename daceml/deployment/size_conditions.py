@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from daceml.errors import DeploymentError
 
 if TYPE_CHECKING:
-    from daceml.deployment.manifest import Tensor
+    from daceml.deployment.interface import Tensor
     from daceml.frontend.capture.dynamic_shapes import SizeGuard
 
 _RELATIONS = {

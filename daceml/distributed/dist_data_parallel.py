@@ -16,7 +16,7 @@ from daceml.distributed.agreement import Buckets, agreed_with_first, require_equ
 from daceml.distributed.bucket_plan import Given, planned_buckets
 from daceml.distributed.collectives.heartbeat import Heartbeat
 from daceml.distributed.collectives.ranks import ranks_of
-from daceml.distributed.gradient_exchange import GradientExchange
+from daceml.distributed.gradient_exchange import BucketExchange
 from daceml.errors import ConfigurationError
 from daceml.module.module import DaceModule, compile_module
 from daceml.runtime.records.gradients import BucketRecord
@@ -40,7 +40,7 @@ class DataParallel:
     """
 
     averaging: Averaging
-    exchange: GradientExchange
+    exchange: BucketExchange
 
     def agree(self, buckets: tuple[BucketRecord, ...]) -> bool:
         """Take over the buckets of rank 0; whether a program with `buckets` may run as it is.
@@ -115,7 +115,7 @@ class DistDataParallel(nn.Module):
         group = ranks_of(process_group, device=device, timeout_s=timeout_s)
         heartbeat = Heartbeat(group, timeout_s)
         require_equal_models(heartbeat, tensors, timeout_s)
-        self._exchange = GradientExchange(group, heartbeat, trained, timeout_s)
+        self._exchange = BucketExchange(group, heartbeat, trained, timeout_s)
         self._exchange.send_from_first(tensors.values())
         averaging = Averaging(
             parameters=sizes,

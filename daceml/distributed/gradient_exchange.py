@@ -50,7 +50,7 @@ class _Backward:
     sent: set[str] = field(default_factory=set[str])
 
 
-class GradientExchange:
+class BucketExchange:
     """Averages gradients over the ranks of a group.
 
     Args:
@@ -73,6 +73,11 @@ class GradientExchange:
         self._kept: dict[tuple[str, ...], list[BucketTensor]] = {}
         self._under_way: dict[int, _UnderWay] = {}
         self._tickets = 0
+
+    @property
+    def ranks(self) -> str:
+        """How many ranks there are, and the library that connects them."""
+        return f"{self.group.size} ranks through {self.group.name}"
 
     def attach(self, program: Program, buckets: Sequence[BucketRecord]) -> None:
         """Run the all-reduces of a program from now on."""

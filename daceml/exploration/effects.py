@@ -107,8 +107,10 @@ def effects(
     Raises:
         ExplorationError: there is no such pass or addition, or the model cannot be explored.
     """
+    from daceml.module.module import eager_module
     from daceml.tuning.model_call import Subject
 
+    model = eager_module(model)
     subject = Subject(model, inputs, named, training=model.training if training is None else training)
     subject.require_processor()
     names = known_passes(subject.training)

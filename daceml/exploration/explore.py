@@ -65,16 +65,15 @@ def explore(
     from torch import nn
 
     from daceml.exploration.variant_search import explored
-    from daceml.module.module import DaceModule
+    from daceml.module.module import eager_module
     from daceml.tuning.model_call import Subject
 
-    if isinstance(model, DaceModule):
-        model = model.session.eager
     if not isinstance(model, nn.Module):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ExplorationError(
             f"a {type(model).__name__} cannot be explored", fix="give an nn.Module, and the inputs of a call"
         )
     seconds = budget_s(budget, name="budget")
+    model = eager_module(model)
     subject = Subject(model, inputs, named, training=model.training if training is None else training)
     found = explored(
         subject, budget_s=seconds, devices=devices, objective=objective, precisions=precisions,
@@ -115,7 +114,11 @@ class Explored:
         Raises:
             ExplorationError: it is one of another device.
         """
-        return self._subject.compiled(self._here(variant))
+        from daceml.module.module import compile_module
+
+        chosen = self._here(variant)
+        module, _, _ = self._subject.as_variant(chosen)
+        return compile_module(module, **self._subject.options(chosen))
 
     def options(self, variant: Variant | None = None) -> dict[str, Any]:
         """What to give to `daceml.compile` instead, for a module in the variant's precision.

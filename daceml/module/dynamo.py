@@ -11,6 +11,7 @@ from torch import fx, nn
 
 from daceml.compiler.options import module_options
 from daceml.errors import ConfigurationError
+from daceml.module.module import view_of
 from daceml.module.session import Session
 
 
@@ -44,7 +45,7 @@ def backend(
         )
     module_options(given)
     module = _Graph(graph)
-    session = Session(module, dynamic_shapes=module.dynamic_shapes(), **given)
+    session = Session(module, view_of, dynamic_shapes=module.dynamic_shapes(), **given)
     return functools.partial(_call, module, session)
 
 

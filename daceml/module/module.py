@@ -179,10 +179,14 @@ def compile_module(module: M, **options: Any) -> M:
         ConfigurationError: an unknown option, or one of the wrong type.
         ExportError: the module is TorchScript.
     """
-    if isinstance(module, DaceModule) and hasattr(module, "_session"):
-        module = module.session.eager  # pyright: ignore[reportAssignmentType]
-    refuse_script(module)
-    return view_of(Session(module, **options))  # pyright: ignore[reportReturnType]
+    eager = eager_module(module)
+    refuse_script(eager)
+    return view_of(Session(eager, view_of, **options))  # pyright: ignore[reportReturnType]
+
+
+def eager_module(module: nn.Module) -> nn.Module:
+    """The module as the user wrote it, of which `module` may be a compiled view."""
+    return module.session.eager if isinstance(module, DaceModule) and hasattr(module, "_session") else module
 
 
 def view_of(session: Session) -> DaceModule:
@@ -254,7 +258,7 @@ def _attach(compiled: Any) -> None:
     # a subclass is its own eager class: `super()` in its methods takes no other
     eager = object.__new__(kind.__dict__.get("_daceml_eager_class", kind))
     eager.__dict__ = compiled.__dict__
-    object.__setattr__(compiled, "_session", Session(eager, **kind._daceml_options))
+    object.__setattr__(compiled, "_session", Session(eager, view_of, **kind._daceml_options))
 
 
 def _derive(cls: type[nn.Module]) -> type[DaceModule]:

@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from daceml.compiler.keys.program_key import model_key
-from daceml.compiler.pipeline import Stages
+from daceml.compiler.stages.stage_timer import Stages
 from daceml.config import config
 from daceml.errors import BackwardUnavailableError, BeyondNetworksError, ConfigurationError
 from daceml.module.arrays.array_streams import stream_of
 from daceml.module.arrays.call_inputs import collect_inputs
 from daceml.module.onnxruntime_model import OutsideModel
-from daceml.runtime.program import StoredProgram
+from daceml.runtime.stored_program import StoredProgram
 from daceml.toolchain.cache import Cache
 
 if TYPE_CHECKING:
     import dace
     import onnx
 
-    from daceml.compiler.pipeline import Optimised
+    from daceml.compiler.stages.lowered_network import Optimised
     from daceml.frontend.onnx_import.model_file import ModelSource
     from daceml.module.arrays.array_kinds import Convert
     from daceml.runtime.program import Program
@@ -166,10 +166,10 @@ class ONNXModel:
             folder = cache.get("programs", key, lambda scratch: self._build(cache, scratch))
             with self._stages.stage("bind"):
                 stored = StoredProgram(folder)
-                return stored.bind(source.weights(stored.manifest.weights))
+                return Program(stored, source.weights(stored.manifest.weights))
 
     def _optimise(self) -> Optimised:
-        from daceml.compiler.pipeline import optimise
+        from daceml.compiler.stages.lowered_network import optimise
 
         with self._lock:
             if self._optimised is None:
@@ -181,7 +181,7 @@ class ONNXModel:
             return self._optimised
 
     def _build(self, cache: Cache, folder: Path) -> None:
-        from daceml.compiler.pipeline import build
+        from daceml.compiler.stages.program_folder import build
 
         build(self._optimise(), cache, folder, self._stages, ranges=self.ranges)
 

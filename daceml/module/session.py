@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,6 +14,7 @@ from torch.autograd import forward_ad
 from torch.nn.modules.module import _has_any_global_hook  # pyright: ignore[reportPrivateUsage]
 
 from daceml.compiler.guards import CallKey, ConstantKey, TensorKey, call_key, key_difference, named_key
+from daceml.compiler.module_request import ModuleRequest
 from daceml.compiler.options import module_options
 from daceml.compiler.stance import current_stance
 from daceml.config import config
@@ -33,7 +34,7 @@ from daceml.module.hooks import CompilationHooks
 from daceml.module.module_watch import ModuleWatch, registered
 
 if TYPE_CHECKING:
-    from daceml.distributed.dist_data_parallel import DataParallel
+    from daceml.module.other_ranks import OtherRanks
     from daceml.sdfg.network import Network
 
 log = logging.getLogger(__name__)
@@ -47,13 +48,15 @@ class Session:
 
     Args:
         eager: the module as the user wrote it.
+        view: the compiled view of the module, given its session; hooks see it.
         options: see `ModuleOptions`.
     Attributes:
         data_parallel: the other ranks of a run; None in one process.
     """
 
-    def __init__(self, eager: nn.Module, **options: Any) -> None:
+    def __init__(self, eager: nn.Module, view: Callable[[Session], nn.Module], **options: Any) -> None:
         self.eager = eager
+        self._view = view
         self.options = module_options(options)
         self.hooks = CompilationHooks()
         self._variants: dict[CallKey, list[Variant | EagerVariant]] = {}
@@ -61,7 +64,7 @@ class Session:
         self._latest: Variant | None = None
         self._said_hooked = False
         self._in_progress: Network | None = None
-        self.data_parallel: DataParallel | None = None
+        self.data_parallel: OtherRanks | None = None
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if current_stance() == "force_eager" or _transformed() or self._globally_hooked():
@@ -151,6 +154,19 @@ class Session:
         found = [v for known in self._variants.values() for v in known if isinstance(v, Variant)]
         return tuple(dict.fromkeys(found))
 
+    @property
+    def request(self) -> ModuleRequest:
+        """What a compilation needs to know of the module, as it stands."""
+        parallel = self.data_parallel
+        return ModuleRequest(
+            module=self.eager,
+            options=self.options,
+            hooks=self.run_hooks if self.hooks else None,
+            autodiff_hooks=self.run_autodiff_hooks if self.hooks else None,
+            averaging=None if parallel is None else parallel.averaging,
+            exchange=None if parallel is None else parallel.exchange,
+        )
+
     def forget(self) -> None:
         """Drop every compiled variant; the next call compiles."""
         with self._lock:
@@ -159,11 +175,9 @@ class Session:
 
     def run_hooks(self, network: Network) -> None:
         """Let the user's hooks change a network of ONNX nodes in place."""
-        from daceml.module.module import view_of
-
         self._in_progress = network
         try:
-            self.hooks.run_post_onnx(view_of(self), network)
+            self.hooks.run_post_onnx(self._view(self), network)
         finally:
             self._in_progress = None
 
@@ -267,7 +281,8 @@ class Session:
         log.info("compiling %s: %s", name, reason)
         variant: Variant | EagerVariant
         try:
-            variant = compile_variant(self, arguments, key.modes, self._symbolic(key))
+            symbolic = self._symbolic(key)
+            variant = compile_variant(self.request, arguments, key.modes, symbolic, ranks=self.data_parallel)
         except RunsEagerlyError as why:
             log.warning("%s runs eagerly: %s", name, why)
             watch = None if why.lasting else ModuleWatch(self.eager, (), registered(self.eager))

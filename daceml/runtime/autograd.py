@@ -4,15 +4,46 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 
-from daceml.distributed.gradient_exchange import GradientExchange
 from daceml.errors import GradientError
 from daceml.runtime.program import Program
-from daceml.runtime.records.gradients import GradientRecord, Source, Wanted
+from daceml.runtime.records.gradients import BucketRecord, GradientRecord, Source, Wanted
+
+
+class Exchanged(Protocol):
+    """What the other ranks add to what one backward pass gives."""
+
+    @property
+    def elsewhere(self) -> Mapping[str, torch.Tensor]:
+        """Parameter -> average, of those of which the program has no gradient."""
+        ...
+
+
+class GradientExchange(Protocol):
+    """Averages the gradients of backward programs over ranks."""
+
+    @property
+    def ranks(self) -> str:
+        """How many ranks there are, and the library that connects them."""
+        ...
+
+    @property
+    def synchronizing(self) -> bool:
+        """Whether backward passes of the calls from now on average."""
+        ...
+
+    def backward(self, *, synchronizing: bool) -> AbstractContextManager[Exchanged]:
+        """One run of a backward program."""
+        ...
+
+    def attach(self, program: Program, buckets: Sequence[BucketRecord]) -> None:
+        """Run the all-reduces of a program from now on."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)

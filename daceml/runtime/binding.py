@@ -17,7 +17,7 @@ from daceml.runtime.torch_types import DTYPES
 from daceml.runtime.weight_preparation import prepared_weights
 
 if TYPE_CHECKING:
-    from daceml.runtime.program import StoredProgram
+    from daceml.runtime.stored_program import StoredProgram
 
 
 class Binding:

@@ -12,7 +12,7 @@ from daceml.runtime.launcher import FallbackFunction
 if TYPE_CHECKING:
     import onnxruntime
 
-    from daceml.runtime.program import StoredProgram
+    from daceml.runtime.stored_program import StoredProgram
 
 log = logging.getLogger(__name__)
 

@@ -6,9 +6,6 @@ import ctypes
 import logging
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path
 
 import torch
 
@@ -17,63 +14,26 @@ from daceml.runtime import launcher
 from daceml.runtime.binding import Binding, empty_outputs
 from daceml.runtime.cuda_graphs import Replays
 from daceml.runtime.preparation_renewal import Renewals
-from daceml.runtime.records.manifest import OTHER_WEIGHTS, OUTSIDE_LIMITS, Manifest
-from daceml.runtime.torch_types import DTYPES
+from daceml.runtime.records.manifest import OTHER_WEIGHTS, OUTSIDE_LIMITS
+from daceml.runtime.stored_program import StoredProgram
 
 log = logging.getLogger(__name__)
 
 CPU = torch.device("cpu")
 
+
 _FIX_TENSOR = "mend the tensor that is named: shape, type and layout must be those of the compilation"
 _FIX_LAUNCH = "run the call once more with CUDA_LAUNCH_BLOCKING=1, and report both messages"
-
-
-@dataclass(frozen=True)
-class StoredProgram:
-    """The folder of a compiled program in the cache."""
-
-    folder: Path
-
-    @cached_property
-    def manifest(self) -> Manifest:
-        """Its interface, steps and costs."""
-        return Manifest.load(self.folder)
-
-    def constants(self) -> list[torch.Tensor]:
-        """The tensors of `constants.bin`, sharing one buffer."""
-        records = self.manifest.constants
-        if not records:
-            return []
-        data = bytearray((self.folder / "constants.bin").read_bytes())
-        tensors: list[torch.Tensor] = []
-        for record in records:
-            count = 1
-            for extent in record.shape:
-                count *= extent
-            dtype = DTYPES[record.dtype]
-            flat = (
-                torch.frombuffer(data, dtype=dtype, count=count, offset=record.offset_bytes)
-                if count
-                else torch.empty(0, dtype=dtype)
-            )
-            tensors.append(flat.reshape(record.shape))
-        return tensors
-
-    def bind(self, state: Mapping[str, torch.Tensor], device: torch.device = CPU) -> Program:
-        """Share a module's parameters and buffers with the program.
-
-        Args:
-            state: state_dict key -> the very tensors of the module.
-            device: where they lie, and the inputs.
-        Raises:
-            CallError: a weight that the program would misread.
-        """
-        return Program(self, state, device)
 
 
 class Program:
     """A program with its weights. Calls are reentrant: threads may share it.
 
+    Args:
+        state: state_dict key -> the very tensors of the module, which the program shares.
+        device: where they lie, and the inputs.
+    Raises:
+        CallError: a weight that the program would misread.
     Attributes:
         conditional: whether it gives up for some inputs or weights.
         substitute: makes the program that runs where this one gives up, of weights as they are at each call;
@@ -83,7 +43,7 @@ class Program:
     substitute: Callable[[], Program] | None = None
 
     def __init__(
-        self, stored: StoredProgram, state: Mapping[str, torch.Tensor], device: torch.device
+        self, stored: StoredProgram, state: Mapping[str, torch.Tensor], device: torch.device = CPU
     ) -> None:
         self.stored = stored
         self.manifest = stored.manifest

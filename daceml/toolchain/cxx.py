@@ -15,8 +15,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from daceml.codegen.ranges import INCLUDE as RANGES
-from daceml.codegen_cuda.toolchain import nvtx_folder
 from daceml.config import config
 from daceml.errors import BuildError, EnvironmentProblem
 from daceml.toolchain.cache import Cache, digest
@@ -142,19 +140,27 @@ class Toolchain:
         header = ["-x", "c++-header", _DRIVER_HEADER, "-o", f"{_DRIVER_HEADER}.gch"]
         self._run([*includes, *_CALLING, *header], folder)
 
-    def compile_driver(self, text: str, folder: Path, torch_header: Path, header: Path | None = None) -> None:
+    def compile_driver(
+        self,
+        text: str,
+        folder: Path,
+        torch_header: Path,
+        header: Path | None = None,
+        *,
+        system: Sequence[Path] = (),
+    ) -> None:
         """Write `driver.cpp` and `driver.o`.
 
         Args:
             torch_header: the folder of torch's C functions.
             header: the folder of the precompiled header, for a driver of the processor.
+            system: further folders of headers, whose warnings do not count.
         """
         (folder / "driver.cpp").write_text(text)
         includes = [f"-I{include_folder()}", f"-I{torch_header}"]
         if header is not None:
             includes += ["-include", str(header / _DRIVER_HEADER)]
-        if RANGES in text and (nvtx := nvtx_folder()) is not None:
-            includes.append(f"-isystem{nvtx}")
+        includes += [f"-isystem{place}" for place in system]
         self._run([*includes, *_CALLING, "-c", "driver.cpp", "-o", "driver.o"], folder)
 
     def link_program(

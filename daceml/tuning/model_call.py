@@ -13,30 +13,24 @@ from torch.utils import _pytree as pytree
 
 from daceml.compiler.freeze_check import check_frozen
 from daceml.compiler.guards import call_key, named_key
-from daceml.compiler.pipeline import Stages
+from daceml.compiler.module_request import ModuleRequest
+from daceml.compiler.options import module_options
 from daceml.compiler.stages.recomputation import Recomputation
+from daceml.compiler.stages.stage_timer import Stages
 from daceml.errors import ExplorationError
 from daceml.frontend.capture.arguments import Arguments
+from daceml.frontend.capture.traceable import refuse_script
 from daceml.garbage_collection import without_collection
-from daceml.module.module import DaceModule, compile_module
 from daceml.tuning.call_batch import samples, with_samples
 from daceml.tuning.call_precision import in_precision
-from daceml.tuning.variant import Depth, Variant
-from daceml.tuning.variant_recipes import varied_recipe, varied_recomputation
+from daceml.tuning.variant import Variant
+from daceml.tuning.variant_recipes import recipe_of, recipe_to_lower, varied_recomputation
 
 if TYPE_CHECKING:
     from daceml.codegen.planning.plan import Plan
     from daceml.compiler.program_builder import Making
-    from daceml.sdfg.passes import Level
-    from daceml.transformations.recipe import Recipe
     from daceml.tuning.program_run import ProgramRun
     from daceml.tuning.step_features import StepFacts
-
-_LEVELS: Mapping[Depth, tuple[Level, ...]] = {
-    "operators": ("coarse", "operators"),
-    "loops": ("coarse", "operators", "local"),
-    "layout": ("coarse", "operators", "local", "layout"),
-}
 
 
 @dataclass(kw_only=True, eq=False)
@@ -192,11 +186,6 @@ class Subject:
         making.made = []  # what was built goes
         return ProgramRun(program, backward, call.tensors, limit=lowered.limit)
 
-    def compiled(self, variant: Variant) -> nn.Module:
-        """The module, to be called as it is, as a variant says."""
-        module, _, _ = self._as(variant)
-        return compile_module(module, **self.options(variant))
-
     def options(self, variant: Variant) -> dict[str, Any]:
         """What `daceml.compile` is given for a variant."""
         options: dict[str, Any] = {"backward": self.training}
@@ -220,7 +209,7 @@ class Subject:
             call.making,
             levels=not variant.unoptimised,
             freeze=variant.freeze,
-            recipe=functools.partial(_recipe_to_lower, variant),
+            recipe=functools.partial(recipe_to_lower, variant),
             recomputation=self._recomputation(variant, call.making.recomputation),
             made=[],
             record=None,
@@ -245,16 +234,16 @@ class Subject:
         return self._calls[place]
 
     def _captured(self, variant: Variant) -> _Call:
+        from daceml.compiler.call import making_of_call
         from daceml.errors import ConfigurationError
-        from daceml.module.compile import making_of_call
 
-        module, args, kwargs = self._as(variant)
-        compiled = compile_module(module, backward=self.training)
-        assert isinstance(compiled, DaceModule)
+        module, args, kwargs = self.as_variant(variant)
+        refuse_script(module)
+        request = ModuleRequest(module=module, options=module_options({"backward": self.training}))
         arguments = Arguments(args, kwargs)
         with torch.set_grad_enabled(self.training):
             key = named_key(call_key(arguments.leaves, None))
-            making, state, _ = making_of_call(compiled.session, arguments, key.modes)
+            making, state, _ = making_of_call(request, arguments, key.modes)
             try:
                 check_frozen(module, arguments.tensors, key.modes, backward=self.training)
                 freezable = ""
@@ -268,36 +257,9 @@ class Subject:
             )
         return _Call(making=making, state=state, tensors=arguments.tensors, freezable=freezable)
 
-    def _as(self, variant: Variant) -> tuple[nn.Module, tuple[Any, ...], dict[str, Any]]:
+    def as_variant(self, variant: Variant) -> tuple[nn.Module, tuple[Any, ...], dict[str, Any]]:
         """Module and call in a variant's precision, with as many samples as it says."""
         args, kwargs = self.args, self.kwargs
         if variant.samples is not None:
             args, kwargs = with_samples(args, kwargs, variant.samples)
         return in_precision(self.module, args, kwargs, variant.precision)
-
-
-def _recipe_to_lower(variant: Variant) -> Recipe | None:
-    """Without looking at the network after each pass: of what is measured, results are compared."""
-    found = recipe_of(variant)
-    return found if found is None or variant.recipe else found.unchecked()
-
-
-def recipe_of(variant: Variant) -> Recipe | None:
-    """The recipe of a variant; None for the standard one."""
-    from daceml.transformations.recipe import Recipe
-    from daceml.transformations.standard import standard_recipe
-
-    if variant.recipe:
-        return Recipe.from_json(variant.recipe)
-    found = varied_recipe(variant.choices)
-    if variant.depth == "all" and not variant.without and variant.only is None:
-        return found
-    recipe = standard_recipe() if found is None else found
-    for name in variant.without:
-        if any(step.name == name for step in recipe):  # else a choice leaves it out already
-            recipe = recipe.without(name)
-    if variant.only is not None:
-        # what a choice brings along is no pass of the standard recipe, and stays
-        standard = {step.name for step in standard_recipe()}
-        recipe = Recipe(*(s for s in recipe if s.name in variant.only or s.name not in standard))
-    return recipe if variant.depth == "all" else Recipe(*recipe.at(*_LEVELS[variant.depth]))

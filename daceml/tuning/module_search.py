@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from daceml.compiler.pipeline import Stages
+from daceml.compiler.stages.stage_timer import Stages
 from daceml.garbage_collection import without_collection
 from daceml.toolchain.cache import digest
 from daceml.tuning.decision import Decision

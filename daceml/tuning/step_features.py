@@ -16,7 +16,7 @@ from math import hypot
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from daceml.compiler.stages.manifest_writer import step_cost
+from daceml.codegen.planning.step_costs import step_cost
 from daceml.runtime.records.manifest import EXAMPLE_SIZE
 from daceml.sdfg.costs import Cost
 from daceml.sdfg.external import AtenCall, FreshResult, TensorView

@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from daceml.compiler.pipeline import Stages, build
+from daceml.compiler.stages.program_folder import build
+from daceml.compiler.stages.stage_timer import Stages
 from daceml.garbage_collection import without_collection
-from daceml.runtime.program import StoredProgram
+from daceml.runtime.program import Program
+from daceml.runtime.stored_program import StoredProgram
 from daceml.toolchain.cache import Cache
 from daceml.tuning.decision import Decision
 from daceml.tuning.decision_store import stored_decision
@@ -20,7 +22,7 @@ from daceml.tuning.variant_recipes import choices_for, varied_recipe
 if TYPE_CHECKING:
     import torch
 
-    from daceml.compiler.pipeline import Optimised
+    from daceml.compiler.stages.lowered_network import Optimised
     from daceml.transformations.recipe import Recipe
     from daceml.tuning.program_run import ProgramRun
     from daceml.tuning.step_features import StepFacts
@@ -117,7 +119,7 @@ class StepTask:
         stored = StoredProgram(cache.get("programs", self.making.key(candidate.recipe), make))
         candidate.optimised = None
         mutated = stored.manifest.mutated
-        program = stored.bind(own_state(self.making.state(stored.manifest.weights), mutated))
+        program = Program(stored, own_state(self.making.state(stored.manifest.weights), mutated))
         return ProgramRun(program, None, self.making.inputs(mutated), limit=candidate.limit)
 
     def learn(self, candidate: _Candidate, run: ProgramRun) -> None:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from daceml.compiler.stages.recomputation import Recomputation
 from daceml.tuning.recipe_changes import CHOICES, NO_RECOMPUTATION, Choice
+from daceml.tuning.variant import Depth, Variant
 
 if TYPE_CHECKING:
-    from daceml.compiler.stages.recomputation import Recomputation
     from daceml.onnx_ops.registry import Kind
+    from daceml.sdfg.passes import Level
     from daceml.transformations.recipe import Recipe, Situation
+
+_LEVELS: Mapping[Depth, tuple[Level, ...]] = {
+    "operators": ("coarse", "operators"),
+    "loops": ("coarse", "operators", "local"),
+    "layout": ("coarse", "operators", "local", "layout"),
+}
 
 
 def choices_for(situation: Situation, recomputation: Recomputation | None = None) -> tuple[Choice, ...]:
@@ -65,3 +73,30 @@ def varied_recipe(names: Sequence[str], choices: Sequence[Choice] | None = None)
 def varied_recomputation(names: Sequence[str], given: Recomputation) -> Recomputation:
     """What the backward pass computes again with some choices."""
     return replace(given, mode="none") if NO_RECOMPUTATION in names else given
+
+
+def recipe_to_lower(variant: Variant) -> Recipe | None:
+    """Without looking at the network after each pass: of what is measured, results are compared."""
+    found = recipe_of(variant)
+    return found if found is None or variant.recipe else found.unchecked()
+
+
+def recipe_of(variant: Variant) -> Recipe | None:
+    """The recipe of a variant; None for the standard one."""
+    from daceml.transformations.recipe import Recipe
+    from daceml.transformations.standard import standard_recipe
+
+    if variant.recipe:
+        return Recipe.from_json(variant.recipe)
+    found = varied_recipe(variant.choices)
+    if variant.depth == "all" and not variant.without and variant.only is None:
+        return found
+    recipe = standard_recipe() if found is None else found
+    for name in variant.without:
+        if any(step.name == name for step in recipe):  # else a choice leaves it out already
+            recipe = recipe.without(name)
+    if variant.only is not None:
+        # what a choice brings along is no pass of the standard recipe, and stays
+        standard = {step.name for step in standard_recipe()}
+        recipe = Recipe(*(s for s in recipe if s.name in variant.only or s.name not in standard))
+    return recipe if variant.depth == "all" else Recipe(*recipe.at(*_LEVELS[variant.depth]))

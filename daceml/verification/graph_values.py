@@ -12,9 +12,9 @@ from torch import fx
 
 from daceml.errors import CallError
 from daceml.verification.accuracy import TensorError, tensor_error
+from daceml.verification.default_type import default_type
 from daceml.verification.divergence import Diagnosis, Intermediate, Origin, conclusion, first_divergence
 from daceml.verification.instrumented_program import SEEN, instrumented
-from daceml.verification.peers import default_type
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -6,7 +6,8 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from daceml.compiler.pipeline import Stages, optimise
+from daceml.compiler.stages.lowered_network import optimise
+from daceml.compiler.stages.stage_timer import Stages
 from daceml.compiler.verification.scratch_program import scratch_program
 from daceml.runtime.program import Program
 

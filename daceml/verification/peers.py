@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +12,12 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from daceml.errors import CallError, ConfigurationError
-from daceml.module.module import DaceModule, compile_module
+from daceml.module.module import DaceModule, compile_module, eager_module
 from daceml.module.onnx_model import ONNXModel
 from daceml.verification.accuracy import Accuracy, compare
+from daceml.verification.default_type import default_type
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
     from daceml.verification.divergence import Diagnosis
 
 # What one run leaves behind: every tensor that was returned, and every buffer afterwards.
@@ -136,7 +134,7 @@ def module_peers(module: nn.Module, call: Call, *, gradients: bool = False) -> P
             f"verify takes an nn.Module or an ONNXModel, not a {type(module).__name__}",
             fix="pass an instance of a module",
         )
-    original = module.session.eager if isinstance(module, DaceModule) else module
+    original = eager_module(module)
     options: dict[str, Any] = dict(module.session.options) if isinstance(module, DaceModule) else {}
     if gradients and not options.get("backward", True):
         raise ConfigurationError(
@@ -260,14 +258,3 @@ def returned(outputs: Any) -> Tensors:
 
 def _as_float64(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.double() if tensor.is_floating_point() else tensor
-
-
-@contextmanager
-def default_type(dtype: torch.dtype) -> Generator[None]:
-    """Tensors that forward itself creates are of this type, too."""
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(before)

@@ -11,13 +11,16 @@ from torch import nn
 from torch.nn import functional
 
 from daceml.autodiff.engine import add_gradients
-from daceml.compiler.pipeline import Stages, build, optimise
+from daceml.compiler.stages.lowered_network import optimise
+from daceml.compiler.stages.program_folder import build
+from daceml.compiler.stages.stage_timer import Stages
 from daceml.config import config
 from daceml.errors import GradientError
 from daceml.frontend.capture.gradient_stops import mark_gradient_stops
 from daceml.frontend.onnx_export.export import export_program, to_onnx
 from daceml.frontend.onnx_import.importer import import_model
-from daceml.runtime.program import StoredProgram
+from daceml.runtime.program import Program
+from daceml.runtime.stored_program import StoredProgram
 from daceml.sdfg.network import Network
 from daceml.toolchain.cache import Cache
 from tests.support.golden import golden, raises
@@ -69,7 +72,7 @@ def check(
     network.inputs = (*network.inputs, *gradients.cotangents.values())
     optimised = optimise(network, Stages())
     build(optimised, Cache(config().cache_folder), tmp_path, Stages())
-    program = StoredProgram(tmp_path).bind(dict(module.state_dict(keep_vars=True)))
+    program = Program(StoredProgram(tmp_path), dict(module.state_dict(keep_vars=True)))
 
     tracked = [x.clone().requires_grad_(x.is_floating_point()) for x in inputs]
     eager = (formula or module)(*tracked)

@@ -11,7 +11,8 @@ import torch
 from typer.testing import CliRunner
 
 from daceml.cli import checks, doctor
-from daceml.cli.checks import Finding, check_package, examine, openmp_runtimes
+from daceml.cli.checks import check_package, examine, openmp_runtimes
+from daceml.cli.finding import Finding
 from daceml.cli.main import app
 from daceml.config import config
 from daceml.devices.measured import CopyRate, MeasuredDevice

@@ -18,7 +18,10 @@ from daceml.codegen.planning.plan import make_plan
 from daceml.codegen_cuda import device_objects
 from daceml.codegen_cuda.toolchain import find_nvcc
 from daceml.compiler.keys import program_key as program_keys
-from daceml.compiler.pipeline import Optimised, Stages, build, optimised_network, training_networks
+from daceml.compiler.pipeline import optimised_network, training_networks
+from daceml.compiler.stages.lowered_network import Optimised
+from daceml.compiler.stages.program_folder import build
+from daceml.compiler.stages.stage_timer import Stages
 from daceml.config import config
 from daceml.errors import CallError, EnvironmentProblem, UnsupportedProgramError
 from daceml.frontend.capture.call_device import device_of

@@ -17,7 +17,7 @@ from daceml.codegen.build import build_program
 from daceml.codegen.driver import driver_text
 from daceml.codegen.planning.plan import make_plan
 from daceml.codegen.planning.steps import Copy, Step
-from daceml.codegen.ranges import PREFIX, range_line, range_name
+from daceml.codegen.ranges import range_line, range_name
 from daceml.compiler.keys.program_key import model_key
 from daceml.config import config
 from daceml.errors import ConfigurationError
@@ -26,6 +26,7 @@ from daceml.profiling.recording.kernels import PREFIX as KERNEL
 from daceml.sdfg.origin import NodeOrigin
 from daceml.toolchain import cxx as toolchain
 from daceml.toolchain.cache import Cache
+from daceml.toolchain.range_names import PREFIX
 from tests.codegen.range_models import add
 from tests.support.golden import raises
 from tests.support.small_networks import elementwise

@@ -6,7 +6,9 @@ import torch
 from torch import nn
 
 from daceml.codegen_cuda.kernel_unit import KernelUnit, kernel_unit
-from daceml.compiler.pipeline import Stages, onnx_network, optimise
+from daceml.compiler.pipeline import onnx_network
+from daceml.compiler.stages.lowered_network import optimise
+from daceml.compiler.stages.stage_timer import Stages
 from daceml.sdfg.outline import Outliner
 from daceml.sdfg.scopes import top_maps
 from daceml.transformations.standard import device_recipe

@@ -12,8 +12,9 @@ from torch import nn
 from daceml.codegen_cuda import device_objects
 from daceml.codegen_cuda.block_size import BlockShape, Trial, choose_shape, shape_of, with_shape
 from daceml.codegen_cuda.device_objects import cuda_object
-from daceml.codegen_cuda.kernel_facts import KernelFacts, load_facts
+from daceml.codegen_cuda.kernel_facts import load_facts
 from daceml.codegen_cuda.toolchain import CudaToolchain, find_nvcc
+from daceml.runtime.records.kernel_facts import KernelFacts
 from daceml.toolchain.cache import Cache
 from tests.codegen_cuda.kernel_units import Scores, unit_of
 from tests.support.sampling import sampled

@@ -19,8 +19,9 @@ from torch import nn
 
 import daceml
 from daceml.codegen_cuda.device_objects import cuda_object
-from daceml.codegen_cuda.kernel_facts import KernelFacts, load_facts
+from daceml.codegen_cuda.kernel_facts import load_facts
 from daceml.codegen_cuda.toolchain import CudaToolchain, find_nvcc
+from daceml.runtime.records.kernel_facts import KernelFacts
 from daceml.toolchain.cache import Cache
 from daceml.toolchain.cxx import include_folder
 from daceml.transformations.standard import device_recipe

@@ -16,7 +16,9 @@ import daceml
 from daceml.codegen import kernel_objects
 from daceml.codegen_cuda.kernel_unit import KernelUnit, kernel_unit
 from daceml.codegen_cuda.toolchain import CudaToolchain, find_nvcc
-from daceml.compiler.pipeline import Stages, onnx_network, optimise, training_networks
+from daceml.compiler.pipeline import onnx_network, training_networks
+from daceml.compiler.stages.lowered_network import optimise
+from daceml.compiler.stages.stage_timer import Stages
 from daceml.errors import ExecutionError
 from daceml.frontend.onnx_export.export import export_program
 from daceml.runtime.records.gradients import Wanted

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from daceml.codegen_cuda.kernel_facts import (
-    CompiledFacts,
-    KernelFacts,
-    kernel_facts,
-    load_facts,
-    save_facts,
-)
+from daceml.codegen_cuda.kernel_facts import CompiledFacts, kernel_facts, load_facts, save_facts
+from daceml.runtime.records.kernel_facts import KernelFacts
 
 SAID = """\
 ptxas info    : 0 bytes gmem

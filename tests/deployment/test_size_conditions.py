@@ -15,7 +15,7 @@ from torch.utils._sympy.functions import FloorDiv, Mod
 
 import daceml
 from daceml.deployment.exporting import Exported
-from daceml.deployment.manifest import Tensor
+from daceml.deployment.interface import Tensor
 from daceml.deployment.size_conditions import size_check, size_conditions
 from daceml.errors import CallError, DeploymentError
 from daceml.frontend.capture.dynamic_shapes import SizeGuard

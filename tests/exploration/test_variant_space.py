@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from daceml.exploration.variant_space import Space
-from daceml.tuning.model_call import recipe_of
 from daceml.tuning.variant import Variant
+from daceml.tuning.variant_recipes import recipe_of
 
 SPACE = Space(training=False, freezable=True)
 FUSION, PACKING = Variant(without=("fuse_maps",)), Variant(without=("pack_weights",))

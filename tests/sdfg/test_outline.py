@@ -11,7 +11,9 @@ import torch
 from dace.subsets import Range
 from torch import nn
 
-from daceml.compiler.pipeline import Stages, onnx_network, optimise
+from daceml.compiler.pipeline import onnx_network
+from daceml.compiler.stages.lowered_network import optimise
+from daceml.compiler.stages.stage_timer import Stages
 from daceml.errors import UnsupportedProgramError
 from daceml.frontend.onnx_export.export import export_program
 from daceml.sdfg.network import Network

@@ -14,13 +14,16 @@ import torch
 
 from daceml.autodiff.vjp import DOMAIN, Rule, rules_of
 from daceml.compiler.keys.program_key import package_digest
-from daceml.compiler.pipeline import Optimised, Stages, build
+from daceml.compiler.stages.lowered_network import Optimised
+from daceml.compiler.stages.program_folder import build
+from daceml.compiler.stages.stage_timer import Stages
 from daceml.config import config
 from daceml.onnx_ops.lowering import LoweringReport, lower
 from daceml.onnx_ops.registry import KINDS, Kind
 from daceml.onnx_ops.schema.nodes import node_class
 from daceml.onnx_ops.tracing.tensor import Tensor, element_reader
-from daceml.runtime.program import Program, StoredProgram
+from daceml.runtime.program import Program
+from daceml.runtime.stored_program import StoredProgram
 from daceml.runtime.torch_types import DTYPES
 from daceml.sdfg.element_codes import TORCH_CODES
 from daceml.sdfg.network import Network
@@ -98,7 +101,7 @@ def compiled(network: Network, report: LoweringReport | None = None, *key: str) 
 
     parts = key or (uuid.uuid4().hex,)
     name = digest("nodes", *parts, toolchain().fingerprint, package_digest())
-    return StoredProgram(cache.get("programs", name, write)).bind({})
+    return Program(StoredProgram(cache.get("programs", name, write)), {})
 
 
 def gradients(

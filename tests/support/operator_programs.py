@@ -10,13 +10,15 @@ import onnx.parser
 import torch
 
 from daceml.compiler.keys.program_key import package_digest
-from daceml.compiler.pipeline import Optimised as Lowered
-from daceml.compiler.pipeline import Stages, build
+from daceml.compiler.stages.lowered_network import Optimised as Lowered
+from daceml.compiler.stages.program_folder import build
+from daceml.compiler.stages.stage_timer import Stages
 from daceml.config import config
 from daceml.frontend.onnx_import.importer import import_model
 from daceml.onnx_ops.lowering import LoweringReport, lower
 from daceml.onnx_ops.registry import KINDS, Kind
-from daceml.runtime.program import Program, StoredProgram
+from daceml.runtime.program import Program
+from daceml.runtime.stored_program import StoredProgram
 from daceml.toolchain.cache import Cache, digest
 from daceml.toolchain.cxx import toolchain
 from daceml.transformations.hardware.cpu_schedule import schedule_maps
@@ -47,7 +49,7 @@ def program(text: str, allowed: tuple[Kind, ...] = KINDS) -> Program:
         build(network, cache, folder, Stages())
 
     key = digest("test", text, *allowed, toolchain().fingerprint, package_digest())
-    return StoredProgram(cache.get("programs", key, write)).bind({})
+    return Program(StoredProgram(cache.get("programs", key, write)), {})
 
 
 def chosen(text: str) -> str:

@@ -15,7 +15,8 @@ from daceml.compiler.stages.manifest_writer import make_manifest
 from daceml.config import config
 from daceml.onnx_ops.external import external_call
 from daceml.onnx_ops.lowering import LoweringReport
-from daceml.runtime.program import Program, StoredProgram
+from daceml.runtime.program import Program
+from daceml.runtime.stored_program import StoredProgram
 from daceml.sdfg.network import Network
 from daceml.toolchain.cache import Cache
 
@@ -64,4 +65,4 @@ def build(
         )
         manifest.save(place)
 
-    return StoredProgram(Cache(folder).get("programs", key, write)).bind(state or {})
+    return Program(StoredProgram(Cache(folder).get("programs", key, write)), state or {})

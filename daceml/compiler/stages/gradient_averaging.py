@@ -12,7 +12,7 @@ from daceml.runtime.records.gradients import BucketRecord, GradientRecord, Sourc
 from daceml.transformations.hardware.gradient_buckets import BucketLimits
 
 if TYPE_CHECKING:
-    from daceml.compiler.pipeline import Optimised
+    from daceml.compiler.stages.lowered_network import Optimised
     from daceml.sdfg.network import Network
     from daceml.sdfg.outline import Outliner
     from daceml.transformations.hardware.gradient_buckets import Bucket, Sendable

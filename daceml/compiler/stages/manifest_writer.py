@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from daceml.codegen.planning.step_costs import step_cost
 from daceml.compiler.stages.launch_records import BuiltLaunch, launch_record
 from daceml.compiler.stages.level_records import level_records
 from daceml.runtime.records.manifest import (
@@ -17,12 +18,9 @@ from daceml.runtime.records.manifest import (
     StepRecord,
     TensorRecord,
 )
-from daceml.sdfg.all_reduce import BeginAllReduce, WaitAllReduce
 from daceml.sdfg.costs import Cost
 from daceml.sdfg.element_codes import torch_code
-from daceml.sdfg.external import AtenCall, FallbackCall
-from daceml.sdfg.network import IndexCheck, LimitCheck, WeightCheck
-from daceml.sdfg.network_costs import arrays_bytes, call_cost, external_cost, list_cost
+from daceml.sdfg.external import FallbackCall
 from daceml.sdfg.outline import KernelCall
 from daceml.sdfg.sizes import size
 from daceml.sdfg.tensor_lists import ListCall
@@ -113,35 +111,6 @@ def _tensor(array: str, network: Network) -> TensorRecord:
         dtype=torch_code(desc.dtype),
         shape=tuple(s if isinstance(s, int) else str(s) for s in shape),
     )
-
-
-def step_cost(step: Step, network: Network) -> tuple[str, Cost]:
-    """Kind of a step, as in `StepRecord`, and its cost under the network's symbols."""
-    action = step.action
-    match action:
-        case KernelCall():
-            return "kernel", call_cost(action)
-        case ListCall():
-            return "kernel", list_cost(action)
-        case AtenCall():
-            return "aten", external_cost(action, network)
-        case FallbackCall():
-            return "onnxruntime", external_cost(action, network)
-        case BeginAllReduce():
-            moved = 2 * arrays_bytes(action.gradients, network)
-            return "collective", Cost(unique_bytes=moved, total_bytes=moved)
-        case WaitAllReduce():
-            moved = 2 * arrays_bytes(action.averaged, network)
-            return "collective", Cost(unique_bytes=moved, total_bytes=moved)
-        case IndexCheck() | LimitCheck():
-            moved = arrays_bytes([action.array], network)
-            return "check", Cost(unique_bytes=moved, total_bytes=moved)
-        case WeightCheck():
-            moved = arrays_bytes(action.arrays, network)
-            return "check", Cost(unique_bytes=moved, total_bytes=moved)
-        case _:
-            moved = 2 * arrays_bytes([action.source], network)
-            return "copy", Cost(unique_bytes=moved, total_bytes=moved)
 
 
 def _step(

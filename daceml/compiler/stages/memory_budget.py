@@ -14,7 +14,7 @@ from daceml.errors import MemoryBudgetError
 
 if TYPE_CHECKING:
     from daceml.codegen.planning.plan import Plan
-    from daceml.compiler.pipeline import Optimised
+    from daceml.compiler.stages.lowered_network import Optimised
     from daceml.runtime.records.gradients import GradientRecord
     from daceml.sdfg.network import Network
 

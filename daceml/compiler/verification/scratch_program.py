@@ -9,9 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from daceml.compiler.pipeline import Optimised, Stages, build
+from daceml.compiler.stages.lowered_network import Optimised
+from daceml.compiler.stages.program_folder import build
+from daceml.compiler.stages.stage_timer import Stages
 from daceml.config import config
-from daceml.runtime.program import Program, StoredProgram
+from daceml.runtime.program import Program
+from daceml.runtime.stored_program import StoredProgram
 from daceml.toolchain.cache import Cache
 
 if TYPE_CHECKING:
@@ -35,6 +38,6 @@ def scratch_program(
     try:
         build(optimised, cache, folder, stages)
         stored = StoredProgram(folder)
-        yield stored.bind(state(stored.manifest.weights))
+        yield Program(stored, state(stored.manifest.weights))
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -227,7 +227,8 @@ class _Check:
 
     def run(self, network: Network, inputs: Sequence[torch.Tensor]) -> Values:
         """What a network gives and what it writes in place, by array; lowers it where it is not."""
-        from daceml.compiler.pipeline import Optimised, Stages
+        from daceml.compiler.stages.lowered_network import Optimised
+        from daceml.compiler.stages.stage_timer import Stages
         from daceml.compiler.verification.scratch_program import scratch_program
         from daceml.onnx_ops.lowering import LoweringReport, lower
         from daceml.onnx_ops.schema.node import ONNXNode

@@ -21,7 +21,7 @@ from daceml.exploration.guided.pass_catalogue import Catalogue, Places
 from daceml.exploration.guided.pass_effect import Effect, places_of, refusals_of
 from daceml.exploration.guided.program_graph import Graph, graph_of
 from daceml.exploration.step_database import Library
-from daceml.module.module import DaceModule
+from daceml.module.module import eager_module
 from daceml.sdfg.passes import PassRecord
 from daceml.transformations.recipe import Recipe
 from daceml.tuning.model_call import Lowered, Subject
@@ -115,8 +115,7 @@ class Guided:
         offered: Recipe | None = None,
         times: StepTimes | None = None,
     ) -> None:
-        if isinstance(module, DaceModule):
-            module = module.session.eager
+        module = eager_module(module)
         self.module, self.training = module, training
         self._lock = RLock()
         self.catalogue = Catalogue("training" if training else "inference", recipe, offered)

@@ -97,7 +97,7 @@ def capture(
     """
     import torch
 
-    from daceml.frontend.onnx_export.exporter_internals import quiet
+    from daceml.frontend.capture.quiet_torch import quiet
 
     _refuse_complex(arguments)
     specs = tensor_specs(arguments, module.forward, dynamic_shapes, everything=dynamic)

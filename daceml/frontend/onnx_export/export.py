@@ -15,6 +15,7 @@ from daceml.errors import ExportError
 from daceml.frontend.capture.capture import DIM_NAMES, export_program
 from daceml.frontend.capture.forward_errors import first_lines
 from daceml.frontend.capture.provenance import module_of_node, source_of_node
+from daceml.frontend.capture.quiet_torch import quiet
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -43,7 +44,7 @@ def to_onnx(program: ExportedProgram) -> ir.Model:
     from daceml.frontend.onnx_export.negative_zeros import separate_negative_zeros
 
     dim_names = program.graph_module.meta.get(DIM_NAMES, {})
-    with internals.quiet():
+    with quiet():
         translate = internals.private_exporter()
         flat, changed = internals.with_mutations_as_outputs(_prepare(program))
         negative = separate_negative_zeros(flat)

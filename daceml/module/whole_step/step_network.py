@@ -6,14 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from daceml.autodiff.optimizers.optimizer_rules import RULES
-from daceml.compiler.pipeline import (
-    Optimised,
-    Stages,
-    chosen_recipe,
-    onnx_network,
-    optimise,
-    transform_operators,
-)
+from daceml.compiler.pipeline import onnx_network
+from daceml.compiler.stages.lowered_network import Optimised, chosen_recipe, optimise, transform_operators
+from daceml.compiler.stages.stage_timer import Stages
 from daceml.errors import CallError, GradientError
 from daceml.module.whole_step.optimizer_table import STATE, Row, table_width
 

@@ -18,7 +18,9 @@ from torch import nn
 from daceml.compiler.guards import input_key
 from daceml.compiler.keys.program_key import program_key
 from daceml.compiler.options import ModuleOptions, module_options
-from daceml.compiler.pipeline import Stages, build, warm
+from daceml.compiler.stages.program_folder import build
+from daceml.compiler.stages.stage_timer import Stages
+from daceml.compiler.warm_up import warm
 from daceml.config import config
 from daceml.errors import CallError, ConfigurationError
 from daceml.frontend.capture.arguments import Arguments
@@ -35,8 +37,9 @@ from daceml.module.module_watch import ModuleWatch, watch_traced
 from daceml.module.whole_step.optimizer_table import STATE, HeldTensors, Row, UpdatedRows, layouts, rows_of
 from daceml.module.whole_step.optimizers import refuse_hooks, rule_of
 from daceml.module.whole_step.step_network import step_network
-from daceml.runtime.program import Program, StoredProgram
+from daceml.runtime.program import Program
 from daceml.runtime.records.gradients import Wanted
+from daceml.runtime.stored_program import StoredProgram
 from daceml.toolchain.cache import Cache, digest
 
 if TYPE_CHECKING:
@@ -89,7 +92,7 @@ class _Compiled:
             held: dict[str, Any] = {
                 STATE + key: tensor for (key, _, _), tensor in zip(self.rows.held, tensors, strict=True)
             }
-            self.program, self.bound = self.stored.bind({**self.tensors, **held}), tensors
+            self.program, self.bound = Program(self.stored, {**self.tensors, **held}), tensors
         return self.program
 
 

@@ -16,8 +16,8 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from daceml.codegen.ranges import PREFIX as RANGE
 from daceml.profiling.kernel_names import CALLS, PREFIX
+from daceml.toolchain.range_names import PREFIX as RANGE
 
 if TYPE_CHECKING:
     from torch import nn

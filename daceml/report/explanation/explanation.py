@@ -167,7 +167,7 @@ def explanation_of(module: DaceModule, variant: Variant) -> Explanation:
         backward_steps=variant.backward.program.manifest.steps,
         memory_budget_bytes=module.session.options["memory_budget_bytes"],
         buckets=record.buckets,
-        ranks="" if exchange is None else f"{exchange.group.size} ranks through {exchange.group.name}",
+        ranks="" if exchange is None else exchange.ranks,
     )
 
 

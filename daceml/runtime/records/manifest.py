@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
-from daceml.codegen_cuda.kernel_facts import KernelFacts
+from daceml.runtime.records.kernel_facts import KernelFacts
 from daceml.runtime.records.levels import LevelRecord, save_levels
 from daceml.sdfg.origin import NodeOrigin
 

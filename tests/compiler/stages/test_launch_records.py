@@ -14,10 +14,14 @@ from torch import nn
 import daceml
 from daceml.codegen import kernel_objects
 from daceml.codegen_cuda.device_objects import emulated_object
-from daceml.codegen_cuda.kernel_facts import CompiledFacts, KernelFacts, mangled, save_facts
-from daceml.compiler.pipeline import Stages, build, onnx_network, optimise
+from daceml.codegen_cuda.kernel_facts import CompiledFacts, mangled, save_facts
+from daceml.compiler.pipeline import onnx_network
 from daceml.compiler.stages import launch_records
+from daceml.compiler.stages.lowered_network import optimise
+from daceml.compiler.stages.program_folder import build
+from daceml.compiler.stages.stage_timer import Stages
 from daceml.config import config
+from daceml.runtime.records.kernel_facts import KernelFacts
 from daceml.runtime.records.manifest import LaunchRecord, Manifest
 from daceml.toolchain.cache import Cache
 from daceml.transformations.standard import device_recipe

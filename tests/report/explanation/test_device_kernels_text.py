@@ -9,13 +9,13 @@ import torch
 from torch import nn
 
 import daceml
-from daceml.codegen_cuda.kernel_facts import KernelFacts
 from daceml.report.explanation.device_kernels_text import (
     device_kernels_text,
     headline,
     kernel_rows,
     launch_occupancy,
 )
+from daceml.runtime.records.kernel_facts import KernelFacts
 from daceml.runtime.records.manifest import LaunchRecord, StepRecord
 from daceml.transformations.standard import device_recipe
 from tests.support.golden import golden

@@ -11,7 +11,8 @@ import torch
 from torch import nn
 
 import daceml
-from daceml.compiler.pipeline import Stages, onnx_network
+from daceml.compiler.pipeline import onnx_network
+from daceml.compiler.stages.stage_timer import Stages
 from daceml.frontend.capture.arguments import Arguments
 from daceml.frontend.capture.capture import capture
 from daceml.onnx_ops.schema.node import ONNXNode

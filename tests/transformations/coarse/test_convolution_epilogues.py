@@ -12,7 +12,8 @@ from torch import nn
 
 import daceml
 from daceml.codegen.planning.plan import make_plan
-from daceml.compiler.pipeline import Stages, onnx_network, optimised_network
+from daceml.compiler.pipeline import onnx_network, optimised_network
+from daceml.compiler.stages.stage_timer import Stages
 from daceml.frontend.onnx_export.export import export_program
 from daceml.onnx_ops.external import external_call
 from daceml.sdfg.external import AtenCall

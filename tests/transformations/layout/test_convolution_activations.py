@@ -8,6 +8,7 @@ from torch import nn
 from torch.nn import functional
 
 import daceml
+from daceml.runtime.program import Program
 from tests.support.golden import golden, raises
 from tests.transformations.frozen_networks import applied, assert_same, frozen, trained
 
@@ -131,7 +132,7 @@ def test_the_program_alone_says_what_it_would_need():
     with torch.no_grad():
         compiled(x)
     stored = compiled.session.latest.program.stored
-    program = stored.bind(dict(compiled.named_parameters()))
+    program = Program(stored, dict(compiled.named_parameters()))
     x[0, 0, 0, 0] = float("nan")
     with raises(daceml.DacemlError, "magnitude"):
         program([x])

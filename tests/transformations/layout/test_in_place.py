@@ -7,7 +7,9 @@ import torch
 from torch import nn
 
 import daceml
-from daceml.compiler.pipeline import Stages, onnx_network, optimise
+from daceml.compiler.pipeline import onnx_network
+from daceml.compiler.stages.lowered_network import optimise
+from daceml.compiler.stages.stage_timer import Stages
 from daceml.frontend.onnx_export.export import export_program
 from daceml.sdfg.passes import PassRecord
 from tests.support.golden import golden

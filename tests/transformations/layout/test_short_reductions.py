@@ -11,7 +11,9 @@ from torch import nn
 from torch.nn import functional
 
 import daceml
-from daceml.compiler.pipeline import Stages, onnx_network, optimise
+from daceml.compiler.pipeline import onnx_network
+from daceml.compiler.stages.lowered_network import optimise
+from daceml.compiler.stages.stage_timer import Stages
 from daceml.frontend.onnx_export.export import export_program
 from daceml.sdfg.passes import PassRecord
 from daceml.transformations.standard import standard_recipe

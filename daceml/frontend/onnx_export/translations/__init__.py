@@ -28,7 +28,7 @@ FAMILIES = (
     "indexing",
     "linear",
     "moments",
-    "normalisation",
+    "normalization",
     "ordering",
     "placement",
     "pooling",

@@ -1,0 +1,165 @@
+"""One call of a module, captured, and what its programs are to be made of."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from torch import nn
+
+from daceml.codegen_cuda.toolchain import device_architecture
+from daceml.compiler.gradient_request import gradients_wanted, wanted_gradients
+from daceml.compiler.guards import Modes
+from daceml.compiler.module_request import ModuleRequest
+from daceml.compiler.program_builder import Making
+from daceml.compiler.stages.recomputation import Recomputation
+from daceml.compiler.stages.stage_timer import Stages
+from daceml.config import config
+from daceml.frontend.capture.arguments import Arguments
+from daceml.frontend.capture.call_device import device_of, without_autocast
+from daceml.frontend.capture.capture import Capture, capture
+from daceml.frontend.capture.extremum_gradients import read_chosen_extremes
+from daceml.frontend.capture.gradient_changes import refuse_changes
+from daceml.frontend.capture.gradient_stops import mark_gradient_stops
+from daceml.frontend.capture.moved_tensors import refuse_moved
+from daceml.frontend.capture.same_graph import same_graph
+from daceml.frontend.capture.trace_lock import tracing
+from daceml.toolchain.cache import Cache
+
+if TYPE_CHECKING:
+    import torch
+    from torch.export import ExportedProgram
+
+    from daceml.compiler.verification.verify_passes import Sample
+    from daceml.frontend.capture.dynamic_shapes import SizeGuard
+
+log = logging.getLogger(__name__)
+
+
+def making_of_call(
+    request: ModuleRequest, arguments: Arguments, modes: Modes
+) -> tuple[Making, dict[str, torch.Tensor], Capture]:
+    """How the programs of a call would be made; none is made.
+
+    Returns:
+        the making, the tensors of the module that its programs share, and the trace: its `sizes` and
+        `assigned` say for which calls the programs would be right, and which results are none of forward's.
+    Raises:
+        RunsEagerlyError: forward does something that no program can repeat.
+        ExportError, NoImplementationError, ShapeError: see `compile_variant`.
+    """
+    with tracing(), without_autocast():
+        captured = capture_call(request, arguments, modes)
+        return *making_of(request, arguments, modes, captured, Stages()), captured
+
+
+def making_of(
+    request: ModuleRequest, arguments: Arguments, modes: Modes, captured: Capture, stages: Stages
+) -> tuple[Making, dict[str, torch.Tensor]]:
+    """How the programs of a captured call are made, and the tensors of the module that they share."""
+    exported, options = captured.program, request.options
+    state = _tensors(request.module) | captured.held
+    wanted = wanted_gradients(request, arguments, modes, state)
+    if wanted is not None:
+        mark_gradient_stops(exported)
+        read_chosen_extremes(exported)
+        refuse_changes(exported, wanted)
+    making = Making(
+        exported=exported,
+        stages=stages,
+        hooks=request.hooks,
+        autodiff_hooks=request.autodiff_hooks,
+        wanted=wanted,
+        cache=Cache(config().cache_folder),
+        levels=bool(options["auto_optimize"]),
+        freeze=options["freeze"],
+        recomputation=Recomputation(mode=options["recompute"], budget_bytes=options["memory_budget_bytes"]),
+        prefer_native=options["prefer_native"],
+        ranges=options["ranges"],
+        recipe=lambda: options["recipe"],
+        sample=(lambda: _sample(arguments, state)) if options["verify"] else None,
+        device=device_of(_named(arguments, captured, state)),
+    )
+    if wanted is not None:
+        making.averaging = request.averaging
+        making.exchange = request.exchange
+    if making.target != "cpu":
+        refuse_moved(exported, making.device)
+        making.architecture = device_architecture(making.device)
+    return making, state
+
+
+def _sample(arguments: Arguments, state: Mapping[str, torch.Tensor]) -> Sample:
+    """What passes are verified on: inputs drawn for the shapes of a call, and the module's own state."""
+    from daceml.compiler.verification.verify_passes import Sample
+
+    return Sample.like(arguments.tensors, state)
+
+
+def _named(
+    arguments: Arguments, captured: Capture, state: Mapping[str, torch.Tensor]
+) -> Iterator[tuple[str, torch.Tensor]]:
+    """The arguments, and what forward reads of the module."""
+    yield from ((f"argument {place}", tensor) for place, tensor in enumerate(arguments.tensors))
+    signature = captured.program.graph_signature
+    keys = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
+    for node in captured.program.graph.nodes:
+        if node.op == "placeholder" and node.users and keys.get(node.name) in state:
+            yield keys[node.name], state[keys[node.name]]
+
+
+def _tensors(module: nn.Module) -> dict[str, torch.Tensor]:
+    parameters = module.named_parameters(remove_duplicate=False)
+    return dict(parameters) | dict(module.named_buffers(remove_duplicate=False))
+
+
+def capture_call(request: ModuleRequest, arguments: Arguments, modes: Modes) -> Capture:
+    """Trace the module, with symbolic sizes where they are wanted and right for these sizes.
+
+    Raises:
+        RunsEagerlyError, ExportError: see `capture`.
+    """
+    wanted, everything = request.options["dynamic_shapes"], request.options["dynamic"]
+    if not everything and wanted is None:
+        return capture_sizes(request, arguments, modes)
+    shapes = [tensor.shape for tensor in arguments.tensors]
+    open_sizes = _trace(request, arguments, modes, dynamic_shapes=wanted, dynamic=everything)
+    if open_sizes.sizes is None or open_sizes.sizes.problem(shapes) is None:
+        return open_sizes
+    plain = capture_sizes(request, arguments, modes)
+    problem = open_sizes.sizes.problem(shapes, ones=True)
+    if problem is None:
+        if agree(open_sizes.program, plain.program, open_sizes.sizes, shapes):
+            return open_sizes
+        problem = "a size of 1 is something else"
+    log.info("compiling %s for these sizes alone: %s", type(request.module).__name__, problem)
+    return plain
+
+
+def capture_sizes(request: ModuleRequest, arguments: Arguments, modes: Modes) -> Capture:
+    """Trace the module for the sizes of these arguments alone."""
+    return _trace(request, arguments, modes)
+
+
+def agree(
+    symbolic: ExportedProgram, fixed: ExportedProgram, sizes: SizeGuard, shapes: Sequence[Sequence[int]]
+) -> bool:
+    """Whether a program with symbolic sizes does at these sizes what the one for them alone does."""
+    values = sizes.bind(shapes)
+    return not isinstance(values, str) and same_graph(symbolic, fixed, values)
+
+
+def _trace(request: ModuleRequest, arguments: Arguments, modes: Modes, **sizes: Any) -> Capture:
+    import torch
+
+    # hooks around the call, such as those of a checkpoint, have no business with what tracing saves
+    unhooked = torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor)
+    with torch.set_grad_enabled(modes.grad_enabled), unhooked:
+        return capture(
+            request.module,
+            arguments,
+            autocast=modes.autocast,
+            gradients=gradients_wanted(request, arguments, modes),
+            **sizes,
+        )

@@ -1,0 +1,41 @@
+"""A module with its options, hooks and ranks: all that compiling it needs to know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from torch import nn
+
+from daceml.compiler.options import ModuleOptions
+
+if TYPE_CHECKING:
+    from daceml.compiler.stages.gradient_averaging import Averaging
+    from daceml.runtime.autograd import GradientExchange
+    from daceml.sdfg.network import Network
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModuleRequest:
+    """What is to be compiled, and how.
+
+    Attributes:
+        module: as the user wrote it.
+        hooks: changes a network of ONNX nodes in place; None where the user has none.
+        autodiff_hooks: changes the networks of both passes in place; None where the user has none.
+        averaging: which gradients are averaged over all ranks; None in one process.
+        exchange: runs the all-reduces of the backward programs; None in one process.
+    """
+
+    module: nn.Module
+    options: ModuleOptions
+    hooks: Callable[[Network], None] | None = None
+    autodiff_hooks: Callable[..., None] | None = None
+    averaging: Averaging | None = None
+    exchange: GradientExchange | None = None
+
+    @property
+    def backward(self) -> bool:
+        """Whether results carry gradients where something requires them."""
+        return self.options["backward"]
