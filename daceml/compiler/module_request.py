@@ -11,7 +11,7 @@ from torch import nn
 from daceml.compiler.options import ModuleOptions
 
 if TYPE_CHECKING:
-    from daceml.compiler.stages.gradient_averaging import Averaging
+    from daceml.compiler.averaging import Averaging
     from daceml.runtime.autograd import GradientExchange
     from daceml.sdfg.network import Network
 

@@ -10,11 +10,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from daceml.compiler.averaging import Averaging
 from daceml.compiler.keys.program_key import program_key
-from daceml.compiler.pipeline import optimised_network, training_networks
-from daceml.compiler.stages.gradient_averaging import Averaging, with_all_reduces
-from daceml.compiler.stages.lowered_network import Optimised
-from daceml.compiler.stages.program_folder import build
 from daceml.compiler.stages.recomputation import Recomputation
 from daceml.compiler.stages.stage_timer import Stages
 from daceml.compiler.stance import current_stance
@@ -33,6 +30,7 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
     from daceml.codegen.kernel_objects import KernelObjects
+    from daceml.compiler.stages.lowered_network import Optimised
     from daceml.compiler.verification.verify_passes import Sample
     from daceml.sdfg.network import Device, Network
     from daceml.transformations.recipe import Recipe
@@ -71,7 +69,7 @@ class Making:
     ranges: bool
     recipe: Callable[[], Recipe | None]
     sample: Callable[[], Sample] | None
-    made: list[Optimised] = field(default_factory=list[Optimised])
+    made: list[Optimised] = field(default_factory=lambda: [])
     record: GradientRecord | None = None
     known_key: str = ""
     device: torch.device = CPU
@@ -160,6 +158,8 @@ class Making:
         self._close()
 
     def _build(self, optimised: Optimised, folder: Path, given: Collection[str] | None) -> None:
+        from daceml.compiler.stages.program_folder import build
+
         build(
             optimised, self.cache, folder, self.stages, given=given, objects=self.objects, ranges=self.ranges
         )
@@ -171,6 +171,10 @@ class Making:
 
     def optimised(self) -> list[Optimised]:
         if not self.made:
+            from daceml.codegen.kernel_objects import KernelObjects
+            from daceml.compiler.pipeline import optimised_network, training_networks
+            from daceml.compiler.stages.gradient_averaging import with_all_reduces
+
             hooks, autodiff_hooks = self.hooks, self.autodiff_hooks
             sample = None if self.sample is None else self.sample()
             if self.wanted is None:
@@ -190,8 +194,6 @@ class Making:
                     )
                 ]
             else:
-                from daceml.codegen.kernel_objects import KernelObjects
-
                 if self.objects is None:
                     self.objects = KernelObjects(self.cache, self.target, self.architecture)
                 self.made, self.record = training_networks(

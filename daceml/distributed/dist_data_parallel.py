@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from daceml.compiler.stages.gradient_averaging import Averaging, agreed_buckets
+from daceml.compiler.averaging import Averaging, agreed_buckets
 from daceml.distributed.agreement import Buckets, agreed_with_first, require_equal_models
 from daceml.distributed.bucket_plan import Given, planned_buckets
 from daceml.distributed.collectives.heartbeat import Heartbeat

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from daceml.compiler.stages.gradient_averaging import Averaging
+from daceml.compiler.averaging import Averaging
 from daceml.runtime.autograd import GradientExchange
 from daceml.runtime.records.gradients import BucketRecord
 

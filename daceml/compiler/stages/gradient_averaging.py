@@ -2,40 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from daceml.compiler.averaging import Averaging
 from daceml.compiler.stages.differentiation import GRADIENT, PARAMETER
 from daceml.errors import NotSynchronizedError
 from daceml.runtime.records.gradients import BucketRecord, GradientRecord, Source, Wanted
-from daceml.transformations.hardware.gradient_buckets import BucketLimits
 
 if TYPE_CHECKING:
     from daceml.compiler.stages.lowered_network import Optimised
     from daceml.sdfg.network import Network
     from daceml.sdfg.outline import Outliner
     from daceml.transformations.hardware.gradient_buckets import Bucket, Sendable
-
-
-@dataclass(frozen=True, kw_only=True)
-class Averaging:
-    """What decides where the all-reduces of a backward program stand.
-
-    Attributes:
-        parameters: key -> bytes and element type, of what is averaged if it has a gradient.
-        unused: whether those without a gradient are sent as well, since other ranks may have one.
-        agreed: the buckets of an earlier backward program, which all ranks use; None before there is one.
-    """
-
-    parameters: Mapping[str, tuple[int, str]]
-    limits: BucketLimits = field(default_factory=BucketLimits)
-    unused: bool = False
-    agreed: tuple[tuple[str, ...], ...] | None = None
-
-    def key(self) -> str:
-        """What of it a program depends on."""
-        return f"{sorted(self.parameters.items())} {self.limits} {self.unused} {self.agreed}"
 
 
 def with_all_reduces(
@@ -171,8 +151,3 @@ def _record(network: Network, bucket: Bucket, averaged: Mapping[str, str]) -> Bu
 
 def _strides(network: Network, array: str) -> tuple[int, ...]:
     return () if array in network.scalars else tuple(int(s) for s in network.sdfg.arrays[array].strides)
-
-
-def agreed_buckets(buckets: Sequence[BucketRecord]) -> tuple[tuple[str, ...], ...]:
-    """What all ranks have to have in common."""
-    return tuple(bucket.parameters for bucket in buckets)

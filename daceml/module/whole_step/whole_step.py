@@ -18,7 +18,6 @@ from torch import nn
 from daceml.compiler.guards import input_key
 from daceml.compiler.keys.program_key import program_key
 from daceml.compiler.options import ModuleOptions, module_options
-from daceml.compiler.stages.program_folder import build
 from daceml.compiler.stages.stage_timer import Stages
 from daceml.compiler.warm_up import warm
 from daceml.config import config
@@ -36,7 +35,6 @@ from daceml.garbage_collection import without_collection
 from daceml.module.module_watch import ModuleWatch, watch_traced
 from daceml.module.whole_step.optimizer_table import STATE, HeldTensors, Row, UpdatedRows, layouts, rows_of
 from daceml.module.whole_step.optimizers import refuse_hooks, rule_of
-from daceml.module.whole_step.step_network import step_network
 from daceml.runtime.program import Program
 from daceml.runtime.records.gradients import Wanted
 from daceml.runtime.stored_program import StoredProgram
@@ -256,6 +254,7 @@ class CompiledStep:
 
         recipe = self.options["recipe"]
         if self.options["auto_optimize"] == "search":
+            from daceml.module.whole_step.step_network import step_network
             from daceml.tuning.step_search import StepMaking, search_step
             from daceml.tuning.variant_recipes import varied_recipe
 
@@ -271,6 +270,9 @@ class CompiledStep:
             recipe = varied_recipe(self.decision.choices)
 
         def make(folder: Path) -> None:
+            from daceml.compiler.stages.program_folder import build
+            from daceml.module.whole_step.step_network import step_network
+
             with without_collection():
                 stages, sample = Stages(), None
                 if self.options["verify"]:
