@@ -29,6 +29,7 @@ from daceml.autodiff.custom_gradients import (
 from daceml.autodiff.rule_choice import advice_without_rule, applicable_rules
 from daceml.autodiff.vjp import Rule
 from daceml.errors import GradientError, NoImplementationError
+from daceml.onnx_ops.binding import bind
 from daceml.onnx_ops.lowering import apply, choose
 from daceml.onnx_ops.schema.node import ONNXNode
 from daceml.onnx_ops.schema.operands import operands
@@ -306,8 +307,6 @@ class _Reverse:
 
         It is named after the node's own result: the same whatever else is differentiated.
         """
-        from daceml.onnx_ops.binding import bind
-
         shape, dtype = bind(node, self.network).call_by_name(rule.extra[formal])
         own = operands(node, self.state, self.sdfg).written_arrays()[0]
         array, _ = self.sdfg.add_transient(

@@ -8,11 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from daceml.compiler.stages.differentiation import differentiate
 from daceml.compiler.stages.lowered_network import Optimised, chosen_recipe, optimise, transform_operators
+from daceml.compiler.stages.memory_budget import within_budget
 from daceml.compiler.stages.recomputation import Recomputation
 from daceml.compiler.stages.stage_timer import Stages
+from daceml.compiler.verification.verify_passes import verify_inference, verify_training
 from daceml.errors import ExportError, ShapeError
+from daceml.frontend.capture.data_dependence import decided_by_data
+from daceml.frontend.onnx_export.export import to_onnx
+from daceml.frontend.onnx_import.importer import import_model
 from daceml.runtime.records.gradients import GradientRecord, Wanted
+from daceml.sdfg.relayout import relayout_weights
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -37,11 +44,6 @@ def onnx_network(
         device: where its tensors will lie, wherever those of the export did.
         architecture: of that device, see `Network`.
     """
-    with stages.stage("import"):
-        from daceml.frontend.capture.data_dependence import decided_by_data
-        from daceml.frontend.onnx_export.export import to_onnx
-        from daceml.frontend.onnx_import.importer import import_model
-        from daceml.sdfg.relayout import relayout_weights
     try:
         with stages.stage("onnx"):
             model = to_onnx(exported)
@@ -90,8 +92,6 @@ def optimised_network(
     network = onnx_network(exported, stages, hooks=hooks, device=device, architecture=architecture)
     network.live = live
     if sample is not None:
-        from daceml.compiler.verification.verify_passes import verify_inference
-
         with stages.stage("verify"):
             situation = "frozen" if freeze else "inference"
             verify_inference(network, chosen_recipe(recipe, situation, levels=levels, device=device), sample)
@@ -130,9 +130,6 @@ def training_networks(
         GradientError: a step that gradients flow through has no derivative, or the budget cannot be kept.
         PassError: see `optimised_network`.
     """
-    from daceml.compiler.stages.differentiation import differentiate
-    from daceml.compiler.stages.memory_budget import within_budget
-
     stages, how = stages or Stages(), recomputation or Recomputation()
     network = onnx_network(exported, stages, hooks=hooks, device=device, architecture=architecture)
 
@@ -142,8 +139,6 @@ def training_networks(
         )
 
     if sample is not None:
-        from daceml.compiler.verification.verify_passes import verify_training
-
         with stages.stage("verify"):
             verify_training(
                 network, chosen_recipe(recipe, "training", levels=levels, device=device), sample, halves

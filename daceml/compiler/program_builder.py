@@ -171,9 +171,10 @@ class Making:
 
     def optimised(self) -> list[Optimised]:
         if not self.made:
-            from daceml.codegen.kernel_objects import KernelObjects
-            from daceml.compiler.pipeline import optimised_network, training_networks
-            from daceml.compiler.stages.gradient_averaging import with_all_reduces
+            with self.stages.stage("import"):
+                from daceml.codegen.kernel_objects import KernelObjects
+                from daceml.compiler.pipeline import optimised_network, training_networks
+                from daceml.compiler.stages.gradient_averaging import with_all_reduces
 
             hooks, autodiff_hooks = self.hooks, self.autodiff_hooks
             sample = None if self.sample is None else self.sample()

@@ -15,6 +15,8 @@ from daceml.errors import ExplorationError, first_line
 from daceml.exploration.additions import addition_named, passes_of
 from daceml.exploration.pass_names import askable_passes, known_passes, pass_named
 from daceml.exploration.variant_timings import Programs
+from daceml.module.module import eager_module
+from daceml.tuning.model_call import Subject
 from daceml.tuning.variant import Variant
 
 if TYPE_CHECKING:
@@ -107,9 +109,6 @@ def effects(
     Raises:
         ExplorationError: there is no such pass or addition, or the model cannot be explored.
     """
-    from daceml.module.module import eager_module
-    from daceml.tuning.model_call import Subject
-
     model = eager_module(model)
     subject = Subject(model, inputs, named, training=model.training if training is None else training)
     subject.require_processor()

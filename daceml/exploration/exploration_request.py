@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import torch
 
+from daceml.devices.catalogue import find_device
 from daceml.errors import ExplorationError
 from daceml.exploration.results import Objective
 from daceml.tuning.call_precision import TORCH_TYPES
@@ -52,8 +53,6 @@ def question(
         ExplorationError: something that cannot be asked, with how it may be.
         DeviceError: there is no such device.
     """
-    from daceml.devices.catalogue import find_device
-
     if objective not in get_args(Objective):
         raise ExplorationError(
             f"objective={objective!r}", fix="give one of " + ", ".join(get_args(Objective))

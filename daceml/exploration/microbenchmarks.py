@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 from daceml.errors import DacemlError, first_line
+from daceml.tuning.model_call import Subject
 from daceml.tuning.variant import Variant
 
 if TYPE_CHECKING:
@@ -214,8 +215,6 @@ def measured(part: Part) -> list[tuple[StepFacts, float]]:
 
 
 def _measured(part: Part) -> list[tuple[StepFacts, float]]:
-    from daceml.tuning.model_call import Subject
-
     generator = torch.Generator().manual_seed(0)
     inputs: tuple[Any, ...] = tuple(torch.randn(_SHAPE, generator=generator) for _ in range(2))
     inputs = tuple(x.requires_grad_(part.training) for x in inputs)

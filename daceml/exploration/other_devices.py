@@ -7,8 +7,15 @@ from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
+import torch
+from torch.utils import _pytree as pytree
+
 from daceml.errors import DacemlError, StepPredictionError, first_line
 from daceml.exploration.results import Row
+from daceml.prediction.capture.module import capture_step
+from daceml.prediction.model_steps.fused_step import fused
+from daceml.prediction.model_steps.host_cost import HostCost
+from daceml.prediction.model_steps.predict_step import predict_step
 from daceml.tuning.call_batch import samples, with_samples
 from daceml.tuning.call_precision import in_precision
 from daceml.tuning.variant import Variant
@@ -31,10 +38,6 @@ def elsewhere(
     A step of training has no optimizer, as what is explored here. Each rank has as many samples as the call;
     times are for those of one call.
     """
-    from daceml.prediction.model_steps.fused_step import fused
-    from daceml.prediction.model_steps.host_cost import HostCost
-    from daceml.prediction.model_steps.predict_step import predict_step
-
     if not asked.devices:
         return
     for precision, count in product(("", *asked.precisions), (None, *asked.batches)):
@@ -89,11 +92,6 @@ def _captured(
         StepPredictionError: there is no such precision there.
         Exception: whatever the model raises.
     """
-    import torch
-    from torch.utils import _pytree as pytree
-
-    from daceml.prediction.capture.module import capture_step
-
     if variant.precision not in _PRECISIONS:
         raise StepPredictionError(
             f"{variant.precision} is no precision of these devices", fix="take bfloat16 or float16"

@@ -14,6 +14,7 @@ from typing import Any, Self
 
 from daceml.config import config
 from daceml.errors import DatabaseAccessError, DatabaseFileError
+from daceml.exploration.microbenchmarks import COURSE, measured
 from daceml.operations.database.records import Duration, Entry, Environment, Operation
 from daceml.operations.database.store import OpDatabase
 from daceml.runtime.timing.comparison import disturbing
@@ -83,8 +84,6 @@ class Library:
         Args:
             steps: of a program: parts that say nothing of it are left for others.
         """
-        from daceml.exploration.microbenchmarks import COURSE, measured
-
         if self.database is None:
             return
         begun, done = self._parts()

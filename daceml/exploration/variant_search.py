@@ -10,8 +10,12 @@ from typing import TYPE_CHECKING
 
 from daceml.errors import ResultsDifferError, first_line
 from daceml.exploration.exploration_request import Question, question
+from daceml.exploration.other_devices import elsewhere
 from daceml.exploration.results import Exploration, Objective, Outcome, Row, Times
 from daceml.exploration.variant_space import Space
+from daceml.exploration.variant_timings import Programs
+from daceml.frontend.capture.arguments import Arguments
+from daceml.tuning.machine_speeds import fingerprint
 from daceml.tuning.variant import Variant
 
 if TYPE_CHECKING:
@@ -47,11 +51,6 @@ def explored(
 
     Arguments and errors as of `daceml.explore`.
     """
-    from daceml.exploration.other_devices import elsewhere
-    from daceml.exploration.variant_timings import Programs
-    from daceml.frontend.capture.arguments import Arguments
-    from daceml.tuning.machine_speeds import fingerprint
-
     asked = question(
         subject, objective=objective, devices=devices, precisions=precisions, batches=batches, ranks=ranks,
         prices=prices,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TYPE_CHECKING
 
+from daceml.transformations.standard import standard_recipe
 from daceml.tuning.recipe_changes import CHOICES, NO_RECOMPUTATION
 from daceml.tuning.variant import Variant
 from daceml.tuning.variant_recipes import choices_for
@@ -102,8 +103,6 @@ class Space:
 
 def _passes(situation: Situation | None = None) -> tuple[str, ...]:
     """Of the standard recipe, or of what it does in a situation, each once."""
-    from daceml.transformations.standard import standard_recipe
-
     recipe = standard_recipe() if situation is None else standard_recipe().when(situation)
     return tuple(dict.fromkeys(step.name for step in recipe))
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, ParamSpec, TypeVar
 
+from daceml.sdfg.sizes import size_bytes
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -40,8 +42,6 @@ def refused_arrays(sdfg: dace.SDFG, reasons: Mapping[str, str]) -> tuple[Refusal
     Args:
         reasons: array -> why it stayed.
     """
-    from daceml.sdfg.sizes import size_bytes
-
     found: list[Refusal] = []
     for array, reason in reasons.items():
         amount = size_bytes(sdfg.arrays[array])

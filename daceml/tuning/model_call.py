@@ -11,18 +11,26 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
+from daceml.codegen.planning.plan import make_plan
+from daceml.codegen.planning.step_memory import array_bytes, live_bytes
+from daceml.compiler.call import making_of_call
 from daceml.compiler.freeze_check import check_frozen
 from daceml.compiler.guards import call_key, named_key
 from daceml.compiler.module_request import ModuleRequest
 from daceml.compiler.options import module_options
+from daceml.compiler.stages.memory_budget import peak_bytes
 from daceml.compiler.stages.recomputation import Recomputation
 from daceml.compiler.stages.stage_timer import Stages
-from daceml.errors import ExplorationError
+from daceml.compiler.verification.value_difference import limit_of
+from daceml.errors import ConfigurationError, ExplorationError
 from daceml.frontend.capture.arguments import Arguments
 from daceml.frontend.capture.traceable import refuse_script
 from daceml.garbage_collection import without_collection
+from daceml.onnx_ops.external import external_call
 from daceml.tuning.call_batch import samples, with_samples
 from daceml.tuning.call_precision import in_precision
+from daceml.tuning.program_run import ProgramRun, own_state
+from daceml.tuning.step_features import identity, program_facts, symbol_values
 from daceml.tuning.variant import Variant
 from daceml.tuning.variant_recipes import recipe_of, recipe_to_lower, varied_recomputation
 
@@ -131,13 +139,6 @@ class Subject:
         Raises:
             Exception: whatever a pass or an operator refuses; the message says why.
         """
-        from daceml.codegen.planning.plan import make_plan
-        from daceml.codegen.planning.step_memory import array_bytes, live_bytes
-        from daceml.compiler.stages.memory_budget import peak_bytes
-        from daceml.compiler.verification.value_difference import limit_of
-        from daceml.onnx_ops.external import external_call
-        from daceml.tuning.step_features import identity, program_facts, symbol_values
-
         call = self._call(variant)
         making = self._making(variant, call)
         calls = 1.0 if variant.samples is None else self.samples / variant.samples
@@ -176,8 +177,6 @@ class Subject:
         Raises:
             Exception: the compiler refuses.
         """
-        from daceml.tuning.program_run import ProgramRun, own_state
-
         making, call = lowered.making, self._call(lowered.variant)
         with torch.no_grad():
             mutated = making.stored()[0].manifest.mutated
@@ -234,9 +233,6 @@ class Subject:
         return self._calls[place]
 
     def _captured(self, variant: Variant) -> _Call:
-        from daceml.compiler.call import making_of_call
-        from daceml.errors import ConfigurationError
-
         module, args, kwargs = self.as_variant(variant)
         refuse_script(module)
         request = ModuleRequest(module=module, options=module_options({"backward": self.training}))

@@ -7,13 +7,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from daceml.codegen.planning.plan import make_plan
 from daceml.compiler.stages.stage_timer import Stages
+from daceml.compiler.verification.value_difference import limit_of
 from daceml.garbage_collection import without_collection
+from daceml.onnx_ops.external import external_call
 from daceml.toolchain.cache import digest
 from daceml.tuning.decision import Decision
 from daceml.tuning.decision_store import stored_decision
 from daceml.tuning.greedy_search import decide
 from daceml.tuning.machine_speeds import fingerprint, this_machine
+from daceml.tuning.program_run import ProgramRun, own_state, undisturbed
+from daceml.tuning.step_features import Predictor, identity, program_facts, symbol_values
 from daceml.tuning.variant_recipes import choices_for, varied_recipe, varied_recomputation
 
 if TYPE_CHECKING:
@@ -47,8 +52,6 @@ def search_module(
     shapes = str([tuple(tensor.shape) for tensor in tensors])
 
     def search(budget_s: float) -> Decision:
-        from daceml.tuning.program_run import undisturbed
-
         names = [choice.name for choice in choices_for(situation_of(making), making.recomputation)]
         with undisturbed():
             found = decide(ModuleTask(plain, tensors, state), names, budget_s=budget_s)
@@ -96,18 +99,11 @@ class ModuleTask:
     def __init__(
         self, making: Making, tensors: Sequence[torch.Tensor], state: Mapping[str, torch.Tensor]
     ) -> None:
-        from daceml.tuning.step_features import Predictor
-
         self.making, self.tensors, self.state = making, tensors, state
         self.predictor = Predictor(this_machine(making.cache))
 
     def lower(self, choices: tuple[str, ...]) -> _Candidate:
         """The programs of some choices, not compiled."""
-        from daceml.codegen.planning.plan import make_plan
-        from daceml.compiler.verification.value_difference import limit_of
-        from daceml.onnx_ops.external import external_call
-        from daceml.tuning.step_features import identity, program_facts, symbol_values
-
         making = replace(varied(self.making, choices), stages=Stages(), ahead=False, objects=None)
         with without_collection():
             networks = [one.network for one in making.optimised()]
@@ -127,8 +123,6 @@ class ModuleTask:
 
     def compile(self, candidate: _Candidate) -> ProgramRun:
         """The programs, apart from the module."""
-        from daceml.tuning.program_run import ProgramRun, own_state
-
         making = candidate.making
         mutated = making.stored()[0].manifest.mutated
         requiring = () if making.wanted is None else making.wanted.state

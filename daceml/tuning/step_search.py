@@ -7,9 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from daceml.codegen.planning.plan import make_plan
 from daceml.compiler.stages.program_folder import build
 from daceml.compiler.stages.stage_timer import Stages
+from daceml.compiler.verification.value_difference import limit_of
 from daceml.garbage_collection import without_collection
+from daceml.onnx_ops.external import external_call
 from daceml.runtime.program import Program
 from daceml.runtime.stored_program import StoredProgram
 from daceml.toolchain.cache import Cache
@@ -17,6 +20,8 @@ from daceml.tuning.decision import Decision
 from daceml.tuning.decision_store import stored_decision
 from daceml.tuning.greedy_search import decide
 from daceml.tuning.machine_speeds import fingerprint, this_machine
+from daceml.tuning.program_run import ProgramRun, own_state, undisturbed
+from daceml.tuning.step_features import Predictor, identity, program_facts
 from daceml.tuning.variant_recipes import choices_for, varied_recipe
 
 if TYPE_CHECKING:
@@ -51,8 +56,6 @@ def search_step(making: StepMaking, budget_s: float | None) -> Decision:
     """What was found to be the fastest variation of the standard recipe for a step."""
 
     def search(budget_s: float) -> Decision:
-        from daceml.tuning.program_run import undisturbed
-
         names = [choice.name for choice in choices_for("training")]
         with undisturbed():
             found = decide(StepTask(making), names, budget_s=budget_s)
@@ -76,18 +79,11 @@ class StepTask:
     """What the search asks for; see `Task`."""
 
     def __init__(self, making: StepMaking) -> None:
-        from daceml.tuning.step_features import Predictor
-
         self.making = making
         self.predictor = Predictor(this_machine(making.cache))
 
     def lower(self, choices: tuple[str, ...]) -> _Candidate:
         """The step of some choices, not compiled."""
-        from daceml.codegen.planning.plan import make_plan
-        from daceml.compiler.verification.value_difference import limit_of
-        from daceml.onnx_ops.external import external_call
-        from daceml.tuning.step_features import identity, program_facts
-
         recipe = varied_recipe(choices)
         with without_collection():
             optimised = self.making.network(recipe)
@@ -107,8 +103,6 @@ class StepTask:
 
     def compile(self, candidate: _Candidate) -> ProgramRun:
         """The step, apart from model and optimizer."""
-        from daceml.tuning.program_run import ProgramRun, own_state
-
         cache = self.making.cache
 
         def make(folder: Path) -> None:

@@ -7,6 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from daceml.compiler.stages.recomputation import Recomputation
+from daceml.transformations.implementation_preference import prefer_implementations
+from daceml.transformations.recipe import Recipe, Step
+from daceml.transformations.standard import standard_recipe
 from daceml.tuning.recipe_changes import CHOICES, NO_RECOMPUTATION, Choice
 from daceml.tuning.variant import Depth, Variant
 
@@ -42,10 +45,6 @@ def varied_recipe(names: Sequence[str], choices: Sequence[Choice] | None = None)
     Args:
         choices: that the names are of; all where None.
     """
-    from daceml.transformations.implementation_preference import prefer_implementations
-    from daceml.transformations.recipe import Recipe, Step
-    from daceml.transformations.standard import standard_recipe
-
     known = {choice.name: choice for choice in (CHOICES if choices is None else choices)}
     kinds: dict[str, Kind] = {}
     standard = recipe = standard_recipe()
@@ -83,9 +82,6 @@ def recipe_to_lower(variant: Variant) -> Recipe | None:
 
 def recipe_of(variant: Variant) -> Recipe | None:
     """The recipe of a variant; None for the standard one."""
-    from daceml.transformations.recipe import Recipe
-    from daceml.transformations.standard import standard_recipe
-
     if variant.recipe:
         return Recipe.from_json(variant.recipe)
     found = varied_recipe(variant.choices)

@@ -7,10 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import onnx_ir as ir
 import torch
 from torch import fx
+from torch.utils import _pytree as pytree
 
 from daceml.errors import CallError
+from daceml.frontend.onnx_export.export import to_onnx
+from daceml.frontend.onnx_import.importer import import_model
 from daceml.verification.accuracy import TensorError, tensor_error
 from daceml.verification.default_type import default_type
 from daceml.verification.divergence import Diagnosis, Intermediate, Origin, conclusion, first_divergence
@@ -44,9 +48,6 @@ def diagnose_module(
     Raises:
         CallError: the graph cannot be run node by node.
     """
-    from daceml.frontend.onnx_export.export import to_onnx
-    from daceml.frontend.onnx_import.importer import import_model
-
     model = to_onnx(variant.exported)
     graph = _Graph.of(model, variant)
     arguments = graph.arguments(variant, inputs, state)
@@ -227,8 +228,6 @@ class _Recorder(fx.Interpreter):
 
 
 def _wide_types(values: Any, wide: bool) -> Any:
-    from torch.utils import _pytree as pytree
-
     return (
         pytree.tree_map_only(torch.dtype, lambda t: torch.float64 if t in _NARROW else t, values)
         if wide
@@ -237,8 +236,6 @@ def _wide_types(values: Any, wide: bool) -> Any:
 
 
 def _widened(values: Any, wide: bool) -> Any:
-    from torch.utils import _pytree as pytree
-
     def double(tensor: torch.Tensor) -> torch.Tensor:
         return tensor.detach().double() if tensor.dtype in _NARROW else tensor
 
@@ -257,8 +254,6 @@ def _output_names(model: ir.Model, graph: fx.Graph, buffers: int) -> dict[str, s
 
 def _expose(model: ir.Model, names: Sequence[str]) -> None:
     """Give a model a copy of each value as a further output. Mutates it."""
-    import onnx_ir as ir
-
     values = {value.name: value for node in model.graph for value in node.outputs}
     for name in names:
         value = values[name]

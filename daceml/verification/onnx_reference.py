@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import onnx
 import torch
 from onnx import TensorProto, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
 from daceml.errors import CallError
 from daceml.module.arrays.call_inputs import to_numpy
@@ -29,7 +31,6 @@ def onnx_peers(model: onnx.ModelProto) -> tuple[Run, Run]:
         CallError: when called, if one of them cannot run the model.
     """
     import onnxruntime
-    from onnx.reference import ReferenceEvaluator
 
     names = [i.name for i in model.graph.input if i.name not in {t.name for t in model.graph.initializer}]
 
@@ -81,8 +82,6 @@ def _widen_tensor(tensor: TensorProto) -> None:
 
 def _replace_float_constant(attribute: onnx.AttributeProto) -> None:
     """value_float(s) are always float32, so they become a tensor."""
-    import numpy as np
-
     held = attribute.f if attribute.name == "value_float" else list(attribute.floats)
     tensor = numpy_helper.from_array(np.asarray(held, dtype=np.float64))
     attribute.CopyFrom(onnx.helper.make_attribute("value", tensor))

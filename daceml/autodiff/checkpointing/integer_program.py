@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 from dace.sdfg import nodes
 
 from daceml.autodiff.checkpointing.checkpoint_costs import MOST_CHOICES
@@ -239,7 +240,6 @@ class _Program:
         return kept + sum(self.costs[self.runs[n, t]] for n, stages in storage.again.items() for t in stages)
 
     def _values(self, costs: list[float], limit: int | None, *, whole: bool = True) -> np.ndarray | None:
-        import numpy as np
         from scipy.optimize import Bounds, LinearConstraint, milp
         from scipy.sparse import coo_array
 

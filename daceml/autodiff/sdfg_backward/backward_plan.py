@@ -8,6 +8,7 @@ from typing import Any
 import dace
 from dace.sdfg import nodes
 from dace.sdfg.state import ConditionalBlock, ControlFlowBlock, ControlFlowRegion, LoopRegion
+from dace.sdfg.type_inference import infer_expr_type
 
 from daceml.autodiff.adjoint import Flow, Forward, adjoint
 from daceml.autodiff.sdfg_backward.normal_form import scope_to_loop
@@ -218,8 +219,6 @@ class Plan:
 
 def _declare_symbols(sdfg: dace.SDFG) -> None:
     """Let variables of loops, and what edges assign, be symbols that tasklets may name."""
-    from dace.sdfg.type_inference import infer_expr_type
-
     loops = [b for b in sdfg.all_control_flow_blocks() if isinstance(b, LoopRegion)]
     for name in sorted({b.loop_variable for b in loops if b.loop_variable}):
         if name not in sdfg.symbols:

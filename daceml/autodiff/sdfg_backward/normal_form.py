@@ -8,10 +8,15 @@ from __future__ import annotations
 from typing import Any
 
 import dace
+from dace.libraries.standard.nodes.reduce import Reduce
 from dace.memlet import Memlet
 from dace.sdfg import nodes
+from dace.sdfg.state import LoopRegion
 from dace.sdfg.utils import get_view_edge
+from dace.transformation.dataflow import MapExpansion, MapToForLoop
+from dace.transformation.interstate import InlineMultistateSDFG, InlineSDFG
 
+from daceml.autodiff.sdfg_backward.statements import moved_elements
 from daceml.errors import GradientError
 from daceml.sdfg.builder import box
 
@@ -20,8 +25,6 @@ _ROUNDS = 50  # of inlining and expanding: each one opens a level of nesting
 
 def simple_form(sdfg: dace.SDFG) -> None:
     """Expand library nodes, inline nested programs, and make views copies."""
-    from dace.libraries.standard.nodes.reduce import Reduce
-
     for _ in range(_ROUNDS):
         _inline(sdfg)
         pending = [
@@ -41,9 +44,6 @@ def simple_form(sdfg: dace.SDFG) -> None:
 
 def scope_to_loop(sdfg: dace.SDFG, state: dace.SDFGState, entry: nodes.MapEntry) -> None:
     """A map as loops that run one after the other: what it nests becomes part of the program."""
-    from dace.sdfg.state import LoopRegion
-    from dace.transformation.dataflow import MapExpansion, MapToForLoop
-
     label = entry.map.label
     if len(entry.map.params) > 1:
         MapExpansion.apply_to(sdfg, map_entry=entry)
@@ -59,8 +59,6 @@ def scope_to_loop(sdfg: dace.SDFG, state: dace.SDFGState, entry: nodes.MapEntry)
 
 
 def _inline(sdfg: dace.SDFG) -> None:
-    from dace.transformation.interstate import InlineMultistateSDFG, InlineSDFG
-
     for _ in range(_ROUNDS):
         nested = [
             (n, s)
@@ -119,8 +117,6 @@ def _unview(sdfg: dace.SDFG, state: dace.SDFGState, node: nodes.AccessNode) -> N
 
 def _spell_out(sdfg: dace.SDFG, state: dace.SDFGState, edge: Any) -> None:
     """A copy that changes the shape as a map: DaCe copies equal shapes only."""
-    from daceml.autodiff.sdfg_backward.statements import moved_elements
-
     params, extents, taken, given = moved_elements(sdfg, state, edge)
     if sdfg.arrays[edge.src.data].shape == sdfg.arrays[edge.dst.data].shape:
         return

@@ -12,6 +12,7 @@ import sympy
 from dace import symbolic
 from dace.sdfg import nodes
 from dace.sdfg.state import ConditionalBlock, ControlFlowBlock, ControlFlowRegion, LoopRegion
+from dace.transformation.passes.analysis import loop_analysis
 
 from daceml.errors import GradientError
 from daceml.sdfg.scalar import Index
@@ -160,8 +161,6 @@ def loop_bounds(loop: LoopRegion) -> LoopBounds:
     Raises:
         GradientError: a while loop, or a step that is not a whole number.
     """
-    from dace.transformation.passes.analysis import loop_analysis
-
     start: Any = loop_analysis.get_init_assignment(loop)
     end: Any = loop_analysis.get_loop_end(loop)
     step: Any = loop_analysis.get_loop_stride(loop)

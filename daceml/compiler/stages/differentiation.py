@@ -6,7 +6,15 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from dace.sdfg import nodes
+
+from daceml.autodiff.activity import active_arrays, outputs_reached, reads
+from daceml.autodiff.checkpointing.recompute import plan_recomputation
+from daceml.autodiff.engine import add_gradients
+from daceml.autodiff.partition import partition
+from daceml.autodiff.replacements import replace_for_training
 from daceml.runtime.records.gradients import GradientRecord, Reader, Source, StorageRecord, Wanted
+from daceml.sdfg.scalar import FLOATS
 
 if TYPE_CHECKING:
     from daceml.autodiff.checkpointing.recompute import Decision
@@ -46,13 +54,6 @@ def differentiate(
     Raises:
         GradientError: a step that gradients flow through has no derivative, or the budget cannot be kept.
     """
-    from daceml.autodiff.activity import outputs_reached
-    from daceml.autodiff.checkpointing.recompute import plan_recomputation
-    from daceml.autodiff.engine import add_gradients
-    from daceml.autodiff.partition import partition
-    from daceml.autodiff.replacements import replace_for_training
-    from daceml.sdfg.scalar import FLOATS
-
     replace_for_training(network)
     by_key = {key: array for array, key in network.weights.items()}
     inputs = [a for a, wants in zip(network.inputs, wanted.inputs, strict=True) if wants]
@@ -94,17 +95,11 @@ def _storage(decision: Decision) -> StorageRecord:
 
 
 def _reachable(network: Network, inputs: list[str]) -> frozenset[str]:
-    from daceml.autodiff.activity import active_arrays
-
     return active_arrays(network.sdfg, network.state, inputs, network.outputs)
 
 
 def _identity(network: Network, array: str) -> str:
     """What an array is, apart from its name, which another differentiation may give to another one."""
-    from dace.sdfg import nodes
-
-    from daceml.autodiff.activity import reads
-
     state, desc = network.state, network.sdfg.arrays[array]
     kind = f"{desc.dtype.to_string()}{list(map(str, desc.shape))}"
     written = [e for n in state.data_nodes() if n.data == array for e in state.in_edges(n)]

@@ -6,10 +6,14 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from daceml.codegen.planning.plan import make_plan
 from daceml.compiler.averaging import Averaging
 from daceml.compiler.stages.differentiation import GRADIENT, PARAMETER
 from daceml.errors import NotSynchronizedError
+from daceml.onnx_ops.external import external_call
 from daceml.runtime.records.gradients import BucketRecord, GradientRecord, Source, Wanted
+from daceml.transformations.hardware.dist_data_parallel import average_gradients
+from daceml.transformations.hardware.gradient_buckets import Bucket, Sendable, gradient_buckets
 
 if TYPE_CHECKING:
     from daceml.compiler.stages.lowered_network import Optimised
@@ -36,8 +40,6 @@ def with_all_reduces(
     Raises:
         NotSynchronizedError: a gradient that is in none of the agreed buckets.
     """
-    from daceml.transformations.hardware.dist_data_parallel import average_gradients
-
     network = optimised.network
     gradients = _gradients(network, record, wanted, averaging.parameters)
     buckets = _buckets(network, record, gradients, averaging, outliner)
@@ -71,8 +73,6 @@ def _buckets(
     averaging: Averaging,
     outliner: Outliner,
 ) -> tuple[Bucket, ...]:
-    from daceml.transformations.hardware.gradient_buckets import Bucket, Sendable, gradient_buckets
-
     def sendable(key: str) -> Sendable:
         size_bytes, dtype = averaging.parameters[key]
         return Sendable(parameter=key, size_bytes=size_bytes, dtype=dtype)
@@ -103,9 +103,6 @@ def _ready_order(
     network: Network, record: GradientRecord, gradients: Mapping[str, str], outliner: Outliner
 ) -> list[str]:
     """Parameters in the order in which the program's steps complete their gradients."""
-    from daceml.codegen.planning.plan import make_plan
-    from daceml.onnx_ops.external import external_call
-
     given = record.saved_of(network.inputs)
     plan = make_plan(network, external_call, given=given, outliner=outliner, sent=tuple(gradients.values()))
     complete: dict[str, int] = {}

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import dace
 import sympy
 
 from daceml.runtime.records.manifest import LaunchRecord
@@ -75,8 +76,6 @@ def _of_program(extent: Size, action: KernelCall | ListCall) -> Size:
 
 
 def _symbol(name: str) -> sympy.Symbol:
-    import dace
-
     return dace.symbol(name)
 
 

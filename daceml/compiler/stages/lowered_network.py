@@ -7,7 +7,13 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from daceml.compiler.stages.stage_timer import Stages
+from daceml.onnx_ops.lowering import lower
 from daceml.runtime.records.manifest import EXAMPLE_SIZE
+from daceml.sdfg.network_costs import maps_cost
+from daceml.transformations import standard
+from daceml.transformations.recipe import LOOPS
+from daceml.transformations.standard import absorbed_arrays
+from daceml.transformations.validation import check_pass
 
 if TYPE_CHECKING:
     from daceml.onnx_ops.lowering import LoweringReport, NodeReport
@@ -39,8 +45,6 @@ def chosen_recipe(
         recipe: the user's, in the place of the standard one.
         levels: see `optimise`.
     """
-    from daceml.transformations import standard
-
     on_device = device != "cpu"
     if not levels:
         return standard.unoptimised_recipe(on_device=on_device)
@@ -60,8 +64,6 @@ def transform_operators(
 
 def _checker(recipe: Recipe | None) -> Callable[[Step, Network], None] | None:
     """What looks at a network after each pass; the standard passes are tested for that."""
-    from daceml.transformations.validation import check_pass
-
     return None if recipe is None or not recipe.checked else check_pass
 
 
@@ -84,11 +86,6 @@ def optimise(
     Raises:
         PassError: a pass of the user's recipe leaves a network that cannot be compiled.
     """
-    from daceml.onnx_ops.lowering import lower
-    from daceml.sdfg.network_costs import maps_cost
-    from daceml.transformations.recipe import LOOPS
-    from daceml.transformations.standard import absorbed_arrays
-
     situation = "training" if training else "frozen" if freeze else "inference"
     passes = chosen_recipe(recipe, situation, levels=levels, device=network.device)
     check = _checker(recipe)

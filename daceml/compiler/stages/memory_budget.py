@@ -10,7 +10,10 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from daceml.codegen.planning.plan import make_plan
+from daceml.codegen.planning.step_memory import array_bytes, live_bytes
 from daceml.errors import MemoryBudgetError
+from daceml.onnx_ops.external import external_call
 
 if TYPE_CHECKING:
     from daceml.codegen.planning.plan import Plan
@@ -71,10 +74,6 @@ def peak_bytes(made: list[Optimised], record: GradientRecord, plans: Sequence[Pl
     Args:
         plans: of forward and backward, where they are made already.
     """
-    from daceml.codegen.planning.plan import make_plan
-    from daceml.codegen.planning.step_memory import array_bytes, live_bytes
-    from daceml.onnx_ops.external import external_call
-
     forward, backward = (one.network for one in made)
     given = record.saved_of(backward.inputs)
     ahead, behind = plans or (
@@ -90,8 +89,6 @@ def peak_bytes(made: list[Optimised], record: GradientRecord, plans: Sequence[Pl
 
 def held_bytes(made: list[Optimised], record: GradientRecord) -> int:
     """Bytes of what the caller holds during the backward pass."""
-    from daceml.codegen.planning.step_memory import array_bytes
-
     forward, backward = (one.network for one in made)
     ahead = array_bytes(forward, (*forward.inputs, *forward.weights, *forward.outputs[: record.results]))
     return ahead + array_bytes(backward, backward.inputs[: len(record.cotangents)])

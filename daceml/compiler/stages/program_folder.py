@@ -7,8 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from daceml.codegen.build import build_program
+from daceml.codegen.constants import save_constants
+from daceml.codegen.kernel_objects import KernelObjects
+from daceml.codegen.planning.plan import make_plan
+from daceml.compiler.stages.launch_records import built_launches
 from daceml.compiler.stages.lowered_network import Optimised
+from daceml.compiler.stages.manifest_writer import make_manifest, save_fallbacks
 from daceml.compiler.stages.stage_timer import Stages
+from daceml.onnx_ops.external import external_call
 from daceml.toolchain.cache import Cache
 
 if TYPE_CHECKING:
@@ -31,14 +38,6 @@ def build(
         given: see `make_plan`.
         objects, ranges: see `build_program`.
     """
-    from daceml.codegen.build import build_program
-    from daceml.codegen.constants import save_constants
-    from daceml.codegen.kernel_objects import KernelObjects
-    from daceml.codegen.planning.plan import make_plan
-    from daceml.compiler.stages.launch_records import built_launches
-    from daceml.compiler.stages.manifest_writer import make_manifest, save_fallbacks
-    from daceml.onnx_ops.external import external_call
-
     with stages.stage("plan"):
         outliner = None if objects is None else objects.outliner
         plan = make_plan(optimised.network, external_call, given=given, outliner=outliner)

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 import dace
 import numpy as np
 
+from daceml.onnx_ops.schema.element_types import ELEMENT_TYPES
+from daceml.onnx_ops.schema.node import ONNXNode
+
 if TYPE_CHECKING:
     from daceml.sdfg.network import Network
 
@@ -21,9 +24,6 @@ def widened(network: Network) -> Network | None:
 
     Whether every operator takes the wider type is for its validation to say.
     """
-    from daceml.onnx_ops.schema.element_types import ELEMENT_TYPES
-    from daceml.onnx_ops.schema.node import ONNXNode
-
     wide = copy.deepcopy(network)
     rows = [row for row in ELEMENT_TYPES if row.onnx_name in _NARROW]
     names = {row.dace_type for row in rows}

@@ -16,8 +16,17 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from daceml.compiler.stages.lowered_network import Optimised
+from daceml.compiler.stages.stage_timer import Stages
+from daceml.compiler.verification.float64_network import widened
+from daceml.compiler.verification.scratch_program import scratch_program
 from daceml.compiler.verification.value_difference import Difference, largest_difference, limit_of
 from daceml.errors import ConfigurationError, DacemlError, PassError
+from daceml.onnx_ops.lowering import LoweringReport, lower
+from daceml.onnx_ops.schema.node import ONNXNode
+from daceml.transformations.recipe import LOOPS, Recipe, fewest_wrong
+from daceml.transformations.rewriting.rewrite import Rewrite
+from daceml.transformations.validation import check_pass
 
 if TYPE_CHECKING:
     from daceml.compiler.stages.differentiation import TrainingNetworks
@@ -120,17 +129,12 @@ def verify_step(
 
 def _with_lowering(recipe: Recipe, *, behind: bool = False) -> Recipe:
     """The passes of a recipe with lowering in its place; with `behind`, those behind differentiation."""
-    from daceml.onnx_ops.lowering import lower
-    from daceml.transformations.recipe import LOOPS, Recipe
-
     ahead = recipe.at("operators") if behind else recipe.at("coarse", "operators")
     return ahead + Recipe(lower) + recipe.at(*LOOPS)
 
 
 def _checks(network: Network, sample: Sample) -> list[_Check]:
     """One check in float64, where the network runs so, and one in its own types."""
-    from daceml.compiler.verification.float64_network import widened
-
     own = _Check(network, sample)
     if (wide := widened(network)) is None:
         return [own]
@@ -165,9 +169,6 @@ class _Check:
         Raises:
             PassError: one changes values.
         """
-        from daceml.transformations.recipe import fewest_wrong
-        from daceml.transformations.validation import check_pass
-
         expected = self.run(copy.deepcopy(network), inputs)
 
         def difference(count: int) -> Difference | None:
@@ -206,9 +207,6 @@ class _Check:
         expected: Mapping[str, torch.Tensor],
     ) -> str:
         """Where a rewrite goes wrong; empty for other passes."""
-        from daceml.transformations.recipe import fewest_wrong
-        from daceml.transformations.rewriting.rewrite import Rewrite
-
         rewrite = recipe[count - 1].run
         if not isinstance(rewrite, Rewrite):
             return ""
@@ -227,12 +225,6 @@ class _Check:
 
     def run(self, network: Network, inputs: Sequence[torch.Tensor]) -> Values:
         """What a network gives and what it writes in place, by array; lowers it where it is not."""
-        from daceml.compiler.stages.lowered_network import Optimised
-        from daceml.compiler.stages.stage_timer import Stages
-        from daceml.compiler.verification.scratch_program import scratch_program
-        from daceml.onnx_ops.lowering import LoweringReport, lower
-        from daceml.onnx_ops.schema.node import ONNXNode
-
         if any(isinstance(n, ONNXNode) and not n.implementation for n in network.state.nodes()):
             lower(network)
         optimised = Optimised(network=network, lowering=LoweringReport(nodes=()), unfused={})

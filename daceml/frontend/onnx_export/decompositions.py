@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from torch._ops import OpOverload
+
 if TYPE_CHECKING:
     import torch
 
 
 def _arguments(node: torch.fx.Node) -> dict[str, Any]:
     """Arguments by name, with the schema's defaults."""
-    from torch._ops import OpOverload
-
     assert isinstance(node.target, OpOverload)
     given = dict(node.kwargs)
     for position, argument in enumerate(node.target._schema.arguments):  # pyright: ignore[reportPrivateUsage]

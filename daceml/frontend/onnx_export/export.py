@@ -7,15 +7,32 @@ decomposed that ONNX has an operator for.
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+import torch
+from torch._decomp import decomposition_table
+from torch._ops import OpOverload
 
 from daceml.errors import ExportError
 from daceml.frontend.capture.capture import DIM_NAMES, export_program
 from daceml.frontend.capture.forward_errors import first_lines
 from daceml.frontend.capture.provenance import module_of_node, source_of_node
 from daceml.frontend.capture.quiet_torch import quiet
+from daceml.frontend.onnx_export import exporter_internals as internals
+from daceml.frontend.onnx_export.decompositions import SOMETIMES, is_decomposed
+from daceml.frontend.onnx_export.exporter_internals import Registry
+from daceml.frontend.onnx_export.finalize_model import finish
+from daceml.frontend.onnx_export.functionalize import functionalize, log
+from daceml.frontend.onnx_export.graph_cleanup import simplify
+from daceml.frontend.onnx_export.negative_zeros import separate_negative_zeros
+from daceml.frontend.onnx_export.promotion import promote
+from daceml.frontend.onnx_export.random_memory_order import draw_in_memory_order
+from daceml.frontend.onnx_export.symbolic_numbers import numbers_as_tensors
+from daceml.frontend.onnx_export.symbolic_parts import parts_as_slices
+from daceml.frontend.onnx_export.translations import UntranslatableError
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -39,10 +56,6 @@ def to_onnx(program: ExportedProgram) -> ir.Model:
     Raises:
         ExportError: an operator has no translation, or the module changes a plain tensor attribute.
     """
-    from daceml.frontend.onnx_export import exporter_internals as internals
-    from daceml.frontend.onnx_export.finalize_model import finish
-    from daceml.frontend.onnx_export.negative_zeros import separate_negative_zeros
-
     dim_names = program.graph_module.meta.get(DIM_NAMES, {})
     with quiet():
         translate = internals.private_exporter()
@@ -60,14 +73,6 @@ def to_onnx(program: ExportedProgram) -> ir.Model:
 
 def _prepare(program: ExportedProgram) -> ExportedProgram:
     """A functional graph whose every operator has a translation."""
-    from daceml.frontend.onnx_export.exporter_internals import Registry
-    from daceml.frontend.onnx_export.functionalize import functionalize, log
-    from daceml.frontend.onnx_export.graph_cleanup import simplify
-    from daceml.frontend.onnx_export.promotion import promote
-    from daceml.frontend.onnx_export.random_memory_order import draw_in_memory_order
-    from daceml.frontend.onnx_export.symbolic_numbers import numbers_as_tensors
-    from daceml.frontend.onnx_export.symbolic_parts import parts_as_slices
-
     registry = Registry()
     for _ in range(_ROUNDS):
         prepared = functionalize(program)
@@ -104,10 +109,6 @@ def _refuse_complex(program: ExportedProgram) -> None:
 
 def _unknown(program: ExportedProgram, registry: Any) -> dict[Any, list[torch.fx.Node]]:
     """Targets without translation, or with one that cannot take a call of theirs; and the nodes."""
-    import operator
-
-    from daceml.frontend.onnx_export.decompositions import SOMETIMES, is_decomposed
-
     found: dict[Any, list[torch.fx.Node]] = {}
     known: set[Any] = {operator.getitem}
     for node in program.graph.nodes:
@@ -122,10 +123,6 @@ def _unknown(program: ExportedProgram, registry: Any) -> dict[Any, list[torch.fx
 
 def _decompositions(targets: Mapping[Any, Any]) -> dict[Any, Any]:
     """How torch writes each target with other operators, where it can."""
-    import torch
-    from torch._decomp import decomposition_table
-    from torch._ops import OpOverload
-
     core, more = torch.export.default_decompositions(), decomposition_table
     found: dict[Any, Any] = {}
     for target in targets:
@@ -162,8 +159,6 @@ def _negative_zero_error(node: torch.fx.Node) -> ExportError:
 
 def _translation_error(error: Exception, program: ExportedProgram) -> ExportError:
     """The refusal of a translation, found in the exporter's chain of errors."""
-    from daceml.frontend.onnx_export.translations import UntranslatableError
-
     chain: list[BaseException] = [error]
     while (cause := chain[-1].__cause__) is not None:
         chain.append(cause)

@@ -11,6 +11,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import onnx_ir as ir
+from onnx_ir.passes.common import InlinePass
+from onnx_ir.tensor_adapters import TorchTensor
+
 from daceml.frontend.capture.module_attributes import places
 from daceml.frontend.capture.provenance import module_of_node, source_of_node, source_of_trace
 from daceml.frontend.onnx_export.exporter_internals import OPSET, Changed
@@ -75,8 +79,6 @@ def finish(
 
 def _inline_torchlib(model: ir.Model) -> None:
     """torch writes some translations as functions of a domain of its own; ours ("daceml") stay."""
-    from onnx_ir.passes.common import InlinePass
-
     if any(function.domain.startswith(_TORCHLIB) for function in model.functions.values()):
         InlinePass(lambda function: function.domain.startswith(_TORCHLIB))(model)
         for name in [name for name in model.opset_imports if name.startswith(_TORCHLIB)]:
@@ -85,8 +87,6 @@ def _inline_torchlib(model: ir.Model) -> None:
 
 def _order_outputs(graph: ir.Graph, mutated: Sequence[str]) -> None:
     """User outputs first, then the mutations; an output that is no value of its own gets an Identity."""
-    import onnx_ir as ir
-
     values = list(graph.outputs)
     graph.outputs.clear()
     taken: set[ir.Value] = set()
@@ -132,9 +132,6 @@ def _complete_state(graph: ir.Graph, program: ExportedProgram) -> None:
 
     It also leaves out all but one name of a tied tensor.
     """
-    import onnx_ir as ir
-    from onnx_ir.tensor_adapters import TorchTensor
-
     for name in (*program.graph_signature.parameters, *program.graph_signature.buffers):
         tensor: Any = program.state_dict.get(name, program.constants.get(name))
         if tensor is None or name in graph.initializers:
@@ -212,8 +209,6 @@ def _notes_on_gradient(node: torch.fx.Node) -> dict[str, str]:
 
 
 def _type_constants(graph: ir.Graph) -> None:
-    import onnx_ir as ir
-
     for node in graph:
         if node.op_type == "Constant" and node.domain == "" and node.outputs[0].shape is None:
             tensor = ir.convenience.get_const_tensor(node.outputs[0])
@@ -241,8 +236,6 @@ def _name_values(graph: ir.Graph, mutated: Sequence[str]) -> None:
 
 
 def _rename_dims(model: ir.Model, names: Mapping[str, str]) -> None:
-    import onnx_ir as ir
-
     pattern = re.compile(r"\b(" + "|".join(map(re.escape, names)) + r")\b")
     values = (*model.graph.inputs, *(output for node in model.graph for output in node.outputs))
     for value in values:

@@ -8,10 +8,15 @@ cannot prove it leaves to `run_decompositions`, and logs why.
 
 from __future__ import annotations
 
+import copy
 import logging
 import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+
+import torch
+from torch._ops import HigherOrderOperator
+from torch.export.graph_signature import ExportGraphSignature, OutputKind, OutputSpec, TensorArgument
 
 from daceml.errors import CallError, ExportError
 from daceml.frontend.capture.exportable import RunsEagerlyError
@@ -80,11 +85,6 @@ def _refuse_shared_memory(program: ExportedProgram, nodes: Sequence[Node]) -> No
 
 def copied(program: ExportedProgram) -> ExportedProgram:
     """The program with a graph and signature of its own; tensors are shared."""
-    import copy
-
-    import torch
-    from torch.export.graph_signature import ExportGraphSignature
-
     twin: Any = copy.copy(program)
     graph = copy.deepcopy(program.graph)
     for ours, theirs in zip(graph.nodes, program.graph.nodes, strict=True):
@@ -135,8 +135,6 @@ class _LightPass:
         self.order: dict[Node, int] = {}
 
     def run(self) -> ExportedProgram:
-        from torch._ops import HigherOrderOperator
-
         for _, child in self.program.graph_module.named_modules():
             for node in getattr(child, "graph", self.program.graph).nodes:
                 if isinstance(node.target, HigherOrderOperator):
@@ -191,8 +189,6 @@ class _LightPass:
         return node
 
     def _visit(self, node: Node) -> None:
-        import torch
-
         if node.op == "placeholder":
             return
         node.args = torch.fx.map_arg(node.args, self._now)
@@ -230,8 +226,6 @@ class _LightPass:
         self.groups[changed] = self.groups[by] = self.groups[changed] | {by}
 
     def _train_batch_norm(self, node: Node) -> None:
-        import torch
-
         operands: Any = node.args[:8]
         x, weight, bias, mean, variance, _, momentum, eps = operands
         if mean is None or variance is None:
@@ -254,8 +248,6 @@ class _LightPass:
         self.graph.erase_node(node)
 
     def _out_of_place(self, node: Node) -> None:
-        import torch
-
         aten = torch.ops.aten
         schema = node.target._schema  # pyright: ignore[reportFunctionMemberAccess, reportAttributeAccessIssue]
         namespace, name = schema.name.split("::")
@@ -293,8 +285,6 @@ class _LightPass:
         self.graph.erase_node(node)
 
     def _copy(self, node: Node, changed: Node, source: Any) -> Node:
-        import torch
-
         aten = torch.ops.aten
         wanted = changed.meta["val"]
         if not isinstance(source, torch.fx.Node):
@@ -311,8 +301,6 @@ class _LightPass:
 
     def _twin(self, node: Node, name: str, changed: Node) -> Node:
         """The operator without its underscore; its result keeps the type of what it changed."""
-        import torch
-
         overload = node.target._overloadname  # pyright: ignore[reportFunctionMemberAccess, reportAttributeAccessIssue]
         name, overload = _OTHER_TWINS.get((name, overload), (name, overload))
         twin = getattr(getattr(torch.ops.aten, name, None), overload, None)
@@ -325,8 +313,6 @@ class _LightPass:
         return self._make(node, twin, node.args, node.meta["val"], **node.kwargs)
 
     def _return_mutations(self) -> None:
-        from torch.export.graph_signature import OutputKind, OutputSpec, TensorArgument
-
         signature = self.program.graph_signature
         specs: list[OutputSpec] = []
         values: list[Node] = []

@@ -8,6 +8,8 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from daceml.frontend.onnx_export.functionalize import rename_outputs
 
 if TYPE_CHECKING:
@@ -116,8 +118,6 @@ def _write_static_sizes(node: torch.fx.Node) -> None:
 
     A view may have stood behind a copy into other strides, which is gone; a reshape takes any.
     """
-    import torch
-
     node.target = torch.ops.aten.reshape.default
     result = node.meta["val"].shape
     given: Any = node.args[1]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Self
 
+from torch.fx.node import map_aggregate
+
 if TYPE_CHECKING:
     import torch
     from torch.export import ExportedProgram
@@ -31,8 +33,6 @@ def separate_negative_zeros(program: ExportedProgram) -> torch.fx.Node | None:
 
     Returns: the first operator that is given one.
     """
-    from torch.fx.node import map_aggregate
-
     found: list[torch.fx.Node] = []
     for node in program.graph.nodes:
         if node.op != "call_function":

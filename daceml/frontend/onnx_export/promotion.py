@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import torch
+from torch._ops import OpOverload
+
 if TYPE_CHECKING:
     import torch
     from torch.export import ExportedProgram
@@ -110,9 +113,6 @@ SELECTED = {"where": (1, 2)}
 
 def promote(program: ExportedProgram) -> None:
     """Insert the casts that PyTorch makes by itself."""
-    import torch
-    from torch._ops import OpOverload
-
     for node in list(program.graph.nodes):
         if node.op != "call_function" or not isinstance(node.target, OpOverload):
             continue
@@ -135,8 +135,6 @@ def promote(program: ExportedProgram) -> None:
 
 def _say_type(node: torch.fx.Node) -> None:
     """Give an operator that makes a tensor of nothing its type, which may be torch's default type of then."""
-    import torch
-
     value = node.meta.get("val")
     names = [argument.name for argument in node.target._schema.arguments]  # pyright: ignore
     makes = not any(isinstance(operand.meta.get("val"), torch.Tensor) for operand in node.all_input_nodes)
@@ -150,8 +148,6 @@ def _say_type(node: torch.fx.Node) -> None:
 
 
 def _common(operands: Any) -> torch.dtype | None:
-    import torch
-
     values = [operand.meta["val"] if isinstance(operand, torch.fx.Node) else operand for operand in operands]
     if not any(isinstance(value, torch.Tensor) for value in values):
         return None
@@ -160,8 +156,6 @@ def _common(operands: Any) -> torch.dtype | None:
 
 def _cast(graph: torch.fx.Graph, user: torch.fx.Node, argument: Any, wanted: torch.dtype | None) -> Any:
     """The argument in the wanted type: tensors get a cast node, numbers and sizes stay."""
-    import torch
-
     if isinstance(argument, list | tuple):
         return type(argument)(_cast(graph, user, part, wanted) for part in argument)
     if not isinstance(argument, torch.fx.Node):

@@ -7,7 +7,10 @@ the tensor as it lies in memory, and bring the result into the order of the indi
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING
+
+import torch
 
 if TYPE_CHECKING:
     import torch
@@ -28,10 +31,6 @@ _DRAWS = frozenset(
 
 def draw_in_memory_order(program: ExportedProgram) -> None:
     """Permute what is drawn for, and each result back."""
-    import operator
-
-    import torch
-
     permute = torch.ops.aten.permute.default
     for node in list(program.graph.nodes):
         if node.op != "call_function" or str(node.target) not in _DRAWS:
@@ -62,8 +61,6 @@ def draw_in_memory_order(program: ExportedProgram) -> None:
 
 def _order(value: torch.Tensor) -> list[int]:
     """The dimensions of a tensor of the same layout, outermost first; those of one element stay in place."""
-    import torch
-
     strides = torch.empty_like(value).stride()
     long = [d for d in range(value.dim()) if value.shape[d] != 1]
     moved = iter(sorted(long, key=lambda d: -strides[d]))

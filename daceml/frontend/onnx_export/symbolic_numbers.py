@@ -11,7 +11,13 @@ import math
 import operator
 from typing import TYPE_CHECKING, Any
 
+import torch
+from torch._ops import OpOverload
+
+from daceml.errors import ExportError
+from daceml.frontend.capture.provenance import source_of_node
 from daceml.frontend.onnx_export.functionalize import rename_outputs
+from daceml.frontend.onnx_export.translations import table
 
 if TYPE_CHECKING:
     import torch
@@ -54,8 +60,6 @@ _WIDENED = frozenset({"mul", "div"})
 
 def numbers_as_tensors(program: ExportedProgram) -> None:
     """Make a tensor of each symbolic number that an operator computes with."""
-    from torch._ops import OpOverload
-
     tensors = _Tensors(program.graph)
     for node in list(program.graph.nodes):
         if node.op != "call_function":
@@ -71,8 +75,6 @@ def numbers_as_tensors(program: ExportedProgram) -> None:
 
 
 def _replace_operands(node: Node, tensors: _Tensors) -> None:
-    import torch
-
     value, overload = node.meta.get("val"), node.target
     name = overload.overloadpacket.__name__  # pyright: ignore[reportFunctionMemberAccess, reportAttributeAccessIssue]
     formals = overload._schema.arguments  # pyright: ignore[reportFunctionMemberAccess, reportAttributeAccessIssue]
@@ -104,8 +106,6 @@ def _takes_numbers(kind: Any) -> bool:
 
 def _widen(node: Node, tensors: _Tensors) -> None:
     """Compute in float32 and round the result once."""
-    import torch
-
     value = node.meta["val"]
     for position, argument in enumerate(node.args):
         if _is_tensor(argument):
@@ -121,8 +121,6 @@ def _use_tensor_overload(
     node: Node, places: dict[int | str, Node], wanted: torch.dtype, tensors: _Tensors
 ) -> None:
     """`aten.pow.Tensor_Scalar` with a tensor in the place of the number is `aten.pow.Tensor_Tensor`."""
-    from daceml.frontend.onnx_export.translations import table
-
     overload: Any = node.target
     formals = overload._schema.arguments
     packet = overload.overloadpacket
@@ -145,8 +143,6 @@ def _use_tensor_overload(
 
 def _through_tensors(node: Node, tensors: _Tensors) -> None:
     """A size that comes from a fraction, as in `int(n * 0.5)`, is computed in float64."""
-    import torch
-
     computed = tensors.of(node)
     with node.graph.inserting_before(node):
         size = node.graph.call_function(torch.ops.aten._to_copy.default, (computed,), {"dtype": torch.int64})
@@ -166,8 +162,6 @@ class _Tensors:
 
     def typed(self, number: Node, dtype: torch.dtype) -> Node:
         """A number in an element type."""
-        import torch
-
         if (number, dtype) not in self._made:
             if _is_fraction(number):
                 computed = self.of(number)
@@ -180,8 +174,6 @@ class _Tensors:
 
     def of(self, number: Node) -> Node:
         """A number in float64, computed from float64."""
-        import torch
-
         if not _is_fraction(number) and not any(map(_is_fraction, number.all_input_nodes)):
             return self.typed(number, torch.float64)
         if (number, torch.float64) not in self._made:
@@ -202,8 +194,6 @@ class _Tensors:
         self, tensor: Any, dtype: torch.dtype, *, before: Node | None = None, after: Node | None = None
     ) -> Node:
         """A tensor in another element type."""
-        import torch
-
         place = self._graph.inserting_before(before) if before else self._graph.inserting_after(after)
         with place:
             made = self._graph.call_function(torch.ops.aten._to_copy.default, (tensor,), {"dtype": dtype})
@@ -211,8 +201,6 @@ class _Tensors:
         return made
 
     def _call(self, overload: str, *operands: Any, like: Node, dtype: torch.dtype | None = None) -> Node:
-        import torch
-
         packet, name = overload.split(".")
         target = getattr(getattr(torch.ops.aten, packet), name)
         made = self._graph.call_function(target, operands, {} if dtype is None else {"dtype": dtype})
@@ -225,9 +213,6 @@ def _operator(number: Node) -> str:
     target: Any = number.target
     found = _OPERATORS.get(target) or _NAMED.get(getattr(target, "__name__", ""))
     if found is None:
-        from daceml.errors import ExportError
-        from daceml.frontend.capture.provenance import source_of_node
-
         raise ExportError(
             f"a number that is computed from sizes with {getattr(target, '__name__', target)}",
             where=source_of_node(number),
@@ -250,20 +235,14 @@ def argument_value(argument: Any) -> Any:
 
 
 def _is_tensor(argument: Any) -> bool:
-    import torch
-
     return isinstance(argument_value(argument), torch.Tensor) and hasattr(argument, "meta")
 
 
 def _is_size(argument: Any) -> bool:
-    import torch
-
     return isinstance(argument_value(argument), torch.SymInt)
 
 
 def _is_fraction(argument: Any) -> bool:
-    import torch
-
     return isinstance(argument_value(argument), torch.SymFloat) and hasattr(argument, "meta")
 
 

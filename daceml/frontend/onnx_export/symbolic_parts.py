@@ -9,6 +9,9 @@ import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import torch
+from torch._ops import OpOverload
+
 from daceml.frontend.onnx_export.functionalize import rename_outputs
 
 if TYPE_CHECKING:
@@ -22,9 +25,6 @@ _END = 2**63 - 1
 
 def parts_as_slices(program: ExportedProgram) -> None:
     """Replace each split into parts of a dimension that has a symbolic size, or whose parts have."""
-    import torch
-    from torch._ops import OpOverload
-
     for node in list(program.graph.nodes):
         if not isinstance(node.target, OpOverload) or node.target.overloadpacket.__name__ not in _SPLITS:
             continue
@@ -36,8 +36,6 @@ def parts_as_slices(program: ExportedProgram) -> None:
 
 
 def _slice(node: Node, dim: int, parts: Sequence[torch.Tensor]) -> None:
-    import torch
-
     graph, whole = node.graph, node.args[0]
     with graph.inserting_before(node):
         bounds = _bounds(node, dim, len(parts))
@@ -55,8 +53,6 @@ def _slice(node: Node, dim: int, parts: Sequence[torch.Tensor]) -> None:
 
 def _bounds(node: Node, dim: int, count: int) -> list[Any]:
     """Where each part begins, and the end."""
-    import torch
-
     name = node.target.overloadpacket.__name__  # pyright: ignore[reportFunctionMemberAccess, reportAttributeAccessIssue]
     whole: Any = node.args[0]
     given: Any = node.args[1]

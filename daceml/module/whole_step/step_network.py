@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from daceml.autodiff.engine import add_gradients
 from daceml.autodiff.optimizers.optimizer_rules import RULES
+from daceml.autodiff.optimizers.optimizer_steps import Updated, add_updates
+from daceml.autodiff.replacements import replace_for_training
 from daceml.compiler.pipeline import onnx_network
 from daceml.compiler.stages.lowered_network import Optimised, chosen_recipe, optimise, transform_operators
 from daceml.compiler.stages.stage_timer import Stages
+from daceml.compiler.verification.verify_passes import verify_step
 from daceml.errors import CallError, GradientError
 from daceml.module.whole_step.optimizer_table import STATE, Row, table_width
+from daceml.sdfg.builder import Builder, Computation, parameters
+from daceml.sdfg.scalar import FLOATS, compute_type, literal
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -44,13 +50,9 @@ def step_network(
         CallError: the loss is not a scalar, or of a type without gradients.
         GradientError: the loss depends on none of the parameters, or has no derivative.
     """
-    from daceml.autodiff.optimizers.optimizer_steps import add_updates
-
     network = onnx_network(exported, stages)
     keys = [key for row in rows for key in row.members]
     if sample is not None:
-        from daceml.compiler.verification.verify_passes import verify_step
-
         with stages.stage("verify"):
             verify_step(
                 network,
@@ -79,11 +81,6 @@ def step_network(
 
 def _differentiate(network: Network, keys: Sequence[str]) -> dict[str, str]:
     """Add the backward pass of the loss; state_dict key -> array with the gradient."""
-    from daceml.autodiff.engine import add_gradients
-    from daceml.autodiff.replacements import replace_for_training
-    from daceml.sdfg.builder import Builder, Computation, parameters
-    from daceml.sdfg.scalar import FLOATS, compute_type, literal
-
     replace_for_training(network)
     loss = network.outputs[0]
     if loss not in network.scalars:
@@ -121,8 +118,6 @@ def _gradients(network: Network, keys: Sequence[str]) -> None:
 def _updated(
     network: Network, rows: Sequence[Row], layouts: Layouts, gradients: Mapping[str, str]
 ) -> list[Updated]:
-    from daceml.autodiff.optimizers.optimizer_steps import Updated
-
     arrays = {key: array for array, key in network.weights.items()}
     return [
         Updated(

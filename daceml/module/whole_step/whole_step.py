@@ -270,11 +270,11 @@ class CompiledStep:
             recipe = varied_recipe(self.decision.choices)
 
         def make(folder: Path) -> None:
-            from daceml.compiler.stages.program_folder import build
-            from daceml.module.whole_step.step_network import step_network
-
             with without_collection():
                 stages, sample = Stages(), None
+                with stages.stage("import"):
+                    from daceml.compiler.stages.program_folder import build
+                    from daceml.module.whole_step.step_network import step_network
                 if self.options["verify"]:
                     from daceml.compiler.verification.verify_passes import Sample
 

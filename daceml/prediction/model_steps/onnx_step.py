@@ -11,6 +11,7 @@ from daceml.errors import OnnxShapesError
 from daceml.operations.database.records import Operand
 from daceml.operations.onnx_graph import OnnxGraph, OnnxNode, read_graph
 from daceml.operations.work.onnx_work import FREE, onnx_work
+from daceml.prediction.capture.optimizers import capture_optimizer
 from daceml.prediction.model_step import ModelStep, Precision, StepOperation, StepParameter
 from daceml.prediction.model_steps.onnx_memory import step_memory
 
@@ -148,8 +149,6 @@ def _backward(
 def _optimizer(
     trained: Mapping[str, tuple[Operand, str]], optimizer: Any
 ) -> tuple[tuple[StepOperation, ...], int]:
-    from daceml.prediction.capture.optimizers import capture_optimizer
-
     if not isinstance(optimizer, str):
         raise OnnxShapesError(
             "the optimizer of an ONNX file is given by name",

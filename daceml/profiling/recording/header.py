@@ -12,6 +12,7 @@ from daceml.profiling.recording.gradients import gradient_records
 from daceml.profiling.recording.layers import layer_names
 from daceml.profiling.recording.machine import machine_facts, optimizer_facts
 from daceml.profiling.recording.trace_file import Document
+from daceml.runtime import launcher
 
 if TYPE_CHECKING:
     import torch
@@ -65,7 +66,6 @@ def recorded_kernels(
     """Lay the calls that the launcher recorded beside the profiler's file."""
     if not calls:
         return RecordedKernels(programs=[], events=[], missing=0)
-    from daceml.runtime import launcher
 
     used = {call.program for call in calls}
     folders = {number: folder for number, folder in launcher.folders().items() if number in used}

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from daceml.profiling.kernel_names import CALLS, PREFIX
+from daceml.runtime.records.manifest import Manifest
 from daceml.toolchain.range_names import PREFIX as RANGE
 
 if TYPE_CHECKING:
@@ -67,8 +68,6 @@ def program_records(
         owned: as `owners` gives it; of other programs, modules are named as the program knows them.
         root: name of the outermost module.
     """
-    from daceml.runtime.records.manifest import Manifest
-
     records: dict[int, dict[str, Any]] = {}
     for number, folder in folders.items():
         if not (folder / "manifest.json").is_file():

@@ -16,8 +16,10 @@ go into looking its kernel up, which its interface in torch does at every call. 
 from __future__ import annotations
 
 import dace
+import torch
 
 from daceml.config import config
+from daceml.onnx_ops.aten.convolution import convolution
 from daceml.onnx_ops.aten.packed import CONVOLUTION, DEPTHWISE, POINTWISE, PRODUCT
 from daceml.onnx_ops.binding import Binding, bind
 from daceml.onnx_ops.schema.node import ONNXNode
@@ -127,7 +129,6 @@ def _convolution(node: ONNXNode, weight: str, network: Network) -> Preparation |
     own = channels_last or 1 in (y.shape[1], product(y.shape[2:]))
     if own and _is_small_depthwise(binding):
         return Preparation(function="depthwise", sources=(weight,), packed=False)
-    from daceml.onnx_ops.aten.convolution import convolution
 
     *_, steps, pads, spread, _transposed, _extra, group = binding.call(convolution).arguments
     assert isinstance(pads, tuple)
@@ -201,12 +202,8 @@ def _read_packed(node: ONNXNode, connector: str, made: Preparation, network: Net
 
 
 def _mkldnn() -> bool:
-    import torch
-
     return torch.backends.mkldnn.is_available()
 
 
 def _mkl() -> bool:
-    import torch
-
     return torch.backends.mkl.is_available() and torch.backends.mkldnn.is_available()

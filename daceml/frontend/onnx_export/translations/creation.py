@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import onnx_ir as ir
+import torch
 
 from daceml.frontend.onnx_export.translations import UntranslatableError, translates
 from daceml.frontend.onnx_export.translations.emit import (
@@ -165,8 +166,6 @@ def linspace(
     start: float | Value, end: float | Value, steps: Extent, *, dtype: ir.DataType | None = None, **_: Any
 ) -> Value:
     """torch's own numbers: written in operators, the bounds would pass through float32."""
-    import torch
-
     if isinstance(start, Value) or isinstance(end, Value) or isinstance(steps, Value):
         raise UntranslatableError("a linear space of symbolic bounds")
     kind = result_dtype(dtype, ir.DataType.FLOAT) or ir.DataType.FLOAT

@@ -7,20 +7,18 @@ from collections.abc import Sequence
 from typing import Any
 
 import onnx
+from onnxscript.values import Op
 
 from daceml.frontend.onnx_export.translations import translates
+from daceml.frontend.onnx_export.translations.embedding_functions import DACEML
 from daceml.frontend.onnx_export.translations.emit import Value
+from daceml.onnx_ops.schema.nodes import node_class
 
 _FLOATS = [f"tensor({name})" for name in ("float", "double", "float16", "bfloat16")]
 
 
 @functools.cache
 def _operator(name: str) -> Any:
-    from onnxscript.values import Op
-
-    from daceml.frontend.onnx_export.translations.embedding_functions import DACEML
-    from daceml.onnx_ops.schema.nodes import node_class
-
     schema = node_class(name, domain="daceml").schema
     formal = onnx.defs.OpSchema.FormalParameter
     options = onnx.defs.OpSchema.FormalParameterOption

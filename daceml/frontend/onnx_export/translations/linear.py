@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
-from daceml.frontend.onnx_export.translations import translates
+from daceml.frontend.onnx_export.translations import UntranslatableError, translates
 from daceml.frontend.onnx_export.translations.emit import (
     FLOATS,
     Value,
@@ -107,8 +107,6 @@ def vector_norm(
     *,
     dtype: ir.DataType | None = None,
 ) -> Value:
-    from daceml.frontend.onnx_export.translations import UntranslatableError
-
     if (ord <= 0 and ord != -math.inf) or dtype not in (None, -1) or self.dtype not in FLOATS:
         raise UntranslatableError(f"a norm of order {ord}")
     if dim is None and keepdim and sizes_of(self):

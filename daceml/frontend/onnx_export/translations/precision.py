@@ -14,6 +14,7 @@ import onnx_ir as ir
 
 from daceml.frontend.onnx_export.translations import Translation
 from daceml.frontend.onnx_export.translations.emit import Value, broadcast, cast, op, sizes_of, typed
+from daceml.onnx_ops.schema.schema import exact_float
 
 HALVES = frozenset({ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
 
@@ -49,8 +50,6 @@ def keeps_numbers(translation: Translation) -> Translation:
 
 def attributes_hold(like: Value, *numbers: float) -> bool:
     """Whether attributes, which are float32, hold numbers as a tensor's type needs them."""
-    from daceml.onnx_ops.schema.schema import exact_float
-
     return like.dtype != ir.DataType.DOUBLE or all(exact_float(number) == number for number in numbers)
 
 

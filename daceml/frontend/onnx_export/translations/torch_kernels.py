@@ -8,6 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 import onnx
+from onnxscript.values import Op
+
+from daceml.frontend.onnx_export.translations.embedding_functions import DACEML
+from daceml.onnx_ops.domain.torch_kernels import DOMAIN, ROWS, type_of
 
 
 @functools.cache
@@ -20,11 +24,6 @@ def kernel(name: str) -> Callable[..., Any]:
 
 
 def _without_body(name: str) -> Callable[..., Any]:
-    from onnxscript.values import Op
-
-    from daceml.frontend.onnx_export.translations.embedding_functions import DACEML
-    from daceml.onnx_ops.domain.torch_kernels import DOMAIN, ROWS, type_of
-
     row = ROWS[name]
     parameters = {side: [type_of(p) for p in getattr(row, side)] for side in ("inputs", "outputs")}
     variables = {variable: types for side in parameters.values() for _, variable, types in side}
