@@ -168,6 +168,7 @@ lint-types: $(VENV)/.installed
 	@$(BIN)/pyright --pythonpath $(BIN)/python $(call or_explain,pyright found faults in daceml or benchmarks,the lines above name file and rule; types go into every signature)
 
 lint-imports: $(VENV)/.installed
+	@$(BIN)/python -m benchmarks.structure --check $(call or_explain,the code departs from the architecture,the bars above name the modules; ARCHITECTURE.md says which package may import which)
 	@$(BIN)/lint-imports $(call or_explain,an import crosses the layers,the lines above name it; CONTRIBUTING.md says which folder may import which)
 
 .PHONY: format

@@ -19,7 +19,6 @@ from daceml.tuning.machine_speeds import fingerprint
 from daceml.tuning.variant import Variant
 
 if TYPE_CHECKING:
-    from daceml.exploration.variant_timings import Programs
     from daceml.prediction.prices import Price
     from daceml.tuning.model_call import Lowered, Subject
     from daceml.tuning.step_times import ProgramTime

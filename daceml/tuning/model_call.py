@@ -37,7 +37,6 @@ from daceml.tuning.variant_recipes import recipe_of, recipe_to_lower, varied_rec
 if TYPE_CHECKING:
     from daceml.codegen.planning.plan import Plan
     from daceml.compiler.program_builder import Making
-    from daceml.tuning.program_run import ProgramRun
     from daceml.tuning.step_features import StepFacts
 
 

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from daceml.compiler.program_builder import Making
     from daceml.frontend.capture.dynamic_shapes import SizeGuard
     from daceml.transformations.recipe import Situation
-    from daceml.tuning.program_run import ProgramRun
     from daceml.tuning.step_features import StepFacts
 
 

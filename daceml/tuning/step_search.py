@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from daceml.compiler.stages.lowered_network import Optimised
     from daceml.transformations.recipe import Recipe
-    from daceml.tuning.program_run import ProgramRun
     from daceml.tuning.step_features import StepFacts
 
 

@@ -16,7 +16,7 @@ from daceml.tuning.variant import Depth, Variant
 if TYPE_CHECKING:
     from daceml.onnx_ops.registry import Kind
     from daceml.sdfg.passes import Level
-    from daceml.transformations.recipe import Recipe, Situation
+    from daceml.transformations.recipe import Situation
 
 _LEVELS: Mapping[Depth, tuple[Level, ...]] = {
     "operators": ("coarse", "operators"),

@@ -21,8 +21,6 @@ from daceml.verification.divergence import Diagnosis, Intermediate, Origin, conc
 from daceml.verification.instrumented_program import SEEN, instrumented
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
-
     from daceml.module.session import Variant
 
 _NARROW = (torch.float32, torch.float16, torch.bfloat16)

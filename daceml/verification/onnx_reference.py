@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
@@ -13,9 +13,6 @@ from onnx.reference import ReferenceEvaluator
 
 from daceml.errors import CallError
 from daceml.module.arrays.call_inputs import to_numpy
-
-if TYPE_CHECKING:
-    import numpy as np
 
 Run = Callable[[Sequence[torch.Tensor]], Any]
 

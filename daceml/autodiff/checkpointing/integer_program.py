@@ -15,8 +15,6 @@ from dace.sdfg import nodes
 from daceml.autodiff.checkpointing.checkpoint_costs import MOST_CHOICES
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from daceml.autodiff.checkpointing.checkpoint_costs import Choices
 
 _MOST_NODES = 1000  # of the branch-and-bound tree: the same choice on every machine, busy or not

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from daceml.compiler.stages.lowered_network import Optimised
     from daceml.sdfg.network import Network
     from daceml.sdfg.outline import Outliner
-    from daceml.transformations.hardware.gradient_buckets import Bucket, Sendable
 
 
 def with_all_reduces(

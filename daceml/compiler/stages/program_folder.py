@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from daceml.codegen.build import build_program
 from daceml.codegen.constants import save_constants
@@ -17,9 +16,6 @@ from daceml.compiler.stages.manifest_writer import make_manifest, save_fallbacks
 from daceml.compiler.stages.stage_timer import Stages
 from daceml.onnx_ops.external import external_call
 from daceml.toolchain.cache import Cache
-
-if TYPE_CHECKING:
-    from daceml.codegen.kernel_objects import KernelObjects
 
 
 def build(

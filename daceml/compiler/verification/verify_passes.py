@@ -31,8 +31,6 @@ from daceml.transformations.validation import check_pass
 if TYPE_CHECKING:
     from daceml.compiler.stages.differentiation import TrainingNetworks
     from daceml.sdfg.network import Network
-    from daceml.transformations.recipe import Recipe
-    from daceml.transformations.rewriting.rewrite import Rewrite
 
 log = logging.getLogger(__name__)
 

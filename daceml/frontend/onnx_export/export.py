@@ -36,7 +36,6 @@ from daceml.frontend.onnx_export.translations import UntranslatableError
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    import torch
     from torch.export import ExportedProgram
 
 __all__ = ["export_program", "to_onnx"]

@@ -20,7 +20,6 @@ from daceml.frontend.capture.provenance import module_of_node, source_of_node, s
 from daceml.frontend.onnx_export.exporter_internals import OPSET, Changed
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
     import torch
     from torch.export import ExportedProgram
 

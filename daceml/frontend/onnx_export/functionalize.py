@@ -23,7 +23,6 @@ from daceml.frontend.capture.exportable import RunsEagerlyError
 from daceml.frontend.capture.provenance import source_of_node
 
 if TYPE_CHECKING:
-    import torch
     from torch.export import ExportedProgram
 
     Node = torch.fx.Node

@@ -13,7 +13,6 @@ import torch
 from daceml.frontend.onnx_export.functionalize import rename_outputs
 
 if TYPE_CHECKING:
-    import torch
     from torch.export import ExportedProgram
 
 COPIES = frozenset(

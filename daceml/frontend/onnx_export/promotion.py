@@ -12,7 +12,6 @@ import torch
 from torch._ops import OpOverload
 
 if TYPE_CHECKING:
-    import torch
     from torch.export import ExportedProgram
 
 TO_RESULT = frozenset(

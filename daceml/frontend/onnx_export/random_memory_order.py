@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import torch
 
 if TYPE_CHECKING:
-    import torch
     from torch.export import ExportedProgram
 
 _DRAWS = frozenset(

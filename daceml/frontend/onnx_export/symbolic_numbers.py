@@ -20,7 +20,6 @@ from daceml.frontend.onnx_export.functionalize import rename_outputs
 from daceml.frontend.onnx_export.translations import table
 
 if TYPE_CHECKING:
-    import torch
     from torch.export import ExportedProgram
     from torch.fx import Graph, Node
 

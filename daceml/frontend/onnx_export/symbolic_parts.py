@@ -15,7 +15,6 @@ from torch._ops import OpOverload
 from daceml.frontend.onnx_export.functionalize import rename_outputs
 
 if TYPE_CHECKING:
-    import torch
     from torch.export import ExportedProgram
     from torch.fx import Node
 

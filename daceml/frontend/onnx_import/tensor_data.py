@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
 import onnx_ir as ir
+import torch
 
 from daceml.errors import OnnxFileError
 from daceml.frontend.onnx_import.external_data import DataPlace, data_place
-
-if TYPE_CHECKING:
-    import torch
+from daceml.onnx_ops.schema.element_types import BY_ONNX_CODE
+from daceml.runtime.torch_types import DTYPES
+from daceml.sdfg.element_codes import torch_code
 
 # Field that holds the elements of a type where raw_data does not, and how many of its entries each takes.
 _FIELDS: dict[int, tuple[str, int]] = {
@@ -74,12 +74,6 @@ def read_array(tensor: onnx.TensorProto, file: Path | None) -> np.ndarray:
 
 def read_tensor(tensor: onnx.TensorProto, file: Path | None) -> torch.Tensor:
     """The data as a tensor of its own, in memory as torch aligns it: one copy."""
-    import torch
-
-    from daceml.onnx_ops.schema.element_types import BY_ONNX_CODE
-    from daceml.runtime.torch_types import DTYPES
-    from daceml.sdfg.element_codes import torch_code
-
     buffer = torch.empty(_bytes(tensor), dtype=torch.uint8)
     data = buffer.numpy()
     if tensor.data_location == onnx.TensorProto.EXTERNAL:

@@ -21,7 +21,6 @@ from daceml.sdfg.scalar import FLOATS, compute_type, literal
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
-    from daceml.autodiff.optimizers.optimizer_steps import Updated
     from daceml.compiler.verification.verify_passes import Sample
     from daceml.sdfg.network import Network
     from daceml.transformations.recipe import Recipe
