@@ -13,12 +13,12 @@ from benchmarks.children import Outcome, Tell
 from benchmarks.conformance.cases import Case
 from benchmarks.conformance.compare import difference
 from benchmarks.conformance.second_look import Results, nearer
+from daceml.runtime.program import Program
 
 if TYPE_CHECKING:
     from daceml.errors import DacemlError
     from daceml.frontend.onnx_import.onnx_process import OnnxProcess
     from daceml.onnx_ops.registry import Kind
-    from daceml.runtime.program import Program
 
 # A result that is not the standard's, and the very one of ONNX Runtime alone, is "as onnxruntime"
 PEER = "as onnxruntime"

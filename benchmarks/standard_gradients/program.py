@@ -15,10 +15,10 @@ import torch
 from onnx import numpy_helper
 
 from benchmarks.conformance.cases import Case
+from daceml.runtime.program import Program
 
 if TYPE_CHECKING:
     from daceml.frontend.onnx_import.onnx_process import OnnxProcess
-    from daceml.runtime.program import Program
     from daceml.sdfg.network import Network
 
 _FLOAT, _DOUBLE = onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE

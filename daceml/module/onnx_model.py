@@ -17,6 +17,7 @@ from daceml.errors import BackwardUnavailableError, BeyondNetworksError, Configu
 from daceml.module.arrays.array_streams import stream_of
 from daceml.module.arrays.call_inputs import collect_inputs
 from daceml.module.onnxruntime_model import OutsideModel
+from daceml.runtime.program import Program
 from daceml.runtime.stored_program import StoredProgram
 from daceml.toolchain.cache import Cache
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from daceml.compiler.stages.lowered_network import Optimised
     from daceml.frontend.onnx_import.model_file import ModelSource
     from daceml.module.arrays.array_kinds import Convert
-    from daceml.runtime.program import Program
 
 
 class ONNXModel:

@@ -24,7 +24,6 @@ from daceml.errors import ConfigurationError
 from daceml.onnx_ops.external import external_call
 from daceml.profiling.recording.kernels import PREFIX as KERNEL
 from daceml.sdfg.origin import NodeOrigin
-from daceml.toolchain import cxx as toolchain
 from daceml.toolchain.cache import Cache
 from daceml.toolchain.range_names import PREFIX
 from tests.codegen.range_models import add
@@ -123,7 +122,7 @@ def test_names_say_all_modules_and_are_quoted():
 
 
 def test_ranges_are_built_without_headers_of_nvtx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(toolchain, "nvtx_folder", lambda: None)
+    monkeypatch.setattr("daceml.codegen.build.nvtx_folder", lambda: None)
     plan = make_plan(elementwise(CODES), external_call)
     build_program(plan, Cache(config().cache_folder), tmp_path, ranges=True)
     library = (tmp_path / "program.so").read_bytes()

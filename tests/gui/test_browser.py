@@ -21,9 +21,9 @@ from daceml.simulation.whatif.amp import AutomaticMixedPrecision
 from examples import guided_bert, guided_efficientnet
 from examples.encoder_layer import EncoderLayer
 from examples.mbconv import MBConv
-from tests.exploration.guided.models import Chain
 from tests.gui.browser import Tab, browsing, needs_browser
 from tests.support.explorations import explored
+from tests.support.guided_models import Chain
 from tests.support.recorded_step import run
 
 pytestmark = needs_browser
@@ -54,7 +54,7 @@ def click(tab: Tab, selector: str) -> None:
 def test_apply_undo_export_and_replay(tmp_path: Path):
     torch.manual_seed(0)
     guided = Guided(Chain().eval(), (torch.randn(4, 6),), start="nothing")
-    page = ModelPage(guided, title="Chain", target="tests.exploration.guided.models:Chain")
+    page = ModelPage(guided, title="Chain", target="tests.support.guided_models:Chain")
     with opened(page) as tab:
         before = did(tab, "start")
         steps = tab.text("#steps b")

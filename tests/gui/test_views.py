@@ -19,9 +19,9 @@ from daceml.gui.timeline_view import timeline_view
 from daceml.gui.variants_view import variants_view
 from daceml.simulation import predict, simulate
 from daceml.simulation.whatif.amp import AutomaticMixedPrecision
-from tests.exploration.guided.models import Chain
 from tests.support.explorations import explored
 from tests.support.golden import golden, raises
+from tests.support.guided_models import Chain
 from tests.support.recorded_step import run
 
 

@@ -28,7 +28,7 @@ from daceml.errors import (
 )
 from daceml.frontend.onnx_import.onnx_process import OnnxProcess, OnnxProcessError
 from daceml.module.onnx_model import ONNXModel
-from tests.frontend.onnx_import.foreign import MLP, assert_refused, changed, imported, parse
+from tests.support.foreign_models import MLP, assert_refused, changed, imported, parse
 from tests.support.golden import raises
 
 # The graph

@@ -18,7 +18,7 @@ from daceml.errors import (
     NoImplementationError,
     UnheldValueError,
 )
-from tests.frontend.onnx_import.foreign import parse
+from tests.support.foreign_models import parse
 from tests.support.golden import golden, raises
 
 STRINGS = "g (string[N] x) => (string[N] y) { y = StringConcat(x, x) }"

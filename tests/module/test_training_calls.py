@@ -12,8 +12,8 @@ from torch.autograd import functional
 
 import daceml
 from daceml.errors import GradientError
-from tests.module.training import WithState, compiled_backward, double, same, step, trains_like, twins
 from tests.support.golden import raises
+from tests.support.trained_twins import WithState, compiled_backward, double, same, step, trains_like, twins
 
 
 def network() -> nn.Module:

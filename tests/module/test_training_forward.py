@@ -12,9 +12,9 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from tests.module.training import WithState, compiled_backward, double, same, step, trains_like, twins
 from tests.support.computations import Apart
 from tests.support.golden import golden
+from tests.support.trained_twins import WithState, compiled_backward, double, same, step, trains_like, twins
 
 
 def cuts(m: Any, x: torch.Tensor) -> torch.Tensor:

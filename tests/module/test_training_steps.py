@@ -12,8 +12,8 @@ from torch import nn
 from torch.nn import functional
 
 import daceml
-from tests.module.training import compiled_backward, double, same, trains_like, twins
 from tests.support.sampling import sampled
+from tests.support.trained_twins import compiled_backward, double, same, trains_like, twins
 
 
 class Net(nn.Module):

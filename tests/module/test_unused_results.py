@@ -12,9 +12,9 @@ from torch.nn import functional
 import daceml
 from daceml.errors import RecompileError
 from daceml.runtime.autograd import Narrowed
-from tests.module.training import compiled_backward, twins
 from tests.support.golden import raises
 from tests.support.sampling import sampled
+from tests.support.trained_twins import compiled_backward, twins
 
 
 class Results(nn.Module):

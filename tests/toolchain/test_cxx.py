@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from daceml.compiler import pipeline
+from daceml.compiler import warm_up
 from daceml.errors import BuildError
 from daceml.runtime.launcher import make_ready
 from daceml.toolchain import cxx as toolchains
@@ -69,7 +69,7 @@ def test_a_compiler_that_fails_ahead_of_time_is_reported_where_it_is_needed(
     monkeypatch.setattr(Toolchain, "compile_header", refuse)
     cache = Cache(tmp_path)
     for _ in range(3):
-        thread = pipeline.warm(cache)
+        thread = warm_up.warm(cache)
         if thread is not None:
             thread.join()
     assert built == ["refused"]

@@ -19,7 +19,7 @@ from tests.support.sampling import sampled
 
 _DACE = Path(dace.__file__).parent / "runtime" / "include"
 _DACEML = Path(daceml.__path__[0]) / "toolchain" / "include"
-_LANES = Path(daceml.__path__[0]) / "runtime" / "vector_lanes.cpp"
+_LANES = Path(daceml.__path__[0]) / "codegen" / "vector_lanes.cpp"
 _FLAGS = (
     "-std=c++20",
     "-O3",

@@ -17,8 +17,8 @@ from daceml.transformations.local.map_fusion import fuse_maps
 from daceml.transformations.local.subgraph_fusion import fuse_subgraphs
 from daceml.tuning.model_call import Subject
 from daceml.tuning.variant import Variant
-from tests.exploration.guided.models import Chain, Words, refuse, refuse_large
 from tests.support.golden import golden, raises
+from tests.support.guided_models import Chain, Words, refuse, refuse_large
 
 
 @pytest.fixture(scope="module")

@@ -18,8 +18,8 @@ from daceml.exploration.guided.recipe_script import check_recipe, recipe_script
 from daceml.transformations import Recipe, Rewrite
 from daceml.tuning.model_call import Subject
 from daceml.tuning.variant import Variant
-from tests.exploration.guided.models import Chain
 from tests.support.golden import golden, raises
+from tests.support.guided_models import Chain
 
 
 class Passes:
@@ -62,7 +62,7 @@ def test_the_script_has_the_recipe_and_the_hash(guided: Guided):
 
 @pytest.mark.slow
 def test_run_it_compares_the_program(guided: Guided, tmp_path: Path):
-    script = recipe_script(guided, title="Chain", target="tests.exploration.guided.models:Chain")
+    script = recipe_script(guided, title="Chain", target="tests.support.guided_models:Chain")
     (tmp_path / "recipe.py").write_text(script)
     command, environment = (
         [sys.executable, str(tmp_path / "recipe.py")],
@@ -81,7 +81,7 @@ def test_the_script_of_a_file_runs_in_any_folder(
     guided: Guided, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     (tmp_path / "started").mkdir()
-    (tmp_path / "started" / "net.py").write_text("from tests.exploration.guided.models import Chain\n")
+    (tmp_path / "started" / "net.py").write_text("from tests.support.guided_models import Chain\n")
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "started")
     script = recipe_script(guided, title="Chain", target="net.py:Chain")
@@ -97,10 +97,10 @@ def test_the_script_of_a_module_says_where_to_run_it(
     guided: Guided, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.chdir(tmp_path)
-    script = recipe_script(guided, title="Chain", target="tests.exploration.guided.models:Chain")
+    script = recipe_script(guided, title="Chain", target="tests.support.guided_models:Chain")
     (line,) = [line for line in script.splitlines() if str(tmp_path) in line]
     assert line == golden()
-    assert "tests.exploration.guided.models" in line
+    assert "tests.support.guided_models" in line
 
 
 def test_passes_of_a_class_and_names_with_quotes_are_written_down():

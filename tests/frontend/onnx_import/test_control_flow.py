@@ -13,7 +13,7 @@ from daceml.errors import ControlFlowError, ShapeError
 from daceml.frontend.onnx_import.control_flow import inline_control_flow
 from daceml.frontend.onnx_import.inlining import MOST_TRIPS
 from daceml.module.onnx_model import ONNXModel
-from tests.frontend.onnx_import.foreign import assert_refused, imported, parse
+from tests.support.foreign_models import assert_refused, imported, parse
 
 BODIES = ("If", "Loop", "Scan")
 

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 from daceml.errors import ConfigurationError, ExecutionError, NoImplementationError, ShapeError
 from daceml.module.onnx_model import ONNXModel
 from daceml.onnx_ops.lowering import lower
-from tests.frontend.onnx_import.foreign import MLP, assert_refused, changed, imported, parse
+from tests.support.foreign_models import MLP, assert_refused, changed, imported, parse
 from tests.support.golden import golden, raises
 
 

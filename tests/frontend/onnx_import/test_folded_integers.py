@@ -8,7 +8,7 @@ import numpy as np
 import onnxruntime
 
 from daceml.module.onnx_model import ONNXModel
-from tests.frontend.onnx_import.foreign import imported, parse
+from tests.support.foreign_models import imported, parse
 
 A, B = "int64[4] a = {-7, 7, -7, 5}", "int64[4] b = {2, -2, -2, 3}"
 CASES = {

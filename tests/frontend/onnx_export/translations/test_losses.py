@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional as F  # noqa: N812
 
 from daceml.errors import ExportError
-from tests.module.compiled import same_as_eager
+from tests.support.compiled_functions import same_as_eager
 from tests.support.exported_models import Lambda, onnx_of, tensor
 from tests.support.golden import golden, raises
 from tests.support.sampling import sampled

@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional as F  # noqa: N812
 
 import daceml
-from tests.module.compiled import same_as_eager
+from tests.support.compiled_functions import same_as_eager
 from tests.support.exported_models import tensor
 
 NAN, INF = math.nan, math.inf

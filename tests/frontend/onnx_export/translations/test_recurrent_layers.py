@@ -13,10 +13,10 @@ from torch.utils import _pytree as pytree
 import daceml
 from daceml.errors import ExportError
 from daceml.frontend.onnx_export.export import export_program, to_onnx
-from tests.module.training import compiled_backward, twins
 from tests.support.exported_models import Lambda
 from tests.support.golden import golden, raises
 from tests.support.sampling import sampled
+from tests.support.trained_twins import compiled_backward, twins
 
 # Some hundred roundings of float64
 TOLERANCE = 1e-10
