@@ -169,7 +169,7 @@ lint-types: $(VENV)/.installed
 
 lint-imports: $(VENV)/.installed
 	@$(BIN)/python -m benchmarks.structure --check $(call or_explain,the code departs from the architecture,the bars above name the modules; ARCHITECTURE.md says which package may import which)
-	@$(BIN)/lint-imports $(call or_explain,an import crosses the layers,the lines above name it; CONTRIBUTING.md says which folder may import which)
+	@$(BIN)/lint-imports $(call or_explain,an import crosses the layers,the lines above name it; ARCHITECTURE.md says which package may import which)
 
 .PHONY: format
 format: $(VENV)/.installed

@@ -1,17 +1,23 @@
-"""What a notebook shows of an object: parts that lie below the reports and the page name who makes it."""
+"""HTML that notebooks show: parts below the reports and the page ask for it by the kind of the object."""
 
 from __future__ import annotations
 
-import importlib
-from typing import Any
+from importlib import import_module
+from typing import Any, Literal
+
+Kind = Literal["module", "exploration", "schedule", "what-if"]
+
+# Kind of an object -> the function that makes its HTML, imported when a notebook asks.
+MAKERS: dict[Kind, str] = {
+    "module": "daceml.report.explanation.module_html:module_html",
+    "exploration": "daceml.gui.notebook:exploration_html",
+    "schedule": "daceml.gui.notebook:schedule_html",
+    "what-if": "daceml.gui.notebook:prediction_html",
+}
 
 
-def shown_by(maker: str, value: Any) -> str:
-    """The HTML that a function of a part further up makes of a value.
-
-    Args:
-        maker: "module:function"; it is imported when a notebook asks, and by nobody else.
-    """
-    module, _, name = maker.partition(":")
-    made: str = getattr(importlib.import_module(module), name)(value)
+def html_of(kind: Kind, value: Any) -> str:
+    """Return what a notebook shows of a value."""
+    module, _, function = MAKERS[kind].partition(":")
+    made: str = getattr(import_module(module), function)(value)
     return made

@@ -35,6 +35,14 @@ class Coverage:
         """Lines of all files."""
         return sum(len(lines) for lines in self.lines.values())
 
+    def __or__(self, other: Coverage) -> Coverage:
+        """Lines that ran in either."""
+        files = self.lines.keys() | other.lines.keys()
+        nothing: frozenset[int] = frozenset()
+        return Coverage(
+            lines={f: self.lines.get(f, nothing) | other.lines.get(f, nothing) for f in sorted(files)}
+        )
+
     def lost(self, other: Coverage) -> list[str]:
         """Files of which this run has lines, and the other none."""
         return sorted(file for file, lines in self.lines.items() if lines and not other.lines.get(file))

@@ -2,8 +2,7 @@
 
 Here belong: the engine that walks a forward graph backwards, derivative rules of operators (one `@vjp`
 function per rule), symbolic differentiation of tasklets, the plan of what is stored and what is recomputed,
-the check of gradients against finite differences, and the backward pass of any DaCe program
-(`add_backward_pass`).
+and the backward pass of any DaCe program (`add_backward_pass`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """CUDA code for lowered SDFGs.
 
 Here belong: finding and calling the CUDA toolchain, headers that bridge its versions, warp and vector
-primitives, the environments of vendor libraries, and the emulation of kernels on the host for machines
-without a device.
+primitives, block sizes, and the emulation of kernels on the host for machines without a device.
 """
 
 from __future__ import annotations

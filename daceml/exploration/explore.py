@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from daceml.errors import ExplorationError
 from daceml.exploration.exploration_text import exploration_text
 from daceml.exploration.results import Exploration, Objective, Row
-from daceml.notebook import shown_by
+from daceml.notebook import html_of
 from daceml.time_budget import budget_s
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ class Explored:
         return self._subject.options(self._here(variant))
 
     def _repr_html_(self) -> str:
-        return shown_by("daceml.gui.notebook:exploration_html", self.exploration)
+        return html_of("exploration", self.exploration)
 
     def __str__(self) -> str:
         return exploration_text(self.exploration)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from daceml.errors import ExplorationError
-from daceml.notebook import shown_by
+from daceml.notebook import html_of
 from daceml.tuning.variant import Variant
 
 Objective = Literal["time", "memory", "cost"]
@@ -175,7 +175,7 @@ class Exploration:
         return sum(errors) / len(errors) if errors else None
 
     def _repr_html_(self) -> str:
-        return shown_by("daceml.gui.notebook:exploration_html", self)
+        return html_of("exploration", self)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""

@@ -1,5 +1,5 @@
 """A local page: a model's graph with what could be done to it, a trace's timeline, variants as a plot.
 
-`guided.py` holds the state of a guided optimisation and knows nothing of pages; `*_view.py` make plain data
-of what is shown; `page.py` makes one HTML file of such data and `assets/`; `server.py` serves it here.
+`*_view.py` make plain data of what is shown; `page.py` makes one HTML file of such data and `assets/`;
+`server.py` serves it here. The state of a guided optimization is in `daceml.exploration.guided`.
 """

@@ -16,7 +16,7 @@ from daceml.frontend.capture.trace_lock import tracing_here
 from daceml.frontend.capture.traceable import refuse_script
 from daceml.module.hooks import Hook, Stage
 from daceml.module.session import Session
-from daceml.notebook import shown_by
+from daceml.notebook import html_of
 
 if TYPE_CHECKING:
     import dace
@@ -126,7 +126,7 @@ class DaceModule(nn.Module):
         self._add_hook("post_autodiff", name, hook, first=True)
 
     def _repr_html_(self) -> str:
-        return shown_by("daceml.report.explanation.module_html:module_html", self)
+        return html_of("module", self)
 
     def reset_sdfg(self) -> None:
         """Forget what was compiled; the next call compiles anew, hooks included."""

@@ -1,1 +1,1 @@
-"""What a user reads about a compiled module: explanation, verification, profile."""
+"""What a user reads: the explanation and profile of a compiled module, replays and predictions of runs."""

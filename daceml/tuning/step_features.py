@@ -58,7 +58,7 @@ class StepFacts:
         unique_bytes, total_bytes, flops, special_functions, exponential_tenths, logarithm_tenths,
             error_function_tenths, division_tenths, power_tenths, streamed_bytes, vector_operations,
             scalar_operations, dependent_operations, strided_accesses, loop_starts: as in `Cost`.
-        reach: of the unique bytes, how many were touched how far back, as `reuse.py` counts, and what a
+        reach: of the unique bytes, how many were touched how far back (`reuse_distance.py`), and what a
             library copies for itself; empty where nobody knows.
     """
 

@@ -111,6 +111,7 @@ def test_a_file_that_only_one_run_reaches_is_lost_to_the_other():
     whole = from_report({"files": {"a.py": {"executed_lines": [1, 2]}, "b.py": {"executed_lines": [3]}}})
     fast = Coverage(lines={"a.py": frozenset({1})})
     assert (whole.count, fast.count, whole.lost(fast), fast.lost(whole)) == (3, 1, ["b.py"], [])
+    assert (fast | whole) == whole and (fast | Coverage(lines={"a.py": frozenset({9})})).count == 2
 
 
 def test_a_command_is_watched_with_its_children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -84,7 +84,7 @@ def capture(
     Args:
         dynamic_shapes: as in `torch.export.export`; a named size may be 0 or 1 in this call, too.
         dynamic: make every size symbolic that the module allows to be.
-        autocast: the types of the autocast regions that the call is in, see `places.autocast_types`.
+        autocast: the types of the autocast regions that the call is in, see `call_device.autocast_types`.
         gradients: whether a backward pass will be derived from the trace.
     Raises:
         ExportError: torch.export cannot take the module; `where` is the user's line.

@@ -102,7 +102,7 @@ def exportable(
     torch.export wants parameters. What forward assigns to attributes is put back.
 
     Args:
-        autocast: the types of the autocast regions that the call is in, see `places.autocast_types`.
+        autocast: the types of the autocast regions that the call is in, see `call_device.autocast_types`.
         around: what forward is traced in, besides.
     Raises:
         RunsEagerlyError: a submodule has a hook; or, from within the export, forward changes a list or dict

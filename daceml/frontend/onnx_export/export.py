@@ -143,7 +143,8 @@ def _unknown_error(program: ExportedProgram, unknown: Mapping[Any, Sequence[torc
         f"no translation of {names} to ONNX",
         where="; ".join(dict.fromkeys(source_of_node(nodes[0]) for nodes in unknown.values())),
         why=f"no translation here or in torch, and no decomposition that helps (node {first.name})",
-        fix=f'write it with other operators, or add @translates("{first.target}") to frontend/translations',
+        fix=f'write it with other operators, or add @translates("{first.target}") to\n'
+        "daceml/frontend/onnx_export/translations",
     )
 
 
@@ -170,5 +171,5 @@ def _translation_error(error: Exception, program: ExportedProgram) -> ExportErro
         f"{target} cannot be translated to ONNX here",
         where="" if node is None else ", ".join(filter(None, (place, f"node {node.name}"))),
         why=first_lines(str(reason) or type(reason).__name__),
-        fix="write it with other operators, or extend its entry in daceml/frontend/translations",
+        fix="write it with other operators, or extend its entry in daceml/frontend/onnx_export/translations",
     )

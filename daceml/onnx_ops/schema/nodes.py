@@ -10,6 +10,7 @@ describes them.
 from __future__ import annotations
 
 import importlib
+import pkgutil
 from typing import Any
 
 from dace.properties import make_properties
@@ -19,11 +20,8 @@ from daceml.onnx_ops.schema.node import ONNXNode
 from daceml.onnx_ops.schema.properties import attribute_property
 from daceml.onnx_ops.schema.schema import OperatorSchema, known_domains, operator_names, read_schema
 
-# Where operators of the domain "daceml" are defined
-_OWN_MODULES = (
-    *("channels_last", "columns", "convolution_activation", "custom_gradients", "dropout", "pairs"),
-    *("saving", "segments", "torch_kernels"),
-)
+# The package whose modules define the operators of the domain "daceml"
+_OWN_DOMAIN = "daceml.onnx_ops.domain"
 _classes: dict[tuple[str, str, int], type[ONNXNode]] = {}
 _defined: dict[tuple[str, str], type[ONNXNode]] = {}
 
@@ -61,8 +59,8 @@ def define_operator(schema: OperatorSchema, *, module: str) -> type[ONNXNode]:
 def is_defined(op_type: str, domain: str) -> bool:
     """Whether `define_operator` has made this operator."""
     if domain == "daceml":
-        for module in _OWN_MODULES:
-            importlib.import_module(f"daceml.onnx_ops.domain.{module}")
+        for module in pkgutil.iter_modules(importlib.import_module(_OWN_DOMAIN).__path__):
+            importlib.import_module(f"{_OWN_DOMAIN}.{module.name}")
     return (domain, op_type) in _defined
 
 

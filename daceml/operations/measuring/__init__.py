@@ -1,1 +1,1 @@
-"""Measuring devices: rates of copies, what a call and a launch cost, which blocks are resident."""
+"""Measure devices (copies, calls, launches, resident blocks) and single operations on them."""

@@ -1,4 +1,4 @@
-"""A trace becomes a task graph: `PASSES` in their order, then gaps, and what is left unexplained."""
+"""A trace becomes a task graph: `ROWS` and `EDGES` in order, then gaps, then what is left unexplained."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daceml.errors import TaskGraphError
-from daceml.notebook import shown_by
+from daceml.notebook import html_of
 from daceml.simulation.graph import TaskGraph
 
 Floats = NDArray[np.float64]
@@ -42,7 +42,7 @@ class Schedule:
         return len(self.start_us)
 
     def _repr_html_(self) -> str:
-        return shown_by("daceml.gui.notebook:schedule_html", self)
+        return html_of("schedule", self)
 
     def __getitem__(self, name: str) -> tuple[float, float]:
         """Start and end of the task of this name.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from daceml.errors import WhatIfError
-from daceml.notebook import shown_by
+from daceml.notebook import html_of
 from daceml.simulation.analysis.profiler_cost import without_profiler
 from daceml.simulation.analysis.steps import step_error, step_times
 from daceml.simulation.engine import Schedule, simulate
@@ -51,7 +51,7 @@ class Prediction:
         return self.samples * self.baseline_us / self.step_us if self.step_us > 0 else float("inf")
 
     def _repr_html_(self) -> str:
-        return shown_by("daceml.gui.notebook:prediction_html", self)
+        return html_of("what-if", self)
 
 
 def predict(

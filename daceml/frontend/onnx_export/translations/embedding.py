@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 from typing import Any
 
 import onnx_ir as ir
 
-from daceml.frontend.onnx_export.translations import UnsupportedError, translates
+from daceml.frontend.onnx_export.translations import UnsupportedError, embedding_functions, translates
 from daceml.frontend.onnx_export.translations.emit import END, Size, Value, cast, op, sizes_of, typed
 
 INT64 = ir.DataType.INT64
@@ -50,7 +49,7 @@ def embedding_bag(
     bags = sizes_of(offsets)[0]
     padding = None if padding_idx is None or padding_idx < 0 else padding_idx
     plain = mode != MAX and per_sample_weights is None and padding is None
-    functions: Any = importlib.import_module("daceml.frontend.onnx_export.translations.embedding_functions")
+    functions: Any = embedding_functions  # onnxscript types them as the functions that they are made of
     shape = (bags, sizes_of(weight)[1])
     kept = None
     if plain:

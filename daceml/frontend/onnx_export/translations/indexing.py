@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
-from daceml.frontend.onnx_export.translations import UntranslatableError, translates
+from daceml.frontend.onnx_export.translations import UntranslatableError, indexing_functions, translates
 from daceml.frontend.onnx_export.translations.emit import (
     Value,
     array,
@@ -53,7 +52,7 @@ def index(self: Value, indices: Sequence[Value | None]) -> Value:
     kept = [d for d in range(rank) if d not in (axis, next_axis)]
     # GatherND's result has the dimensions of the index first, then those that are kept
     inverse = [*range(spread, spread + axis), *range(spread), *range(spread + axis, spread + len(kept))]
-    functions: Any = importlib.import_module("daceml.frontend.onnx_export.translations.indexing_functions")
+    functions: Any = indexing_functions  # onnxscript types them as the functions that they are made of
     return functions.GatherPairs(self, entry, other, perm=[axis, next_axis, *kept], inverse=inverse)
 
 

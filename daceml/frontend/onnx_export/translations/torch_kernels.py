@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-import importlib
 from collections.abc import Callable
 from typing import Any
 
 import onnx
 from onnxscript.values import Op
 
+from daceml.frontend.onnx_export.translations import torch_functions
 from daceml.frontend.onnx_export.translations.embedding_functions import DACEML
 from daceml.onnx_ops.domain.torch_kernels import DOMAIN, ROWS, type_of
 
@@ -17,10 +17,7 @@ from daceml.onnx_ops.domain.torch_kernels import DOMAIN, ROWS, type_of
 @functools.cache
 def kernel(name: str) -> Callable[..., Any]:
     """Function that emits a node of an operator of `daceml.onnx_ops.domain.torch_kernels`."""
-    bodies = importlib.import_module("daceml.frontend.onnx_export.translations.torch_functions")
-    if hasattr(bodies, name):
-        return getattr(bodies, name)
-    return _without_body(name)
+    return getattr(torch_functions, name, None) or _without_body(name)
 
 
 def _without_body(name: str) -> Callable[..., Any]:
