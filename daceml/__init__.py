@@ -114,7 +114,7 @@ def compile(module: M, **options: Any) -> M:
             prefer_native (False): derive every gradient from the operators' lowered form, rules or not.
             recipe (None): a `daceml.transformations.Recipe` in the place of the standard one. verify
             (False): name the pass that changes values, if one does. ranges (False): profilers see a range for
-            each step.
+            each step. cuda_graphs (False): capture what a call launches on a CUDA device, and replay it.
     Raises:
         ConfigurationError: something that is no module, or an unknown option.
     """

@@ -2,7 +2,7 @@
 
 The partial derivatives of smooth functions come from their definitions by SymPy; those of all other
 operations are one formula each, with torch's conventions where a derivative does not exist (|x|' = 0 at 0,
-equal operands of a maximum share). An operation without an entry stops gradients: comparisons, roundings,
+equal operands of a maximum share). Operations of `_FLAT` stop gradients: comparisons, roundings,
 integers.
 """
 

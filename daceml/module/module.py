@@ -39,7 +39,8 @@ class DaceModule(nn.Module):
     Args:
         module: any nn.Module.
         options: see `ModuleOptions`: backward, dynamic_shapes, dynamic, auto_optimize, search_budget_s,
-            freeze, recompute, memory_budget_bytes, prefer_native, recipe, verify, ranges.
+            freeze, recompute, memory_budget_bytes, prefer_native, recipe, cuda_graphs, verify,
+            ranges.
     """
 
     __slots__ = ("_session",)

@@ -11,36 +11,11 @@ from __future__ import annotations
 
 import functools
 import importlib
+import pkgutil
 from collections.abc import Callable
 from typing import Any
 
 Translation = Callable[..., Any]
-
-FAMILIES = (
-    "activation",
-    "arithmetic",
-    "attention",
-    "convolution",
-    "creation",
-    "custom_gradients",
-    "distributions",
-    "embedding",
-    "indexing",
-    "linear",
-    "moments",
-    "normalization",
-    "ordering",
-    "placement",
-    "pooling",
-    "random",
-    "recurrent",
-    "reduction",
-    "resampling",
-    "shape",
-    "sizes",
-    "special",
-    "windows",
-)
 
 _entries: dict[str, Translation] = {}
 
@@ -69,6 +44,6 @@ def translates(*overloads: str) -> Callable[[Translation], Translation]:
 @functools.cache
 def table() -> dict[str, Translation]:
     """Every translation, by the text of its overload (`str(torch.ops.aten.conv2d.default)`)."""
-    for family in FAMILIES:
-        importlib.import_module(f"daceml.frontend.onnx_export.translations.{family}")
+    for module in pkgutil.iter_modules(__path__):
+        importlib.import_module(f"{__name__}.{module.name}")
     return _entries
