@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from daceml.exploration import microbenchmarks as course
+from daceml.exploration import step_database
 from daceml.exploration.step_database import Library
 from daceml.tuning.model_call import Subject
 from daceml.tuning.step_features import StepFacts
@@ -40,7 +41,7 @@ def test_a_course_is_measured_once_and_the_rest_is_told(
         course.Part(module=module, training=training, variants=whole)
         for module, training in ((Wrong, False), (Few, False), (Few, True))
     ]
-    monkeypatch.setattr(course, "COURSE", parts)
+    monkeypatch.setattr(step_database, "COURSE", parts)
     with Library.of_this_machine(tmp_path) as library:
         library.measure_course([])
         times = library.times()
@@ -49,7 +50,7 @@ def test_a_course_is_measured_once_and_the_rest_is_told(
     assert told == golden()
     assert "there is no such operator here" in told
     asked: list[str] = []
-    monkeypatch.setattr(course, "measured", lambda part: asked.append(part.title) or [])
+    monkeypatch.setattr(step_database, "measured", lambda part: asked.append(part.title) or [])
     with Library.of_this_machine(tmp_path) as library:
         library.measure_course([])
         assert len(library.times()) == len(times)
@@ -69,8 +70,8 @@ def test_what_others_disturbed_is_measured_again_when_they_are_gone(
         asked.append(used[-1])
         return [(StepFacts(key=part.title, kind="kernel"), 1.0 + used[-1])]
 
-    monkeypatch.setattr(course, "COURSE", [course.Part(module=Few, training=False, variants=())])
-    monkeypatch.setattr(course, "measured", measured)
+    monkeypatch.setattr(step_database, "COURSE", [course.Part(module=Few, training=False, variants=())])
+    monkeypatch.setattr(step_database, "measured", measured)
     with Library.of_this_machine(tmp_path) as library:
         for share in (0.5, 0.5, 0.0, 0.5, 0.0):
             used.append(share)
@@ -103,8 +104,8 @@ def test_a_part_is_for_programs_that_call_its_functions(tmp_path: Path, monkeypa
         asked.append(part.title)
         return [(StepFacts(key=part.title, kind="kernel"), 1.0)]
 
-    monkeypatch.setattr(course, "COURSE", (plain, images))
-    monkeypatch.setattr(course, "measured", measured)
+    monkeypatch.setattr(step_database, "COURSE", (plain, images))
+    monkeypatch.setattr(step_database, "measured", measured)
     with Library.of_this_machine(tmp_path) as library:
         library.measure_course([StepFacts(key="k", kind="kernel")])
         assert asked == ["Few, inference"]

@@ -35,7 +35,7 @@ class Passes:
             return op.Sqrt(x)
 
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture

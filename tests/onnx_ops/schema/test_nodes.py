@@ -125,7 +125,7 @@ def test_a_stored_sdfg_loads_in_a_fresh_process(tmp_path: Path):
     )
     # dace itself warns of deprecation when it is imported.
     command = [sys.executable, "-W", "error", "-W", "ignore::DeprecationWarning", "-c", script]
-    environment = {**os.environ, "PYTHONPATH": str(Path(nodes.__file__).parents[2])}
+    environment = {**os.environ, "PYTHONPATH": str(Path(nodes.__file__).parents[3])}
     done = subprocess.run(
         [*command, str(tmp_path / "stored.sdfg")],
         capture_output=True,
