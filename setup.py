@@ -141,7 +141,7 @@ setup(
     package_data={
         "daceml": ["py.typed"],
         "daceml.codegen": ["*.cpp"],
-        "daceml.codegen_cuda": ["**/*.h", "**/*.cpp"],
+        "daceml.codegen_cuda": ["*.cu", "**/*.h", "**/*.cpp"],
         "daceml.devices.catalogue": ["*.toml"],
         "daceml.deployment": ["**/*.h", "**/*.cpp"],
         "daceml.gui": ["assets/*.js", "assets/*.css"],

@@ -6,10 +6,12 @@ import ast
 import functools
 import os
 import re
+import runpy
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -68,6 +70,25 @@ def test_every_folder_of_daceml_is_a_package():
         sorted(str(folder.relative_to(ROOT)) for folder in folders if not (folder / "__init__.py").exists())
         == []
     )
+
+
+def test_wheels_have_what_modules_read(monkeypatch: pytest.MonkeyPatch):
+    told: dict[str, Any] = {}
+    monkeypatch.setattr("setuptools.setup", lambda **options: told.update(options))
+    monkeypatch.chdir(ROOT)
+    runpy.run_path(str(ROOT / "setup.py"))
+    packed = {
+        path
+        for package, patterns in told["package_data"].items()
+        for pattern in patterns
+        for path in ROOT.joinpath(*package.split(".")).glob(pattern)
+    }
+    read = {
+        path
+        for path in (ROOT / "daceml").rglob("*")
+        if path.is_file() and path.suffix not in (".py", ".md") and "__pycache__" not in path.parts
+    }
+    assert sorted(str(path.relative_to(ROOT)) for path in read - packed) == []
 
 
 def test_every_module_has_a_docstring():
