@@ -14,7 +14,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,6 @@ from benchmarks import command
 from benchmarks.bars import Bar
 from benchmarks.machine import ROOT
 from benchmarks.test_suite import coverage_of, fault_search, timing
-from benchmarks.test_suite.coverage_of import Coverage
 from benchmarks.test_suite.processes import Ran, run
 
 _SLOW = ("-m", "not slow")
@@ -117,23 +116,17 @@ def _coverage(suite: Suite) -> None:
     if find_spec("coverage") is None:
         fix = ".venv/bin/python -m pip install -c constraints.txt -e '.[coverage]'"
         sys.exit(f"coverage is not installed\n  fix: {fix}")
-    fast = _covered(suite, "covered-test", _SLOW)
-    whole = fast | _covered(suite, "covered-test-all", ())  # which runs the fast ones, too
-    missed = 100 * (1 - fast.count / whole.count) if whole.count else None
-    lost = whole.lost(fast)
-    suite.rows.append({"step": "coverage", "lines_of_test": fast.count, "lines_of_test_all": whole.count})
-    suite.bar("lines that make test-all runs and make test does not", missed, 10.0, "%")
-    suite.bar("files that only make test-all runs", len(lost), 0, note=", ".join(lost))
-
-
-def _covered(suite: Suite, name: str, marks: Sequence[str]) -> Coverage:
-    place = suite.folder / name
+    place = suite.folder / "covered-test"
     place.mkdir()
     rc = coverage_of.settings(place)
     measured = [sys.executable, "-m", "coverage", "run", f"--rcfile={rc}"]
-    tests = ["-m", "pytest", "-n", "auto", "--dist", "worksteal", *marks, "tests"]
-    suite.run(name, [*measured, *tests], place / "cache", TEST_TIMES="")
-    return coverage_of.collected(place, ROOT, os.environ)
+    tests = ["-m", "pytest", "-n", "auto", "--dist", "worksteal", *_SLOW, "tests"]
+    suite.run("covered-test", [*measured, *tests], place / "cache", TEST_TIMES="")
+    seen = coverage_of.collected(place, ROOT, os.environ)
+    suite.rows.append({"step": "coverage", **asdict(seen)})
+    missed = 100 * (1 - seen.reached / seen.statements) if seen.statements else None
+    suite.bar("statements of daceml that make test does not run", missed, 10.0, "%")
+    suite.bar("files of which make test runs nothing", len(seen.untouched), 0, note=", ".join(seen.untouched))
 
 
 def _faults(suite: Suite) -> None:

@@ -1,4 +1,4 @@
-"""Lines of daceml that tests run, in every process that they start."""
+"""Statements of daceml that tests run, in every process that they start."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 # Children of tests are measured too: coverage starts in every Python process that inherits the environment.
 _SETTINGS = """[run]
@@ -22,30 +23,17 @@ data_file = {data}
 
 @dataclass(frozen=True, kw_only=True)
 class Coverage:
-    """Lines that ran, by file.
+    """What a run reached of the package.
 
     Attributes:
-        lines: file below the repository -> numbers of lines that ran.
+        statements: in all files.
+        reached: statements that ran.
+        untouched: files with statements of which none ran.
     """
 
-    lines: dict[str, frozenset[int]]
-
-    @property
-    def count(self) -> int:
-        """Lines of all files."""
-        return sum(len(lines) for lines in self.lines.values())
-
-    def __or__(self, other: Coverage) -> Coverage:
-        """Lines that ran in either."""
-        files = self.lines.keys() | other.lines.keys()
-        nothing: frozenset[int] = frozenset()
-        return Coverage(
-            lines={f: self.lines.get(f, nothing) | other.lines.get(f, nothing) for f in sorted(files)}
-        )
-
-    def lost(self, other: Coverage) -> list[str]:
-        """Files of which this run has lines, and the other none."""
-        return sorted(file for file, lines in self.lines.items() if lines and not other.lines.get(file))
+    statements: int
+    reached: int
+    untouched: tuple[str, ...]
 
 
 def settings(folder: Path) -> Path:
@@ -70,8 +58,11 @@ def collected(folder: Path, repository: Path, environment: Mapping[str, str]) ->
     return from_report(json.loads(report.read_text(encoding="utf-8")))
 
 
-def from_report(report: Mapping[str, dict[str, dict[str, list[int]]]]) -> Coverage:
-    """Lines of coverage's report in JSON."""
+def from_report(report: Mapping[str, Any]) -> Coverage:
+    """The sum of coverage's report in JSON."""
+    files = {file: told["summary"] for file, told in sorted(report["files"].items())}
     return Coverage(
-        lines={file: frozenset(said["executed_lines"]) for file, said in sorted(report["files"].items())}
+        statements=sum(summary["num_statements"] for summary in files.values()),
+        reached=sum(summary["covered_lines"] for summary in files.values()),
+        untouched=tuple(f for f, s in files.items() if s["num_statements"] and not s["covered_lines"]),
     )

@@ -107,11 +107,10 @@ def test_long_tests_have_rows_and_the_others_of_a_file_are_summed_up():
     assert every[0] == "all" and "4" in every
 
 
-def test_a_file_that_only_one_run_reaches_is_lost_to_the_other():
-    whole = from_report({"files": {"a.py": {"executed_lines": [1, 2]}, "b.py": {"executed_lines": [3]}}})
-    fast = Coverage(lines={"a.py": frozenset({1})})
-    assert (whole.count, fast.count, whole.lost(fast), fast.lost(whole)) == (3, 1, ["b.py"], [])
-    assert (fast | whole) == whole and (fast | Coverage(lines={"a.py": frozenset({9})})).count == 2
+def test_files_of_which_nothing_ran_are_told():
+    told = {"a.py": (3, 2), "b.py": (4, 0), "empty.py": (0, 0)}
+    files = {f: {"summary": {"num_statements": n, "covered_lines": ran}} for f, (n, ran) in told.items()}
+    assert from_report({"files": files}) == Coverage(statements=7, reached=2, untouched=("b.py",))
 
 
 def test_a_command_is_watched_with_its_children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
