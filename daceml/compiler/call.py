@@ -122,12 +122,12 @@ def capture_call(request: ModuleRequest, arguments: Arguments, modes: Modes) -> 
     """
     wanted, everything = request.options["dynamic_shapes"], request.options["dynamic"]
     if not everything and wanted is None:
-        return capture_sizes(request, arguments, modes)
+        return trace_call(request, arguments, modes)
     shapes = [tensor.shape for tensor in arguments.tensors]
-    open_sizes = _trace(request, arguments, modes, dynamic_shapes=wanted, dynamic=everything)
+    open_sizes = trace_call(request, arguments, modes, dynamic_shapes=wanted, dynamic=everything)
     if open_sizes.sizes is None or open_sizes.sizes.problem(shapes) is None:
         return open_sizes
-    plain = capture_sizes(request, arguments, modes)
+    plain = trace_call(request, arguments, modes)
     problem = open_sizes.sizes.problem(shapes, ones=True)
     if problem is None:
         if agree(open_sizes.program, plain.program, open_sizes.sizes, shapes):
@@ -135,11 +135,6 @@ def capture_call(request: ModuleRequest, arguments: Arguments, modes: Modes) -> 
         problem = "a size of 1 is something else"
     log.info("compiling %s for these sizes alone: %s", type(request.module).__name__, problem)
     return plain
-
-
-def capture_sizes(request: ModuleRequest, arguments: Arguments, modes: Modes) -> Capture:
-    """Trace the module for the sizes of these arguments alone."""
-    return _trace(request, arguments, modes)
 
 
 def agree(
@@ -150,7 +145,8 @@ def agree(
     return not isinstance(values, str) and same_graph(symbolic, fixed, values)
 
 
-def _trace(request: ModuleRequest, arguments: Arguments, modes: Modes, **sizes: Any) -> Capture:
+def trace_call(request: ModuleRequest, arguments: Arguments, modes: Modes, **sizes: Any) -> Capture:
+    """Trace the module for the sizes of these arguments, unless options of `capture` leave some symbolic."""
     import torch
 
     # hooks around the call, such as those of a checkpoint, have no business with what tracing saves

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from daceml.compiler.call import agree, capture_call, capture_sizes, making_of
+from daceml.compiler.call import agree, capture_call, making_of, trace_call
 from daceml.compiler.freeze_check import check_frozen
 from daceml.compiler.gradient_request import requirements
 from daceml.compiler.guards import Modes
@@ -154,7 +154,7 @@ def _captured(
     shapes = [tensor.shape for tensor in arguments.tensors]
     for variant in symbolic:
         if variant.sizes is not None and variant.sizes.problem(shapes, ones=True) is None:
-            plain = capture_sizes(request, arguments, modes)
+            plain = trace_call(request, arguments, modes)
             return variant if agree(variant.exported, plain.program, variant.sizes, shapes) else plain
     return capture_call(request, arguments, modes)
 
