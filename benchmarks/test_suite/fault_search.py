@@ -20,6 +20,8 @@ from benchmarks.test_suite.faults import FAULTS
 Tier = Literal["test", "slow", ""]
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
 _LIMIT_S = 3600.0
+# It compares the list of faults with the sources, so it would find each of them.
+_OF_THE_LIST = "tests/benchmarks/test_suite_faults.py"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +103,7 @@ def _first_failure(tests: Sequence[str], copy: Path, *, slow: bool) -> str:
         "worksteal",
         "-m",
         marks,
+        f"--ignore={_OF_THE_LIST}",
         *tests,
     ]
     environment = {**os.environ, "PYTHONPATH": str(copy)}
