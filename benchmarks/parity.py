@@ -24,6 +24,7 @@ from benchmarks.parity_dynamic import CompileDynamic, CountVariants, dynamic, re
 from benchmarks.parity_export import ExportFunction, export
 from benchmarks.parity_static import CompileFunction, CountFunction, inference
 from benchmarks.parity_training import Programs, ProgramsFunction, training
+from daceml.report.explanation.explanation import explain_program
 
 if TYPE_CHECKING:
     import onnx
@@ -52,10 +53,9 @@ def compile_with_daceml(module: nn.Module) -> Callable[..., Any]:
 
 
 def count_with_daceml(compiled: Callable[..., Any], inputs: tuple[Any, ...]) -> int:
-    import daceml
 
     assert isinstance(compiled, nn.Module)
-    return daceml.explain(compiled, *inputs).counts["onnxruntime"]
+    return explain_program(compiled, *inputs).counts["onnxruntime"]
 
 
 def compile_dynamic_with_daceml(module: nn.Module, dynamic_shapes: Any) -> Callable[..., Any]:

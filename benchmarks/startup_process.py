@@ -23,7 +23,9 @@ def start_daceml(module: nn.Module, inputs: tuple[torch.Tensor, ...]) -> dict[st
     compiled = daceml.compile(module, backward=False)
     seconds = timed(lambda: compiled(*inputs))
     call_seconds = min(timed(lambda: compiled(*inputs)) for _ in range(3))
-    explanation = daceml.explain(compiled, *inputs)
+    from daceml.report.explanation.explanation import explain_program  # not part of what is timed
+
+    explanation = explain_program(compiled, *inputs)
     return {
         "seconds": seconds,
         "compile_seconds": seconds - call_seconds,

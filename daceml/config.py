@@ -37,6 +37,7 @@ class Config:
         prepared_bytes: of weights that a program keeps in another order, beside the module's own, unless the
             module is frozen; 0 keeps none.
         streaming_bytes: arrays of this size and more are written past the caches; 0 never does so.
+        fullgraph: the default of the option `fullgraph`: raise an error where a module is not one program.
         public_exporter: use only public functions of torch's ONNX exporter (slower).
         variants: kinds of inputs for which a module keeps compiled variants, at least 1; the oldest is
             dropped.
@@ -56,6 +57,7 @@ class Config:
     parallel_threshold: int = 16384
     prepared_bytes: int = 2**30
     streaming_bytes: int = 2**25
+    fullgraph: bool = False
     public_exporter: bool = False
     variants: int = 32
     search_budget_s: int = 60

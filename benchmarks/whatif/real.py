@@ -33,6 +33,7 @@ from benchmarks.whatif.static_costs import between_products_us
 from benchmarks.whatif.undisturbed import FEWEST, StepTime, clean, median_us, timed, undisturbed
 from daceml.profiling.recording.recording import Recording
 from daceml.profiling.recording.step_plan import Part, Plan
+from daceml.report.explanation.explanation import explain_program
 from daceml.simulation.analysis.steps import step_times
 from daceml.simulation.building.build import build
 from daceml.simulation.graph import TaskGraph
@@ -73,7 +74,7 @@ def fused_variant() -> Question:
     torch.manual_seed(0)
     model = Perceptrons(blocks=2, width=128, hidden=256).eval()
     x = torch.randn(32_768, 128)
-    costs = daceml.explain(model, x).steps  # compiles, and runs nothing
+    costs = explain_program(model, x).steps  # compiles, and runs nothing
     compiled = daceml.compile(model, backward=False)
 
     def asked(_: Recording, rates: ceilings.Ceilings) -> Optimization:

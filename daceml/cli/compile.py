@@ -147,8 +147,8 @@ def _compile(
 ) -> _Compiled:
     import torch
 
-    import daceml
     from daceml.module.onnx_model import ONNXModel
+    from daceml.report.explanation.explanation import explanation_of, explanation_of_model
 
     model: Any = resolve(reference, train=train, dims=parse_dims(dims or ()))
     if search:
@@ -161,12 +161,12 @@ def _compile(
                     why="an ONNX file says itself which inputs it has and which dimensions are symbolic",
                     fix="leave them out; --dim NAME=SIZE fixes a symbolic dimension",
                 )
-            said = daceml.explain(model)
+            said = explanation_of_model(model)
             return _Compiled(program=model.program, stages_s=model.stages_s, explanation=said, holder=model)
         call = make_inputs(model, inputs, dims, inputs_file)
         compiled = _compiled(model, dynamic=dynamic)
         variant, _ = compiled.session.variant(call.args, call.kwargs)
-        said = daceml.explain(compiled, *call.args, **call.kwargs)
+        said = explanation_of(compiled, variant)
         return _Compiled(program=variant.program, stages_s=variant.stages_s, explanation=said, holder=variant)
 
 

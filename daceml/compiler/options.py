@@ -6,6 +6,7 @@ import difflib
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
 
 from daceml.compiler.stages.recomputation import Recompute, check_recomputation
+from daceml.config import config
 from daceml.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ class ModuleOptions(TypedDict):
             graph each.
         verify: run the network before and after the passes, in float64 too, and name a pass that changes
             values. Once for each program, when it is compiled.
+        fullgraph: raise an error, with the reason, where the module is not one program. Without it, forward
+            is cut there, and the remainder runs eagerly. None for `DACEML_FULLGRAPH`.
         ranges: profilers see a range for each step of a program, named by its label and modules: an operator
             in torch's profiler, a range of the domain `daceml` in tools that read NVTX.
     """
@@ -56,6 +59,7 @@ class ModuleOptions(TypedDict):
     cuda_graphs: bool
     verify: bool
     ranges: bool
+    fullgraph: bool | None
 
 
 _DEFAULTS = ModuleOptions(
@@ -72,6 +76,7 @@ _DEFAULTS = ModuleOptions(
     cuda_graphs=False,
     verify=False,
     ranges=False,
+    fullgraph=None,
 )
 
 
@@ -91,13 +96,15 @@ def module_options(given: dict[str, Any]) -> ModuleOptions:
             )
         if name == "auto_optimize":
             _check_auto_optimize(value)
-        elif isinstance(_DEFAULTS[name], bool) and not isinstance(value, bool):
+        elif _is_switch(name) and not isinstance(value, bool) and value is not _DEFAULTS[name]:
             raise ConfigurationError(
                 f"option {name!r} of dace_module must be True or False",
                 why=f"it is {value!r}",
                 fix=f"write {name}=True or {name}=False",
             )
     options = cast(ModuleOptions, _DEFAULTS | given)
+    if options["fullgraph"] is None:
+        options["fullgraph"] = config().fullgraph
     if cast(object, options["auto_optimize"]) == "recipe":
         options["auto_optimize"] = True
     _check_budget(options)
@@ -117,6 +124,10 @@ def module_options(given: dict[str, Any]) -> ModuleOptions:
     if options["recipe"] is not None:
         options["recipe"] = _checked_recipe(options["recipe"], auto_optimize=options["auto_optimize"])
     return options
+
+
+def _is_switch(name: str) -> bool:
+    return name == "fullgraph" or isinstance(_DEFAULTS[name], bool)
 
 
 def _check_auto_optimize(value: object) -> None:

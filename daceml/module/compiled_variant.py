@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
 from daceml.errors import CallError
 from daceml.frontend.capture.exportable import Assignment
 from daceml.module.module_watch import ModuleWatch
+from daceml.module.partial.cut import Cut
 from daceml.runtime.autograd import BackwardPass
 
 if TYPE_CHECKING:
@@ -65,6 +66,11 @@ class Variant:
     stages_s: dict[str, float] = field(default_factory=dict[str, float])
     backward: BackwardPass | None = None
     requiring: tuple[tuple[torch.Tensor, bool], ...] = ()
+
+    @cached_property
+    def flops(self) -> int:
+        """Floating-point operations of a call, without its backward pass."""
+        return sum(step.flops for step in self.program.manifest.steps)
 
     def same_gradients(self) -> bool:
         """Whether the module's tensors still require gradients where they did."""
@@ -134,15 +140,31 @@ class Variant:
         ).network
 
 
+class Partial(Protocol):
+    """Runs a module that is not one program."""
+
+    cuts: list[Cut]
+
+    def add(self, cut: Cut) -> None:
+        """Note one more reason why the module is not one program."""
+        ...
+
+    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What forward returns for these arguments; it has the effects of forward, too."""
+        ...
+
+
 @dataclass(frozen=True)
 class EagerVariant:
-    """The user's own forward, where a program could not do the same.
+    """The user's own forward, where one program could not do the same.
 
     Attributes:
         watch: the state of the module in which it could not; None for any state.
+        partial: runs parts of it as programs; None where all of it runs eagerly.
     """
 
     watch: ModuleWatch | None
+    partial: Partial | None = None
 
     def same_gradients(self) -> bool:
         """It is right whatever requires a gradient."""

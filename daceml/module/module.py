@@ -15,6 +15,7 @@ from daceml.errors import ConfigurationError
 from daceml.frontend.capture.trace_lock import tracing_here
 from daceml.frontend.capture.traceable import refuse_script
 from daceml.module.hooks import Hook, Stage
+from daceml.module.partial.partial_forward import PartialForward
 from daceml.module.session import Session
 from daceml.notebook import html_of
 
@@ -182,7 +183,7 @@ def compile_module(module: M, **options: Any) -> M:
     """
     eager = eager_module(module)
     refuse_script(eager)
-    return view_of(Session(eager, view_of, **options))  # pyright: ignore[reportReturnType]
+    return view_of(Session(eager, view_of, cut=PartialForward, **options))  # pyright: ignore[reportReturnType]
 
 
 def eager_module(module: nn.Module) -> nn.Module:
@@ -259,7 +260,8 @@ def _attach(compiled: Any) -> None:
     # a subclass is its own eager class: `super()` in its methods takes no other
     eager = object.__new__(kind.__dict__.get("_daceml_eager_class", kind))
     eager.__dict__ = compiled.__dict__
-    object.__setattr__(compiled, "_session", Session(eager, view_of, **kind._daceml_options))
+    session = Session(eager, view_of, cut=PartialForward, **kind._daceml_options)
+    object.__setattr__(compiled, "_session", session)
 
 
 def _derive(cls: type[nn.Module]) -> type[DaceModule]:

@@ -71,6 +71,8 @@ class ModuleWatch:
         self._complete = True
         ignored = {(id(made.owner), made.name) for made in assigned}
         for path, child in module.named_modules():
+            if isinstance(child, torch.jit.ScriptModule):
+                continue  # no program has one
             # hooks of the module itself run at every call; those within are traced
             kinds = MEMBERS if child is module else (*MEMBERS, *_HOOKS)
             self._module(

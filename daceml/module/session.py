@@ -6,12 +6,14 @@ import inspect
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import nn
 from torch.autograd import forward_ad
 from torch.nn.modules.module import _has_any_global_hook  # pyright: ignore[reportPrivateUsage]
+from torch.utils._python_dispatch import _disable_current_modes  # pyright: ignore[reportPrivateUsage]
 
 from daceml.compiler.guards import CallKey, ConstantKey, TensorKey, call_key, key_difference, named_key
 from daceml.compiler.module_request import ModuleRequest
@@ -21,7 +23,6 @@ from daceml.config import config
 from daceml.errors import (
     CallError,
     GradientError,
-    MemoryBudgetError,
     NotSynchronizedError,
     RecompileError,
     SignatureError,
@@ -29,9 +30,11 @@ from daceml.errors import (
 )
 from daceml.frontend.capture.arguments import Arguments, flatten
 from daceml.frontend.capture.exportable import RunsEagerlyError
-from daceml.module.compiled_variant import EagerVariant, Variant
+from daceml.module.compiled_variant import EagerVariant, Partial, Variant
 from daceml.module.hooks import CompilationHooks
 from daceml.module.module_watch import ModuleWatch, registered
+from daceml.module.partial.cut import cut_of, is_refusal
+from daceml.module.partial.region_ledger import open_ledger
 
 if TYPE_CHECKING:
     from daceml.module.other_ranks import OtherRanks
@@ -49,14 +52,27 @@ class Session:
     Args:
         eager: the module as the user wrote it.
         view: the compiled view of the module, given its session; hooks see it.
+        cut: makes what runs the module where it is not one program; None to run it eagerly there.
+        name: of the module, in logs and reports; that of its class where empty.
         options: see `ModuleOptions`.
     Attributes:
         data_parallel: the other ranks of a run; None in one process.
     """
 
-    def __init__(self, eager: nn.Module, view: Callable[[Session], nn.Module], **options: Any) -> None:
+    def __init__(
+        self,
+        eager: nn.Module,
+        view: Callable[[Session], nn.Module],
+        *,
+        cut: Callable[[Session], Partial] | None = None,
+        name: str = "",
+        **options: Any,
+    ) -> None:
         self.eager = eager
-        self._view = view
+        self.view = view
+        self.name = name or type(eager).__name__
+        self._cut = cut
+        self._partial: Partial | None = None
         self.options = module_options(options)
         self.hooks = CompilationHooks()
         self._variants: dict[CallKey, list[Variant | EagerVariant]] = {}
@@ -75,9 +91,20 @@ class Session:
             with torch.inference_mode(mode=False), torch.no_grad():
                 return self(args, kwargs)
         variant, tensors = self._prepare(args, kwargs)
-        if variant is None:
+        if not isinstance(variant, Variant):
             self.refuse_unaveraged("its log says why it runs eagerly (DACEML_LOG=warning)")
-            return self.eager.forward(*args, **kwargs)
+            if variant is None or variant.partial is None:
+                return self.eager.forward(*args, **kwargs)
+            with torch.set_grad_enabled(torch.is_grad_enabled() and self.options["backward"]):
+                return variant.partial(args, kwargs)
+        if (ledger := open_ledger()) is not None:
+            with ledger.inside(variant, self.name, flops=variant.flops):
+                return self._run(variant, tensors, args, kwargs)
+        return self._run(variant, tensors, args, kwargs)
+
+    def _run(
+        self, variant: Variant, tensors: list[torch.Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         try:
             if variant.backward is not None or not torch.is_grad_enabled():
                 return variant(tensors)
@@ -113,20 +140,26 @@ class Session:
         self._said_hooked = True
         return True
 
+    def any_variant(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Variant | EagerVariant | None:
+        """What these arguments reach, compiled if need be; None where the stance says to run eagerly."""
+        return self._prepare(args, kwargs)[0]
+
     def variant(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Variant, list[torch.Tensor]]:
         """The variant that these arguments reach, compiled if need be, and its tensor inputs.
 
         Raises:
-            CallError: the module runs eagerly with these arguments.
+            CallError: the module is not one program with these arguments.
         """
         variant, tensors = self._prepare(args, kwargs)
-        if variant is None:
-            raise CallError(
-                f"{type(self.eager).__name__} runs eagerly with these arguments",
-                why="its log says why (DACEML_LOG=warning)",
-                fix="remove hooks of submodules, or compile a submodule",
-            )
-        return variant, tensors
+        if isinstance(variant, Variant):
+            return variant, tensors
+        cuts = () if variant is None or variant.partial is None else variant.partial.cuts
+        raise CallError(
+            f"{self.name} is not one program with these arguments",
+            where=cuts[-1].where if cuts else "",
+            why=str(cuts[-1]) if cuts else "its log says why (DACEML_LOG=warning)",
+            fix=(cuts[-1].fix if cuts else "") or "remove hooks of submodules, or compile a submodule",
+        )
 
     @property
     def latest(self) -> Variant:
@@ -172,12 +205,13 @@ class Session:
         with self._lock:
             self._variants.clear()
             self._latest = None
+            self._partial = None
 
     def run_hooks(self, network: Network) -> None:
         """Let the user's hooks change a network of ONNX nodes in place."""
         self._in_progress = network
         try:
-            self.hooks.run_post_onnx(self._view(self), network)
+            self.hooks.run_post_onnx(self.view(self), network)
         finally:
             self._in_progress = None
 
@@ -191,20 +225,25 @@ class Session:
 
     def _prepare(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[Variant | None, list[torch.Tensor]]:
+    ) -> tuple[Variant | EagerVariant | None, list[torch.Tensor]]:
         structure: Any = None
         leaves: Sequence[Any] = args
-        if kwargs or not all(isinstance(a, torch.Tensor) for a in args):
-            leaves, structure = flatten(args, kwargs)
-        quick = call_key(leaves, structure)
+        try:
+            if kwargs or not all(isinstance(a, torch.Tensor) for a in args):
+                leaves, structure = flatten(args, kwargs)
+            quick = call_key(leaves, structure)
+        except CallError as error:
+            self._check_signature(args, kwargs)
+            if (partial := self._cut_at(error)) is None:
+                raise
+            return EagerVariant(None, partial), []
         variant = self._find(quick)
         if variant is None:
             key = named_key(quick)
             with self._lock:
                 variant = self._find(key) or self._find_equal(key) or self._find_sizes(key, leaves)
                 variant = variant or self._compile(key, args, kwargs)
-        tensors = [x for x in leaves if isinstance(x, torch.Tensor)]
-        return (variant if isinstance(variant, Variant) else None), tensors
+        return variant, [x for x in leaves if isinstance(x, torch.Tensor)]
 
     def _drop(self, variant: Variant) -> None:
         with self._lock:
@@ -255,11 +294,10 @@ class Session:
     def _compile(
         self, key: CallKey, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Variant | EagerVariant | None:
-        from daceml.module.compile import compile_variant
-
-        name = type(self.eager).__name__
+        name = self.name
         self._check_signature(args, kwargs)
         arguments = Arguments(args, kwargs)
+        variant: Variant | EagerVariant
         known = self._variants.get(key, [])
         reason = self._reason(key, arguments)
         stance = current_stance()
@@ -273,29 +311,70 @@ class Session:
                 fix="call it with such inputs before setting the stance, or compile it with dynamic=True",
             )
         if len(known) >= _MODULE_STATES:
+            variant = EagerVariant(None, self._cut_at(RunsEagerlyError(f"{reason} at every call")))
             log.warning(
-                "%s runs eagerly from now on for these inputs: it was compiled %d times, last because %s",
-                name, len(known), reason,
+                "%s %s from now on for these inputs: it was compiled %d times, last because %s",
+                name, "is cut" if variant.partial else "runs eagerly", len(known), reason,
             )  # fmt: skip
-            return None
+            self._remember(key, variant)
+            return variant
         log.info("compiling %s: %s", name, reason)
-        variant: Variant | EagerVariant
         try:
-            symbolic = self._symbolic(key)
-            variant = compile_variant(self.request, arguments, key.modes, symbolic, ranks=self.data_parallel)
-        except RunsEagerlyError as why:
-            log.warning("%s runs eagerly: %s", name, why)
-            watch = None if why.lasting else ModuleWatch(self.eager, (), registered(self.eager))
-            variant = EagerVariant(watch)
-        except MemoryBudgetError:
-            raise  # eager would not keep the budget either
-        except GradientError as why:
-            log.warning("%s runs eagerly where gradients are wanted: %s", name, why)
-            variant = EagerVariant(None)
+            variant = self._compiled(key, arguments)
+        except Exception as error:
+            variant = self._eager_variant(error)
         else:
             self._latest = variant
         self._remember(key, variant)
         return variant
+
+    def _compiled(self, key: CallKey, arguments: Arguments) -> Variant:
+        from daceml.module.compile import compile_variant
+
+        # what the caller records of its own operators is none of tracing's
+        with _disable_current_modes() if open_ledger() is not None else nullcontext():
+            symbolic = self._symbolic(key)
+            return compile_variant(self.request, arguments, key.modes, symbolic, ranks=self.data_parallel)
+
+    def _eager_variant(self, error: Exception) -> EagerVariant:
+        """What runs where a module is not one program.
+
+        Raises:
+            Exception: the error, where it is the user's to handle.
+        """
+        if not is_refusal(error):
+            raise error
+        partial = self._cut_at(error)
+        watch = ModuleWatch(self.eager, (), registered(self.eager))
+        if isinstance(error, RunsEagerlyError):
+            if partial is None:
+                log.warning("%s runs eagerly: %s", self.name, error)
+            return EagerVariant(None if error.lasting else watch, partial)
+        if isinstance(error, GradientError):
+            if partial is None:
+                log.warning("%s runs eagerly where gradients are wanted: %s", self.name, error)
+            return EagerVariant(None, partial)
+        if partial is None:
+            raise error
+        return EagerVariant(watch, partial)
+
+    def _cut_at(self, error: Exception) -> Partial | None:
+        """What runs the module instead of one program; None where the user asked for an error, or hooks."""
+        if self.options["fullgraph"] or self._cut is None or self.hooks:
+            return None
+        if self._partial is None:
+            self._partial = self._cut(self)
+        self._partial.add(cut_of(error))
+        return self._partial
+
+    def part(self, module: nn.Module) -> nn.Module:
+        """A compiled view of a submodule, with the options of this session."""
+        named_sizes = self.options["dynamic_shapes"] is not None
+        sizes = {"dynamic_shapes": None, "dynamic": self.options["dynamic"] or named_sizes}
+        options = cast("dict[str, Any]", {**self.options, **sizes})
+        path = next((path for path, child in self.eager.named_modules() if child is module), "")
+        name = f"{self.name}.{path}"
+        return self.view(Session(module, self.view, cut=self._cut, name=name, **options))
 
     def _remember(self, key: CallKey, variant: Variant | EagerVariant) -> None:
         if key not in self._variants and len(self._variants) >= config().variants:

@@ -9,7 +9,7 @@ from contextlib import contextmanager, nullcontext, redirect_stderr
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from daceml.errors import CallError, ConfigurationError, ExportError
+from daceml.errors import ConfigurationError, ExportError
 from daceml.frontend.capture.arguments import Arguments
 from daceml.frontend.capture.autocast_regions import marked_in_autocast
 from daceml.frontend.capture.dynamic_shapes import SizeGuard, Spec, example, size_guard, tensor_specs
@@ -146,7 +146,7 @@ def _followed() -> Generator[None]:
 def _refuse_complex(arguments: Arguments) -> None:
     for position, tensor in enumerate(arguments.tensors):
         if tensor.is_complex():
-            raise CallError(
+            raise ExportError(
                 f"tensor {position} of the arguments is complex",
                 why="ONNX operators have no complex numbers",
                 fix="pass torch.view_as_real(tensor), or call the eager module",

@@ -19,11 +19,12 @@ import numpy as np
 import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_flatten, tree_leaves
 
 from daceml.frontend.capture.arguments import Arguments
 from daceml.frontend.capture.call_device import autocast_regions
 from daceml.frontend.capture.module_attributes import held_values, is_plain_object
+from daceml.frontend.capture.python_effects import PythonEffectError, watched_effects
 
 _HOOKS = (
     "_forward_hooks",
@@ -43,11 +44,12 @@ class RunsEagerlyError(Exception):
 
     Attributes:
         lasting: whether that is the forward's nature, which another state of the module does not change.
+        untraceable: whether Dynamo would record it wrongly as well.
     """
 
-    def __init__(self, message: str, *, lasting: bool = True) -> None:
+    def __init__(self, message: str, *, lasting: bool = True, untraceable: bool = False) -> None:
         super().__init__(message)
-        self.lasting = lasting
+        self.lasting, self.untraceable = lasting, untraceable
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,8 +119,10 @@ def exportable(
 
     def flat(*tensors: torch.Tensor) -> Any:
         args, kwargs = arguments.rebuild(tensors)
-        with _watched_attributes(view, module), autocast_regions(autocast), around():
+        given = tree_flatten((args, kwargs))
+        with _watched_attributes(view, module), autocast_regions(autocast), around(), _watched_python(module):
             result = forward(*args, **kwargs)
+        _refuse_changed_arguments(given, tree_flatten((args, kwargs)))
         return result, [made.owner.__dict__[made.name] for made in view.assigned]
 
     positional = inspect.Parameter.POSITIONAL_OR_KEYWORD
@@ -136,6 +140,21 @@ def exportable(
     view.assigned = [
         replace(made, owner=module) if made.owner is view.module else made for made in view.assigned
     ]
+
+
+@contextmanager
+def _watched_python(module: nn.Module) -> Generator[None]:
+    try:
+        with watched_effects(module):
+            yield
+    except PythonEffectError as effect:
+        raise RunsEagerlyError(f"forward {effect}", untraceable=effect.untraceable) from effect
+
+
+def _refuse_changed_arguments(before: tuple[list[Any], Any], now: tuple[list[Any], Any]) -> None:
+    """A list or dict that forward changes is the caller's, who finds the change there after the call."""
+    if before[1] != now[1] or any(a is not b for a, b in zip(before[0], now[0], strict=True)):
+        raise RunsEagerlyError("forward changes a list or dict among its arguments")
 
 
 @contextmanager

@@ -85,6 +85,7 @@ def refusal_of_torch(module: nn.Module, arguments: Arguments, error: Exception) 
     text = str(error)
     what = f"torch.export cannot take {type(module).__name__}"
     if "data-dependent" in text or "DataDependent" in type(error).__name__:
+        what = f"the forward of {type(module).__name__} asks for the value of a tensor"
         fix = (
             "replace the branch on tensor values by torch.where, and numbers that are read from tensors\n"
             "(.item(), int()) by the tensors; or compile the part of the model without it"

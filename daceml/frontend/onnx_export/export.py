@@ -100,7 +100,7 @@ def _refuse_complex(program: ExportedProgram) -> None:
         if getattr(getattr(node.meta.get("val"), "dtype", None), "is_complex", False):
             raise ExportError(
                 f"{node.target} gives complex numbers",
-                where=f"{source_of_node(node) or module_of_node(node)}, node {node.name}",
+                where=_place(node),
                 why="ONNX operators have no complex numbers",
                 fix="write it with real and imaginary parts, or leave this part of the model eager",
             )
@@ -136,6 +136,10 @@ def _decompositions(targets: Mapping[Any, Any]) -> dict[Any, Any]:
     return found
 
 
+def _place(node: torch.fx.Node) -> str:
+    return ", ".join(filter(None, (source_of_node(node) or module_of_node(node), f"node {node.name}")))
+
+
 def _unknown_error(program: ExportedProgram, unknown: Mapping[Any, Sequence[torch.fx.Node]]) -> ExportError:
     names = ", ".join(sorted(map(str, unknown)))
     first = next(iter(unknown.values()))[0]
@@ -151,7 +155,7 @@ def _unknown_error(program: ExportedProgram, unknown: Mapping[Any, Sequence[torc
 def _negative_zero_error(node: torch.fx.Node) -> ExportError:
     return ExportError(
         f"-0.0, which {node.target} is given, would become 0.0",
-        where=f"{source_of_node(node) or module_of_node(node)}, node {node.name}",
+        where=_place(node),
         why="torch.onnx.export keeps one constant for numbers that are equal",
         fix="turn off public_exporter (DACEML_PUBLIC_EXPORTER), or leave this part of the model eager",
     )
@@ -166,10 +170,9 @@ def _translation_error(error: Exception, program: ExportedProgram) -> ExportErro
     named = re.search(r"node %(\w+)", str(error))
     node = next((node for node in program.graph.nodes if named and node.name == named[1]), None)
     target = "the graph" if node is None else str(node.target)
-    place = "" if node is None else source_of_node(node) or module_of_node(node)
     return ExportError(
         f"{target} cannot be translated to ONNX here",
-        where="" if node is None else ", ".join(filter(None, (place, f"node {node.name}"))),
+        where="" if node is None else _place(node),
         why=first_lines(str(reason) or type(reason).__name__),
         fix="write it with other operators, or extend its entry in daceml/frontend/onnx_export/translations",
     )

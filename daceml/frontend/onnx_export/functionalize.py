@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_TRANSFORMS = "torch._functorch.predispatch"
+"""Where torch.export keeps the calls that begin and end a transform of a function, as torch.vmap does."""
+
 
 class NeedsRetraceError(Exception):
     """The light pass cannot prove that it keeps the meaning; the message says what stands in its way.
@@ -138,6 +141,8 @@ class _LightPass:
             for node in getattr(child, "graph", self.program.graph).nodes:
                 if isinstance(node.target, HigherOrderOperator):
                     raise NeedsRetraceError(f"{node.target} holds a graph of its own")
+                if getattr(node.target, "__module__", "") == _TRANSFORMS:
+                    raise NeedsRetraceError("torch.vmap and other transforms of functions are in the graph")
         self.program = copied(self.program)
         self.graph = self.program.graph
         if any(self._changes(node) for node in self.graph.nodes):

@@ -11,14 +11,15 @@ import torch
 from torch import nn
 
 from daceml.distributed.dist_data_parallel import DistDataParallel
-from daceml.errors import ConfigurationError
+from daceml.errors import CallError, ConfigurationError
+from daceml.module.compiled_variant import EagerVariant, Variant
 from daceml.module.module import DaceModule, compile_module
 from daceml.module.onnx_model import ONNXModel
 from daceml.report.explanation.levels import Level, levels_of
+from daceml.report.explanation.partial_explanation import PartialExplanation, explain_partial
 from daceml.runtime.records.levels import LevelRecord, load_levels
 
 if TYPE_CHECKING:
-    from daceml.module.compiled_variant import Variant
     from daceml.runtime.program import Program
     from daceml.runtime.records.gradients import BucketRecord, StorageRecord
     from daceml.runtime.records.manifest import Manifest, StepRecord
@@ -116,13 +117,18 @@ class Explanation:
         return explanation_html(self)
 
 
-def explain(module: nn.Module | ONNXModel, *args: Any, **kwargs: Any) -> Explanation:
-    """Say what a module is compiled to for these arguments; compiles it if need be, but does not run it.
+def explain(module: nn.Module | ONNXModel, *args: Any, **kwargs: Any) -> Explanation | PartialExplanation:
+    """Say what a module is compiled to for these arguments; compiles it if need be.
+
+    A module that is one program is not run. One that is cut is called a few times, to see what its parts do;
+    its buffers and the states of random generators are put back.
 
     Args:
         module: an nn.Module, which is compiled without a backward pass; a compiled module, also within
             `DistDataParallel`; or an `ONNXModel`, whose arguments may be left out.
         args, kwargs: of a call.
+    Returns:
+        what the program does; a `PartialExplanation` of a module that is cut.
     Raises:
         ConfigurationError: something that is no module.
         DacemlError: it cannot be compiled; the message says why.
@@ -135,7 +141,7 @@ def explain(module: nn.Module | ONNXModel, *args: Any, **kwargs: Any) -> Explana
         if isinstance(module, ONNXModel):
             if args or kwargs:
                 module.prepare(args, kwargs)  # refuses arguments that do not fit
-            return explanation(module.name, *_facts(module.program), module.stages_s)
+            return explanation_of_model(module)
         if not isinstance(module, nn.Module):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigurationError(
                 f"explain takes an nn.Module or an ONNXModel, not a {type(module).__name__}",
@@ -146,9 +152,34 @@ def explain(module: nn.Module | ONNXModel, *args: Any, **kwargs: Any) -> Explana
         return _of_compiled(compiled, args, kwargs)
 
 
-def _of_compiled(module: DaceModule, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Explanation:
-    variant, _ = module.session.variant(args, kwargs)
-    return explanation_of(module, variant)
+def _of_compiled(
+    module: DaceModule, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Explanation | PartialExplanation:
+    variant = module.session.any_variant(args, kwargs)
+    if isinstance(variant, EagerVariant) and variant.partial is not None:
+        return explain_partial(module, args, kwargs)
+    return explanation_of(module, module.session.variant(args, kwargs)[0])
+
+
+def explain_program(module: nn.Module, *args: Any, **kwargs: Any) -> Explanation:
+    """As `explain`, of a module that is one program.
+
+    Raises:
+        CallError: the module is cut.
+    """
+    said = explain(module, *args, **kwargs)
+    if isinstance(said, Explanation):
+        return said
+    raise CallError(
+        f"{said.name} is not one program",
+        why=str(said.eager[0].cuts[0]),
+        fix="daceml.explain names its programs, and what runs eagerly between them",
+    )
+
+
+def explanation_of_model(model: ONNXModel) -> Explanation:
+    """What the program of an ONNX model does."""
+    return explanation(model.name, *_facts(model.program), model.stages_s)
 
 
 def explanation_of(module: DaceModule, variant: Variant) -> Explanation:

@@ -112,6 +112,8 @@ AVERAGES: list[tuple[tuple[int, ...], dict[str, Any]]] = [
     ((1, 2, 9, 8), {"kernel_shape": [2, 1], "strides": [3, 4]}),
     ((1, 2, 5, 6, 4), {"kernel_shape": [2, 3, 2], "strides": [2, 2, 1], "pads": [0, 1, 1, 0, 1, 1]}),
     ((1, 1, 1, 1), {"kernel_shape": [1, 1], "strides": [1, 1]}),
+    # one window, which padding has moved over a part of the image
+    ((1, 2, 3, 3), {"kernel_shape": [3, 3], "strides": [3, 3], "pads": [1, 1, 1, 1]}),
 ]
 
 

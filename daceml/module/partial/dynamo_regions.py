@@ -1,0 +1,119 @@
+"""Cut where Dynamo breaks the graph: each graph is compiled, and Python between them runs as it stands."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import threading
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import fx, nn
+
+from daceml.frontend.capture.provenance import is_user_file
+from daceml.module.partial.cut import Cut
+
+CompileGraph = Callable[[fx.GraphModule, str], Callable[..., Any]]
+"""A function of the graph's inputs; the text names the graph in reports."""
+
+_OPTIONS = {
+    "suppress_errors": True,
+    "recompile_limit": 64,  # of one code object, which all instances of a class share; torch's is 8
+    "use_numpy_random_stream": True,  # numpy's own numbers, not torch's in their place
+}
+
+
+class DynamoRegions:
+    """The forward of a module in graphs, which Dynamo guards, and the Python between them.
+
+    Args:
+        module: as the user wrote it.
+        compile_graph: is called once for each graph.
+        name: of the module, in reports.
+        dynamic: as in torch.compile.
+    Attributes:
+        breaks: why Dynamo ended a graph before forward returned.
+    """
+
+    def __init__(
+        self, module: nn.Module, compile_graph: CompileGraph, name: str, *, dynamic: bool | None
+    ) -> None:
+        self.breaks: list[Cut] = []
+        self._compile_graph, self._count = compile_graph, 0
+        self._name = name
+        self._run: Callable[..., Any] = torch.compile(module.forward, backend=self._backend, dynamic=dynamic)
+
+    @property
+    def graphs(self) -> int:
+        """Graphs that were compiled so far."""
+        return self._count
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        with _lenient():
+            return self._run(*args, **kwargs)
+
+    def _backend(self, graph: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+        self._count += 1
+        reason = getattr(graph, "compile_subgraph_reason", None)
+        if reason is not None and getattr(reason, "graph_break", False):
+            cut = _cut_at(reason)
+            if cut not in self.breaks:
+                self.breaks.append(cut)
+        return self._compile_graph(graph, f"{self._name}, graph {self._count}")
+
+
+def _cut_at(reason: Any) -> Cut:
+    stack = [frame for frame in reason.user_stack if is_user_file(frame.filename)]
+    frames = [f"{Path(frame.filename).name}:{frame.lineno}" for frame in stack]
+    lines = [line.strip() for line in str(reason.reason).splitlines() if line.strip()]
+    explanation = next((line.partition(": ")[2] for line in lines if line.startswith("Explanation:")), "")
+    hint = next((line.partition(": ")[2] for line in lines if line.startswith("Hint:")), "")
+    return Cut(
+        what=lines[0] if lines else "Dynamo ends a graph here",
+        where=frames[-1] if frames else "",
+        why=explanation,
+        fix=hint,
+    )
+
+
+@contextmanager
+def _lenient() -> Generator[None]:
+    """Dynamo's options while it may compile: what it cannot trace runs eagerly, without a word.
+
+    They are set one by one: torch's own `config.patch` takes 20 us.
+    """
+    from torch._dynamo import config
+
+    _quieten()
+    _silent.thread = True
+    before = [getattr(config, name) for name in _OPTIONS]
+    for name, value in _OPTIONS.items():
+        setattr(config, name, value)
+    try:
+        yield
+    finally:
+        for name, value in zip(_OPTIONS, before, strict=True):
+            setattr(config, name, value)
+        _silent.thread = False
+
+
+_silent = threading.local()
+
+
+@functools.cache
+def _quieten() -> None:
+    """Keep back what Dynamo says where it breaks a graph of ours; reports name every cut."""
+    from torch._dynamo import utils
+
+    for name in [name for name in logging.root.manager.loggerDict if name.startswith("torch._dynamo")]:
+        logging.getLogger(name).addFilter(lambda record: not getattr(_silent, "thread", False))
+    warn_once: Any = utils.warn_once
+
+    def quiet_warn_once(*args: Any, **kwargs: Any) -> None:
+        if not getattr(_silent, "thread", False):
+            warn_once(*args, **kwargs)
+
+    utils.warn_once = quiet_warn_once

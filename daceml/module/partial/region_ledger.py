@@ -1,0 +1,137 @@
+"""What runs compiled and what eagerly in one call: FLOPs and seconds of each region."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
+
+from daceml.module.partial.cut import Cut
+
+_FORMULAS = {
+    **flop_registry,
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: flop_registry[
+        torch.ops.aten._scaled_dot_product_flash_attention
+    ],
+}
+
+
+@dataclass(kw_only=True)
+class Region:
+    """A part of a model that runs as one program, or eagerly.
+
+    Attributes:
+        name: of the module or graph.
+        cuts: why it runs eagerly; () for a program.
+        calls: in the call that was recorded.
+        flops: floating-point operations of its forward pass; eagerly, those of matrix multiplications,
+            convolutions and attention.
+        seconds: of its forward pass.
+    """
+
+    name: str
+    cuts: tuple[Cut, ...]
+    calls: int = 0
+    flops: int = 0
+    seconds: float = 0.0
+
+
+class RegionLedger:
+    """The regions of one call, in the order in which they were entered."""
+
+    def __init__(self) -> None:
+        self.regions: dict[object, Region] = {}
+        self._open: list[tuple[Region, float]] = []
+        self._since = 0.0
+
+    @property
+    def compiled_flops(self) -> int:
+        return sum(region.flops for region in self.regions.values() if not region.cuts)
+
+    @property
+    def eager_flops(self) -> int:
+        return sum(region.flops for region in self.regions.values() if region.cuts)
+
+    @property
+    def compiled_share(self) -> float:
+        """Share of the FLOPs that programs do; 1 where there are none."""
+        everything = self.compiled_flops + self.eager_flops
+        return self.compiled_flops / everything if everything else 1.0
+
+    @contextmanager
+    def inside(self, key: object, name: str, cuts: Sequence[Cut] = (), *, flops: int = 0) -> Generator[None]:
+        """Attribute what happens within the block to a region, and not to the one around it."""
+        region = self.regions.setdefault(key, Region(name=name, cuts=tuple(cuts)))
+        region.calls += 1
+        region.flops += flops
+        self._charge()
+        self._open.append((region, 0.0))
+        try:
+            yield
+        finally:
+            self._charge()
+            self._open.pop()
+
+    def count(self, flops: int) -> None:
+        """Attribute operations that run eagerly to the innermost region."""
+        if self._open:
+            self._open[-1][0].flops += flops
+
+    def _charge(self) -> None:
+        now = time.perf_counter()
+        if self._open:
+            self._open[-1][0].seconds += now - self._since
+        self._since = now
+
+
+class _EagerOperations(TorchDispatchMode):
+    supports_higher_order_operators = True
+
+    def __init__(self, ledger: RegionLedger) -> None:
+        super().__init__()
+        self.ledger = ledger
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Dynamo compiles as if there were no such mode."""
+        return True
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        formula = _FORMULAS.get(getattr(func, "_overloadpacket", None))
+        if formula is not None:
+            self.ledger.count(formula(*args, **(kwargs or {}), out_val=result))
+        return result
+
+
+_recording: dict[int, RegionLedger] = {}
+
+
+def open_ledger() -> RegionLedger | None:
+    """The ledger of the call that this thread records, if any."""
+    return _recording.get(threading.get_ident()) if _recording else None
+
+
+@contextmanager
+def recorded_regions() -> Generator[RegionLedger]:
+    """Record the regions of the calls within the block; an outer recording goes on."""
+    outer = open_ledger()
+    if outer is not None:
+        yield outer
+        return
+    ledger = RegionLedger()
+    _recording[threading.get_ident()] = ledger
+    try:
+        with _EagerOperations(ledger):
+            yield ledger
+    finally:
+        del _recording[threading.get_ident()]

@@ -1,0 +1,226 @@
+"""Where a forward is cut: what users are told, what they may ask for, and what stays theirs."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+import pytest
+import torch
+from torch import nn
+
+import daceml
+from daceml.errors import CallError, ConfigurationError, ExportError, NotSynchronizedError
+from daceml.module.module import DaceModule
+from daceml.report.explanation.partial_explanation import PartialExplanation
+from tests.support.golden import golden, raises
+
+
+class Inverts(nn.Module):
+    """An operator that no program can express, between two layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(8, 8), nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor, *, scale: float = 1.0) -> torch.Tensor:
+        return self.second(torch.linalg.inv(torch.tanh(self.first(x)) + 9 * torch.eye(8))) * scale
+
+
+class Branches(nn.Module):
+    """Layers in a list, and a branch on a tensor's value."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Sequential(nn.Linear(8, 8), nn.Tanh()), Inverts()])
+        self.calls = 0
+
+    def forward(self, x):
+        self.calls += 1
+        for layer in self.layers:
+            if x.abs().sum() > 0:
+                x = layer(x)
+        self.last = x
+        return x
+
+
+# Dynamo reads the attribute of results, and hides the warning where warnings are no errors
+pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+
+
+@pytest.fixture(autouse=True)
+def _fresh():
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def cut(module: nn.Module, **options) -> DaceModule:
+    compiled = daceml.compile(module, fullgraph=False, **options)
+    assert isinstance(compiled, DaceModule)
+    return compiled
+
+
+def test_fullgraph_asks_for_an_error():
+    with raises(ExportError, "linalg_inv", "test_cuts.py"):
+        daceml.compile(Inverts(), fullgraph=True)(torch.randn(8, 8))
+    with raises(ConfigurationError, "fullgraph", "'yes'"):
+        daceml.compile(Inverts(), fullgraph="yes")
+
+
+def test_the_log_says_it_once(caplog: pytest.LogCaptureFixture):
+    compiled = cut(Branches())
+    with caplog.at_level(logging.WARNING):
+        for _ in range(4):
+            compiled(torch.randn(8, 8))
+    (message,) = caplog.messages
+    assert message == golden()
+
+
+def test_explain_names_each_region_its_reason_and_its_share():
+    module = Branches()
+    module.register_buffer("seen", torch.zeros(1))
+    compiled = cut(module)
+    before = torch.get_rng_state()
+    said = daceml.explain(compiled, torch.randn(8, 8, generator=torch.Generator().manual_seed(0)))
+    assert torch.equal(torch.get_rng_state(), before)
+    assert isinstance(said, PartialExplanation)
+    names = [region.name for region in said.regions]
+    assert names == ["Branches", "Branches.layers.0", "Branches.layers.1", "Branches.layers.1, graph 1.0",
+                     "linalg_inv", "Branches.layers.1, graph 1.2"]  # fmt: skip
+    assert [bool(region.cuts) for region in said.regions] == [True, False, True, False, True, False]
+    assert said.compiled_flops == 1.0
+    assert 0 < said.compiled_time < 1
+    text = str(said)
+    assert (
+        "Branches runs eagerly" in text and "test_cuts.py" in text and "linalg_inv" in text and "fix:" in text
+    )
+    assert said.to_json()["regions"][4]["cuts"][0]["where"].startswith("test_cuts.py")
+
+
+def test_what_forward_assigns_is_the_modules():
+    module = Branches()
+    compiled = cut(module)
+    x = torch.randn(8, 8)
+    for count in (1, 2, 3):
+        result = compiled(x)
+        assert module.calls == compiled.calls == count
+        assert module.last is result
+    assert module.layers[0][0] is compiled.layers[0][0]
+    assert isinstance(module.layers[0], nn.Sequential) and not isinstance(module.layers[0], DaceModule)
+    assert set(module.state_dict()) == set(compiled.state_dict())
+
+
+def test_threads_call_a_cut_module_at_once():
+    module = Branches()
+    compiled = cut(module.eval())
+    x = torch.randn(8, 8)
+    with torch.no_grad():
+        wanted = module(x)
+        compiled(x)
+        results: list[torch.Tensor] = []
+
+        def call() -> None:
+            with torch.no_grad():
+                results.append(compiled(x))
+
+        threads = [threading.Thread(target=call) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(results) == 4
+    for result in results:
+        torch.testing.assert_close(result, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_new_sizes_states_and_replaced_parts():
+    module = Branches()
+    compiled = cut(module)
+    for size in (8, 8):
+        x = torch.randn(size, 8)
+        torch.testing.assert_close(compiled(x), module(x), rtol=1e-4, atol=1e-5)
+    module.layers[0] = nn.Sequential(nn.Linear(8, 8), nn.Sigmoid())
+    torch.testing.assert_close(compiled(x), module(x), rtol=1e-4, atol=1e-5)
+    module.layers.append(nn.Sequential(nn.Linear(8, 8), nn.GELU()))
+    torch.testing.assert_close(compiled(x), module(x), rtol=1e-4, atol=1e-5)
+    module.double()
+    x = x.double()
+    torch.testing.assert_close(compiled(x), module(x))
+
+
+def test_results_are_detached_without_a_backward_pass():
+    compiled = cut(Inverts(), backward=False)
+    assert not compiled(torch.randn(8, 8)).requires_grad
+    with torch.inference_mode():
+        compiled(torch.randn(8, 8))
+
+
+def test_hooks_of_submodules_run_between_programs():
+    module = nn.Sequential(
+        nn.Sequential(nn.Linear(8, 8), nn.Tanh()), nn.Sequential(nn.Linear(8, 8), nn.GELU())
+    )
+    seen: list[torch.Tensor] = []
+    module[1].register_forward_hook(lambda part, args, result: seen.append(result))
+    compiled = cut(module)
+    x = torch.randn(3, 8)
+    for count in (1, 2):
+        result = compiled(x)
+        assert len(seen) == count and seen[-1] is result
+    torch.testing.assert_close(result, module(x))
+
+
+def test_errors_of_forward_are_eagers_own():
+    class Refuses(nn.Module):
+        def forward(self, x):
+            if x.sum() > 1e6:
+                raise LookupError("too much")
+            return x @ torch.ones(3, 2)
+
+    compiled = cut(Refuses())
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied") as caught:
+        compiled(torch.ones(2, 4))
+    assert "daceml" not in str(caught.value)
+    with pytest.raises(LookupError, match="too much"):
+        compiled(torch.full((2, 3), 1e9))
+    assert compiled(torch.ones(2, 3)).shape == (2, 2)
+
+
+def test_what_needs_one_program_says_so():
+    compiled = cut(Inverts())
+    with raises(CallError, "Inverts", "linalg_inv"):
+        compiled.session.variant((torch.randn(8, 8),), {})
+    with raises(CallError, "Inverts"):
+        _ = compiled.onnx_model
+
+
+def test_gradients_over_ranks_are_not_left_out():
+    compiled = cut(Inverts())
+
+    class Ranks:
+        averaging = exchange = None
+
+    compiled.session.data_parallel = Ranks()  # pyright: ignore[reportAttributeAccessIssue]
+    with pytest.raises(NotSynchronizedError):
+        compiled(torch.randn(8, 8))
+
+
+def test_arguments_that_no_program_can_have():
+    class Takes(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(8, 8)
+
+        def forward(self, x, more):
+            more["seen"].append(self.linear(x))
+            return self.linear(x) + more["extra"].to_dense()
+
+    module = Takes()
+    compiled = cut(module)
+    for count in (1, 2):
+        seen: list[torch.Tensor] = []
+        x = torch.randn(4, 8)
+        extra = torch.eye(4, 8).to_sparse()
+        result = compiled(x, {"seen": seen, "extra": extra})
+        torch.testing.assert_close(result, module(x, {"seen": [], "extra": extra}))
+        assert len(seen) == 1, count
