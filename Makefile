@@ -46,6 +46,7 @@ help:
 	  'make bench       the benchmarks with their bars; QUICK= measures in full, QUICK=--quick is the default' \
 	  'make baseline    commit to what compiled networks consist of now: benchmarks/baseline (a minute)' \
 	  'make fuzz        the large campaigns, random or over all floats: results under benchmarks/results (tens of minutes)' \
+	  'make strangers   models of transformers, timm, torchvision and others next to eager PyTorch (tens of minutes)' \
 	  'make venv        the environment alone, in $(VENV)' \
 	  'make fake-device the CUDA path on a fake device: no GPU is needed, but 6 GB of disk for a torch with CUDA' \
 	  'make device-venv that environment alone, in $(DEVICE_VENV)' \
@@ -68,6 +69,25 @@ $(VENV)/.installed: setup.py pyproject.toml constraints.txt $(VENV)/.created
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps pytorchcv \
 	  $(call or_explain,installing pytorchcv for the benchmarks failed,read pip's message above; constraints.txt says why it is installed without its dependencies)
 	@touch $@
+
+# The environment of `make venv`, and libraries of models that would disturb it: without torchvision's C++ part
+# transformers does not load, and torchaudio's does not load next to every build of torch.
+STRANGERS = build/strangers
+$(STRANGERS)/.installed: setup.py $(VENV)/.installed
+	@$(BIN)/python -m venv --clear $(STRANGERS) $(call or_explain,$(BIN)/python could not create an environment,make clean starts afresh)
+	@$(STRANGERS)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > $(STRANGERS)/place
+	@$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > "$$(cat $(STRANGERS)/place)/daceml-venv.pth"
+	@$(STRANGERS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps timm==1.0.31 torch_geometric==2.8.1 \
+	  xxhash psutil pyparsing aiohttp pillow torchvision==0.28.0 torchaudio==2.11.0 \
+	  $(call or_explain,installing the libraries of models failed,read pip's message above)
+	@rm -rf "$$(cat $(STRANGERS)/place)/torchaudio/lib"
+	@touch $@
+
+.PHONY: strangers
+strangers: $(STRANGERS)/.installed
+	@printf '\n== models of other libraries\n'
+	@$(STRANGERS)/bin/python -m benchmarks.strangers --check $(QUICK) --json build/bench/strangers.json \
+	  $(call or_explain,a bar is missed,the lines above name models and reasons)
 
 .PHONY: demo
 demo: $(VENV)/.installed

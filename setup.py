@@ -88,6 +88,9 @@ EXTRAS_REQUIRE = {
         "pyright[nodejs]>=1.1.414",  # with its own node, so that nothing else has to be installed
         "ruff>=0.17",
     ],
+    # Models of other libraries. torchvision and torchaudio come besides, without their dependencies, into an
+    # environment of their own (make strangers): their C++ parts do not load next to every build of torch.
+    "strangers": ["transformers>=5", "timm>=1.0.20", "torch_geometric>=2.7"],
     "bench": [*NETWORKS, "pytorchcv>=0.0.74"],
     # CuPy's wheels are one for each CUDA: measurements of devices, and its arrays as arguments
     "gpu": ["nvidia-ml-py>=13", "cupy-cuda13x>=14"],

@@ -69,6 +69,10 @@ class CallError(DacemlError):
     code = "DML203"
 
 
+class NotCompiledError(CallError, AttributeError):
+    """What a compiled module has only after its first call: to Python an attribute that is not there yet."""
+
+
 class SignatureError(CallError, TypeError):
     """Arguments that `forward` does not take: what Python itself calls a TypeError."""
 

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 M = TypeVar("M", bound=nn.Module)
 C = TypeVar("C", bound=type[nn.Module])
 
+_COMPILED = ("onnx_model", "network", "sdfg")
+
 _derived: dict[type[nn.Module], type[DaceModule]] = {}
 
 
@@ -98,6 +100,11 @@ class DaceModule(nn.Module):
         """
         return self._session.network.sdfg
 
+    def __getattr__(self, name: str) -> Any:
+        if name in _COMPILED:
+            _ = self._session.latest  # says that the module has not been compiled yet
+        return super().__getattr__(name)
+
     def append_post_onnx_hook(self, name: str, hook: Hook) -> None:
         """Call `hook(module)` after others, when `module.sdfg` has one library node for each ONNX operator.
 
@@ -164,6 +171,8 @@ def _session_in_charge(module: DaceModule) -> Session | None:
 
     None, too, within a larger module that is being compiled: the whole is better than its parts.
     """
+    if torch.jit.is_tracing():  # pyright: ignore[reportPrivateImportUsage]
+        return None  # torch.jit.trace and torch.onnx.export(dynamo=False) follow the eager forward
     if torch.compiler.is_dynamo_compiling() or (torch.compiler.is_compiling() and tracing_here()):
         session: Session | None = getattr(module, "_session", None)
         if session is not None:
@@ -246,6 +255,7 @@ def _decorate(cls: type[nn.Module], options: dict[str, Any]) -> type[nn.Module]:
         "__module__": cls.__module__,
         "__qualname__": cls.__qualname__,
         "__doc__": cls.__doc__,
+        "forward": cls.forward,
         "__reduce_ex__": _reduce_decorated,
         "__deepcopy__": _deepcopy_decorated,
     }
@@ -268,7 +278,12 @@ def _derive(cls: type[nn.Module]) -> type[DaceModule]:
     if issubclass(cls, DaceModule):
         return cls
     if cls not in _derived:
-        members = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": cls.__doc__}
+        members: dict[str, Any] = {
+            "__module__": cls.__module__,
+            "__qualname__": cls.__qualname__,
+            "__doc__": cls.__doc__,
+            "forward": cls.forward,  # with its signature, which callers inspect
+        }
         _derived[cls] = type(cls.__name__, (DaceModule, cls), members)
     return _derived[cls]
 

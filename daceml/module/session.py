@@ -10,9 +10,12 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
-from torch import nn
+from torch import fx, nn
+from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.autograd import forward_ad
 from torch.nn.modules.module import _has_any_global_hook  # pyright: ignore[reportPrivateUsage]
+from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes  # pyright: ignore[reportPrivateUsage]
 
 from daceml.compiler.guards import CallKey, ConstantKey, TensorKey, call_key, key_difference, named_key
@@ -23,6 +26,7 @@ from daceml.config import config
 from daceml.errors import (
     CallError,
     GradientError,
+    NotCompiledError,
     NotSynchronizedError,
     RecompileError,
     SignatureError,
@@ -89,7 +93,8 @@ class Session:
         if torch.is_inference_mode_enabled():
             # what a program keeps from call to call must be of use outside, too
             with torch.inference_mode(mode=False), torch.no_grad():
-                return self(args, kwargs)
+                result = self(args, kwargs)
+            return _inference_tensors(result, (args, kwargs), self.eager)
         variant, tensors = self._prepare(args, kwargs)
         if not isinstance(variant, Variant):
             self.refuse_unaveraged("its log says why it runs eagerly (DACEML_LOG=warning)")
@@ -166,10 +171,10 @@ class Session:
         """The last compiled variant.
 
         Raises:
-            CallError: nothing has been compiled yet.
+            NotCompiledError: nothing has been compiled yet.
         """
         if self._latest is None:
-            raise CallError(
+            raise NotCompiledError(
                 f"{type(self.eager).__name__} has not been compiled yet",
                 why="shapes are known at the first call only",
                 fix="call the module once",
@@ -234,6 +239,8 @@ class Session:
             quick = call_key(leaves, structure)
         except CallError as error:
             self._check_signature(args, kwargs)
+            if any(isinstance(leaf, _TRACED) for leaf in leaves):
+                return EagerVariant(None), []  # a tracer follows the eager forward
             if (partial := self._cut_at(error)) is None:
                 raise
             return EagerVariant(None, partial), []
@@ -430,6 +437,30 @@ def _transformed() -> bool:
     Within a dual level any tensor may carry a tangent, which a program would drop.
     """
     return forward_ad._current_level >= 0 or torch._C._functorch.peek_interpreter_stack() is not None  # pyright: ignore
+
+
+# What tracers pass in the place of tensors
+_TRACED = (FakeTensor, FunctionalTensor, fx.Proxy)
+
+
+def _inference_tensors(result: Any, given: Any, module: nn.Module) -> Any:
+    """Results as tensors of inference mode, on the same memory; views of arguments and weights are no such.
+
+    A program runs outside that mode, since what it keeps from call to call has to be of use there.
+    """
+    known = [t for t in pytree.tree_leaves(given) if isinstance(t, torch.Tensor)]
+    shared = {t.untyped_storage().data_ptr() for t in (*known, *module.parameters(), *module.buffers())}
+
+    def converted(tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.is_inference() or type(tensor) is not torch.Tensor or tensor.layout is not torch.strided:
+            return tensor
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() in shared:
+            return tensor
+        made = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+        return made.set_(storage, tensor.storage_offset(), tensor.shape, tensor.stride())
+
+    return pytree.tree_map_only(torch.Tensor, converted, result)
 
 
 def _same_but_sizes(one: CallKey, other: CallKey) -> bool:

@@ -27,6 +27,7 @@ from daceml.frontend.onnx_export.exporter_internals import Registry
 from daceml.frontend.onnx_export.finalize_model import finish
 from daceml.frontend.onnx_export.functionalize import functionalize, log
 from daceml.frontend.onnx_export.graph_cleanup import simplify
+from daceml.frontend.onnx_export.memory_views import views_of_memory
 from daceml.frontend.onnx_export.negative_zeros import separate_negative_zeros
 from daceml.frontend.onnx_export.promotion import promote
 from daceml.frontend.onnx_export.random_memory_order import draw_in_memory_order
@@ -76,6 +77,7 @@ def _prepare(program: ExportedProgram) -> ExportedProgram:
     for _ in range(_ROUNDS):
         prepared = functionalize(program)
         draw_in_memory_order(prepared)  # before copies go, whose layout counts
+        views_of_memory(prepared)
         simplify(prepared)
         parts_as_slices(prepared)
         numbers_as_tensors(prepared)

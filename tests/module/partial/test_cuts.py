@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import threading
+import warnings
 
 import pytest
 import torch
 from torch import nn
+from torch.utils import _pytree as pytree
 
 import daceml
-from daceml.errors import CallError, ConfigurationError, ExportError, NotSynchronizedError
+from daceml.errors import CallError, ConfigurationError, ExportError, NotCompiledError, NotSynchronizedError
 from daceml.module.module import DaceModule
 from daceml.report.explanation.partial_explanation import PartialExplanation
 from tests.support.golden import golden, raises
@@ -184,6 +187,56 @@ def test_errors_of_forward_are_eagers_own():
     with pytest.raises(LookupError, match="too much"):
         compiled(torch.full((2, 3), 1e9))
     assert compiled(torch.ones(2, 3)).shape == (2, 2)
+
+
+def test_a_compiled_module_looks_like_the_original():
+    class Documented(nn.Module):
+        """A layer."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(8, 8)
+
+        def forward(self, x: torch.Tensor, scale: float = 1.0) -> torch.Tensor:
+            """Scale a layer."""
+            return self.linear(x) * scale
+
+    module = Documented()
+    compiled = daceml.compile(module)
+    assert inspect.signature(compiled.forward) == inspect.signature(module.forward)
+    assert compiled.forward.__doc__ == "Scale a layer."
+    assert compiled.forward.__annotations__ == module.forward.__annotations__
+    decorated = daceml.dace_module(Documented)
+    assert list(inspect.signature(decorated().forward).parameters) == ["x", "scale"]
+    assert not hasattr(compiled, "sdfg") and not hasattr(compiled, "onnx_model")
+    assert dict(inspect.getmembers(compiled)).keys() >= {"linear", "forward", "session"}
+    with raises(NotCompiledError, "Documented"):
+        _ = compiled.sdfg
+    x = torch.randn(3, 8)
+    compiled(x)
+    assert hasattr(compiled, "sdfg")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        traced = torch.jit.trace(compiled, (x,))
+    torch.testing.assert_close(traced(x), module(x))
+
+
+def test_results_in_inference_mode_are_tensors_of_it():
+    class Returns(nn.Module):
+        def forward(self, x):
+            y = x * 2
+            return y, y[0], x, {"sum": x.sum()}
+
+    module = Returns()
+    compiled = daceml.compile(module)
+    x = torch.randn(3, 8)
+    with torch.inference_mode():
+        ours, theirs = compiled(x), module(x)
+    kinds = [[t.is_inference() for t in pytree.tree_leaves(results)] for results in (ours, theirs)]
+    assert kinds[0] == kinds[1] == [True, True, False, True]
+    assert ours[2] is x and ours[1].data_ptr() == ours[0].data_ptr()
+    torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close(compiled(x)[0], x * 2)
 
 
 def test_what_needs_one_program_says_so():

@@ -1,0 +1,1 @@
+"""Models that nobody here chose, from transformers, timm, torchvision, torch_geometric and torchaudio."""

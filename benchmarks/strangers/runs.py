@@ -1,0 +1,177 @@
+"""Whether models of other libraries run compiled, and give PyTorch's numbers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+import daceml
+from benchmarks.outputs import named_outputs
+from benchmarks.parity_training import restore
+from benchmarks.replayed_draws import RecordedDraws, ReplayedDraws
+from benchmarks.strangers.stranger import Inputs, Stranger, called
+from benchmarks.strangers.torchvision_operators import declare_torchvision
+from daceml.errors import DacemlError
+from daceml.module.compiled_variant import Variant
+from daceml.module.partial.region_ledger import recorded_regions
+from daceml.verification.accuracy import compare
+
+Mode = Literal["evaluation", "training"]
+Kind = Literal["equal", "refused", "foreign", "wrong", "not made"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """What one model came to in one mode.
+
+    Attributes:
+        programs: 1 where the whole forward is one program.
+        compiled_flops: share of the forward pass's FLOPs, counted by torch's formulas.
+        note: what is wrong, or why it is not one program.
+    """
+
+    model: str
+    mode: Mode
+    dynamic: bool
+    kind: Kind
+    programs: int = 0
+    compiled_flops: float = 0.0
+    seconds: float = 0.0
+    note: str = ""
+
+    def row(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def line(self) -> str:
+        shapes = "dynamic" if self.dynamic else "fixed"
+        how = "one program" if self.programs == 1 else f"{self.programs} programs"
+        figures = f"{how}, {self.compiled_flops:.0%} of FLOPs, {self.seconds:.0f} s"
+        return f"{self.model:<36} {self.mode:<10} {shapes:<7} {self.kind:<8} {figures}  {self.note[:150]}"
+
+
+def run(stranger: Stranger, mode: Mode, *, dynamic: bool) -> Run:
+    """Compile a model, and compare two sizes of its inputs, or one, with eager PyTorch."""
+    declare_torchvision()
+    facts: dict[str, Any] = {"model": stranger.name, "mode": mode, "dynamic": dynamic}
+    torch.manual_seed(0)
+    try:
+        module = stranger.make().train(mode == "training")
+        for size in stranger.batches[: 1 + dynamic]:
+            _step(module, module, _inputs(stranger, size), mode)
+    except Exception as error:
+        return Run(**facts, kind="not made", note=_first(error))
+    start = time.perf_counter()
+    compiled = daceml.compile(module, backward=mode == "training", dynamic=dynamic, fullgraph=False)
+    try:
+        wrong = [
+            text
+            for size in stranger.batches[: 1 + dynamic]
+            for text in _differences(stranger, module, compiled, _inputs(stranger, size), mode)
+        ]
+        programs, share, note = _regions(stranger, module, compiled, mode)
+    except DacemlError as error:
+        return Run(**facts, kind="refused", note=_first(error))
+    except Exception as error:
+        return Run(**facts, kind="foreign", note=f"{type(error).__name__}: {_first(error)}")
+    kind: Kind = "wrong" if wrong else "equal"
+    seconds = time.perf_counter() - start
+    note = f"{len(wrong)}: {wrong[0]}" if wrong else note
+    return Run(**facts, kind=kind, programs=programs, compiled_flops=share, seconds=seconds, note=note)
+
+
+def _first(error: BaseException) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
+def _inputs(stranger: Stranger, size: int) -> Inputs:
+    torch.manual_seed(size)
+    return stranger.inputs(size)
+
+
+def _differences(
+    stranger: Stranger, module: nn.Module, compiled: nn.Module, inputs: Inputs, mode: Mode
+) -> list[str]:
+    """What lies outside the limits of float32 arithmetic, in three calls: the way to cut settles in them."""
+    buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
+    recorded = RecordedDraws()
+    eager = _step(module, module, inputs, mode, drawing=recorded)
+    restore(module, buffers)
+    found: list[str] = []
+    steps = []
+    for _ in range(3):
+        steps.append(_step(module, compiled, inputs, mode))
+        restore(module, buffers)
+    precise = stranger.make().train(mode == "training")
+    precise.load_state_dict(module.state_dict())
+    for name, buffer in module.named_buffers():
+        precise.get_buffer(name).copy_(buffer)
+    exact = pytree.tree_map_only(
+        torch.Tensor, lambda x: x.double() if x.is_floating_point() else x, dict(inputs)
+    )
+    default = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        reference = _step(precise.double(), precise, exact, mode, drawing=ReplayedDraws(recorded.draws))
+    except Exception:
+        reference = None  # it computes in float32 by name
+    finally:
+        torch.set_default_dtype(default)
+    for ours in steps:
+        if ours.keys() != eager.keys():
+            return [f"other results: {sorted(ours.keys() ^ eager.keys())[:3]}"]
+        known = reference if reference is not None and reference.keys() == eager.keys() else eager
+        accuracy = compare(ours, eager, known, depth=2 * stranger.depth)
+        found += [f"{t.name} off by {t.error:.2g}, limit {t.limit:.2g} {t.reason}" for t in accuracy.failures]
+    return found
+
+
+def _step(
+    module: nn.Module,
+    call: nn.Module,
+    inputs: Inputs,
+    mode: Mode,
+    *,
+    drawing: AbstractContextManager[Any] | None = None,
+) -> dict[str, torch.Tensor]:
+    """Results, buffers and, in training, every parameter's gradient."""
+    with torch.random.fork_rng(devices=[]), torch.set_grad_enabled(mode == "training"):
+        torch.manual_seed(7)
+        with drawing or nullcontext():
+            outputs = {k: v for k, v in named_outputs(called(call, inputs), "").items() if v.numel()}
+    gradients: dict[str, torch.Tensor] = {}
+    moving = [y for y in outputs.values() if y.requires_grad]
+    if moving:
+        module.zero_grad()
+        generator = torch.Generator().manual_seed(11)
+        given = [torch.randn(y.shape, generator=generator, dtype=torch.float32).to(y) for y in moving]
+        torch.autograd.backward(moving, given)
+        gradients = {f"{n}.grad": p.grad for n, p in module.named_parameters() if p.grad is not None}
+        module.zero_grad()
+    buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
+    return {**{name: y.detach() for name, y in outputs.items()}, **gradients, **buffers}
+
+
+def _regions(stranger: Stranger, module: nn.Module, compiled: Any, mode: Mode) -> tuple[int, float, str]:
+    inputs = _inputs(stranger, stranger.batches[0])
+    with torch.set_grad_enabled(mode == "training"):
+        with recorded_regions() as whole, whole.inside(None, "eager", _SOME):
+            called(module, inputs)
+        with recorded_regions() as parts:
+            called(compiled, inputs)
+    variant = [v for v in compiled.session.variants if isinstance(v, Variant)]
+    programs = [region for region in parts.regions.values() if not region.cuts]
+    everything = whole.eager_flops
+    share = 1 - parts.eager_flops / everything if everything else 1.0
+    partial: Mapping[int, Any] = {0: getattr(compiled.session, "_partial", None)}
+    note = "" if partial[0] is None or variant else str(partial[0].cuts[0])
+    return len(programs), share, note
+
+
+_SOME: Any = (object(),)  # reasons do not count where nothing is compiled

@@ -1,0 +1,75 @@
+"""`as_strided` counts elements of memory, whatever the shape and layout of its operand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+
+from daceml.errors import ExportError
+from daceml.module.module import compile_module
+from tests.support.golden import raises
+
+
+class Calls(nn.Module):
+    def __init__(self, function: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
+
+
+PROGRAMS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "row-major": lambda x: (x * 2).as_strided((3,), (2,), 1),
+    "transposed": lambda x: (x * 2).t().as_strided((4,), (1,)),
+    "transposed twice": lambda x: (x * 2).t().as_strided((2, 3), (1, 2), 0) + 1,
+    "overlapping windows": lambda x: (x + 1).reshape(-1).as_strided((4, 3), (1, 1)),
+    "overlapping windows of a permuted one": lambda x: (x + 1).t().as_strided((4, 3), (1, 1)),
+    "a slice": lambda x: (x * 2)[1:].as_strided((2,), (1,), 4),
+    "a view with another shape": lambda x: (x * 2).t().view(3, 2, 1).as_strided((6,), (1,)),
+    "nothing": lambda x: (x * 2).as_strided((0, 3), (1, 1)),
+    "one element": lambda x: (x * 2).t().as_strided((), (), 4),
+    "channels last": lambda x: (
+        x.reshape(1, 3, 2, 1).contiguous(memory_format=torch.channels_last).sin().as_strided((6,), (1,))
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("gradient", [False, True])
+def test_values_and_gradients(name: str, gradient: bool):
+    module = Calls(PROGRAMS[name])
+    compiled = compile_module(module, backward=gradient)
+    x, y = (torch.arange(6.0).reshape(2, 3).requires_grad_(gradient) for _ in range(2))
+    ours, theirs = compiled(x), module(y)
+    torch.testing.assert_close(ours, theirs)
+    if gradient:
+        weights = torch.rand(theirs.shape)
+        (ours * weights).sum().backward()
+        (theirs * weights).sum().backward()
+        torch.testing.assert_close(x.grad, y.grad)
+
+
+def test_an_input_in_another_order():
+    module = Calls(lambda x: x.as_strided((4,), (1,), 1))
+    compiled = compile_module(module, backward=False)
+    for x in (torch.arange(6.0).reshape(2, 3), torch.arange(6.0).reshape(3, 2).t()):
+        torch.testing.assert_close(compiled(x), module(x))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x[1].as_strided((3,), (1,), 0),
+        lambda x: (x * 2)[1:].as_strided((3,), (1,), 2),
+        lambda x: (x * 2)[:, ::2].as_strided((5,), (1,)),
+    ],
+)
+def test_memory_that_no_value_has(function: Callable[[torch.Tensor], torch.Tensor]):
+    module, x = Calls(function), torch.arange(12.0).reshape(4, 3)[1:3]
+    with raises(ExportError, "as_strided", "test_memory_views.py"):
+        compile_module(module, backward=False)(x)
+    torch.testing.assert_close(compile_module(module, backward=False, fullgraph=False)(x), module(x))
