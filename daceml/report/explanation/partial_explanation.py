@@ -65,9 +65,9 @@ class PartialExplanation:
 
     def __str__(self) -> str:
         count = f"{len(self.programs)} program{'' if len(self.programs) == 1 else 's'}"
-        flops, seconds = f"{self.compiled_flops:.1%} of the FLOPs", f"{self.compiled_time:.1%} of the time"
+        shares = f"{self.compiled_flops:.1%} of FLOPs, {self.compiled_time:.1%} of time"
         parts = [
-            f"{self.name}: {count} and eager code; of a forward pass, programs do {flops} in {seconds}",
+            f"{self.name}: {count} ({shares}) and eager code",
             render(self._table()),
             *map(_reason, self.eager),
         ]
