@@ -82,7 +82,7 @@ def _bars(rows: Sequence[dict[str, Any]]) -> list[Bar]:
     return [
         Bar(name="models short of 60", figure=max(0, 60 - len(models)), limit=0),
         *map(count, ("not made", "refused", "foreign", "wrong")),
-        Bar(name="models that are not one program", figure=len(models - whole), limit=len(models) - 50),
+        Bar(name="models that are not one program", figure=len(models - whole), limit=len(models) // 6),
         Bar(
             name="FLOPs that run eagerly, median",
             figure=statistics.median(eager),

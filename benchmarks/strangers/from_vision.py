@@ -18,7 +18,7 @@ def _torchvision(name: str, size: int = 64, **options: Any) -> Stranger:
 
         return torchvision.models.get_model(name, weights=None, **options)
 
-    return Stranger(name=f"torchvision {name}", make=make, inputs=images(size))
+    return Stranger(name=f"torchvision {name}", make=make, inputs=images(size), batches=(4, 6))
 
 
 def _timm(name: str, size: int = 64, **options: Any) -> Stranger:
@@ -27,7 +27,7 @@ def _timm(name: str, size: int = 64, **options: Any) -> Stranger:
 
         return timm.create_model(name, pretrained=False, **options)
 
-    return Stranger(name=f"timm {name}", make=make, inputs=images(size))
+    return Stranger(name=f"timm {name}", make=make, inputs=images(size), batches=(4, 6))
 
 
 def _video() -> Callable[[int], dict[str, torch.Tensor]]:

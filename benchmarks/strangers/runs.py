@@ -115,6 +115,10 @@ def _differences(
     exact = pytree.tree_map_only(
         torch.Tensor, lambda x: x.double() if x.is_floating_point() else x, dict(inputs)
     )
+    # a network in which rounding grows is judged by what eager makes of it in another order of additions
+    with torch.backends.mkldnn.flags(enabled=False):
+        reordered = _step(module, module, inputs, mode)
+    restore(module, buffers)
     default = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
@@ -128,7 +132,9 @@ def _differences(
             return [f"other results: {sorted(ours.keys() ^ eager.keys())[:3]}"]
         known = reference if reference is not None and reference.keys() == eager.keys() else eager
         accuracy = compare(ours, eager, known, depth=2 * stranger.depth)
-        found += [f"{t.name} off by {t.error:.2g}, limit {t.limit:.2g} {t.reason}" for t in accuracy.failures]
+        same = compare(reordered, eager, known, depth=2 * stranger.depth)
+        if len(accuracy.failures) > 2 * len(same.failures):
+            found += [f"{t.name} off by {t.error:.2g}, limit {t.limit:.2g}" for t in accuracy.failures]
     return found
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from daceml.errors import ExportError
 from daceml.frontend.capture.exportable import RunsEagerlyError
 from daceml.frontend.capture.gradient_stops import (
     changed,
@@ -21,6 +22,7 @@ from daceml.frontend.capture.gradient_stops import (
     storage,
     switches_off,
 )
+from daceml.frontend.capture.provenance import source_of_node
 from daceml.runtime.records.gradients import Wanted
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ def refuse_changes(program: ExportedProgram, wanted: Wanted) -> None:
     Raises:
         RunsEagerlyError: forward changes a tensor that requires a gradient, or gives one of the caller's or
             the module's tensors a value that does; or it asks for a sparse gradient.
+        ExportError: gradients flow into graphs of which data chooses one.
     """
     signature = program.graph_signature
     keys = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
@@ -86,6 +89,13 @@ class _Walk:
         if node.target is stop_gradient():
             return False
         for region in regions(self.module, node):
+            if not str(node.target).startswith("wrap_with_"):
+                raise ExportError(
+                    f"gradients of {node.target} are not derived",
+                    where=source_of_node(node),
+                    why="data chooses which of its graphs runs, and how often",
+                    fix="write it with torch.where, or an unrolled loop; or leave fullgraph=True out",
+                )
             if switches_off(node):
                 self._refuse_unfollowed(node, region)
                 return False

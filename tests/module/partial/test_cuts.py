@@ -71,6 +71,19 @@ def test_fullgraph_asks_for_an_error():
         daceml.compile(Inverts(), fullgraph="yes")
 
 
+def test_gradients_of_control_flow_are_refused_by_name():
+    class Chooses(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Linear(8, 8), nn.Linear(8, 8)
+
+        def forward(self, x):
+            return torch.cond(x.sum() > 0, lambda v: self.first(v), lambda v: self.second(v), (x,))
+
+    with raises(ExportError, "cond", "test_cuts.py"):
+        daceml.compile(Chooses(), fullgraph=True)(torch.randn(2, 8))
+
+
 def test_the_log_says_it_once(caplog: pytest.LogCaptureFixture):
     compiled = cut(Branches())
     with caplog.at_level(logging.WARNING):
