@@ -176,7 +176,7 @@ def _compiled(module: nn.Module, *, dynamic: bool) -> DaceModule:
     chosen: dict[str, Any] = {"dynamic": True} if dynamic else {}
     if isinstance(module, DaceModule):
         chosen = {**module.session.options, **chosen}
-    compiled = compile_module(module, **{**chosen, "backward": False})
+    compiled = compile_module(module, **{**chosen, "backward": False, "fullgraph": True})
     assert isinstance(compiled, DaceModule)
     return compiled
 

@@ -157,5 +157,6 @@ def trace_call(request: ModuleRequest, arguments: Arguments, modes: Modes, **siz
             arguments,
             autocast=modes.autocast,
             gradients=gradients_wanted(request, arguments, modes),
+            output=not request.options["fullgraph"],  # it prints once, while it is traced
             **sizes,
         )

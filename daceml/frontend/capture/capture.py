@@ -78,6 +78,7 @@ def capture(
     dynamic: bool = False,
     autocast: tuple[torch.dtype | None, ...] = (),
     gradients: bool = False,
+    output: bool = True,
 ) -> Capture:
     """Trace one call of a module as it stands.
 
@@ -86,6 +87,7 @@ def capture(
         dynamic: make every size symbolic that the module allows to be.
         autocast: the types of the autocast regions that the call is in, see `call_device.autocast_types`.
         gradients: whether a backward pass will be derived from the trace.
+        output: see `exportable`.
     Raises:
         ExportError: torch.export cannot take the module; `where` is the user's line.
         ConfigurationError: `dynamic_shapes` does not fit the arguments.
@@ -106,7 +108,8 @@ def capture(
     tensors = arguments.tensors if specs is None else example(arguments.tensors, specs)
     if gradients:
         refuse_gradient_hooks(module)
-    view_of_call = exportable(module, arguments, autocast, _followed if gradients else nullcontext)
+    around = _followed if gradients else nullcontext
+    view_of_call = exportable(module, arguments, autocast, around, output=output)
     with traceable(module), unchanged_tensors(module), view_of_call as view:
         try:
             with quiet(), _without_dumps():

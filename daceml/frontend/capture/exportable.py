@@ -96,6 +96,8 @@ def exportable(
     arguments: Arguments,
     autocast: tuple[torch.dtype | None, ...] = (),
     around: Callable[[], AbstractContextManager[object]] = nullcontext,
+    *,
+    output: bool = True,
 ) -> Generator[ExportView]:
     """A view of `module` for the time of an export.
 
@@ -106,6 +108,7 @@ def exportable(
     Args:
         autocast: the types of the autocast regions that the call is in, see `call_device.autocast_types`.
         around: what forward is traced in, besides.
+        output: whether what forward prints is an effect that no program can repeat.
     Raises:
         RunsEagerlyError: a submodule has a hook; or, from within the export, forward changes a list or dict
             of the module.
@@ -120,7 +123,12 @@ def exportable(
     def flat(*tensors: torch.Tensor) -> Any:
         args, kwargs = arguments.rebuild(tensors)
         given = tree_flatten((args, kwargs))
-        with _watched_attributes(view, module), autocast_regions(autocast), around(), _watched_python(module):
+        with (
+            _watched_attributes(view, module),
+            autocast_regions(autocast),
+            around(),
+            _watched_python(module, output=output),
+        ):
             result = forward(*args, **kwargs)
         _refuse_changed_arguments(given, tree_flatten((args, kwargs)))
         return result, [made.owner.__dict__[made.name] for made in view.assigned]
@@ -143,9 +151,9 @@ def exportable(
 
 
 @contextmanager
-def _watched_python(module: nn.Module) -> Generator[None]:
+def _watched_python(module: nn.Module, *, output: bool) -> Generator[None]:
     try:
-        with watched_effects(module):
+        with watched_effects(module, output=output):
             yield
     except PythonEffectError as effect:
         raise RunsEagerlyError(f"forward {effect}", untraceable=effect.untraceable) from effect

@@ -11,7 +11,6 @@ import datetime
 import functools
 import random
 import sys
-import sysconfig
 import time
 import types
 from collections.abc import Callable, Generator, Iterator
@@ -45,7 +44,6 @@ _METHODS = {
     "utcnow": (datetime.datetime, "reads a clock"),
     "today": (datetime.date, "reads a clock"),
 }
-_LIBRARY = sysconfig.get_paths()["stdlib"]
 _NAMES = frozenset(_CLOCKS) | {"print", "input", "open", *_METHODS}
 
 
@@ -62,9 +60,11 @@ class PythonEffectError(Exception):
 
 
 @contextmanager
-def watched_effects(module: nn.Module) -> Generator[None]:
+def watched_effects(module: nn.Module, *, output: bool = True) -> Generator[None]:
     """Find effects of Python within the block, in which forward is traced.
 
+    Args:
+        output: whether what forward prints is an effect; without it, forward prints while it is traced.
     Raises:
         PythonEffectError: the first effect; random states and global variables are as they were before.
     """
@@ -74,7 +74,9 @@ def watched_effects(module: nn.Module) -> Generator[None]:
     values = [dict(scope) for scope in variables]
     found: list[str] = []
     untraceable = False
-    with _watched_calls(found) if _mentions_effects(module) else _nothing():
+    codes = frozenset(_functions(module))
+    mentioned = any(not _NAMES.isdisjoint(code.co_names) for code in codes)
+    with _watched_calls(found, codes, output=output) if mentioned else _nothing():
         yield
     for (name, state, restore), before in zip(generators, states, strict=True):
         if not _equal(state(), before):
@@ -145,7 +147,10 @@ def _functions(module: nn.Module) -> dict[types.CodeType, dict[str, Any]]:
         scope = function.__globals__
         for code in _codes(function.__code__):
             found[code] = scope
-            waiting += [scope[name] for name in code.co_names if name in scope]
+            named = [scope[name] for name in code.co_names if name in scope]
+            spaces = [vars(value) for value in named if isinstance(value, types.ModuleType)]
+            waiting += named
+            waiting += [space[name] for space in spaces for name in code.co_names if name in space]
         waiting += [cell.cell_contents for cell in function.__closure__ or () if _is_filled(cell)]
     return found
 
@@ -162,10 +167,6 @@ def _is_filled(cell: types.CellType) -> bool:
         return cell.cell_contents is not None
     except ValueError:
         return False
-
-
-def _mentions_effects(module: nn.Module) -> bool:
-    return any(not _NAMES.isdisjoint(code.co_names) for code in _functions(module))
 
 
 def _variables(module: nn.Module) -> list[dict[str, Any]]:
@@ -185,14 +186,17 @@ def _changed(scope: dict[str, Any], before: dict[str, Any]) -> list[str]:
 
 
 @contextmanager
-def _watched_calls(found: list[str]) -> Generator[None]:
-    """Notice calls of C functions from lines of the user; the first one is not run any more."""
+def _watched_calls(found: list[str], codes: frozenset[types.CodeType], *, output: bool) -> Generator[None]:
+    """Notice calls of C functions from forward's code; the first one is not run any more.
+
+    Other code may run meanwhile: garbage collection has callbacks.
+    """
 
     def profile(frame: types.FrameType, event: str, function: Any) -> None:
-        if event != "c_call" or not _is_users(frame.f_code.co_filename):
+        if event != "c_call" or frame.f_code not in codes:
             return
         effect = _effect(function)
-        if effect:
+        if effect and (output or function is not builtins.print):
             where = f"{frame.f_code.co_filename.rpartition('/')[2]}:{frame.f_lineno}"
             found.append(f"{effect} ({where})")
             raise PythonEffectError(found[-1])
@@ -205,12 +209,6 @@ def _watched_calls(found: list[str]) -> Generator[None]:
         yield
     finally:
         sys.setprofile(None)
-
-
-def _is_users(path: str) -> bool:
-    """Whether a frame is of neither torch nor daceml nor the standard library."""
-    of_library = path.startswith(_LIBRARY) and "site-packages" not in path
-    return is_user_file(path) and not of_library
 
 
 def _effect(function: Any) -> str:
