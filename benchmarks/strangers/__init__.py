@@ -1,1 +1,1 @@
-"""Models that nobody here chose, from transformers, timm, torchvision, torch_geometric and torchaudio."""
+"""Models of other libraries: transformers, timm, torchvision, torch_geometric and torchaudio."""

@@ -1,4 +1,4 @@
-"""Models that nobody here chose: python -m benchmarks.strangers --part runs --check.
+"""Models of other libraries: python -m benchmarks.strangers --part runs --check.
 
 They need the extra `strangers`; `make strangers` installs it into an environment of its own.
 """
@@ -51,12 +51,14 @@ def _in_a_process(job: tuple[str, str, bool]) -> tuple[dict[str, Any], str]:
     name, mode, dynamic = job
     line = [sys.executable, "-W", "ignore", "-m", "benchmarks.strangers", "--case", name, mode, str(dynamic)]
     facts = {"model": name, "mode": mode, "dynamic": dynamic}
+    told = f"no answer within {_LIMIT_S:.0f} s"
     try:
         done = subprocess.run(line, capture_output=True, text=True, timeout=_LIMIT_S, check=False)
+        told = f"exit code {done.returncode}: {done.stderr[-300:]}"
         answer = json.loads(done.stdout.splitlines()[-1])
-    except (subprocess.TimeoutExpired, IndexError, ValueError) as error:
-        row = {**facts, "kind": "foreign", "programs": 0, "compiled_flops": 0.0, "note": repr(error)[:200]}
-        return row, f"{name} {mode} {dynamic}: {row['note']}"
+    except (subprocess.TimeoutExpired, IndexError, ValueError):
+        row = {**facts, "kind": "foreign", "programs": 0, "compiled_flops": 0.0, "note": told}
+        return row, f"{name} {mode} {dynamic}: {told}"
     return answer["row"], answer["line"]
 
 

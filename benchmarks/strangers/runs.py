@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -19,7 +18,7 @@ from benchmarks.replayed_draws import RecordedDraws, ReplayedDraws
 from benchmarks.strangers.stranger import Inputs, Stranger, called
 from benchmarks.strangers.torchvision_operators import declare_torchvision
 from daceml.errors import DacemlError
-from daceml.module.compiled_variant import Variant
+from daceml.module.partial.cut import Cut
 from daceml.module.partial.region_ledger import recorded_regions
 from daceml.verification.accuracy import compare
 
@@ -164,20 +163,18 @@ def _step(
     return {**{name: y.detach() for name, y in outputs.items()}, **gradients, **buffers}
 
 
-def _regions(stranger: Stranger, module: nn.Module, compiled: Any, mode: Mode) -> tuple[int, float, str]:
+def _regions(
+    stranger: Stranger, module: nn.Module, compiled: nn.Module, mode: Mode
+) -> tuple[int, float, str]:
+    """Programs of a call, their share of its FLOPs, and why it is not one program."""
     inputs = _inputs(stranger, stranger.batches[0])
     with torch.set_grad_enabled(mode == "training"):
-        with recorded_regions() as whole, whole.inside(None, "eager", _SOME):
+        with recorded_regions() as whole, whole.inside(None, "eager", [Cut(what="nothing is compiled")]):
             called(module, inputs)
         with recorded_regions() as parts:
             called(compiled, inputs)
-    variant = [v for v in compiled.session.variants if isinstance(v, Variant)]
-    programs = [region for region in parts.regions.values() if not region.cuts]
-    everything = whole.eager_flops
-    share = 1 - parts.eager_flops / everything if everything else 1.0
-    partial: Mapping[int, Any] = {0: getattr(compiled.session, "_partial", None)}
-    note = "" if partial[0] is None or variant else str(partial[0].cuts[0])
-    return len(programs), share, note
-
-
-_SOME: Any = (object(),)  # reasons do not count where nothing is compiled
+    programs = sum(not region.cuts for region in parts.regions.values())
+    share = 1 - parts.eager_flops / whole.eager_flops if whole.eager_flops else 1.0
+    assert isinstance(compiled, daceml.DaceModule)
+    partial = compiled.session.partial
+    return programs, share, "" if partial is None else str(partial.cuts[0])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -29,7 +29,6 @@ class Stranger:
     inputs: Callable[[int], Inputs]
     batches: tuple[int, int] = (2, 3)
     depth: int = 100
-    tags: frozenset[str] = field(default_factory=frozenset[str])
 
 
 def tokens(vocabulary: int = 100, length: int = 16, **more: Callable[[int], Any]) -> Callable[[int], Inputs]:

@@ -73,6 +73,10 @@ class NotCompiledError(CallError, AttributeError):
     """What a compiled module has only after its first call: to Python an attribute that is not there yet."""
 
 
+class SharedMemoryError(CallError):
+    """Inputs that share memory, of a program that changes one of them."""
+
+
 class SignatureError(CallError, TypeError):
     """Arguments that `forward` does not take: what Python itself calls a TypeError."""
 

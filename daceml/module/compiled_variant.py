@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
-from daceml.errors import CallError
+from daceml.errors import SharedMemoryError
 from daceml.frontend.capture.exportable import Assignment
 from daceml.module.module_watch import ModuleWatch
 from daceml.module.partial.cut import Cut
+from daceml.module.partial.region_ledger import flops_of
 from daceml.runtime.autograd import BackwardPass
 
 if TYPE_CHECKING:
@@ -69,15 +71,20 @@ class Variant:
 
     @cached_property
     def flops(self) -> int:
-        """Floating-point operations of a call, without its backward pass."""
-        return sum(step.flops for step in self.program.manifest.steps)
+        """Floating-point operations of matrix multiplications, convolutions and attention in a call, without
+        its backward pass."""
+        return flops_of(self.exported)
 
     def same_gradients(self) -> bool:
         """Whether the module's tensors still require gradients where they did."""
         return all(tensor.requires_grad is required for tensor, required in self.requiring)
 
-    def __call__(self, tensors: Sequence[torch.Tensor]) -> Any:
-        """What forward returns for these tensors of its arguments; it has the effects of forward, too."""
+    def __call__(self, tensors: Sequence[torch.Tensor], finish: Callable[[Any], Any] | None = None) -> Any:
+        """What forward returns for these tensors of its arguments; it has the effects of forward, too.
+
+        Args:
+            finish: is given what forward returns and assigns, and returns it as the caller shall have it.
+        """
         if self.writes or self.program.mutated:
             self._refuse_shared_memory(tensors)
         contiguous = [x if x.is_contiguous() else x.contiguous() for x in tensors]
@@ -89,6 +96,8 @@ class Variant:
         if self.writes:
             self._write(outputs, tensors)
         result = self.template.fill(outputs, tensors)
+        if finish is not None:
+            result = finish(result)
         if self.assigned:
             result, values = result
             for made, value in zip(self.assigned, values, strict=True):
@@ -99,20 +108,35 @@ class Variant:
         with torch.no_grad():
             for index, target in self.writes:
                 tensor = inputs[target] if isinstance(target, int) else target
-                tensor.copy_(outputs[index])
+                # elsewhere torch refuses to write to a tensor of inference mode
+                with torch.inference_mode() if tensor.is_inference() else nullcontext():
+                    tensor.copy_(outputs[index])
 
     def _refuse_shared_memory(self, inputs: Sequence[torch.Tensor]) -> None:
-        targets = [inputs[t] if isinstance(t, int) else t for _, t in self.writes]
-        changed = {t.untyped_storage().data_ptr() for t in (*targets, *self.program.mutated)} - {0}
-        given = [x.untyped_storage().data_ptr() for x in inputs]
-        own = {inputs[t].untyped_storage().data_ptr() for _, t in self.writes if isinstance(t, int)}
-        held = changed - own
-        if any(given.count(start) > 1 for start in own) or any(start in held for start in given):
-            raise CallError(
-                "inputs share memory with each other or with the module, which changes it in place",
-                why="a compiled program reads all inputs before it changes any",
-                fix="pass a copy of one of them: tensor.clone()",
-            )
+        places = [_place(tensor) for tensor in inputs]
+        written = (t for _, t in self.writes if not isinstance(t, int))
+        held = {_place(tensor) for tensor in (*self.program.mutated, *written)}
+        own = [t for _, t in self.writes if isinstance(t, int)]
+        if held.isdisjoint(places) and all(places.count(places[t]) == 1 or not places[t] for t in own):
+            return
+        names = [name for name in self.exported.graph_signature.user_inputs if isinstance(name, str)]
+        outputs, mutated = self.program.manifest.outputs, self.program.manifest.mutated
+        changed = [(names[t], places[t]) for t in own]
+        changed += [(key, _place(t)) for key, t in zip(mutated, self.program.mutated, strict=True)]
+        changed += [
+            (outputs[i].name.partition("::next")[0], _place(t))
+            for i, t in self.writes
+            if not isinstance(t, int)
+        ]
+        for name, place in changed:
+            others = [n for n, other in zip(names, places, strict=True) if other == place and n != name]
+            if place and others:
+                raise SharedMemoryError(
+                    "inputs share memory with each other or with the module, which changes it in place",
+                    why=f"{name} and {others[0]} have memory in common that forward changes;\n"
+                    "a compiled program reads all inputs before it changes any",
+                    fix="pass a copy of one of them: tensor.clone()",
+                )
 
     @cached_property
     def onnx_model(self) -> onnx.ModelProto:
@@ -140,6 +164,10 @@ class Variant:
         ).network
 
 
+def _place(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
+
+
 class Partial(Protocol):
     """Runs a module that is not one program."""
 
@@ -154,16 +182,18 @@ class Partial(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@dataclass
 class EagerVariant:
     """The user's own forward, where one program could not do the same.
 
     Attributes:
         watch: the state of the module in which it could not; None for any state.
+        cut: why it is not one program; None where a tracer follows it.
         partial: runs parts of it as programs; None where all of it runs eagerly.
     """
 
     watch: ModuleWatch | None
+    cut: Cut | None = None
     partial: Partial | None = None
 
     def same_gradients(self) -> bool:

@@ -25,6 +25,7 @@ from daceml.frontend.capture.module_attributes import (
     slots,
     walk,
 )
+from daceml.frontend.capture.redirected_forward import RedirectedForward
 from daceml.runtime.identity_watch import WatchedDict, container_watch
 
 if TYPE_CHECKING:
@@ -104,7 +105,9 @@ class ModuleWatch:
 
     def _module(self, path: str, module: nn.Module, kinds: Sequence[str], ignored: set[str]) -> None:
         own = module.__dict__
-        names = tuple(n for n in own if n not in ignored)
+        # a parent that is cut redirects the forwards of its submodules while it runs
+        redirects = {n for n in own if isinstance(own[n], RedirectedForward)}
+        names = tuple(n for n in own if n not in ignored and n not in redirects)
         members: list[tuple[str, dict[Any, Any]]] = [(kind, own[kind]) for kind in kinds]
         self._dicts += [(own, names), *((m, tuple(m)) for _, m in members)]
         prefix = f"{path}." if path else ""

@@ -6,15 +6,21 @@ call, too: whoever writes to it writes to the same memory as after an eager call
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
+from daceml.frontend.capture.exportable import RunsEagerlyError
+
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
+
+_COMPARED = 1 << 20
+"""Elements of tensors whose places in memory are compared one by one."""
 
 Number = Any
 """An int, or a SymPy expression in the symbols of the inputs' sizes."""
@@ -136,12 +142,21 @@ def result_template(program: ExportedProgram, state: Mapping[str, torch.Tensor])
 
     Args:
         state: the module's own tensors by state_dict key.
+    Raises:
+        RunsEagerlyError: results share memory with each other, and none of them is all of it.
     """
     from torch.export.graph_signature import ConstantArgument, OutputKind, TensorArgument
 
     bases = _bases(program, state)
     nodes = {node.name: node for node in program.graph.nodes}
+    returned = [
+        nodes[spec.arg.name]
+        for spec in program.graph_signature.output_specs
+        if spec.kind is OutputKind.USER_OUTPUT and isinstance(spec.arg, TensorArgument)
+    ]
+    bases.enter_results(returned)
     leaves: list[Leaf] = []
+    tensors: list[Leaf] = []
     count = 0
     for spec in program.graph_signature.output_specs:
         if spec.kind is not OutputKind.USER_OUTPUT:
@@ -149,11 +164,15 @@ def result_template(program: ExportedProgram, state: Mapping[str, torch.Tensor])
         if isinstance(spec.arg, ConstantArgument):
             leaves.append(Constant(spec.arg.value))
         elif isinstance(spec.arg, TensorArgument):
-            leaves.append(bases.leaf(nodes[spec.arg.name], Output(count)))
+            tensors.append(bases.leaf(nodes[spec.arg.name], Output(count)))
+            leaves.append(tensors[-1])
             count += 1
         else:
             value = nodes[spec.arg.name].meta["val"]  # pyright: ignore[reportAttributeAccessIssue]
             leaves.append(Size(value.node.expr) if hasattr(value, "node") else Constant(value))
+    _refuse_lost_sharing(
+        [node for node, leaf in zip(returned, tensors, strict=True) if isinstance(leaf, Output)]
+    )
     structure = program.call_spec.out_spec
     plain = structure is not None and structure.is_leaf() and leaves == [Output(0)]
     return ResultTemplate(leaves=tuple(leaves), structure=None if plain else structure, symbols=bases.symbols)
@@ -173,21 +192,32 @@ class _Bases:
         if storage is not None:
             self._by_storage.setdefault(storage, (node, base))
 
+    def enter_results(self, nodes: Sequence[Any]) -> None:
+        """Let a result that is all of its memory be the base of the others, wherever it stands."""
+        positions: dict[Any, Output] = {}
+        for position, node in enumerate(nodes):
+            positions.setdefault(node, Output(position))
+        for node, position in positions.items():
+            storage = _storage(node.meta["val"])
+            origin = _origin(node, self._by_node)
+            if origin in self._by_node or storage is None or storage in self._by_storage:
+                continue
+            if _is_whole(node.meta["val"]):
+                self.enter(node, position)
+                self._by_node.setdefault(origin, position)
+
     def leaf(self, node: Any, fresh: Output) -> Leaf:
         """What a returned node is: the very tensor of a base, a view of one, or the program's output."""
-        origin = node
-        while origin not in self._by_node and (_returns_first_argument(origin) or _changes_nothing(origin)):
-            origin = origin.args[0]
+        origin = _origin(node, self._by_node)
         if origin in self._by_node:
             return self._by_node[origin]
         value = node.meta["val"]
         known = self._by_storage.get(_storage(value) or 0)
         if known is None:
-            self.enter(node, fresh)
             return fresh
         owner, base = known
         whole = owner.meta["val"]
-        if value.dtype != whole.dtype or (isinstance(base, Output) and not _row_major(whole)):
+        if value.dtype != whole.dtype or (isinstance(base, Output) and not _is_whole(whole)):
             return fresh
         offset = _expression(value.storage_offset()) - _expression(whole.storage_offset())
         shape, strides = (tuple(map(_expression, ns)) for ns in (value.shape, value.stride()))
@@ -224,13 +254,70 @@ def _bases(program: ExportedProgram, state: Mapping[str, torch.Tensor]) -> _Base
     return found
 
 
-def _returns_first_argument(node: Any) -> bool:
-    """Whether an operator changes its first argument in place and returns it."""
+def _origin(node: Any, known: Container[Any] = ()) -> Any:
+    """The node whose very tensor a node returns, back to one of those that are known."""
+    while node not in known:
+        before = node.args[0] if _changes_nothing(node) else _written_and_returned(node)
+        if before is None:
+            break
+        node = before
+    return node
+
+
+def _written_and_returned(node: Any) -> Any | None:
+    """The argument that an operator changes in place and returns, as its schema says: `out`, or the first."""
     schema = getattr(node.target, "_schema", None)
     if node.op != "call_function" or schema is None or not schema.is_mutable or len(schema.returns) != 1:
-        return False
+        return None
     alias = schema.returns[0].alias_info
-    return alias is not None and alias.is_write and hasattr(node.args[0] if node.args else None, "meta")
+    if alias is None or not alias.is_write:
+        return None
+    for place, argument in enumerate(schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.before_set & alias.before_set:
+            given = node.args[place] if place < len(node.args) else node.kwargs.get(argument.name)
+            return given if hasattr(given, "meta") else None
+    return None
+
+
+def _refuse_lost_sharing(fresh: Sequence[Any]) -> None:
+    """Refuse results of their own memory that eager PyTorch keeps in one."""
+    by_storage: dict[int, list[torch.Tensor]] = {}
+    for node in dict.fromkeys(fresh):
+        storage = _storage(node.meta.get("val"))
+        if storage is not None:
+            by_storage.setdefault(storage, []).append(node.meta["val"])
+    for values in by_storage.values():
+        if any(_may_overlap(a, b) for place, a in enumerate(values) for b in values[:place]):
+            raise RunsEagerlyError("forward returns tensors that share memory, of which none is the whole")
+
+
+def _may_overlap(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two tensors of one storage share an element; True where sizes are symbolic or large."""
+    numbers = (*a.shape, *a.stride(), a.storage_offset(), *b.shape, *b.stride(), b.storage_offset())
+    if a.dtype != b.dtype or not all(isinstance(n, int) for n in numbers):
+        return True
+    if a.numel() == 0 or b.numel() == 0:
+        return False
+    first, second = _span(a), _span(b)
+    if first.stop <= second.start or second.stop <= first.start:
+        return False
+    if max(a.numel(), b.numel()) > _COMPARED:
+        return True
+    return bool(np.intersect1d(_places(a), _places(b)).size)
+
+
+def _span(value: torch.Tensor) -> range:
+    start = value.storage_offset()
+    last = sum((n - 1) * step for n, step in zip(value.shape, value.stride(), strict=True))
+    return range(start, start + last + 1)
+
+
+def _places(value: torch.Tensor) -> np.ndarray:
+    """The places in its storage that a tensor's elements have."""
+    places = np.full((1,), value.storage_offset())
+    for n, step in zip(value.shape, value.stride(), strict=True):
+        places = (places[:, None] + np.arange(n) * step).reshape(-1)
+    return places
 
 
 _DROPOUTS = frozenset(
@@ -271,9 +358,12 @@ def _storage(value: Any) -> int | None:
         return None
 
 
-def _row_major(value: torch.Tensor) -> bool:
+def _is_whole(value: torch.Tensor) -> bool:
     """Whether a tensor is laid out as the program returns it, and is all of its memory."""
-    return bool(value.is_contiguous()) and bool(value.storage_offset() == 0)
+    if not value.is_contiguous() or _expression(value.storage_offset()) != 0:
+        return False
+    elements = _expression(value.numel())
+    return bool(elements * value.element_size() == _expression(value.untyped_storage().nbytes()))
 
 
 def _expression(number: Any) -> Any:

@@ -15,7 +15,6 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.autograd import forward_ad
 from torch.nn.modules.module import _has_any_global_hook  # pyright: ignore[reportPrivateUsage]
-from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes  # pyright: ignore[reportPrivateUsage]
 
 from daceml.compiler.guards import CallKey, ConstantKey, TensorKey, call_key, key_difference, named_key
@@ -29,13 +28,17 @@ from daceml.errors import (
     NotCompiledError,
     NotSynchronizedError,
     RecompileError,
+    SharedMemoryError,
     SignatureError,
     StaleWeightError,
 )
 from daceml.frontend.capture.arguments import Arguments, flatten
 from daceml.frontend.capture.exportable import RunsEagerlyError
+from daceml.frontend.capture.redirected_forward import forward_of
+from daceml.frontend.capture.trace_lock import running_eagerly
 from daceml.module.compiled_variant import EagerVariant, Partial, Variant
 from daceml.module.hooks import CompilationHooks
+from daceml.module.inference_results import inference_tensors, outside_inference_mode
 from daceml.module.module_watch import ModuleWatch, registered
 from daceml.module.partial.cut import cut_of, is_refusal
 from daceml.module.partial.region_ledger import open_ledger
@@ -89,37 +92,45 @@ class Session:
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if current_stance() == "force_eager" or _transformed() or self._globally_hooked():
             self.refuse_unaveraged("it runs eagerly here")
-            return self.eager.forward(*args, **kwargs)
-        if torch.is_inference_mode_enabled():
-            # what a program keeps from call to call must be of use outside, too
-            with torch.inference_mode(mode=False), torch.no_grad():
-                result = self(args, kwargs)
-            return _inference_tensors(result, (args, kwargs), self.eager)
+            return forward_of(self.eager)(*args, **kwargs)
         variant, tensors = self._prepare(args, kwargs)
         if not isinstance(variant, Variant):
             self.refuse_unaveraged("its log says why it runs eagerly (DACEML_LOG=warning)")
             if variant is None or variant.partial is None:
-                return self.eager.forward(*args, **kwargs)
-            with torch.set_grad_enabled(torch.is_grad_enabled() and self.options["backward"]):
+                return forward_of(self.eager)(*args, **kwargs)
+            gradients = torch.is_grad_enabled() and self.options["backward"]
+            with torch.set_grad_enabled(gradients), running_eagerly():
                 return variant.partial(args, kwargs)
-        if (ledger := open_ledger()) is not None:
-            with ledger.inside(variant, self.name, flops=variant.flops):
-                return self._run(variant, tensors, args, kwargs)
-        return self._run(variant, tensors, args, kwargs)
+        if (ledger := open_ledger()) is None:
+            return self._run(variant, tensors, args, kwargs)
+        with _disable_current_modes():
+            flops = variant.flops
+        with ledger.inside(variant, self.name, flops=flops):
+            return self._run(variant, tensors, args, kwargs)
 
     def _run(
         self, variant: Variant, tensors: list[torch.Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         try:
+            if torch.is_inference_mode_enabled():
+                # what a program keeps from call to call must be of use outside, too
+                with outside_inference_mode():
+                    return variant(tensors, lambda result: inference_tensors(result, tensors, self.eager))
             if variant.backward is not None or not torch.is_grad_enabled():
                 return variant(tensors)
             with torch.no_grad():  # results are detached, as backward=False says
                 return variant(tensors)
         except StaleWeightError as stale:
             # module.half() and module.to(memory_format=...) change parameters in place
-            log.info("compiling %s: %s", type(self.eager).__name__, stale.why)
+            log.info("compiling %s: %s", self.name, stale.why)
             self._drop(variant)
             return self(args, kwargs)
+        except SharedMemoryError as shared:
+            if self.options["fullgraph"] or self._cut is None:
+                raise
+            log.info("%s runs eagerly in this call: %s", self.name, shared.what)
+            with torch.set_grad_enabled(torch.is_grad_enabled() and self.options["backward"]):
+                return forward_of(self.eager)(*args, **kwargs)
 
     def refuse_unaveraged(self, why: str) -> None:
         """Refuse to run without a program where gradients have to be averaged over ranks.
@@ -145,6 +156,11 @@ class Session:
         self._said_hooked = True
         return True
 
+    @property
+    def partial(self) -> Partial | None:
+        """What runs the module where it is not one program; None where it always was one."""
+        return self._partial
+
     def any_variant(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Variant | EagerVariant | None:
         """What these arguments reach, compiled if need be; None where the stance says to run eagerly."""
         return self._prepare(args, kwargs)[0]
@@ -158,12 +174,12 @@ class Session:
         variant, tensors = self._prepare(args, kwargs)
         if isinstance(variant, Variant):
             return variant, tensors
-        cuts = () if variant is None or variant.partial is None else variant.partial.cuts
+        cut = None if variant is None else variant.cut
         raise CallError(
             f"{self.name} is not one program with these arguments",
-            where=cuts[-1].where if cuts else "",
-            why=str(cuts[-1]) if cuts else "its log says why (DACEML_LOG=warning)",
-            fix=(cuts[-1].fix if cuts else "") or "remove hooks of submodules, or compile a submodule",
+            where="" if cut is None else cut.where,
+            why="a tracer or a stance lets it run eagerly" if cut is None else cut.what,
+            fix="" if cut is None else cut.fix,
         )
 
     @property
@@ -175,7 +191,7 @@ class Session:
         """
         if self._latest is None:
             raise NotCompiledError(
-                f"{type(self.eager).__name__} has not been compiled yet",
+                f"{self.name} has not been compiled yet",
                 why="shapes are known at the first call only",
                 fix="call the module once",
             )
@@ -241,9 +257,11 @@ class Session:
             self._check_signature(args, kwargs)
             if any(isinstance(leaf, _TRACED) for leaf in leaves):
                 return EagerVariant(None), []  # a tracer follows the eager forward
-            if (partial := self._cut_at(error)) is None:
+            with self._lock:
+                partial = self._cut_at(error)
+            if partial is None:
                 raise
-            return EagerVariant(None, partial), []
+            return EagerVariant(None, cut_of(error), partial), []
         variant = self._find(quick)
         if variant is None:
             key = named_key(quick)
@@ -266,10 +284,10 @@ class Session:
                 return variant
         return None
 
-    def _find_equal(self, key: CallKey) -> Variant | None:
+    def _find_equal(self, key: CallKey) -> Variant | EagerVariant | None:
         """A variant for which the module differs in objects only, not in what they are."""
         for variant in self._variants.get(key, ()):
-            if not isinstance(variant, Variant):
+            if variant.watch is None:
                 continue
             now = ModuleWatch(self.eager, variant.watch.ignored, variant.watch.bound)
             if variant.same_gradients() and variant.watch.difference(now) is None:
@@ -318,7 +336,8 @@ class Session:
                 fix="call it with such inputs before setting the stance, or compile it with dynamic=True",
             )
         if len(known) >= _MODULE_STATES:
-            variant = EagerVariant(None, self._cut_at(RunsEagerlyError(f"{reason} at every call")))
+            changes = RunsEagerlyError(f"{reason} at every call")
+            variant = EagerVariant(None, cut_of(changes), self._cut_at(changes))
             log.warning(
                 "%s %s from now on for these inputs: it was compiled %d times, last because %s",
                 name, "is cut" if variant.partial else "runs eagerly", len(known), reason,
@@ -339,7 +358,8 @@ class Session:
         from daceml.module.compile import compile_variant
 
         # what the caller records of its own operators is none of tracing's
-        with _disable_current_modes() if open_ledger() is not None else nullcontext():
+        modes = _disable_current_modes() if open_ledger() is not None else nullcontext()
+        with modes, outside_inference_mode():
             symbolic = self._symbolic(key)
             return compile_variant(self.request, arguments, key.modes, symbolic, ranks=self.data_parallel)
 
@@ -356,14 +376,14 @@ class Session:
         if isinstance(error, RunsEagerlyError):
             if partial is None:
                 log.warning("%s runs eagerly: %s", self.name, error)
-            return EagerVariant(None if error.lasting else watch, partial)
+            return EagerVariant(None if error.lasting else watch, cut_of(error), partial)
         if isinstance(error, GradientError):
             if partial is None:
                 log.warning("%s runs eagerly where gradients are wanted: %s", self.name, error)
-            return EagerVariant(None, partial)
+            return EagerVariant(None, cut_of(error), partial)
         if partial is None:
             raise error
-        return EagerVariant(watch, partial)
+        return EagerVariant(watch, cut_of(error), partial)
 
     def _cut_at(self, error: Exception) -> Partial | None:
         """What runs the module instead of one program; None where the user asked for an error, or hooks."""
@@ -374,14 +394,15 @@ class Session:
         self._partial.add(cut_of(error))
         return self._partial
 
-    def part(self, module: nn.Module) -> nn.Module:
-        """A compiled view of a submodule, with the options of this session."""
+    def part(self, module: nn.Module) -> Callable[..., Any]:
+        """The compiled forward of a submodule, with the options of this session."""
         named_sizes = self.options["dynamic_shapes"] is not None
         sizes = {"dynamic_shapes": None, "dynamic": self.options["dynamic"] or named_sizes}
         options = cast("dict[str, Any]", {**self.options, **sizes})
         path = next((path for path, child in self.eager.named_modules() if child is module), "")
         name = f"{self.name}.{path}"
-        return self.view(Session(module, self.view, cut=self._cut, name=name, **options))
+        session = Session(module, self.view, cut=self._cut, name=name, **options)
+        return lambda *args, **kwargs: session(args, kwargs)
 
     def _remember(self, key: CallKey, variant: Variant | EagerVariant) -> None:
         if key not in self._variants and len(self._variants) >= config().variants:
@@ -404,7 +425,7 @@ class Session:
             changed = was.difference(ModuleWatch(self.eager, was.ignored, was.bound))
             return f"{changed or 'what requires a gradient'} of the module has changed"
         places = [f"argument {i}" for i in range(len(key.leaves))]
-        tensors = iter(arguments.names(self.eager.forward))
+        tensors = iter(arguments.names(forward_of(self.eager)))
         places = [
             p if isinstance(leaf, ConstantKey) else next(tensors)
             for p, leaf in zip(places, key.leaves, strict=True)
@@ -419,7 +440,7 @@ class Session:
         return key_difference(nearest, key, places) or "other inputs"
 
     def _check_signature(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        signature = inspect.signature(self.eager.forward)
+        signature = inspect.signature(forward_of(self.eager))
         try:
             signature.bind(*args, **kwargs)
         except TypeError as error:
@@ -441,26 +462,6 @@ def _transformed() -> bool:
 
 # What tracers pass in the place of tensors
 _TRACED = (FakeTensor, FunctionalTensor, fx.Proxy)
-
-
-def _inference_tensors(result: Any, given: Any, module: nn.Module) -> Any:
-    """Results as tensors of inference mode, on the same memory; views of arguments and weights are no such.
-
-    A program runs outside that mode, since what it keeps from call to call has to be of use there.
-    """
-    known = [t for t in pytree.tree_leaves(given) if isinstance(t, torch.Tensor)]
-    shared = {t.untyped_storage().data_ptr() for t in (*known, *module.parameters(), *module.buffers())}
-
-    def converted(tensor: torch.Tensor) -> torch.Tensor:
-        if tensor.is_inference() or type(tensor) is not torch.Tensor or tensor.layout is not torch.strided:
-            return tensor
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() in shared:
-            return tensor
-        made = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
-        return made.set_(storage, tensor.storage_offset(), tensor.shape, tensor.stride())
-
-    return pytree.tree_map_only(torch.Tensor, converted, result)
 
 
 def _same_but_sizes(one: CallKey, other: CallKey) -> bool:

@@ -106,6 +106,7 @@ def capture(
     if specs is not None:
         check_named_sizes(arguments, module.forward, specs)
     tensors = arguments.tensors if specs is None else example(arguments.tensors, specs)
+    tensors = _apart(tensors, module)
     if gradients:
         refuse_gradient_hooks(module)
     around = _followed if gradients else nullcontext
@@ -137,6 +138,29 @@ def capture(
         held=adopt(program, module),
         values_read=view.values_read,
     )
+
+
+def _apart(tensors: Sequence[torch.Tensor], module: nn.Module) -> list[torch.Tensor]:
+    """Examples without memory in common, outside inference mode.
+
+    A trace would take what this call shares for shared in every call, and change no inference tensor.
+
+    A call whose arguments share memory is right as well: what is written to shared memory is refused.
+    """
+    import torch
+
+    known = {t.untyped_storage().data_ptr() for t in (*module.parameters(), *module.buffers())} - {0}
+    found: list[torch.Tensor] = []
+    for tensor in tensors:
+        place = tensor.untyped_storage().data_ptr()
+        if tensor.is_inference() or (place and place in known):
+            made = torch.empty_strided(
+                tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device
+            )
+            tensor = made.zero_().requires_grad_(tensor.requires_grad)
+        known.add(place)
+        found.append(tensor)
+    return found
 
 
 @contextmanager

@@ -25,6 +25,7 @@ from daceml.frontend.capture.arguments import Arguments
 from daceml.frontend.capture.call_device import autocast_regions
 from daceml.frontend.capture.module_attributes import held_values, is_plain_object
 from daceml.frontend.capture.python_effects import PythonEffectError, watched_effects
+from daceml.frontend.capture.redirected_forward import own_forward
 
 _HOOKS = (
     "_forward_hooks",
@@ -117,7 +118,7 @@ def exportable(
     view = ExportView(module=object.__new__(type(module)))
     own = {**module.__dict__, **{name: OrderedDict() for name in _HOOKS if name in module.__dict__}}
     view.module.__dict__ = own
-    instance_forward: Any = own.get("forward")
+    instance_forward = own_forward(module)
     forward: Callable[..., Any] = instance_forward or type(module).forward.__get__(view.module)
 
     def flat(*tensors: torch.Tensor) -> Any:
@@ -169,12 +170,18 @@ def _refuse_changed_arguments(before: tuple[list[Any], Any], now: tuple[list[Any
 def _watched_attributes(view: ExportView, module: nn.Module) -> Generator[None]:
     """Find what the block assigns to attributes of the module and its submodules."""
     before = [(child, _attributes(child)) for child in view.module.modules()]
+    # a bound method or a part that knows its parent leads to the module itself, past the view of it
+    reached = dict(module.__dict__)
     contents = [(path, *_content(value)) for path, value in held_values(module) if _changeable(value)]
     changed: list[str] = []
     try:
         with _ValueReads() as reads:
             yield
     finally:
+        if not _unchanged(module.__dict__, reached):
+            now = module.__dict__
+            changed.append(next(n for n in {**reached, **now} if reached.get(n) is not now.get(n)))
+            _restore(module.__dict__, reached)
         for path, container, content in contents:
             if not _unchanged(container, content):
                 _restore(container, content)

@@ -1,39 +1,42 @@
 """What forward does besides computing with tensors: a trace would do it once, and a program never again.
 
-Python's random numbers, clocks, output and changes of global variables are noticed while forward is traced,
-and undone as far as they can be; such a forward is no program.
+Python's random numbers, clocks, output, and changes of global variables and class attributes are noticed
+while forward is traced, and undone where they can be, however the trace ends. Such a forward is no program.
 """
 
 from __future__ import annotations
 
 import builtins
 import datetime
+import dis
 import functools
+import io
 import random
 import sys
 import time
 import types
+from collections import deque
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from torch import nn
 
-from daceml.frontend.capture.module_attributes import held_values, is_users
+from daceml.frontend.capture.module_attributes import held_values, is_plain_object, is_users
 from daceml.frontend.capture.provenance import is_user_file
-
-_PLAIN = (bool, int, float, complex, str, bytes, tuple, frozenset, type(None))
 
 _PYTHON, _NUMPY = "the module random", "numpy.random"
 _GENERATORS = (random.Random, np.random.RandomState, np.random.Generator)
+_CONTAINERS = (list, dict, set, deque)
 
 # C functions that give another answer at another call, or that the world sees
 _CLOCKS = (
     "time", "time_ns", "perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "process_time",
     "process_time_ns", "thread_time", "thread_time_ns", "localtime", "gmtime", "ctime", "strftime",
 )  # fmt: skip
-_BUILTINS = {
+_FUNCTIONS = {
     **{getattr(time, name): "reads a clock" for name in _CLOCKS},
     builtins.print: "prints",
     builtins.input: "reads input",
@@ -44,7 +47,8 @@ _METHODS = {
     "utcnow": (datetime.datetime, "reads a clock"),
     "today": (datetime.date, "reads a clock"),
 }
-_NAMES = frozenset(_CLOCKS) | {"print", "input", "open", *_METHODS}
+_WRITES = ("write", "writelines")
+_NAMES = frozenset({*_CLOCKS, "print", "input", "open", *_METHODS, *_WRITES})
 
 
 class PythonEffectError(Exception):
@@ -66,93 +70,145 @@ def watched_effects(module: nn.Module, *, output: bool = True) -> Generator[None
     Args:
         output: whether what forward prints is an effect; without it, forward prints while it is traced.
     Raises:
-        PythonEffectError: the first effect; random states and global variables are as they were before.
+        PythonEffectError: the first effect; it takes the place of what the block raises.
     """
-    generators = list(_generators(module))
-    states = [state() for _, state, _ in generators]
-    variables = _variables(module)
-    values = [dict(scope) for scope in variables]
-    found: list[str] = []
-    untraceable = False
-    codes = frozenset(_functions(module))
-    mentioned = any(not _NAMES.isdisjoint(code.co_names) for code in codes)
-    with _watched_calls(found, codes, output=output) if mentioned else _nothing():
-        yield
-    for (name, state, restore), before in zip(generators, states, strict=True):
-        if not _equal(state(), before):
-            restore(before)
-            found.append(f"draws random numbers from {name}")
-            # Dynamo knows the generators of the two modules, and takes what others return for constants
-            untraceable |= name not in (_PYTHON, _NUMPY)
-    for scope, before in zip(variables, values, strict=True):
-        for name in _changed(scope, before):
-            found.append(f"changes the global variable {name!r}")
-            if name in before:
-                scope[name] = before[name]
-            else:
-                del scope[name]
+    code = _Code.of(module)
+    watches = [*_watched_generators(module, code), *_watched_variables(module, code)]
+    calls: list[str] = []
+    failure: Exception | None = None
+    try:
+        with code.calls_watched(calls, output=output) if code.mentions(_NAMES) else nullcontext():
+            yield
+    except Exception as error:
+        failure = error
+    changed = [watch for watch in watches if watch.changed()]
+    for watch in changed:
+        watch.restore()
+    found = [*calls, *(watch.effect for watch in changed)]
     if found:
-        raise PythonEffectError(found[0], untraceable=untraceable)
+        untraceable = any(watch.untraceable for watch in changed)
+        raise PythonEffectError(found[0], untraceable=untraceable) from failure
+    if failure is not None:
+        raise failure
 
 
-@contextmanager
-def _nothing() -> Generator[None]:
-    yield
+@dataclass(frozen=True, kw_only=True)
+class _Watch:
+    """A state that forward may change.
+
+    Attributes:
+        changed: whether it has changed since the watch was made.
+        restore: makes it what it was.
+    """
+
+    effect: str
+    changed: Callable[[], bool]
+    restore: Callable[[], None]
+    untraceable: bool = False
 
 
-def _equal(now: Any, before: Any) -> bool:
-    if isinstance(now, np.ndarray):
-        return bool(np.array_equal(now, before))
-    if isinstance(now, dict):
-        return all(_equal(now[key], before[key]) for key in now)
-    if isinstance(now, tuple):
-        return all(map(_equal, now, before))
-    return now == before
+@dataclass(frozen=True, kw_only=True)
+class _Code:
+    """The code of the user's that forward may run, as far as names lead to it.
 
+    Attributes:
+        scopes: code -> its global variables.
+    """
 
-def _generators(module: nn.Module) -> Iterator[tuple[str, Callable[[], Any], Callable[[Any], None]]]:
-    """Each source of Python's random numbers within reach: its name, its state, and how that is set."""
-    yield _PYTHON, random.getstate, random.setstate
-    yield _NUMPY, np.random.get_state, np.random.set_state
-    held = dict(held_values(module))
-    for scope in _variables(module):
-        held |= {name: value for name, value in scope.items() if isinstance(value, _GENERATORS)}
-    for name, value in held.items():
-        if isinstance(value, random.Random):
-            yield name, value.getstate, value.setstate
-        elif isinstance(value, np.random.RandomState):
-            yield name, value.get_state, value.set_state
-        elif isinstance(value, np.random.Generator):
-            bits: Any = value.bit_generator
-            yield name, lambda bits=bits: bits.state, functools.partial(setattr, bits, "state")
+    scopes: dict[types.CodeType, dict[str, Any]] = field(default_factory=dict[types.CodeType, dict[str, Any]])
 
+    @classmethod
+    def of(cls, module: nn.Module) -> _Code:
+        """What the classes of a module's parts, and of objects that it holds, define, and call by name."""
+        found = cls()
+        kinds = {base for child in module.modules() for base in type(child).__mro__ if is_users(base)}
+        waiting: list[Any] = []
+        for _, value in held_values(module):
+            if is_plain_object(value):
+                kinds |= {base for base in type(value).__mro__ if is_users(base)}
+            waiting.append(value)
+        waiting += [member for kind in kinds for member in vars(kind).values()]
+        while waiting:
+            waiting += found.enter(waiting.pop())
+        return found
 
-def _functions(module: nn.Module) -> dict[types.CodeType, dict[str, Any]]:
-    """The code of the user's that forward may run, as far as names lead to it, with its global variables."""
-    found: dict[types.CodeType, dict[str, Any]] = {}
-    classes = {base for child in module.modules() for base in type(child).__mro__ if is_users(base)}
-    waiting: list[Any] = [member for kind in classes for member in vars(kind).values()]
-    waiting += [child.__dict__["forward"] for child in module.modules() if "forward" in child.__dict__]
-    while waiting:
-        function = waiting.pop()
-        if isinstance(function, staticmethod | classmethod | types.MethodType):
-            function = function.__func__
-        if isinstance(function, property):
-            function = function.fget
-        function = getattr(function, "__wrapped__", function)
-        if not isinstance(function, types.FunctionType) or function.__code__ in found:
-            continue
-        if not is_user_file(function.__code__.co_filename):
-            continue
-        scope = function.__globals__
-        for code in _codes(function.__code__):
-            found[code] = scope
+    def enter(self, value: Any) -> list[Any]:
+        """Add a function; what else its names lead to."""
+        if isinstance(value, property):
+            value = value.fget
+        value = getattr(value, "__func__", value)
+        value = getattr(value, "__wrapped__", value)
+        if not isinstance(value, types.FunctionType) or value.__code__ in self.scopes:
+            return []
+        if not is_user_file(value.__code__.co_filename):
+            return []
+        scope = value.__globals__
+        more = [cell.cell_contents for cell in value.__closure__ or () if _is_filled(cell)]
+        for code in _codes(value.__code__):
+            self.scopes[code] = scope
             named = [scope[name] for name in code.co_names if name in scope]
-            spaces = [vars(value) for value in named if isinstance(value, types.ModuleType)]
-            waiting += named
-            waiting += [space[name] for space in spaces for name in code.co_names if name in space]
-        waiting += [cell.cell_contents for cell in function.__closure__ or () if _is_filled(cell)]
-    return found
+            spaces = [vars(v) for v in named if isinstance(v, types.ModuleType | type) and _is_open(v)]
+            more += named
+            more += [space[name] for space in spaces for name in code.co_names if name in space]
+            more += [method for v in named if is_plain_object(v) for method in vars(type(v)).values()]
+        return more
+
+    def mentions(self, names: frozenset[str]) -> bool:
+        """Whether one of the names occurs."""
+        return any(not names.isdisjoint(code.co_names) for code in self.scopes)
+
+    def globals_named(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Every global variable that the code reads or writes, with the scope that it is in."""
+        seen: set[tuple[int, str]] = set()
+        for code, scope in self.scopes.items():
+            for name in code.co_names:
+                if name in scope and (id(scope), name) not in seen:
+                    seen.add((id(scope), name))
+                    yield name, scope
+
+    def globals_stored(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Every global variable that the code assigns or deletes."""
+        for code, scope in self.scopes.items():
+            for instruction in dis.get_instructions(code):
+                if instruction.opname in ("STORE_GLOBAL", "DELETE_GLOBAL"):
+                    yield str(instruction.argval), scope
+
+    @contextmanager
+    def calls_watched(self, found: list[str], *, output: bool) -> Generator[None]:
+        """Notice calls of C functions from this code; the first one is not run any more.
+
+        Other code may run meanwhile: garbage collection has callbacks. A profiler of the user's rests.
+        """
+
+        def profile(frame: types.FrameType, event: str, function: Any) -> None:
+            if event != "c_call" or frame.f_code not in self.scopes:
+                return
+            effect = _effect(function)
+            if effect and (output or effect not in _OUTPUT):
+                where = f"{frame.f_code.co_filename.rpartition('/')[2]}:{frame.f_lineno}"
+                found.append(f"{effect} ({where})")
+                raise PythonEffectError(found[-1])
+
+        before: Any = sys.getprofile()
+        sys.setprofile(profile)
+        try:
+            yield
+        finally:
+            sys.setprofile(None)
+            if hasattr(before, "enable"):  # cProfile
+                before.enable()
+            elif before is not None:
+                sys.setprofile(before)
+
+
+_OUTPUT = ("prints", "writes to a file")
+
+
+def _is_open(value: Any) -> bool:
+    """Whether a module or class may hold functions of the user's."""
+    return (
+        is_users(value) if isinstance(value, type) else is_user_file(getattr(value, "__file__", None) or "<")
+    )
 
 
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
@@ -169,53 +225,134 @@ def _is_filled(cell: types.CellType) -> bool:
         return False
 
 
-def _variables(module: nn.Module) -> list[dict[str, Any]]:
-    """The global variables of the user's code."""
-    return list({id(scope): scope for scope in _functions(module).values()}.values())
-
-
-def _changed(scope: dict[str, Any], before: dict[str, Any]) -> list[str]:
-    """Plain variables that have another value; modules, functions and caches come and go by themselves."""
-    return [
-        name
-        for name, value in scope.items()
-        if isinstance(value, _PLAIN)
-        and not name.startswith("__")
-        and (name not in before or (before[name] is not value and before[name] != value))
-    ]
-
-
-@contextmanager
-def _watched_calls(found: list[str], codes: frozenset[types.CodeType], *, output: bool) -> Generator[None]:
-    """Notice calls of C functions from forward's code; the first one is not run any more.
-
-    Other code may run meanwhile: garbage collection has callbacks.
-    """
-
-    def profile(frame: types.FrameType, event: str, function: Any) -> None:
-        if event != "c_call" or frame.f_code not in codes:
-            return
-        effect = _effect(function)
-        if effect and (output or function is not builtins.print):
-            where = f"{frame.f_code.co_filename.rpartition('/')[2]}:{frame.f_lineno}"
-            found.append(f"{effect} ({where})")
-            raise PythonEffectError(found[-1])
-
-    if sys.getprofile() is not None:  # a profiler of the user's has the only place
-        yield
-        return
-    sys.setprofile(profile)
-    try:
-        yield
-    finally:
-        sys.setprofile(None)
-
-
 def _effect(function: Any) -> str:
+    """What a call of a C function does besides returning a value; empty for most."""
+    owner, name = getattr(function, "__self__", None), getattr(function, "__name__", "")
     try:
-        known = _BUILTINS.get(function, "")
+        known = _FUNCTIONS.get(function, "")
     except TypeError:  # a method of something that cannot be hashed
-        return ""
-    kind, effect = _METHODS.get(getattr(function, "__name__", ""), (None, ""))
-    owner = getattr(function, "__self__", None)
-    return known or (effect if kind and isinstance(owner, type) and issubclass(owner, kind) else "")
+        known = ""
+    kind, effect = _METHODS.get(name, (None, ""))
+    if kind is not None and isinstance(owner, type) and issubclass(owner, kind):
+        return effect
+    if name in _WRITES and isinstance(owner, io.IOBase):
+        return "writes to a file"
+    return known
+
+
+def _watched_generators(module: nn.Module, code: _Code) -> Iterator[_Watch]:
+    """Each source of Python's random numbers that forward may draw from."""
+    held = dict(held_values(module))
+    for number, (name, scope) in enumerate(code.globals_named()):
+        value = scope[name]
+        owner = getattr(value, "__self__", None)  # from random import uniform
+        if value is random or owner is random._inst:  # pyright: ignore
+            yield _generator(_PYTHON, random.getstate, random.setstate)
+        elif value in (np, np.random) if isinstance(value, types.ModuleType) else _is_numpys(owner):
+            yield _generator(_NUMPY, np.random.get_state, np.random.set_state)
+        elif isinstance(value, _GENERATORS) or isinstance(owner, _GENERATORS):
+            held[f"{name} {number}"] = value if isinstance(value, _GENERATORS) else owner
+    for path, value in held.items():
+        name = path.partition(" ")[0]
+        if isinstance(value, random.Random):
+            yield _generator(name, value.getstate, value.setstate)
+        elif isinstance(value, np.random.RandomState):
+            yield _generator(name, value.get_state, value.set_state)
+        elif isinstance(value, np.random.Generator):
+            bits: Any = value.bit_generator
+            yield _generator(name, lambda bits=bits: bits.state, functools.partial(setattr, bits, "state"))
+
+
+def _is_numpys(owner: Any) -> bool:
+    return isinstance(owner, np.random.RandomState) and owner is getattr(np.random.mtrand, "_rand", None)
+
+
+def _generator(name: str, state: Callable[[], Any], restore: Callable[[Any], None]) -> _Watch:
+    before = state()
+    return _Watch(
+        effect=f"draws random numbers from {name}",
+        changed=lambda: not _equal(state(), before),
+        restore=lambda: restore(before),
+        # Dynamo knows the generators of the two modules, and takes what others return for constants
+        untraceable=name not in (_PYTHON, _NUMPY),
+    )
+
+
+def _equal(now: Any, before: Any) -> bool:
+    if isinstance(now, np.ndarray):
+        return bool(np.array_equal(now, before))
+    if isinstance(now, dict):
+        return all(_equal(now[key], before[key]) for key in now)
+    if isinstance(now, tuple):
+        return all(map(_equal, now, before))
+    return now == before
+
+
+def _watched_variables(module: nn.Module, code: _Code) -> Iterator[_Watch]:
+    """Global variables that forward assigns, global containers and objects, and attributes of classes."""
+    for name, scope in code.globals_stored():
+        yield _entry(f"changes the global variable {name!r}", scope, name)
+    for name, scope in code.globals_named():
+        value = scope[name]
+        if is_plain_object(value) and hasattr(value, "__dict__"):
+            yield _content(f"changes the global object {name!r}", vars(value))
+        elif type(value) in _CONTAINERS:
+            yield _content(f"changes the global variable {name!r}", value)
+    for kind in {base for child in module.modules() for base in type(child).__mro__ if is_users(base)}:
+        yield _attributes(kind)
+
+
+_MISSING = object()
+
+
+def _entry(effect: str, scope: dict[str, Any], name: str) -> _Watch:
+    before = scope.get(name, _MISSING)
+
+    def restore() -> None:
+        if before is _MISSING:
+            scope.pop(name, None)
+        else:
+            scope[name] = before
+
+    return _Watch(effect=effect, changed=lambda: scope.get(name, _MISSING) is not before, restore=restore)
+
+
+def _content(effect: str, container: Any) -> _Watch:
+    before = container.copy()
+
+    def changed() -> bool:
+        if len(container) != len(before):
+            return True
+        if isinstance(container, dict):
+            return any(container.get(key, _MISSING) is not value for key, value in before.items())
+        if isinstance(container, set):
+            return container != before
+        return any(a is not b for a, b in zip(container, before, strict=True))
+
+    def restore() -> None:
+        container.clear()
+        (container.extend if isinstance(container, list | deque) else container.update)(before)
+
+    return _Watch(effect=effect, changed=changed, restore=restore)
+
+
+def _attributes(kind: type) -> _Watch:
+    before = dict(vars(kind))
+
+    def different() -> list[str]:
+        now = vars(kind)
+        return [n for n in {**now, **before} if now.get(n, _MISSING) is not before.get(n, _MISSING)
+                and not n.startswith("__")]  # fmt: skip
+
+    def restore() -> None:
+        for name in different():
+            if name in before:
+                setattr(kind, name, before[name])
+            else:
+                delattr(kind, name)
+
+    return _Watch(
+        effect=f"changes an attribute of the class {kind.__qualname__}",
+        changed=lambda: bool(different()),
+        restore=restore,
+    )

@@ -18,7 +18,7 @@ import torch
 from torch._ops import HigherOrderOperator
 from torch.export.graph_signature import ExportGraphSignature, OutputKind, OutputSpec, TensorArgument
 
-from daceml.errors import CallError, ExportError
+from daceml.errors import ExportError
 from daceml.frontend.capture.exportable import RunsEagerlyError
 from daceml.frontend.capture.provenance import source_of_node
 
@@ -51,8 +51,7 @@ def functionalize(program: ExportedProgram) -> ExportedProgram:
 
     Raises:
         ExportError: the module changes a tensor that is neither an input nor a parameter nor a buffer.
-        CallError: an input is changed and overlaps with another one, or with the module's own memory.
-        RunsEagerlyError: a buffer is changed and overlaps with another one.
+        RunsEagerlyError: a tensor is changed and overlaps with another one.
     """
     try:
         return _LightPass(program).run()
@@ -71,18 +70,11 @@ def functionalize(program: ExportedProgram) -> ExportedProgram:
 
 
 def _refuse_shared_memory(program: ExportedProgram, nodes: Sequence[Node]) -> None:
-    """torch has no functional form for inputs that overlap; that is the call's fault, or the module's."""
+    """torch has no functional form for tensors that overlap. Those of a capture are the module's own."""
     signature = program.graph_signature
     own = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
     names = [own.get(node.name, node.name) for node in nodes]
-    if all(node.name in own for node in nodes):
-        raise RunsEagerlyError(f"forward changes {names[0]!r}, which shares memory with {names[1]!r}")
-    raise CallError(
-        "inputs share memory with each other or with the module, which changes it in place",
-        why=f"{names[0]} and {names[1]} have memory in common that forward changes;\n"
-        "a compiled program reads all inputs before it changes any",
-        fix="pass a copy of one of them: tensor.clone()",
-    )
+    raise RunsEagerlyError(f"forward changes {names[0]!r}, which shares memory with {names[1]!r}")
 
 
 def copied(program: ExportedProgram) -> ExportedProgram:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from daceml.errors import ExportError
+from daceml.frontend.capture.gradient_stops import storage
 from daceml.frontend.capture.provenance import source_of_node
 
 if TYPE_CHECKING:
@@ -25,8 +26,8 @@ def views_of_memory(program: ExportedProgram) -> None:
     """Let each `as_strided` see one row of elements in the order of memory.
 
     Raises:
-        ExportError: it reads memory beyond the elements of its operand, which torch's gradient leaves out, or
-            the operand has gaps.
+        ExportError: it says where in an input's storage it begins; it reads memory beyond the elements of its
+            operand, which torch's gradient leaves out; or the operand has gaps.
     """
     for node in list(program.graph.nodes):
         if node.op == "call_function" and node.target is _AS_STRIDED:
@@ -37,6 +38,13 @@ def _on_a_row(node: Node) -> None:
     source: Any = node.args[0]
     size, stride = node.args[1], node.args[2]
     offset = node.args[3] if len(node.args) > 3 else node.kwargs.get("storage_offset")
+    if offset is not None and _is_of_an_input(source):
+        raise ExportError(
+            "as_strided with an offset of its own reads an input",
+            where=source_of_node(node),
+            why="the offset counts from the start of the caller's storage, of which a program knows nothing",
+            fix="leave storage_offset out, or call it on a copy: x.clone().as_strided(...)",
+        )
     if offset is None:
         offset = source.meta["val"].storage_offset()
     if not _holds(source, size, stride, offset):
@@ -56,6 +64,11 @@ def _on_a_row(node: Node) -> None:
         flat = node.graph.call_function(torch.ops.aten.reshape.default, (row, [-1]))
         flat.meta = dict(source.meta, val=torch.empty_like(value).new_empty([value.numel()]))
     node.args, node.kwargs = (flat, size, stride, start), {}
+
+
+def _is_of_an_input(node: Node) -> bool:
+    inputs = (other for other in node.graph.nodes if other.op == "placeholder")
+    return storage(node) in {storage(other) for other in inputs}
 
 
 def _memory_order(value: torch.Tensor) -> list[int] | None:

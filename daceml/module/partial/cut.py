@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
+
 from daceml.errors import (
     CallError,
     DacemlError,
@@ -61,6 +63,8 @@ def is_refusal(error: Exception) -> bool:
     """Whether an error of a compilation leads to a cut, and not to the user."""
     if isinstance(error, MemoryBudgetError):
         return False  # eager would not keep the budget either
+    if isinstance(error, OSError | MemoryError | torch.OutOfMemoryError):
+        return False  # the machine's, and perhaps gone at the next call
     return isinstance(error, (RunsEagerlyError, *_REFUSALS)) or not isinstance(error, DacemlError)
 
 

@@ -14,6 +14,7 @@ import torch
 from torch import fx, nn
 
 from daceml.frontend.capture.provenance import is_user_file
+from daceml.frontend.capture.redirected_forward import forward_of
 from daceml.module.partial.cut import Cut
 
 CompileGraph = Callable[[fx.GraphModule, str], Callable[..., Any]]
@@ -44,12 +45,9 @@ class DynamoRegions:
         self.breaks: list[Cut] = []
         self._compile_graph, self._count = compile_graph, 0
         self._name = name
-        self._run: Callable[..., Any] = torch.compile(module.forward, backend=self._backend, dynamic=dynamic)
-
-    @property
-    def graphs(self) -> int:
-        """Graphs that were compiled so far."""
-        return self._count
+        self._run: Callable[..., Any] = torch.compile(
+            forward_of(module), backend=self._backend, dynamic=dynamic
+        )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         with _lenient():
@@ -69,14 +67,11 @@ def _cut_at(reason: Any) -> Cut:
     stack = [frame for frame in reason.user_stack if is_user_file(frame.filename)]
     frames = [f"{Path(frame.filename).name}:{frame.lineno}" for frame in stack]
     lines = [line.strip() for line in str(reason.reason).splitlines() if line.strip()]
+    what = lines[0] if lines else "Dynamo ends a graph here"
+    if what.startswith("generic_jump"):
+        what = "Python branches on a tensor's value"
     explanation = next((line.partition(": ")[2] for line in lines if line.startswith("Explanation:")), "")
-    hint = next((line.partition(": ")[2] for line in lines if line.startswith("Hint:")), "")
-    return Cut(
-        what=lines[0] if lines else "Dynamo ends a graph here",
-        where=frames[-1] if frames else "",
-        why=explanation,
-        fix=hint,
-    )
+    return Cut(what=what, where=frames[-1] if frames else "", why=explanation)
 
 
 @contextmanager
@@ -88,6 +83,7 @@ def _lenient() -> Generator[None]:
     from torch._dynamo import config
 
     _quieten()
+    outer = getattr(_silent, "thread", False)
     _silent.thread = True
     before = [getattr(config, name) for name in _OPTIONS]
     for name, value in _OPTIONS.items():
@@ -97,7 +93,7 @@ def _lenient() -> Generator[None]:
     finally:
         for name, value in zip(_OPTIONS, before, strict=True):
             setattr(config, name, value)
-        _silent.thread = False
+        _silent.thread = outer
 
 
 _silent = threading.local()

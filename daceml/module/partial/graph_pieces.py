@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,8 +15,6 @@ from daceml.frontend.capture.provenance import source_of_node
 from daceml.module.partial.cut import Cut
 from daceml.module.partial.dynamo_graph import DynamoGraph, value_of
 
-log = logging.getLogger(__name__)
-
 Check = Callable[[DynamoGraph, Sequence[Any]], "Cut | None"]
 """Whether a graph can be a program for arguments like these: None, or why not."""
 
@@ -25,6 +22,14 @@ _CALLS = ("call_function", "call_method", "call_module")
 
 # Whether an operation is worth a program is not known; one or two cost less than the call of a program.
 _FEWEST = 3
+_MODES = (
+    "_set_grad_enabled",
+    "_enter_",
+    "_exit_",
+    "inference_mode",
+    "set_grad_enabled",
+    "_saved_tensors_hooks",
+)
 _NAMED = 4
 _HEAVY = ("linear", "matmul", "conv", "bmm", "mm", "einsum", "attention", "lstm", "gru", "rnn", "baddbmm")
 
@@ -68,8 +73,12 @@ def pieces_of(graph: fx.GraphModule, why: Cut, check: Check) -> tuple[fx.GraphMo
         refused = [refusals[node.name] for node in inside if node.name in refusals]
         cut = refused[0] if refused else None
         if cut is None and not _is_worth(inside):
-            cut = why
+            cut = Cut(
+                what="it is too little for a program", where=source_of_node(inside[0]) if inside else ""
+            )
         pieces[name] = Piece(name=_names(inside), cut=cut)
+    if len(pieces) == 1 and not refusals:  # no smaller than the graph
+        pieces = {name: Piece(name=piece.name, cut=piece.cut or why) for name, piece in pieces.items()}
     return split, pieces
 
 
@@ -119,14 +128,41 @@ def _refused_nodes(graph: fx.GraphModule, check: Check) -> dict[str, Cut]:
     """The operations that cannot be compiled on their own, by the names of their nodes, with the reasons."""
     known: dict[str, Cut | None] = {}
     found: dict[str, Cut] = {}
+    found |= _modes(graph)
     for node in graph.graph.nodes:
-        if node.op in ("placeholder", "output", "get_attr") or _follows(node):
+        if node.op in ("placeholder", "output", "get_attr") or _follows(node) or node.name in found:
             continue
         key = _signature(node)
         if key not in known:
             known[key] = _refusal(graph, node, check)
         if (cut := known[key]) is not None:
             found[node.name] = cut
+    return found
+
+
+def _modes(graph: fx.GraphModule) -> dict[str, Cut]:
+    """Calls that change torch's modes, in which the pieces after them run, and transforms of functions.
+
+    torch.vmap begins and ends by calls in the graph, and values between them are those of the transform: all
+    of it runs eagerly.
+    """
+    found: dict[str, Cut] = {}
+    calls = [node for node in graph.graph.nodes if node.op == "call_function"]
+    for node in calls:
+        if _name(node).startswith(_MODES):
+            found[node.name] = Cut(what=f"{_name(node)} changes a mode of torch", where=source_of_node(node))
+    transforms = [
+        i for i, node in enumerate(calls) if "_functorch" in str(getattr(node.target, "__module__", ""))
+    ]
+    if transforms:
+        for node in list(graph.graph.nodes):
+            found.pop(node.name, None)
+        nodes = [node for node in graph.graph.nodes if node.op in _CALLS]
+        first, last = nodes.index(calls[transforms[0]]), nodes.index(calls[transforms[-1]])
+        for node in nodes[first : last + 1]:
+            found[node.name] = Cut(
+                what="a transform of a function, as torch.vmap", where=source_of_node(node)
+            )
     return found
 
 

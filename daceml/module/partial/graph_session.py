@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
@@ -16,6 +15,7 @@ from daceml.compiler.guards import call_key, named_key
 from daceml.compiler.module_request import ModuleRequest
 from daceml.errors import MemoryBudgetError
 from daceml.frontend.capture.arguments import Arguments
+from daceml.module.inference_results import outside_inference_mode
 from daceml.module.partial.cut import Cut, cut_of, is_refusal
 from daceml.module.partial.dynamo_graph import DynamoGraph
 from daceml.module.partial.graph_pieces import Piece, pieces_of
@@ -25,7 +25,8 @@ from daceml.module.session import Session
 if TYPE_CHECKING:
     from daceml.compiler.options import ModuleOptions
 
-log = logging.getLogger(__name__)
+_NUMBERS = 8
+"""Values of Python's numbers for which a graph is compiled; they are constants of a program."""
 
 View = Callable[[Session], nn.Module]
 
@@ -45,8 +46,16 @@ def graph_function(
     given = {**options, "dynamic": False, "dynamic_shapes": symbolic, "fullgraph": whole}
     session = Session(module, view, cut=PartialGraph, name=name, **given)
 
+    seen: set[tuple[Any, ...]] = set()
+
     def call(*inputs: Any) -> Any:
-        return session(module.arguments(inputs), {})
+        arguments = module.arguments(inputs)
+        numbers = tuple(given for given in arguments if not isinstance(given, torch.Tensor))
+        if numbers and numbers not in seen:
+            if len(seen) >= _NUMBERS:
+                return module(*arguments)  # a number that is another one at every call is worth no program
+            seen.add(numbers)
+        return session(arguments, {})
 
     return call
 
@@ -77,10 +86,10 @@ class PartialGraph:
         with self._lock:
             if self._split is None:
                 self._split = self._pieces(graph)
-        return self._split(*graph.every_input(args))
+        return self._split.forward(*graph.every_input(args))  # __call__ prints what it raises
 
     def _pieces(self, graph: DynamoGraph) -> fx.GraphModule:
-        with _disable_current_modes():
+        with _disable_current_modes(), outside_inference_mode():
             split, pieces = pieces_of(graph.graph_module, self.cuts[0], self._check)
         for name, piece in pieces.items():
             part = getattr(split, name)
@@ -123,7 +132,7 @@ class _PieceCall(nn.Module):
         if self._compiled is not None:
             return self._compiled(*inputs)
         if (ledger := open_ledger()) is None:
-            return self._part(*inputs)
+            return self._part.forward(*inputs)
         cuts = () if self._piece.cut is None else (self._piece.cut,)
         with ledger.inside(self, self._piece.name, cuts):
-            return self._part(*inputs)
+            return self._part.forward(*inputs)

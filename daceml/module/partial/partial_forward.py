@@ -7,8 +7,10 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import fx
 
+from daceml.frontend.capture.redirected_forward import forward_of
 from daceml.module.partial.cut import Cut
 from daceml.module.partial.dynamo_regions import DynamoRegions
 from daceml.module.partial.graph_session import graph_function
@@ -57,6 +59,8 @@ class PartialForward:
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         kept, outer = self._kept, open_ledger() is not None
+        if kept is None and _is_recomputed():
+            return self._ways[0](*args, **kwargs)
         if kept is not None and not outer:
             return kept(*args, **kwargs)
         with recorded_regions() as ledger:
@@ -87,10 +91,15 @@ class PartialForward:
         if not self._said and not nested:
             name, cut = self.session.name, self.cuts[0]
             log.warning(
-                "%s is not one program: %s; programs do %.0f %% of its FLOPs, explain names the rest",
+                "%s is not one program: %s; programs do %.0f %% of its FLOPs, explain names the eager parts",
                 name, cut, 100 * share,
             )  # fmt: skip
         self._said = True
+
+
+def _is_recomputed() -> bool:
+    """Whether hooks see what autograd saves: a checkpoint runs forward again, and finds the same tensors."""
+    return torch._C._autograd._top_saved_tensors_default_hooks(True) is not None  # pyright: ignore
 
 
 def _ways(session: Session, *, traceable: bool) -> list[Callable[..., Any]]:
@@ -103,7 +112,7 @@ def _ways(session: Session, *, traceable: bool) -> list[Callable[..., Any]]:
         ways.append(_dynamo(session))
     if CompiledSubmodules.applies(module, single=True):
         ways.append(CompiledSubmodules(module, session.part, single=True))
-    return ways or [module.forward]
+    return ways or [forward_of(module)]
 
 
 def _dynamo(session: Session) -> DynamoRegions:

@@ -7,13 +7,17 @@ import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import fx
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from daceml.module.partial.cut import Cut
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
 
 _FORMULAS = {
     **flop_registry,
@@ -48,7 +52,7 @@ class RegionLedger:
 
     def __init__(self) -> None:
         self.regions: dict[object, Region] = {}
-        self._open: list[tuple[Region, float]] = []
+        self._open: list[Region] = []
         self._since = 0.0
 
     @property
@@ -59,12 +63,6 @@ class RegionLedger:
     def eager_flops(self) -> int:
         return sum(region.flops for region in self.regions.values() if region.cuts)
 
-    @property
-    def compiled_share(self) -> float:
-        """Share of the FLOPs that programs do; 1 where there are none."""
-        everything = self.compiled_flops + self.eager_flops
-        return self.compiled_flops / everything if everything else 1.0
-
     @contextmanager
     def inside(self, key: object, name: str, cuts: Sequence[Cut] = (), *, flops: int = 0) -> Generator[None]:
         """Attribute what happens within the block to a region, and not to the one around it."""
@@ -72,7 +70,7 @@ class RegionLedger:
         region.calls += 1
         region.flops += flops
         self._charge()
-        self._open.append((region, 0.0))
+        self._open.append(region)
         try:
             yield
         finally:
@@ -82,13 +80,22 @@ class RegionLedger:
     def count(self, flops: int) -> None:
         """Attribute operations that run eagerly to the innermost region."""
         if self._open:
-            self._open[-1][0].flops += flops
+            self._open[-1].flops += flops
 
     def _charge(self) -> None:
         now = time.perf_counter()
         if self._open:
-            self._open[-1][0].seconds += now - self._since
+            self._open[-1].seconds += now - self._since
         self._since = now
+
+
+def flops_of(program: ExportedProgram) -> int:
+    """FLOPs of one run, counted as those of eager code: an exported program runs on its fake tensors."""
+    placeholders = [node for node in program.graph.nodes if node.op == "placeholder"]
+    ledger = RegionLedger()
+    with ledger.inside(None, ""), torch.no_grad(), _EagerOperations(ledger):
+        fx.Interpreter(program.graph_module).run(*(node.meta.get("val") for node in placeholders))
+    return ledger.compiled_flops
 
 
 class _EagerOperations(TorchDispatchMode):

@@ -120,8 +120,8 @@ class Explanation:
 def explain(module: nn.Module | ONNXModel, *args: Any, **kwargs: Any) -> Explanation | PartialExplanation:
     """Say what a module is compiled to for these arguments; compiles it if need be.
 
-    A module that is one program is not run. One that is cut is called a few times, to see what its parts do;
-    its buffers and the states of random generators are put back.
+    A module that is one program is not run. One that is cut is called four times, to see what its parts do.
+    Its buffers and the states of random generators are put back; other effects of forward happen.
 
     Args:
         module: an nn.Module, which is compiled without a backward pass; a compiled module, also within

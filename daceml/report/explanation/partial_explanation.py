@@ -103,7 +103,11 @@ def _reason(region: Region) -> str:
 
 
 def explain_partial(module: DaceModule, args: tuple[Any, ...], kwargs: dict[str, Any]) -> PartialExplanation:
-    """Call a module that is cut, and report its regions; its buffers and random states stay as they are."""
+    """Call a module that is cut, and report its regions.
+
+    Its buffers and the states of random generators are put back. Other effects of forward, on attributes,
+    arguments or the world, are those of as many calls.
+    """
     with _undone(module):
         for _ in range(_CALLS):
             module(*args, **kwargs)
@@ -115,6 +119,7 @@ def explain_partial(module: DaceModule, args: tuple[Any, ...], kwargs: dict[str,
 @contextmanager
 def _undone(module: DaceModule) -> Generator[None]:
     buffers = [(buffer, buffer.detach().clone()) for buffer in module.buffers()]
+    held = [(child, dict(child.__dict__["_buffers"])) for child in module.modules()]
     states = random.getstate(), np.random.get_state()  # noqa: NPY002  the user's
     try:
         with torch.random.fork_rng():
@@ -122,6 +127,8 @@ def _undone(module: DaceModule) -> Generator[None]:
     finally:
         random.setstate(states[0])
         np.random.set_state(states[1])  # noqa: NPY002
+        for child, before in held:
+            child.__dict__["_buffers"].update(before)
         with torch.no_grad():
             for buffer, before in buffers:
                 buffer.copy_(before)

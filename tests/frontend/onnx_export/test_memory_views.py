@@ -54,9 +54,17 @@ def test_values_and_gradients(name: str, gradient: bool):
 
 
 def test_an_input_in_another_order():
-    module = Calls(lambda x: x.as_strided((4,), (1,), 1))
+    module = Calls(lambda x: x.as_strided((4,), (1,)))
     compiled = compile_module(module, backward=False)
     for x in (torch.arange(6.0).reshape(2, 3), torch.arange(6.0).reshape(3, 2).t()):
+        torch.testing.assert_close(compiled(x), module(x))
+
+
+def test_an_offset_counts_from_the_start_of_the_callers_storage():
+    module = Calls(lambda x: x.as_strided((2, 2), (2, 1), 0) * 2 + x.sum())
+    compiled = compile_module(module, backward=False, fullgraph=False)
+    base = torch.arange(16.0).reshape(4, 4)
+    for x in (torch.ones(3, 4), base[1:]):
         torch.testing.assert_close(compiled(x), module(x))
 
 

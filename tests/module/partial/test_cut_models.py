@@ -217,13 +217,6 @@ CUT = [
 pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
 
 
-@pytest.fixture(autouse=True)
-def _fresh():
-    torch._dynamo.reset()
-    yield
-    torch._dynamo.reset()
-
-
 def seed(number: int) -> None:
     global COUNT
     COUNT = number

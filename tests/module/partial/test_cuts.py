@@ -51,13 +51,6 @@ class Branches(nn.Module):
 pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
 
 
-@pytest.fixture(autouse=True)
-def _fresh():
-    torch._dynamo.reset()
-    yield
-    torch._dynamo.reset()
-
-
 def cut(module: nn.Module, **options) -> DaceModule:
     compiled = daceml.compile(module, fullgraph=False, **options)
     assert isinstance(compiled, DaceModule)
@@ -131,23 +124,23 @@ def test_threads_call_a_cut_module_at_once():
     module = Branches()
     compiled = cut(module.eval())
     x = torch.randn(8, 8)
-    with torch.no_grad():
-        wanted = module(x)
-        compiled(x)
-        results: list[torch.Tensor] = []
+    wanted = module(x)
+    module.calls = 0
+    results: list[torch.Tensor] = []
 
-        def call() -> None:
-            with torch.no_grad():
-                results.append(compiled(x))
+    def call() -> None:
+        results.extend(compiled(x) for _ in range(3))
 
-        threads = [threading.Thread(target=call) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert len(results) == 4
+    threads = [threading.Thread(target=call) for _ in range(4)]  # the first calls compile, and choose
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 12
     for result in results:
         torch.testing.assert_close(result, wanted, rtol=1e-4, atol=1e-5)
+    assert "forward" not in module.layers[0].__dict__
+    assert not torch._dynamo.config.suppress_errors
 
 
 def test_new_sizes_states_and_replaced_parts():
@@ -173,16 +166,22 @@ def test_results_are_detached_without_a_backward_pass():
 
 
 def test_hooks_of_submodules_run_between_programs():
-    module = nn.Sequential(
-        nn.Sequential(nn.Linear(8, 8), nn.Tanh()), nn.Sequential(nn.Linear(8, 8), nn.GELU())
-    )
+    first = nn.Sequential(nn.Linear(8, 8), nn.Tanh())
+    module = nn.Sequential(first, nn.Sequential(nn.Linear(8, 8), nn.GELU()))
     seen: list[torch.Tensor] = []
-    module[1].register_forward_hook(lambda part, args, result: seen.append(result))
+    parts: list[nn.Module] = []
+
+    def hook(part: nn.Module, args: object, result: torch.Tensor) -> None:
+        seen.append(result)
+        parts.append(part)
+
+    module[1].register_forward_hook(hook)
     compiled = cut(module)
     x = torch.randn(3, 8)
     for count in (1, 2):
         result = compiled(x)
         assert len(seen) == count and seen[-1] is result
+        assert parts[-1] is module[1]
     torch.testing.assert_close(result, module(x))
 
 

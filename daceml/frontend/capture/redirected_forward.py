@@ -1,0 +1,118 @@
+"""A submodule's forward, redirected for the time of a call of the module around it.
+
+The submodule stays the very object: hooks, containers and references see no other. Only the thread that has
+redirected it runs something else; other threads, tracers and the call itself find its own forward.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import weakref
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+
+from daceml.frontend.capture.trace_lock import tracing_here
+
+Forward = Callable[..., Any]
+
+
+class RedirectedForward:
+    """Stands among a module's attributes while somebody redirects its forward.
+
+    Args:
+        module: whose forward it is.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        self._module = weakref.ref(module)
+        self.given: Forward | None = own_forward(module)
+        self.users = 0
+        self._threads = threading.local()
+        functools.update_wrapper(self, type(module).forward if self.given is None else self.given)
+        self.__wrapped__ = forward_of(module)
+
+    def push(self, call: Forward) -> None:
+        """Run `call` in this thread from now on."""
+        self._stack().append(call)
+
+    def pop(self) -> None:
+        """Run what was run before."""
+        self._stack().pop()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        stack = self._stack()
+        if not stack or (torch.compiler.is_compiling() and tracing_here()):
+            return self._own()(*args, **kwargs)
+        call = stack.pop()  # within the call the module has its own forward
+        try:
+            return call(*args, **kwargs)
+        finally:
+            stack.append(call)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Forward:
+        module = self._module()
+        return self._own() if module is None else type(module).forward.__get__(memo.get(id(module), module))
+
+    def _own(self) -> Forward:
+        module = self._module()
+        assert module is not None, "its attribute is being called"
+        return self.given or type(module).forward.__get__(module)
+
+    def _stack(self) -> list[Forward]:
+        if not hasattr(self._threads, "stack"):
+            self._threads.stack = []
+        return self._threads.stack
+
+
+_known: dict[int, RedirectedForward] = {}  # by id: modules need not be hashable
+_lock = threading.Lock()
+
+
+def _redirect_of(module: nn.Module) -> RedirectedForward:
+    """The one redirection of a module, made anew where its own forward is another one now."""
+    found = _known.get(id(module))
+    if found is None:
+        weakref.finalize(module, _known.pop, id(module), None)
+    if found is None or (not found.users and found.given is not own_forward(module)):
+        found = _known[id(module)] = RedirectedForward(module)
+    return found
+
+
+def own_forward(module: nn.Module) -> Forward | None:
+    """The forward that the user has assigned to an instance, if any."""
+    found = module.__dict__.get("forward")
+    return found.given if isinstance(found, RedirectedForward) else found
+
+
+def forward_of(module: nn.Module) -> Forward:
+    """A module's own forward, redirected or not."""
+    return own_forward(module) or type(module).forward.__get__(module)
+
+
+@contextmanager
+def redirected(parts: Sequence[tuple[nn.Module, Forward]]) -> Generator[None]:
+    """Run these functions instead of the modules' forwards within the block, in this thread."""
+    held: list[tuple[nn.Module, RedirectedForward]] = []
+    with _lock:
+        for module, call in parts:
+            redirect = _redirect_of(module)
+            redirect.users += 1
+            module.__dict__["forward"] = redirect
+            redirect.push(call)
+            held.append((module, redirect))
+    try:
+        yield
+    finally:
+        with _lock:
+            for module, redirect in reversed(held):
+                redirect.pop()
+                redirect.users -= 1
+                if not redirect.users and module.__dict__.get("forward") is redirect:
+                    del module.__dict__["forward"]
+                    if redirect.given is not None:
+                        module.__dict__["forward"] = redirect.given
