@@ -77,6 +77,10 @@ class SharedMemoryError(CallError):
     """Inputs that share memory, of a program that changes one of them."""
 
 
+class InferenceTensorError(CallError, RuntimeError):
+    """A write to a tensor of inference mode outside that mode: what torch calls a RuntimeError."""
+
+
 class SignatureError(CallError, TypeError):
     """Arguments that `forward` does not take: what Python itself calls a TypeError."""
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
-from daceml.errors import SharedMemoryError
+from daceml.errors import InferenceTensorError, SharedMemoryError
 from daceml.frontend.capture.exportable import Assignment
 from daceml.module.module_watch import ModuleWatch
 from daceml.module.partial.cut import Cut
@@ -83,10 +83,16 @@ class Variant:
         """What forward returns for these tensors of its arguments; it has the effects of forward, too.
 
         Args:
-            finish: is given what forward returns and assigns, and returns it as the caller shall have it.
+            finish: in inference mode, is given what forward returns and assigns, and returns it as the caller
+                shall have it.
+        Raises:
+            SharedMemoryError: forward writes to memory that another input, or the module, reads.
+            InferenceTensorError: forward writes to a tensor of inference mode, and the call is outside it.
         """
         if self.writes or self.program.mutated:
             self._refuse_shared_memory(tensors)
+            if finish is None:
+                self._refuse_inference_tensors(tensors)
         contiguous = [x if x.is_contiguous() else x.contiguous() for x in tensors]
         if self.backward is None:
             with torch.no_grad():
@@ -108,9 +114,18 @@ class Variant:
         with torch.no_grad():
             for index, target in self.writes:
                 tensor = inputs[target] if isinstance(target, int) else target
-                # elsewhere torch refuses to write to a tensor of inference mode
+                # a program runs outside inference mode, where torch refuses to write to its tensors
                 with torch.inference_mode() if tensor.is_inference() else nullcontext():
                     tensor.copy_(outputs[index])
+
+    def _refuse_inference_tensors(self, inputs: Sequence[torch.Tensor]) -> None:
+        written = [inputs[t] if isinstance(t, int) else t for _, t in self.writes]
+        if any(tensor.is_inference() for tensor in (*written, *self.program.mutated)):
+            raise InferenceTensorError(
+                "forward writes to a tensor that was made in inference mode",
+                why="outside inference mode such a tensor cannot be changed, as in eager PyTorch",
+                fix="pass a copy of it, tensor.clone(), or make the call within torch.inference_mode()",
+            )
 
     def _refuse_shared_memory(self, inputs: Sequence[torch.Tensor]) -> None:
         places = [_place(tensor) for tensor in inputs]

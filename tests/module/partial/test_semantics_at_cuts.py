@@ -277,6 +277,22 @@ def test_an_inference_tensor_that_a_program_changes():
         x = torch.ones(3)
         torch.testing.assert_close(compiled(x), torch.full((3,), 3.0))
         torch.testing.assert_close(x, torch.full((3,), 2.0))
+    with pytest.raises(daceml.errors.InferenceTensorError, match="made in inference mode"):
+        compiled(x)
+    torch.testing.assert_close(x, torch.full((3,), 2.0))
+    torch.testing.assert_close(compiled(torch.ones(3)), torch.full((3,), 3.0))
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.enable_grad])
+def test_statistics_of_inference_mode_cannot_be_changed_outside(mode):
+    with torch.inference_mode():
+        eager = nn.BatchNorm1d(3)
+    compiled = daceml.compile(eager)
+    with mode(), pytest.raises(RuntimeError, match="inference"):
+        eager(torch.randn(4, 3))
+    with mode(), pytest.raises(RuntimeError, match="inference"):
+        compiled(torch.randn(4, 3))
+    assert eager.running_mean is not None and not eager.running_mean.any()
 
 
 @pytest.mark.parametrize("same_first", [True, False])
