@@ -13,6 +13,7 @@ import functools
 import io
 import random
 import sys
+import sysconfig
 import time
 import types
 from collections import deque
@@ -113,9 +114,11 @@ class _Code:
 
     Attributes:
         scopes: code -> its global variables.
+        library: code of the standard library, which torch may run as well: it opens source files, for one.
     """
 
     scopes: dict[types.CodeType, dict[str, Any]] = field(default_factory=dict[types.CodeType, dict[str, Any]])
+    library: set[types.CodeType] = field(default_factory=set[types.CodeType])
 
     @classmethod
     def of(cls, module: nn.Module) -> _Code:
@@ -138,14 +141,20 @@ class _Code:
             value = value.fget
         value = getattr(value, "__func__", value)
         value = getattr(value, "__wrapped__", value)
-        if not isinstance(value, types.FunctionType) or value.__code__ in self.scopes:
+        if not isinstance(value, types.FunctionType):
+            return []
+        if value.__code__ in self.scopes or value.__code__ in self.library:
             return []
         if not is_user_file(value.__code__.co_filename):
             return []
         scope = value.__globals__
         more = [cell.cell_contents for cell in value.__closure__ or () if _is_filled(cell)]
+        foreign = _is_library(value.__code__)
         for code in _codes(value.__code__):
-            self.scopes[code] = scope
+            if foreign:
+                self.library.add(code)
+            else:
+                self.scopes[code] = scope
             named = [scope[name] for name in code.co_names if name in scope]
             spaces = [vars(v) for v in named if isinstance(v, types.ModuleType | type) and _is_open(v)]
             more += named
@@ -155,7 +164,13 @@ class _Code:
 
     def mentions(self, names: frozenset[str]) -> bool:
         """Whether one of the names occurs."""
-        return any(not names.isdisjoint(code.co_names) for code in self.scopes)
+        return any(not names.isdisjoint(code.co_names) for code in (*self.scopes, *self.library))
+
+    def runs(self, frame: types.FrameType | None) -> bool:
+        """Whether a frame is of this code, or of the standard library on its behalf."""
+        while frame is not None and _is_library(frame.f_code):
+            frame = frame.f_back
+        return frame is not None and frame.f_code in self.scopes
 
     def globals_named(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Every global variable that the code reads or writes, with the scope that it is in."""
@@ -181,10 +196,10 @@ class _Code:
         """
 
         def profile(frame: types.FrameType, event: str, function: Any) -> None:
-            if event != "c_call" or frame.f_code not in self.scopes:
+            if event != "c_call":
                 return
             effect = _effect(function)
-            if effect and (output or effect not in _OUTPUT):
+            if effect and (output or effect not in _OUTPUT) and self.runs(frame):
                 where = f"{frame.f_code.co_filename.rpartition('/')[2]}:{frame.f_lineno}"
                 found.append(f"{effect} ({where})")
                 raise PythonEffectError(found[-1])
@@ -209,6 +224,19 @@ def _is_open(value: Any) -> bool:
     return (
         is_users(value) if isinstance(value, type) else is_user_file(getattr(value, "__file__", None) or "<")
     )
+
+
+@functools.cache
+def _library_folders() -> tuple[str, ...]:
+    return tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib"))
+
+
+def _is_library(code: types.CodeType) -> bool:
+    """Whether code is of the standard library, or was made by it, as methods of dataclasses are."""
+    path = code.co_filename
+    if "site-packages" in path or "dist-packages" in path:
+        return False
+    return path.startswith("<") or path.startswith(_library_folders())
 
 
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import copy
 import cProfile
+import inspect
+import linecache
 import random
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -377,6 +380,27 @@ def test_a_profiler_does_not_hide_a_clock():
     assert sys.getprofile() is None
     time.sleep(0.02)
     assert compiled(torch.zeros(2, 8))[0, 0].item() > first
+
+
+def test_files_that_the_standard_library_opens(tmp_path: Path):
+    """For forward they are an effect; torch reads source files while it traces."""
+    file = tmp_path / "scale.txt"
+
+    class Reads(nn.Module):
+        def forward(self, x):
+            if x.dim() > 1:
+                inspect.getsource(type(self))
+                return x * float(file.read_text())
+            return x.relu() + 1
+
+    compiled = daceml.compile(Reads())
+    linecache.clearcache()
+    compiled(torch.randn(3))
+    assert len(compiled.session.variants) == 1
+    for scale in (2.0, 3.0):
+        file.write_text(str(scale))
+        torch.testing.assert_close(compiled(torch.ones(2, 2)), torch.full((2, 2), scale))
+    assert len(compiled.session.variants) == 1
 
 
 def test_a_full_disk_is_no_reason_to_give_up_the_module(monkeypatch: pytest.MonkeyPatch):
