@@ -32,7 +32,7 @@ class Config:
         cuda_arch: compute capability of devices that kernels are compiled for, times 10; 0 means that of the
             current device, or 90 where there is none.
         jobs: compilers that run at once; 0 means one for each core.
-        fallback: `onnxruntime`, or `none` to refuse operators that only ONNX Runtime can run.
+        fallback: `onnxruntime`, or `none` to refuse operators that run in ONNX Runtime, or in torch by name.
         parallel_threshold: loop iterations below which a kernel stays on one thread.
         prepared_bytes: of weights that a program keeps in another order, beside the module's own, unless the
             module is frozen; 0 keeps none.

@@ -63,3 +63,15 @@ def pytest_collection_finish() -> None:
     """What is collected lives until the end, and need not be looked through for garbage (8 % of the time)."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture
+def no_fallback(monkeypatch: pytest.MonkeyPatch):
+    """Neither ONNX Runtime nor torch's dispatcher run what daceml cannot."""
+    from daceml.config import config as read_config
+
+    monkeypatch.setenv("DACEML_FALLBACK", "none")
+    read_config.cache_clear()
+    yield
+    monkeypatch.undo()
+    read_config.cache_clear()

@@ -13,6 +13,10 @@ from daceml.onnx_ops.schema.node import ONNXNode
 from daceml.sdfg.scalar import FLOATS
 from daceml.sdfg.scopes import exit_of
 
+COMPLEX = frozenset({dace.complex64, dace.complex128})
+CONTINUOUS = FLOATS | COMPLEX
+"""Element types of arrays that gradients flow through."""
+
 # What they draw takes an operand's shape and type, and none of its numbers.
 _DRAWN_LIKE = frozenset({"BernoulliLike", "Exponential", "RandomNormalLike", "RandomUniformLike"})
 
@@ -90,17 +94,17 @@ def _sources(sdfg: dace.SDFG, state: dace.SDFGState, step: nodes.Node) -> list[s
 def active_arrays(
     sdfg: dace.SDFG, state: dace.SDFGState, inputs: Collection[str], outputs: Collection[str]
 ) -> frozenset[str]:
-    """Float arrays that depend on an input and that an output depends on."""
+    """Arrays of real or complex numbers that depend on an input and that an output depends on."""
     order = steps(state)
     forward = set(inputs)
     for step in order:
         if not stops(step) and not forward.isdisjoint(_sources(sdfg, state, step)):
-            forward |= {a for a in writes(state, step) if sdfg.arrays[a].dtype in FLOATS}
+            forward |= {a for a in writes(state, step) if sdfg.arrays[a].dtype in CONTINUOUS}
     backward = set(outputs)
     for step in reversed(order):
         if not stops(step) and not backward.isdisjoint(writes(state, step)):
             backward |= set(_sources(sdfg, state, step))
-    return frozenset(a for a in forward & backward if sdfg.arrays[a].dtype in FLOATS)
+    return frozenset(a for a in forward & backward if sdfg.arrays[a].dtype in CONTINUOUS)
 
 
 def outputs_reached(
@@ -113,6 +117,6 @@ def outputs_reached(
             continue
         found = set[str]().union(*(reached.get(a, ()) for a in writes(state, step)))
         for source in _sources(sdfg, state, step) if found else ():
-            if sdfg.arrays[source].dtype in FLOATS:
+            if sdfg.arrays[source].dtype in CONTINUOUS:
                 reached.setdefault(source, set()).update(found)
     return {i: frozenset(reached.get(i, ())) for i in inputs}

@@ -16,7 +16,16 @@ import dace
 from dace.sdfg import nodes
 from dace.subsets import Range
 
-from daceml.autodiff.activity import active_arrays, drawn_at_random, reads, steps, stops, viewed, writes
+from daceml.autodiff.activity import (
+    COMPLEX,
+    active_arrays,
+    drawn_at_random,
+    reads,
+    steps,
+    stops,
+    viewed,
+    writes,
+)
 from daceml.autodiff.adjoint import Flow, Forward, adjoint
 from daceml.autodiff.custom_gradients import (
     RESULT,
@@ -27,6 +36,7 @@ from daceml.autodiff.custom_gradients import (
     use_cotangent,
 )
 from daceml.autodiff.rule_choice import advice_without_rule, applicable_rules
+from daceml.autodiff.torch_fallback import gradient_node, is_torchs, plain_node, refuse_without_derivative
 from daceml.autodiff.vjp import Rule
 from daceml.errors import GradientError, NoImplementationError
 from daceml.onnx_ops.binding import bind
@@ -126,6 +136,9 @@ def _lower_without_rule(
         if stops(node) or is_custom(node) or drawn_at_random(node):
             continue
         if not through or active.isdisjoint(writes(network.state, node)):
+            continue
+        if is_torchs(node):
+            refuse_without_derivative(node)
             continue
         title, where = node.schema.title, node.where()
         found = applicable_rules(node, network, active, prefer_native=prefer_native)
@@ -237,6 +250,9 @@ class _Reverse:
         if is_custom(node):
             self._custom(node)
             return
+        if is_torchs(node):
+            self._torch_operator(node)
+            return
         rules = applicable_rules(node, self.network, self.active)
         assert isinstance(rules, dict), f"{node} had a rule before"
         found = operands(node, self.state, self.sdfg)
@@ -261,6 +277,29 @@ class _Reverse:
         for operand, gradient in given_gradients(node, self.sdfg, self.state):
             if operand in self.active:
                 self.parts[operand].arrays.append(replaced.get(gradient, gradient))
+
+    def _torch_operator(self, node: ONNXNode) -> None:
+        """Gradients by torch's own derivative."""
+        found = operands(node, self.state, self.sdfg)
+        read, written = found.inputs["operands"], found.outputs["results"]
+        assert isinstance(read, tuple)
+        assert isinstance(written, tuple)
+        known = [(n, self._gradient(a)) for n, a in enumerate(written) if a is not None and a in self.active]
+        cotangents = [(n, c) for n, c in known if c is not None]
+        if not cotangents:
+            return
+        self.by_rule.append(f"{node.schema.title}, {node.where()}")
+        wanted = [(n, a) for n, a in enumerate(read) if a is not None and a in self.active]
+        backward = gradient_node(node, [n for n, _ in cotangents], [n for n, _ in wanted])
+        self.state.add_node(backward)
+        for n, array in enumerate([*(a for a in read if a is not None), *(c for _, c in cotangents)]):
+            source = self.builder.node_of(array)
+            self.state.add_edge(source, None, backward, f"operands__{n}", self._whole(array))
+        for n, (_, array) in enumerate(wanted):
+            gradient = self._new(f"{array}_gradient", array)
+            self.parts[array].arrays.append(gradient)
+            target = self.builder.node_of(gradient)
+            self.state.add_edge(backward, f"results__{n}", target, None, self._whole(gradient))
 
     def _backward_node(
         self, node: ONNXNode, rule: Rule, targets: Sequence[str], cotangents: Mapping[str, str | None]
@@ -358,6 +397,8 @@ class _Reverse:
         if not parts.values and len(parts.arrays) < 2:
             return parts.arrays[0] if parts.arrays else None
         dtype, shape = self.sdfg.arrays[array].dtype, self.forward.shape(array)
+        if dtype in COMPLEX:
+            return self._complex_sum(array, parts.arrays)
         index = parameters(len(shape))
         terms = [read(a, dtype, index, shape) for a in parts.arrays]
         reducing = [v for v in parts.values if find_reductions(v)]
@@ -372,6 +413,23 @@ class _Reverse:
         found = self._write(f"{array}_gradient", array, total)
         self.network.origins[found] = tuple(parts.origins)
         return found
+
+    def _complex_sum(self, array: str, terms: Sequence[str]) -> str:
+        """Generated code has no complex numbers: torch adds them."""
+        total = terms[0]
+        for term in terms[1:]:
+            total = self._by_torch("aten.add.Tensor", array, total, term)
+        return total
+
+    def _by_torch(self, name: str, like: str, *read_arrays: str) -> str:
+        """A gradient that an operator of torch makes of arrays."""
+        made, node = self._new(f"{like}_gradient", like), plain_node(name, len(read_arrays))
+        self.state.add_node(node)
+        for n, array in enumerate(read_arrays):
+            memlet = self._whole(array)
+            self.state.add_edge(self.builder.node_of(array), None, node, f"operands__{n}", memlet)
+        self.state.add_edge(node, "results__0", self.builder.node_of(made), None, self._whole(made))
+        return made
 
     def _write(self, name: str, like: str, value: Scalar) -> str:
         target = self._new(name, like)
@@ -389,6 +447,8 @@ class _Reverse:
 
     def _zeros(self, array: str) -> str:
         """A gradient that is zero everywhere."""
+        if self.sdfg.arrays[array].dtype in COMPLEX:
+            return self._by_torch("aten.zeros_like.default", array, array)
         return self._write(
             f"{array}_gradient", array, literal(0.0, compute_type(self.sdfg.arrays[array].dtype))
         )

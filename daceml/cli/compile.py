@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from daceml.module.module import DaceModule
     from daceml.report.explanation.explanation import Explanation
     from daceml.runtime.program import Program
+    from daceml.runtime.records.manifest import StepRecord
 
 _STDOUT = Path("-")
 
@@ -197,13 +198,14 @@ def _record(compiled: _Compiled, files: dict[str, str]) -> dict[str, Any]:
         "workspace_bytes": said.workspace_bytes,
         "stages_s": compiled.stages_s,
         "compile_seconds": said.compile_seconds,
-        "onnxruntime": [
-            {"label": s.label, "module_path": s.module_path, "source": s.source, "refusals": list(s.refusals)}
-            for s in said.steps
-            if s.kind == "onnxruntime"
-        ],
+        **{kind: [_place(s) for s in said.steps if s.kind == kind] for kind in ("torch", "onnxruntime")},
         "files": {option.removeprefix("--"): path for option, path in files.items()},
     }
+
+
+def _place(step: StepRecord) -> dict[str, Any]:
+    refusals = list(step.refusals)
+    return {"label": step.label, "module_path": step.module_path, "source": step.source, "refusals": refusals}
 
 
 def _report(record: dict[str, Any]) -> str:
@@ -218,10 +220,16 @@ def _report(record: dict[str, Any]) -> str:
         *_wrapped("stages", f"{seconds or 'less than 0.01'} s"),
         f"  kernels:     {counts['distinct_kernels']}, called {counts['kernels']} times",
         f"  aten:        {counts['aten']} calls",
-        f"  onnxruntime: {counts['onnxruntime']} nodes",
         *(
-            f"    {node['label']} ({', '.join(filter(None, (node['module_path'], node['source'])))})"
-            for node in record["onnxruntime"]
+            line
+            for kind, noun in (("torch", "operators"), ("onnxruntime", "nodes"))
+            for line in (
+                f"  {f'{kind}:':<12} {counts[kind]} {noun}",
+                *(
+                    f"    {node['label']} ({', '.join(filter(None, (node['module_path'], node['source'])))})"
+                    for node in record[kind]
+                ),
+            )
         ),
         f"  moves:       {moved} MB a call, {apart} MB one operator at a time",
         f"  workspace:   {_mb(record['workspace_bytes'])} MB",

@@ -3,6 +3,7 @@ it."""
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Iterable
@@ -18,7 +19,14 @@ from daceml.codegen.ranges import range_line
 from daceml.errors import UnsupportedProgramError
 from daceml.sdfg.all_reduce import BeginAllReduce, WaitAllReduce
 from daceml.sdfg.element_codes import torch_code
-from daceml.sdfg.external import AtenCall, FallbackCall, FreshResult, PackedWeight, TensorView
+from daceml.sdfg.external import (
+    TORCH_OPERATOR,
+    AtenCall,
+    FallbackCall,
+    FreshResult,
+    PackedWeight,
+    TensorView,
+)
 from daceml.sdfg.network import IndexCheck, LimitCheck, WeightCheck
 from daceml.sdfg.outline import Kernel, KernelCall
 from daceml.sdfg.sizes import Size, channels_last, cpp, row_major, size, size_bytes
@@ -60,6 +68,7 @@ class _Driver:
             *([INCLUDE] if any(isinstance(s.action, ListCall) for s in self.plan.steps) else []),
             *(["#include <daceml/aten_packed.h>"] if self.network.prepared else []),
             *(["#include <daceml/aten_device.h>"] if self._calls_device() else []),
+            *(["#include <daceml/aten_fallback.h>"] if self._calls(TORCH_OPERATOR) else []),
             *(f"#include <{part.header}>" for part in parts_of(self.plan.steps)),
             *(["#include <daceml/ranges.h>"] if self.ranges else []),
             "#include <daceml/size_functions.h>",
@@ -86,8 +95,12 @@ class _Driver:
 
     def _calls_device(self) -> bool:
         """Whether a step calls a function that torch has for a device alone."""
+        return self._calls("device_")
+
+    def _calls(self, start: str) -> bool:
+        """Whether a step calls a function whose name starts so."""
         called = (step.action.function for step in self.plan.steps if isinstance(step.action, AtenCall))
-        return any(name.startswith("device_") for name in called)
+        return any(name.startswith(start) for name in called)
 
     def _declaration(self, kernel: Kernel) -> str:
         types = [
@@ -232,6 +245,8 @@ class _Driver:
                     values.append(f"n{number}")
                 case None:
                     values.append("nullptr")
+                case str():
+                    values.append(json.dumps(argument))
                 case bool():
                     values.append(str(int(argument)))
                 case float() if not math.isfinite(argument):
@@ -240,7 +255,19 @@ class _Driver:
                 case _:
                     values.append(repr(argument))
         lines.append(f"if (daceml::aten::{call.function}({', '.join(values)})) return 1;")
+        if call.function == TORCH_OPERATOR:
+            fresh = [(n, a) for n, a in enumerate(call.arguments) if isinstance(a, FreshResult)]
+            lines += [line for n, a in fresh for line in self._shape_check(n, a.array)]
         return [*lines, *copies]
+
+    def _shape_check(self, number: int, array: str) -> list[str]:
+        """Whether a result has the shape that everything behind it relies on."""
+        shape, name = self._shape(array), self._fresh(f"r{number}", array, [], [])
+        wanted = f"{torch_code(self.arrays[array].dtype)}, {len(shape)}, of{number}"
+        return [
+            f"const int64_t of{number}[] = {{{_sizes(shape)}}};",
+            f"if ({name}.expect(c, {{{wanted}}})) return 1;",
+        ]
 
     def _fresh(self, name: str, array: str, lines: list[str], copies: list[str]) -> str:
         """Where a function hands its buffer over: kept as the array's memory, or copied into it."""

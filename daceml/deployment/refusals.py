@@ -110,7 +110,7 @@ def refuse_changes(manifest: Manifest) -> None:
 
 def refuse_steps(plan: Plan, *, libtorch: bool) -> None:
     """Steps that run in this process alone."""
-    from daceml.sdfg.external import AtenCall, FallbackCall
+    from daceml.sdfg.external import TORCH_OPERATOR, AtenCall, FallbackCall
 
     for step in plan.steps:
         where = step.module_path or step.label
@@ -120,6 +120,11 @@ def refuse_steps(plan: Plan, *, libtorch: bool) -> None:
                 why="a library has no ONNX Runtime in it", fix="write it with operators that daceml has",
             )  # fmt: skip
         if isinstance(step.action, AtenCall):
+            if step.action.function == TORCH_OPERATOR:
+                raise DeploymentError(
+                    f"{step.label} is called by name through torch's dispatcher in Python", where=where,
+                    why="a library has no Python in it", fix="write it with operators that daceml has",
+                )  # fmt: skip
             if step.action.draws:
                 raise DeploymentError(
                     f"{step.label} draws random numbers", where=where,

@@ -12,7 +12,14 @@ from daceml.onnx_ops.binding import bind
 from daceml.onnx_ops.registry import implementations_of
 from daceml.onnx_ops.schema.node import ONNXNode
 from daceml.sdfg.all_reduce import AllReduce
-from daceml.sdfg.external import Argument, AtenCall, ExternalCall, FallbackCall, TensorView
+from daceml.sdfg.external import (
+    TORCH_OPERATOR,
+    Argument,
+    AtenCall,
+    ExternalCall,
+    FallbackCall,
+    TensorView,
+)
 from daceml.sdfg.sizes import row_major, size
 from daceml.sdfg.tensor_lists import TensorLists
 
@@ -50,7 +57,7 @@ def external_call(node: nodes.LibraryNode, network: Network) -> ExternalCall:
     how = action.function if isinstance(action, AtenCall) else "onnxruntime"
     return ExternalCall(
         action=action,
-        label=f"{node.op_type} {how}",
+        label=node.op_type if how == TORCH_OPERATOR else f"{node.op_type} {how}",
         position=node.position,
         module_path=node.module_path,
         source=node.source,

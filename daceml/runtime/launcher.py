@@ -14,6 +14,7 @@ import torch
 
 from daceml.config import config
 from daceml.runtime.random_stream import share_generator
+from daceml.runtime.torch_fallback import torch_operator
 from daceml.toolchain.cache import Cache, digest
 from daceml.toolchain.cxx import precompiled_header, toolchain, torch_header
 
@@ -96,6 +97,7 @@ def _load() -> ctypes.CDLL:
         ctypes.POINTER(ctypes.c_double),
     ]
     share_generator(native)
+    torch_operator()  # registers what drivers call
     return native
 
 

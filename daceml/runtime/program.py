@@ -16,6 +16,7 @@ from daceml.runtime.cuda_graphs import Replays
 from daceml.runtime.preparation_renewal import Renewals
 from daceml.runtime.records.manifest import OTHER_WEIGHTS, OUTSIDE_LIMITS
 from daceml.runtime.stored_program import StoredProgram
+from daceml.runtime.torch_fallback import taken_error
 
 log = logging.getLogger(__name__)
 
@@ -90,6 +91,7 @@ class Program:
         Raises:
             StaleWeightError: a weight has another type, size or layout by now.
             ExecutionError: an input that does not fit, or an operator that failed.
+            Exception: what an operator of torch raised that the program calls by name.
         A program that relies on limits, and finds an element outside, lets its substitute run; one whose
         weights are others than those of which it prepared arrays prepares them again.
         """
@@ -101,6 +103,8 @@ class Program:
         except RuntimeError as error:
             if not str(error).startswith("daceml: "):
                 raise
+            if (failure := taken_error()) is not None:
+                raise failure from None  # of an operator of torch, as eager PyTorch raises it
             why = binding.named(error)
             if why == OUTSIDE_LIMITS:
                 return self._substitute()(inputs, last_use)

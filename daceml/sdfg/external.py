@@ -32,7 +32,12 @@ class PackedWeight:
     array: str
 
 
-Argument = PackedWeight | TensorView | FreshResult | tuple[int, ...] | float | int | bool | None
+Argument = PackedWeight | TensorView | FreshResult | tuple[int, ...] | float | int | bool | str | None
+
+TORCH_OPERATOR = "torch_operator"
+"""The function of `daceml/aten_fallback.h` that runs any operator of torch.
+
+Its arguments are a call as text, the operands, and a `FreshResult` or None for each result."""
 
 
 @dataclass(frozen=True, kw_only=True)

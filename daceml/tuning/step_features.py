@@ -262,7 +262,8 @@ def shares_us(machine: Machine, step: StepFacts) -> tuple[float, ...]:
     cached = machine.cached_bytes_per_s
     reach = step.reach or _alone(step.unique_bytes)
     if step.kind != "kernel":
-        start_us = {"aten": machine.call_us, "onnxruntime": _RUNTIME_US}.get(step.kind, _KERNEL_US)
+        called_us = {"aten": machine.call_us, "torch": machine.call_us, "onnxruntime": _RUNTIME_US}
+        start_us = called_us.get(step.kind, _KERNEL_US)
         moved_s = reach[0] / cached + _moved_s(machine, reach)
         products_s = step.flops / machine.product_flops_per_s
         functions_s = sum(_functions_s(machine, step)) / machine.threads

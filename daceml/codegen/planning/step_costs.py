@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from daceml.sdfg.all_reduce import BeginAllReduce, WaitAllReduce
 from daceml.sdfg.costs import Cost
-from daceml.sdfg.external import AtenCall, FallbackCall
+from daceml.sdfg.external import TORCH_OPERATOR, AtenCall, FallbackCall
 from daceml.sdfg.network import IndexCheck, LimitCheck, WeightCheck
 from daceml.sdfg.network_costs import arrays_bytes, call_cost, external_cost, list_cost
 from daceml.sdfg.outline import KernelCall
@@ -26,7 +26,8 @@ def step_cost(step: Step, network: Network) -> tuple[str, Cost]:
         case ListCall():
             return "kernel", list_cost(action)
         case AtenCall():
-            return "aten", external_cost(action, network)
+            kind = "torch" if action.function == TORCH_OPERATOR else "aten"
+            return kind, external_cost(action, network)
         case FallbackCall():
             return "onnxruntime", external_cost(action, network)
         case BeginAllReduce():

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 
 from dace.sdfg import nodes
 
-from daceml.autodiff.activity import active_arrays, outputs_reached, reads
+from daceml.autodiff.activity import CONTINUOUS, active_arrays, outputs_reached, reads
 from daceml.autodiff.checkpointing.recompute import plan_recomputation
 from daceml.autodiff.engine import add_gradients
 from daceml.autodiff.partition import partition
 from daceml.autodiff.replacements import replace_for_training
 from daceml.runtime.records.gradients import GradientRecord, Reader, Source, StorageRecord, Wanted
-from daceml.sdfg.scalar import FLOATS
 
 if TYPE_CHECKING:
     from daceml.autodiff.checkpointing.recompute import Decision
@@ -58,7 +57,7 @@ def differentiate(
     by_key = {key: array for array, key in network.weights.items()}
     inputs = [a for a, wants in zip(network.inputs, wanted.inputs, strict=True) if wants]
     arrays = [*inputs, *(by_key.get(key) for key in wanted.state)]
-    outputs = [a for a in dict.fromkeys(network.outputs) if network.sdfg.arrays[a].dtype in FLOATS]
+    outputs = [a for a in dict.fromkeys(network.outputs) if network.sdfg.arrays[a].dtype in CONTINUOUS]
     results = network.outputs
     written = [a for a in results if network.signature.get(a, a).endswith(NEXT)]
     active = _reachable(network, [a for a in arrays if a is not None])
@@ -70,7 +69,7 @@ def differentiate(
     gradients = add_gradients(
         network, outputs, [a for a in dict.fromkeys(arrays) if a is not None], prefer_native=prefer_native
     )
-    several = sum(network.sdfg.arrays[a].dtype in FLOATS and a not in written for a in set(results)) > 1
+    several = sum(network.sdfg.arrays[a].dtype in CONTINUOUS and a not in written for a in set(results)) > 1
     decisions = plan_recomputation(network, recompute, limit_bytes=limit_bytes, narrowable=several)
     parts = partition(network, gradients)
     signature, parameters = parts.backward.signature, arrays[len(inputs) :]

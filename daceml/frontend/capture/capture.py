@@ -101,7 +101,6 @@ def capture(
 
     from daceml.frontend.capture.quiet_torch import quiet
 
-    _refuse_complex(arguments)
     specs = tensor_specs(arguments, module.forward, dynamic_shapes, everything=dynamic)
     if specs is not None:
         check_named_sizes(arguments, module.forward, specs)
@@ -168,16 +167,6 @@ def _followed() -> Generator[None]:
     """Trace forward within the block for a backward pass."""
     with without_own_gradients(), marked_in_autocast():
         yield
-
-
-def _refuse_complex(arguments: Arguments) -> None:
-    for position, tensor in enumerate(arguments.tensors):
-        if tensor.is_complex():
-            raise ExportError(
-                f"tensor {position} of the arguments is complex",
-                why="ONNX operators have no complex numbers",
-                fix="pass torch.view_as_real(tensor), or call the eager module",
-            )
 
 
 @contextmanager

@@ -6,12 +6,13 @@ A row says for which calls of an operator; the whole operator is decomposed then
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import torch
+from torch._decomp import decomposition_table
 from torch._ops import OpOverload
-
-if TYPE_CHECKING:
-    import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 
 def _arguments(node: torch.fx.Node) -> dict[str, Any]:
@@ -35,6 +36,60 @@ def _smoothed_or_probabilities(node: torch.fx.Node) -> bool:
     value = given["self"].meta["val"]
     # ONNX's operator has a batch, classes as targets, and no smoothing
     return given["label_smoothing"] != 0 or _dtype(given["target"]).is_floating_point or value.dim() < 2
+
+
+class _Spelling(TorchDispatchMode):
+    """Notes whether every operator within the block has a translation, or a decomposition into such."""
+
+    def __init__(self, registry: Any) -> None:
+        super().__init__()
+        self.registry = registry
+        self.complete = True
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        rule = None if self.registry.is_registered(func) else decomposition_table.get(func)
+        if rule is not None:
+            with self:
+                made = rule(*args, **(kwargs or {}))
+            if made is not NotImplemented:
+                return made
+        self.complete = self.complete and self.registry.is_registered(func)
+        return func(*args, **(kwargs or {}))
+
+
+def example_arguments(node: torch.fx.Node) -> tuple[Any, Any]:
+    """Arguments of a node without symbolic sizes: what is done with them adds no guards to a trace."""
+
+    def example(operand: torch.fx.Node) -> Any:
+        value = operand.meta.get("val")
+        if isinstance(value, torch.Tensor):
+            sizes, strides = (tuple(map(hint, numbers)) for numbers in (value.shape, value.stride()))
+            return torch.empty_strided(sizes, strides, dtype=value.dtype, device=value.device)
+        return hint(value)
+
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        return torch.fx.map_arg((node.args, dict(node.kwargs)), example)
+
+
+def hint(number: Any) -> Any:
+    """What a symbolic number was in the call that was traced; other values as they are."""
+    return number.node.hint if isinstance(number, torch.SymInt | torch.SymFloat | torch.SymBool) else number
+
+
+def is_spelled(node: torch.fx.Node, rule: Callable[..., Any], registry: Any) -> bool:
+    """Whether a decomposition leads to operators that all have translations.
+
+    One that does not is no gain: one call of the whole operator is better than calls of its parts, and a part
+    may be a check that no graph can hold.
+    """
+    spelling = _Spelling(registry)
+    try:
+        args, kwargs = example_arguments(node)
+        with spelling:
+            made = rule(*args, **kwargs)
+    except Exception:
+        return False
+    return spelling.complete and made is not NotImplemented
 
 
 ROWS: dict[str, Callable[[torch.fx.Node], bool]] = {

@@ -22,7 +22,7 @@ from daceml.frontend.capture.forward_errors import first_lines
 from daceml.frontend.capture.provenance import module_of_node, source_of_node
 from daceml.frontend.capture.quiet_torch import quiet
 from daceml.frontend.onnx_export import exporter_internals as internals
-from daceml.frontend.onnx_export.decompositions import SOMETIMES, is_decomposed
+from daceml.frontend.onnx_export.decompositions import SOMETIMES, is_decomposed, is_spelled
 from daceml.frontend.onnx_export.exporter_internals import Registry
 from daceml.frontend.onnx_export.finalize_model import finish
 from daceml.frontend.onnx_export.functionalize import functionalize, log
@@ -33,6 +33,7 @@ from daceml.frontend.onnx_export.promotion import promote
 from daceml.frontend.onnx_export.random_memory_order import draw_in_memory_order
 from daceml.frontend.onnx_export.symbolic_numbers import numbers_as_tensors
 from daceml.frontend.onnx_export.symbolic_parts import parts_as_slices
+from daceml.frontend.onnx_export.torch_fallback import call_by_name, refusal, touches_complex
 from daceml.frontend.onnx_export.translations import UntranslatableError
 
 if TYPE_CHECKING:
@@ -63,12 +64,49 @@ def to_onnx(program: ExportedProgram) -> ir.Model:
         negative = separate_negative_zeros(flat)
         if negative is not None and translate is None:
             raise _negative_zero_error(negative)
-        try:
-            model = translate(flat) if translate is not None else internals.public_exporter(flat)
-        except Exception as error:
-            raise _translation_error(error, flat) from error
+        while True:
+            try:
+                model = translate(flat) if translate is not None else internals.public_exporter(flat)
+            except Exception as error:
+                refused, reason = _refused_translation(error, flat)
+                if refused is None or refusal(refused) is not None:
+                    raise _translation_error(refused, reason) from error
+                log.info("%s has no translation here: %s", refused.target, reason)
+                call_by_name(flat, [n for n in flat.graph.nodes if _is_alike(n, refused)])
+                continue
+            beyond = [node for node in _beyond_networks(model) if refusal(node) is None]
+            if not beyond:
+                break
+            call_by_name(flat, beyond)
         finish(model, flat, changed=changed, dim_names=dim_names)
     return model
+
+
+_BEYOND = frozenset({"NonZero", "SequenceMap"})
+"""Operators of ONNX in translations of torch's, which no network can hold."""
+
+
+def _beyond_networks(model: ir.Model) -> list[torch.fx.Node]:
+    """The nodes of a program whose translations no network can hold."""
+    bodies = {name for name, f in model.functions.items() if any(n.op_type in _BEYOND for n in f)}
+    found = [
+        node.meta.get("node")
+        for node in model.graph
+        if node.op_type in _BEYOND or node.op_identifier() in bodies
+    ]
+    return list(dict.fromkeys(node for node in found if node is not None))
+
+
+def _is_alike(node: torch.fx.Node, other: torch.fx.Node) -> bool:
+    """Whether a node is refused where another one is: a call of one operator, on tensors of such a kind."""
+
+    def kinds(node: torch.fx.Node) -> list[Any]:
+        values = [operand.meta.get("val") for operand in node.all_input_nodes]
+        return [(v.dtype, v.dim()) if isinstance(v, torch.Tensor) else type(v) for v in values]
+
+    return node is other or (
+        node.target is other.target and kinds(node) == kinds(other) and not refusal(node)
+    )
 
 
 def _prepare(program: ExportedProgram) -> ExportedProgram:
@@ -82,11 +120,13 @@ def _prepare(program: ExportedProgram) -> ExportedProgram:
         parts_as_slices(prepared)
         numbers_as_tensors(prepared)
         promote(prepared)
-        _refuse_complex(prepared)
         unknown = _unknown(prepared, registry)
-        if not unknown:
-            return prepared
-        decompositions = _decompositions(unknown)
+        decompositions = {
+            target: rule
+            for target, rule in _decompositions(unknown).items()
+            if any(map(refusal, unknown[target]))
+            or all(is_spelled(n, rule, registry) for n in unknown[target])
+        }
         if not decompositions:
             break
         log.info("decomposing %s: no translation", ", ".join(sorted(map(str, decompositions))))
@@ -94,18 +134,26 @@ def _prepare(program: ExportedProgram) -> ExportedProgram:
             program = program.run_decompositions(decompositions)
         except Exception as error:
             raise _unknown_error(prepared, unknown) from error
-    raise _unknown_error(prepared, unknown)  # pyright: ignore[reportPossiblyUnboundVariable]
+    else:
+        raise _unknown_error(prepared, unknown)  # pyright: ignore[reportPossiblyUnboundVariable]
+    refused = {target: nodes for target, nodes in unknown.items() if any(map(refusal, nodes))}
+    if refused:
+        raise _unknown_error(prepared, refused)
+    complex_numbers = [node for node in prepared.graph.nodes if touches_complex(node)]
+    if node := next(filter(refusal, complex_numbers), None):
+        raise _complex_error(node)
+    left = [node for nodes in unknown.values() for node in nodes]
+    call_by_name(prepared, dict.fromkeys([*left, *complex_numbers]))
+    return prepared
 
 
-def _refuse_complex(program: ExportedProgram) -> None:
-    for node in program.graph.nodes:
-        if getattr(getattr(node.meta.get("val"), "dtype", None), "is_complex", False):
-            raise ExportError(
-                f"{node.target} gives complex numbers",
-                where=_place(node),
-                why="ONNX operators have no complex numbers",
-                fix="write it with real and imaginary parts, or leave this part of the model eager",
-            )
+def _complex_error(node: torch.fx.Node) -> ExportError:
+    return ExportError(
+        f"{node.target} computes with complex numbers",
+        where=_place(node),
+        why=f"ONNX operators have none, and it cannot be a call of torch's kernel: {refusal(node)}",
+        fix="write it with real and imaginary parts, or leave this part of the model eager",
+    )
 
 
 def _unknown(program: ExportedProgram, registry: Any) -> dict[Any, list[torch.fx.Node]]:
@@ -148,7 +196,8 @@ def _unknown_error(program: ExportedProgram, unknown: Mapping[Any, Sequence[torc
     return ExportError(
         f"no translation of {names} to ONNX",
         where="; ".join(dict.fromkeys(source_of_node(nodes[0]) for nodes in unknown.values())),
-        why=f"no translation here or in torch, and no decomposition that helps (node {first.name})",
+        why=f"no translation here or in torch, and no decomposition that helps (node {first.name});\n"
+        f"it cannot be a call of torch's kernel: {refusal(first)}",
         fix=f'write it with other operators, or add @translates("{first.target}") to\n'
         "daceml/frontend/onnx_export/translations",
     )
@@ -163,18 +212,22 @@ def _negative_zero_error(node: torch.fx.Node) -> ExportError:
     )
 
 
-def _translation_error(error: Exception, program: ExportedProgram) -> ExportError:
-    """The refusal of a translation, found in the exporter's chain of errors."""
+def _refused_translation(error: Exception, program: ExportedProgram) -> tuple[torch.fx.Node | None, str]:
+    """The node that a translation has refused, and why, found in the exporter's chain of errors."""
     chain: list[BaseException] = [error]
     while (cause := chain[-1].__cause__) is not None:
         chain.append(cause)
     reason = next((link for link in chain if isinstance(link, UntranslatableError)), chain[-1])
     named = re.search(r"node %(\w+)", str(error))
     node = next((node for node in program.graph.nodes if named and node.name == named[1]), None)
+    return node, first_lines(str(reason) or type(reason).__name__)
+
+
+def _translation_error(node: torch.fx.Node | None, reason: str) -> ExportError:
     target = "the graph" if node is None else str(node.target)
     return ExportError(
         f"{target} cannot be translated to ONNX here",
         where="" if node is None else _place(node),
-        why=first_lines(str(reason) or type(reason).__name__),
+        why=reason,
         fix="write it with other operators, or extend its entry in daceml/frontend/onnx_export/translations",
     )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from daceml.config import config
@@ -22,6 +22,7 @@ from daceml.frontend.onnx_export.translations import (
     UntranslatableError,
     table,
 )
+from daceml.runtime.torch_fallback import torch_operator
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -77,7 +78,9 @@ class Registry:
         """Translations of a graph node's target, best first."""
         ours = table().get(str(target)) or table().get(_target_name(target))
         if ours is not None:
-            return [_Entry(onnx_function=with_fallback(ours, target))]
+            found = _Entry(onnx_function=with_fallback(ours, target))
+            # the dispatch takes one of the second kind where an operand is complex
+            return [found, replace(found, is_complex=True)] if target is torch_operator() else [found]
         with contextlib.suppress(ImportError):
             return _torchlib().get(_target_name(target), [])
         return []

@@ -12,20 +12,22 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
+import torch
 from onnx_ir.passes.common import InlinePass
 from onnx_ir.tensor_adapters import TorchTensor
 
 from daceml.frontend.capture.module_attributes import places
 from daceml.frontend.capture.provenance import module_of_node, source_of_node, source_of_trace
 from daceml.frontend.onnx_export.exporter_internals import OPSET, Changed
+from daceml.onnx_ops.domain.torch_fallback import DOMAIN as TORCH_DOMAIN
 
 if TYPE_CHECKING:
-    import torch
     from torch.export import ExportedProgram
 
 IR_VERSION = 11
 """The ONNX file format that came with opset 23."""
 
+_COMPLEX = {torch.complex64: ir.DataType.COMPLEX64, torch.complex128: ir.DataType.COMPLEX128}
 _TORCHLIB = "pkg.onnxscript"
 
 OPTIONAL_OUTPUTS = frozenset(
@@ -59,6 +61,7 @@ def finish(
     for name in program.graph_signature.inputs_to_lifted_tensor_constants.values():
         if name in model.graph.initializers and not model.graph.initializers[name].uses():
             model.graph.initializers.pop(name)
+    _type_complex(model.graph, program)
     _write_provenance(model)
     _type_constants(model.graph)
     _name_values(model.graph, [*changed.others, *mutated])
@@ -105,6 +108,29 @@ def _type_mutations(graph: ir.Graph, mutated: Sequence[str]) -> None:
     for value, buffer in zip(graph.outputs[len(graph.outputs) - len(mutated) :], mutated, strict=True):
         if buffer in graph.initializers and (kept := graph.initializers[buffer].dtype) is not None:
             value.dtype = kept
+
+
+def _type_complex(graph: ir.Graph, program: ExportedProgram) -> None:
+    """Complex tensors keep their type; the exporter says pairs of real numbers, as its translations take."""
+
+    def keep(value: ir.Value, tensor: torch.Tensor) -> None:
+        if tensor.is_complex():
+            value.dtype = _COMPLEX[tensor.dtype]
+            value.shape = ir.Shape([n if type(n) is int else str(n) for n in tensor.shape])
+
+    for node in graph:
+        if node.domain == TORCH_DOMAIN and "node" in node.meta:
+            for output, tensor in zip(node.outputs, node.meta["node"].meta["val"], strict=True):
+                keep(output, tensor)
+    placeholders = {n.name: n.meta.get("val") for n in program.graph.nodes if n.op == "placeholder"}
+    for value in graph.inputs:
+        if isinstance(tensor := placeholders.get(value.name or ""), torch.Tensor):
+            keep(value, tensor)
+    for name, value in graph.initializers.items():
+        held: Any = program.state_dict.get(name, program.constants.get(name))
+        if isinstance(held, torch.Tensor) and held.is_complex():
+            keep(value, held)
+            value.const_value = TorchTensor(held.detach(), name=name)
 
 
 def _remove_unread(graph: ir.Graph) -> None:

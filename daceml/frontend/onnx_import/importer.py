@@ -48,6 +48,7 @@ from daceml.frontend.onnx_import.translate_node import (
     make_node,
     operator_class,
     refuse_sequences,
+    refuse_torchs,
 )
 from daceml.frontend.onnx_import.unresolved_dimensions import fit_dims
 from daceml.sdfg.access import add_access
@@ -138,6 +139,8 @@ class _Import:
     def run(self) -> Network:
         self._split_constants()
         for node in self.operators:
+            if self.infer is not None:
+                refuse_torchs(node)
             self.classes[id(node)] = operator_class(node, self.model)
         self._resolve_types()
         self._declare_arrays()

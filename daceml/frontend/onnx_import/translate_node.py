@@ -9,10 +9,13 @@ import onnx_ir as ir
 
 from daceml.errors import ControlFlowError, InvalidNodeError, UnheldValueError, UnknownOperatorError
 from daceml.frontend.onnx_import.metadata import node_origin, where
+from daceml.onnx_ops.domain.torch_fallback import DOMAIN as TORCH_DOMAIN
+from daceml.onnx_ops.domain.torch_fallback import GRADIENTS as TORCH_GRADIENTS
 from daceml.onnx_ops.schema.node import ONNXNode
 from daceml.onnx_ops.schema.nodes import is_defined, node_class
 from daceml.onnx_ops.schema.schema import exact_float
 
+TORCH_DOMAINS = (TORCH_DOMAIN, TORCH_GRADIENTS)
 # (connector, ONNX value name)
 Binding = tuple[str, str]
 
@@ -48,6 +51,22 @@ def operator_class(node: ir.Node, model: ir.Model) -> type[ONNXNode]:
         return node_class(node.op_type, domain=node.domain, version=version)
     except UnknownOperatorError as error:
         raise UnknownOperatorError(error.what, where=where(node), why=error.why, fix=error.fix) from None
+
+
+def refuse_torchs(node: ir.Node) -> None:
+    """Refuse an operator of torch in a file: whoever wrote it could have any operator run, those that open
+    files among them.
+
+    Raises:
+        UnknownOperatorError: the node is of the domain `daceml.aten`.
+    """
+    if node.domain in TORCH_DOMAINS:
+        raise UnknownOperatorError(
+            f"{node.op_type} is an operator of torch, which no ONNX file may name",
+            where=where(node),
+            why=f"nodes of the domain {node.domain} run in torch's dispatcher, and files come from anywhere",
+            fix="compile the PyTorch module that the file was exported from",
+        )
 
 
 def refuse_sequences(node: ir.Node, cls: type[ONNXNode]) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Callable
 from typing import Any
 
 from dace.properties import make_properties
@@ -20,10 +21,12 @@ from daceml.onnx_ops.schema.node import ONNXNode
 from daceml.onnx_ops.schema.properties import attribute_property
 from daceml.onnx_ops.schema.schema import OperatorSchema, known_domains, operator_names, read_schema
 
-# The package whose modules define the operators of the domain "daceml"
+# The package whose modules define the operators of the domain "daceml", and of domains with any operator
 _OWN_DOMAIN = "daceml.onnx_ops.domain"
+_FAMILIES = ("daceml.aten", "daceml.aten.grad")
 _classes: dict[tuple[str, str, int], type[ONNXNode]] = {}
 _defined: dict[tuple[str, str], type[ONNXNode]] = {}
+_families: dict[str, Callable[[str], type[ONNXNode]]] = {}
 
 
 def node_class(op_type: str, *, domain: str = "", version: int | None = None) -> type[ONNXNode]:
@@ -45,22 +48,32 @@ def node_class(op_type: str, *, domain: str = "", version: int | None = None) ->
     return _classes[key]
 
 
-def define_operator(schema: OperatorSchema, *, module: str) -> type[ONNXNode]:
-    """Class of an operator that ONNX does not define; bind it to its operator name in the calling module.
+def define_operator(schema: OperatorSchema, *, module: str, name: str = "") -> type[ONNXNode]:
+    """Class of an operator that ONNX does not define; bind it to its name in the calling module.
 
     `ConvGrad = define_operator(OperatorSchema(op_type="ConvGrad", ...), module=__name__)`: dace imports that
     module and looks the name up when it loads a stored node.
+
+    Args:
+        name: of the class; the operator's where empty.
     """
-    defined = _make_class(schema, schema.op_type, module)
+    defined = _make_class(schema, name or schema.op_type, module)
     _defined[schema.domain, schema.op_type] = defined
     return defined
 
 
+def define_family(domain: str, define: Callable[[str], type[ONNXNode]]) -> None:
+    """Let a function define each operator of a domain when it is asked for first."""
+    _families[domain] = define
+
+
 def is_defined(op_type: str, domain: str) -> bool:
-    """Whether `define_operator` has made this operator."""
-    if domain == "daceml":
+    """Whether `define_operator` has made this operator, or makes it now."""
+    if domain in ("daceml", *_FAMILIES):
         for module in pkgutil.iter_modules(importlib.import_module(_OWN_DOMAIN).__path__):
             importlib.import_module(f"{_OWN_DOMAIN}.{module.name}")
+    if domain in _families and (domain, op_type) not in _defined:
+        _families[domain](op_type)
     return (domain, op_type) in _defined
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _COUNTED = {
     "kernel": "kernels",
     "aten": "aten",
+    "torch": "torch",
     "onnxruntime": "onnxruntime",
     "copy": "copies",
     "check": "checks",
@@ -41,8 +42,8 @@ class Explanation:
 
     Attributes:
         name: of the module.
-        counts: steps of a call: kernels, aten, onnxruntime, copies, checks; distinct_kernels are what was
-            compiled.
+        counts: steps of a call: kernels, aten, torch (operators called by name), onnxruntime, copies, checks;
+            distinct_kernels are what was compiled.
         bytes: what a call moves: unique (every byte of a step counted once), total (every access counted).
         eager: kernels, unique and total bytes of the same operators run one at a time.
         flops: floating-point operations of a call.
@@ -244,7 +245,7 @@ def explanation(
 def _one_at_a_time(manifest: Manifest) -> dict[str, int]:
     """Kernels before any fusion, and the external calls, which fusion does not change."""
     unfused = manifest.unfused
-    calls = [step for step in manifest.steps if step.kind in ("aten", "onnxruntime")]
+    calls = [step for step in manifest.steps if step.kind in ("aten", "torch", "onnxruntime")]
     return {
         "kernels": unfused.get("kernels", 0) + len(calls),
         "unique": unfused.get("unique_bytes", 0) + sum(step.unique_bytes for step in calls),

@@ -67,7 +67,7 @@ def _backward(explanation: Explanation) -> str:
 def _headline(explanation: Explanation) -> str:
     counts = explanation.counts
     words = [f"{_count(counts['kernels'], 'call')} of {_count(counts['distinct_kernels'], 'kernel')}"]
-    words += [f"{counts[kind]} {kind}" for kind in ("aten", "onnxruntime") if counts[kind]]
+    words += [f"{counts[kind]} {kind}" for kind in ("aten", "torch", "onnxruntime") if counts[kind]]
     if counts["copies"]:
         words.append(f"{counts['copies']} {'copy' if counts['copies'] == 1 else 'copies'}")
     if counts["checks"]:
@@ -98,7 +98,7 @@ def _steps(steps: tuple[StepRecord, ...]) -> Table:
 
 def _totals(explanation: Explanation) -> Table:
     eager, after, counts = explanation.eager, explanation.bytes, explanation.counts
-    steps = sum(counts[kind] for kind in ("kernels", "aten", "onnxruntime", "copies", "checks"))
+    steps = sum(counts[kind] for kind in ("kernels", "aten", "torch", "onnxruntime", "copies", "checks"))
     rows = table("", "one at a time", "compiled", "ratio")
     rows.add_row("steps", str(eager["kernels"]), str(steps), _ratio(eager["kernels"], steps))
     for kind in ("unique", "total"):
@@ -111,18 +111,25 @@ def _ratio(before: int, after: int) -> str:
     return f"{before / after:.2f}x" if after else ""
 
 
+_OUTSIDE = {"torch": "run by torch's own kernels, called by name:", "onnxruntime": "run by ONNX Runtime:"}
+_NO_OTHER = {
+    "torch": "ONNX has no operator for it, and daceml no translation",
+    "onnxruntime": "no other implementation is registered",
+}
+
+
 def _outside(explanation: Explanation) -> str:
-    """Every step that ONNX Runtime executes, with the reasons why nothing else does."""
-    outside = [step for step in explanation.steps if step.kind == "onnxruntime"]
-    if not outside:
-        return ""
-    lines = ["run by ONNX Runtime:"]
-    for step in outside:
-        place = ", ".join(part for part in (step.module_path, step.source) if part)
-        lines.append(f"  {step.label}{f' ({place})' if place else ''}")
-        reasons = step.refusals or ("no other implementation is registered",)
-        for reason in reasons:
-            lines += _sentence(reason, indent=4)
+    """Every step that torch's dispatcher or ONNX Runtime executes, with the reasons why nothing else does."""
+    lines: list[str] = []
+    for kind, title in _OUTSIDE.items():
+        outside = [step for step in explanation.steps if step.kind == kind]
+        lines += [title] if outside else []
+        for step in outside:
+            place = ", ".join(part for part in (step.module_path, step.source) if part)
+            lines.append(f"  {step.label}{f' ({place})' if place else ''}")
+            reasons = step.refusals or (_NO_OTHER[kind],)
+            for reason in reasons:
+                lines += _sentence(reason, indent=4)
     return "\n".join(lines)
 
 

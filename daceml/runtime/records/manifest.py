@@ -98,7 +98,7 @@ class StepRecord:
     """One step as `explain` shows it; costs at the sizes of the example inputs.
 
     Attributes:
-        kind: kernel, aten, onnxruntime, copy, check or collective.
+        kind: kernel, aten, torch (an operator called by name), onnxruntime, copy, check or collective.
         kernel: the kernel's name; empty for other kinds.
         refusals: implementations that ranked higher and why they refused, one sentence each.
         nodes: what it computes, also where fusion has made one step of several; empty for what came from no

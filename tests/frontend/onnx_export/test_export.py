@@ -307,7 +307,7 @@ def test_a_branch_on_values_is_refused_at_the_users_line():
     assert [refusal.value.what, refusal.value.fix] == [golden(), golden()]
 
 
-def test_an_operator_without_translation_is_named_with_the_users_line():
+def test_an_operator_without_translation_is_named_with_the_users_line(no_fallback: None):
     def forward(x: torch.Tensor) -> torch.Tensor:
         return torch.linalg.qr(x)[0]
 
@@ -318,7 +318,7 @@ def test_an_operator_without_translation_is_named_with_the_users_line():
     assert [refusal.value.what, refusal.value.why, refusal.value.fix] == [golden(), golden(), golden()]
 
 
-def test_a_translation_that_refuses_gives_its_reason():
+def test_a_translation_that_refuses_gives_its_reason(no_fallback: None):
     def forward(x: torch.Tensor) -> torch.Tensor:
         return functional.avg_pool2d(x, 2, ceil_mode=True, divisor_override=3)
 

@@ -185,7 +185,7 @@ def test_it_is_chosen_where_the_private_translation_is_missing(monkeypatch: pyte
     assert exporter_internals.private_exporter() is None
 
 
-def test_refusals_are_the_same(public_only: Callable[[], None]):
+def test_refusals_are_the_same(public_only: Callable[[], None], no_fallback: None):
     from daceml.errors import ExportError
 
     def forward(x: torch.Tensor) -> torch.Tensor:

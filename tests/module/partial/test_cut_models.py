@@ -16,6 +16,7 @@ from torch.nn import functional as F  # noqa: N812  torch's own name for it
 from torch.utils import _pytree as pytree
 
 import daceml
+from daceml.config import config
 from daceml.module.module import DaceModule
 
 COUNT = 0
@@ -260,10 +261,22 @@ def test_results_gradients_and_effects_are_those_of_eager(make: Callable[[], nn.
     assert bool(compiled.session.variants) == (make in WHOLE or make in (LayerDrop, PythonLayerDrop))
 
 
+@pytest.mark.parametrize("make", [Fourier, Decompositions, Normalized, OwnOperator])
+def test_operators_by_name_make_one_program_of_them(
+    make: Callable[[], nn.Module], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("DACEML_FALLBACK", "onnxruntime")
+    config.cache_clear()
+    seed(0)
+    eager = make()
+    compiled = daceml.compile(copy.deepcopy(eager), fullgraph=False)
+    equal(compiled, eager)
+    assert isinstance(compiled, DaceModule)
+    assert compiled.session.partial is None
+
+
 @pytest.mark.parametrize("make", [LayerDrop, Nonzero, Fourier, Decompositions, ItemIsAValue])
 def test_torch_compile_runs_them_too(make: Callable[[], nn.Module], monkeypatch: pytest.MonkeyPatch):
-    from daceml.config import config
-
     monkeypatch.setenv("DACEML_FULLGRAPH", "0")
     config.cache_clear()
     try:

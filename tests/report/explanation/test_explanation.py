@@ -135,6 +135,7 @@ def test_steps_are_counted_by_kind():
     assert counts == {
         "kernels": 1,
         "aten": 1,
+        "torch": 0,
         "onnxruntime": 1,
         "copies": 1,
         "checks": 0,

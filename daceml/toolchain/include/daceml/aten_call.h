@@ -115,6 +115,20 @@ class Fresh {
     }
     return aoti_torch_get_data_ptr(handle_, &pointer_);
   }
+  // Non-zero unless the memory is of this type and shape.
+  int32_t expect(daceml_call* call, const Shape& shape) const {
+    int32_t dtype = 0;
+    int64_t rank = 0;
+    int64_t* sizes = nullptr;
+    DACEML_TRY(call,
+               aoti_torch_get_dtype(handle_, &dtype) || aoti_torch_get_dim(handle_, &rank) ||
+                   aoti_torch_get_sizes(handle_, &sizes),
+               "the shape of a result is unknown");
+    bool same = dtype == shape.dtype && rank == shape.rank;
+    for (int64_t d = 0; same && d < rank; ++d) same = sizes[d] == shape.sizes[d];
+    DACEML_TRY(call, !same, "an operator of torch gave another shape or type than it said while it was traced");
+    return 0;
+  }
   void* pointer() const { return pointer_; }
 
  private:

@@ -109,7 +109,7 @@ def test_distances(reduction: str):
     same_as_eager(losses, tensor(4, 5), CLASSES)
 
 
-def test_what_torch_decomposes_wrongly_is_refused():
+def test_what_torch_decomposes_wrongly_is_refused(no_fallback: None):
     targets = torch.tensor([[0, 2, -1, 1, 1]] * 4)
     with raises(ExportError, "multilabel_margin_loss", exact=False) as refusal:
         onnx_of(Lambda(F.multilabel_margin_loss), tensor(4, 5), targets)
@@ -124,7 +124,7 @@ def test_what_torch_decomposes_wrongly_is_refused():
     ],
     ids=["a factor", "corners"],
 )
-def test_antialias_that_the_exporter_gets_wrong_is_refused(how: dict[str, Any], fact: str):
+def test_antialias_that_the_exporter_gets_wrong(how: dict[str, Any], fact: str, no_fallback: None):
     with raises(ExportError, "antialias", fact, exact=False) as refusal:
         onnx_of(
             Lambda(lambda x: F.interpolate(x, mode="bilinear", antialias=True, **how)), tensor(1, 1, 11, 13)

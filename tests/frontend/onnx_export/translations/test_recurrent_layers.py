@@ -136,9 +136,16 @@ def test_each_layer_is_one_operator_whatever_its_length():
     assert operators(50) == operators(3)
 
 
-def test_a_projection_is_refused_with_its_reason():
-    with raises(ExportError, "proj_size"):
-        daceml.compile(nn.LSTM(WIDTH, 4, proj_size=2))(torch.randn(4, 2, WIDTH))
+def test_a_projection_is_torchs():
+    eager = nn.LSTM(WIDTH, 4, proj_size=2)
+    compiled, x = daceml.compile(eager), torch.randn(4, 2, WIDTH)
+    (ours, (h, c)), (theirs, (h_, c_)) = compiled(x), eager(x)
+    for pair in ((ours, theirs), (h, h_), (c, c_)):
+        torch.testing.assert_close(*pair)
+    gradients = [
+        torch.autograd.grad(f(x)[0].square().sum(), list(eager.parameters())) for f in (compiled, eager)
+    ]
+    torch.testing.assert_close(*gradients)
 
 
 def test_packed_sequences_are_refused_with_their_reason():

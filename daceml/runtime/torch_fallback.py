@@ -1,0 +1,251 @@
+"""Operators of torch that a program calls by name, because neither ONNX nor daceml has them.
+
+A call is described by JSON: the operator's name (`aten.linalg_inv_ex.default`), its arguments, where
+`{"tensor": 0}` and `{"number": 0}` stand for tensors and symbolic sizes that are given beside it, and in a
+backward pass which results and operands the gradient is between.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+_failed = threading.local()
+_AUTOGRAD = torch.DispatchKey.AutogradFunctionality
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an argument comes from: `kind` is tensor or number, `index` counts those of the kind."""
+
+    kind: str
+    index: int
+
+
+def call_text(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> str:
+    """A call as text.
+
+    Args:
+        name: as `str(torch.ops.aten.add.Tensor)` gives it.
+        args, kwargs: of the operator, with a `Place` for each tensor and each symbolic number.
+    Raises:
+        TypeError: an argument that no text describes.
+    """
+    return json.dumps(
+        {"operator": name, "args": _encoded(list(args)), "kwargs": _encoded(kwargs)}, sort_keys=True
+    )
+
+
+def _encoded(value: Any) -> Any:
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case complex():
+            return {"complex": [value.real, value.imag]}
+        case Place():
+            return {value.kind: value.index}
+        case torch.dtype() | torch.layout() | torch.memory_format():
+            return {"torch": str(value).removeprefix("torch.")}
+        case torch.device():
+            return {"device": str(value)}
+        case tuple() | list():
+            return [_encoded(v) for v in value]
+        case dict():
+            return {str(name): _encoded(v) for name, v in value.items()}
+        case _:
+            raise TypeError(f"an argument is of type {type(value).__name__}")
+
+
+def _decoded(value: Any) -> Any:
+    match value:
+        case list():
+            return [_decoded(v) for v in value]
+        case {"tensor": index}:
+            return Place("tensor", index)
+        case {"number": index}:
+            return Place("number", index)
+        case {"complex": [real, imaginary]}:
+            return complex(real, imaginary)
+        case {"torch": name}:
+            return getattr(torch, name)
+        case {"device": name}:
+            return torch.device(name)
+        case _:
+            return value
+
+
+def _filled(value: Any, tensors: Sequence[torch.Tensor], numbers: Sequence[int]) -> Any:
+    """An argument with what is given in its places."""
+    kind = type(value)
+    if kind is Place:
+        return (tensors if value.kind == "tensor" else numbers)[value.index]
+    return [_filled(v, tensors, numbers) for v in value] if kind is list else value
+
+
+def overload_of(name: str) -> Any:
+    """The operator of a name.
+
+    Raises:
+        AttributeError: no such operator is registered.
+    """
+    namespace, packet, overload = name.split(".")
+    return getattr(getattr(getattr(torch.ops, namespace), packet), overload)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Call:
+    """A call that has been read.
+
+    Attributes:
+        shares: whether results may be views of operands, or of each other.
+        tensors, numbers: how many it takes.
+        gradient: the results that there are cotangents of, and the operands whose gradients are wanted.
+    """
+
+    overload: Callable[..., Any]
+    shares: bool
+    args: list[Any]
+    kwargs: dict[str, Any]
+    tensors: int
+    numbers: int
+    gradient: tuple[list[int], list[int]] | None
+
+    def results(self, tensors: Sequence[torch.Tensor], numbers: Sequence[int]) -> list[torch.Tensor]:
+        """What the operator gives, besides None."""
+        args = [_filled(a, tensors, numbers) for a in self.args]
+        kwargs = {name: _filled(a, tensors, numbers) for name, a in self.kwargs.items()}
+        made = self.overload(*args, **kwargs)
+        return [made] if type(made) is torch.Tensor else _flat(made)
+
+    def apart(self, made: list[torch.Tensor], operands: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Results in memory of their own, as they are in it."""
+        if any(t.is_complex() for t in made):
+            made = [t.resolve_conj() for t in made]
+        if any(t.is_neg() for t in made):
+            made = [t.resolve_neg() for t in made]
+        if not self.shares and self.gradient is None:
+            return made
+        known = set(map(_memory, operands))
+        found: list[torch.Tensor] = []
+        for result in made:
+            place = _memory(result)
+            found.append(result.clone() if place in known else result)
+            known.add(place)
+        return found
+
+    def gradients(
+        self, tensors: Sequence[torch.Tensor], numbers: Sequence[int], cotangents: Sequence[torch.Tensor]
+    ) -> list[torch.Tensor]:
+        """Gradients of the wanted operands, by torch's own derivative of the operator."""
+        assert self.gradient is not None
+        given, wanted = self.gradient
+        operands = [t.detach() for t in tensors]
+        leaves = [operands[i].requires_grad_() for i in wanted]
+        with torch._C._SetExcludeDispatchKeyGuard(_AUTOGRAD, False), torch.enable_grad():  # pyright: ignore
+            made = self.results(operands, numbers)
+            pairs = [(made[i], c) for i, c in zip(given, cotangents, strict=True) if made[i].requires_grad]
+            found = (
+                torch.autograd.grad(
+                    [result for result, _ in pairs],
+                    leaves,
+                    [cotangent.reshape(result.shape) for result, cotangent in pairs],
+                    allow_unused=True,
+                    materialize_grads=True,
+                )
+                if pairs
+                else [torch.zeros_like(leaf) for leaf in leaves]
+            )
+        return list(found)
+
+
+@functools.cache
+def _read(call: str) -> _Call:
+    said = json.loads(call)
+    arguments = [said["args"], said["kwargs"]]
+    overload = overload_of(said["operator"])
+    composite = overload.has_kernel_for_dispatch_key(torch.DispatchKey.CompositeImplicitAutograd)
+    aliases = any(r.alias_info is not None for r in overload._schema.returns)
+    return _Call(
+        overload=overload._op,  # what calling it calls
+        shares=composite or aliases or overload.namespace != "aten",
+        args=_decoded(said["args"]),
+        kwargs={name: _decoded(a) for name, a in said["kwargs"].items()},
+        tensors=_count(arguments, "tensor"),
+        numbers=_count(arguments, "number"),
+        gradient=said.get("gradient"),
+    )
+
+
+def _count(value: Any, kind: str) -> int:
+    if isinstance(value, list):
+        return sum(_count(v, kind) for v in value)
+    if isinstance(value, dict):
+        return 1 if list(value) == [kind] else sum(_count(v, kind) for v in value.values())
+    return 0
+
+
+def _flat(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, tuple | list):
+        return [tensor for element in value for tensor in _flat(element)]
+    return [] if value is None else [value]
+
+
+def _memory(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage()._cdata  # pyright: ignore[reportPrivateUsage]
+
+
+@functools.cache
+def torch_operator() -> Any:
+    """The operator that stands in an exported graph: the call, how many results
+    it has, why it has no derivative (empty where it has one), tensors, and numbers -> the results.
+
+    For the driver of a program it defines `daceml::run_torch_operator(str call, Tensor[] operands)`, too,
+    whose operands are the tensors, then the numbers as tensors of one element, then cotangents. Where that
+    fails it gives no results, and `taken_error` the error.
+    """
+    library = torch.library.Library("daceml", "FRAGMENT")
+    library.define(
+        "torch_operator(str call, int results, str underived, Tensor[] tensors, SymInt[] numbers) -> Tensor[]"
+    )
+    library.define("run_torch_operator(str call, Tensor[] operands) -> Tensor[]")
+
+    def torch_operator(
+        call: str, results: int, underived: str, tensors: Sequence[torch.Tensor], numbers: Sequence[int]
+    ) -> list[torch.Tensor]:
+        read = _read(call)
+        return read.apart(read.results(tensors, numbers), tensors)
+
+    def run_torch_operator(call: str, operands: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        try:
+            read = _read(call)
+            behind = read.tensors + read.numbers
+            tensors = operands[: read.tensors]
+            numbers = [int(n) for n in operands[read.tensors : behind]]
+            if read.gradient is None:
+                return read.apart(read.results(tensors, numbers), operands)
+            return read.apart(read.gradients(tensors, numbers, operands[behind:]), operands)
+        except Exception as error:
+            _failed.error = error
+            return []
+
+    library.impl("torch_operator", torch_operator, "CompositeExplicitAutograd")
+    library.impl("run_torch_operator", run_torch_operator, "CompositeExplicitAutograd")
+    torch.library.register_fake("daceml::torch_operator", torch_operator, lib=library)
+    _libraries.append(library)
+    return torch.ops.daceml.torch_operator.default
+
+
+_libraries: list[torch.library.Library] = []
+"""What lives as long as the process: a library that is dropped takes its operators along."""
+
+
+def taken_error() -> Exception | None:
+    """The error of the last operator that failed in this thread; it is forgotten."""
+    error, _failed.error = getattr(_failed, "error", None), None
+    return error
