@@ -103,6 +103,10 @@ class _Reader:
                 self._branches(test, body, other)
             case ast.Expr(value=ast.Constant()) | ast.Pass():
                 return
+            case ast.Expr(value=value):
+                self.expression(
+                    value
+                )  # its result is not used; what has no scalar form may do something else
             case _:
                 raise UnreadableTasklet(f"the statement {ast.unparse(node)!r} has no scalar form")
 

@@ -11,10 +11,11 @@ import dace
 from dace.libraries.standard.nodes.reduce import Reduce
 from dace.memlet import Memlet
 from dace.sdfg import nodes
-from dace.sdfg.state import LoopRegion
-from dace.sdfg.utils import get_view_edge
+from dace.sdfg.state import ConditionalBlock, LoopRegion
+from dace.sdfg.utils import get_view_edge, inline_control_flow_regions
 from dace.transformation.dataflow import MapExpansion, MapToForLoop
 from dace.transformation.interstate import InlineMultistateSDFG, InlineSDFG
+from dace.transformation.passes.simplification.control_flow_raising import ControlFlowRaising
 
 from daceml.autodiff.sdfg_backward.statements import moved_elements
 from daceml.errors import GradientError
@@ -24,7 +25,7 @@ _ROUNDS = 50  # of inlining and expanding: each one opens a level of nesting
 
 
 def simple_form(sdfg: dace.SDFG) -> None:
-    """Expand library nodes, inline nested programs, and make views copies."""
+    """Expand library nodes, inline nested programs, and make views copies and jumps conditionals."""
     for _ in range(_ROUNDS):
         _inline(sdfg)
         pending = [
@@ -40,6 +41,9 @@ def simple_form(sdfg: dace.SDFG) -> None:
             known: Any = getattr(type(node), "implementations")  # noqa: B009
             node.expand(state, "pure" if "pure" in known else None)
     _views_to_copies(sdfg)
+    if any(not e.data.is_unconditional() for e in sdfg.all_interstate_edges()):
+        ControlFlowRaising().apply_pass(sdfg, {})
+        _inline_regions(sdfg)
 
 
 def scope_to_loop(sdfg: dace.SDFG, state: dace.SDFGState, entry: nodes.MapEntry) -> None:
@@ -58,8 +62,16 @@ def scope_to_loop(sdfg: dace.SDFG, state: dace.SDFGState, entry: nodes.MapEntry)
         )
 
 
+def _inline_regions(sdfg: dace.SDFG) -> None:
+    """Regions that only hold blocks together, such as those of calls, become part of what they stand in."""
+    kept: list[Any] = [LoopRegion, ConditionalBlock]
+    while inline_control_flow_regions(sdfg, ignore_region_types=kept):
+        sdfg.reset_cfg_list()
+
+
 def _inline(sdfg: dace.SDFG) -> None:
     for _ in range(_ROUNDS):
+        _inline_regions(sdfg)
         nested = [
             (n, s)
             for s in sdfg.states()

@@ -3,36 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
 
 import dace
 from dace import dtypes
-from dace.library import environment
 from dace.sdfg import nodes
 from dace.sdfg.state import ControlFlowBlock, ControlFlowRegion
 
-from daceml.config import PACKAGE_FOLDER
 from daceml.sdfg.builder import Builder, Computation
+from daceml.sdfg.scalar_environment import declare_scalar_functions
 from daceml.sdfg.scatter import Scatter, emit_scatter
-
-
-@environment
-class ScalarFunctions:
-    """Tells DaCe where the functions are that tasklets call by plain names."""
-
-    cmake_minimum_version = None
-    cmake_packages: ClassVar[list[str]] = []
-    cmake_variables: ClassVar[dict[str, str]] = {}
-    cmake_includes: ClassVar[list[str]] = [str(PACKAGE_FOLDER / "toolchain" / "include")]
-    cmake_libraries: ClassVar[list[str]] = []
-    cmake_compile_flags: ClassVar[list[str]] = []
-    cmake_link_flags: ClassVar[list[str]] = []
-    cmake_files: ClassVar[list[str]] = []
-    headers: ClassVar[list[str]] = ["daceml/scalar_math.h"]
-    state_fields: ClassVar[list[str]] = []
-    init_code = ""
-    finalize_code = ""
-    dependencies: ClassVar[list[str]] = []
 
 
 class Writer:
@@ -99,6 +78,4 @@ def finish(state: dace.SDFGState, entry: nodes.MapEntry | None, extents: tuple[o
     """One point needs no threads; tasklets find the functions that they call."""
     if entry is not None and all(str(e) == "1" for e in extents):
         entry.map.schedule = dtypes.ScheduleType.Sequential
-    for node in state.nodes():
-        if isinstance(node, nodes.Tasklet):
-            node.environments = {ScalarFunctions.full_class_path()}  # pyright: ignore[reportAttributeAccessIssue]
+    declare_scalar_functions(state.nodes())

@@ -156,3 +156,47 @@ def test_the_report_counts_conflicts_and_fills():
     )
     report = gradient_report(sdfg)
     assert (report.conflict_edges, report.zero_fills, report.maps, report.kernels) == (1, 1, 2, 2)
+
+
+def test_a_statement_whose_result_is_unused_does_not_matter():
+    @dace.program
+    def squares(x: dace.float64[4], y: dace.float64[4]):
+        for i in dace.map[0:4]:
+            with dace.tasklet:
+                a << x[i]
+                b >> y[i]
+                log(3)  # noqa: F821  (a function of tasklets)
+                b = a * a
+
+    sdfg = squares.to_sdfg()
+    add_backward_pass(sdfg, ["y"], ["x"])
+    x, gradient = np.arange(4.0), np.zeros(4)
+    sdfg(x=x, y=np.zeros(4), gradient_x=gradient, gradient_y=np.ones(4))
+    np.testing.assert_array_equal(gradient, 2 * x)
+
+
+def copied(sdfg: dace.SDFG, label: str, source: str, target: str, code: str) -> dace.SDFGState:
+    """A state that applies a formula in `a` to each of four elements."""
+    state = sdfg.add_state(label, is_start_block=label == "first")
+    state.add_mapped_tasklet(
+        label, {"e": "0:4"}, {"a": dace.Memlet(f"{source}[e]")}, f"b = {code}",
+        {"b": dace.Memlet(f"{target}[e]")}, external_edges=True,
+    )  # fmt: skip
+    return state
+
+
+@pytest.mark.parametrize("start", [0.2, 0.8])
+def test_jumps_that_come_together_again_are_a_conditional(start: float):
+    sdfg = dace.SDFG(f"diamond_{int(start * 10)}")
+    for name in ("x", "y", "z"):
+        sdfg.add_array(name, [4], dace.float64)
+    first = copied(sdfg, "first", "x", "y", "a * a")
+    second = copied(sdfg, "second", "y", "y", "a * a")
+    third = copied(sdfg, "third", "y", "z", "a * 3.0")
+    sdfg.add_edge(first, third, dace.InterstateEdge(condition="x[0] > 0.5"))
+    sdfg.add_edge(first, second, dace.InterstateEdge(condition="x[0] <= 0.5"))
+    sdfg.add_edge(second, third, dace.InterstateEdge())
+    add_backward_pass(sdfg, ["z"], ["x"])
+    x, gradient = np.array([start, 1.0, 2.0, 3.0]), np.zeros(4)
+    sdfg(x=x, y=np.zeros(4), z=np.zeros(4), gradient_x=gradient, gradient_z=np.ones(4))
+    np.testing.assert_allclose(gradient, 6 * x if start > 0.5 else 12 * x**3, rtol=1e-13)
