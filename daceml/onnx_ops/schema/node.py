@@ -46,7 +46,8 @@ class ONNXNode(LibraryNode):
     domain: ClassVar[str]
     since_version: ClassVar[int]
     schema: ClassVar[OperatorSchema]
-    # dace looks these up on every library node; daceml chooses and expands implementations itself.
+    # dace looks these up on every library node. Networks choose implementations themselves; for nodes in
+    # other programs `daceml.onnx_ops.native_expansion` adds the one that they have there.
     implementations: ClassVar[dict[str, type]] = {}
     default_implementation: ClassVar[str | None] = None
 
@@ -129,6 +130,15 @@ class ONNXNode(LibraryNode):
         problem = first_problem(self, sdfg, state)
         if problem is not None:
             raise InvalidNodeError(problem.what, where=self.where(), why=problem.why, fix=problem.fix)
+
+    def expand(self, state_or_sdfg: Any, state_or_impl: Any = None, **kwargs: Any) -> str:
+        """Expand the node in a DaCe program: to its loops, whatever a network has chosen for it."""
+        node: Any = self
+        chosen, node.implementation = node.implementation, None
+        try:
+            return super().expand(state_or_sdfg, state_or_impl, **kwargs)
+        finally:
+            node.implementation = chosen
 
     def to_json(self, parent: dace.SDFGState) -> dict[str, Any]:
         record: dict[str, Any] = super().to_json(parent)

@@ -91,7 +91,7 @@ def _make_class(schema: OperatorSchema, name: str, module: str) -> type[ONNXNode
         "domain": schema.domain,
         "since_version": schema.since_version,
         "schema": schema,
-        "implementations": {},
+        "implementations": ONNXNode.implementations,  # one for all operators
     }
     for attribute in schema.attributes.values():
         prop = attribute_property(attribute)
