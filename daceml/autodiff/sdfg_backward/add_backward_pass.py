@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import dace
 from dace.sdfg.propagation import propagate_memlets_sdfg
@@ -16,7 +16,7 @@ from daceml.autodiff.sdfg_backward.stored_values import Records, assigned_symbol
 from daceml.autodiff.sdfg_backward.writer import Writer
 from daceml.errors import GradientError
 from daceml.sdfg.builder import Computation, parameters
-from daceml.sdfg.scalar import FLOATS, read
+from daceml.sdfg.scalar import FLOATS, compute_type, literal, read
 from daceml.sdfg.scalar_rewrite import as_index
 
 
@@ -38,17 +38,14 @@ def add_backward_pass(sdfg: dace.SDFG, outputs: Sequence[str], inputs: Sequence[
         GradientError: something in the program cannot be run backwards; the message says what.
     """
     _check(sdfg, outputs, inputs)
+    _check_names(sdfg)
     simple_form(sdfg)
     plan = Plan(sdfg, outputs, inputs)
-    loops = [b for b in sdfg.all_control_flow_blocks() if isinstance(b, LoopRegion)]
-    changing = {b.loop_variable for b in loops} | assigned_symbols(sdfg)
-    records = Records(sdfg, changing | set(sdfg.arrays))
-    plan.store(records)
+    records = _store(sdfg, plan)
     gradients = {
         a: _gradient(sdfg, a, a in outputs or a in inputs) for a in _in_order(sdfg, plan, outputs, inputs)
     }
-    last = plan.blocks[-1]
-    writer = Writer(sdfg, sdfg, last)
+    writer = Writer(sdfg, sdfg, plan.blocks[-1])
     public = dict(gradients)
     for array in outputs:
         if array not in inputs and array in plan.active:
@@ -58,10 +55,65 @@ def add_backward_pass(sdfg: dace.SDFG, outputs: Sequence[str], inputs: Sequence[
     for array in inputs:
         if array in plan.active or array not in outputs:
             backward.zero(writer, array)
+    _finish(sdfg)
+    return {array: public[array] for array in (*outputs, *inputs)}
+
+
+def append_gradients(
+    sdfg: dace.SDFG, cotangents: Mapping[str, str | None], leaves: Sequence[str]
+) -> tuple[dict[str, str], Writer]:
+    """Add to what a program does so far the gradients of some of its arrays. Mutates it; it may go on behind.
+
+    Args:
+        sdfg: as for `add_backward_pass`; not validated, as it need not be complete.
+        cotangents: array of floating-point numbers -> array that holds its cotangent; None stands for ones.
+        leaves: arrays whose gradients are asked for. Whatever the program assigns to one, its gradient is
+            that of all that has been read of it, and none flows into what was assigned.
+    Returns:
+        leaf -> new array with its gradient, for those that the cotangents reach; and what adds blocks behind.
+    Raises:
+        GradientError: something in the program cannot be run backwards; the message says what.
+    """
+    _check_names(sdfg)
+    simple_form(sdfg)
+    plan = Plan(sdfg, list(cotangents), leaves, leaves=True)
+    records = _store(sdfg, plan)
+    gradients = {a: _gradient(sdfg, a, False) for a in _in_order(sdfg, plan, list(cotangents), leaves)}
+    writer = Writer(sdfg, sdfg, plan.blocks[-1])
+    for array, cotangent in cotangents.items():
+        _begin_gradient(sdfg, writer, gradients[array], cotangent)
+    backward = Backward(sdfg, plan, records, gradients, set(cotangents), goes_on=True)
+    backward.write(writer)
+    reached = {a: gradients[a] for a in leaves if a in plan.active}
+    for array in reached:
+        backward.zero(writer, array)
+    sdfg.reset_cfg_list()
+    return reached, writer
+
+
+def _store(sdfg: dace.SDFG, plan: Plan) -> Records:
+    loops = [b for b in sdfg.all_control_flow_blocks() if isinstance(b, LoopRegion)]
+    changing = {b.loop_variable for b in loops} | assigned_symbols(sdfg)
+    records = Records(sdfg, changing | set(sdfg.arrays))
+    plan.store(records)
+    return records
+
+
+def _finish(sdfg: dace.SDFG) -> None:
     sdfg.reset_cfg_list()
     propagate_memlets_sdfg(sdfg)
     sdfg.validate()
-    return {array: public[array] for array in (*outputs, *inputs)}
+
+
+def _begin_gradient(sdfg: dace.SDFG, writer: Writer, gradient: str, cotangent: str | None) -> None:
+    desc = sdfg.arrays[gradient]
+    shape = tuple(map(as_index, desc.shape))
+    places = parameters(len(shape))
+    ones = literal(1, compute_type(desc.dtype))
+    value = ones if cotangent is None else read(cotangent, sdfg.arrays[cotangent].dtype, places, shape)
+    writer.compute(
+        Computation(label=gradient, target=gradient, index=places, params=places, extents=shape, value=value)
+    )
 
 
 def _in_order(sdfg: dace.SDFG, plan: Plan, outputs: Sequence[str], inputs: Sequence[str]) -> list[str]:
@@ -113,6 +165,9 @@ def _check(sdfg: dace.SDFG, outputs: Sequence[str], inputs: Sequence[str]) -> No
                 f"there is no gradient of {array}", where=sdfg.name, why=why,
                 fix="name arguments of floating-point type",
             )  # fmt: skip
+
+
+def _check_names(sdfg: dace.SDFG) -> None:
     taken = {*sdfg.arrays, *map(str, sdfg.free_symbols)}
     taken |= {b.loop_variable for b in sdfg.all_control_flow_blocks() if isinstance(b, LoopRegion)}
     if clash := sorted(n for n in taken if re.fullmatch(r"[pqik]\d+", n)):

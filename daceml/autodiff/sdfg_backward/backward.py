@@ -35,19 +35,27 @@ class Backward:
     Args:
         gradients: array -> array that holds its gradient.
         given: arrays whose gradient holds something from the start.
+        goes_on: whether the program reads its transients after the backward pass.
     """
 
     def __init__(
-        self, sdfg: dace.SDFG, plan: Plan, records: Records, gradients: dict[str, str], given: set[str]
+        self,
+        sdfg: dace.SDFG,
+        plan: Plan,
+        records: Records,
+        gradients: dict[str, str],
+        given: set[str],
+        *,
+        goes_on: bool = False,
     ) -> None:
-        self.sdfg, self.plan, self.records = sdfg, plan, records
+        self.sdfg, self.plan, self.records, self.goes_on = sdfg, plan, records, goes_on
         self.gradients, self.started = gradients, set(given)
         self.replays: dict[str, str] = {}
 
     def write(self, writer: Writer) -> None:
         """The whole backward pass."""
         for array in sorted({a for s in self.plan.steps for a in s.saved}):
-            if not self.sdfg.arrays[array].transient:
+            if self.goes_on or not self.sdfg.arrays[array].transient:
                 self.replays[array] = self._copy(writer, array)
         self._region(self.sdfg, writer, self.plan.blocks)
 
@@ -136,7 +144,7 @@ class Backward:
 
     def _statement(self, writer: Writer, step: Step, statement: Statement) -> None:
         target = statement.target
-        if target not in self.plan.active or target not in self.started:
+        if target not in self.plan.active or target not in self.started or target in self.plan.leaves:
             return
         flows_to = self.plan.flows_to(statement)
         cotangent = self.gradients[target]

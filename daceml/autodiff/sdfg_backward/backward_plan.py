@@ -39,17 +39,22 @@ class Plan:
         blocks, chains: the forward blocks of the program and of its regions, before records are added.
         branches: conditional -> where the branch taken is stored.
         symbols: block -> symbols that it uses and the program assigns -> where they are stored.
+        leaves: inputs whose gradient stays with the array, whatever is assigned to it: no gradient flows into
+            what was assigned.
     """
 
-    def __init__(self, sdfg: dace.SDFG, outputs: Sequence[str], inputs: Sequence[str]) -> None:
+    def __init__(
+        self, sdfg: dace.SDFG, outputs: Sequence[str], inputs: Sequence[str], *, leaves: bool = False
+    ) -> None:
         self.sdfg, self.inputs = sdfg, set(inputs)
+        self.leaves = frozenset(inputs) if leaves else frozenset[str]()
         self.branches: dict[ControlFlowBlock, Record] = {}
         self.symbols: dict[ControlFlowBlock, dict[str, Record]] = {}
         self.statements: dict[Step, tuple[Statement, ...]] = {}
         while True:
             _declare_symbols(sdfg)
             self.steps = program_steps(sdfg)
-            self.active = _active(sdfg, self.steps, outputs, inputs)
+            self.active = _active(sdfg, self.steps, outputs, inputs, self.leaves)
             if self._lifted():
                 break
         self.blocks: list[ControlFlowBlock] = []
@@ -142,7 +147,7 @@ class Plan:
         """Find all statements; a scope that has none becomes a loop, and everything begins anew."""
         self.statements.clear()
         for step in self.steps:
-            if self.active.isdisjoint(step.writes):
+            if (self.active - self.leaves).isdisjoint(step.writes):
                 continue
             try:
                 found = step_statements(self.sdfg, step)
@@ -163,7 +168,7 @@ class Plan:
         """Arrays whose values the adjoint of a step reads."""
         found: set[str] = set()
         for statement in self.statements.get(step, ()):
-            if statement.target not in self.active:
+            if statement.target not in self.active or statement.target in self.leaves:
                 continue
             own = "the gradient of what is written"
             held: dict[str, Any] = dict(self.sdfg.arrays) | {own: self.sdfg.arrays[statement.target]}
@@ -244,7 +249,11 @@ def _flow_reads(flow: Flow) -> set[str]:
 
 
 def _active(
-    sdfg: dace.SDFG, steps: Sequence[Step], outputs: Sequence[str], inputs: Sequence[str]
+    sdfg: dace.SDFG,
+    steps: Sequence[Step],
+    outputs: Sequence[str],
+    inputs: Sequence[str],
+    leaves: frozenset[str],
 ) -> set[str]:
     """Arrays of floating-point numbers that depend on an input and that an output depends on."""
 
@@ -253,7 +262,8 @@ def _active(
         while True:
             before = len(found)
             for step in steps:
-                sources, targets = (step.writes, step.reads) if backwards else (step.reads, step.writes)
+                written = step.writes - leaves
+                sources, targets = (written, step.reads) if backwards else (step.reads, written)
                 if not found.isdisjoint(sources):
                     found |= {a for a in targets if sdfg.arrays[a].dtype in FLOATS}
             if len(found) == before:
