@@ -142,7 +142,7 @@ _PARTIALS: dict[str, Partials] = {
 # Constant between their jumps, or no number at all: a gradient ends here.
 _FLAT = frozenset(
     [
-        "stop_gradient",
+        "without_gradient",
         "sign",
         "floor",
         "ceil",

@@ -22,7 +22,9 @@ from daceml.notebook import html_of
 if TYPE_CHECKING:
     import dace
     import onnx
+    from dace.frontend.python.common import SDFGClosure
 
+    from daceml.module.programs.module_program import ModuleProgram
     from daceml.sdfg.network import Network
 
 M = TypeVar("M", bound=nn.Module)
@@ -133,6 +135,29 @@ class DaceModule(nn.Module):
     def prepend_post_autodiff_hook(self, name: str, hook: Hook) -> None:
         """As `append_post_autodiff_hook`, before the others."""
         self._add_hook("post_autodiff", name, hook, first=True)
+
+    @property
+    def in_programs(self) -> ModuleProgram:
+        """The module as DaCe programs call it."""
+        return self._session.in_programs
+
+    def __sdfg__(self, *args: Any, **kwargs: Any) -> dace.SDFG:
+        """The SDFG of a call in a DaCe program; DaCe's frontend asks for it. See `ModuleProgram.sdfg`."""
+        return self.in_programs.sdfg(args, kwargs)
+
+    def __sdfg_signature__(self) -> tuple[list[str], list[str]]:
+        """Names of the arguments in DaCe programs, and of those that are constants."""
+        return self.in_programs.signature()
+
+    def __sdfg_closure__(self, reevaluate: dict[str, str] | None = None) -> dict[str, Any]:
+        """The module's tensors, and their gradients, as arrays of DaCe programs."""
+        return dict(self.in_programs.closure())
+
+    def closure_resolver(
+        self, constant_args: Any, given_args: Any, parent_closure: SDFGClosure | None = None
+    ) -> SDFGClosure:
+        """What a DaCe program that calls the module takes from outside."""
+        return self.in_programs.resolver(parent_closure)
 
     def _repr_html_(self) -> str:
         return html_of("module", self)

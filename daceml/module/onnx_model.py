@@ -24,10 +24,12 @@ from daceml.toolchain.cache import Cache
 if TYPE_CHECKING:
     import dace
     import onnx
+    from dace.frontend.python.common import SDFGClosure
 
     from daceml.compiler.stages.lowered_network import Optimised
     from daceml.frontend.onnx_import.model_file import ModelSource
     from daceml.module.arrays.array_kinds import Convert
+    from daceml.module.programs.onnx_program import OnnxProgram
 
 
 class ONNXModel:
@@ -86,6 +88,7 @@ class ONNXModel:
         self._program: Program | None = None
         self._outside: OutsideModel | None = None
         self._optimised: Optimised | None = None
+        self._in_programs: OnnxProgram | None = None
         self._lock = threading.RLock()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -148,6 +151,38 @@ class ONNXModel:
     def stages_s(self) -> dict[str, float]:
         """Seconds that the stages of compiling or loading took in this process."""
         return self._stages.seconds
+
+    def __sdfg__(self, *args: Any, **kwargs: Any) -> dace.SDFG:
+        """The SDFG of a call in a DaCe program; DaCe's frontend asks for it. See `OnnxProgram.sdfg`."""
+        return self.in_programs.sdfg(args, kwargs)
+
+    def __sdfg_signature__(self) -> tuple[list[str], list[str]]:
+        """Names of the arguments in DaCe programs; none is a constant."""
+        return self.in_programs.signature()
+
+    def __sdfg_closure__(self, reevaluate: dict[str, str] | None = None) -> dict[str, Any]:
+        """The model's weights as arrays of DaCe programs."""
+        return dict(self.in_programs.closure())
+
+    def closure_resolver(
+        self, constant_args: Any, given_args: Any, parent_closure: SDFGClosure | None = None
+    ) -> SDFGClosure:
+        """What a DaCe program that calls the model takes from outside."""
+        return self.in_programs.resolver(parent_closure)
+
+    @property
+    def in_programs(self) -> OnnxProgram:
+        """The model as DaCe programs call it."""
+        if self._in_programs is None:
+            from daceml.frontend.onnx_import.importer import import_source
+            from daceml.module.programs.onnx_program import OnnxProgram
+
+            with self._lock:
+                source = self._read()
+                network = import_source(source, name=Path(self.name).stem, dims=self.dims)
+                weights = source.weights(network.weights.values())
+                self._in_programs = OnnxProgram(Path(self.name).stem, network, weights)
+        return self._in_programs
 
     def _read(self) -> ModelSource:
         from daceml.frontend.onnx_import.model_file import read_model

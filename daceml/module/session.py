@@ -45,6 +45,7 @@ from daceml.module.partial.region_ledger import open_ledger
 
 if TYPE_CHECKING:
     from daceml.module.other_ranks import OtherRanks
+    from daceml.module.programs.module_program import ModuleProgram
     from daceml.sdfg.network import Network
 
 log = logging.getLogger(__name__)
@@ -88,6 +89,7 @@ class Session:
         self._said_hooked = False
         self._in_progress: Network | None = None
         self.data_parallel: OtherRanks | None = None
+        self._in_programs: ModuleProgram | None = None
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if current_stance() == "force_eager" or _transformed() or self._globally_hooked():
@@ -221,12 +223,23 @@ class Session:
             exchange=None if parallel is None else parallel.exchange,
         )
 
+    @property
+    def in_programs(self) -> ModuleProgram:
+        """The module as DaCe programs call it."""
+        if self._in_programs is None:
+            from daceml.module.programs.module_program import ModuleProgram
+
+            with self._lock:
+                self._in_programs = self._in_programs or ModuleProgram(self)
+        return self._in_programs
+
     def forget(self) -> None:
         """Drop every compiled variant; the next call compiles."""
         with self._lock:
             self._variants.clear()
             self._latest = None
             self._partial = None
+            self._in_programs = None
 
     def run_hooks(self, network: Network) -> None:
         """Let the user's hooks change a network of ONNX nodes in place."""

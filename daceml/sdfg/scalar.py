@@ -68,6 +68,7 @@ OPERATIONS: dict[str, Operation] = {
     **{
         f"is{k}": Operation(template=f"is{k}({{0}})", operands="float", result="bool") for k in ("nan", "inf")
     },
+    **_calls("without_gradient", "any"),  # the operand itself; derivatives end here
     "neg": Operation(template="-{0}", infix=True),
     "not": Operation(template="not {0}", infix=True, operands="bool", result="bool"),
     "invert": Operation(template="~{0}", infix=True, operands="integer"),

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-import daceml.autodiff.dace_programs as _  # noqa: F401  (teaches DaCe's frontend)
+import daceml.autodiff.dace_programs  # noqa: F401  (teaches DaCe's frontend)
 from daceml.errors import GradientError
 from tests.support.golden import raises
 from tests.support.quick_programs import quick_programs

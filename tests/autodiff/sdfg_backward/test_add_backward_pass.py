@@ -163,10 +163,10 @@ def test_a_statement_whose_result_is_unused_does_not_matter():
     def squares(x: dace.float64[4], y: dace.float64[4]):
         for i in dace.map[0:4]:
             with dace.tasklet:
-                a << x[i]
-                b >> y[i]
-                log(3)  # noqa: F821  (a function of tasklets)
-                b = a * a
+                a << x[i]  # noqa: F821
+                b >> y[i]  # noqa: F821
+                log(3)  # noqa: F821
+                b = a * a  # noqa: F821, F841
 
     sdfg = squares.to_sdfg()
     add_backward_pass(sdfg, ["y"], ["x"])

@@ -62,6 +62,12 @@ DACEML_HD std::int64_t bits_int64(S x) {
     return same_bits<std::int64_t>(x);
 }
 
+// The operand itself: differentiation takes it for a constant.
+template <typename T>
+DACEML_HD T without_gradient(T x) {
+    return x;
+}
+
 // Integer division towards zero. The processor traps on x / 0 and on the one quotient that does not fit: here they
 // are 0 and the number itself.
 template <typename T, std::enable_if_t<std::is_integral<T>::value>* = nullptr>

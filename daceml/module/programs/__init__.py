@@ -1,0 +1,1 @@
+"""Modules and ONNX models that are called inside DaCe programs."""
