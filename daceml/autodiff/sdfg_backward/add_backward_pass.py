@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 
 import dace
@@ -11,7 +10,7 @@ from dace.sdfg.state import LoopRegion
 
 from daceml.autodiff.sdfg_backward.backward import Backward
 from daceml.autodiff.sdfg_backward.backward_plan import Plan
-from daceml.autodiff.sdfg_backward.normal_form import simple_form
+from daceml.autodiff.sdfg_backward.normal_form import OWN_NAMES, simple_form
 from daceml.autodiff.sdfg_backward.stored_values import Records, assigned_symbols
 from daceml.autodiff.sdfg_backward.writer import Writer
 from daceml.errors import GradientError
@@ -170,7 +169,7 @@ def _check(sdfg: dace.SDFG, outputs: Sequence[str], inputs: Sequence[str]) -> No
 def _check_names(sdfg: dace.SDFG) -> None:
     taken = {*sdfg.arrays, *map(str, sdfg.free_symbols)}
     taken |= {b.loop_variable for b in sdfg.all_control_flow_blocks() if isinstance(b, LoopRegion)}
-    if clash := sorted(n for n in taken if re.fullmatch(r"[pqik]\d+", n)):
+    if clash := sorted(n for n in taken if OWN_NAMES.fullmatch(n)):
         raise GradientError(
             f"the name {clash[0]} cannot be used",
             where=sdfg.name,

@@ -5,12 +5,14 @@ Everything here mutates the program and keeps what it computes.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import dace
 from dace.libraries.standard.nodes.reduce import Reduce
 from dace.memlet import Memlet
 from dace.sdfg import nodes
+from dace.sdfg.replace import replace_dict
 from dace.sdfg.state import ConditionalBlock, LoopRegion
 from dace.sdfg.utils import get_view_edge, inline_control_flow_regions
 from dace.transformation.dataflow import MapExpansion, MapToForLoop
@@ -21,6 +23,8 @@ from daceml.autodiff.sdfg_backward.statements import moved_elements
 from daceml.errors import GradientError
 from daceml.sdfg.builder import box
 
+OWN_NAMES = re.compile(r"[pqik]\d+")
+"""How the backward pass calls its indices."""
 _ROUNDS = 50  # of inlining and expanding: each one opens a level of nesting
 
 
@@ -47,8 +51,14 @@ def simple_form(sdfg: dace.SDFG) -> None:
 
 
 def scope_to_loop(sdfg: dace.SDFG, state: dace.SDFGState, entry: nodes.MapEntry) -> None:
-    """A map as loops that run one after the other: what it nests becomes part of the program."""
+    """A map as loops that run one after the other: what it nests becomes part of the program.
+
+    Loops get other variables where the backward pass calls its own indices so.
+    """
     label = entry.map.label
+    own = {name: sdfg.find_new_symbol(f"at_{name}") for name in entry.map.params if OWN_NAMES.fullmatch(name)}
+    if own:
+        replace_dict(state.scope_subgraph(entry), own)
     if len(entry.map.params) > 1:
         MapExpansion.apply_to(sdfg, map_entry=entry)
     MapToForLoop.apply_to(sdfg, map_entry=entry)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol, runtime_checkable
 
 import torch
-from dace import data
+from dace import data, dtypes
 from dace.frontend.python.common import SDFGClosure
 
 from daceml.autodiff.dace_programs import ClosureTensor
@@ -47,9 +47,11 @@ def own_prefix(name: str) -> str:
 def describe(tensor: torch.Tensor) -> data.Array:
     """DaCe's descriptor of a tensor; rank 0 is an array of one element."""
     dtype = _DACE_TYPES[tensor.dtype]
+    on_device = tensor.device.type == "cuda"
+    storage = dtypes.StorageType.GPU_Global if on_device else dtypes.StorageType.Default
     if tensor.dim() == 0:
-        return data.Array(dtype, (1,))
-    return data.Array(dtype, tuple(tensor.shape), strides=tuple(tensor.stride()))
+        return data.Array(dtype, (1,), storage=storage)
+    return data.Array(dtype, tuple(tensor.shape), strides=tuple(tensor.stride()), storage=storage)
 
 
 def held_tensor(

@@ -90,6 +90,7 @@ class ModuleProgram:
                 the message says why.
         """
         try:
+            self._refuse_devices()
             call = program_call(self.session.name, forward_of(self.session.eager), args, kwargs)
             if self._changed() or call.key not in self._made:
                 self._made[call.key] = self._make(call)
@@ -157,6 +158,17 @@ class ModuleProgram:
         return tuple(p.requires_grad for p in self.session.eager.parameters())
 
     # ------------------------------------------------------------------ from a call to an SDFG
+
+    def _refuse_devices(self) -> None:
+        module = self.session.eager
+        for key, tensor in (*module.named_parameters(), *module.named_buffers()):
+            if tensor.device.type != "cpu":
+                raise UnsupportedProgramError(
+                    f"{self.session.name} cannot be part of a DaCe program",
+                    where=f"{key} lies on {tensor.device}",
+                    why="programs run the loops of a module on the CPU",
+                    fix="move the module there: module.cpu()",
+                )
 
     def _make(self, call: ProgramCall) -> dace.SDFG:
         log.info("tracing %s for a DaCe program", self.session.name)
@@ -234,9 +246,8 @@ def _without_gradient(network: Network) -> str:
             continue
         if node.op_type == "WithGradient":
             return f"{node.where()} has a gradient of its own, of an autograd.Function"
-        padded: Any = node.padding_row
-        if node.op_type == "Embedding" and (padded is not None or node.divided_by_counts):
-            return f"{node.where()} is an embedding with a padding row, or one that divides by counts"
+        if node.divided_by_counts:
+            return f"{node.where()} is an embedding that divides gradients by counts"
     return ""
 
 

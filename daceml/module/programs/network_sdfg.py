@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import dace
 from dace import data
@@ -42,6 +42,7 @@ def network_sdfg(
     """
     sdfg: dace.SDFG = network.sdfg
     _end_gradients(network)
+    _end_padding_gradients(network)
     _lower(network)
     results = [a for a in network.outputs if not _is_next(network, a)]
     written = [a for a in network.outputs if _is_next(network, a)]
@@ -81,6 +82,38 @@ def _end_gradients(network: Network) -> None:
                 label=f"stop_{source}", target=target, index=places, params=places, extents=shape, value=value
             )
         )
+
+
+def _end_padding_gradients(network: Network) -> None:
+    """Rows of a table that are padding get no gradient: what was read of them ends it."""
+    builder = Builder(network.sdfg, network.state)
+    for node in [n for n in network.state.nodes() if isinstance(n, ONNXNode)]:
+        row = cast("int | None", node.padding_row)
+        if row is None:
+            continue
+        (made,) = network.state.out_edges(node)
+        (indices,) = network.state.in_edges_by_connector(node, "indices")
+        target, index = str(made.data.data), str(indices.data.data)
+        desc: Any = network.sdfg.arrays[target]
+        raw, _ = network.sdfg.add_transient(
+            f"{target}_with_padding", desc.shape, desc.dtype, find_new_name=True
+        )
+        memlet = network.sdfg.make_array_memlet(raw)
+        network.state.add_edge(node, made.src_conn, builder.node_of(raw), None, memlet)
+        network.state.remove_edge(made)
+        shape = tuple(map(as_index, desc.shape))
+        places = parameters(len(shape))
+        positions: Any = network.sdfg.arrays[index]
+        which = (0,) if index in network.scalars else places[: len(positions.shape)]
+        value = read(raw, desc.dtype, places, shape)
+        is_padding = apply("eq", read(index, positions.dtype, which, tuple(positions.shape)), row)
+        value = apply("where", is_padding, apply("without_gradient", value), value)
+        builder.emit(
+            Computation(
+                label=f"padding_{target}", target=target, index=places, params=places, extents=shape,
+                value=value,
+            )
+        )  # fmt: skip
 
 
 def _lower(network: Network) -> None:

@@ -73,6 +73,15 @@ class Encoder(nn.Module):
         return x + self.step(self.norm(x))
 
 
+class Recurrent(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(3, 4, batch_first=True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.lstm(x)[0]
+
+
 class Tied(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -100,6 +109,7 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "images": (Images, (2, 2, 8, 8)),
     "normalized": (Normalized, (3, 6)),
     "encoder": (Encoder, (2, 5, 8)),
+    "recurrent": (Recurrent, (2, 3, 3)),
     "tied": (Tied, (4, 6)),
     "detached": (Detached, (4, 6)),
     "batch_norm": (lambda: nn.Sequential(nn.BatchNorm1d(6), nn.Linear(6, 3)), (5, 6)),
@@ -319,7 +329,7 @@ def test_a_decorated_class_and_integers():
     class Words(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.table = nn.Embedding(10, 4)
+            self.table = nn.Embedding(10, 4, padding_idx=2)
 
         def forward(self, words: torch.Tensor) -> torch.Tensor:
             return self.table(words).mean(1)
@@ -335,7 +345,7 @@ def test_a_decorated_class_and_integers():
         return y
 
     table = net.table.weight.detach().clone().requires_grad_()
-    expected = functional.embedding(words, table).mean(1)
+    expected = functional.embedding(words, table, padding_idx=2).mean(1)
     close(of_words(words), expected)
     (expected**2).sum().backward()
     close(net.table.weight.grad, table.grad)
@@ -421,6 +431,17 @@ def test_a_module_that_is_no_part_of_a_program_says_why(make: Callable[[], nn.Mo
 
     with raises(UnsupportedProgramError, *facts):
         refused.to_sdfg()
+
+
+def test_a_module_elsewhere_is_refused():
+    net = daceml.compile(nn.Linear(6, 3, device="meta"))
+
+    @dace.program
+    def elsewhere(x: dace.float32[4, 6]):
+        return net(x)
+
+    with raises(UnsupportedProgramError, "weight lies on meta"):
+        elsewhere.to_sdfg()
 
 
 def test_a_size_that_forward_fixes_cannot_be_a_symbol():
