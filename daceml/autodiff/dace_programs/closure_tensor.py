@@ -19,6 +19,7 @@ class ClosureTensor:
         gradient: what a backward pass adds the tensor's gradient to; None where it requires none.
         refusal: why a program cannot have gradients that flow through what reads the tensor; empty where it
             can. Asked when a program is parsed.
+        identity: is equal for closure tensors that stand for one tensor, such as one that two modules share.
     """
 
     def __init__(
@@ -28,8 +29,10 @@ class ClosureTensor:
         *,
         gradient: Callable[[], ClosureTensor | None] = lambda: None,
         refusal: Callable[[], str] = lambda: "",
+        identity: Callable[[], object] | None = None,
     ) -> None:
         self._find, self._describe, self._gradient, self._refusal = find, describe, gradient, refusal
+        self._identity = identity or (lambda: id(self))
 
     @property
     def descriptor(self) -> data.Array:
@@ -50,6 +53,11 @@ class ClosureTensor:
     def refusal(self) -> str:
         """Why a program cannot have gradients that flow through what reads the tensor."""
         return self._refusal()
+
+    @property
+    def identity(self) -> object:
+        """Equal for closure tensors that stand for one tensor now."""
+        return self._identity()
 
     def __iter__(self) -> Iterator[Any]:
         """The rows of the tensor; what DaCe can go through, it does not take for a number."""

@@ -214,7 +214,7 @@ def _closure_gradient(visitor: Any, sdfg: dace.SDFG, array: str, parameter: Clos
     held = parameter.gradient
     assert held is not None, "parameters without a gradient are left out"
     for name, (known, _) in visitor.nested_closure_arrays.items():
-        if known is held:
+        if isinstance(known, ClosureTensor) and known.identity == held.identity:
             return name
     wanted = visitor.closure.array_mapping.get(id(held), f"{array}_grad")
     desc = held.descriptor

@@ -64,12 +64,17 @@ def held_tensor(
         parameter: whether backward passes add to its `grad`, which they make where there is none.
         refusal: see `ClosureTensor`.
     """
-    gradient = ClosureTensor(lambda: _gradient(find()), lambda: _describe_gradient(find()))
+    gradient = ClosureTensor(
+        lambda: _gradient(find()),
+        lambda: _describe_gradient(find()),
+        identity=lambda: ("gradient", id(find())),
+    )
     return ClosureTensor(
         find,
         lambda: describe(find()),
         gradient=lambda: gradient if parameter and find().requires_grad else None,
         refusal=refusal,
+        identity=lambda: ("tensor", id(find())),
     )
 
 

@@ -264,6 +264,40 @@ def test_two_modules_one_of_them_called_twice():
     gradients_are_equal(head, eager_head)
 
 
+def test_two_modules_that_share_a_parameter_and_strides_of_any_order():
+    first, eager_first = pair(lambda: nn.Linear(6, 6))
+    second, eager_second = pair(lambda: nn.Linear(6, 6))
+    for one, two in ((first, second), (eager_first, eager_second)):
+        one.weight = nn.Parameter(torch.arange(36.0, dtype=torch.float64).reshape(6, 6).T / 36)
+        two.weight = one.weight
+
+    @dace.program
+    def shared(x: dace.float64[N, 6], y: dace.float64[N, 6]):
+        loss = np.sum(second(first(x)) * y)
+        loss.backward()
+        return loss
+
+    x, y = torch.randn(2, 4, 6, dtype=torch.float64)
+    expected = (eager_second(eager_first(x)) * y).sum()
+    expected.backward()
+    close(shared(x.contiguous(), y.clone()), expected)
+    gradients_are_equal(first, eager_first)
+    gradients_are_equal(second, eager_second)
+
+
+def test_two_sizes_may_be_symbols():
+    net, eager = pair(lambda: nn.Linear(6, 3))
+    rows = dace.symbol("rows")
+
+    @dace.program
+    def of_two_sizes(x: dace.float64[rows, N, 6]):
+        return net(x)
+
+    for shape in ((2, 3, 6), (5, 2, 6)):
+        x = torch.randn(shape, dtype=torch.float64)
+        close(of_two_sizes(x), eager(x))
+
+
 def test_a_module_in_a_program_that_another_program_calls():
     net, eager = pair(Mlp)
     x = torch.randn(4, 6, dtype=torch.float64)
