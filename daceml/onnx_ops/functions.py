@@ -25,7 +25,7 @@ from dace.frontend.common import op_repository
 from dace.frontend.python.common import StringLiteral
 
 import daceml.onnx_ops.native_expansion as _  # noqa: F401  (nodes expand in any program from here on)
-from daceml.errors import InvalidNodeError, UnknownOperatorError
+from daceml.errors import InvalidNodeError
 from daceml.onnx_ops.result_types import ResultType, result_types
 from daceml.onnx_ops.schema import nodes
 from daceml.onnx_ops.schema.element_types import BY_DACE_TYPE
@@ -231,18 +231,3 @@ def _type_of(sdfg: dace.SDFG, array: str) -> ResultType:
     desc = sdfg.arrays[array]
     shape = () if isinstance(desc, data.Scalar) else as_shape(desc.shape)
     return ResultType(shape=shape, dtype=desc.dtype)
-
-
-def register_known_functions() -> None:
-    """Register every operator of the standard under this module's name.
-
-    Needed where a program names an operator before this module's attribute has been read.
-
-    Raises:
-        UnknownOperatorError: never; operators that ONNX has deprecated are left out.
-    """
-    for name in nodes.operator_names():
-        try:
-            register_function(f"{__name__}.{name}", nodes.node_class(name))
-        except UnknownOperatorError:
-            continue

@@ -17,7 +17,7 @@ from daceml.compiler.call import trace_call
 from daceml.compiler.guards import Modes
 from daceml.compiler.pipeline import onnx_network
 from daceml.compiler.stages.stage_timer import Stages
-from daceml.errors import DacemlError, UnsupportedProgramError
+from daceml.errors import DacemlError, ExportError, UnsupportedProgramError
 from daceml.frontend.capture.call_device import autocast_types, without_autocast
 from daceml.frontend.capture.exportable import RunsEagerlyError
 from daceml.frontend.capture.extremum_gradients import read_chosen_extremes
@@ -173,7 +173,14 @@ class ModuleProgram:
     def _make(self, call: ProgramCall) -> dace.SDFG:
         log.info("tracing %s for a DaCe program", self.session.name)
         self._required = self._requires()
-        network, captured = self._network(call)
+        try:
+            network, captured = self._network(call)
+        except ExportError:
+            # forward may change an argument, which torch refuses where that requires a gradient
+            for tensor in call.arguments.tensors:
+                tensor.requires_grad_(False)
+            network, captured = self._network(call)
+            self.refusal = f"{self.session.name} cannot be traced with arguments that require gradients"
         self.refusal = self.refusal or _without_gradient(network)
         if any(getattr(n, "op_type", None) == "WithGradient" for n in network.state.nodes()):
             network, captured = self._network(call, gradients=False)

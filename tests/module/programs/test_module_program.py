@@ -358,6 +358,23 @@ def test_several_results_constants_and_names():
     close(same, x)
 
 
+def test_an_argument_that_forward_changes_is_changed():
+    class Doubling(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            x.mul_(2)
+            return x + 1
+
+    net = daceml.compile(Doubling())
+
+    @dace.program
+    def doubled(x: dace.float64[3]):
+        return net(x)
+
+    x = torch.arange(3.0, dtype=torch.float64)
+    close(doubled(x), 2 * torch.arange(3.0, dtype=torch.float64) + 1)
+    close(x, 2 * torch.arange(3.0, dtype=torch.float64))
+
+
 def test_a_decorated_class_and_integers():
     @daceml.dace_module
     class Words(nn.Module):
