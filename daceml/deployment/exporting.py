@@ -22,6 +22,7 @@ from daceml.deployment.refusals import (
     refuse_changes,
     refuse_compiled,
     refuse_module,
+    refuse_read_values,
     refuse_steps,
 )
 from daceml.deployment.size_conditions import size_check, size_conditions
@@ -169,6 +170,7 @@ class _Source:
                     fix="leave that out of forward, or export a submodule without it",
                 ) from error
             refuse_assignments(captured)
+            refuse_read_values(captured)
             if making.target != "cpu":
                 raise DeploymentError(
                     f"{type(model).__name__} lies on {making.device}",

@@ -91,6 +91,18 @@ def refuse_assignments(captured: Capture) -> None:
     )
 
 
+def refuse_read_values(captured: Capture) -> None:
+    """Values of arguments that are constants of the program: a library takes any."""
+    names = [read.name for read in captured.reads if isinstance(read.source, int)]
+    if not names:
+        return
+    raise DeploymentError(
+        f"forward reads the value of {', '.join(dict.fromkeys(names))}",
+        why="it configures the program, and a library would be wrong for another value",
+        fix="pass a number of Python, or keep the tensor in a buffer",
+    )
+
+
 def refuse_changes(manifest: Manifest) -> None:
     """Tensors of the caller or of the module that a call changes."""
     marked = [record.name.partition("::next") for record in manifest.outputs]

@@ -102,6 +102,7 @@ def compile_variant(
         stages_s=stages.seconds,
         backward=backward,
         requiring=requirements(request, modes),
+        reads=tuple(read for read in captured.reads if isinstance(read.source, int)),
     )
 
 

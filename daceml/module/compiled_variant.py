@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
     from daceml.frontend.capture.dynamic_shapes import SizeGuard
+    from daceml.frontend.capture.values_read import ValueRead
     from daceml.module.results import ResultTemplate
     from daceml.runtime.program import Program
     from daceml.sdfg.network import Device, Network
@@ -49,6 +50,7 @@ class Variant:
         decision: what a search has found.
         backward: how gradients are computed; None where nothing requires one.
         requiring: tensors of the module and whether they require a gradient, where that matters.
+        reads: values of tensors of the arguments that it has for constants.
     """
 
     program: Program
@@ -68,6 +70,7 @@ class Variant:
     stages_s: dict[str, float] = field(default_factory=dict[str, float])
     backward: BackwardPass | None = None
     requiring: tuple[tuple[torch.Tensor, bool], ...] = ()
+    reads: tuple[ValueRead, ...] = ()
 
     @cached_property
     def flops(self) -> int:
@@ -78,6 +81,17 @@ class Variant:
     def same_gradients(self) -> bool:
         """Whether the module's tensors still require gradients where they did."""
         return all(tensor.requires_grad is required for tensor, required in self.requiring)
+
+    def same_values(self, tensors: Sequence[torch.Tensor]) -> bool:
+        """Whether these arguments hold the values that are constants of it."""
+        return not self.reads or all(read.holds(tensors) for read in self.reads)
+
+    def other_value(self, tensors: Sequence[torch.Tensor]) -> str:
+        """Which constant of it is another value in these arguments, in words; empty if none."""
+        for read in self.reads:
+            if not read.holds(tensors):
+                return f"the value of {read.name} is {read.now(tensors)} instead of {read.value}"
+        return ""
 
     def __call__(self, tensors: Sequence[torch.Tensor], finish: Callable[[Any], Any] | None = None) -> Any:
         """What forward returns for these tensors of its arguments; it has the effects of forward, too.
@@ -213,4 +227,8 @@ class EagerVariant:
 
     def same_gradients(self) -> bool:
         """It is right whatever requires a gradient."""
+        return True
+
+    def same_values(self, tensors: Sequence[torch.Tensor]) -> bool:
+        """It is right for all values."""
         return True

@@ -31,6 +31,7 @@ from daceml.runtime.identity_watch import WatchedDict, container_watch
 if TYPE_CHECKING:
     from daceml.frontend.capture.capture import Capture
     from daceml.frontend.capture.exportable import Assignment
+    from daceml.frontend.capture.values_read import ValueRead
 
 log = logging.getLogger(__name__)
 
@@ -55,12 +56,17 @@ class ModuleWatch:
         assigned: attributes that forward itself assigns tensors to; what they hold is no constant.
         bound: tensors that the program reads where they are; others among the attributes count with their
             version.
+        reads: values of tensors of the module that the program has for constants.
     """
 
     def __init__(
-        self, module: nn.Module, assigned: Sequence[Assignment] = (), bound: Sequence[torch.Tensor] = ()
+        self,
+        module: nn.Module,
+        assigned: Sequence[Assignment] = (),
+        bound: Sequence[torch.Tensor] = (),
+        reads: Sequence[ValueRead] = (),
     ) -> None:
-        self.ignored, self.bound = assigned, bound
+        self._what = assigned, bound, reads
         self._entries: dict[str, Any] = {}
         self._tensors: list[tuple[torch.Tensor, int]] = []
         self._dicts: list[WatchedDict] = []
@@ -79,7 +85,12 @@ class ModuleWatch:
             self._module(
                 path, child, kinds, {n for n in child.__dict__ if n in FRAMEWORK or (id(child), n) in ignored}
             )
+        self._polls += [(f"the value of {read.name}", read.holds) for read in reads]
         self._held = container_watch(self._dicts, self._lists)
+
+    def retaken(self, module: nn.Module) -> ModuleWatch:
+        """The same kind of snapshot of the module as it stands now."""
+        return ModuleWatch(module, *self._what)
 
     def unchanged(self) -> bool:
         """Whether the module still holds the very objects of the snapshot."""
@@ -197,8 +208,11 @@ def watch_traced(module: nn.Module, captured: Capture) -> ModuleWatch:
     next call may take another way, as where a state begins.
     """
     results = [made for made in captured.assigned if made.holds_tensors and made.held_tensors]
-    read = () if captured.values_read else (*registered(module), *captured.held.values())
-    return ModuleWatch(module, results, read)
+    reads = [read for read in captured.reads if not isinstance(read.source, int)]
+    # one number is watched itself, and no other change of its tensor counts
+    numbers = [r.source for r in reads if isinstance(r.source, torch.Tensor) and r.source.numel() == 1]
+    bound = () if captured.other_reads else (*registered(module), *captured.held.values(), *numbers)
+    return ModuleWatch(module, results, bound, reads)
 
 
 def registered(module: nn.Module) -> tuple[torch.Tensor, ...]:

@@ -275,13 +275,14 @@ class Session:
             if partial is None:
                 raise
             return EagerVariant(None, cut_of(error), partial), []
-        variant = self._find(quick)
+        tensors = [x for x in leaves if isinstance(x, torch.Tensor)]
+        variant = self._find(quick, tensors)
         if variant is None:
             key = named_key(quick)
             with self._lock:
-                variant = self._find(key) or self._find_equal(key) or self._find_sizes(key, leaves)
-                variant = variant or self._compile(key, args, kwargs)
-        return variant, [x for x in leaves if isinstance(x, torch.Tensor)]
+                variant = self._find(key, tensors) or self._find_equal(key, tensors)
+                variant = variant or self._find_sizes(key, tensors) or self._compile(key, args, kwargs)
+        return variant, tensors
 
     def _drop(self, variant: Variant) -> None:
         with self._lock:
@@ -290,42 +291,48 @@ class Session:
                 if not self._variants[key]:
                     del self._variants[key]
 
-    def _find(self, key: tuple[Any, ...]) -> Variant | EagerVariant | None:
+    def _find(self, key: tuple[Any, ...], tensors: Sequence[torch.Tensor]) -> Variant | EagerVariant | None:
         # a tuple equals the named tuple of the same content
         for variant in self._variants.get(key, ()):  # pyright: ignore[reportCallIssue, reportArgumentType]
-            if variant.watch is None or (variant.watch.unchanged() and variant.same_gradients()):
+            if variant.watch is None or (
+                variant.watch.unchanged() and variant.same_gradients() and variant.same_values(tensors)
+            ):
                 return variant
         return None
 
-    def _find_equal(self, key: CallKey) -> Variant | EagerVariant | None:
+    def _find_equal(self, key: CallKey, tensors: Sequence[torch.Tensor]) -> Variant | EagerVariant | None:
         """A variant for which the module differs in objects only, not in what they are."""
         for variant in self._variants.get(key, ()):
             if variant.watch is None:
                 continue
-            now = ModuleWatch(self.eager, variant.watch.ignored, variant.watch.bound)
-            if variant.same_gradients() and variant.watch.difference(now) is None:
+            now = variant.watch.retaken(self.eager)
+            same = variant.same_gradients() and variant.same_values(tensors)
+            if same and variant.watch.difference(now) is None:
                 variant.watch = now
                 return variant
         return None
 
-    def _find_sizes(self, key: CallKey, leaves: Sequence[Any]) -> Variant | None:
+    def _find_sizes(self, key: CallKey, tensors: Sequence[torch.Tensor]) -> Variant | None:
         """A variant with symbolic sizes that these sizes fit; remembered for them."""
-        shapes = [leaf.shape for leaf in leaves if isinstance(leaf, torch.Tensor)]
-        for variant in self._symbolic(key):
+        shapes = [tensor.shape for tensor in tensors]
+        for variant in self._symbolic(key, tensors):
             fits = variant.sizes is not None and variant.sizes.problem(shapes) is None
             if fits and variant.same_gradients():
                 self._remember(key, variant)
                 return variant
         return None
 
-    def _symbolic(self, key: CallKey) -> list[Variant]:
+    def _symbolic(self, key: CallKey, tensors: Sequence[torch.Tensor]) -> list[Variant]:
         """Variants with symbolic sizes for calls that differ from this one in sizes only."""
         found = [
             variant
             for other, known in self._variants.items()
             if _same_but_sizes(other, key)
             for variant in known
-            if isinstance(variant, Variant) and variant.sizes is not None and variant.watch.unchanged()
+            if isinstance(variant, Variant)
+            and variant.sizes is not None
+            and variant.watch.unchanged()
+            and variant.same_values(tensors)
         ]
         return list(dict.fromkeys(found))
 
@@ -373,7 +380,7 @@ class Session:
         # what the caller records of its own operators is none of tracing's
         modes = _disable_current_modes() if open_ledger() is not None else nullcontext()
         with modes, outside_inference_mode():
-            symbolic = self._symbolic(key)
+            symbolic = self._symbolic(key, arguments.tensors)
             return compile_variant(self.request, arguments, key.modes, symbolic, ranks=self.data_parallel)
 
     def _eager_variant(self, error: Exception) -> EagerVariant:
@@ -435,7 +442,9 @@ class Session:
         known = [v for v in self._variants.get(key, ()) if isinstance(v, Variant)]
         if known:
             was = known[0].watch
-            changed = was.difference(ModuleWatch(self.eager, was.ignored, was.bound))
+            changed = was.difference(was.retaken(self.eager))
+            if changed is None and (other := known[0].other_value(arguments.tensors)):
+                return other
             return f"{changed or 'what requires a gradient'} of the module has changed"
         places = [f"argument {i}" for i in range(len(key.leaves))]
         tensors = iter(arguments.names(forward_of(self.eager)))
@@ -444,7 +453,7 @@ class Session:
             for p, leaf in zip(places, key.leaves, strict=True)
         ]
         similar = [other for other in reversed(self._variants) if _same_but_sizes(other, key)]
-        for variant in self._symbolic(key):
+        for variant in self._symbolic(key, arguments.tensors):
             if variant.sizes is not None and (
                 problem := variant.sizes.problem([x.shape for x in arguments.tensors])
             ):

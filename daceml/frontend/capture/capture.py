@@ -18,8 +18,10 @@ from daceml.frontend.capture.forward_errors import note_tracing, raised_by_forwa
 from daceml.frontend.capture.mixed_types import refuse_mixed_types
 from daceml.frontend.capture.module_attributes import adopt, unchanged_tensors
 from daceml.frontend.capture.named_dims import broken_promise, check_named_sizes
+from daceml.frontend.capture.number_uses import only_values
 from daceml.frontend.capture.own_gradients import refuse_gradient_hooks, without_own_gradients
 from daceml.frontend.capture.traceable import traceable
+from daceml.frontend.capture.values_read import ReadValues, ValueRead
 
 if TYPE_CHECKING:
     import torch
@@ -40,14 +42,16 @@ class Capture:
         sizes: which other sizes it is right for; None where all are fixed.
         assigned: attributes that forward assigned.
         held: tensors that the module holds in plain attributes, by the names that the program has for them.
-        values_read: whether forward turned values of tensors into Python's, which are constants of a trace.
+        reads: values that forward read from tensors of the call, and that are constants of the trace.
+        other_reads: whether there are such constants that come from elsewhere.
     """
 
     program: ExportedProgram
     sizes: SizeGuard | None
     assigned: tuple[Assignment, ...]
     held: dict[str, torch.Tensor]
-    values_read: bool
+    reads: tuple[ValueRead, ...] = ()
+    other_reads: bool = False
 
 
 def export_program(
@@ -82,6 +86,9 @@ def capture(
 ) -> Capture:
     """Trace one call of a module as it stands.
 
+    Numbers that forward reads from tensors of the call stay tensors where it only computes with them; else
+    they are constants.
+
     Args:
         dynamic_shapes: as in `torch.export.export`; a named size may be 0 or 1 in this call, too.
         dynamic: make every size symbolic that the module allows to be.
@@ -97,6 +104,35 @@ def capture(
             and daceml is the user's, as in an eager call. What torch raises is an ExportError, and a
             RuntimeError, TypeError, ValueError, IndexError, KeyError or AttributeError where torch's is one.
     """
+    given: dict[str, Any] = {
+        "dynamic_shapes": dynamic_shapes, "dynamic": dynamic, "autocast": autocast, "gradients": gradients,
+        "output": output,
+    }  # fmt: skip
+    reads = ReadValues(constants=False)
+    try:
+        captured = _capture(module, arguments, reads, **given)
+    except RunsEagerlyError:
+        raise
+    except Exception:
+        if not reads.symbols:
+            raise
+    else:
+        if not reads.symbols or only_values(captured.program):
+            return captured
+    return _capture(module, arguments, ReadValues(constants=True), **given)
+
+
+def _capture(
+    module: nn.Module,
+    arguments: Arguments,
+    reads: ReadValues,
+    *,
+    dynamic_shapes: Any,
+    dynamic: bool,
+    autocast: tuple[torch.dtype | None, ...],
+    gradients: bool,
+    output: bool,
+) -> Capture:
     import torch
 
     from daceml.frontend.capture.quiet_torch import quiet
@@ -109,7 +145,7 @@ def capture(
     if gradients:
         refuse_gradient_hooks(module)
     around = _followed if gradients else nullcontext
-    view_of_call = exportable(module, arguments, autocast, around, output=output)
+    view_of_call = exportable(module, arguments, reads, autocast, around, output=output)
     with traceable(module), unchanged_tensors(module), view_of_call as view:
         try:
             with quiet(), _without_dumps():
@@ -123,6 +159,7 @@ def capture(
             broken = broken_promise(error, module, arguments, specs)
             raise broken or refusal_of_torch(module, arguments, error) from error
     refuse_mixed_types(program, module, arguments)
+    _refuse_overwritten(reads)
     if view.assigned:
         _refuse_state(program, view.assigned)
     else:
@@ -135,8 +172,19 @@ def capture(
         sizes=sizes,
         assigned=tuple(view.assigned),
         held=adopt(program, module),
-        values_read=view.values_read,
+        reads=tuple(reads.found),
+        other_reads=reads.unknown,
     )
+
+
+def _refuse_overwritten(reads: ReadValues) -> None:
+    if reads.overwritten:
+        raise ExportError(
+            "forward reads a number from a tensor",
+            why=f"it changes {reads.overwritten} afterwards, so the number is another one at the next call",
+            fix="compute with the tensor, without .item(), .tolist(), float() or int();\n"
+            "or compile the parts of the model around it",
+        )
 
 
 def _apart(tensors: Sequence[torch.Tensor], module: nn.Module) -> list[torch.Tensor]:

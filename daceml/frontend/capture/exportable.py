@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections import OrderedDict
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
-from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_flatten, tree_leaves
 
 from daceml.frontend.capture.arguments import Arguments
@@ -26,6 +25,7 @@ from daceml.frontend.capture.call_device import autocast_regions
 from daceml.frontend.capture.module_attributes import held_values, is_plain_object
 from daceml.frontend.capture.python_effects import PythonEffectError, watched_effects
 from daceml.frontend.capture.redirected_forward import own_forward
+from daceml.frontend.capture.values_read import ReadValues, ValueReads
 
 _HOOKS = (
     "_forward_hooks",
@@ -82,19 +82,20 @@ class ExportView:
 
     Attributes:
         module: its forward takes the tensors of the arguments, and returns (result, values of `assigned`).
+        reads: values of tensors that its forward turns into Python's.
         assigned: what forward assigned while it was traced.
-        values_read: whether it turned values of tensors into Python's.
     """
 
     module: nn.Module
+    reads: ReadValues
     assigned: list[Assignment] = field(default_factory=list[Assignment])
-    values_read: bool = False
 
 
 @contextmanager
 def exportable(
     module: nn.Module,
     arguments: Arguments,
+    reads: ReadValues,
     autocast: tuple[torch.dtype | None, ...] = (),
     around: Callable[[], AbstractContextManager[object]] = nullcontext,
     *,
@@ -107,6 +108,7 @@ def exportable(
     torch.export wants parameters. What forward assigns to attributes is put back.
 
     Args:
+        reads: notes values that forward turns into Python's.
         autocast: the types of the autocast regions that the call is in, see `call_device.autocast_types`.
         around: what forward is traced in, besides.
         output: whether what forward prints is an effect that no program can repeat.
@@ -115,13 +117,19 @@ def exportable(
             of the module.
     """
     _refuse_hooks(module)
-    view = ExportView(module=object.__new__(type(module)))
+    view = ExportView(module=object.__new__(type(module)), reads=reads)
     own = {**module.__dict__, **{name: OrderedDict() for name in _HOOKS if name in module.__dict__}}
     view.module.__dict__ = own
     instance_forward = own_forward(module)
     forward: Callable[..., Any] = instance_forward or type(module).forward.__get__(view.module)
 
     def flat(*tensors: torch.Tensor) -> Any:
+        for place, (traced, given) in enumerate(zip(tensors, arguments.tensors, strict=True)):
+            view.reads.follow(place, spellings[place], traced, given)
+        for name, traced in _registered(module):
+            view.reads.follow(real[name], name, traced, real[name])
+        for name, tensor in held:
+            view.reads.follow(tensor, name, tensor, tensor)
         args, kwargs = arguments.rebuild(tensors)
         given = tree_flatten((args, kwargs))
         with (
@@ -135,7 +143,9 @@ def exportable(
         return result, [made.owner.__dict__[made.name] for made in view.assigned]
 
     positional = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    names = arguments.names(module.forward)
+    names, spellings = arguments.names(module.forward), arguments.spellings(module.forward)
+    real = dict(_registered(module))
+    held = [(name, value) for name, value in held_values(module) if isinstance(value, torch.Tensor)]
     flat.__signature__ = inspect.Signature([inspect.Parameter(n, positional) for n in names])  # pyright: ignore[reportFunctionMemberAccess]
     own["forward"] = flat
     before = [(child, dict(child.__dict__)) for child in view.module.modules()]
@@ -149,6 +159,11 @@ def exportable(
     view.assigned = [
         replace(made, owner=module) if made.owner is view.module else made for made in view.assigned
     ]
+
+
+def _registered(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    yield from module.named_parameters(remove_duplicate=False)
+    yield from module.named_buffers(remove_duplicate=False)
 
 
 @contextmanager
@@ -175,7 +190,7 @@ def _watched_attributes(view: ExportView, module: nn.Module) -> Generator[None]:
     contents = [(path, *_content(value)) for path, value in held_values(module) if _changeable(value)]
     changed: list[str] = []
     try:
-        with _ValueReads() as reads:
+        with ValueReads(view.reads):
             yield
     finally:
         if not _unchanged(module.__dict__, reached):
@@ -186,7 +201,6 @@ def _watched_attributes(view: ExportView, module: nn.Module) -> Generator[None]:
             if not _unchanged(container, content):
                 _restore(container, content)
                 changed.append(path)
-    view.values_read |= reads.any
     if changed:
         raise RunsEagerlyError(f"forward changes {changed[0]!r} in place")
     view.assigned = [
@@ -238,34 +252,6 @@ def _restore(container: Any, content: Any) -> None:
     else:
         container.clear()
         container.update(content)
-
-
-class _ValueReads(TorchFunctionMode):
-    """Notices where a tensor's value becomes one of Python's.
-
-    `.data`, which no trace shows, is traced as `detach()`.
-    """
-
-    any = False
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        self.any |= func in _READS
-        if func == _DATA:
-            return args[0].detach()
-        return func(*args, **(kwargs or {}))
-
-
-_DATA = torch.Tensor.data.__get__  # pyright: ignore[reportAttributeAccessIssue]
-
-_READS = frozenset(
-    getattr(torch.Tensor, name)
-    for name in (
-        "item", "tolist", "numpy", "equal", "allclose", "is_nonzero",
-        "__array__", "__bool__", "__int__", "__float__", "__complex__", "__index__", "__contains__",
-    )
-) | {torch.equal, torch.allclose, torch.is_nonzero}  # fmt: skip
 
 
 def _same(before: Any, now: Any) -> bool:

@@ -1,7 +1,8 @@
-"""Where gradients end: `detach`, and what forward computes under `no_grad`, marked in an exported program.
+"""Where gradients end: `detach`, `item`, and what forward computes under `no_grad`, marked in a program.
 
-torch keeps the first as a copy, which later stages remove, and the second as a graph of its own, which they
-inline. Both get a node of `daceml::stop_gradient` instead, which every stage keeps.
+torch keeps the first as a copy, which later stages remove, the second as a number, which they make a tensor
+again, and the third as a graph of its own, which they inline. All get a node of `daceml::stop_gradient`
+instead, which every stage keeps.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from daceml.frontend.capture.exportable import RunsEagerlyError
+from daceml.frontend.capture.number_uses import reads_a_number
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -55,6 +57,9 @@ def _mark(module: GraphModule) -> None:
         if node.target is _DETACH:
             _refuse_written(storage(node), later[node])
             node.target = stop_gradient()
+            continue
+        if reads_a_number(node) and _is_float(node.args[0]):
+            _stop_operand(graph, node)
             continue
         for region in regions(module, node):
             # regions of autocast and of gradients are all there is; what runs without them ends here
@@ -153,6 +158,14 @@ def _stop_results(graph: Graph, node: Node) -> None:
             continue
         if _is_float(user):
             _stop(graph, user)
+
+
+def _stop_operand(graph: Graph, node: Node) -> None:
+    operand: Any = node.args[0]
+    with graph.inserting_before(node):
+        stop = graph.call_function(stop_gradient(), (operand,))
+    stop.meta.update(operand.meta)
+    node.update_arg(0, stop)
 
 
 def _stop(graph: Graph, node: Node) -> None:

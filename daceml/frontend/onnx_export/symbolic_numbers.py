@@ -1,4 +1,4 @@
-"""Sizes that are used as numbers: `x * x.shape[0]`, `x / math.sqrt(n)`, `torch.full((n,), n)`.
+"""Sizes used as numbers, and numbers of tensors: `x / math.sqrt(n)`, `torch.full((n,), scale.item())`.
 
 Mutates the program that it is given. torch passes a symbolic integer or fraction where an operator takes a
 number; ONNX wants a tensor of the type that is computed in. So each becomes a tensor without dimensions:
@@ -15,6 +15,7 @@ import torch
 from torch._ops import OpOverload
 
 from daceml.errors import ExportError
+from daceml.frontend.capture.number_uses import depends_on_read, reads_a_number
 from daceml.frontend.capture.provenance import source_of_node
 from daceml.frontend.onnx_export.functionalize import rename_outputs
 from daceml.frontend.onnx_export.translations import table
@@ -162,7 +163,12 @@ class _Tensors:
     def typed(self, number: Node, dtype: torch.dtype) -> Node:
         """A number in an element type."""
         if (number, dtype) not in self._made:
-            if _is_fraction(number):
+            if reads_a_number(number):
+                made = self.cast(self._read(number), dtype, after=number)
+            elif not _is_fraction(number) and depends_on_read(number):
+                computed = self._computed(number, torch.int64)
+                made = computed if dtype == torch.int64 else self.cast(computed, dtype, after=computed)
+            elif _is_fraction(number):
                 computed = self.of(number)
                 made = computed if dtype == torch.float64 else self.cast(computed, dtype, after=computed)
             else:
@@ -175,14 +181,31 @@ class _Tensors:
         """A number in float64, computed from float64."""
         if not _is_fraction(number) and not any(map(_is_fraction, number.all_input_nodes)):
             return self.typed(number, torch.float64)
-        if (number, torch.float64) not in self._made:
+        if reads_a_number(number):
+            return self.typed(number, torch.float64)
+        return self._computed(number, torch.float64)
+
+    def _computed(self, number: Node, dtype: torch.dtype) -> Node:
+        """A number that is computed from others, in float64 or int64."""
+        if (number, dtype) not in self._made:
             given: Any = number.args
-            operands = [
-                self.of(a) if _is_number(a) else self.constant(a, torch.float64, before=number) for a in given
-            ]
+            of = self.of if dtype == torch.float64 else lambda operand: self.typed(operand, dtype)
+            operands = [of(a) if _is_number(a) else self.constant(a, dtype, before=number) for a in given]
             with self._graph.inserting_before(number):
-                self._made[number, torch.float64] = self._call(_operator(number), *operands, like=number)
-        return self._made[number, torch.float64]
+                made = self._call(_operator(number), *operands, like=number)
+                made.meta["val"] = made.meta["val"].to(dtype)
+                self._made[number, dtype] = made
+        return self._made[number, dtype]
+
+    def _read(self, number: Node) -> Node:
+        """The tensor that forward reads a number from, without dimensions."""
+        tensor: Any = number.args[0]
+        if tensor.meta["val"].dim() == 0:
+            return tensor
+        with self._graph.inserting_before(number):
+            made = self._graph.call_function(torch.ops.aten.reshape.default, (tensor, []))
+        made.meta = dict(tensor.meta, val=tensor.meta["val"].reshape(()))
+        return made
 
     def constant(self, number: Any, dtype: torch.dtype, *, before: Node) -> Node:
         """A number that is none of the symbols'."""

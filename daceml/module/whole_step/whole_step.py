@@ -218,6 +218,12 @@ class CompiledStep:
                     why=f"for example {captured.assigned[0].name!r}; a whole step keeps nothing in between",
                     fix="compile the module alone (daceml.compile)",
                 )
+            if names := [read.name for read in captured.reads if isinstance(read.source, int)]:
+                raise CallError(
+                    f"the model reads the value of its argument {names[0]} in its forward pass",
+                    why="the value configures the program, and a step is compiled for all values",
+                    fix="pass a number of Python, or compile the module alone (daceml.compile)",
+                )
             mark_gradient_stops(exported)
             read_chosen_extremes(exported)
             refuse_changes(exported, _wanted(rows, arguments))

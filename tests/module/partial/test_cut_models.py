@@ -191,7 +191,7 @@ class OwnOperator(Layers):
         return self.second(twice_plus_one(self.first(x)))
 
 
-WHOLE = [Vmap]
+WHOLE = [Vmap, ItemConfigures, ItemIsAValue]
 CUT = [
     LayerDrop,
     PythonLayerDrop,
