@@ -47,6 +47,7 @@ help:
 	  'make baseline    commit to what compiled networks consist of now: benchmarks/baseline (a minute)' \
 	  'make fuzz        the large campaigns, random or over all floats: results under benchmarks/results (tens of minutes)' \
 	  'make strangers   models of transformers, timm, torchvision and others next to eager PyTorch (tens of minutes)' \
+	  'make graphnet    200 graphs of GraphNet next to eager PyTorch; DACEML_SUITES names the folder above GraphNet (hours)' \
 	  'make venv        the environment alone, in $(VENV)' \
 	  'make fake-device the CUDA path on a fake device: no GPU is needed, but 6 GB of disk for a torch with CUDA' \
 	  'make device-venv that environment alone, in $(DEVICE_VENV)' \
@@ -88,6 +89,12 @@ strangers: $(STRANGERS)/.installed
 	@printf '\n== models of other libraries\n'
 	@$(STRANGERS)/bin/python -m benchmarks.strangers --check $(QUICK) --json build/bench/strangers.json \
 	  $(call or_explain,a bar is missed,the lines above name models and reasons)
+
+.PHONY: graphnet
+graphnet: $(VENV)/.installed
+	@printf '\n== graphs of GraphNet\n'
+	@$(BIN)/python -m benchmarks.graphnet --check $(QUICK) --json build/bench/graphnet.json \
+	  $(call or_explain,a bar is missed,the lines above name graphs and reasons)
 
 .PHONY: demo
 demo: $(VENV)/.installed

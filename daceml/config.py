@@ -17,7 +17,7 @@ PACKAGE_FOLDER = Path(__file__).parent
 
 _PREFIX = "DACEML_"
 # read by tests and benchmarks, not by the package
-_FOREIGN = {"DACEML_DATA"}
+_FOREIGN = {"DACEML_DATA", "DACEML_SUITES"}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -72,7 +72,7 @@ def test_a_module_keeps_one_variant_at_least():
 
 
 def test_variables_of_tests_and_benchmarks_are_no_options():
-    assert Config.from_env({"DACEML_DATA": "/data"}) == Config()
+    assert Config.from_env({"DACEML_DATA": "/data", "DACEML_SUITES": "/suites"}) == Config()
 
 
 def test_the_cache_is_the_users_unless_named(monkeypatch: pytest.MonkeyPatch):

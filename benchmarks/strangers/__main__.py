@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import subprocess
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +16,7 @@ from typing import Any
 from benchmarks import command
 from benchmarks.bars import Bar
 from benchmarks.strangers.models import MODELS
+from benchmarks.strangers.processes import in_a_process
 
 _LIMIT_S = 900.0
 _CASES = [(mode, dynamic) for dynamic in (False, True) for mode in ("evaluation", "training")]
@@ -49,17 +49,13 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def _in_a_process(job: tuple[str, str, bool]) -> tuple[dict[str, Any], str]:
     """The row of one case; a crash or a timeout is one as well."""
     name, mode, dynamic = job
-    line = [sys.executable, "-W", "ignore", "-m", "benchmarks.strangers", "--case", name, mode, str(dynamic)]
-    facts = {"model": name, "mode": mode, "dynamic": dynamic}
-    told = f"no answer within {_LIMIT_S:.0f} s"
-    try:
-        done = subprocess.run(line, capture_output=True, text=True, timeout=_LIMIT_S, check=False)
-        told = f"exit code {done.returncode}: {done.stderr[-300:]}"
-        answer = json.loads(done.stdout.splitlines()[-1])
-    except (subprocess.TimeoutExpired, IndexError, ValueError):
-        row = {**facts, "kind": "foreign", "programs": 0, "compiled_flops": 0.0, "note": told}
-        return row, f"{name} {mode} {dynamic}: {told}"
-    return answer["row"], answer["line"]
+    case = ["benchmarks.strangers", "--case", name, mode, str(dynamic)]
+    ended = in_a_process(case, limit_s=_LIMIT_S)
+    if ended.answer is None:
+        facts = {"model": name, "mode": mode, "dynamic": dynamic}
+        row = {**facts, "kind": "foreign", "programs": 0, "compiled_flops": 0.0, "note": ended.end}
+        return row, f"{name} {mode} {dynamic}: {ended.end}"
+    return ended.answer["row"], ended.answer["line"]
 
 
 def _child(name: str, mode: Any, dynamic: str) -> int:

@@ -33,6 +33,7 @@ class Run:
     Attributes:
         programs: 1 where the whole forward is one program.
         compiled_flops: share of the forward pass's FLOPs, counted by torch's formulas.
+        cut: whether something was cut out of the program.
         note: what is wrong, or why it is not one program.
     """
 
@@ -42,6 +43,7 @@ class Run:
     kind: Kind
     programs: int = 0
     compiled_flops: float = 0.0
+    cut: bool = False
     seconds: float = 0.0
     note: str = ""
 
@@ -80,9 +82,9 @@ def run(stranger: Stranger, mode: Mode, *, dynamic: bool) -> Run:
     except Exception as error:
         return Run(**facts, kind="foreign", note=f"{type(error).__name__}: {_first(error)}")
     kind: Kind = "wrong" if wrong else "equal"
+    facts |= {"programs": programs, "compiled_flops": share, "cut": bool(note)}
     seconds = time.perf_counter() - start
-    note = f"{len(wrong)}: {wrong[0]}" if wrong else note
-    return Run(**facts, kind=kind, programs=programs, compiled_flops=share, seconds=seconds, note=note)
+    return Run(**facts, kind=kind, seconds=seconds, note=f"{len(wrong)}: {wrong[0]}" if wrong else note)
 
 
 def _first(error: BaseException) -> str:
@@ -107,7 +109,7 @@ def _differences(
     for _ in range(3):
         steps.append(_step(module, compiled, inputs, mode))
         restore(module, buffers)
-    precise = stranger.make().train(mode == "training")
+    precise = (stranger.make_precise or stranger.make)().train(mode == "training")
     precise.load_state_dict(module.state_dict())
     for name, buffer in module.named_buffers():
         precise.get_buffer(name).copy_(buffer)

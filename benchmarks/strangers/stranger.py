@@ -22,6 +22,8 @@ class Stranger:
         inputs: arguments of forward by name, for a batch of this size; those of a position are called `0`, …
         batches: two sizes; one compiled module with symbolic sizes meets both.
         depth: operators in a row that add up rounding errors, roughly.
+        make_precise: the module of the float64 reference, whose values are replaced; None where `make`'s can
+            be that, as it names no element type.
     """
 
     name: str
@@ -29,6 +31,7 @@ class Stranger:
     inputs: Callable[[int], Inputs]
     batches: tuple[int, int] = (2, 3)
     depth: int = 100
+    make_precise: Callable[[], nn.Module] | None = None
 
 
 def tokens(vocabulary: int = 100, length: int = 16, **more: Callable[[int], Any]) -> Callable[[int], Inputs]:

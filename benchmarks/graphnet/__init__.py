@@ -1,0 +1,1 @@
+"""Graphs that GraphNet has captured from real models (github.com/PaddlePaddle/GraphNet)."""
