@@ -5,15 +5,17 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
+from daceml.frontend.capture.number_uses import reads_a_number
 from daceml.module.partial.cut import Cut
 
 if TYPE_CHECKING:
@@ -92,9 +94,19 @@ class RegionLedger:
 def flops_of(program: ExportedProgram) -> int:
     """FLOPs of one run, counted as those of eager code: an exported program runs on its fake tensors."""
     placeholders = [node for node in program.graph.nodes if node.op == "placeholder"]
+    values = [node.meta.get("val") for node in placeholders]
+    # what is made of a number that forward reads from a tensor has no values either
+    mode = next((value.fake_mode for value in values if isinstance(value, FakeTensor)), None)
     ledger = RegionLedger()
-    with ledger.inside(None, ""), torch.no_grad(), _EagerOperations(ledger):
-        fx.Interpreter(program.graph_module).run(*(node.meta.get("val") for node in placeholders))
+    with ExitStack() as stack:
+        if mode is not None and any(map(reads_a_number, program.graph.nodes)):
+            stack.enter_context(mode)
+            if mode.shape_env is not None:
+                stack.enter_context(mode.shape_env.ignore_fresh_unbacked_symbols())
+        stack.enter_context(ledger.inside(None, ""))
+        stack.enter_context(torch.no_grad())
+        stack.enter_context(_EagerOperations(ledger))
+        fx.Interpreter(program.graph_module).run(*values)
     return ledger.compiled_flops
 
 

@@ -83,6 +83,12 @@ def test_a_number_that_is_only_computed_with_needs_neither_guard_nor_cut(use):
     assert not module.session.variants[0].reads
 
 
+def test_operations_of_a_program_with_numbers_are_counted():
+    module, eager = compiled(VALUES["full"])
+    equal(module, eager, torch.tensor(0.5))
+    assert module.session.variants[0].flops == 2 * 4 * 8 * 8
+
+
 CONFIGURATIONS: dict[str, Callable[[Any, torch.Tensor, torch.Tensor], Any]] = {
     "item": lambda m, y, n: F.layer_norm(y, (8,), eps=n.item()),
     "float": lambda m, y, n: F.leaky_relu(y, float(n)),
