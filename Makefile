@@ -48,6 +48,7 @@ help:
 	  'make fuzz        the large campaigns, random or over all floats: results under benchmarks/results (tens of minutes)' \
 	  'make strangers   models of transformers, timm, torchvision and others next to eager PyTorch (tens of minutes)' \
 	  'make graphnet    200 graphs of GraphNet next to eager PyTorch; DACEML_SUITES names the folder above GraphNet (hours)' \
+	  "make opinfo      every operator of torch's own database next to eager PyTorch (an hour)" \
 	  'make venv        the environment alone, in $(VENV)' \
 	  'make fake-device the CUDA path on a fake device: no GPU is needed, but 6 GB of disk for a torch with CUDA' \
 	  'make device-venv that environment alone, in $(DEVICE_VENV)' \
@@ -95,6 +96,14 @@ graphnet: $(VENV)/.installed
 	@printf '\n== graphs of GraphNet\n'
 	@$(BIN)/python -m benchmarks.graphnet --check $(QUICK) --json build/bench/graphnet.json \
 	  $(call or_explain,a bar is missed,the lines above name graphs and reasons)
+
+.PHONY: opinfo
+opinfo: $(VENV)/.installed
+	@mkdir -p build/bench; printf "\n== operators of torch's database\n"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[opinfo]' \
+	  $(call or_explain,installing what torch's database needs failed,read pip's message above)
+	@$(BIN)/python -m benchmarks.opinfo --check $(QUICK) --json build/bench/opinfo.json \
+	  $(call or_explain,a bar is missed,the lines above name operators and reasons)
 
 .PHONY: demo
 demo: $(VENV)/.installed

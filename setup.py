@@ -88,6 +88,7 @@ EXTRAS_REQUIRE = {
         "pyright[nodejs]>=1.1.414",  # with its own node, so that nothing else has to be installed
         "ruff>=0.17",
     ],
+    "opinfo": ["expecttest>=0.3"],  # which torch's own database of operators imports
     # Models of other libraries. torchvision and torchaudio come besides, without their dependencies, into an
     # environment of their own (make strangers): their C++ parts do not load next to every build of torch.
     "strangers": ["transformers>=5", "timm>=1.0.20", "torch_geometric>=2.7"],

@@ -1,0 +1,180 @@
+"""One operator, sample and mode: compiled, called, compared with eager, and a verdict."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import torch
+from torch import nn
+
+import daceml
+from benchmarks.opinfo.calls import Seen, call
+from benchmarks.opinfo.judge import differences
+from benchmarks.opinfo.samples import InPlaceModule, Sample, dtype_of, has_gradient, samples_of
+from daceml.errors import DacemlError
+from daceml.module.partial.cut import Cut
+from daceml.module.partial.region_ledger import recorded_regions
+
+Mode = Literal["forward", "gradient", "in place", "in place, argument"]
+Verdict = Literal["equal", "cut", "eager", "refused", "wrong", "foreign", "crash", "hang", "no sample"]
+
+_SEED = 7
+# Their results are memory that nothing has been written to.
+_UNDEFINED = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided",
+              "resize_", "resize_as_"}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """What one call of one operator came to.
+
+    Attributes:
+        operator: its name, and its variant where it has one.
+        sample: number among those that were chosen.
+        arguments: shapes and constants.
+        note: what differs, or why it is not one program.
+    """
+
+    operator: str
+    sample: int
+    mode: Mode
+    verdict: Verdict
+    arguments: str = ""
+    note: str = ""
+    seconds: float = 0.0
+
+    def row(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def name_of(operator: Any) -> str:
+    return f"{operator.name}.{operator.variant_test_name}" if operator.variant_test_name else operator.name
+
+
+def cases_of(
+    operator: Any, *, samples: int, seed: int, modes: tuple[Mode, ...], at: Callable[[int, str], None]
+) -> Iterator[Case]:
+    """Every case of an operator.
+
+    Args:
+        at: is told the sample and the mode before each.
+    """
+    name = name_of(operator)
+    chosen, note = [], ""
+    try:
+        chosen = samples_of(operator, count=samples, seed=seed)
+    except Exception as error:  # the database makes some on devices alone
+        note = f"{type(error).__name__}: {error}"[:200]
+    if not chosen:
+        yield Case(operator=name, sample=0, mode="forward", verdict="no sample", note=note)
+    for number, sample in enumerate(chosen):
+        for mode in modes:
+            if number and mode.startswith("in place"):
+                continue
+            case = _prepared(operator, sample, mode)
+            if case is None:
+                continue
+            at(number, mode)
+            start = time.perf_counter()
+            verdict, note = judged(operator, sample, *case)
+            yield Case(
+                operator=name,
+                sample=number,
+                mode=mode,
+                verdict=verdict,
+                arguments=sample.text(),
+                note=note[:400],
+                seconds=round(time.perf_counter() - start, 2),
+            )
+            torch.compiler.reset()
+            gc.collect()
+
+
+def _prepared(operator: Any, sample: Sample, mode: Mode) -> tuple[Callable[[Sample], nn.Module], bool] | None:
+    """How a module is made of a sample, and whether gradients are asked for; None where there is no case."""
+    function = operator.op
+    if mode == "forward":
+        return lambda s: s.module(function), False
+    gradients = has_gradient(operator, dtype_of(operator)) and any(t.requires_grad for t in sample.tensors)
+    if mode == "gradient":
+        return (lambda s: s.module(function), True) if gradients else None
+    changing = operator.inplace_variant
+    if changing is None or not sample.tensors or sample.tensors[0].layout is not torch.strided:
+        return None
+    if not sample.fresh(gradients=False)[0].numel():
+        return None
+    if mode == "in place":
+        return lambda s: s.module(changing, InPlaceModule), gradients and operator.supports_inplace_autograd
+    return lambda s: s.module(changing), False
+
+
+def judged(
+    operator: Any, sample: Sample, make: Callable[[Sample], nn.Module], gradients: bool
+) -> tuple[Verdict, str]:
+    """The verdict on one module, and a note."""
+    # the database has samples that the in-place form of an operator refuses, of other shapes or types
+    module = make(sample)
+    eager = call(module, sample.fresh(gradients=gradients), gradients=gradients, seed=_SEED)
+    random = _draws(module, sample, eager, gradients)
+    exact = _in_float64(sample, make, gradients)
+    compiled = daceml.compile(make(sample), backward=gradients)
+    assert isinstance(compiled, daceml.DaceModule)
+    calls = 0
+    while calls < (2 if compiled.session.partial is None else 3):
+        ours = call(compiled, sample.fresh(gradients=gradients), gradients=gradients, seed=_SEED)
+        calls += 1
+        found = differences(
+            ours,
+            eager,
+            exact,
+            elementwise=type(operator).__name__ in ("UnaryUfuncInfo", "BinaryUfuncInfo"),
+            values=operator.name not in _UNDEFINED,
+            random=random,
+        )
+        if found:
+            return _kind_of(ours, eager), f"call {calls}: " + "; ".join(found[:3])
+    partial = compiled.session.partial
+    if partial is None:
+        ran = eager.error is not None or bool(compiled.session.variants)
+        return ("equal", "") if ran else ("eager", "forward runs eagerly, see the log")
+    if inner := [cut for cut in partial.cuts if cut.internal]:
+        return "foreign", f"inside, so that it runs eagerly: {inner[0]}"
+    if eager.error is not None:
+        return "equal", "eager raises the same error"
+    return _programs(compiled, sample, gradients), str(partial.cuts[0])
+
+
+def _kind_of(ours: Seen, eager: Seen) -> Verdict:
+    if ours.error is None or eager.error is not None:
+        return "wrong"
+    return "refused" if isinstance(ours.error, DacemlError) else "foreign"
+
+
+def _draws(module: nn.Module, sample: Sample, eager: Seen, gradients: bool) -> bool:
+    """Whether a call moves torch's generator."""
+    torch.manual_seed(_SEED)
+    before = torch.get_rng_state()
+    return eager.generator is not None and not torch.equal(eager.generator, before)
+
+
+def _in_float64(sample: Sample, make: Callable[[Sample], nn.Module], gradients: bool) -> Seen | None:
+    default = torch.get_default_dtype()
+    try:
+        torch.set_default_dtype(torch.float64)
+        wide = sample.in_float64()
+        return call(make(wide), wide.fresh(gradients=gradients), gradients=gradients, seed=_SEED)
+    except Exception:
+        return None  # it takes float32 only
+    finally:
+        torch.set_default_dtype(default)
+
+
+def _programs(compiled: nn.Module, sample: Sample, gradients: bool) -> Verdict:
+    with torch.set_grad_enabled(gradients), recorded_regions() as regions:
+        compiled(*sample.fresh(gradients=gradients))
+    everything: list[tuple[Cut, ...]] = [region.cuts for region in regions.regions.values()]
+    return "cut" if any(not cuts for cuts in everything) else "eager"
