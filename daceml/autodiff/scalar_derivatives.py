@@ -30,10 +30,12 @@ _DEFINITIONS: dict[str, sympy.Expr] = {
 
 
 def partial_of(op: str) -> sympy.Expr:
-    """The derivative of a smooth function of x, in x and in its result y."""
+    """The derivative of a smooth function of x, in x and in its result y.
+
+    That of expm1 is exp(x): y + 1 has no digits left where y is almost -1.
+    """
     definition = _DEFINITIONS[op]
-    derivative = sympy.diff(definition, _X).subs(definition, _Y)
-    return derivative.subs(sympy.exp(_X), _Y + 1) if op == "expm1" else derivative
+    return sympy.diff(definition, _X).subs(definition, _Y)
 
 
 Operands = tuple[Scalar, ...]

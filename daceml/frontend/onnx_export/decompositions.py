@@ -38,6 +38,10 @@ def _smoothed_or_probabilities(node: torch.fx.Node) -> bool:
     return given["label_smoothing"] != 0 or _dtype(given["target"]).is_floating_point or value.dim() < 2
 
 
+def _always(node: torch.fx.Node) -> bool:
+    return True
+
+
 class _Spelling(TorchDispatchMode):
     """Notes whether every operator within the block has a translation, or a decomposition into such."""
 
@@ -93,6 +97,9 @@ def is_spelled(node: torch.fx.Node, rule: Callable[..., Any], registry: Any) -> 
 
 
 ROWS: dict[str, Callable[[torch.fx.Node], bool]] = {
+    # the second result, the weight of all targets, is another number in torch's own translation
+    "aten.nll_loss_forward.default": _always,
+    "aten.nll_loss2d_forward.default": _always,
     "aten.cross_entropy_loss.default": _smoothed_or_probabilities,
 }
 

@@ -119,6 +119,10 @@ def _storage(value: Any) -> int | None:
         return None
 
 
+# They change running statistics, which their schemas do not say.
+_BATCH_NORMS = frozenset({"aten.batch_norm.default", "aten.native_batch_norm.default"})
+
+
 class _LightPass:
     """One walk over the graph that keeps, for each node, the node that holds its tensor's value now."""
 
@@ -147,7 +151,7 @@ class _LightPass:
 
     @staticmethod
     def _changes(node: Node) -> bool:
-        if str(node.target) == "aten.batch_norm.default":
+        if str(node.target) in _BATCH_NORMS:
             return bool(node.args[5])
         schema = getattr(node.target, "_schema", None)
         return node.op == "call_function" and schema is not None and schema.is_mutable
@@ -191,7 +195,7 @@ class _LightPass:
         node.kwargs = torch.fx.map_arg(node.kwargs, self._now)
         if not self._changes(node):
             return
-        if str(node.target) == "aten.batch_norm.default":
+        if str(node.target) in _BATCH_NORMS:
             self._train_batch_norm(node)
         else:
             self._out_of_place(node)
@@ -228,7 +232,9 @@ class _LightPass:
             return
         functional = torch.ops.aten._native_batch_norm_legit_functional.default
         statistic = mean.meta["val"]
-        values = (node.meta["val"], statistic, statistic, statistic, statistic)
+        own = node.meta["val"]
+        given = tuple(own) if isinstance(own, tuple | list) else (own, statistic, statistic)
+        values = (*given, statistic, statistic)
         with self.graph.inserting_before(node):
             args = (x, weight, bias, mean, variance, True, momentum, eps)
             whole = self._make(node, functional, args, values)
@@ -237,6 +243,11 @@ class _LightPass:
             )
         self._replace(mean, new_mean, node)
         self._replace(variance, new_variance, node)
+        if isinstance(own, tuple | list):  # its results have the same places
+            node.replace_all_uses_with(whole)
+            self.graph.erase_node(node)
+            self.graph.erase_node(y)
+            return
         self.latest[node] = y
         # a later in-place operator finds y, not the node that it replaces
         self.groups[y] = (self.groups[node] - {node}) | {y}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import onnx_ir as ir
 
-from daceml.frontend.onnx_export.translations import UntranslatableError, translates
+from daceml.frontend.onnx_export.translations import UnsupportedError, UntranslatableError, translates
 from daceml.frontend.onnx_export.translations.emit import (
     FLOATS,
     Value,
@@ -183,7 +184,10 @@ def leaky_relu(self: Value, negative_slope: float = 0.01) -> Value:
 @translates("aten.prelu.default")
 def prelu(self: Value, weight: Value) -> Value:
     """The slope is one number, or one for each channel (dimension 1)."""
-    (slopes,), rank = sizes_of(weight), len(sizes_of(self))
+    rank = len(sizes_of(self))
+    if rank == 0 and sizes_of(weight):
+        weight = typed(op.Squeeze(weight, [0]), weight, shape=())
+    (slopes,) = sizes_of(weight) or (1,)
     if slopes == 1 or rank <= 2:
         return op.PRelu(self, weight)
     shape = [slopes] + [1] * (rank - 2)
@@ -203,8 +207,11 @@ def _expm1_below_zero(value: Value, divisor: float = 1.0) -> Value:
 
 @translates("aten.elu.default")
 def elu(self: Value, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Value:
-    if input_scale != 1:
-        raise UntranslatableError("an ELU that scales its input")
+    if input_scale != 1:  # of negative numbers alone
+        scaled = typed(op.Mul(self, float(input_scale)), self)
+        below = typed(op.Mul(_expm1_below_zero(scaled), float(alpha) * float(scale)), self)
+        above = self if scale == 1 else typed(op.Mul(self, float(scale)), self)
+        return op.Where(_positive(self), above, below)
     if not attributes_hold(self, alpha, scale):
         below = typed(op.Mul(_expm1_below_zero(self), float(alpha)), self)
         unscaled = op.Where(_positive(self), self, below)
@@ -288,7 +295,23 @@ def softmax(self: Value, dim: int, dtype: ir.DataType | None = None) -> Value:
     return _normalised(op.Softmax, self, dim, dtype)
 
 
-@translates("aten._softmax.default", "aten._safe_softmax.default")
+@translates("aten._safe_softmax.default")
+def safe_softmax(self: Value, dim: int, dtype: ir.DataType | None = None) -> Value:
+    """0, and no gradient, where all of a row is -inf."""
+    x = cast(self, result_dtype(dtype, self.dtype) or ir.DataType.FLOAT)
+    sizes = sizes_of(x)
+    if not sizes:
+        raise UnsupportedError("a softmax of a single number that may be -inf")
+    if sizes[dim] == 0:
+        return op.Softmax(x, axis=dim)
+    sizes[dim] = 1
+    largest = typed(op.ReduceMax(x, [dim], keepdims=1), x, shape=sizes)
+    masked = typed(op.Equal(largest, -math.inf), dtype=ir.DataType.BOOL, shape=sizes)
+    y = op.Softmax(typed(op.Where(masked, 0.0, x), x), axis=dim)
+    return op.Where(masked, 0.0, typed(y, x))
+
+
+@translates("aten._softmax.default")
 def plain_softmax(self: Value, dim: int, half_to_float: bool = False) -> Value:
     return op.Softmax(cast(self, ir.DataType.FLOAT) if half_to_float is True else self, axis=dim)
 

@@ -179,6 +179,12 @@ def bernoulli_of(self: Value, p: Value, *, generator: Any = None) -> Value:
     return op.Bernoulli(p, dtype=None if self.dtype == p.dtype else self.dtype)
 
 
+@translates("aten.geometric.default", "aten.cauchy.default")
+def transformed(self: Value, *_: Any, **__: Any) -> Value:
+    """torch transforms uniform numbers of its own kind; other formulas give other numbers."""
+    raise UnsupportedError("random numbers of a geometric or Cauchy distribution")
+
+
 @translates("aten.rrelu.default")
 def rrelu(
     self: Value, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, generator: Any = None

@@ -26,6 +26,8 @@ from daceml.frontend.onnx_export.translations.torch_kernels import kernel
 def index_select(self: Value, dim: int, index: Value) -> Value:
     if rank_of(index) == 0:
         raise UntranslatableError("a scalar index")
+    if rank_of(self) == 0:  # only its own one number can be chosen
+        return op.Identity(self)
     return op.Gather(self, index, axis=dim)
 
 

@@ -27,6 +27,9 @@ _WIDE = frozenset({ir.DataType.FLOAT, ir.DataType.DOUBLE})
 @translates("aten.linear.default")
 def linear(input: Value, weight: Value, bias: Value | None = None) -> Value:
     """X: [..., K], W: [M, K] -> X W^T + b: [..., M], as one Gemm over flattened rows."""
+    if rank_of(weight) == 1:  # one number for each row
+        y = op.MatMul(input, weight)
+        return y if bias is None else op.Add(typed(y, input, shape=sizes_of(input)[:-1]), bias)
     *rows, inner = sizes_of(input)
     outer = sizes_of(weight)[0]
     if len(rows) == 1:
@@ -73,6 +76,24 @@ def matmul(self: Value, other: Value) -> Value:
 def baddbmm(self: Value, batch1: Value, batch2: Value, *, beta: float = 1, alpha: float = 1) -> Value:
     shape = (*sizes_of(batch1)[:2], sizes_of(batch2)[2])
     y = typed(op.MatMul(batch1, batch2), batch1, shape=shape)
+    return _added(self, y, beta, alpha)
+
+
+@translates("aten.addmv.default")
+def addmv(self: Value, mat: Value, vec: Value, *, beta: float = 1, alpha: float = 1) -> Value:
+    y = typed(op.MatMul(mat, vec), mat, shape=sizes_of(mat)[:1])
+    return _added(self, y, beta, alpha)
+
+
+@translates("aten.addbmm.default")
+def addbmm(self: Value, batch1: Value, batch2: Value, *, beta: float = 1, alpha: float = 1) -> Value:
+    batch, rows, columns = (*sizes_of(batch1)[:2], sizes_of(batch2)[2])
+    y = typed(op.MatMul(batch1, batch2), batch1, shape=(batch, rows, columns))
+    return _added(self, typed(op.ReduceSum(y, [0], keepdims=0), y, shape=(rows, columns)), beta, alpha)
+
+
+def _added(self: Value, y: Value, beta: float, alpha: float) -> Value:
+    """beta self + alpha y; for beta = 0 the first may be NaN."""
     if alpha != 1:
         y = typed(op.Mul(y, alpha), y)
     if beta == 0:

@@ -118,6 +118,47 @@ def batch_norm(
     return op.BatchNormalization(input, scale, shift, running_mean, running_var, epsilon=eps)
 
 
+def _own_statistics(input: Value, like: Value, eps: float) -> tuple[Value, Value]:
+    """Mean of the batch, and the inverse of its standard deviation, for each channel."""
+    x = cast(input, like.dtype or ir.DataType.FLOAT)
+    sizes = sizes_of(x)
+    axes = [axis for axis in range(len(sizes)) if axis != 1]
+    kept = [size if axis == 1 else 1 for axis, size in enumerate(sizes)]
+    mean = typed(op.ReduceMean(x, axes, keepdims=1), x, shape=kept)
+    distance = typed(op.Sub(x, mean), x)
+    variance = typed(op.ReduceMean(typed(op.Mul(distance, distance), x), axes, keepdims=1), x, shape=kept)
+    inverse = typed(
+        op.Reciprocal(typed(op.Sqrt(typed(op.Add(variance, eps), variance)), x, shape=kept)), mean
+    )
+    return op.Reshape(mean, [-1]), op.Reshape(inverse, [-1])
+
+
+def _nothing(like: Value) -> Value:
+    """What torch's kernel for the CPU gives where it takes no statistics."""
+    return full((0,), 0.0, like.dtype or ir.DataType.FLOAT)
+
+
+@translates("aten.native_batch_norm.default")
+def native_batch_norm(
+    input: Value,
+    weight: Value | None,
+    bias: Value | None,
+    running_mean: Value | None,
+    running_var: Value | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple[Value, Value, Value]:
+    like = next((value for value in (weight, running_mean) if value is not None), input)
+    if not training:
+        y = batch_norm(input, weight, bias, running_mean, running_var, False, momentum, eps)
+        return y, _nothing(like), _nothing(like)
+    if running_mean is not None:
+        raise UnsupportedError("batch normalisation that updates statistics, a change that its schema hides")
+    y = _train(input, weight, bias, None, None, momentum, eps)[0]
+    return y, *_own_statistics(input, like, eps)
+
+
 @translates("aten._native_batch_norm_legit_functional.default")
 def batch_norm_functional(
     input: Value,
@@ -129,13 +170,13 @@ def batch_norm_functional(
     momentum: float,
     eps: float,
 ) -> tuple[Value, Value | None, Value | None, Value | None, Value | None]:
-    """Outputs 1 and 2, the batch's own statistics, are read by torch's backward only: they repeat 3 and 4."""
+    like = running_mean if weight is None else weight
     if not training:
         y = batch_norm(input, weight, bias, running_mean, running_var, False, momentum, eps)
         mean, variance = op.Identity(running_mean), op.Identity(running_var)
-    else:
-        y, mean, variance = _train(input, weight, bias, running_mean, running_var, momentum, eps)  # pyright: ignore[reportAssignmentType]
-    return y, mean, variance, mean, variance
+        return y, _nothing(like), _nothing(like), mean, variance
+    y, mean, variance = _train(input, weight, bias, running_mean, running_var, momentum, eps)
+    return y, *_own_statistics(input, like, eps), mean, variance
 
 
 @translates("aten._native_batch_norm_legit_no_training.default")
@@ -149,7 +190,8 @@ def batch_norm_no_training(
     eps: float,
 ) -> tuple[Value, Value, Value]:
     y = batch_norm(input, weight, bias, running_mean, running_var, False, momentum, eps)
-    return y, op.Identity(running_mean), op.Identity(running_var)
+    like = running_mean if weight is None else weight
+    return y, _nothing(like), _nothing(like)
 
 
 @translates("aten._native_batch_norm_legit.no_stats")
@@ -157,8 +199,7 @@ def batch_norm_no_stats(
     input: Value, weight: Value | None, bias: Value | None, training: bool, momentum: float, eps: float
 ) -> tuple[Value, Value, Value]:
     y = _train(input, weight, bias, None, None, momentum, eps)[0]
-    _, mean, variance = y.producer().outputs  # pyright: ignore[reportOptionalMemberAccess]
-    return y, mean, variance
+    return y, *_own_statistics(input, input if weight is None else weight, eps)
 
 
 @translates("aten.layer_norm.default")

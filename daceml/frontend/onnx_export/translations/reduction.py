@@ -15,8 +15,10 @@ from daceml.frontend.onnx_export.translations.emit import (
     broadcast,
     cast,
     op,
+    product,
     rank_of,
     result_dtype,
+    sizes_of,
     typed,
 )
 
@@ -151,16 +153,24 @@ def min_dim(self: Value, dim: int, keepdim: bool = False) -> tuple[Value, Value]
 
 @translates("aten.argmax.default")
 def argmax(self: Value, dim: int | None = None, keepdim: bool = False) -> Value:
-    if dim is None:
-        raise UntranslatableError("an argmax over everything")
-    return op.ArgMax(self, axis=dim, keepdims=int(keepdim))
+    return _place(op.ArgMax, self, dim, keepdim)
+
+
+def _place(operator: Any, self: Value, dim: int | None, keepdim: bool) -> Value:
+    """Of everything, the place among the elements in row-major order."""
+    if dim is not None:
+        return operator(self, axis=dim, keepdims=int(keepdim))
+    sizes = sizes_of(self)
+    flat = self if len(sizes) == 1 else typed(op.Reshape(self, [-1]), self, shape=(product(sizes),))
+    place = operator(flat, axis=0, keepdims=0)
+    if not keepdim or not sizes:
+        return place
+    return op.Reshape(typed(place, dtype=ir.DataType.INT64, shape=()), [1] * len(sizes))
 
 
 @translates("aten.argmin.default")
 def argmin(self: Value, dim: int | None = None, keepdim: bool = False) -> Value:
-    if dim is None:
-        raise UntranslatableError("an argmin over everything")
-    return op.ArgMin(self, axis=dim, keepdims=int(keepdim))
+    return _place(op.ArgMin, self, dim, keepdim)
 
 
 @translates("aten.logsumexp.default")

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import onnx_ir as ir
 
-from daceml.frontend.onnx_export.translations import UntranslatableError, translates
+from daceml.frontend.onnx_export.translations import UnsupportedError, UntranslatableError, translates
 from daceml.frontend.onnx_export.translations.emit import FLOATS, Value, broadcast, cast, full, op, typed
 from daceml.frontend.onnx_export.translations.precision import rounds_once
 from daceml.frontend.onnx_export.translations.torch_kernels import kernel
@@ -23,6 +23,14 @@ def _float(value: Value) -> Value:
 @translates("aten.erfc.default", "aten.special_erfc.default")
 def erfc(self: Value) -> Value:
     return kernel("Erfc")(_float(self))
+
+
+@translates("aten.special_erfcx.default", "aten.special_log_ndtr.default")
+def tail(self: Value) -> Value:
+    """Products of functions that overflow and underflow, of which nothing is left in the tails."""
+    raise UnsupportedError(
+        "the scaled complementary error function and the logarithm of a normal distribution"
+    )
 
 
 @translates("aten.logaddexp.default")

@@ -1,0 +1,138 @@
+"""Calls whose translation gave other numbers, or none; expected values are eager's in float64."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch.nn import functional
+
+from tests.support.eager_twin import unlike_eager
+
+INF, NAN = math.inf, math.nan
+ATEN = torch.ops.aten
+
+
+@pytest.mark.parametrize(
+    ("function", "x"),
+    [
+        (torch.special.erfcx, torch.tensor([4.0, 9.0, 12.0, -3.0])),
+        (torch.special.log_ndtr, torch.tensor([-8.0, -5.0, 1.0])),
+    ],
+    ids=["erfcx", "log_ndtr"],
+)
+@pytest.mark.parametrize("gradients", [False, True])
+def test_tails_of_special_functions_are_left_to_torch(function, x, gradients):
+    assert unlike_eager(function, x, gradients=gradients, one_program=False) == []
+    assert "cannot be translated to ONNX here" in unlike_eager(function, x)[0]
+
+
+@pytest.mark.parametrize("function", [functional.elu, functional.selu, functional.celu])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_gradients_keep_their_digits_where_the_result_is_almost_flat(function, dtype):
+    x = torch.tensor([-20.0, -15.0, -10.0, -1.0, -1e-4, 0.0, 0.5, INF], dtype=dtype)
+    assert unlike_eager(function, x, gradients=True) == []
+
+
+@pytest.mark.parametrize("gradients", [False, True])
+def test_elu_scales_the_input_of_negative_numbers_alone(gradients):
+    x = torch.tensor([3.0, -1.0, -8.0, 0.0])
+    assert unlike_eager(lambda x: ATEN.elu(x, 1.0, 1.0, 3.0), x, gradients=gradients) == []
+    assert unlike_eager(lambda x: ATEN.elu(x, 1.5, 2.0, 0.5), x, gradients=gradients) == []
+
+
+@pytest.mark.parametrize("gradients", [False, True])
+def test_a_row_of_minus_infinity_has_a_safe_softmax_of_zeros(gradients):
+    x = torch.tensor([[-INF, -INF, -INF], [0.0, -INF, 1.0], [2.0, 3.0, 4.0]])
+    assert unlike_eager(lambda x: ATEN._safe_softmax(x, -1), x, gradients=gradients) == []
+    assert unlike_eager(lambda x: ATEN._safe_softmax(x, 0), x, gradients=gradients) == []
+
+
+def batch(dtype: torch.dtype = torch.float32) -> tuple[torch.Tensor, ...]:
+    generator = torch.Generator().manual_seed(0)
+    return (
+        torch.randn(4, 3, 5, generator=generator, dtype=dtype),
+        torch.rand(3, generator=generator, dtype=dtype),
+        torch.rand(3, generator=generator, dtype=dtype) + 0.5,
+    )
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize(
+    "operator",
+    [ATEN.native_batch_norm, ATEN._native_batch_norm_legit, ATEN._native_batch_norm_legit_functional],
+    ids=["native", "legit", "functional"],
+)
+def test_batch_norms_of_aten_update_statistics_and_give_those_of_the_batch(operator, training):
+    def function(x, mean, variance):
+        return operator(x, None, None, mean, variance, training, 0.5, 0.6), mean * 1
+
+    assert unlike_eager(function, *batch()) == []
+
+
+def test_batch_norms_without_running_statistics():
+    x, weight, bias = batch()
+    for operator in (
+        lambda x, w, b: torch.native_batch_norm(x, w, b, None, None, True, 0.1, 1e-5),
+        lambda x, w, b: ATEN._native_batch_norm_legit.no_stats(x, w, b, True, 0.1, 1e-5),
+        lambda x, w, b: ATEN._native_batch_norm_legit_no_training(x, w, b, w, b, 0.1, 1e-5),
+    ):
+        assert unlike_eager(operator, x, weight, bias) == []
+
+
+def test_an_addend_times_zero_may_be_nan():
+    matrices = torch.randn(2, 3, 4), torch.randn(2, 4, 5)
+    functions = (
+        lambda a, m, v: torch.addmv(a, m[0], v[0, :, 0], beta=0, alpha=2),
+        lambda a, m, v: torch.addbmm(a[:, None], m, v, beta=0),
+        lambda a, m, v: torch.baddbmm(a[:, None], m, v, beta=0),
+        lambda a, m, v: torch.addmm(a[:, None], m[0], v[0], beta=0),
+    )
+    for function in functions:
+        assert unlike_eager(function, torch.full((3,), NAN), *matrices) == []
+
+
+@pytest.mark.parametrize("gradients", [False, True])
+def test_addends_and_products_are_scaled(gradients):
+    matrices = torch.randn(2, 3, 4), torch.randn(2, 4, 5)
+    finite = lambda a, m, v: (  # noqa: E731
+        torch.addmv(a, m[0], v[0, :, 0], beta=0.5, alpha=2),
+        torch.addbmm(a[:, None], m, v, beta=3, alpha=0.5),
+    )
+    assert unlike_eager(finite, torch.ones(3), *matrices, gradients=gradients) == []
+
+
+@pytest.mark.parametrize("reduction", [0, 1, 2])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_nll_loss_forward_gives_the_weight_of_its_targets(reduction, weighted):
+    target = torch.tensor([0, 2, -100, 1])
+    weight = torch.tensor([0.5, 1.0, 2.0]) if weighted else None
+    x = torch.randn(4, 3)
+    assert unlike_eager(lambda x: ATEN.nll_loss_forward(x, target, weight, reduction, -100), x) == []
+
+
+@pytest.mark.parametrize("gradients", [False, True])
+def test_tensors_without_dimensions(gradients):
+    scalar, slope = torch.tensor(-1.5), torch.tensor([0.3])
+    assert unlike_eager(functional.prelu, scalar, slope, gradients=gradients) == []
+    assert unlike_eager(functional.prelu, scalar, slope[0], gradients=gradients) == []
+    assert unlike_eager(functional.prelu, torch.randn(2, 3), slope[0], gradients=gradients) == []
+    select = lambda x: torch.index_select(x, 0, torch.tensor([0])) * 2  # noqa: E731
+    assert unlike_eager(select, scalar, gradients=gradients) == []
+
+
+@pytest.mark.parametrize("gradients", [False, True])
+def test_linear_with_a_vector_for_a_weight(gradients):
+    x, weight = torch.randn(2, 4, 3), torch.randn(3)
+    assert unlike_eager(functional.linear, x, weight, gradients=gradients) == []
+    assert unlike_eager(functional.linear, x, weight, torch.tensor(2.0), gradients=gradients) == []
+    assert unlike_eager(functional.linear, x[0, 0], weight, gradients=gradients) == []
+
+
+@pytest.mark.parametrize("function", [torch.argmax, torch.argmin])
+def test_places_of_extremes_of_everything_keep_dimensions(function):
+    for shape in ((2, 3, 4), (5,), ()):
+        x = torch.randn(shape)
+        assert unlike_eager(lambda x: function(x, keepdim=True), x) == []
+        assert unlike_eager(function, x) == []
