@@ -23,6 +23,7 @@ from daceml.frontend.capture.extremum_gradients import read_chosen_extremes
 from daceml.frontend.capture.gradient_changes import refuse_changes
 from daceml.frontend.capture.gradient_stops import mark_gradient_stops
 from daceml.frontend.capture.moved_tensors import refuse_moved
+from daceml.frontend.capture.result_gradients import with_result_gradients
 from daceml.frontend.capture.same_graph import same_graph
 from daceml.frontend.capture.trace_lock import tracing
 from daceml.toolchain.cache import Cache
@@ -65,6 +66,7 @@ def making_of(
         mark_gradient_stops(exported)
         read_chosen_extremes(exported)
         refuse_changes(exported, wanted)
+        wanted = with_result_gradients(exported, wanted, captured.moving)
     making = Making(
         exported=exported,
         stages=stages,

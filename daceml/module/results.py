@@ -6,7 +6,7 @@ call, too: whoever writes to it writes to the same memory as after an eager call
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -108,7 +108,7 @@ class ResultTemplate:
             for symbol, (i, axis) in self.symbols.items()
         }
         leaves = [self._leaf(leaf, outputs, inputs, sizes) for leaf in self.leaves]
-        return pytree.tree_unflatten(leaves, self.structure)
+        return _assembled(iter(leaves), self.structure)
 
     def _leaf(
         self,
@@ -135,6 +135,16 @@ class ResultTemplate:
                 return tensor.as_strided(extents, steps, tensor.storage_offset() + _number(offset, sizes))
 
 
+def _assembled(leaves: Iterator[Any], structure: pytree.TreeSpec) -> Any:
+    """Leaves in a structure, as pytree does it, except that a `torch.Size` stays one."""
+    if structure.is_leaf():
+        return next(leaves)
+    parts = [_assembled(leaves, child) for child in structure.children()]
+    if structure.type is torch.Size:
+        return torch.Size(parts)
+    return pytree.SUPPORTED_NODES[structure.type].unflatten_fn(parts, structure.context)
+
+
 def result_template(program: ExportedProgram, state: Mapping[str, torch.Tensor]) -> ResultTemplate:
     """Read the structure of the result off an exported program.
 
@@ -143,7 +153,8 @@ def result_template(program: ExportedProgram, state: Mapping[str, torch.Tensor])
     Args:
         state: the module's own tensors by state_dict key.
     Raises:
-        RunsEagerlyError: results share memory with each other, and none of them is all of it.
+        RunsEagerlyError: results share memory with each other, and none of them is all of it; or a number
+            among them is the value of a tensor.
     """
     from torch.export.graph_signature import ConstantArgument, OutputKind, TensorArgument
 
@@ -169,13 +180,21 @@ def result_template(program: ExportedProgram, state: Mapping[str, torch.Tensor])
             count += 1
         else:
             value = nodes[spec.arg.name].meta["val"]  # pyright: ignore[reportAttributeAccessIssue]
-            leaves.append(Size(value.node.expr) if hasattr(value, "node") else Constant(value))
+            leaves.append(
+                _size(value.node.expr, bases.symbols) if hasattr(value, "node") else Constant(value)
+            )
     _refuse_lost_sharing(
         [node for node, leaf in zip(returned, tensors, strict=True) if isinstance(leaf, Output)]
     )
     structure = program.call_spec.out_spec
     plain = structure is not None and structure.is_leaf() and leaves == [Output(0)]
     return ResultTemplate(leaves=tuple(leaves), structure=None if plain else structure, symbols=bases.symbols)
+
+
+def _size(expression: Number, known: Container[Any]) -> Size:
+    if not all(symbol in known for symbol in expression.free_symbols):
+        raise RunsEagerlyError("forward returns a number that is the value of a tensor")
+    return Size(expression)
 
 
 class _Bases:
@@ -323,7 +342,11 @@ def _places(value: torch.Tensor) -> np.ndarray:
 _DROPOUTS = frozenset(
     {"aten.dropout", "aten.feature_dropout", "aten.alpha_dropout", "aten.feature_alpha_dropout"}
 )
-_CONVERSIONS = frozenset({"aten.to", "aten.contiguous", "aten.type_as"})
+# They return the very tensor that they are given where there is nothing to do: its memory tells.
+_CONVERSIONS = frozenset({
+    "aten.to", "aten.contiguous", "aten.type_as", "aten.positive", "aten.resolve_conj", "aten.resolve_neg",
+    "aten.conj", "aten.conj_physical", "aten.real",
+})  # fmt: skip
 
 
 def _changes_nothing(node: Any) -> bool:

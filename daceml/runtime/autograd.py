@@ -171,6 +171,12 @@ class _Differentiable(torch.autograd.Function):
         flows = [any(given[i] is not None for i in reached) for reached in record.reached]
         if not any(flows):
             return (None,) * (3 + len(flows))
+        if backward.exchange is None and all(given[i] is None for i in record.cotangents):
+            # only results that move with nothing have a cotangent
+            zeros = (
+                like.zeros() if flowing else None for like, flowing in zip(ctx.wanted, flows, strict=True)
+            )
+            return None, None, None, *zeros
         narrowed = backward.narrowed(tuple(i for i in record.cotangents if given[i] is not None))
         program = backward.program if narrowed is None else narrowed.program
         taken = narrowed.record.cotangents if narrowed is not None else record.cotangents

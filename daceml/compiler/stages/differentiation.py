@@ -62,7 +62,8 @@ def differentiate(
     written = [a for a in results if network.signature.get(a, a).endswith(NEXT)]
     active = _reachable(network, [a for a in arrays if a is not None])
     # what forward writes back is no result that gradients come from
-    outputs = [a for a in outputs if a in active and a not in written]
+    still = {a for a, sources in zip(results, wanted.reaching, strict=False) if sources is None}
+    outputs = [a for a in outputs if a in active and a not in written and a not in still]
     if wanted.outputs is not None:
         outputs = [a for a in outputs if results.index(a) in wanted.outputs]
     reached = outputs_reached(network.sdfg, network.state, [a for a in arrays if a is not None], outputs)
@@ -79,7 +80,7 @@ def differentiate(
         if gradient in parts.backward.outputs:
             signature[gradient] = GRADIENT + name
     record = replace(
-        _record(parts, results, arrays, outputs, reached),
+        _record(parts, results, arrays, outputs, reached, _flat(results, outputs, wanted)),
         storage=tuple(map(_storage, decisions)),
         by_rule=gradients.by_rule,
         lowered=gradients.lowered,
@@ -115,21 +116,36 @@ def _identity(network: Network, array: str) -> str:
     return f"{array}: {kind}, {edge.src_conn} of {name} from {sources}"
 
 
+def _flat(results: tuple[str, ...], outputs: list[str], wanted: Wanted) -> dict[int, tuple[int, ...]]:
+    """Results that require a gradient in eager PyTorch and move with nothing here: their gradient is zero.
+
+    Returns:
+        place of the result -> places of the tensors that it gives zeros to.
+    """
+    return {
+        place: sources
+        for place, sources in enumerate(wanted.reaching)
+        if sources and results[place] not in outputs and results.index(results[place]) == place
+    }
+
+
 def _record(
     parts: Partition,
     results: tuple[str, ...],
     arrays: list[str | None],
     outputs: list[str],
     reached: Mapping[str, Collection[str]],
+    flat: Mapping[int, Collection[int]],
 ) -> GradientRecord:
     forward, backward = parts.forward, parts.backward
     cotangents = list(parts.cotangents)
+    flat_of = [tuple(i for i, sources in flat.items() if place in sources) for place in range(len(arrays))]
 
-    def source(array: str | None) -> Source | None:
+    def source(array: str | None, flat: Collection[int]) -> Source | None:
         gradient = None if array is None else parts.gradients[array]
         if gradient is None:
             # a derivative that is zero everywhere, or a sum over nothing
-            return ("zero", 0) if array is not None and reached[array] else None
+            return ("zero", 0) if flat or (array is not None and reached[array]) else None
         if gradient in backward.outputs:
             return "output", backward.outputs.index(gradient)
         names = list(parts.cotangents.values())
@@ -146,10 +162,14 @@ def _record(
         saved_arrays=tuple(_identity(forward, a) for a in parts.saved),
         reads=tuple(reader(a) for a in parts.read),
         cotangents=tuple(results.index(a) for a in cotangents),
-        differentiable=tuple(a in outputs and results.index(a) == i for i, a in enumerate(results)),
-        gradients=tuple(source(a) for a in arrays),
+        differentiable=tuple(
+            i in flat or (a in outputs and results.index(a) == i) for i, a in enumerate(results)
+        ),
+        gradients=tuple(map(source, arrays, flat_of)),
         reached=tuple(
-            tuple(i for i, result in enumerate(results) if a is not None and result in reached[a])
-            for a in arrays
+            tuple(
+                i for i, result in enumerate(results) if i in more or (a is not None and result in reached[a])
+            )
+            for a, more in zip(arrays, flat_of, strict=True)
         ),
     )

@@ -44,6 +44,7 @@ class Capture:
         held: tensors that the module holds in plain attributes, by the names that the program has for them.
         reads: values that forward read from tensors of the call, and that are constants of the trace.
         other_reads: whether there are such constants that come from elsewhere.
+        moving: of each tensor among the results, whether it requires a gradient.
     """
 
     program: ExportedProgram
@@ -52,6 +53,7 @@ class Capture:
     held: dict[str, torch.Tensor]
     reads: tuple[ValueRead, ...] = ()
     other_reads: bool = False
+    moving: tuple[bool, ...] = ()
 
 
 def export_program(
@@ -160,6 +162,7 @@ def _capture(
             raise broken or refusal_of_torch(module, arguments, error) from error
     refuse_mixed_types(program, module, arguments)
     _refuse_overwritten(reads)
+    _refuse_generators(program)
     if view.assigned:
         _refuse_state(program, view.assigned)
     else:
@@ -174,6 +177,7 @@ def _capture(
         held=adopt(program, module),
         reads=tuple(reads.found),
         other_reads=reads.unknown,
+        moving=view.moving,
     )
 
 
@@ -247,6 +251,14 @@ def _refuse_state(program: ExportedProgram, assigned: Sequence[Assignment]) -> N
             raise RunsEagerlyError(
                 f"forward keeps a tensor from call to call in the attribute {made.name!r}, which is no buffer"
             )
+
+
+def _refuse_generators(program: ExportedProgram) -> None:
+    """A program draws from torch's own generator alone."""
+    for part in program.graph_module.modules():
+        for node in getattr(part, "graph", program.graph).nodes:
+            if node.kwargs.get("generator") is not None:
+                raise RunsEagerlyError("forward passes a random generator")
 
 
 def _drop_assigned(program: ExportedProgram) -> None:

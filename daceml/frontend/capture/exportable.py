@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -84,11 +84,13 @@ class ExportView:
         module: its forward takes the tensors of the arguments, and returns (result, values of `assigned`).
         reads: values of tensors that its forward turns into Python's.
         assigned: what forward assigned while it was traced.
+        moving: of each tensor that it returned, whether it requires a gradient.
     """
 
     module: nn.Module
     reads: ReadValues
     assigned: list[Assignment] = field(default_factory=list[Assignment])
+    moving: tuple[bool, ...] = ()
 
 
 @contextmanager
@@ -132,6 +134,7 @@ def exportable(
             view.reads.follow(tensor, name, tensor, tensor)
         args, kwargs = arguments.rebuild(tensors)
         given = tree_flatten((args, kwargs))
+        layouts = _layouts(view.module, tensors)
         with (
             _watched_attributes(view, module),
             autocast_regions(autocast),
@@ -140,7 +143,10 @@ def exportable(
         ):
             result = forward(*args, **kwargs)
         _refuse_changed_arguments(given, tree_flatten((args, kwargs)))
-        return result, [made.owner.__dict__[made.name] for made in view.assigned]
+        _refuse_changed_layouts(layouts, _layouts(view.module, tensors))
+        whole = result, [made.owner.__dict__[made.name] for made in view.assigned]
+        view.moving = tuple(t.requires_grad for t in tree_leaves(whole) if isinstance(t, torch.Tensor))
+        return whole
 
     positional = inspect.Parameter.POSITIONAL_OR_KEYWORD
     names, spellings = arguments.names(module.forward), arguments.spellings(module.forward)
@@ -179,6 +185,24 @@ def _refuse_changed_arguments(before: tuple[list[Any], Any], now: tuple[list[Any
     """A list or dict that forward changes is the caller's, who finds the change there after the call."""
     if before[1] != now[1] or any(a is not b for a, b in zip(before[0], now[0], strict=True)):
         raise RunsEagerlyError("forward changes a list or dict among its arguments")
+
+
+def _layouts(module: nn.Module, tensors: Sequence[torch.Tensor]) -> dict[str, tuple[Any, ...]]:
+    """Shape and strides of the arguments, and of what the module holds."""
+    held = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    named = {**{f"argument {place}": tensor for place, tensor in enumerate(tensors)}, **held}
+    return {
+        name: (t.shape, t.stride(), t.storage_offset())
+        for name, t in named.items()
+        if t.layout is torch.strided
+    }
+
+
+def _refuse_changed_layouts(before: dict[str, tuple[Any, ...]], now: dict[str, tuple[Any, ...]]) -> None:
+    """`squeeze_`, `t_` and `resize_` make another tensor of the caller's; a program writes numbers alone."""
+    for name, layout in before.items():
+        if name in now and now[name] != layout:
+            raise RunsEagerlyError(f"forward changes the shape or the strides of {name} in place")
 
 
 @contextmanager

@@ -10,7 +10,9 @@ import builtins
 import datetime
 import dis
 import functools
+import inspect
 import io
+import os
 import random
 import sys
 import sysconfig
@@ -23,7 +25,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import torch
 from torch import nn
+from torch.utils._python_dispatch import _disable_current_modes  # pyright: ignore[reportPrivateUsage]
 
 from daceml.frontend.capture.module_attributes import held_values, is_plain_object, is_users
 from daceml.frontend.capture.provenance import is_user_file
@@ -78,7 +82,10 @@ def watched_effects(module: nn.Module, *, output: bool = True) -> Generator[None
     calls: list[str] = []
     failure: Exception | None = None
     try:
-        with code.calls_watched(calls, output=output) if code.mentions(_NAMES) else nullcontext():
+        with (
+            _generator_watched(calls),
+            code.calls_watched(calls, output=output) if code.mentions(_NAMES) else nullcontext(),
+        ):
             yield
     except Exception as error:
         failure = error
@@ -266,6 +273,55 @@ def _effect(function: Any) -> str:
     if name in _WRITES and isinstance(owner, io.IOBase):
         return "writes to a file"
     return known
+
+
+class _WatchedGenerator:
+    """torch's generator, as `torch.manual_seed`, `torch.random.fork_rng` and the like reach it."""
+
+    def __init__(self, generator: torch.Generator, found: list[str]) -> None:
+        self._generator, self._found = generator, found
+
+    def __getattr__(self, name: str) -> Any:
+        frames = inspect.currentframe() if name in _GENERATOR_STATE else None
+        for _ in range(2):  # of this method, and of torch.random
+            frames = frames and frames.f_back
+        caller = frames.f_code.co_filename if frames is not None else ""
+        if caller and not caller.endswith(_STATE_KEEPERS):
+            self._found.append(f"{_GENERATOR_STATE[name]} the state of torch's random generator")
+        return getattr(self._generator, name)
+
+
+# A checkpoint keeps the state for a second forward, which no trace has; Dynamo puts back what it finds.
+_STATE_KEEPERS = tuple(
+    os.path.join("torch", *path)
+    for path in (("utils", "checkpoint.py"), ("_dynamo", "utils.py"), ("_dynamo", "convert_frame.py"))
+)
+_GENERATOR_STATE = {
+    **dict.fromkeys(("manual_seed", "seed", "set_state", "graphsafe_set_state"), "sets"),
+    **dict.fromkeys(("get_state", "initial_seed", "clone_state", "graphsafe_get_state"), "reads"),
+}
+
+
+@contextmanager
+def _generator_watched(found: list[str]) -> Generator[None]:
+    """Notice what looks at torch's generator for the CPU or sets it; a trace does so once.
+
+    Nothing draws from it while operators are traced.
+    """
+    own = torch.default_generator
+    before = own.get_state()
+    namespace: Any = torch.random
+    namespace.default_generator = _WatchedGenerator(own, found)
+    try:
+        yield
+    finally:
+        namespace.default_generator = own
+        with torch._C.DisableTorchFunction(), _disable_current_modes():  # pyright: ignore[reportPrivateUsage]
+            moved = not torch.equal(own.get_state(), before)
+        if moved:
+            own.set_state(before)
+            if not found:
+                found.append("moves torch's random generator")
 
 
 def _watched_generators(module: nn.Module, code: _Code) -> Iterator[_Watch]:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
-from torch._subclasses.fake_tensor import FakeTensor
+from torch._guards import detect_fake_mode
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
@@ -95,14 +96,14 @@ def flops_of(program: ExportedProgram) -> int:
     """FLOPs of one run, counted as those of eager code: an exported program runs on its fake tensors."""
     placeholders = [node for node in program.graph.nodes if node.op == "placeholder"]
     values = [node.meta.get("val") for node in placeholders]
-    # what is made of a number that forward reads from a tensor has no values either
-    mode = next((value.fake_mode for value in values if isinstance(value, FakeTensor)), None)
     ledger = RegionLedger()
+    # what is made from nothing, or of a number that forward reads from a tensor, is fake as well: random
+    # numbers are not drawn, and numbers have no value
+    fake = detect_fake_mode(values) or FakeTensorMode(allow_non_fake_inputs=True)
     with ExitStack() as stack:
-        if mode is not None and any(map(reads_a_number, program.graph.nodes)):
-            stack.enter_context(mode)
-            if mode.shape_env is not None:
-                stack.enter_context(mode.shape_env.ignore_fresh_unbacked_symbols())
+        stack.enter_context(fake)
+        if fake.shape_env is not None and any(map(reads_a_number, program.graph.nodes)):
+            stack.enter_context(fake.shape_env.ignore_fresh_unbacked_symbols())
         stack.enter_context(ledger.inside(None, ""))
         stack.enter_context(torch.no_grad())
         stack.enter_context(_EagerOperations(ledger))

@@ -20,11 +20,15 @@ class Wanted:
         inputs: for each tensor of the arguments whether it does.
         state: keys of the parameters and buffers that do.
         outputs: places of the results that have a cotangent; None for all that gradients can flow into.
+        reaching: for each result of forward's the places, among the inputs and then the state that require a
+            gradient, of those that it gives one to; None where it requires no gradient. () where a program
+            decides.
     """
 
     inputs: tuple[bool, ...]
     state: tuple[str, ...]
     outputs: tuple[int, ...] | None = None
+    reaching: tuple[tuple[int, ...] | None, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,60 @@
+"""One function, compiled and eager: all that a caller can tell apart, by the judge of `benchmarks.opinfo`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+import daceml
+from benchmarks.opinfo.calls import call
+from benchmarks.opinfo.judge import differences
+
+SEED = 3
+
+
+class Function(nn.Module):
+    """A module whose forward is a function."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *tensors: torch.Tensor) -> Any:
+        return self.function(*tensors)
+
+
+def unlike_eager(
+    function: Callable[..., Any],
+    *tensors: torch.Tensor,
+    gradients: bool = False,
+    one_program: bool = True,
+    random: bool = False,
+    **options: Any,
+) -> list[str]:
+    """What a caller can tell a compiled function from the eager one by, in two calls; nothing in a good case.
+
+    Args:
+        gradients: of the arguments that are floating-point.
+        one_program: raise an error where the function is not one program; else it may be cut.
+        random: it draws numbers.
+    """
+
+    def fresh(dtype: torch.dtype | None = None) -> list[torch.Tensor]:
+        copies = [x.detach().clone() for x in tensors]
+        copies = [x.to(dtype) if dtype is not None and x.is_floating_point() else x for x in copies]
+        return [x.requires_grad_(gradients and x.is_floating_point()) for x in copies]
+
+    eager = call(function, fresh(), gradients=gradients, seed=SEED)
+    exact = call(function, fresh(torch.float64), gradients=gradients, seed=SEED)
+    compiled = daceml.compile(Function(function), backward=gradients, fullgraph=one_program, **options)
+    assert isinstance(compiled, daceml.DaceModule)
+    found: list[str] = []
+    for _ in range(2):
+        ours = call(compiled, fresh(), gradients=gradients, seed=SEED)
+        found += differences(ours, eager, exact, elementwise=True, values=True, random=random)
+    if one_program and eager.error is None and not compiled.session.variants:
+        found.append("it ran eagerly")
+    return found
