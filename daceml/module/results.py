@@ -345,7 +345,7 @@ _DROPOUTS = frozenset(
 # They return the very tensor that they are given where there is nothing to do: its memory tells.
 _CONVERSIONS = frozenset({
     "aten.to", "aten.contiguous", "aten.type_as", "aten.positive", "aten.resolve_conj", "aten.resolve_neg",
-    "aten.conj", "aten.conj_physical", "aten.real",
+    "aten.conj", "aten.conj_physical", "aten.real", "aten.atleast_1d", "aten.atleast_2d", "aten.atleast_3d",
 })  # fmt: skip
 
 
@@ -358,7 +358,9 @@ def _changes_nothing(node: Any) -> bool:
     if operator not in _CONVERSIONS or not isinstance(given := node.args[0].meta.get("val"), torch.Tensor):
         return False
     value = node.meta["val"]
-    return value is given or (_storage(value) == _storage(given) and value.dtype == given.dtype)
+    return value is given or (
+        _storage(value) == _storage(given) and value.dtype == given.dtype and value.dim() == given.dim()
+    )
 
 
 def _stopped(node: Any, owner: Any) -> bool:

@@ -37,6 +37,9 @@ def test_values_of_tensors_are_numbers(function):
         torch.conj,
         torch.conj_physical,
         torch.real,
+        torch.atleast_1d,
+        torch.atleast_2d,
+        torch.atleast_3d,
         lambda x: x.contiguous(),
     ],
 )

@@ -310,8 +310,9 @@ class _LightPass:
         """The operator without its underscore; its result keeps the type of what it changed."""
         overload = node.target._overloadname  # pyright: ignore[reportFunctionMemberAccess, reportAttributeAccessIssue]
         name, overload = _OTHER_TWINS.get((name, overload), (name, overload))
-        twin = getattr(getattr(torch.ops.aten, name, None), overload, None)
-        if twin is None:
+        twin: Any = getattr(getattr(torch.ops.aten, name, None), overload, None)
+        # aten::ldexp(float, int) is TorchScript's function of numbers
+        if twin is None or str(twin._schema.arguments[0].type) != "Tensor":
             raise NeedsRetraceError(f"{node.target} has no out-of-place twin")
         dtype = changed.meta["val"].dtype
         others = [argument.meta["val"] for argument in node.all_input_nodes if "val" in argument.meta]

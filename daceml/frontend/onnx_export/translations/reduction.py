@@ -14,6 +14,7 @@ from daceml.frontend.onnx_export.translations.emit import (
     axes_of,
     broadcast,
     cast,
+    full,
     op,
     product,
     rank_of,
@@ -158,12 +159,14 @@ def argmax(self: Value, dim: int | None = None, keepdim: bool = False) -> Value:
 
 def _place(operator: Any, self: Value, dim: int | None, keepdim: bool) -> Value:
     """Of everything, the place among the elements in row-major order."""
+    if not sizes_of(self):  # the only one
+        return full((), 0, ir.DataType.INT64)
     if dim is not None:
         return operator(self, axis=dim, keepdims=int(keepdim))
     sizes = sizes_of(self)
     flat = self if len(sizes) == 1 else typed(op.Reshape(self, [-1]), self, shape=(product(sizes),))
     place = operator(flat, axis=0, keepdims=0)
-    if not keepdim or not sizes:
+    if not keepdim:
         return place
     return op.Reshape(typed(place, dtype=ir.DataType.INT64, shape=()), [1] * len(sizes))
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from daceml.frontend.onnx_export.translations import UntranslatableError, translates
+from daceml.frontend.onnx_export.translations import UnsupportedError, UntranslatableError, translates
 from daceml.frontend.onnx_export.translations.emit import (
     END,
     Value,
@@ -256,6 +256,8 @@ def pad_tensor(
     self: Value, pad: Sequence[Extent], mode: str = "constant", value: float | None = None
 ) -> Value:
     """torch counts pairs from the last dimension; ONNX wants all begins, then all ends."""
+    if mode == "replicate" and any(isinstance(extent, int) and extent < 0 for extent in pad):
+        raise UnsupportedError("a padding that repeats the edge of what another side cuts off")
     modes = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
     rank, pairs = rank_of(self), len(pad) // 2
     begins: list[Extent] = [0] * rank

@@ -136,3 +136,15 @@ def test_places_of_extremes_of_everything_keep_dimensions(function):
         x = torch.randn(shape)
         assert unlike_eager(lambda x: function(x, keepdim=True), x) == []
         assert unlike_eager(function, x) == []
+    assert unlike_eager(lambda x: function(x, dim=0, keepdim=True), torch.tensor(2.0)) == []
+
+
+def test_a_replicated_edge_that_is_cut_off_is_left_to_torch():
+    x = torch.arange(8.0).reshape(1, 2, 4)
+    pad = lambda x: functional.pad(x, (-4, 5), "replicate")  # noqa: E731
+    assert unlike_eager(pad, x, one_program=False) == []
+    assert "cannot be translated to ONNX here" in unlike_eager(pad, x)[0]
+
+
+def test_an_operator_in_place_without_a_twin_of_its_overload():
+    assert unlike_eager(lambda x, y: (x * 2).ldexp_(y), torch.tensor(1.5), torch.tensor(3.0)) == []
