@@ -145,7 +145,7 @@ class ModuleProgram:
         required = self._requires()
         if required == self._required and self._watch.unchanged():
             return False
-        now = ModuleWatch(self.session.eager, self._watch.ignored, self._watch.bound)
+        now = self._watch.retaken(self.session.eager)
         if required == self._required and self._watch.difference(now) is None:
             self._watch = now
             return False
