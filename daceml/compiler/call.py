@@ -19,11 +19,11 @@ from daceml.config import config
 from daceml.frontend.capture.arguments import Arguments
 from daceml.frontend.capture.call_device import device_of, without_autocast
 from daceml.frontend.capture.capture import Capture, capture
-from daceml.frontend.capture.extremum_gradients import read_chosen_extremes
-from daceml.frontend.capture.gradient_changes import refuse_changes
-from daceml.frontend.capture.gradient_stops import mark_gradient_stops
+from daceml.frontend.capture.gradients.extremum_gradients import read_chosen_extremes
+from daceml.frontend.capture.gradients.gradient_changes import refuse_changes
+from daceml.frontend.capture.gradients.gradient_stops import mark_gradient_stops
+from daceml.frontend.capture.gradients.result_gradients import with_result_gradients
 from daceml.frontend.capture.moved_tensors import refuse_moved
-from daceml.frontend.capture.result_gradients import with_result_gradients
 from daceml.frontend.capture.same_graph import same_graph
 from daceml.frontend.capture.trace_lock import tracing
 from daceml.toolchain.cache import Cache

@@ -16,7 +16,7 @@ from daceml.compiler.stages.program_folder import build
 from daceml.compiler.stages.stage_timer import Stages
 from daceml.config import config
 from daceml.errors import GradientError
-from daceml.frontend.capture.gradient_stops import mark_gradient_stops
+from daceml.frontend.capture.gradients.gradient_stops import mark_gradient_stops
 from daceml.frontend.onnx_export.export import export_program, to_onnx
 from daceml.frontend.onnx_import.importer import import_model
 from daceml.runtime.program import Program

@@ -17,7 +17,7 @@ from torch.utils import _pytree as pytree
 
 from daceml.frontend.capture.call_device import autocast_types
 from daceml.frontend.capture.exportable import RunsEagerlyError
-from daceml.frontend.capture.gradient_stops import stop_gradient
+from daceml.frontend.capture.gradients.gradient_stops import stop_gradient
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from daceml.errors import ExportError
-from daceml.frontend.capture.gradient_stops import storage
+from daceml.frontend.capture.gradients.gradient_stops import storage
 from daceml.frontend.capture.provenance import source_of_node
 
 if TYPE_CHECKING:

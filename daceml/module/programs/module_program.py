@@ -20,9 +20,9 @@ from daceml.compiler.stages.stage_timer import Stages
 from daceml.errors import DacemlError, ExportError, UnsupportedProgramError
 from daceml.frontend.capture.call_device import autocast_types, without_autocast
 from daceml.frontend.capture.exportable import RunsEagerlyError
-from daceml.frontend.capture.extremum_gradients import read_chosen_extremes
-from daceml.frontend.capture.gradient_changes import refuse_changes
-from daceml.frontend.capture.gradient_stops import mark_gradient_stops
+from daceml.frontend.capture.gradients.extremum_gradients import read_chosen_extremes
+from daceml.frontend.capture.gradients.gradient_changes import refuse_changes
+from daceml.frontend.capture.gradients.gradient_stops import mark_gradient_stops
 from daceml.frontend.capture.redirected_forward import forward_of
 from daceml.frontend.capture.trace_lock import tracing
 from daceml.frontend.onnx_import.identifiers import identifier

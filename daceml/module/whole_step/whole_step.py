@@ -26,9 +26,9 @@ from daceml.frontend.capture.arguments import Arguments
 from daceml.frontend.capture.call_device import autocast_types, without_autocast
 from daceml.frontend.capture.capture import capture
 from daceml.frontend.capture.exportable import RunsEagerlyError
-from daceml.frontend.capture.extremum_gradients import read_chosen_extremes
-from daceml.frontend.capture.gradient_changes import refuse_changes
-from daceml.frontend.capture.gradient_stops import mark_gradient_stops
+from daceml.frontend.capture.gradients.extremum_gradients import read_chosen_extremes
+from daceml.frontend.capture.gradients.gradient_changes import refuse_changes
+from daceml.frontend.capture.gradients.gradient_stops import mark_gradient_stops
 from daceml.frontend.capture.trace_lock import tracing
 from daceml.frontend.capture.traceable import refuse_script
 from daceml.garbage_collection import without_collection

@@ -1,4 +1,4 @@
-"""Functions with gradients of their own, see `daceml.frontend.capture.custom_gradients`."""
+"""Functions with gradients of their own, see `daceml.frontend.capture.gradients.custom_gradients`."""
 
 from __future__ import annotations
 

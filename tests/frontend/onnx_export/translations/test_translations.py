@@ -11,8 +11,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from daceml.frontend.capture.custom_gradients import cotangent_of, with_gradient
-from daceml.frontend.capture.gradient_stops import stop_gradient
+from daceml.frontend.capture.gradients.custom_gradients import cotangent_of, with_gradient
+from daceml.frontend.capture.gradients.gradient_stops import stop_gradient
 from daceml.frontend.onnx_export.translations import table
 from tests.support.exported_models import Lambda, agrees, onnx_of, operators, tensor, whole
 

@@ -14,7 +14,7 @@ import torch
 
 from daceml.errors import ExportError
 from daceml.frontend.capture.exportable import RunsEagerlyError
-from daceml.frontend.capture.gradient_stops import (
+from daceml.frontend.capture.gradients.gradient_stops import (
     changed,
     changed_by,
     regions,

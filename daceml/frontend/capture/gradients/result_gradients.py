@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch.export.graph_signature import OutputKind, TensorArgument
 
-from daceml.frontend.capture.gradient_stops import stop_gradient
+from daceml.frontend.capture.gradients.gradient_stops import stop_gradient
 from daceml.runtime.records.gradients import Wanted
 
 if TYPE_CHECKING:

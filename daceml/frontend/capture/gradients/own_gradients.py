@@ -16,8 +16,8 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from daceml.frontend.capture.custom_gradients import traced_function
 from daceml.frontend.capture.exportable import RunsEagerlyError
+from daceml.frontend.capture.gradients.custom_gradients import traced_function
 
 _TRACERS = ("torch._higher_order_ops.", "torch._library.", "torch._export.", "torch._subclasses.")
 """Where torch has functions whose backward says the same as their forward, or which no graph shows."""
