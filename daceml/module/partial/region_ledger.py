@@ -93,7 +93,11 @@ class RegionLedger:
 
 
 def flops_of(program: ExportedProgram) -> int:
-    """FLOPs of one run, counted as those of eager code: an exported program runs on its fake tensors."""
+    """FLOPs of one run, counted as those of eager code: an exported program runs on its fake tensors.
+
+    Symbolic sizes count as they were in the call that was traced, and those that depend on data as
+    `_UNKNOWN_SIZE`.
+    """
     placeholders = [node for node in program.graph.nodes if node.op == "placeholder"]
     values = [node.meta.get("val") for node in placeholders]
     ledger = RegionLedger()
@@ -108,7 +112,22 @@ def flops_of(program: ExportedProgram) -> int:
         stack.enter_context(torch.no_grad())
         stack.enter_context(_EagerOperations(ledger))
         fx.Interpreter(program.graph_module).run(*values)
-    return ledger.compiled_flops
+    return _at_example(ledger.compiled_flops)
+
+
+_UNKNOWN_SIZE = 64
+
+
+def _at_example(amount: Any) -> int:
+    if not isinstance(amount, torch.SymInt | torch.SymFloat):
+        return int(amount)
+    node = amount.node
+    if node.has_hint():
+        return int(node.hint)
+    environment = node.shape_env
+    # the name of torch 2.13, and the one before
+    known = getattr(environment, "backed_var_to_val", None) or environment.var_to_val
+    return int(node.expr.subs({s: known.get(s, _UNKNOWN_SIZE) for s in node.expr.free_symbols}))
 
 
 class _EagerOperations(TorchDispatchMode):

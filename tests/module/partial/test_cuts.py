@@ -107,6 +107,23 @@ def test_explain_names_each_region_its_reason_and_its_share():
     assert said.to_json()["regions"][4]["cuts"][0]["where"].startswith("test_cuts.py")
 
 
+def test_explain_of_sizes_that_depend_on_data():
+    class Filtered(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Linear(8, 8), nn.Linear(8, 8)
+
+        def forward(self, x):
+            y = torch.tanh(self.first(x))
+            return self.second(y[y.sum(1) > 0])
+
+    said = daceml.explain(cut(Filtered()), torch.randn(16, 8))
+    assert isinstance(said, PartialExplanation)
+    assert said.compiled_flops == 1.0
+    assert "100.0% of FLOPs" in str(said)
+    assert all(type(region.flops) is int for region in said.regions)
+
+
 def test_what_forward_assigns_is_the_modules():
     module = Branches()
     compiled = cut(module)
