@@ -1,8 +1,8 @@
 """Operators of torch that a program calls by name, because neither ONNX nor daceml has them.
 
 A call is described by JSON: the operator's name (`aten.linalg_inv_ex.default`), its arguments, where
-`{"tensor": 0}` and `{"number": 0}` stand for tensors and symbolic sizes that are given beside it, and in a
-backward pass which results and operands the gradient is between.
+`{"tensor": 0}`, `{"value": 1}` and `{"number": 0}` stand for tensors, their values and symbolic sizes that
+are given beside it, and in a backward pass which results and operands the gradient is between.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ _AUTOGRAD = torch.DispatchKey.AutogradFunctionality
 
 @dataclass(frozen=True)
 class Place:
-    """Where an argument comes from: `kind` is tensor or number, `index` counts those of the kind."""
+    """Where an argument comes from: `kind` is tensor, value (of a tensor) or number.
+
+    `index` counts tensors, those whose value is meant among them, or numbers.
+    """
 
     kind: str
     index: int
@@ -68,6 +71,8 @@ def _decoded(value: Any) -> Any:
             return [_decoded(v) for v in value]
         case {"tensor": index}:
             return Place("tensor", index)
+        case {"value": index}:
+            return Place("value", index)
         case {"number": index}:
             return Place("number", index)
         case {"complex": [real, imaginary]}:
@@ -84,7 +89,8 @@ def _filled(value: Any, tensors: Sequence[torch.Tensor], numbers: Sequence[int])
     """An argument with what is given in its places."""
     kind = type(value)
     if kind is Place:
-        return (tensors if value.kind == "tensor" else numbers)[value.index]
+        given = (numbers if value.kind == "number" else tensors)[value.index]
+        return given.item() if value.kind == "value" else given
     return [_filled(v, tensors, numbers) for v in value] if kind is list else value
 
 
@@ -176,7 +182,7 @@ def _read(call: str) -> _Call:
         shares=composite or aliases or overload.namespace != "aten",
         args=_decoded(said["args"]),
         kwargs={name: _decoded(a) for name, a in said["kwargs"].items()},
-        tensors=_count(arguments, "tensor"),
+        tensors=_count(arguments, "tensor") + _count(arguments, "value"),
         numbers=_count(arguments, "number"),
         gradient=said.get("gradient"),
     )

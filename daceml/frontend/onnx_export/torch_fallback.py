@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -141,15 +142,22 @@ def _encoded(node: Node) -> tuple[str, list[Node], list[Node]]:
     tensors: list[Node] = []
     numbers: list[Node] = []
 
-    def place(operand: Node) -> Any:
+    def place(operand: Node, formal: str) -> Any:
         value = operand.meta.get("val")
         if isinstance(value, torch.Tensor):
             tensors.append(operand)
-            return Place("tensor", len(tensors) - 1)
+            # a number of Python that was read from a tensor, or computed from sizes, is a tensor in the graph
+            return Place("tensor" if "Tensor" in formal else "value", len(tensors) - 1)
         if isinstance(value, torch.SymInt):
             numbers.append(operand)
             return Place("number", len(numbers) - 1)
         raise TypeError(f"{node.target} is given {type(value).__name__}, which is no tensor and no size")
 
-    args, kwargs = torch.fx.map_arg((node.args, dict(node.kwargs)), place)
-    return call_text(str(node.target), args, kwargs), tensors, numbers
+    target: Any = node.target
+    formals = {argument.name: str(argument.type) for argument in target._schema.arguments}
+    kinds = list(formals.values())
+    args = [torch.fx.map_arg(a, partial(place, formal=kinds[n])) for n, a in enumerate(node.args)]
+    kwargs = {
+        name: torch.fx.map_arg(a, partial(place, formal=formals[name])) for name, a in node.kwargs.items()
+    }
+    return call_text(str(target), args, kwargs), tensors, numbers

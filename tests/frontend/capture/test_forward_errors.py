@@ -155,7 +155,7 @@ class ReadsData(nn.Module):
     def forward(self, x: torch.Tensor, how: str):
         y = self.linear(x)
         if how == "item":
-            return nn.functional.leaky_relu(y, x.max().item())
+            return -y if x.max().item() > 100 else y
         if how == "int":
             return y * int(x.max())
         return y[y > 0].sum() if how == "mask" else torch.unique(y)
@@ -164,7 +164,7 @@ class ReadsData(nn.Module):
 @pytest.mark.parametrize(
     ("how", "kind", "fact"),
     [
-        ("item", ExportError, ".item(), .tolist(), float()"),
+        ("item", ExportError, "replace the branch on tensor values"),
         ("int", ExportError, "ReadsData"),
         ("mask", ShapeError, "torch.where(mask, x, 0)"),
         ("unique", ShapeError, "unique"),

@@ -86,6 +86,9 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[torch.Tensor, .
     "complex views": (
         lambda x: torch.view_as_real(torch.fft.fft(x)).transpose(0, 1)[..., 1], lambda: (randn(4, 6),), True,
     ),
+    "the value of a tensor": (
+        lambda x, n: F.leaky_relu(x, n.item()), lambda: (randn(5), torch.tensor(0.3)), False,
+    ),
     "windows of a signal": (
         lambda x: torch.stft(x, 16, window=x[0, :16].sigmoid(), return_complex=True).abs(),
         lambda: (randn(2, 64),), True,
