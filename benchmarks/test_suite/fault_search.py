@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from benchmarks.journal import Journal
 from benchmarks.machine import ROOT
 from benchmarks.test_suite.fault import Fault
 from benchmarks.test_suite.faults import FAULTS
@@ -31,12 +32,14 @@ class Found:
     Attributes:
         tier: of the tests that found it; empty where none did.
         by: the test that failed first.
+        commit: what the fault was put into.
     """
 
     fault: Fault
     tier: Tier
     by: str
     seconds: float
+    commit: str
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -45,35 +48,54 @@ class Found:
             "tier": self.tier,
             "by": self.by,
             "seconds": round(self.seconds, 1),
+            "commit": self.commit,
         }
 
 
 def search(folder: Path, *, quick: bool = False) -> list[Found]:
-    """Put each fault into a copy of the repository, one at a time, and run tests until one fails."""
+    """Put each fault into a copy of the repository, one at a time, and run tests until one fails.
+
+    What is known is kept in `faults.jsonl` in the folder: a search that was stopped goes on where it was.
+    """
     copy = folder / "faulty"
     if copy.exists():
         shutil.rmtree(copy)
     subprocess.run(["git", "clone", "--quiet", str(ROOT), str(copy)], check=True)
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=copy, check=True, capture_output=True, text=True
+    ).stdout.strip()
+    journal = Journal(folder / "faults.jsonl", lambda row: (row["file"], row["wrong"]))
     found: list[Found] = []
     for fault in FAULTS[:3] if quick else FAULTS:
-        file = copy / fault.file
-        text = file.read_text(encoding="utf-8")
-        file.write_text(fault.applied(text), encoding="utf-8")
-        try:
-            found.append(_judge(fault, copy))
-        finally:
-            file.write_text(text, encoding="utf-8")
-        print(f"{found[-1].tier or 'not found':<9} {fault.file}: {found[-1].by}", flush=True)
+        row = journal.rows.get((fault.file, fault.wrong))
+        if row is None:
+            one = _judge(fault, copy, commit)
+            journal.add(one.as_json())
+        else:
+            one = Found(
+                fault=fault, tier=row["tier"], by=row["by"], seconds=row["seconds"], commit=row["commit"]
+            )
+        found.append(one)
+        print(f"{one.tier or 'not found':<9} {fault.file}: {one.by}", flush=True)
     return found
 
 
-def _judge(fault: Fault, copy: Path) -> Found:
+def _judge(fault: Fault, copy: Path, commit: str) -> Found:
+    file = copy / fault.file
+    text = file.read_text(encoding="utf-8")
+    file.write_text(fault.applied(text), encoding="utf-8")
     start = time.perf_counter()
-    for tier, tests in _near_to_far(fault, copy):
-        by = _first_failure(tests, copy, slow=tier == "slow")
-        if by:
-            return Found(fault=fault, tier=tier, by=by, seconds=time.perf_counter() - start)
-    return Found(fault=fault, tier="", by="", seconds=time.perf_counter() - start)
+    tier: Tier = ""
+    by = ""
+    try:
+        for near, tests in _near_to_far(fault, copy):
+            by = _first_failure(tests, copy, slow=near == "slow")
+            if by:
+                tier = near
+                break
+    finally:
+        file.write_text(text, encoding="utf-8")
+    return Found(fault=fault, tier=tier, by=by, seconds=time.perf_counter() - start, commit=commit)
 
 
 def _near_to_far(fault: Fault, copy: Path) -> Iterator[tuple[Tier, Sequence[str]]]:

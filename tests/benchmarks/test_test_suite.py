@@ -157,3 +157,7 @@ def test_a_fault_is_sought_near_its_file_first_and_the_file_is_put_back(
     assert (found.tier, found.by) == ("slow", "tests/x.py::test_far")
     assert seen[-3:] == [(["tests/sdfg"], False), (["tests"], False), (["tests"], True)]
     assert "def product(" in (tmp_path / "faulty" / fault.file).read_text()
+
+    asked = len(seen)
+    assert [one.as_json() for one in fault_search.search(tmp_path)] == [found.as_json()]
+    assert len(seen) == asked, "a search that was stopped goes on where it was"
