@@ -23,6 +23,9 @@ from daceml.interval import median_interval
 
 ONE_OPERATOR_LIMIT_US = 15.0
 HOST_LIMIT_US = 100.0
+FALLBACK_LIMIT_US = 10.0
+CUT_LIMIT_US = 30.0
+FEW, MANY = 1, 9
 OPERATORS = ("relu", "linear")
 
 
@@ -31,6 +34,58 @@ class Relu(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.relu(x)
+
+
+class Fallbacks(nn.Module):
+    """Operators that ONNX does not have, one after another, on 16 floats."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.count = count
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for _ in range(self.count):
+            x = torch.special.bessel_j0(x)
+        return x
+
+
+class Branch(nn.Module):
+    """A small layer, and a branch that data decides: there is a cut behind the layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(16, 16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = torch.relu(self.linear(x))
+        if x.sum() < 0:
+            x = -x
+        return x
+
+
+def chain(kind: str, count: int) -> nn.Module:
+    """So many fallback nodes, or layers with a cut behind each; the same in every process."""
+    torch.manual_seed(0)
+    module = Fallbacks(count) if kind == "fallback" else nn.Sequential(*(Branch() for _ in range(count)))
+    return module.eval()
+
+
+def build_chain(kind: str, count: int, how: str) -> Step:
+    """One call of a chain without gradients."""
+    torch.set_grad_enabled(False)
+    return partial(_callable(chain(kind, count), how, fullgraph=kind != "cut"), torch.rand(1, 16))
+
+
+def chain_bar(kind: str, limit: float, measurement: Measurement) -> Bar:
+    """What one more link of a chain costs, beside what it costs in eager PyTorch."""
+    few, many = (measurement.difference_us(f"daceml {n}", f"eager {n}") for n in (FEW, MANY))
+    return Bar(
+        name=f"one more {kind}, above the eager calls",
+        figure=(many.value - few.value) / (MANY - FEW) if measurement.measured else None,
+        limit=limit,
+        unit="us",
+        note=f"{FEW}: {few}, {MANY}: {many}{'' if measurement.measured else ', too few quiet rounds'}",
+    )
 
 
 def module_and_input(operator: str) -> tuple[nn.Module, torch.Tensor]:
@@ -52,14 +107,14 @@ def build_step(operator: str, how: str) -> Step:
     return partial(_callable(module, how), x)
 
 
-def _callable(module: nn.Module, how: str) -> Callable[..., Any]:
+def _callable(module: nn.Module, how: str, *, fullgraph: bool = True) -> Callable[..., Any]:
     if how == "eager":
         return module
     if how == "inductor":
         return torch.compile(module)
     import daceml
 
-    return daceml.compile(module, backward=False)
+    return daceml.compile(module, backward=False, fullgraph=fullgraph)
 
 
 def one_operator_bar(operator: str, measurement: Measurement) -> Bar:
@@ -144,6 +199,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
             ", ".join(f"{name} {seen.duration_us(name).value:.1f} us" for name in ways),
             flush=True,
         )
+    for kind, limit in (("fallback", FALLBACK_LIMIT_US), ("cut", CUT_LIMIT_US)):
+        variants = [
+            Variant(name=f"{how} {count}", build=partial(build_chain, kind, count, how))
+            for count in (FEW, MANY)
+            for how in ("eager", "daceml")
+        ]
+        seen = interleave.measure(variants, rounds=6 if options.quick else 12, slice_s=0.1)
+        rows.append({"case": f"one more {kind}", **seen.row(f"eager {FEW}")})
+        bars.append(chain_bar(kind, limit, seen))
+        print(f"one more {kind:<9} {bars[-1].figure} us; {bars[-1].note}", flush=True)
     rows.append(measure_host_time(10 if options.quick else 30))
     bars.append(host_time_bar(rows[-1]))
     print(

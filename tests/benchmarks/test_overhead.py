@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+import daceml
 from benchmarks import overhead
 from benchmarks.rounds import Measurement, Slice
 
@@ -46,3 +47,22 @@ def test_the_torch_call_and_the_module_compute_the_same(operator: str):
         torch.set_grad_enabled(enabled)
     assert torch.equal(*results)
     assert not results[0].requires_grad
+
+
+def test_one_more_link_of_a_chain_is_what_nine_take_longer_than_one():
+    us = {"eager 1": 10.0, "daceml 1": 60.0, "eager 9": 50.0, "daceml 9": 180.0}
+    entry = {name: Slice(duration_us=duration, foreign=0.0) for name, duration in us.items()}
+    bar = overhead.chain_bar("cut", 30.0, Measurement(names=tuple(us), rounds=(entry,) * 6))
+    assert (bar.figure, bar.limit, bar.met) == (pytest.approx(10.0), 30.0, True)
+
+
+def test_chains_are_nodes_of_torchs_kernels_and_cuts():
+    fallbacks = daceml.compile(overhead.chain("fallback", 2), backward=False)
+    cuts = daceml.compile(overhead.chain("cut", 2), backward=False, fullgraph=False)
+    for kind, compiled in (("fallback", fallbacks), ("cut", cuts)):
+        for _ in range(3):  # the ways of cutting are tried one a call
+            x = torch.rand(1, 16)
+            torch.testing.assert_close(compiled(x), overhead.chain(kind, 2)(x))
+    steps = daceml.explain(fallbacks, torch.rand(1, 16)).steps
+    assert [step.kind for step in steps] == ["torch"] * 2
+    assert len(cuts._session.partial.cuts) == 1

@@ -18,6 +18,8 @@ class DynamoGraph(nn.Module):
 
     Args:
         graph: parameters and buffers are among its inputs.
+    Attributes:
+        takes_tensors_only: whether `arguments` returns the inputs as they are.
     """
 
     def __init__(self, graph: fx.GraphModule) -> None:
@@ -31,6 +33,7 @@ class DynamoGraph(nn.Module):
         self._numbers = tuple(i for i in self._tensors if _read_as_number(placeholders[i]))
         _items_as_numbers(graph, [placeholders[i] for i in self._numbers])
         self._passed = [i for i in range(len(values)) if i not in self._sizes]
+        self.takes_tensors_only = len(self._tensors) == len(values) and not self._numbers
 
     def dynamic_shapes(self) -> Any:
         """Which sizes of the tensors that are passed are symbolic, or None."""

@@ -46,6 +46,8 @@ def graph_function(
     given = {**options, "dynamic": False, "dynamic_shapes": symbolic, "fullgraph": whole}
     session = Session(module, view, cut=PartialGraph, name=name, **given)
 
+    if module.takes_tensors_only:
+        return lambda *inputs: session(inputs, {})
     seen: set[tuple[Any, ...]] = set()
 
     def call(*inputs: Any) -> Any:

@@ -124,6 +124,30 @@ def test_explain_of_sizes_that_depend_on_data():
     assert all(type(region.flops) is int for region in said.regions)
 
 
+class Chooses(nn.Module):
+    """A layer, and a branch on a tensor's value."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.layer = nn.Linear(width, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = torch.tanh(self.layer(x))
+        return -x if x.sum() > 0 else x
+
+
+@pytest.mark.parametrize(("width", "together"), [(8, True), (1024, False)])
+def test_parts_that_are_cut_are_left_together_if_they_are_small(width: int, together: bool):
+    module = nn.Sequential(*(Chooses(width) for _ in range(3)))
+    compiled, x = cut(module, backward=False), torch.randn(32, width)
+    for _ in range(3):  # one way of cutting a call
+        torch.testing.assert_close(compiled(x), module(x).detach(), rtol=1e-4, atol=1e-5)
+    said = daceml.explain(compiled, x)
+    assert isinstance(said, PartialExplanation)
+    within = [region.name for region in said.regions if region.name.endswith((".0", ".1", ".2"))]
+    assert bool(within) is not together
+
+
 def test_what_forward_assigns_is_the_modules():
     module = Branches()
     compiled = cut(module)
