@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import fx, nn
 
 from daceml.frontend.capture.provenance import is_user_file
@@ -73,7 +72,7 @@ def _cut_at(reason: Any) -> Cut:
 
 
 def _compiled(function: Forward, backend: Callable[..., Any], *, dynamic: bool | None) -> Forward:
-    """What `torch.compile` makes, with options that cost nothing in a call: they hold while Dynamo compiles."""
+    """What `torch.compile` makes, with options that hold while Dynamo compiles, and cost a call nothing."""
     from torch._dynamo.eval_frame import optimize
 
     context: Any = optimize(backend, dynamic=dynamic)

@@ -53,9 +53,9 @@ class _Outcome:
 class PartialForward:
     """The forward of a session's module, in programs and Python.
 
-    It is cut at submodules, or where Dynamo breaks the graph. The ways are tried in turn, one a call, until one
-    leaves at most a fifth of the FLOPs to eager PyTorch and has no small parts that are cut in turn. Of the ways
-    that leave at most a fifth, that which enters the fewest parts is kept.
+    It is cut at submodules, or where Dynamo breaks the graph. The ways are tried in turn, one a call, until
+    one leaves at most a fifth of the FLOPs to eager PyTorch and has no small parts that are cut in turn. Of
+    the ways that leave at most a fifth, that which enters the fewest parts is kept.
 
     Args:
         session: whose module cannot be one program.
