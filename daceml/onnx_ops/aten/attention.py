@@ -6,7 +6,7 @@ import math
 
 from daceml.onnx_ops.aten.views import float_operands, no_empty_operand, view
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.tracing.indexing import same
+from daceml.onnx_ops.tracing.indexing import divide, same
 from daceml.onnx_ops.tracing.tensor import Output, Tensor
 from daceml.sdfg.external import AtenCall, TensorView
 from daceml.sdfg.sizes import Size, product, row_major
@@ -29,8 +29,8 @@ def attention_refusal(
     """Why torch's kernel does not take these operands."""
     if (Q.rank, K.rank, V.rank) != (4, 4, 4):
         return "torch's kernel takes [batch, heads, length, features]"
-    if Q.shape[1] != K.shape[1] or K.shape[1] != V.shape[1]:
-        return "grouped heads"
+    if divide(Q.shape[1], K.shape[1]) is None or not same(K.shape[1], V.shape[1]):
+        return f"{Q.shape[1]} heads of queries, {K.shape[1]} of keys and {V.shape[1]} of values"
     if Q.shape[-1] != V.shape[-1]:
         return "values have another width than queries"
     if softcap:
@@ -42,8 +42,6 @@ def attention_refusal(
             return f"a mask of shape {list(attn_mask.shape)} for scores of shape {list(_scores(Q, K))}"
         if is_causal:
             return "a mask together with is_causal"
-    if is_causal and Q.shape[2] != K.shape[2]:
-        return "is_causal with queries and keys of different length"
     return no_empty_operand(Q, K, V) or float_operands(Q, K, V, Y)
 
 

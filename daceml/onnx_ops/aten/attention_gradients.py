@@ -6,6 +6,7 @@ from daceml.onnx_ops.aten.attention import attention_refusal, factor_of, mask_vi
 from daceml.onnx_ops.aten.gradients import gradient_call, handed
 from daceml.onnx_ops.aten.views import GRADIENTS, view
 from daceml.onnx_ops.registry import implements
+from daceml.onnx_ops.tracing.indexing import same
 from daceml.onnx_ops.tracing.tensor import Output, Tensor
 from daceml.sdfg.external import AtenCall
 from daceml.sdfg.sizes import product
@@ -24,6 +25,8 @@ def _refusal(
         return "only the logarithms are wanted"
     if as_spelled and is_causal:
         return "spelled-out attention has its mask as an operand"
+    if as_spelled and not same(Q.shape[1], K.shape[1]):
+        return "spelled-out attention has as many heads of keys as of queries"
     return attention_refusal(Q, K, V, Y, attn_mask, 0.0, is_causal)
 
 

@@ -61,6 +61,37 @@ def test_masks_of_scores_are_taken_and_repeated_without_a_copy():
     torch.testing.assert_close(dict(zip(expected, results, strict=True)), expected)
 
 
+def test_grouped_heads_and_fewer_or_more_keys_than_queries():
+    inputs: list[torch.Tensor] = []
+    expected: dict[str, torch.Tensor] = {}
+    texts: list[str] = []
+    for heads, keys, attributes, mask in (
+        (2, 5, "", ()),
+        (1, 7, "", (2, 1, 5, 7)),
+        (2, 9, "is_causal = 1", ()),
+        (4, 3, "is_causal = 1", ()),
+    ):
+        q, k, v = torch.randn(2, 4, 5, 8), torch.randn(2, heads, keys, 8), torch.randn(2, heads, keys, 8)
+        given = torch.randn(mask) if mask else None
+        name = f"{heads} heads, {keys} keys, {attributes or mask}"
+        expected[name] = scaled_dot_product_attention(
+            q, k, v, given, is_causal=bool(attributes), enable_gqa=True
+        )
+        inputs += [q, k, v] if given is None else [q, k, v, given]
+        of_keys = f"2, {heads}, {keys}, 8"
+        extra = f", float[{', '.join(map(str, mask))}] M" if mask else ""
+        texts.append(
+            f"g (float[2, 4, 5, 8] Q, float[{of_keys}] K, float[{of_keys}] V{extra}) "
+            "=> (float[2, 4, 5, 8] Y) "
+            f"{{ Y = Attention <{attributes}> (Q, K, V{', M' if mask else ''}) }}".replace("<> ", "")
+        )
+    text = joined(*texts)
+    assert chosen_of_all(text) == ["aten:flash"] * len(texts)
+    for allowed in BOTH:
+        results = program(text, allowed)(inputs)
+        torch.testing.assert_close(dict(zip(expected, results, strict=True)), expected)
+
+
 def test_other_masks_are_left_to_the_native_form():
     q, k, v = operands()
     mask = torch.rand(5, 5) > 0.4

@@ -29,22 +29,44 @@ def attention(
 ) -> Value:
     """query: [B, H, L, E], key: [B, G, S, E], value: [B, G, S, V], or all without heads."""
     rank = rank_of(query)
-    if dropout_p == 0 and rank in (3, 4) and rank_of(key) == rank_of(value) == rank:
-        attributes: dict[str, Any] = {"is_causal": int(is_causal)} if is_causal else {}
-        if scale is not None and not attributes_hold(query, scale):
-            query, scale = typed(op.Mul(query, float(scale)), query), 1.0
-        if scale is not None:
-            attributes["scale"] = float(scale)
-        if rank == 3:
-            # ONNX reads three dimensions as [batch, length, heads * width]
-            attributes |= {"q_num_heads": 1, "kv_num_heads": 1}
-            if attn_mask is not None and rank_of(attn_mask) == 3:
-                batch, *rest = sizes_of(attn_mask)
-                attn_mask = typed(op.Unsqueeze(attn_mask, [1]), attn_mask, shape=(batch, 1, *rest))
-        return op.Attention(query, key, value, attn_mask, **attributes)[0]
+    alike = rank_of(key) == rank_of(value) == rank and sizes_of(value)[-1] == sizes_of(query)[-1]
+    if dropout_p == 0 and alike and rank == 3:
+        query, key, value = (_with_a_head(operand) for operand in (query, key, value))
+        if attn_mask is not None and rank_of(attn_mask) == 3:
+            attn_mask = _with_a_head(attn_mask)
+        heads = _attention(query, key, value, attn_mask, is_causal, scale)
+        return op.Squeeze(typed(heads, query), [1])
+    if dropout_p == 0 and alike and rank == 4:
+        return _attention(query, key, value, attn_mask, is_causal, scale)
     if enable_gqa and sizes_of(query)[-3] != sizes_of(key)[-3]:
         key, value = (_repeated_heads(operand, sizes_of(query)[-3]) for operand in (key, value))
     return _spelled_out(query, key, value, attn_mask, dropout_p, is_causal, scale)
+
+
+def _attention(
+    query: Value, key: Value, value: Value, mask: Value | None, is_causal: bool, scale: float | None
+) -> Value:
+    attributes: dict[str, Any] = {"is_causal": int(is_causal)} if is_causal else {}
+    if scale is not None and not attributes_hold(query, scale):
+        query, scale = typed(op.Mul(query, float(scale)), query), 1.0
+    if scale is not None:
+        attributes["scale"] = float(scale)
+    if mask is not None and mask.dtype == ir.DataType.BOOL:
+        mask = _as_addend(mask, query)
+    return op.Attention(query, key, value, mask, **attributes)[0]
+
+
+def _with_a_head(operand: Value) -> Value:
+    """[B, L, E] -> [B, 1, L, E]; ONNX would read three dimensions as [B, L, heads * width]."""
+    batch, *rest = sizes_of(operand)
+    return typed(op.Unsqueeze(operand, [1]), operand, shape=(batch, 1, *rest))
+
+
+def _as_addend(mask: Value, query: Value) -> Value:
+    """0 where a mask is true, -inf elsewhere, as torch does it: its kernel adds masks to scores."""
+    dtype = query.dtype or ir.DataType.FLOAT
+    shown, hidden = (array(np.array(number, dtype.numpy()), dtype) for number in (0.0, -math.inf))
+    return typed(op.Where(mask, shown, hidden), mask, dtype=dtype)
 
 
 def _repeated_heads(operand: Value, heads: Size) -> Value:

@@ -54,7 +54,7 @@ OPERATORS: dict[str, tuple[Any, ...]] = {
     "attention without heads": (
         lambda q, k, m: functional.scaled_dot_product_attention(q, k, k, m > 0),
         [tensor(2, 3, 4), tensor(2, 5, 4), 1 + tensor(2, 3, 5).abs()],
-        "Greater Unsqueeze Attention",
+        "Greater Unsqueeze Unsqueeze Unsqueeze Unsqueeze Where Attention Squeeze",
     ),
     "grouped heads": (
         lambda q, k: functional.scaled_dot_product_attention(q, k, k, enable_gqa=True),
