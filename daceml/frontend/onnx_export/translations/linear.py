@@ -101,11 +101,6 @@ def _added(self: Value, y: Value, beta: float, alpha: float) -> Value:
     return op.Add(typed(op.Mul(self, beta), self) if beta != 1 else self, y)
 
 
-@translates("aten.einsum.default")
-def einsum(equation: str, tensors: list[Value], *, path: object = None) -> Value:
-    return op.Einsum(*tensors, equation=equation.replace(" ", ""))
-
-
 @translates("aten.t.default", "aten.numpy_T.default")
 def transpose_matrix(self: Value) -> Value:
     return op.Transpose(self, perm=list(reversed(range(rank_of(self)))))
