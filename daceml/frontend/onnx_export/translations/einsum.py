@@ -1,7 +1,7 @@
 """Einsum: products of two operands each, in the order that takes the fewest operations.
 
-`ij,jk,kl->il` over all labels at once is a loop nest of their product; pairs are products of matrices. An operand
-whose labels stand in an order that no matrix has is transposed first, as torch does it.
+`ij,jk,kl->il` over all labels at once is a loop nest of their product; pairs are products of matrices. An
+operand whose labels stand in an order that no matrix has is transposed first, as torch does it.
 """
 
 from __future__ import annotations
