@@ -70,6 +70,7 @@ def standard_recipe() -> Recipe:
         Step(flatten_spatial_dimensions, only=("training",)),
         fuse_contractions,
         scale_products,
+        Step(fold_frozen_weights, {"watched": True}, only=("inference",)),
         Step(fold_frozen_weights, only=("frozen",)),
         Step(join_products, only=("frozen",)),
         Step(transpose_weights, only=("frozen",)),

@@ -1,4 +1,4 @@
-"""FrozenFolding: what depends on weights alone that do not change any more is computed when it is bound.
+"""FrozenFolding: what depends on weights alone is computed when a program is bound, and not at every call.
 
 f(weights, constants)   ->   a prepared array
 
@@ -9,6 +9,9 @@ rounds to its type, as in eager PyTorch. What is much larger than the weights th
 broadcasts them, stays in the loops that read it. On one thread a layer of 768 x 768 with a correction of rank
 8 takes 0.45 of the time for 32 rows, four convolutions under a weight norm 0.93. Source: Rausch et al.,
 DaCeML, ICS '22 (ParameterToTransient).
+
+Weights that may change are watched (`layout/watched_weights.py`): each call reads their bytes. That pays for
+copies of whole weights, as of a recurrent layer's gates, which ONNX has in another order than torch.
 """
 
 from __future__ import annotations
@@ -32,18 +35,25 @@ NAME = "FrozenFolding"
 _MOST_GROWTH = 2
 # Results of this size may be larger than that
 _SMALL_BYTES = 16_384
+# What only copies elements of weights, besides views
+_COPIES = frozenset({"Concat", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze"})
 # Constants beside weights are part of the program's record
 _MOST_CONSTANT_BYTES = 16_384
 
 
-def fold_frozen_weights(network: Network) -> int:
+def fold_frozen_weights(network: Network, *, watched: bool = False) -> int:
     """Prepare what depends on weights only. Mutates the network, which is not lowered yet.
 
+    Args:
+        watched: weights may change, so each call reads all bytes of those that something is made of: only
+            copies that move at least as much are prepared.
     Returns:
         how many operators and copies disappeared.
     """
-    relaid = _prepare_relayouts(network)
-    folding = _Folding(network)
+    if watched and network.live:
+        return 0
+    relaid = 0 if watched else _prepare_relayouts(network)
+    folding = _Folding(network, watched=watched)
     for node in [n for n in dfs_topological_sort(network.state) if isinstance(n, ONNXNode)]:
         folding.visit(node)
     folded = folding.replace()
@@ -68,8 +78,8 @@ class _Folding:
         sources: array -> the weights that it is made of.
     """
 
-    def __init__(self, network: Network) -> None:
-        self.network, self.graph = network, OperatorGraph(network)
+    def __init__(self, network: Network, *, watched: bool) -> None:
+        self.network, self.graph, self.watched = network, OperatorGraph(network), watched
         self.calls: dict[str, Call] = {}
         self.sources: dict[str, frozenset[str]] = {}
         self.folded: dict[ONNXNode, None] = {}
@@ -97,6 +107,8 @@ class _Folding:
         self.folded[node] = None
 
     def _calls(self, node: ONNXNode) -> dict[str, Call] | str:
+        if self.watched and node.op_type not in _COPIES:
+            return "it is no copy, and its weights may change"
         if node.implementation:
             return "it has an implementation already"
         found: dict[str, Call] = {}
@@ -127,6 +139,12 @@ class _Folding:
     def _growth(self, array: str) -> str | None:
         from_bytes = sum(_bytes(Value(source, self.graph)) for source in self.sources[array])
         to_bytes = _bytes(Value(array, self.graph))
+        if self.watched:
+            moved = 2 * to_bytes  # read and written
+            few = moved < from_bytes
+            return (
+                f"a look at {from_bytes} bytes of weights takes longer than moving {moved}" if few else None
+            )
         if to_bytes <= max(_SMALL_BYTES, _MOST_GROWTH * from_bytes):
             return None
         return f"its {to_bytes} bytes are made of {from_bytes} bytes of weights"

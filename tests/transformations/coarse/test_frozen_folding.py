@@ -262,7 +262,38 @@ def test_weights_that_may_change_are_read_at_every_call():
         compiled(x)
         net.v.fill_(0.5)
         torch.testing.assert_close(compiled(x), net(x))
-    assert not any(p.name == "FrozenFolding" for p in compiled.session.latest.network.passes)
+    assert record(compiled) == ({}, ["it is no copy, and its weights may change"])
+
+
+def test_copies_of_whole_weights_are_prepared_and_watched():
+    """The gates of a recurrent layer, which ONNX has in another order."""
+    net, x = nn.LSTM(4, 8, 2).eval(), torch.randn(3, 2, 4)
+    compiled = daceml.compile(net, backward=False)
+
+    def agrees() -> bool:
+        with torch.no_grad():
+            torch.testing.assert_close(compiled(x), net(x))
+        return True
+
+    assert agrees()
+    assert set(prepared(compiled)) == {"Unsqueeze", "fingerprint"}
+    counts, refused = record(compiled)
+    assert counts["operators"] > 20 and not refused
+    net.weight_hh_l1.data.mul_(-1.5)  # moves neither an address nor a version
+    assert agrees()
+    with torch.no_grad():
+        net.bias_ih_l0.add_(1)
+    assert agrees() and agrees()
+
+
+def test_a_small_part_of_a_watched_weight_is_copied_at_every_call():
+    net = Holder(lambda m, x: x + torch.cat([m.w[:1, :2], m.w[2:3, 2:5]], 1)).eval()
+    compiled = daceml.compile(net, backward=False)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(torch.ones(5, 5)), net(torch.ones(5, 5)))
+    counts, refused = record(compiled)
+    assert not counts and not prepared(compiled)
+    assert any("takes longer" in reason for reason in refused)
 
 
 def test_passes_are_verified():
