@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
 from daceml.cli import options
+from daceml.errors import ConfigurationError, EnvironmentProblem
 
 cache = typer.Typer(help="The cache of compiled programs and kernels.", no_args_is_help=True)
-
-_KINDS = ("programs", "kernels", "headers", "launchers", "decisions", "machines")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,52 +26,94 @@ class CacheKind:
     size_bytes: int
     newest: str
 
+    def __str__(self) -> str:
+        newest = f", newest {self.newest}" if self.newest else ""
+        return f"  {self.kind:<10}{self.entries:>6}{self.size_bytes / 1e6:>10.1f} MB{newest}"
+
 
 @cache.command("ls")
 def list_entries(as_json: options.Json = False, debug: options.Debug = False) -> None:
     """Say what the cache holds."""
     from daceml.config import config
+    from daceml.toolchain.cache_contents import CacheContents
 
-    folder = config().cache_folder
-    kinds = [_kind(folder, kind) for kind in _KINDS]
-    total_bytes = sum(kind.size_bytes for kind in kinds)
+    held = CacheContents.of(config().cache_folder)
+    kinds = [_kind(kind, entries) for kind, entries in held.entries.items()]
     if as_json:
         rows = [asdict(kind) for kind in kinds]
-        document = {"folder": str(folder), "size_bytes": total_bytes, "kinds": rows}
+        document = {"folder": str(held.root), "size_bytes": held.size_bytes, "kinds": rows}
         typer.echo(json.dumps(document, indent=2))
         return
-    typer.echo(str(folder))
+    typer.echo(str(held.root))
     for kind in kinds:
-        newest = f", newest {kind.newest}" if kind.newest else ""
-        typer.echo(f"  {kind.kind:<10}{kind.entries:>6}{kind.size_bytes / 1e6:>10.1f} MB{newest}")
-    typer.echo(f"  {'total':<10}{sum(kind.entries for kind in kinds):>6}{total_bytes / 1e6:>10.1f} MB")
+        typer.echo(str(kind))
+    typer.echo(f"  {'total':<10}{sum(kind.entries for kind in kinds):>6}{held.size_bytes / 1e6:>10.1f} MB")
 
 
 @cache.command("clear")
-def clear(as_json: options.Json = False, debug: options.Debug = False) -> None:
-    """Remove every entry; running processes keep what they have loaded."""
+def clear(
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="do not ask.")] = False,
+    as_json: options.Json = False,
+    debug: options.Debug = False,
+) -> None:
+    """Remove every entry, and nothing else; running processes keep what they have loaded."""
     from daceml.config import config
-    from daceml.toolchain.cache import Cache
+    from daceml.toolchain.cache_contents import CacheContents
 
-    entries = Cache(config().cache_folder)
-    freed_bytes = entries.size_bytes() if entries.root.is_dir() else 0
-    entries.clear()
+    held = CacheContents.of(config().cache_folder)
+    freed_bytes = held.size_bytes
+    if held:
+        _ask(
+            [str(held.root), *(str(_kind(kind, found)) for kind, found in held.entries.items() if found)],
+            yes=yes,
+        )
+        try:
+            held.remove()
+        except OSError as error:
+            raise EnvironmentProblem(
+                "the cache cannot be removed",
+                where=str(held.root),
+                why=str(error),
+                fix="check the permissions of the folder",
+            ) from error
     if as_json:
-        typer.echo(json.dumps({"folder": str(entries.root), "freed_bytes": freed_bytes}, indent=2))
-    else:
-        typer.echo(f"removed {freed_bytes / 1e6:.1f} MB in {entries.root}")
+        typer.echo(json.dumps({"folder": str(held.root), "freed_bytes": freed_bytes}, indent=2))
+        return
+    typer.echo(f"removed {freed_bytes / 1e6:.1f} MB in {held.root}" if held else f"no cache in {held.root}")
+    if held.root.is_dir() and (others := sum(1 for _ in held.root.iterdir())):
+        typer.echo(f"  {others} files or folders in it are not of the cache, or in use: they stay")
 
 
-def _kind(folder: Path, kind: str) -> CacheKind:
-    entries = [entry for entry in _folders(folder / kind) if (entry / "entry.json").is_file()]
+def _ask(listed: list[str], *, yes: bool) -> None:
+    """Let the user agree to a removal, or end the command.
+
+    Raises:
+        ConfigurationError: there is no terminal on which to ask.
+    """
+    if yes:
+        return
+    if not _on_terminal():
+        raise ConfigurationError(
+            "nothing was removed",
+            where=listed[0],
+            why="there is no terminal on which to ask",
+            fix="pass --yes",
+        )
+    typer.echo("\n".join(listed), err=True)
+    typer.confirm("remove these entries?", abort=True, err=True)
+
+
+def _on_terminal() -> bool:
+    return sys.stdin.isatty()
+
+
+def _kind(kind: str, entries: list[Path]) -> CacheKind:
+    from daceml.toolchain.cache_contents import folder_bytes
+
     newest = max((entry.stat().st_mtime for entry in entries), default=0.0)
     return CacheKind(
         kind=kind,
         entries=len(entries),
-        size_bytes=sum(file.stat().st_size for entry in entries for file in entry.iterdir()),
+        size_bytes=sum(map(folder_bytes, entries)),
         newest=time.strftime("%Y-%m-%d %H:%M", time.localtime(newest)) if entries else "",
     )
-
-
-def _folders(folder: Path) -> list[Path]:
-    return [entry for entry in folder.iterdir() if entry.is_dir()] if folder.is_dir() else []

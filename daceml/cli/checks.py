@@ -146,13 +146,15 @@ def check_threads() -> tuple[Status, str, str]:
 def check_cache() -> tuple[Status, str, str]:
     """The folder of compiled things: there, and writable."""
     from daceml.config import config
-    from daceml.toolchain.cache import Cache
+    from daceml.toolchain.cache_contents import CacheContents
+    from daceml.toolchain.trusted_paths import check_trusted, make_private
 
     folder = config().cache_folder
-    folder.mkdir(parents=True, exist_ok=True)
+    make_private(folder)
+    check_trusted(folder)
     if not os.access(folder, os.W_OK):
         return "fail", f"{folder} cannot be written", "name another folder in DACEML_CACHE"
-    size_bytes = Cache(folder).size_bytes()
+    size_bytes = CacheContents.of(folder).size_bytes
     free_bytes = shutil.disk_usage(folder).free
     found = f"{folder}, {size_bytes / 1e6:.1f} MB, {free_bytes / 1e9:.1f} GB free"
     if free_bytes < 1e9:

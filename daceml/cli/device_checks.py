@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from daceml.errors import BuildError, EnvironmentProblem
@@ -49,10 +47,11 @@ def _tried() -> str:
     from daceml.codegen_cuda.cuda_files import HEADERS, header_folders
     from daceml.codegen_cuda.toolchain import chosen_architecture, cuda_toolchain
     from daceml.toolchain.cxx import include_folder
+    from daceml.toolchain.trusted_paths import private_folder
 
     tools = cuda_toolchain()
-    with tempfile.TemporaryDirectory(prefix="daceml-doctor-") as folder:
-        tools.compile(_TRIAL, Path(folder), includes=(include_folder(),))
+    with private_folder("daceml-doctor-") as folder:
+        tools.compile(_TRIAL, folder, includes=(include_folder(),))
     release = ".".join(map(str, tools.release))
     said = f"CUDA {release}, for compute capability {tools.architecture / 10:.1f}"
     said += f" ({chosen_architecture()[1]}), runtime {tools.cudart}"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import tempfile
 import threading
 from collections import deque
 from concurrent.futures import Executor, Future
@@ -19,6 +18,7 @@ from pathlib import Path
 from daceml.codegen.kernel_source import entry_of
 from daceml.toolchain.cache import Cache, digest
 from daceml.toolchain.cxx import precompiled_header, toolchain
+from daceml.toolchain.trusted_paths import private_folder
 
 # Kernels in one text, and its size: a compiler takes longer than in proportion for a long one.
 _MOST, _MOST_BYTES = 8, 40_000
@@ -121,8 +121,8 @@ def _compile_together(sources: list[str], cache: Cache) -> None:
     if len(missing) < 2 or linker is None:
         return
     tools = toolchain()
-    with tempfile.TemporaryDirectory() as work:
-        together = tools.compile_kernels(missing, Path(work), precompiled_header(cache))
+    with private_folder() as work:
+        together = tools.compile_kernels(missing, work, precompiled_header(cache))
         for source in missing:
 
             def take(folder: Path, source: str = source) -> None:

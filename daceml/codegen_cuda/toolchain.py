@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 from daceml.codegen_cuda.cuda_files import cudart_library, include_folders, library_folders, wheel_folders
 from daceml.codegen_cuda.kernel_facts import CompiledFacts, kernel_facts, save_facts
 from daceml.config import config
-from daceml.errors import BuildError, EnvironmentProblem
+from daceml.errors import EnvironmentProblem
 from daceml.runtime.records.kernel_facts import KernelFacts
+from daceml.toolchain.compiler_process import run_compiler
 
 if TYPE_CHECKING:
     import torch
@@ -113,15 +114,8 @@ class CudaToolchain:
             "-o",
             f"{name}.o",
         ]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise BuildError(
-                f"nvcc failed with status {done.returncode}",
-                where=str(folder / f"{name}.cu"),
-                why="\n".join((done.stderr or done.stdout).strip().splitlines()[:12]) or "it printed nothing",
-                fix="run `daceml doctor`; if the compiler is fine, report this message",
-            )
-        facts = kernel_facts(done.stderr + done.stdout)
+        said = run_compiler(command, folder, name="nvcc", where=folder / f"{name}.cu")
+        facts = kernel_facts(said)
         save_facts(CompiledFacts(architecture=self.architecture, kernels=facts), folder / f"{name}.o")
         return facts
 

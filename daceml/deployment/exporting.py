@@ -6,7 +6,6 @@ import json
 import re
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -230,11 +229,11 @@ class _Source:
         from daceml.codegen.driver_parts import parts_of
         from daceml.codegen.kernel_objects import KernelObjects, lanes_object
         from daceml.toolchain.cxx import toolchain, torch_header
+        from daceml.toolchain.trusted_paths import private_folder
 
         tools, cache = toolchain(), self.making.cache
         torch_declared, features = torch_header(cache), tools.features()
-        with tempfile.TemporaryDirectory() as made:
-            work = Path(made)
+        with private_folder() as work:
             kernels = KernelObjects(cache)
             for kernel in self.plan.kernels:
                 kernels.begin(kernel)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from daceml.deployment.manifest import FILE
 from daceml.errors import DeploymentError
+from daceml.toolchain.disk_space import disk_explained
 
 
 @contextmanager
@@ -52,9 +53,11 @@ def explained(folder: Path) -> Generator[None]:
 
     Raises:
         DeploymentError: in the place of an OSError.
+        EnvironmentProblem: the disk is full.
     """
     try:
-        yield
+        with disk_explained(folder, fix="make room, or name a folder on another disk"):
+            yield
     except OSError as error:
         raise DeploymentError(
             f"the model cannot be written to {folder}",

@@ -19,6 +19,7 @@ from torch.utils import _pytree as pytree
 from daceml.deployment.interface import Tensor
 from daceml.deployment.manifest import ModelManifest
 from daceml.errors import BundleError, CallError, DeploymentError
+from daceml.toolchain.trusted_paths import private_folder
 
 _MESSAGE_BYTES = 1024
 
@@ -222,8 +223,8 @@ def _functions(library: bytes, path: Path, name: str) -> list[Any]:
     So a copy is opened that nobody else can write to, under a name of its own; it goes when it is mapped.
     """
     try:
-        with tempfile.TemporaryDirectory(prefix="daceml-") as private:  # only this user may enter it
-            copy = Path(private) / path.name
+        with private_folder() as private:
+            copy = private / path.name
             copy.write_bytes(library)
             opened = ctypes.CDLL(str(copy))
         return [getattr(opened, f"{name}_{function}") for function in ("run", "output_sizes", "load", "free")]

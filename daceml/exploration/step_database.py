@@ -21,6 +21,7 @@ from daceml.runtime.timing.comparison import disturbing
 from daceml.runtime.timing.machine_load import Others
 from daceml.toolchain.cache import Cache
 from daceml.toolchain.processor import cpu_model
+from daceml.toolchain.trusted_paths import make_private
 from daceml.tuning.machine_speeds import fingerprint, this_machine
 from daceml.tuning.step_features import AMOUNTS, StepFacts
 from daceml.tuning.step_times import StepTimes
@@ -54,7 +55,7 @@ class Library:
         folder = Path(config().cache_folder) if folder is None else folder
         cache, path = Cache(folder), folder / "steps.db"
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_private(folder)
             return cls(OpDatabase(path), cache)
         except (DatabaseFileError, DatabaseAccessError, OSError) as error:
             log.warning("times of steps are not kept: %s", error)

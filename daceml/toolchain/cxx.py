@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from daceml.config import config
-from daceml.errors import BuildError, EnvironmentProblem
+from daceml.errors import EnvironmentProblem
 from daceml.toolchain.cache import Cache, digest
+from daceml.toolchain.compiler_process import run_compiler
 from daceml.toolchain.torch_declarations import TORCH_HEADERS, declarations
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ _ROUNDED = ("-ffp-contract=off",)
 # conditional loads for all: relu(x) <= 0 ? 0 : a * b, in rows of 3, 5 or 6, gave wrong numbers. It unrolls
 # once more afterwards, which is right.
 _RIGHT = ("-fdisable-tree-cunrolli",)
-_NO_ERROR = "note: disable pass"  # gcc says so of that flag, each time
 # gcc stops at 256 bits by default; vector math gains from 512 where the processor has them (Mish: 2.4 times)
 _WIDE = ("-mprefer-vector-width=512",) if platform.machine() == "x86_64" else ()
 # gcc keeps more digits of native halves in its vectors than in what is left over (x + 2048 - 2048)
@@ -258,16 +258,9 @@ class Toolchain:
         self._call([self.cxx, *self.flags, *arguments], folder, "C++ compiler")
 
     def _call(self, command: list[str], folder: Path, name: str) -> None:
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            kept = Path(os.path.realpath(folder))
-            said = [line for line in done.stderr.strip().splitlines() if _NO_ERROR not in line]
-            raise BuildError(
-                f"the {name} failed with status {done.returncode}",
-                where=str(kept / command[-3] if "-c" in command else kept),
-                why="\n".join(said[:12]) or "it printed nothing",
-                fix="run `daceml doctor`; if the compiler is fine, report this message",
-            )
+        kept = Path(os.path.realpath(folder))
+        where = kept / command[-3] if "-c" in command else kept
+        run_compiler(command, folder, name=f"the {name}", where=where)
 
 
 # 2.11, the oldest torch that is supported: symbols newer than that are not used

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -111,3 +114,82 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path):
     (tmp_path / "file").write_text("")
     with raises(EnvironmentProblem, tmp_path / "file", "DACEML_CACHE"):
         Cache(tmp_path / "file").get("things", "k", quick)
+
+
+@pytest.mark.parametrize("place", [".", "things", "things/k", "things/k/first", "things/k/entry.json"])
+def test_what_others_may_write_is_not_used(tmp_path: Path, place: str):
+    root = tmp_path / "cache"
+    Cache(root).get("things", "k", write)
+    (root / place).chmod(0o777)
+    for ask_again in (lambda: Cache(root).find("things", "k"), lambda: Cache(root).get("things", "k", write)):
+        with raises(EnvironmentProblem, root / place, "0777", "chmod -R go-w", exact=False):
+            ask_again()
+
+
+def test_a_cache_of_another_user_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    root = tmp_path / "cache"
+    Cache(root).get("things", "k", write)
+    if os.geteuid() == 0:
+        os.chown(root, 65534, -1)
+    else:
+        owner = os.geteuid()
+        monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    with raises(EnvironmentProblem, root, "its owner is", "0700", "chown -R", exact=False):
+        Cache(root).find("things", "k")
+
+
+def test_a_cache_is_its_users_own_whatever_the_umask(tmp_path: Path):
+    before = os.umask(0)
+    try:
+        folder = Cache(tmp_path / "new" / "cache").get("things", "k", write)
+    finally:
+        os.umask(before)
+    for made in (tmp_path / "new" / "cache", folder.parent, folder):
+        assert made.stat().st_mode & 0o777 == 0o700
+    assert all(file.stat().st_mode & 0o022 == 0 for file in folder.iterdir())
+    assert Cache(tmp_path / "new" / "cache").find("things", "k") == folder
+
+
+def test_a_build_whose_lock_was_removed_takes_the_entry_of_another(tmp_path: Path):
+    def meanwhile(folder: Path) -> None:
+        (folder / "first").write_text("1")
+        (tmp_path / "things" / "k").mkdir()
+        Cache(tmp_path / "other").get("things", "k", quick)
+        for file in (tmp_path / "other" / "things" / "k").iterdir():
+            file.rename(tmp_path / "things" / "k" / file.name)
+
+    assert (Cache(tmp_path).get("things", "k", meanwhile) / "file").read_text() == "1"
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_is_named_with_its_bytes(tmp_path: Path, number: int):
+    def fill(folder: Path) -> None:
+        (folder / "file").write_bytes(bytes(1000))
+        raise OSError(number, os.strerror(number))
+
+    with raises(
+        EnvironmentProblem, "the disk is full", os.strerror(number), "1000 bytes", exact=False
+    ) as error:
+        Cache(tmp_path).get("things", "k", fill)
+    assert "bytes free" in error.value.why and str(tmp_path) in error.value.where
+    assert (Cache(tmp_path).get("things", "k", quick) / "file").exists()
+
+
+def test_a_limit_of_file_sizes_is_no_fault_of_the_compiler(tmp_path: Path):
+    """In a process of its own, since the limit holds for all that a process writes."""
+    program = """
+import resource, sys
+from pathlib import Path
+from daceml.errors import EnvironmentProblem
+from daceml.toolchain.cache import Cache
+from daceml.toolchain.cxx import precompiled_header
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
+try:
+    precompiled_header(Cache(Path(sys.argv[1])))
+except EnvironmentProblem as error:
+    print(error)
+"""
+    said = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=True
+    ).stdout
+    assert "100000 bytes" in said and "ulimit -f" in said and str(tmp_path) in said

@@ -11,6 +11,7 @@ from daceml.errors import BuildError
 from daceml.runtime.launcher import make_ready
 from daceml.toolchain import cxx as toolchains
 from daceml.toolchain.cache import Cache
+from daceml.toolchain.cache_contents import CacheContents
 from daceml.toolchain.cxx import Toolchain, precompiled_header
 
 
@@ -46,7 +47,7 @@ def test_a_header_is_read_through_once_by_a_process(
 def test_a_header_that_was_removed_is_made_again(tmp_path: Path, built: list[str]):
     cache = Cache(tmp_path)
     precompiled_header(cache)
-    cache.clear()
+    CacheContents.of(tmp_path).remove()
     assert (precompiled_header(cache) / "header").read_text() == "made"
     assert built == ["header", "header"]
 

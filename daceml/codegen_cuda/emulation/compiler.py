@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import subprocess
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from daceml.errors import BuildError
+from daceml.toolchain.compiler_process import run_compiler
 
 FOLDER = Path(__file__).parent
 SOURCES = tuple(FOLDER / name for name in ("threads.cpp", "arrays.cpp"))
@@ -84,11 +83,5 @@ def _compile(source: Path, folder: Path, cxx: str, options: Sequence[str]) -> Pa
 
 
 def _run(command: Sequence[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise BuildError(
-            f"the C++ compiler failed with status {done.returncode}",
-            where=command[-1],
-            why="\n".join(done.stderr.strip().splitlines()[:12]) or "it printed nothing",
-            fix="run `daceml doctor`; if the compiler is fine, report this message",
-        )
+    made = Path(command[-1])
+    run_compiler(command, made.parent, name="the C++ compiler", where=made)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from daceml.compiler.stages.lowered_network import Optimised
@@ -31,13 +28,7 @@ def scratch_program(
         state: tensors for the program's weights, by their keys; buffers among them change when it runs.
     """
     cache = Cache(config().cache_folder)
-    # where the cache removes what a killed process left
-    parent = cache.root / "building"
-    parent.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix="verify-", dir=parent))
-    try:
+    with cache.scratch() as folder:
         build(optimised, cache, folder, stages)
         stored = StoredProgram(folder)
         yield Program(stored, state(stored.manifest.weights))
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
