@@ -12,11 +12,10 @@ pass one after the other; `local`, `layout` and `hardware` see the loops that op
 from __future__ import annotations
 
 import difflib
-import importlib
 import inspect
 import json
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args, overload
 
@@ -24,6 +23,7 @@ from daceml.errors import ConfigurationError
 from daceml.sdfg.network import Network
 from daceml.sdfg.passes import Level, PassRecord
 from daceml.transformations.rewriting.rewrite import Rewrite
+from daceml.transformations.stored_passes import find_pass, pass_path, remember_pass
 
 LEVELS: tuple[Level, ...] = get_args(Level)
 LOOPS: tuple[Level, ...] = ("local", "layout", "hardware")
@@ -132,7 +132,7 @@ class Step:
             ConfigurationError: it is defined inside a function, where nothing finds it again.
         """
         made = self.run if hasattr(self.run, "__qualname__") else type(self.run)
-        path = f"{made.__module__}:{made.__qualname__}"
+        path = pass_path(made)
         options = dict(self.options if made is self.run else vars(self.run))
         if (reason := self._not_storable(made, path, options)) is not None:
             raise ConfigurationError(
@@ -140,6 +140,7 @@ class Step:
                 why=reason,
                 fix="define a function, or a rewrite whose arguments are its attributes, in a module",
             )
+        remember_pass(made)
         said: dict[str, Any] = {"pass": path, "options": options}
         if self.at is not None:
             said["at"] = self.at
@@ -176,28 +177,26 @@ class Step:
     __hash__ = None  # pyright: ignore[reportAssignmentType]
 
     @classmethod
-    def from_data(cls, data: Mapping[str, Any]) -> Step:
+    def from_data(cls, data: Mapping[str, Any], *, modules: Collection[str] = ()) -> Step:
         """The step that `to_data` describes.
 
+        Args:
+            modules: as in `Recipe.from_json`.
         Raises:
-            ConfigurationError: there is no such pass in this process.
+            ConfigurationError: there is no such pass, it may not be named, or does not take the options.
         """
-        module, _, name = str(data["pass"]).partition(":")
+        found: Any = find_pass(str(data["pass"]), modules)
         try:
-            found: Any = importlib.import_module(module)
-            for part in name.split("."):
-                found = getattr(found, part)
-        except (ImportError, AttributeError) as error:
+            options, places = dict(data["options"]), data.get("places")
+            place = data.get("at"), tuple(data.get("only", ())), None if places is None else tuple(places)
+            if inspect.isclass(found):
+                found, options = found(**options), {}
+        except (TypeError, ValueError) as error:
             raise ConfigurationError(
-                f"there is no pass {data['pass']}",
+                f"pass {data['pass']} does not take the options {data['options']}",
                 why=str(error),
-                fix="import the module that defines it, or leave the step out: recipe.without(name)",
+                fix="give the text that Recipe.to_json wrote",
             ) from error
-        places = data.get("places")
-        options = dict(data["options"])
-        place = data.get("at"), tuple(data.get("only", ())), None if places is None else tuple(places)
-        if isinstance(found, type) and issubclass(found, Rewrite):
-            return cls(found(**options), {}, *place)
         return cls(found, options, *place)
 
 
@@ -321,16 +320,20 @@ class Recipe:
         return json.dumps(self.to_data(), indent=2)
 
     @classmethod
-    def from_json(cls, text: str) -> Recipe:
+    def from_json(cls, text: str, *, modules: Collection[str] = ()) -> Recipe:
         """The recipe that `to_json` wrote.
 
+        Args:
+            modules: names of modules with passes of yours, which are imported. Without them a text finds only
+                passes of daceml, passes that this process has stored, and in loaded modules rewrites and
+                functions with an attribute `level`: a text from elsewhere runs nothing else.
         Raises:
-            ConfigurationError: the text is something else, or names a pass that this process does not have.
+            ConfigurationError: the text is something else, or names another pass.
         """
         fix = "give the text that Recipe.to_json wrote"
         try:
             rows = json.loads(text)
-        except json.JSONDecodeError as error:
+        except (json.JSONDecodeError, RecursionError) as error:
             raise ConfigurationError("the text is no recipe", why=str(error), fix=fix) from error
         if not isinstance(rows, list) or not all(
             isinstance(row, dict) and {"pass", "options"} <= row.keys() for row in rows
@@ -338,7 +341,7 @@ class Recipe:
             raise ConfigurationError(
                 "the text is no recipe", why="a recipe is a list of objects with pass and options", fix=fix
             )
-        return cls(*map(Step.from_data, rows))
+        return cls(*(Step.from_data(row, modules=modules) for row in rows))
 
     def __str__(self) -> str:
         names = [f"{step.name} ({', '.join(step.only)})" if step.only else step.name for step in self.steps]

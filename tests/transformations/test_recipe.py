@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import functools
+import json
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -76,8 +79,51 @@ def test_recipes_are_stored_and_read():
     for unstorable in (functools.partial(count_operators, kind="Relu"), Renaming(3)):
         with raises(ConfigurationError, Step(unstorable).name):
             Recipe(unstorable).to_json()
-    with raises(ConfigurationError, "nowhere:missing", "recipe.without(name)"):
-        Recipe.from_json('[{"pass": "nowhere:missing", "options": {}}]')
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "nowhere:missing",
+        "pydoc:pipepager",
+        "os:system",
+        "daceml.transformations.recipe:inspect.getsource",  # of another module
+        "daceml.transformations.recipe:textwrap",
+        "daceml.transformations.nowhere:f",
+        "daceml.cli.model_reference:load_file",  # daceml's, and no pass
+        ":",
+    ],
+)
+def test_a_stored_recipe_runs_and_imports_nothing_else(path: str):
+    text = json.dumps([{"pass": path, "options": {"text": "x", "cmd": "touch /tmp/ran"}}])
+    before = set(sys.modules)
+    with raises(ConfigurationError, path, "leave the step out"):
+        Recipe.from_json(text)
+    assert set(sys.modules) == before
+
+
+def test_passes_of_a_new_process_are_found_in_modules_that_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "later_passes.py").write_text(
+        "def plain(network): ...\ndef local(network): ...\nlocal.level = 'local'\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    plain, local = (
+        json.dumps([{"pass": f"later_passes:{name}", "options": {}}]) for name in ("plain", "local")
+    )
+    with raises(ConfigurationError, "later_passes is not loaded", "modules=['later_passes']"):
+        Recipe.from_json(local)
+    assert Recipe.from_json(plain, modules=["later_passes"])[0].name == "plain"
+    assert Recipe.from_json(local)[0].name == "local", "it says that it is a pass, and is loaded"
+    with raises(ConfigurationError, "later_passes:plain", "no level"):
+        Recipe.from_json(plain)
+    with raises(ConfigurationError, "OneRelu", "'most_of_all'"):
+        Recipe.from_json(json.dumps([{"pass": stored_as(OneRelu()), "options": {"most_of_all": 1}}]))
+
+
+def stored_as(run: Any) -> str:
+    return json.loads(Recipe(run).to_json())[0]["pass"]
 
 
 def test_the_standard_recipes_are_printed_and_stored():
