@@ -18,7 +18,8 @@ from torch.utils import _pytree as pytree
 
 from daceml.deployment.interface import Tensor
 from daceml.deployment.manifest import ModelManifest
-from daceml.errors import BundleError, CallError, DeploymentError
+from daceml.errors import BundleError, CallError, DeploymentError, OutOfMemoryError, first_line
+from daceml.runtime.memory_errors import memory_error
 from daceml.toolchain.trusted_paths import private_folder
 
 _MESSAGE_BYTES = 1024
@@ -87,6 +88,7 @@ class LoadedModel(nn.Module):
 
         Raises:
             CallError: other arguments than those it was exported for.
+            OutOfMemoryError: there is not enough memory.
         """
         leaves, structure = pytree.tree_flatten(_ordered((args, kwargs), self._call))
         if structure != self._call:
@@ -122,7 +124,7 @@ class LoadedModel(nn.Module):
         numbers = iter(found)
         for record, rank in zip(self.manifest.outputs, ranks, strict=True):
             shape = [next(numbers) for _ in range(rank)]
-            outputs.append(torch.empty(shape, dtype=getattr(torch, record.dtype)))
+            outputs.append(self._empty(shape, getattr(torch, record.dtype)))
         given, made = (
             (ctypes.c_void_p * max(len(several), 1))(*(t.data_ptr() for t in several))
             for several in (tensors, outputs)
@@ -130,12 +132,27 @@ class LoadedModel(nn.Module):
         self._called(self._run, given, sizes, made)
         return outputs
 
+    def _empty(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+        try:
+            return torch.empty(shape, dtype=dtype)
+        except RuntimeError as error:
+            if (short := self._short_of_memory(first_line(error))) is not None:
+                raise short from error
+            raise
+
+    def _short_of_memory(self, why: str) -> OutOfMemoryError | None:
+        what = f"there is not enough memory for a call of {self.manifest.model}"
+        return memory_error(why, what=what, where=self.manifest.name, device=torch.device("cpu"))
+
     def _called(self, function: Any, *arguments: Any) -> None:
         error = ctypes.create_string_buffer(_MESSAGE_BYTES)
         if function(self._model, *arguments, error, ctypes.c_int64(_MESSAGE_BYTES)):
+            why = error.value.decode(errors="replace")
+            if (short := self._short_of_memory(why)) is not None:
+                raise short
             raise CallError(
                 f"{self.manifest.model} refused a call",
-                why=error.value.decode(),
+                why=why,
                 fix="pass inputs of the sizes that it was exported for",
             )
 

@@ -139,6 +139,12 @@ class ExecutionError(DacemlError):
     code = "DML402"
 
 
+class OutOfMemoryError(ExecutionError, MemoryError, RuntimeError):
+    """A call for which there is not enough memory: a MemoryError of Python, and the RuntimeError of torch."""
+
+    code = "DML406"
+
+
 class StaleWeightError(ExecutionError):
     """A weight that is no longer of the type, size or layout that a program was compiled for."""
 

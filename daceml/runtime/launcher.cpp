@@ -76,6 +76,19 @@ class Tensor {
   AtenTensorHandle handle_ = nullptr;
 };
 
+// A message with what torch said of the call that failed last in this thread, where torch's part has failed. torch has
+// a function for it from 2.13 on.
+std::string torch_failed(const std::string& message) {
+  using Said = const char* (*)();
+  static const auto said = reinterpret_cast<Said>(dlsym(RTLD_DEFAULT, "torch_exception_get_what_without_backtrace"));
+  if (said == nullptr || (message.rfind("aten::", 0) != 0 && message.rfind("there is no memory", 0) != 0)) return message;
+  const std::string all = said();
+  if (all.empty()) return message;
+  const std::string line = all.substr(0, all.find('\n'));
+  const bool negative = line.find("negative dimension") != std::string::npos;  // where inputs are too small
+  return (negative ? "a size is negative" : message) + ": " + line;
+}
+
 std::vector<Tensor> tensors_of(StableIValue value) {
   auto list = reinterpret_cast<StableListHandle>(value);
   size_t count = 0;
@@ -173,8 +186,9 @@ struct Frame {
     forget_views();
     const int64_t one = 1;
     AtenTensorHandle handle = nullptr;
-    check(aoti_torch_empty_strided(1, &bytes, &one, aoti_torch_dtype_uint8(), place.type(), place.index(), &handle),
-          "allocating the workspace");
+    if (aoti_torch_empty_strided(1, &bytes, &one, aoti_torch_dtype_uint8(), place.type(), place.index(), &handle)) {
+      require(false, torch_failed("there is no memory for a workspace of " + std::to_string(bytes) + " bytes"));
+    }
     workspace = Tensor(handle);
     base = bytes == 0 ? nullptr : static_cast<char*>(workspace.pointer());
     if (!place.on_cuda) advise_large_pages(base, bytes);
@@ -314,7 +328,7 @@ class Bound {
     if (recorded) log_call(start_ns, std::move(own_us));
     for (size_t i = borrowed; i < inputs.size(); ++i) inputs[i] = Tensor(held[i]);
     give_frame(std::move(frame));
-    require(status == 0, call.error == nullptr ? "the program failed" : call.error);
+    if (status != 0) require(false, call.error == nullptr ? "the program failed" : torch_failed(call.error));
     return outputs;
   }
 

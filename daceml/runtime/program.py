@@ -9,10 +9,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 import torch
 
-from daceml.errors import ExecutionError, StaleWeightError
+from daceml.errors import ExecutionError, OutOfMemoryError, StaleWeightError, first_line
 from daceml.runtime import launcher
 from daceml.runtime.binding import Binding, empty_outputs
 from daceml.runtime.cuda_graphs import Replays
+from daceml.runtime.memory_errors import memory_error
 from daceml.runtime.preparation_renewal import Renewals
 from daceml.runtime.records.manifest import OTHER_WEIGHTS, OUTSIDE_LIMITS
 from daceml.runtime.stored_program import StoredProgram
@@ -90,6 +91,7 @@ class Program:
             fresh tensors; buffers in `manifest.mutated` have been updated.
         Raises:
             StaleWeightError: a weight has another type, size or layout by now.
+            OutOfMemoryError: there is not enough memory; later calls are not concerned.
             ExecutionError: an input that does not fit, or an operator that failed.
             Exception: what an operator of torch raised that the program calls by name.
         A program that relies on limits, and finds an element outside, lets its substitute run; one whose
@@ -102,6 +104,8 @@ class Program:
             outputs = self._run(binding, inputs, [] if last_use is None else last_use)
         except RuntimeError as error:
             if not str(error).startswith("daceml: "):
+                if (short := self._short_of_memory(first_line(error))) is not None:
+                    raise short from error
                 raise
             if (failure := taken_error()) is not None:
                 raise failure from None  # of an operator of torch, as eager PyTorch raises it
@@ -110,6 +114,8 @@ class Program:
                 return self._substitute()(inputs, last_use)
             if why == OTHER_WEIGHTS:
                 return self._for_other_weights(binding)(inputs, last_use)
+            if (short := self._short_of_memory(why)) is not None:
+                raise short from error
             kind = StaleWeightError if why.startswith("weight ") else ExecutionError
             raise kind(
                 "the compiled program refused a call",
@@ -119,6 +125,14 @@ class Program:
             ) from error
         self._renewals.calls += 1
         return outputs
+
+    def _short_of_memory(self, why: str) -> OutOfMemoryError | None:
+        return memory_error(
+            why,
+            what="there is not enough memory for a call of the compiled program",
+            where=str(self.stored.folder),
+            device=self._device,
+        )
 
     def _for_other_weights(self, found: Binding) -> Program:
         """What runs where a binding has found that its weights have changed."""
