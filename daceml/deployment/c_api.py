@@ -59,6 +59,9 @@ int32_t {name}_run({name}_model* model, const void* const* inputs, const int64_t
 int32_t {name}_output_sizes({name}_model* model, const int64_t* const* sizes, int64_t* found, char* error,
                             int64_t error_bytes);
 
+/* Types and ranks of inputs and results, as text. */
+const char* {name}_interface(void);
+
 void {name}_free({name}_model* model);
 
 #ifdef __cplusplus
@@ -203,17 +206,25 @@ def _counted(count: int, name: str) -> str:
 
 
 def implementation(
-    name: str, *, weights_sha256: str, features: Sequence[str], size_check: str, folder: str
+    name: str,
+    *,
+    interface: str,
+    weights_sha256: str,
+    features: Sequence[str],
+    size_check: str,
+    folder: str,
 ) -> str:
     """The source of a library's functions.
 
     Args:
+        interface: the text of its inputs and results.
         features: of the processor that it needs.
         size_check: the function `refused_sizes`.
         folder: that has `model.cpp`.
     """
     required = " ".join(f'DACEML_FEATURE("{feature}")' for feature in features)
     return f"""#define DACEML_FUNCTION(function) {name}_##function
+#define DACEML_INTERFACE "{interface}"
 #define DACEML_WEIGHTS_SHA256 "{weights_sha256}"
 #define DACEML_FEATURES {required}
 {size_check}

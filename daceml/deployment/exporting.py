@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from daceml.deployment.c_api import example, header, implementation
 from daceml.deployment.folder import explained, filled
-from daceml.deployment.interface import Tensor
+from daceml.deployment.interface import Tensor, interface_text
 from daceml.deployment.manifest import ModelManifest, file_sha256, is_name
 from daceml.deployment.refusals import (
     refuse_assignments,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from daceml.runtime.stored_program import StoredProgram
 
 _CPP = Path(__file__).with_name("cpp")
-_FUNCTIONS = ("load", "run", "output_sizes", "free")
+_FUNCTIONS = ("load", "run", "output_sizes", "interface", "free")
 # Products and convolutions as loops of our own, instead of calls of torch's
 _OWN_LOOPS = ("products in loops", "convolutions in loops")
 
@@ -244,8 +244,10 @@ class _Source:
             parts = [part.object(cache) for part in parts_of(self.plan.steps)]
             objects += parts
             libtorch = any(_torch_calls(one) for one in (work / "driver.o", *parts))
+            outputs = tuple(map(_tensor, self.stored.manifest.outputs))
             text = implementation(
                 name,
+                interface=interface_text(self.inputs, outputs),
                 weights_sha256=weights_sha256,
                 features=features,
                 size_check=size_check(self.sizes, self.inputs),

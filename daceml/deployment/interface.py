@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -19,3 +20,9 @@ class Tensor:
     dtype: str
     code: int
     shape: tuple[int | str, ...]
+
+
+def interface_text(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> str:
+    """Types and ranks, as a library holds them: what its caller makes room for has to be the same."""
+    told = (", ".join(f"{t.dtype} of rank {len(t.shape)}" for t in tensors) for tensors in (inputs, outputs))
+    return " -> ".join(f"({part})" for part in told)

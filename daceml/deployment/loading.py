@@ -16,13 +16,14 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from daceml.deployment.interface import Tensor
+from daceml.deployment.interface import Tensor, interface_text
 from daceml.deployment.manifest import ModelManifest
 from daceml.errors import BundleError, CallError, DeploymentError, OutOfMemoryError, first_line
 from daceml.runtime.memory_errors import memory_error
 from daceml.toolchain.trusted_paths import private_folder
 
 _MESSAGE_BYTES = 1024
+_FUNCTIONS = ("run", "output_sizes", "interface", "load", "free")
 
 
 def load(folder: str | Path, *, sha256: str | None = None) -> LoadedModel:
@@ -63,7 +64,9 @@ class LoadedModel(nn.Module):
                 fix="export it again with this torch, or without libtorch",
             )
         self._call, self._result = (_structure(folder, manifest, part) for part in ("call", "result"))
-        self._run, self._output_sizes, begin, end = _functions(library, folder / f"lib{name}.so", name)
+        functions = _functions(library, folder / f"lib{name}.so", name)
+        self._run, self._output_sizes, interface, begin, end = functions
+        _check_interface(folder, manifest, interface)
         begin.restype, end.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
         error = ctypes.create_string_buffer(_MESSAGE_BYTES)
         handle = begin(os.fsencode(folder / "weights.bin"), error, ctypes.c_int64(_MESSAGE_BYTES))
@@ -232,8 +235,20 @@ def _structure(folder: Path, manifest: ModelManifest, part: str) -> pytree.TreeS
     )
 
 
+def _check_interface(folder: Path, manifest: ModelManifest, interface: Any) -> None:
+    """Refuse a manifest that has another interface than the library, which would write past its results."""
+    interface.restype = ctypes.c_char_p
+    has, told = interface().decode(), interface_text(manifest.inputs, manifest.outputs)
+    if has != told:
+        raise BundleError(
+            f"the manifest of {folder} does not fit its library",
+            why=f"it says {told}, and the library takes and gives {has}",
+            fix="export the model again",
+        )
+
+
 def _functions(library: bytes, path: Path, name: str) -> list[Any]:
-    """Functions `run`, `output_sizes`, `load` and `free` of a library.
+    """The functions of a library: `_FUNCTIONS`.
 
     They are those of the bytes that were checked: a file could change between being hashed and being opened,
     and the loader gives a library that it has seen under the same path, although the file is another one now.
@@ -244,7 +259,7 @@ def _functions(library: bytes, path: Path, name: str) -> list[Any]:
             copy = private / path.name
             copy.write_bytes(library)
             opened = ctypes.CDLL(str(copy))
-        return [getattr(opened, f"{name}_{function}") for function in ("run", "output_sizes", "load", "free")]
+        return [getattr(opened, f"{name}_{function}") for function in _FUNCTIONS]
     except (OSError, AttributeError) as error:
         raise BundleError(
             f"{path.name} cannot be loaded on this machine ({platform.machine()})",

@@ -12,9 +12,11 @@ from typing import Any
 from daceml.deployment.interface import Tensor
 from daceml.deployment.size_conditions import SizeConditions
 from daceml.errors import BundleError
+from daceml.plain_files import open_plain, read_plain
 
-FORMAT = 2
+FORMAT = 3
 FILE = "manifest.json"
+_MOST_BYTES = 2**26
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +74,7 @@ class ModelManifest:
                 fix="give what daceml export printed, or leave sha256 out",
             )
         try:
-            data = path.read_bytes()
+            data = read_plain(path, most_bytes=_MOST_BYTES)
         except OSError as error:
             raise BundleError(
                 f"{folder} is no exported model",
@@ -97,7 +99,7 @@ class ModelManifest:
             file = folder / name
             try:
                 if name == f"lib{self.name}.so":
-                    library = file.read_bytes()
+                    library = read_plain(file)
                     has = hashlib.sha256(library).hexdigest()
                 else:
                     has = file_sha256(file)
@@ -200,7 +202,7 @@ def is_name(text: str) -> bool:
 
 def file_sha256(path: Path) -> str:
     """In hexadecimal digits."""
-    with path.open("rb") as file:
+    with open_plain(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

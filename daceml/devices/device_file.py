@@ -11,6 +11,7 @@ from typing import Any
 
 from daceml.devices.specification import FIGURES, PER_ARITHMETIC, Device, Sourced
 from daceml.errors import DeviceError
+from daceml.plain_files import read_plain
 
 _FIGURE = '{ value = 80, source = "whose figure it is", verified = true }'
 _TEXTS = ("name", "family", "kind", "vendor", "architecture")
@@ -25,7 +26,7 @@ def read_device(path: Path) -> Device:
         DeviceError: the file cannot be read, is no TOML, or describes no device.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_plain(path).decode()
     except (OSError, UnicodeDecodeError) as error:
         raise DeviceError(
             "the description of a device cannot be read",

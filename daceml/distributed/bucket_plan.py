@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from daceml.distributed.agreement import Buckets
 from daceml.errors import BucketPlanError
+from daceml.plain_files import read_plain
 
 PLAN_FORMAT = "daceml.buckets"
 PLAN_VERSION = 1
@@ -69,13 +70,12 @@ def planned_buckets(given: Given, parameters: Mapping[str, tuple[int, str]]) -> 
 
 def _read(path: Path) -> Buckets:
     try:
-        small = path.stat().st_size <= _MOST_BYTES
-        told: Any = json.loads(path.read_text(encoding="utf-8")) if small else None
-    except (OSError, ValueError) as error:
+        told: Any = json.loads(read_plain(path, most_bytes=_MOST_BYTES))
+    except (OSError, ValueError, RecursionError) as error:
         why = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise _unreadable(path, why) from error
     if not isinstance(told, dict):
-        raise _unreadable(path, "it holds no object" if small else f"it has more than {_MOST_BYTES} bytes")
+        raise _unreadable(path, "it holds no object")
     plan = cast("dict[str, Any]", told)
     if (plan.get("format"), plan.get("version")) != (PLAN_FORMAT, PLAN_VERSION):
         raise _unreadable(path, f"it is not of format {PLAN_FORMAT!r}, version {PLAN_VERSION}")

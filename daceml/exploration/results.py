@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from daceml.errors import ExplorationError
 from daceml.notebook import html_of
+from daceml.plain_files import read_plain
 from daceml.tuning.variant import Variant
 
 Objective = Literal["time", "memory", "cost"]
@@ -195,12 +196,12 @@ class Exploration:
             ExplorationError: it is none.
         """
         try:
-            told: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
+            told: dict[str, Any] = json.loads(read_plain(Path(path)))
             form = told.pop("form")
             rows = tuple(map(Row.from_json, told.pop("variants")))
             eager = told.pop("eager", None)
             found = cls(rows=rows, eager=None if eager is None else Times(**eager), **told)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ExplorationError(
                 f"{path} is no exploration", why=str(error), fix="give what `daceml explore --output` wrote"
             ) from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import os
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -134,6 +135,14 @@ def _at(*place: Any, value: Any) -> Callable[[Any], None]:
         (_at("structures", "call", value="[1"), ["call"]),
         (_at("leaves", "call", value=[]), ["call", "1 leaves", "has 0"]),
         (_at("more", value=1), ["more"]),
+        (_at("outputs", 0, "shape", value=[4]), ["float32 of rank 1", "float32 of rank 2"]),
+        (_at("outputs", 0, "shape", value=[4, 6, 1, 1]), ["float32 of rank 4"]),
+        (_at("inputs", 0, "shape", value=[]), ["(float32 of rank 0)"]),
+        (lambda record: record["outputs"].append(record["outputs"][0]), ["rank 2, float32 of rank 2"]),
+        (
+            lambda record: record["outputs"][0].update(dtype="float64", code=7),
+            ["-> (float64 of rank 2)", "-> (float32 of rank 2)"],
+        ),
     ],
 )
 def test_a_manifest_of_another_form_is_refused(
@@ -146,6 +155,21 @@ def test_a_manifest_of_another_form_is_refused(
     (place / "manifest.json").write_text(text)
     with raises(BundleError, *facts):
         daceml.load(place, sha256=hashlib.sha256(text.encode()).hexdigest())
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "weights.bin", "libmodel.so"])
+@pytest.mark.parametrize("kind", ["a pipe", "a device", "a folder"])
+def test_what_is_no_plain_file_is_refused_at_once(name: str, kind: str, twice: Exported, tmp_path: Path):
+    place = _copied(twice, tmp_path / "place")
+    (place / name).unlink()
+    if kind == "a pipe":
+        os.mkfifo(place / name)  # nobody writes to it
+    elif kind == "a device":
+        (place / name).symlink_to("/dev/zero")
+    else:
+        (place / name).mkdir()
+    with raises(BundleError, "it is no plain file", exact=False):
+        daceml.load(place)
 
 
 @pytest.mark.parametrize("sha256", ["", "0123", "x" * 64])

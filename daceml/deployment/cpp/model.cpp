@@ -1,7 +1,9 @@
 // The functions of an exported model: see the header that lies beside the library.
 //
-// Compiled with what `c_api.py` writes before it: DACEML_FUNCTION(name), DACEML_FEATURES, the hash of the weights,
-// and `refused_sizes`, which says why the program is not right for some sizes.
+// Compiled with what `c_api.py` writes before it: DACEML_FUNCTION(name), DACEML_FEATURES, DACEML_INTERFACE, the hash of
+// the weights, and `refused_sizes`, which says why the program is not right for some sizes.
+#include <sys/stat.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -158,6 +160,8 @@ class Model {
   }
 
   void read(const char* path) {
+    struct stat found;
+    if (stat(path, &found) == 0 && !S_ISREG(found.st_mode)) fail(std::string(path) + " is no plain file");
     std::unique_ptr<FILE, int (*)(FILE*)> file(fopen(path, "rb"), fclose);
     if (file == nullptr) fail(std::string("there is no file of weights ") + path);
     if (fseek(file.get(), 0, SEEK_END) != 0) fail(std::string(path) + " cannot be read");
@@ -239,6 +243,8 @@ int32_t DACEML_FUNCTION(output_sizes)(void* model, const int64_t* const* sizes, 
                                       int64_t error_bytes) {
   return guarded(error, error_bytes, [&] { static_cast<Model*>(model)->output_sizes(sizes, found); });
 }
+
+const char* DACEML_FUNCTION(interface)(void) { return DACEML_INTERFACE; }
 
 void DACEML_FUNCTION(free)(void* model) { delete static_cast<Model*>(model); }
 

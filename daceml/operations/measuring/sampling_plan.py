@@ -45,6 +45,7 @@ from daceml.errors import MeasurementError, SamplingPlanError
 from daceml.operations.database.records import Direction
 from daceml.operations.measuring.calls import Call, Named, Tensor
 from daceml.operations.measuring.campaign import Job
+from daceml.plain_files import read_plain
 
 _KEYS = {
     "operator",
@@ -69,13 +70,13 @@ def read_plan(path: Path) -> tuple[Job, ...]:
         SamplingPlanError: the file is no plan; the message names the operation and what is wrong with it.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_plain(path).decode()
         plan = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
     except OSError as error:
         raise SamplingPlanError(
             f"{path} cannot be read", why=error.strerror or str(error), fix="correct the path"
         ) from error
-    except ValueError as error:  # of JSON, TOML and UTF-8
+    except (ValueError, RecursionError) as error:  # of JSON, TOML and UTF-8
         raise SamplingPlanError(
             f"{path} is neither TOML nor JSON", why=str(error), fix="correct the file"
         ) from error

@@ -21,6 +21,7 @@ from daceml.operations.models.bounds import Limits
 from daceml.operations.models.operator_model import OperatorModel
 from daceml.operations.models.perceptron import Perceptron
 from daceml.operations.models.principal_component import PrincipalComponent
+from daceml.plain_files import read_plain
 
 VERSION = 1
 
@@ -56,7 +57,7 @@ def read_models(path: str | Path) -> list[OperatorModel]:
     """
     path = Path(path)
     try:
-        content = path.read_bytes()
+        content = read_plain(path)
     except OSError as error:
         raise EstimationError(
             f"{path} cannot be read", why=str(error), fix="daceml learn makes such a file"
