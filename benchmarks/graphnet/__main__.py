@@ -17,8 +17,8 @@ from typing import Any
 from benchmarks import command
 from benchmarks.bars import Bar
 from benchmarks.graphnet.collection import MOST_TEXT_BYTES, MOST_WEIGHTS, Draw, default_folder, draw
+from benchmarks.graphnet.processes import in_a_process
 from benchmarks.journal import Journal
-from benchmarks.strangers.processes import in_a_process
 
 _MODES = ("evaluation", "training")
 _QUICK = 6

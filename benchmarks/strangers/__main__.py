@@ -1,72 +1,116 @@
-"""Models of other libraries: python -m benchmarks.strangers --part runs --check.
+"""Models of other libraries: python -m benchmarks.strangers --check.
 
-They need the extra `strangers`; `make strangers` installs it into an environment of its own.
+They need the extra `strangers`; `make strangers` installs it into an environment of its own. Models run in
+processes that may crash or hang, several in each; rows are kept in a journal, and a run that was stopped
+goes on.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from benchmarks import command
 from benchmarks.bars import Bar
+from benchmarks.children import Outcome, Tell, run_cases
+from benchmarks.journal import Journal
 from benchmarks.strangers.models import MODELS
-from benchmarks.strangers.processes import in_a_process
+from benchmarks.strangers.torchvision_operators import declare_torchvision
 
 _LIMIT_S = 900.0
-_CASES = [(mode, dynamic) for dynamic in (False, True) for mode in ("evaluation", "training")]
+_LIBRARIES = (
+    "benchmarks.strangers.runs",
+    "transformers.modeling_utils",
+    "torch_geometric.nn.models",
+    "torchvision",
+    "timm",
+    "torchaudio.models",
+)
+_MODES = ("evaluation", "training")
+_SHAPES = ("fixed", "dynamic")
+
+Key = tuple[str, str, bool]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parse(arguments)
-    if options.case:
-        return _child(*options.case)
-    cases = _CASES[:2] if options.quick else _CASES
+    shapes = options.shapes or (_SHAPES[:1] if options.quick else _SHAPES)
     chosen = [name for name in MODELS if not options.models or any(word in name for word in options.models)]
-    jobs = [(name, mode, dynamic) for name in chosen for mode, dynamic in cases]
-    rows: list[dict[str, Any]] = []
-    with ThreadPoolExecutor(options.jobs) as pool:
-        for row, line in pool.map(_in_a_process, jobs):
-            rows.append(row)
-            print(line, flush=True)
+    jobs: list[Key] = [
+        (name, mode, shape == "dynamic")
+        for name in chosen
+        for shape in shapes
+        for mode in options.modes or _MODES
+    ]
+    journal: Journal[Key] = Journal(options.journal, lambda row: (row["model"], row["mode"], row["dynamic"]))
+    if options.again is not None:
+        journal.forget([key for key, row in journal.rows.items() if row["kind"] in options.again])
+    elif options.models or options.quick:
+        journal.forget(jobs)
+    waiting = [job for job in jobs if job not in journal.rows]
+    if waiting:
+        _import_libraries()
+
+    def work(number: int, tell: Tell) -> None:
+        import torch
+
+        from benchmarks.strangers.runs import run
+
+        torch.set_num_threads(1)
+        name, mode, dynamic = waiting[number]
+        tell(run(MODELS[name], mode, dynamic=dynamic).row())  # pyright: ignore[reportArgumentType]
+
+    for outcome in run_cases(
+        work, range(len(waiting)), processes=options.jobs, limit_s=_LIMIT_S, memory_bytes=24 << 30
+    ):
+        row = _row(waiting[outcome.case], outcome)
+        journal.add(row)
+        print(_line(row), flush=True)
+    rows = [journal.rows[job] for job in jobs]
     return command.finish("strangers", options, rows, _bars(rows))
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = command.parser("Run models of other libraries, compiled, next to eager PyTorch.")
-    parser.add_argument("--part", choices=("runs",), default="runs", help="what is asked of the models")
     parser.add_argument("--models", nargs="*", metavar="WORD", help="models with one of these words")
+    parser.add_argument("--shapes", nargs="*", choices=_SHAPES, help="without it, both")
+    parser.add_argument("--modes", nargs="*", choices=_MODES, help="without it, both")
     parser.add_argument("--jobs", type=int, default=2, help="processes at once")
-    parser.add_argument("--case", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--journal", type=Path, default=Path("build/bench/strangers.jsonl"), metavar="FILE",
+                        help="rows that are known already; a run that was stopped goes on there")  # fmt: skip
+    parser.add_argument("--again", nargs="*", metavar="KIND", help="run models of this outcome again")
     return parser.parse_args(arguments)
 
 
-def _in_a_process(job: tuple[str, str, bool]) -> tuple[dict[str, Any], str]:
+def _import_libraries() -> None:
+    """Import once what every process needs: it takes as long as a model does."""
+    declare_torchvision()
+    for name in _LIBRARIES:
+        import_module(name)
+
+
+def _row(job: Key, outcome: Outcome) -> dict[str, Any]:
     """The row of one case; a crash or a timeout is one as well."""
+    if outcome.told:
+        return outcome.told
     name, mode, dynamic = job
-    case = ["benchmarks.strangers", "--case", name, mode, str(dynamic)]
-    ended = in_a_process(case, limit_s=_LIMIT_S)
-    if ended.answer is None:
-        facts = {"model": name, "mode": mode, "dynamic": dynamic}
-        row = {**facts, "kind": "foreign", "programs": 0, "compiled_flops": 0.0, "note": ended.end}
-        return row, f"{name} {mode} {dynamic}: {ended.end}"
-    return ended.answer["row"], ended.answer["line"]
+    facts = {"model": name, "mode": mode, "dynamic": dynamic, "kind": "foreign", "note": outcome.end}
+    counts = {"programs": 0, "compilations": 0, "compiled_flops": 0.0, "cut": False}
+    return {**facts, **counts, "seconds": outcome.duration_s}
 
 
-def _child(name: str, mode: Any, dynamic: str) -> int:
-    import torch
-
-    from benchmarks.strangers.runs import run
-
-    torch.set_num_threads(1)
-    found = run(MODELS[name], mode, dynamic=dynamic == "True")
-    print(json.dumps({"row": found.row(), "line": found.line()}))
-    return 0
+def _line(row: dict[str, Any]) -> str:
+    shapes = "dynamic" if row["dynamic"] else "fixed"
+    how = "one program" if row["programs"] == 1 else f"{row['programs']} programs"
+    if row["compilations"] > row["programs"]:
+        how += f", {row['compilations']} compilations"
+    figures = f"{how}, {row['compiled_flops']:.0%} of FLOPs, {row['seconds']:.0f} s"
+    return f"{row['model']:<36} {row['mode']:<10} {shapes:<7} {row['kind']:<8} {figures}  {row['note'][:150]}"
 
 
 def _bars(rows: Sequence[dict[str, Any]]) -> list[Bar]:
@@ -76,11 +120,18 @@ def _bars(rows: Sequence[dict[str, Any]]) -> list[Bar]:
 
     models = {row["model"] for row in rows}
     whole = {model for model in models if all(r["programs"] == 1 for r in rows if r["model"] == model)}
+    again = [row["model"] for row in rows if row["compilations"] > row["programs"]]
     eager = [100 * (1 - row["compiled_flops"]) for row in rows]
     return [
         Bar(name="models short of 60", figure=max(0, 60 - len(models)), limit=0),
         *map(count, ("not made", "refused", "foreign", "wrong")),
         Bar(name="models that are not one program", figure=len(models - whole), limit=len(models) // 6),
+        Bar(
+            name="runs compiled again for another size",
+            figure=len(again),
+            limit=len(rows) // 10,
+            note=", ".join(again[:3]),
+        ),
         Bar(
             name="FLOPs that run eagerly, median",
             figure=statistics.median(eager),

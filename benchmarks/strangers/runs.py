@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -31,7 +32,8 @@ class Run:
     """What one model came to in one mode.
 
     Attributes:
-        programs: 1 where the whole forward is one program.
+        programs: of a call; 1 where the whole forward is one.
+        compilations: programs of the calls of all sizes; as many as of one where none is compiled again.
         compiled_flops: share of the forward pass's FLOPs, counted by torch's formulas.
         cut: whether something was cut out of the program.
         note: what is wrong, or why it is not one program.
@@ -42,6 +44,7 @@ class Run:
     dynamic: bool
     kind: Kind
     programs: int = 0
+    compilations: int = 0
     compiled_flops: float = 0.0
     cut: bool = False
     seconds: float = 0.0
@@ -50,45 +53,54 @@ class Run:
     def row(self) -> dict[str, Any]:
         return asdict(self)
 
-    def line(self) -> str:
-        shapes = "dynamic" if self.dynamic else "fixed"
-        how = "one program" if self.programs == 1 else f"{self.programs} programs"
-        figures = f"{how}, {self.compiled_flops:.0%} of FLOPs, {self.seconds:.0f} s"
-        return f"{self.model:<36} {self.mode:<10} {shapes:<7} {self.kind:<8} {figures}  {self.note[:150]}"
-
 
 def run(stranger: Stranger, mode: Mode, *, dynamic: bool) -> Run:
-    """Compile a model, and compare two sizes of its inputs, or one, with eager PyTorch."""
+    """Compile a model, and compare it with eager PyTorch for one batch size; if dynamic, for three."""
     declare_torchvision()
     facts: dict[str, Any] = {"model": stranger.name, "mode": mode, "dynamic": dynamic}
     torch.manual_seed(0)
     try:
         module = stranger.make().train(mode == "training")
-        for size in stranger.batches[: 1 + dynamic]:
-            _step(module, module, _inputs(stranger, size), mode)
+        _step(module, module, _inputs(stranger, stranger.batches[0]), mode)
     except Exception as error:
         return Run(**facts, kind="not made", note=_first(error))
+    sizes = [
+        stranger.batches[0],
+        *(n for n in (*stranger.batches[1:], 1) if dynamic and _takes(stranger, module, n, mode)),
+    ]
     start = time.perf_counter()
     compiled = daceml.compile(module, backward=mode == "training", dynamic=dynamic, fullgraph=False)
     try:
         wrong = [
             text
-            for size in stranger.batches[: 1 + dynamic]
+            for size in sizes
             for text in _differences(stranger, module, compiled, _inputs(stranger, size), mode)
         ]
-        programs, share, note = _regions(stranger, module, compiled, mode)
+        programs, compilations, share, note = _regions(stranger, module, compiled, sizes, mode)
     except DacemlError as error:
         return Run(**facts, kind="refused", note=_first(error))
     except Exception as error:
         return Run(**facts, kind="foreign", note=f"{type(error).__name__}: {_first(error)}")
     kind: Kind = "wrong" if wrong else "equal"
-    facts |= {"programs": programs, "compiled_flops": share, "cut": bool(note)}
+    facts |= {"programs": programs, "compilations": compilations, "compiled_flops": share, "cut": bool(note)}
     seconds = time.perf_counter() - start
     return Run(**facts, kind=kind, seconds=seconds, note=f"{len(wrong)}: {wrong[0]}" if wrong else note)
 
 
 def _first(error: BaseException) -> str:
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
+def _takes(stranger: Stranger, module: nn.Module, size: int, mode: Mode) -> bool:
+    """Whether eager PyTorch runs a batch of this size: a batch norm trains on no single value."""
+    buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
+    try:
+        _step(module, module, _inputs(stranger, size), mode)
+    except Exception:
+        return False
+    finally:
+        restore(module, buffers)
+    return True
 
 
 def _inputs(stranger: Stranger, size: int) -> Inputs:
@@ -166,17 +178,22 @@ def _step(
 
 
 def _regions(
-    stranger: Stranger, module: nn.Module, compiled: nn.Module, mode: Mode
-) -> tuple[int, float, str]:
-    """Programs of a call, their share of its FLOPs, and why it is not one program."""
-    inputs = _inputs(stranger, stranger.batches[0])
+    stranger: Stranger, module: nn.Module, compiled: nn.Module, sizes: Sequence[int], mode: Mode
+) -> tuple[int, int, float, str]:
+    """Programs of a call, of calls of all sizes, their share of its FLOPs, and why it is not one program."""
+    inputs = _inputs(stranger, sizes[0])
     with torch.set_grad_enabled(mode == "training"):
         with recorded_regions() as whole, whole.inside(None, "eager", [Cut(what="nothing is compiled")]):
             called(module, inputs)
         with recorded_regions() as parts:
             called(compiled, inputs)
-    programs = sum(not region.cuts for region in parts.regions.values())
+        with recorded_regions() as every:
+            for size in sizes:
+                called(compiled, _inputs(stranger, size))
+    programs, compilations = (
+        sum(not region.cuts for region in ledger.regions.values()) for ledger in (parts, every)
+    )
     share = 1 - parts.eager_flops / whole.eager_flops if whole.eager_flops else 1.0
     assert isinstance(compiled, daceml.DaceModule)
     partial = compiled.session.partial
-    return programs, share, "" if partial is None else str(partial.cuts[0])
+    return programs, compilations, share, "" if partial is None else str(partial.cuts[0])
