@@ -107,8 +107,7 @@ def evaluate_size(expression: str, sizes: Mapping[str, Any]) -> Any:
 
 _FUNCTIONS: dict[str, Any] = {
     "int_floor": lambda a, b: a // b,
-    "int_ceil": lambda a, b: -(-a // b),
     "Max": max,
     "Min": min,
-    "Mod": lambda a, b: a % b,
+    "Abs": abs,
 }

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import sympy
+from dace import symbolic
 from dace.symbolic import symstr
 
 if TYPE_CHECKING:
@@ -63,6 +64,24 @@ def channels_last(sizes: Iterable[Size]) -> tuple[Size, ...]:
     return (height * width * channels, 1, width * channels, channels)
 
 
+def fraction(value: Any) -> tuple[Any, Any]:
+    """Numerator and denominator, which is 1 unless something is divided without rounding."""
+    return sympy.fraction(sympy.together(sympy.sympify(value)))
+
+
+def text(value: Size) -> str:
+    """The size as Python over the symbols' names and `Max`, `Min`, `Abs` and `int_floor`."""
+    if isinstance(value, int):
+        return str(value)
+    above, below = fraction(value)
+    return str(value) if below == 1 else f"int_floor({above}, {below})"
+
+
 def cpp(value: Size) -> str:
     """The size as a C++ expression of type int64_t over the symbols' names."""
-    return f"INT64_C({value})" if isinstance(value, int) else f"(int64_t)({symstr(value, cpp_mode=True)})"
+    if isinstance(value, int):
+        return f"INT64_C({value})"
+    above, below = fraction(value)
+    # halves that are whole together are divided together
+    whole = value if below == 1 else symbolic.int_floor(above, below)
+    return f"(int64_t)({symstr(whole, cpp_mode=True)})"

@@ -22,7 +22,7 @@ from daceml.sdfg.costs import Cost
 from daceml.sdfg.element_codes import torch_code
 from daceml.sdfg.external import FallbackCall
 from daceml.sdfg.outline import KernelCall
-from daceml.sdfg.sizes import size
+from daceml.sdfg.sizes import size, text
 from daceml.sdfg.tensor_lists import ListCall
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def _tensor(array: str, network: Network) -> TensorRecord:
     return TensorRecord(
         name=network.signature.get(array, array),
         dtype=torch_code(desc.dtype),
-        shape=tuple(s if isinstance(s, int) else str(s) for s in shape),
+        shape=tuple(s if isinstance(s, int) else text(s) for s in shape),
     )
 
 

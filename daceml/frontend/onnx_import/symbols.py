@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import ast
 import math
-import re
-from collections.abc import Iterable, Iterator, Mapping
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 import dace
 import sympy
-from dace import symbolic
 
 from daceml.frontend.onnx_import.declared_types import Declared, DeclaredDim
 from daceml.frontend.onnx_import.identifiers import Names, identifier
+from daceml.sdfg.rounded_division import ceil_div, floor_div, floor_mod
+from daceml.sdfg.sizes import fraction as parts
+from daceml.sdfg.sizes import size
 
 # An int, or a sympy expression in dace symbols; sympy's own annotations are too narrow to name here.
 Dim = Any
@@ -97,17 +99,13 @@ class SymbolTable:
             return int(self._values[text])
         if text in self._bare or not self._is_expression(text):
             return self._symbol(text)
-        renamed = _NAME.sub(lambda match: str(self._symbol(match[0])), text)
-        originals = {str(self._symbol(name)): name for name in _NAME.findall(text)}
         try:
-            parsed = symbolic.pystr_to_symbolic(renamed)
-            by_name = {free: originals[str(free)] for free in parsed.free_symbols}
-            values = {f: self._values.get(name, self._symbol(name)) for f, name in by_name.items()}
-            result = parsed.subs(list(values.items()))
-            result = _evaluate(result) if not result.free_symbols else result
-        except (ArithmeticError, TypeError, ValueError, SyntaxError, AttributeError, sympy.SympifyError):
+            return size(_evaluated(ast.parse(text, mode="eval").body, self._leaf))
+        except (ArithmeticError, TypeError, ValueError, AttributeError, sympy.SympifyError):
             return self._symbol(text)
-        return int(str(result)) if result.is_Integer else result
+
+    def _leaf(self, name: str) -> Dim:
+        return int(self._values[name]) if name in self._values else self._symbol(name)
 
     def _is_expression(self, text: str) -> bool:
         """Arithmetic on names, and nothing else: what is read here is evaluated as Python."""
@@ -127,9 +125,59 @@ class SymbolTable:
 
 _LONGEST = 1000
 _MOST_TERMS = 200
-_FUNCTIONS = frozenset(
-    ["Abs", "Max", "Min", "Mod", "abs", "ceiling", "floor", "int_ceil", "int_floor", "max", "min"]
-)
+
+
+def _divided(value: Any, divisor: Any) -> Any:
+    if divisor == 0:
+        raise ZeroDivisionError(f"{value} / 0")
+    return sympy.sympify(value) / divisor
+
+
+def _by_parts(divide: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
+    return lambda fraction: divide(*parts(fraction))
+
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    **dict.fromkeys(["Abs", "abs"], sympy.Abs),
+    **dict.fromkeys(["Max", "max"], sympy.Max),
+    **dict.fromkeys(["Min", "min"], sympy.Min),
+    **dict.fromkeys(["Mod", "PythonMod"], floor_mod),
+    **dict.fromkeys(["int_floor", "FloorDiv", "CleanDiv"], floor_div),
+    **dict.fromkeys(["int_ceil", "CeilDiv"], ceil_div),
+    **dict.fromkeys(["floor", "FloorToInt"], _by_parts(floor_div)),
+    **dict.fromkeys(["ceiling", "CeilToInt"], _by_parts(ceil_div)),
+    "IntTrueDiv": _divided,
+    "PowByNatural": lambda base, power: base**power,
+}
+"""What the text of a size may call: names of SymPy, DaCe and torch."""
+
+_OPERATIONS: dict[type, Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Pow: operator.pow,
+    ast.Div: _divided,
+    ast.FloorDiv: floor_div,
+    ast.Mod: floor_mod,
+}
+
+
+def _evaluated(tree: ast.AST, leaf: Callable[[str], Any]) -> Any:
+    """What arithmetic on names comes to; `leaf` gives the value of a name."""
+    match tree:
+        case ast.Name(id=name):
+            return leaf(name)
+        case ast.Constant(value=value):
+            return sympy.nsimplify(value)
+        case ast.UnaryOp(op=sign, operand=operand):
+            value = _evaluated(operand, leaf)
+            return -value if isinstance(sign, ast.USub) else value
+        case ast.BinOp(left=left, op=operation, right=right):
+            return _OPERATIONS[type(operation)](_evaluated(left, leaf), _evaluated(right, leaf))
+        case ast.Call(func=ast.Name(id=name), args=arguments):
+            return _FUNCTIONS[name](*(_evaluated(argument, leaf) for argument in arguments))
+        case _:
+            raise ValueError(ast.dump(tree))
 
 
 def _operands(tree: ast.AST) -> Iterator[ast.AST]:
@@ -157,15 +205,6 @@ def _is_arithmetic(node: ast.AST) -> bool:
             return name in _FUNCTIONS
         case _:
             return False
-
-
-# A name that is not called: `N` in `floor(N / 2)`.
-_NAME = re.compile(r"[A-Za-z_]\w*(?!\w|\s*\()")
-
-
-def _evaluate(expression: sympy.Basic) -> sympy.Basic:
-    """Value of an expression without symbols; dace's integer functions do not evaluate by themselves."""
-    return sympy.Integer(str(symbolic.evaluate(expression, {})))
 
 
 def free_symbol_names(dim: Dim) -> set[str]:
