@@ -18,6 +18,7 @@ from dace.sdfg import nodes
 from daceml.autodiff.activity import viewed
 from daceml.autodiff.engine import Gradients
 from daceml.sdfg.network import Network
+from daceml.sdfg.sizes import size
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,10 +27,11 @@ class Partition:
 
     Attributes:
         forward: its outputs are the user's, then those saved arrays that are none of them.
-        backward: its inputs are the cotangents of the user's outputs, then `saved`, then `read`; it has no
-            weights. Its outputs are the gradients, each array once.
+        backward: its inputs are the cotangents of the user's outputs, then `saved`, `read` and `sized`; it
+            has no weights. Its outputs are the gradients, each array once.
         saved: arrays of the forward pass that the backward pass reads.
         read: inputs and weights of the forward network that the backward pass reads.
+        sized: inputs of the forward network of which the backward pass needs a size, and nothing else.
         gradients: wanted array -> the array that is its gradient: an output or a cotangent of the backward
             network; None where no output depends on it.
         cotangents: output array -> array that takes its cotangent.
@@ -39,6 +41,7 @@ class Partition:
     backward: Network
     saved: tuple[str, ...]
     read: tuple[str, ...]
+    sized: tuple[str, ...]
     gradients: dict[str, str | None]
     cotangents: dict[str, str]
 
@@ -62,13 +65,14 @@ def partition(network: Network, gradients: Gradients) -> Partition:
     read = tuple(a for a in (*network.inputs, *network.weights) if a in held)
 
     cotangents = gradients.cotangents
-    backward = _taken(network, behind, border, cotangents.values())
+    sized = _sized(network, (*cotangents.values(), *saved, *read))
+    backward = _taken(network, behind, border, (*cotangents.values(), *sized))
     forward = _rest(network)
     forward.outputs = (*network.outputs, *(a for a in saved if a not in network.outputs))
     _open(forward, saved)
     given = {*cotangents.values()}
     targets = [a for a in gradients.arrays.values() if a is not None and a not in given]
-    backward.inputs = (*cotangents.values(), *saved, *read)
+    backward.inputs = (*cotangents.values(), *saved, *read, *sized)
     backward.outputs = tuple(dict.fromkeys(targets))
     backward.weights, backward.mutations, backward.checks = {}, {}, []
     _open(backward, (*backward.inputs, *backward.outputs))
@@ -81,9 +85,27 @@ def partition(network: Network, gradients: Gradients) -> Partition:
         backward=backward,
         saved=saved,
         read=read,
+        sized=sized,
         gradients=gradients.arrays,
         cotangents=cotangents,
     )
+
+
+def _sized(network: Network, given: Iterable[str]) -> tuple[str, ...]:
+    """Inputs that have the sizes which no given array has, the smallest ones."""
+    arrays = network.sdfg.arrays
+
+    def plain(array: str) -> set[str]:
+        sizes = map(size, arrays[array].shape)
+        return {str(extent) for extent in sizes if not isinstance(extent, int) and extent.is_Symbol}
+
+    missing = set(network.sdfg.symbols).difference(*map(plain, given))
+    found: list[str] = []
+    for array in sorted(network.inputs, key=lambda a: len(arrays[a].shape)):
+        if missing & plain(array):
+            found.append(array)
+            missing -= plain(array)
+    return tuple(found)
 
 
 def forward_nodes(network: Network) -> set[nodes.Node]:

@@ -112,7 +112,8 @@ def bind(node: ONNXNode, network: Network, trace: Trace | None = None) -> Bindin
         return () if name in network.scalars else as_shape(sdfg.arrays[name].shape)
 
     def tensor(name: str) -> Tensor:
-        return operand(name, sdfg.arrays[name].dtype, shape_of(name), network.constants.get(name))
+        value, sizes = network.constants.get(name), network.sizes.get(name)
+        return operand(name, sdfg.arrays[name].dtype, shape_of(name), value, sizes)
 
     outputs = [a for side in found.outputs.values() for a in _names(side)]
     own = trace or Trace(node.op_type, sdfg.arrays)
@@ -170,7 +171,13 @@ def _takes_everything(implementation: Implementation) -> bool:
     return implementation.kind == "onnxruntime"
 
 
-def operand(array: str, dtype: DType, shape: Sequence[Index], value: np.ndarray | None = None) -> Tensor:
+def operand(
+    array: str,
+    dtype: DType,
+    shape: Sequence[Index],
+    value: np.ndarray | None = None,
+    sizes: tuple[Index, ...] | None = None,
+) -> Tensor:
     """A tensor that is in an array; a constant whose elements are all the same becomes a literal.
 
     Other small constants are read: as `static constexpr` of 3, 5 or 16 elements they take 0.97 to 1.05 of the
@@ -179,7 +186,8 @@ def operand(array: str, dtype: DType, shape: Sequence[Index], value: np.ndarray 
     if value is not None and _is_one_number(value):
         element = value.reshape(-1)[0]
         return Tensor(shape, dtype, lambda _: literal(element, dtype), value=value, array=array)
-    return Tensor(shape, dtype, element_reader(array, dtype, shape), value=value, array=array)
+    reader = element_reader(array, dtype, shape)
+    return Tensor(shape, dtype, reader, value=value, sizes=sizes, array=array)
 
 
 def _is_one_number(value: np.ndarray) -> bool:

@@ -125,6 +125,10 @@ class _Like(NamedTuple):
     def zeros(self) -> torch.Tensor:
         return torch.zeros(self.shape, dtype=self.dtype, device=self.device)
 
+    def unread(self) -> torch.Tensor:
+        """A tensor of which a program takes the sizes only."""
+        return torch.empty(self.shape, dtype=self.dtype, device=self.device)
+
 
 class _Differentiable(torch.autograd.Function):
     """The node; what it needs besides the tensors that gradients flow to comes in one piece.
@@ -144,7 +148,9 @@ class _Differentiable(torch.autograd.Function):
         record = backward.record
         changing = {id(tensor) for tensor in program.mutated}
         read = [
-            inputs[place] if isinstance(place, int) else backward.read[place] for _, place in record.reads
+            inputs[place] if isinstance(place, int) else backward.read[place]
+            for kind, place in record.reads
+            if kind != "sizes"
         ]
         # of what this very call changes, the backward pass reads the value from before
         read = [tensor.clone() if id(tensor) in changing else tensor for tensor in read]
@@ -154,6 +160,11 @@ class _Differentiable(torch.autograd.Function):
         ctx.backward_pass = backward
         ctx.synchronizing = backward.exchange is not None and backward.exchange.synchronizing
         ctx.like = [_Like.of(outputs[i]) for i in record.cotangents]
+        ctx.sized = [
+            _Like.of(inputs[place])
+            for kind, place in record.reads
+            if kind == "sizes" and isinstance(place, int)
+        ]
         ctx.wanted = [_Like.of(tensor) for tensor in wanted]
         results = tuple(outputs[: record.results])
         fixed = [x for x, moves in zip(results, record.differentiable, strict=True) if not moves]
@@ -186,6 +197,7 @@ class _Differentiable(torch.autograd.Function):
         again = torch.is_grad_enabled()  # create_graph=True
         saved: list[torch.Tensor] = list(ctx.saved_tensors) if record.saved or record.reads or again else []
         anchor = [saved.pop()] if saved else []
+        saved += [like.unread() for like in ctx.sized]
         saved = [x.contiguous() for x in (saved if narrowed is None else [saved[i] for i in narrowed.takes])]
         ctx.maybe_clear_saved_tensors()  # unless the graph is retained
         elsewhere: Mapping[str, torch.Tensor] = {}

@@ -17,6 +17,7 @@ import sympy
 from dace.sdfg import nodes
 
 from daceml.sdfg.loops import Loop, innermost, loop_around, shares_last, stride_along
+from daceml.sdfg.rounded_division import never_negative
 from daceml.sdfg.scopes import exit_among, nested_nodes, top_maps
 from daceml.sdfg.sizes import Size, number, product, size
 
@@ -320,10 +321,10 @@ def _starts(loop: Loop, runs: Size, scopes: Mapping[Any, Any]) -> Size:
     extent, around = loop.extent, loop.entry
     while around is not None:
         extent, around = _averaged(extent, around), scopes[around]
-    if isinstance(extent, int):
-        return (
-            runs // extent if isinstance(runs, int) and extent else size(sympy.sympify(runs) / max(extent, 1))
-        )
+    if isinstance(extent, int) and isinstance(runs, int):
+        return runs // max(extent, 1)
+    if not never_negative(extent - 1):
+        extent = sympy.Max(extent, 1)  # a loop that may be empty, as one over a padding
     return size(sympy.sympify(runs) / extent)
 
 

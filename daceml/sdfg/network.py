@@ -100,6 +100,7 @@ class Network:
         outputs: array names of the user's outputs, in return order; a name may repeat.
         weights: array name -> key in the module's state_dict (parameters and buffers).
         constants: array name -> value, for every initializer that is neither.
+        sizes: array name -> elements, of a scalar or vector of whole numbers that follow from sizes.
         prepared: array name -> how it is made of weights when a program is bound; the program owns it.
         device: "cuda" where tensors are on such a device, else "cpu".
         architecture: of that device: 90 for compute capability 9.0; None where nobody has said.
@@ -123,6 +124,7 @@ class Network:
     outputs: tuple[str, ...]
     weights: dict[str, str] = field(default_factory=dict[str, str])
     constants: dict[str, np.ndarray] = field(default_factory=dict)  # pyright: ignore[reportUnknownVariableType]
+    sizes: dict[str, tuple[Size, ...]] = field(default_factory=dict[str, "tuple[Size, ...]"])
     prepared: dict[str, Preparation] = field(default_factory=dict[str, Preparation])
     device: Device = "cpu"
     architecture: int | None = None

@@ -36,7 +36,7 @@ def floor_div(value: Any, divisor: Any) -> Any:
     rest = {term: int(factor) for term, factor in terms.items() if factor % below}
     if rest and all(factor < 0 for factor in rest.values()):
         return -floor_div(below - 1 - above, below)
-    whole = sum((term * (factor // below) for term, factor in terms.items()), sympy.S.Zero)
+    whole: Any = sum((term * (factor // below) for term, factor in terms.items()), sympy.S.Zero)
     common = math.gcd(below, *rest.values())
     below, constant = below // common, constant // common
     rest = {term: factor // common % below for term, factor in rest.items()}
@@ -45,8 +45,9 @@ def floor_div(value: Any, divisor: Any) -> Any:
         return size(whole)
     if len(rest) == 1 and 1 in rest.values() and isinstance(inner := next(iter(rest)), symbolic.int_floor):
         # floor((floor(a / b) + c) / d) = floor((a + b c) / (b d))
-        return whole + floor_div(inner.args[0] + constant * inner.args[1], inner.args[1] * below)
-    over = sum((term * factor for term, factor in rest.items()), sympy.Integer(constant))
+        over, under = tuple[Any, ...](inner.args)
+        return whole + floor_div(over + constant * under, under * below)
+    over: Any = sum((term * factor for term, factor in rest.items()), sympy.Integer(constant))
     return whole + symbolic.int_floor(over, below)
 
 
@@ -72,7 +73,7 @@ def never_negative(value: Size) -> bool:
 def _bounds(term: Any, *, up: bool) -> list[Any]:
     """Expressions without functions that are no larger than a term; with `up`, no smaller."""
     if isinstance(term, symbolic.int_floor) and _is_number(term.args[1]):
-        over, below = term.args
+        over, below = tuple[Any, ...](term.args)
         if up:
             return [over / below]
         return [(over - below + 1) / below, *([sympy.S.Zero] if never_negative(over) else [])]

@@ -160,7 +160,10 @@ def _record(
         results=len(results),
         saved=tuple(forward.outputs.index(a) for a in parts.saved),
         saved_arrays=tuple(_identity(forward, a) for a in parts.saved),
-        reads=tuple(reader(a) for a in parts.read),
+        reads=(
+            *(reader(a) for a in parts.read),
+            *(("sizes", forward.inputs.index(a)) for a in parts.sized),
+        ),
         cotangents=tuple(results.index(a) for a in cotangents),
         differentiable=tuple(
             i in flat or (a in outputs and results.index(a) == i) for i, a in enumerate(results)

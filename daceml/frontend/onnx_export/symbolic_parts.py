@@ -1,4 +1,5 @@
-"""Parts of a dimension of symbolic size: `split`, `chunk` and `split_with_sizes` as one slice for each part.
+"""Parts of a dimension of symbolic size: `split`, `chunk` and `split_with_sizes` as one slice for each part,
+`unbind` as one `select`.
 
 Mutates the program that it is given. ONNX's Split wants the sizes of its parts as numbers.
 """
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
     from torch.fx import Node
 
-_SPLITS = frozenset({"split", "split_with_sizes", "chunk"})
+_SPLITS = frozenset({"split", "split_with_sizes", "chunk", "unbind"})
 _END = 2**63 - 1
 
 
@@ -28,10 +29,25 @@ def parts_as_slices(program: ExportedProgram) -> None:
         if not isinstance(node.target, OpOverload) or node.target.overloadpacket.__name__ not in _SPLITS:
             continue
         parts = node.meta["val"]
-        dim = node.args[2] if len(node.args) > 2 else node.kwargs.get("dim", 0)
-        if any(isinstance(t.shape[dim], torch.SymInt) for t in (*parts, node.args[0].meta["val"])):
-            _slice(node, dim, parts)
+        unbound = node.target.overloadpacket.__name__ == "unbind"
+        place = 1 if unbound else 2
+        dim = node.args[place] if len(node.args) > place else node.kwargs.get("dim", 0)
+        sizes = [t.shape[dim] for t in (node.args[0].meta["val"], *(() if unbound else parts))]
+        if any(isinstance(size, torch.SymInt) for size in sizes):
+            _select(node, dim) if unbound else _slice(node, dim, parts)
     rename_outputs(program)
+
+
+def _select(node: Node, dim: int) -> None:
+    """There are as many parts as there were in the trace, which holds for this size alone."""
+    graph = node.graph
+    for user in list(node.users):
+        with graph.inserting_before(user):
+            part = graph.call_function(torch.ops.aten.select.int, (node.args[0], dim, user.args[1]))
+        part.meta = dict(user.meta)
+        user.replace_all_uses_with(part)
+        graph.erase_node(user)
+    graph.erase_node(node)
 
 
 def _slice(node: Node, dim: int, parts: Sequence[torch.Tensor]) -> None:

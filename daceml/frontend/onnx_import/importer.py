@@ -41,6 +41,7 @@ from daceml.frontend.onnx_import.normalize_model import prepare
 from daceml.frontend.onnx_import.onnx_process import OnnxProcess
 from daceml.frontend.onnx_import.shape_values import fold
 from daceml.frontend.onnx_import.shapes import Infer, complete_types, infer_here, is_complete, small_values
+from daceml.frontend.onnx_import.size_inference import Elements, size_values
 from daceml.frontend.onnx_import.symbols import Dim, SymbolTable, free_symbol_names
 from daceml.frontend.onnx_import.tensor_types import TensorType, tensor_type
 from daceml.frontend.onnx_import.translate_node import (
@@ -135,6 +136,7 @@ class _Import:
         self.operators: list[ir.Node] = []
         self.classes: dict[int, type] = {}
         self.declared_alone: dict[str, Declared] = {}
+        self.sizes: dict[str, Elements] = {}
 
     def run(self) -> Network:
         self._split_constants()
@@ -173,6 +175,8 @@ class _Import:
         else:
             known = self._checked(known)
             self._fold(known)
+        if self.symbols.names():
+            self.sizes = size_values(self.model, known, self._small_values(), self.symbols)
         for name, entry in known.items():
             place = self._where_made(values[name])
             self.types[name] = tensor_type(entry, self.symbols, value=name, where=place)
@@ -335,6 +339,7 @@ class _Import:
             outputs=tuple(self.names[output] for output in outputs if output not in self.metadata.mutations),
             weights=weights,
             constants=constants,
+            sizes={self.names[name]: found for name, found in self.sizes.items() if name in self.types},
             mutations=mutations,
             scalars=frozenset(self.names[name] for name, tensor in self.types.items() if not tensor.shape),
             signature={self.names[name]: name for name in self.types},

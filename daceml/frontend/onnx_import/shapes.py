@@ -24,8 +24,8 @@ from daceml.frontend.onnx_import.declared_types import (
     to_value_info,
 )
 from daceml.frontend.onnx_import.onnx_worker import COMPLAINT
-from daceml.frontend.onnx_import.reshape_inference import solve_reshapes
 from daceml.frontend.onnx_import.shape_values import fold
+from daceml.frontend.onnx_import.size_inference import size_values, sizes_from_values, solve_reshapes
 from daceml.frontend.onnx_import.symbols import SymbolTable
 
 Infer = Callable[[onnx.ModelProto], onnx.ModelProto]
@@ -67,6 +67,7 @@ def complete_types(
         types = {name: _merge(old, inferred.get(name, Declared()), symbols) for name, old in types.items()}
         types |= _like_operands(model, types, symbols)
         types |= solve_reshapes(model, types, symbols)
+        types |= sizes_from_values(model, types, size_values(model, types, found, symbols), symbols)
         if all(is_complete(entry, symbols) for entry in types.values()):
             break
         new = fold(model, types, found)

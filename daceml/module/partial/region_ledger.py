@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
+from torch._dispatch.python import enable_python_dispatcher
 from torch._guards import detect_fake_mode
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -106,6 +107,7 @@ def flops_of(program: ExportedProgram) -> int:
     fake = detect_fake_mode(values) or FakeTensorMode(allow_non_fake_inputs=True)
     with ExitStack() as stack:
         stack.enter_context(fake)
+        stack.enter_context(enable_python_dispatcher())  # as in tracing: some kernels take no symbolic sizes
         if fake.shape_env is not None and any(map(reads_a_number, program.graph.nodes)):
             stack.enter_context(fake.shape_env.ignore_fresh_unbacked_symbols())
         stack.enter_context(ledger.inside(None, ""))

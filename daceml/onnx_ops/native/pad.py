@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import sympy
 
 from daceml.onnx_ops.registry import implements
 from daceml.onnx_ops.tracing.indexing import axis_of, same
 from daceml.onnx_ops.tracing.tensor import Output, Tensor, full
 from daceml.onnx_ops.tracing.trace import Refused
+from daceml.sdfg.rounded_division import never_negative
 from daceml.sdfg.scalar import Index, compute_type
+from daceml.sdfg.sizes import size
 
 
-def padded(x: Tensor, before: Sequence[int], after: Sequence[int], value: float) -> Tensor:
+def padded(x: Tensor, before: Sequence[Index], after: Sequence[Index], value: float) -> Tensor:
     """An intermediate tensor: x with a border of one value; x itself where there is no border."""
     if not any((*before, *after)):
         return x
@@ -27,7 +30,7 @@ def padded(x: Tensor, before: Sequence[int], after: Sequence[int], value: float)
 
 
 def write_boxes(
-    result: Output, x: Tensor, before: Sequence[int], after: Sequence[int], border: object
+    result: Output, x: Tensor, before: Sequence[Index], after: Sequence[Index], border: object
 ) -> None:
     """Write x inside and `border(axis, low)` in the slab before (low) or after it along each axis.
 
@@ -55,11 +58,12 @@ def pad(
     value: float | None = None,
     paddings: Sequence[int] | None = None,
 ) -> None:
-    before, after = _amounts(data, paddings if pads is None else pads.value, axes)
+    before, after = _amounts(data, paddings if pads is None else pads.numbers, axes)
     # A negative amount crops.
-    crop = tuple(slice(max(-b, 0), s - max(-a, 0)) for b, s, a in zip(before, data.shape, after, strict=True))
-    x = data[crop] if any(v < 0 for v in (*before, *after)) else data
-    before, after = [max(b, 0) for b in before], [max(a, 0) for a in after]
+    sides = zip(before, data.shape, after, strict=True)
+    crop = tuple(slice(_above_zero(-b), size(s - _above_zero(-a))) for b, s, a in sides)
+    x = data if all(map(never_negative, (*before, *after))) else data[crop]
+    before, after = [_above_zero(b) for b in before], [_above_zero(a) for a in after]
     if mode == "constant":
         if constant_value is not None:
             filler = constant_value.reshape(()).astype(compute_type(data.dtype))
@@ -72,22 +76,30 @@ def pad(
     _mirror(output, x, before, after, mode)
 
 
-def _amounts(data: Tensor, pads: object, axes: Tensor | None) -> tuple[list[int], list[int]]:
-    if pads is None:
-        raise Refused("pads is no constant")
-    amounts = [int(p) for p in np.asarray(pads).reshape(-1)]
+def _above_zero(amount: Index) -> Index:
+    """The amount, or 0 where it is less."""
+    if never_negative(amount):
+        return amount
+    return 0 if never_negative(-amount) else sympy.Max(amount, 0)
+
+
+def _amounts(
+    data: Tensor, amounts: Sequence[Index] | None, axes: Tensor | None
+) -> tuple[list[Index], list[Index]]:
+    if amounts is None:
+        raise Refused("pads is neither constant nor computed from sizes")
     if axes is not None and axes.value is None:
         raise Refused("axes is no constant")
     chosen = (
         range(data.rank) if axes is None else [axis_of(int(a), data.rank) for a in np.asarray(axes.value)]
     )
-    before, after = [0] * data.rank, [0] * data.rank
+    before, after = list[Index]([0] * data.rank), list[Index]([0] * data.rank)
     for n, axis in enumerate(chosen):
         before[axis], after[axis] = amounts[n], amounts[n + len(amounts) // 2]
     return before, after
 
 
-def _mirror(output: Output, x: Tensor, before: Sequence[int], after: Sequence[int], mode: str) -> None:
+def _mirror(output: Output, x: Tensor, before: Sequence[Index], after: Sequence[Index], mode: str) -> None:
     """Every combination of low border, inside and high border along the axes is a box of its own."""
     boxes: list[tuple[tuple[slice, ...], tuple[slice | Index, ...]]] = [((), ())]
     for axis, (b, s, a) in enumerate(zip(before, x.shape, after, strict=True)):
@@ -95,7 +107,8 @@ def _mirror(output: Output, x: Tensor, before: Sequence[int], after: Sequence[in
         for amount, low in ((b, True), (a, False)):
             if not amount:
                 continue
-            if mode != "edge" and isinstance(s, int) and amount > (s - 1 if mode == "reflect" else s):
+            fixed = isinstance(s, int) and isinstance(amount, int)
+            if mode != "edge" and fixed and amount > (s - 1 if mode == "reflect" else s):
                 raise Refused(f"a {mode} border of {amount} on size {s}, axis {axis}")
             box = slice(0, b) if low else slice(b + s, b + s + a)
             pieces.append((box, _source(mode, s, amount, low)))
@@ -104,7 +117,7 @@ def _mirror(output: Output, x: Tensor, before: Sequence[int], after: Sequence[in
         output[target] = x[source]
 
 
-def _source(mode: str, extent: Index, amount: int, low: bool) -> slice:
+def _source(mode: str, extent: Index, amount: Index, low: bool) -> slice:
     """What a border of the mode repeats: along this axis a slice of the inside."""
     if mode == "edge":
         return slice(0, 1) if low or same(extent, 1) else slice(extent - 1, extent)

@@ -11,6 +11,7 @@ from daceml.onnx_ops.registry import implements
 from daceml.onnx_ops.tracing.indexing import axis_of, common_factors, same
 from daceml.onnx_ops.tracing.tensor import Output, Tensor, compute
 from daceml.onnx_ops.tracing.trace import Refused
+from daceml.sdfg.rounded_division import never_negative
 from daceml.sdfg.scalar import Index, Scalar, index_value
 from daceml.sdfg.sizes import size
 
@@ -70,9 +71,9 @@ def expand(input: Tensor, shape: Tensor | None, output: Output) -> None:
 
 @implements("Tile")
 def tile(input: Tensor, repeats: Tensor, output: Output) -> None:
-    if repeats.value is None:
-        raise Refused("repeats is no constant")
-    counts = [int(r) for r in np.asarray(repeats.value)]
+    counts = repeats.numbers
+    if counts is None:
+        raise Refused("repeats is neither constant nor computed from sizes")
     target, source = output, input
     # Each tiled dimension is (repeats, size): the source does not depend on the first.
     for axis in reversed(range(input.rank)):
@@ -120,9 +121,11 @@ def slice_(
     steps: Tensor | None,
     output: Output,
 ) -> None:
-    if any(t is not None and t.value is None for t in (starts, ends, axes, steps)):
-        raise Refused("starts, ends, axes or steps is no constant")
-    first, last = (np.asarray(t.value).reshape(-1).tolist() for t in (starts, ends))
+    first, last = starts.numbers, ends.numbers
+    if first is None or last is None:
+        raise Refused("starts or ends is neither constant nor computed from sizes")
+    if steps is not None and steps.value is None:
+        raise Refused("steps is no constant")
     strides = [1] * len(first) if steps is None else np.asarray(steps.value).reshape(-1).tolist()
     chosen = constant_axes(axes) or range(len(first))
     keys: list[slice] = [slice(None)] * data.rank
@@ -132,16 +135,33 @@ def slice_(
     output[:] = data[tuple(keys)]
 
 
-def _slice_of(extent: Index, length: Index, start: int, end: int, step: int) -> slice:
-    if isinstance(extent, int):
+def _slice_of(extent: Index, length: Index, start: Index, end: Index, step: int) -> slice:
+    if isinstance(extent, int) and isinstance(start, int) and isinstance(end, int):
         # ONNX ends below -extent mean "past the first element", which Python spells None.
         stop = None if step < 0 and end < -extent else end
         return slice(start, stop, step)
-    first = start if start >= 0 else extent + start
-    if step < 0 and start >= 0:
-        raise Refused("a slice from a fixed start backwards over a symbolic size")
+    first = _first(extent, length, start, end, step)
     stop = first + length * step
     return slice(first, None if step < 0 and same(size(stop), -1) else stop, step)
+
+
+def _first(extent: Index, length: Index, start: Index, end: Index, step: int) -> Index:
+    """Where a slice begins of which an extent or a bound is symbolic, counted from 0."""
+    if step < 0 and not (isinstance(start, int) and start < 0):
+        raise Refused("a slice from a fixed start backwards over a symbolic size")
+    if isinstance(start, int):
+        return start if start >= 0 else extent + start
+    if never_negative(start):
+        return start
+    if never_negative(-start - 1):
+        return extent + start
+    if step == 1 and (same(end, extent) or (isinstance(end, int) and end >= _END)):
+        return size(extent - length)
+    raise Refused(f"a slice from {start}, which may count from either end")
+
+
+_END = 2**31 - 1
+"""An end of this size or more is the end of the dimension."""
 
 
 @implements("Shape")

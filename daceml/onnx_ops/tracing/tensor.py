@@ -59,6 +59,7 @@ class Tensor(NDArrayOperatorsMixin):
         shape: ints or symbolic sizes; () for rank 0.
         dtype: element type; half-precision operands give float32 results, which an output rounds once.
         value: the elements of a constant, None for anything else.
+        sizes: elements that follow from sizes of the network's inputs, None for anything else.
         array: the array that holds it, None for an expression.
         open: whether its scalar expression holds a reduction.
     """
@@ -74,11 +75,13 @@ class Tensor(NDArrayOperatorsMixin):
         *,
         trace: Trace | None = None,
         value: np.ndarray | None = None,
+        sizes: tuple[Index, ...] | None = None,
         array: str | None = None,
         open: bool = False,
         sample: Scalar | None = None,
     ) -> None:
         self.shape, self.dtype, self.value, self.array, self.open = tuple(shape), dtype, value, array, open
+        self.sizes = sizes
         self._trace = trace
         self._at = at
         # The element at `i0, i1, …`, where making the tensor needed it already.
@@ -90,6 +93,11 @@ class Tensor(NDArrayOperatorsMixin):
     def trace(self) -> Trace:
         """The trace that computations go to."""
         return self._trace or active_trace()
+
+    @property
+    def numbers(self) -> tuple[Index, ...] | None:
+        """Whole numbers that are known before the network runs, as numbers and expressions."""
+        return self.sizes if self.value is None else tuple(map(int, self.value.reshape(-1)))
 
     @property
     def rank(self) -> int:

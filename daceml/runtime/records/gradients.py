@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 Source = tuple[Literal["output", "cotangent", "zero"], int]
-Reader = tuple[Literal["input"], int] | tuple[Literal["state"], str]
+Reader = tuple[Literal["input", "sizes"], int] | tuple[Literal["state"], str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +76,7 @@ class GradientRecord:
         results: outputs of the forward program that are the user's; what follows is saved only.
         saved: outputs of the forward program that the backward program takes, in its order.
         saved_arrays: what each of them is: its name, shape and type, and the step that writes it from what.
-        reads: inputs and state that it takes after them.
+        reads: inputs and state that it takes after them; last, inputs of which it takes the sizes only.
         cotangents: outputs whose cotangents it takes first.
         differentiable: for each of the user's outputs whether a gradient can flow into it.
         gradients: for each wanted input, then each wanted state, where its gradient is; None for no gradient.

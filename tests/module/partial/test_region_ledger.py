@@ -29,3 +29,19 @@ def test_nothing_is_drawn_while_operations_are_counted():
         found = compiled(x)
     torch.testing.assert_close(found, expected)
     assert regions.compiled_flops == 2 * 2 * 3 * 3
+
+
+class Padded(nn.Module):
+    """A border as wide as another argument, then a view by sizes of that argument."""
+
+    def forward(self, x, y):
+        rows = nn.functional.pad(x, (0, y.shape[1] + 1)).view(y.shape[3], y.shape[1], -1)
+        return rows @ rows.transpose(1, 2)
+
+
+def test_operations_on_symbolic_sizes_are_counted():
+    compiled = daceml.compile(Padded(), dynamic=True)
+    x, y = torch.ones(16, 4, 8, 12), torch.ones(16, 4, 3, 16)
+    with recorded_regions() as regions:
+        compiled(x, y)
+    assert regions.compiled_flops == 2 * 16 * 4 * 4 * 8 * (12 + 4 + 1)
