@@ -23,13 +23,14 @@ SIZES = list(itertools.product(range(1, 14), range(1, 6)))
 PYTHON = {
     "ceiling": math.ceil, "floor": math.floor, "Max": max, "Min": min, "Abs": abs, "max": max, "min": min,
     "Mod": lambda a, b: a % b, "PythonMod": lambda a, b: a % b, "int_ceil": lambda a, b: -(-a // b),
-    "CeilToInt": math.ceil, "IntTrueDiv": lambda a, b: a / b,
+    "FloorToInt": math.floor, "ToFloat": float, "CeilToInt": math.ceil, "IntTrueDiv": lambda a, b: a / b,
 }  # fmt: skip
 TEXTS = [
     "n//2", "(n-5)//2+1", "-((-n)//4)*4", "Mod(-n,4)", "n%4", "(4-n%4)%4", "PythonMod(-n, 7)", "n**3",
     "Max(n,4)", "min(n//2,m,7)", "max(1,n-m)", "Abs(n-5)", "ceiling(n/2)", "floor((n+1)/3)", "int_ceil(n,3)",
     "(n//2)%3", "((n-1)//2)//2+1", "(n+m)//2", "(n-m)//2", "-n//4", "n//m", "n%m", "(n*m)//m", "n-n//2",
     "((n+2)//3)*3-n", "CeilToInt(IntTrueDiv(n,4))", "(n//2+1)//2*2", "(n//2)//3 + (n%2)*m", "n*(n+1)/2",
+    "FloorToInt(0.75*ToFloat(n))",
 ]  # fmt: skip
 
 
@@ -82,6 +83,11 @@ def test_what_is_seen_to_be_no_less_than_zero():
         assert never_negative(parsed(size)), size
     for size in ("n-2", "n-m", "(n-5)//2", "Min(n,m)-2"):
         assert not never_negative(parsed(size)), size
+
+
+def test_products_that_float64_rounds_are_no_sizes():
+    """0.7 * 10 is 7, and the number that is written as 0.7 is smaller than 7 / 10."""
+    assert parsed("FloorToInt(0.7*n)").is_Symbol
 
 
 def test_nothing_is_divided_by_zero():

@@ -188,7 +188,7 @@ class _Tensors:
     def _computed(self, number: Node, dtype: torch.dtype) -> Node:
         """A number that is computed from others, in float64 or int64."""
         if (number, dtype) not in self._made:
-            given: Any = number.args
+            given: Any = [a for a in number.args if a is not None]  # round(number, None)
             of = self.of if dtype == torch.float64 else lambda operand: self.typed(operand, dtype)
             operands = [of(a) if _is_number(a) else self.constant(a, dtype, before=number) for a in given]
             with self._graph.inserting_before(number):
@@ -233,7 +233,8 @@ class _Tensors:
 
 def _operator(number: Node) -> str:
     target: Any = number.target
-    found = _OPERATORS.get(target) or _NAMED.get(getattr(target, "__name__", ""))
+    to_digits = target is round and any(a is not None for a in number.args[1:])
+    found = None if to_digits else _OPERATORS.get(target) or _NAMED.get(getattr(target, "__name__", ""))
     if found is None:
         raise ExportError(
             f"a number that is computed from sizes with {getattr(target, '__name__', target)}",

@@ -125,12 +125,21 @@ class SymbolTable:
 
 _LONGEST = 1000
 _MOST_TERMS = 200
+_MOST_PARTS = 2**20
 
 
 def _divided(value: Any, divisor: Any) -> Any:
     if divisor == 0:
         raise ZeroDivisionError(f"{value} / 0")
     return sympy.sympify(value) / divisor
+
+
+def _exact(value: float) -> Any:
+    """A number with which products of sizes are exact in float64, too: 0.75 is one, and 0.7 is none."""
+    above, below = value.as_integer_ratio()
+    if below > _MOST_PARTS:
+        raise ValueError(f"{value} is rounded")
+    return sympy.Rational(above, below)
 
 
 def _by_parts(divide: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
@@ -147,6 +156,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(["floor", "FloorToInt"], _by_parts(floor_div)),
     **dict.fromkeys(["ceiling", "CeilToInt"], _by_parts(ceil_div)),
     "IntTrueDiv": _divided,
+    "ToFloat": lambda value: value,
     "PowByNatural": lambda base, power: base**power,
 }
 """What the text of a size may call: names of SymPy, DaCe and torch."""
@@ -167,8 +177,8 @@ def _evaluated(tree: ast.AST, leaf: Callable[[str], Any]) -> Any:
     match tree:
         case ast.Name(id=name):
             return leaf(name)
-        case ast.Constant(value=value):
-            return sympy.nsimplify(value)
+        case ast.Constant(value=int() | float() as value):
+            return _exact(value)
         case ast.UnaryOp(op=sign, operand=operand):
             value = _evaluated(operand, leaf)
             return -value if isinstance(sign, ast.USub) else value

@@ -49,6 +49,14 @@ def test_sizes_of_one_and_other_branches():
     agree(function, *SHAPES)
 
 
+def test_fractions_round_to_whole_numbers():
+    def function(x):
+        n, m = x.shape
+        return x * round(n / 4), x + round(n * m / 8), x[: math.floor(n * 0.75)], x[: math.ceil(n / 3)]
+
+    agree(function, (5, 4), (6, 3), (12, 7), (10, 2), variants=1)
+
+
 def test_whole_numbers_round_down_and_stay_whole():
     def function(x):
         n, m = x.shape
