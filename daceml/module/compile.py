@@ -24,6 +24,7 @@ from daceml.frontend.capture.capture import Capture
 from daceml.frontend.capture.trace_lock import tracing
 from daceml.module.compiled_variant import Variant
 from daceml.module.module_watch import watch_traced
+from daceml.module.result_memory import with_whole_memory
 from daceml.module.results import result_template
 from daceml.toolchain.cache import Cache
 
@@ -69,6 +70,7 @@ def compile_variant(
             captured = _captured(request, arguments, modes, symbolic)
         if isinstance(captured, Variant):
             return captured
+        captured, replaced = with_whole_memory(captured)
         exported = captured.program
         watch = watch_traced(module, captured)
         making, state = making_of(request, arguments, modes, captured, stages)
@@ -88,7 +90,7 @@ def compile_variant(
         program=program,
         exported=exported,
         watch=watch,
-        template=result_template(exported, state),
+        template=result_template(exported, state, replaced),
         sizes=captured.sizes,
         writes=_writes(exported, program, state),
         assigned=captured.assigned,

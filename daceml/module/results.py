@@ -6,21 +6,28 @@ call, too: whoever writes to it writes to the same memory as after an eager call
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
 from daceml.frontend.capture.exportable import RunsEagerlyError
+from daceml.frontend.capture.gradients.gradient_stops import storage
+from daceml.module.result_memory import (
+    expression,
+    is_whole,
+    may_overlap,
+    returned_nodes,
+    size_symbols,
+    user_tensors,
+)
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
-
-_COMPARED = 1 << 20
-"""Elements of tensors whose places in memory are compared one by one."""
+    from torch.fx import Node
 
 Number = Any
 """An int, or a SymPy expression in the symbols of the inputs' sizes."""
@@ -145,13 +152,16 @@ def _assembled(leaves: Iterator[Any], structure: pytree.TreeSpec) -> Any:
     return pytree.SUPPORTED_NODES[structure.type].unflatten_fn(parts, structure.context)
 
 
-def result_template(program: ExportedProgram, state: Mapping[str, torch.Tensor]) -> ResultTemplate:
+def result_template(
+    program: ExportedProgram, state: Mapping[str, torch.Tensor], replaced: Mapping[int, Node]
+) -> ResultTemplate:
     """Read the structure of the result off an exported program.
 
     The program's outputs are the tensor leaves in order, aliases included.
 
     Args:
         state: the module's own tensors by state_dict key.
+        replaced: what forward returned where the program returns all of its memory, by place.
     Raises:
         RunsEagerlyError: results share memory with each other, and none of them is all of it; or a number
             among them is the value of a tensor.
@@ -160,11 +170,7 @@ def result_template(program: ExportedProgram, state: Mapping[str, torch.Tensor])
 
     bases = _bases(program, state)
     nodes = {node.name: node for node in program.graph.nodes}
-    returned = [
-        nodes[spec.arg.name]
-        for spec in program.graph_signature.output_specs
-        if spec.kind is OutputKind.USER_OUTPUT and isinstance(spec.arg, TensorArgument)
-    ]
+    returned = returned_nodes(program)
     bases.enter_results(returned)
     leaves: list[Leaf] = []
     tensors: list[Leaf] = []
@@ -175,7 +181,7 @@ def result_template(program: ExportedProgram, state: Mapping[str, torch.Tensor])
         if isinstance(spec.arg, ConstantArgument):
             leaves.append(Constant(spec.arg.value))
         elif isinstance(spec.arg, TensorArgument):
-            tensors.append(bases.leaf(nodes[spec.arg.name], Output(count)))
+            tensors.append(bases.leaf(replaced.get(count, returned[count]), Output(count)))
             leaves.append(tensors[-1])
             count += 1
         else:
@@ -200,16 +206,15 @@ def _size(expression: Number, known: Container[Any]) -> Size:
 class _Bases:
     """Tensors that exist outside the program, or have been returned already, by node and by memory."""
 
-    def __init__(self) -> None:
-        self.symbols: dict[Any, tuple[int, int]] = {}
+    def __init__(self, symbols: Mapping[Any, tuple[int, int]]) -> None:
+        self.symbols = symbols
         self._by_node: dict[Any, Output | Input | Held] = {}
         self._by_storage: dict[int, tuple[Any, Output | Input | Held]] = {}
 
     def enter(self, node: Any, base: Output | Input | Held) -> None:
         self._by_node.setdefault(node, base)
-        storage = _storage(node.meta.get("val"))
-        if storage is not None:
-            self._by_storage.setdefault(storage, (node, base))
+        if (memory := storage(node)) is not None:
+            self._by_storage.setdefault(memory, (node, base))
 
     def enter_results(self, nodes: Sequence[Any]) -> None:
         """Let a result that is all of its memory be the base of the others, wherever it stands."""
@@ -217,11 +222,10 @@ class _Bases:
         for position, node in enumerate(nodes):
             positions.setdefault(node, Output(position))
         for node, position in positions.items():
-            storage = _storage(node.meta["val"])
-            origin = _origin(node, self._by_node)
-            if origin in self._by_node or storage is None or storage in self._by_storage:
+            memory, origin = storage(node), _origin(node, self._by_node)
+            if origin in self._by_node or memory is None or memory in self._by_storage:
                 continue
-            if _is_whole(node.meta["val"]):
+            if is_whole(node.meta["val"]):
                 self.enter(node, position)
                 self._by_node.setdefault(origin, position)
 
@@ -231,45 +235,33 @@ class _Bases:
         if origin in self._by_node:
             return self._by_node[origin]
         value = node.meta["val"]
-        known = self._by_storage.get(_storage(value) or 0)
+        known = self._by_storage.get(storage(node) or 0)
         if known is None:
             return fresh
         owner, base = known
         whole = owner.meta["val"]
-        if value.dtype != whole.dtype or (isinstance(base, Output) and not _is_whole(whole)):
+        if value.dtype != whole.dtype or (isinstance(base, Output) and not is_whole(whole)):
             return fresh
-        offset = _expression(value.storage_offset()) - _expression(whole.storage_offset())
-        shape, strides = (tuple(map(_expression, ns)) for ns in (value.shape, value.stride()))
+        offset = expression(value.storage_offset()) - expression(whole.storage_offset())
+        shape, strides = (tuple(map(expression, ns)) for ns in (value.shape, value.stride()))
         used = {s for n in (*shape, *strides, offset) if not isinstance(n, int) for s in n.free_symbols}
         view = View(base, shape, strides, offset, _stopped(node, owner))
         return view if used <= self.symbols.keys() else fresh
 
 
 def _bases(program: ExportedProgram, state: Mapping[str, torch.Tensor]) -> _Bases:
-    found = _Bases()
+    found = _Bases(size_symbols(program))
     signature = program.graph_signature
     keys = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
     constants = signature.inputs_to_lifted_tensor_constants
-    position = 0
+    places = {node: place for place, node in enumerate(user_tensors(program))}
     for node in program.graph.nodes:
-        value = node.meta.get("val")
-        if node.op != "placeholder" or not isinstance(value, torch.Tensor):
-            continue
-        if node.name in keys:
-            if keys[node.name] in state:
-                found.enter(node, Held(state[keys[node.name]]))
-        elif node.name in constants:
-            tensor = program.constants.get(constants[node.name])
+        if node in places:
+            found.enter(node, Input(places[node]))
+        elif node.op == "placeholder":
+            tensor = state.get(keys.get(node.name, ""), program.constants.get(constants.get(node.name, "")))
             if isinstance(tensor, torch.Tensor):
                 found.enter(node, Held(tensor))
-        else:
-            found.enter(node, Input(position))
-            places = [*enumerate(value.shape), *((~axis, n) for axis, n in enumerate(value.stride()))]
-            for axis, number in places:
-                expression = _expression(number)
-                if getattr(expression, "is_Symbol", False):
-                    found.symbols.setdefault(expression, (position, axis))
-            position += 1
     return found
 
 
@@ -285,10 +277,13 @@ def _origin(node: Any, known: Container[Any] = ()) -> Any:
 
 def _written_and_returned(node: Any) -> Any | None:
     """The argument that an operator changes in place and returns, as its schema says: `out`, or the first."""
+    place = 0
+    if node.target is operator.getitem:
+        node, place = node.args
     schema = getattr(node.target, "_schema", None)
-    if node.op != "call_function" or schema is None or not schema.is_mutable or len(schema.returns) != 1:
+    if node.op != "call_function" or schema is None or not schema.is_mutable or place >= len(schema.returns):
         return None
-    alias = schema.returns[0].alias_info
+    alias = schema.returns[place].alias_info
     if alias is None or not alias.is_write:
         return None
     for place, argument in enumerate(schema.arguments):
@@ -302,41 +297,11 @@ def _refuse_lost_sharing(fresh: Sequence[Any]) -> None:
     """Refuse results of their own memory that eager PyTorch keeps in one."""
     by_storage: dict[int, list[torch.Tensor]] = {}
     for node in dict.fromkeys(fresh):
-        storage = _storage(node.meta.get("val"))
-        if storage is not None:
-            by_storage.setdefault(storage, []).append(node.meta["val"])
+        if (memory := storage(node)) is not None:
+            by_storage.setdefault(memory, []).append(node.meta["val"])
     for values in by_storage.values():
-        if any(_may_overlap(a, b) for place, a in enumerate(values) for b in values[:place]):
+        if any(may_overlap(a, b) for place, a in enumerate(values) for b in values[:place]):
             raise RunsEagerlyError("forward returns tensors that share memory, of which none is the whole")
-
-
-def _may_overlap(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether two tensors of one storage share an element; True where sizes are symbolic or large."""
-    numbers = (*a.shape, *a.stride(), a.storage_offset(), *b.shape, *b.stride(), b.storage_offset())
-    if a.dtype != b.dtype or not all(isinstance(n, int) for n in numbers):
-        return True
-    if a.numel() == 0 or b.numel() == 0:
-        return False
-    first, second = _span(a), _span(b)
-    if first.stop <= second.start or second.stop <= first.start:
-        return False
-    if max(a.numel(), b.numel()) > _COMPARED:
-        return True
-    return bool(np.intersect1d(_places(a), _places(b)).size)
-
-
-def _span(value: torch.Tensor) -> range:
-    start = value.storage_offset()
-    last = sum((n - 1) * step for n, step in zip(value.shape, value.stride(), strict=True))
-    return range(start, start + last + 1)
-
-
-def _places(value: torch.Tensor) -> np.ndarray:
-    """The places in its storage that a tensor's elements have."""
-    places = np.full((1,), value.storage_offset())
-    for n, step in zip(value.shape, value.stride(), strict=True):
-        places = (places[:, None] + np.arange(n) * step).reshape(-1)
-    return places
 
 
 _DROPOUTS = frozenset(
@@ -351,15 +316,15 @@ _CONVERSIONS = frozenset({
 
 def _changes_nothing(node: Any) -> bool:
     """Whether an operator gives its first argument back because there is nothing to do."""
-    operator = str(getattr(node.target, "overloadpacket", ""))
-    if operator in _DROPOUTS:
+    name = str(getattr(node.target, "overloadpacket", ""))
+    if name in _DROPOUTS:
         _, p, train = node.args
         return p == 0 or not train
-    if operator not in _CONVERSIONS or not isinstance(given := node.args[0].meta.get("val"), torch.Tensor):
+    if name not in _CONVERSIONS or not isinstance(given := node.args[0].meta.get("val"), torch.Tensor):
         return False
     value = node.meta["val"]
     return value is given or (
-        _storage(value) == _storage(given) and value.dtype == given.dtype and value.dim() == given.dim()
+        storage(node) == storage(node.args[0]) and value.dtype == given.dtype and value.dim() == given.dim()
     )
 
 
@@ -374,25 +339,6 @@ def _stopped(node: Any, owner: Any) -> bool:
             return True
         node = node.args[0]
     return False
-
-
-def _storage(value: Any) -> int | None:
-    try:
-        return value.untyped_storage()._cdata
-    except (AttributeError, NotImplementedError, RuntimeError):
-        return None
-
-
-def _is_whole(value: torch.Tensor) -> bool:
-    """Whether a tensor is laid out as the program returns it, and is all of its memory."""
-    if not value.is_contiguous() or _expression(value.storage_offset()) != 0:
-        return False
-    elements = _expression(value.numel())
-    return bool(elements * value.element_size() == _expression(value.untyped_storage().nbytes()))
-
-
-def _expression(number: Any) -> Any:
-    return number.node.expr if isinstance(number, torch.SymInt) else number
 
 
 def _number(number: Number, sizes: Mapping[Any, int]) -> Any:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch.utils import _pytree as pytree
 
-from tests.support.eager_twin import unlike_eager
+from daceml.module.module import compile_module
+from tests.support.eager_twin import Function, unlike_eager
 
 X = torch.arange(6.0).reshape(2, 3)
 
@@ -47,3 +49,78 @@ def test_values_of_tensors_are_numbers(function):
 def test_an_operator_with_nothing_to_do_returns_its_operand(function, gradients):
     assert unlike_eager(function, X, gradients=gradients) == []
     assert unlike_eager(lambda x: function(x * 2).add(1), X, gradients=gradients) == []
+
+
+PARTS = {
+    "chunks": lambda y: y.chunk(2),
+    "chunks of rows": lambda y: y.chunk(3, 1),
+    "splits": lambda y: torch.tensor_split(y, 2),
+    "unbound": lambda y: y.unbind(1),
+    "overlapping": lambda y: (y[:, :2], y[:, 1:]),
+    "every second": lambda y: (y[:, ::2], y[:, 1::2]),
+    "transposed": lambda y: (y.t(), y[1], y.diagonal()),
+    "detached": lambda y: (y[0].detach(), y[1]),
+    "changed": lambda y: (y[0].mul_(2), y[1]),
+}
+
+
+@pytest.mark.parametrize("parts", PARTS.values(), ids=PARTS)
+@pytest.mark.parametrize("gradients", [False, True])
+def test_parts_of_one_tensor_are_parts_of_one_tensor(parts, gradients):
+    assert unlike_eager(lambda x: parts(x.sin()), X, gradients=gradients) == []
+    # a matrix whose columns lie in a row
+    assert unlike_eager(lambda x: parts(x.t().sin()), X.t().contiguous(), gradients=gradients) == []
+
+
+def test_parts_of_a_tensor_of_any_size_are_parts_of_one_tensor():
+    function = lambda x: x.sin().chunk(2)  # noqa: E731
+    assert unlike_eager(function, X, dynamic=True) == []
+    compiled = compile_module(Function(function), backward=False, dynamic=True)
+    for rows in (4, 6, 8):
+        first, second = compiled(torch.ones(rows, 3))
+        assert first.untyped_storage().data_ptr() == second.untyped_storage().data_ptr()
+        assert second.storage_offset() == 3 * rows // 2
+    assert len(compiled.session.variants) == 1
+
+
+def test_results_that_an_operator_writes_are_the_tensors_that_it_was_given():
+    def function(x, y, places):
+        return *torch.sort(x, out=(y, places)), torch.max(x, 1)
+
+    assert unlike_eager(function, X, X * 2, torch.zeros(2, 3, dtype=torch.long)) == []
+
+
+def write(target, v):
+    target.add_(v)
+    return target
+
+
+MADE = {
+    "returned": lambda v: (v * 2, torch.tensor([5.0, 6.0])),
+    "changed": lambda v: write(torch.tensor([5.0, 6.0]), v),
+    "changed in a view": lambda v: (t := torch.tensor([5.0, 6.0]), write(t[:1], v[:1]))[0],
+    "changed and read": lambda v: (t := v.new_tensor([1.0, 2.0]), write(t, v), t * 2),
+    "copied to": lambda v: torch.tensor([[1.0, 2.0], [3.0, 4.0]]).t().copy_(v),
+}
+
+
+@pytest.mark.parametrize("function", MADE.values(), ids=MADE)
+@pytest.mark.parametrize("gradients", [False, True])
+def test_a_tensor_that_forward_makes_of_numbers_is_new_in_each_call(function, gradients):
+    assert unlike_eager(function, torch.tensor([1.0, 3.0]), gradients=gradients) == []
+    compiled = compile_module(Function(function), backward=False)
+    with torch.no_grad():
+        for leaf in pytree.tree_leaves(compiled(torch.ones(2))):
+            leaf.fill_(9)
+        again = pytree.tree_leaves(compiled(torch.ones(2)))
+        assert all(map(torch.equal, again, pytree.tree_leaves(function(torch.ones(2)))))
+
+
+def test_a_tensor_made_without_gradients_is_new_in_each_call():
+    def function(v):
+        with torch.no_grad():
+            t = torch.tensor([5.0, 6.0])
+            t.add_(v)
+        return t, v * t
+
+    assert unlike_eager(function, torch.tensor([1.0, 3.0]), gradients=True) == []

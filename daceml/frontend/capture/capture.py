@@ -7,14 +7,23 @@ import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stderr
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from daceml.errors import ConfigurationError, ExportError
 from daceml.frontend.capture.arguments import Arguments
 from daceml.frontend.capture.autocast_regions import marked_in_autocast
-from daceml.frontend.capture.dynamic_shapes import SizeGuard, Spec, example, size_guard, tensor_specs
+from daceml.frontend.capture.dynamic_shapes import (
+    SizeGuard,
+    Spec,
+    ambiguous,
+    example,
+    size_guard,
+    tensor_specs,
+)
 from daceml.frontend.capture.exportable import Assignment, RunsEagerlyError, exportable
 from daceml.frontend.capture.forward_errors import note_tracing, raised_by_forward, refusal_of_torch
+from daceml.frontend.capture.gradients.gradient_stops import storage
 from daceml.frontend.capture.gradients.own_gradients import refuse_gradient_hooks, without_own_gradients
 from daceml.frontend.capture.mixed_types import refuse_mixed_types
 from daceml.frontend.capture.module_attributes import adopt, unchanged_tensors
@@ -134,7 +143,13 @@ def _capture(
     autocast: tuple[torch.dtype | None, ...],
     gradients: bool,
     output: bool,
+    closed: Sequence[frozenset[int]] = (),
 ) -> Capture:
+    """Trace once.
+
+    Args:
+        closed: of each tensor, dimensions that are fixed all the same.
+    """
     import torch
 
     from daceml.frontend.capture.quiet_torch import quiet
@@ -142,6 +157,7 @@ def _capture(
     specs = tensor_specs(arguments, module.forward, dynamic_shapes, everything=dynamic)
     if specs is not None:
         check_named_sizes(arguments, module.forward, specs)
+        specs = _without(specs, closed)
     tensors = arguments.tensors if specs is None else example(arguments.tensors, specs)
     tensors = _apart(tensors, module)
     if gradients:
@@ -161,6 +177,13 @@ def _capture(
             broken = broken_promise(error, module, arguments, specs)
             raise broken or refusal_of_torch(module, arguments, error) from error
     refuse_mixed_types(program, module, arguments)
+    _separate_constants(program)
+    if specs is not None and any(found := ambiguous(program, specs)):
+        closed = [axes | more for axes, more in zip_longest(closed, found, fillvalue=frozenset[int]())]
+        return _capture(
+            module, arguments, ReadValues(constants=reads.constants), dynamic_shapes=dynamic_shapes,
+            dynamic=dynamic, autocast=autocast, gradients=gradients, output=output, closed=closed,
+        )  # fmt: skip
     _refuse_overwritten(reads)
     _refuse_generators(program)
     if view.assigned:
@@ -179,6 +202,32 @@ def _capture(
         other_reads=reads.unknown,
         moving=view.moving,
     )
+
+
+def _separate_constants(program: ExportedProgram) -> None:
+    """Let each `torch.tensor(...)` of forward be memory of its own.
+
+    A trace gives the tensor that it makes, and views of it, the memory of the constant that it is made from.
+    """
+    import torch
+
+    graphs = [part.graph for part in program.graph_module.modules() if isinstance(part, torch.fx.GraphModule)]
+    nodes = [node for graph in graphs for node in graph.nodes]
+    made = {storage(node.args[0]) for node in nodes if node.target is torch.ops.aten.lift_fresh_copy.default}
+    for node in nodes:
+        if node.op == "placeholder" and storage(node) in made - {None}:
+            node.meta["val"] = torch.empty_like(node.meta["val"])
+
+
+def _without(specs: Sequence[Spec], closed: Sequence[frozenset[int]]) -> tuple[Spec, ...] | None:
+    """The specifications without some dimensions; None where all are fixed now."""
+    if not closed:
+        return tuple(specs)
+    open_axes = tuple(
+        {axis: dim for axis, dim in (spec or {}).items() if axis not in axes}
+        for spec, axes in zip(specs, closed, strict=True)
+    )
+    return open_axes if any(open_axes) else None
 
 
 def _refuse_overwritten(reads: ReadValues) -> None:

@@ -232,6 +232,33 @@ def size_guard(program: ExportedProgram) -> SizeGuard | None:
     return SizeGuard(shapes=shapes, ranges=ranges, conditions=(*conditions, *_unasked(program)))
 
 
+def ambiguous(program: ExportedProgram, specs: Sequence[Spec]) -> list[frozenset[int]]:
+    """Of each tensor, the open dimensions that a size of 0 or 1 is computed from in the example.
+
+    torch takes what it finds: a computed size of 1 is broadcast, one of 0 makes an empty tensor. A graph with
+    symbols does not say so where it computes with the size. Other sizes of the example are what an operator
+    needs in any call that the conditions let pass.
+    """
+    by_name = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
+    inputs = [by_name[n].meta.get("val") for n in program.graph_signature.user_inputs if isinstance(n, str)]
+    tensors = [value for value in inputs if isinstance(value, torch.Tensor)]
+    few: set[Any] = set()
+    for node in program.graph.nodes:
+        value = node.meta.get("val")
+        for part in value if isinstance(value, list | tuple) else [value]:
+            for size in part.shape if isinstance(part, torch.Tensor) else ():
+                if isinstance(size, torch.SymInt) and size.node.has_hint() and size.node.hint < _SMALLEST:
+                    few |= size.node.expr.free_symbols
+    return [
+        frozenset(
+            axis
+            for axis in spec or {}
+            if getattr(_expression(tensor.shape[axis]), "free_symbols", few - few) & few
+        )
+        for tensor, spec in zip(tensors, specs, strict=True)
+    ]
+
+
 _RESHAPES = ("view", "reshape", "_unsafe_view", "unflatten")
 
 

@@ -55,7 +55,7 @@ def _on_a_row(node: Node) -> None:
             fix="call as_strided on the whole tensor, or write it with views and indexing",
         )
     value = source.meta["val"]
-    order = _memory_order(value)
+    order = memory_order(value)
     assert order is not None, "it holds the elements in some order"
     start = offset - value.storage_offset()
     with node.graph.inserting_before(node):
@@ -71,7 +71,7 @@ def _is_of_an_input(node: Node) -> bool:
     return storage(node) in {storage(other) for other in inputs}
 
 
-def _memory_order(value: torch.Tensor) -> list[int] | None:
+def memory_order(value: torch.Tensor) -> list[int] | None:
     """The dimensions of a tensor, outermost first, where its elements fill their memory; None where not."""
     sizes, strides = value.shape, value.stride()
     long = [d for d in range(value.dim()) if sizes[d] != 1]
@@ -89,7 +89,7 @@ def _memory_order(value: torch.Tensor) -> list[int] | None:
 def _holds(node: Node, size: Any, stride: Any, offset: Any) -> bool:
     """Whether a tensor fills its memory, and everything that is read lies in it."""
     value = node.meta["val"]
-    if _memory_order(value) is None:
+    if memory_order(value) is None:
         return False
     numbers = (*size, *stride, offset, *value.shape, value.storage_offset())
     if not all(isinstance(n, int) for n in numbers):

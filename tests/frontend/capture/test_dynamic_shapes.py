@@ -13,6 +13,7 @@ from torch.export import Dim
 
 from daceml.errors import ConfigurationError, DacemlError
 from daceml.module.module import compile_module
+from tests.support.eager_twin import Function
 from tests.support.golden import raises
 from tests.support.sampling import sampled
 
@@ -193,3 +194,32 @@ def test_a_gradient_needs_the_size_of_an_input_and_nothing_else_of_it():
             y.sum().backward()
         assert torch.equal(x.grad, torch.full((3, size), 2.0))
     assert len(compiled.session.variants) <= 3, "sizes of 0 and 1 may have their own"
+
+
+BROADCAST = {
+    "reshaped": (
+        lambda x, y: x.view(-1, 2) * y.view(-1, 2),
+        [(4, 4), (2, 4), (4, 2), (2, 2), (6, 6), (2, 6)],
+    ),
+    "sliced": (lambda x, y: x[: x.shape[0] // 2] * y, [(4, 2), (2, 2), (2, 5), (6, 3), (6, 1), (8, 4)]),
+    "products": (lambda x, y: x.view(-1, 2, 2) @ y.view(-1, 2, 2), [(12, 12), (4, 12), (12, 4)]),
+    "chosen": (lambda x, y: torch.where(x.view(-1, 2) > 0, 1.0, y.view(-1, 2)), [(4, 4), (2, 4), (4, 2)]),
+    "changed": (lambda x, y: x.clone().view(-1, 2).add_(y.view(-1, 2)), [(4, 4), (4, 2), (2, 2)]),
+}
+
+
+@pytest.mark.parametrize(("function", "sizes"), BROADCAST.values(), ids=BROADCAST)
+def test_a_size_that_is_computed_and_becomes_1_is_broadcast(function, sizes):
+    compiled = compile_module(Function(function), backward=False, dynamic=True)
+    for rows, others in [*sizes, *sizes]:
+        x, y = torch.arange(1.0, rows + 1), torch.arange(1.0, others + 1)
+        assert torch.equal(compiled(x, y), function(x, y))
+
+
+def test_other_sizes_stay_open_where_one_that_is_computed_is_1():
+    compiled = compile_module(
+        Function(lambda x: x.unflatten(1, (-1, 2)) + x[:, :1, None]), backward=False, dynamic=True
+    )
+    for batch in (2, 3, 5):
+        assert compiled(torch.ones(batch, 2)).shape == (batch, 1, 2)
+    assert len(compiled.session.variants) == 1
