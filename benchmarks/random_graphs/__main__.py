@@ -1,7 +1,7 @@
 """Random graphs beside eager PyTorch: python -m benchmarks.random_graphs --count 500 --check.
 
---family images compares networks over images, most of them in inference; --recipe device kernels of a device,
-which run in emulation.
+--family images compares networks over images, most of them in inference; --family aliases programs with
+views, changes in place and state; --recipe device kernels of a device, which run in emulation.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ import torch
 from benchmarks import command
 from benchmarks.bars import Bar
 from benchmarks.children import Outcome, Tell, run_cases
-from benchmarks.random_graphs import graphs, images
+from benchmarks.random_graphs import aliases, graphs, images
 from benchmarks.random_graphs.graphs import Graph
 from benchmarks.random_graphs.images import ImageGraph
 
-DRAW: dict[str, Callable[[int], Graph | ImageGraph]] = {"loops": graphs.draw, "images": images.draw}
+DRAW: dict[str, Callable[[int], Any]] = {"loops": graphs.draw, "images": images.draw, "aliases": aliases.draw}
 RECIPES = ("standard", "device")
 BAD = ("wrong", "foreign exception", "crash", "timeout", "no oracle")
 QUICK = 12
@@ -80,6 +80,8 @@ def verdict_of(number: int, recipe: str = "standard", family: str = "loops") -> 
     """Compile and compare one graph."""
     from daceml.errors import BuildError, DacemlError
 
+    if family == "aliases":
+        return aliases.verdict_of(number)
     graph = DRAW[family](number)
     module = graph.module()
     with warnings.catch_warnings():
@@ -137,7 +139,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--recipe", choices=RECIPES, default=RECIPES[0], help="device: kernels of a device, in emulation"
     )
     parser.add_argument(
-        "--family", choices=tuple(DRAW), default="loops", help="images: networks over images, for values, too"
+        "--family", choices=tuple(DRAW), default="loops", help="images: networks; aliases: changes in place"
     )
     options = parser.parse_args(arguments)
     if options.draw is not None:

@@ -83,7 +83,14 @@ class View:
     detached: bool = False
 
 
-Leaf = Output | Constant | Size | Input | Held | View
+@dataclass(frozen=True)
+class Again:
+    """The very tensor that an earlier leaf is."""
+
+    leaf: int
+
+
+Leaf = Output | Constant | Size | Input | Held | View | Again
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,12 +121,15 @@ class ResultTemplate:
             symbol: inputs[i].shape[axis] if axis >= 0 else inputs[i].stride(~axis)
             for symbol, (i, axis) in self.symbols.items()
         }
-        leaves = [self._leaf(leaf, outputs, inputs, sizes) for leaf in self.leaves]
+        leaves: list[Any] = []
+        for leaf in self.leaves:
+            again = isinstance(leaf, Again)
+            leaves.append(leaves[leaf.leaf] if again else self._leaf(leaf, outputs, inputs, sizes))
         return _assembled(iter(leaves), self.structure)
 
     def _leaf(
         self,
-        leaf: Leaf,
+        leaf: Output | Constant | Size | Input | Held | View,
         outputs: Sequence[torch.Tensor],
         inputs: Sequence[torch.Tensor],
         sizes: Mapping[Any, int],
@@ -174,6 +184,7 @@ def result_template(
     bases.enter_results(returned)
     leaves: list[Leaf] = []
     tensors: list[Leaf] = []
+    views: dict[Node, int] = {}
     count = 0
     for spec in program.graph_signature.output_specs:
         if spec.kind is not OutputKind.USER_OUTPUT:
@@ -181,17 +192,21 @@ def result_template(
         if isinstance(spec.arg, ConstantArgument):
             leaves.append(Constant(spec.arg.value))
         elif isinstance(spec.arg, TensorArgument):
-            tensors.append(bases.leaf(replaced.get(count, returned[count]), Output(count)))
-            leaves.append(tensors[-1])
+            node = replaced.get(count, returned[count])
+            leaf: Leaf = bases.leaf(node, Output(count))
+            if isinstance(leaf, View) and (place := views.setdefault(_origin(node), len(leaves))) < len(
+                leaves
+            ):
+                leaf = Again(place)
+            tensors.append(leaf)
+            leaves.append(leaf)
             count += 1
         else:
             value = nodes[spec.arg.name].meta["val"]  # pyright: ignore[reportAttributeAccessIssue]
             leaves.append(
                 _size(value.node.expr, bases.symbols) if hasattr(value, "node") else Constant(value)
             )
-    _refuse_lost_sharing(
-        [node for node, leaf in zip(returned, tensors, strict=True) if isinstance(leaf, Output)]
-    )
+    _refuse_lost_sharing([node for place, node in enumerate(returned) if tensors[place] == Output(place)])
     structure = program.call_spec.out_spec
     plain = structure is not None and structure.is_leaf() and leaves == [Output(0)]
     return ResultTemplate(leaves=tuple(leaves), structure=None if plain else structure, symbols=bases.symbols)
@@ -268,7 +283,7 @@ def _bases(program: ExportedProgram, state: Mapping[str, torch.Tensor]) -> _Base
 def _origin(node: Any, known: Container[Any] = ()) -> Any:
     """The node whose very tensor a node returns, back to one of those that are known."""
     while node not in known:
-        before = node.args[0] if _changes_nothing(node) else _written_and_returned(node)
+        before = _written_and_returned(node)
         if before is None:
             break
         node = before
@@ -302,30 +317,6 @@ def _refuse_lost_sharing(fresh: Sequence[Any]) -> None:
     for values in by_storage.values():
         if any(may_overlap(a, b) for place, a in enumerate(values) for b in values[:place]):
             raise RunsEagerlyError("forward returns tensors that share memory, of which none is the whole")
-
-
-_DROPOUTS = frozenset(
-    {"aten.dropout", "aten.feature_dropout", "aten.alpha_dropout", "aten.feature_alpha_dropout"}
-)
-# They return the very tensor that they are given where there is nothing to do: its memory tells.
-_CONVERSIONS = frozenset({
-    "aten.to", "aten.contiguous", "aten.type_as", "aten.positive", "aten.resolve_conj", "aten.resolve_neg",
-    "aten.conj", "aten.conj_physical", "aten.real", "aten.atleast_1d", "aten.atleast_2d", "aten.atleast_3d",
-})  # fmt: skip
-
-
-def _changes_nothing(node: Any) -> bool:
-    """Whether an operator gives its first argument back because there is nothing to do."""
-    name = str(getattr(node.target, "overloadpacket", ""))
-    if name in _DROPOUTS:
-        _, p, train = node.args
-        return p == 0 or not train
-    if name not in _CONVERSIONS or not isinstance(given := node.args[0].meta.get("val"), torch.Tensor):
-        return False
-    value = node.meta["val"]
-    return value is given or (
-        storage(node) == storage(node.args[0]) and value.dtype == given.dtype and value.dim() == given.dim()
-    )
 
 
 def _stopped(node: Any, owner: Any) -> bool:

@@ -23,13 +23,13 @@ from daceml.frontend.capture.dynamic_shapes import (
 )
 from daceml.frontend.capture.exportable import Assignment, RunsEagerlyError, exportable
 from daceml.frontend.capture.forward_errors import note_tracing, raised_by_forward, refusal_of_torch
-from daceml.frontend.capture.gradients.gradient_stops import storage
 from daceml.frontend.capture.gradients.own_gradients import refuse_gradient_hooks, without_own_gradients
 from daceml.frontend.capture.mixed_types import refuse_mixed_types
 from daceml.frontend.capture.module_attributes import adopt, unchanged_tensors
 from daceml.frontend.capture.named_dims import broken_promise, check_named_sizes
 from daceml.frontend.capture.number_uses import only_values
 from daceml.frontend.capture.traceable import traceable
+from daceml.frontend.capture.traced_memory import correct_memory
 from daceml.frontend.capture.values_read import ReadValues, ValueRead
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def _capture(
             broken = broken_promise(error, module, arguments, specs)
             raise broken or refusal_of_torch(module, arguments, error) from error
     refuse_mixed_types(program, module, arguments)
-    _separate_constants(program)
+    correct_memory(program)
     if specs is not None and any(found := ambiguous(program, specs)):
         closed = [axes | more for axes, more in zip_longest(closed, found, fillvalue=frozenset[int]())]
         return _capture(
@@ -202,21 +202,6 @@ def _capture(
         other_reads=reads.unknown,
         moving=view.moving,
     )
-
-
-def _separate_constants(program: ExportedProgram) -> None:
-    """Let each `torch.tensor(...)` of forward be memory of its own.
-
-    A trace gives the tensor that it makes, and views of it, the memory of the constant that it is made from.
-    """
-    import torch
-
-    graphs = [part.graph for part in program.graph_module.modules() if isinstance(part, torch.fx.GraphModule)]
-    nodes = [node for graph in graphs for node in graph.nodes]
-    made = {storage(node.args[0]) for node in nodes if node.target is torch.ops.aten.lift_fresh_copy.default}
-    for node in nodes:
-        if node.op == "placeholder" and storage(node) in made - {None}:
-            node.meta["val"] = torch.empty_like(node.meta["val"])
 
 
 def _without(specs: Sequence[Spec], closed: Sequence[frozenset[int]]) -> tuple[Spec, ...] | None:

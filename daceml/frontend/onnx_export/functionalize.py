@@ -318,7 +318,7 @@ class _LightPass:
         others = [argument.meta["val"] for argument in node.all_input_nodes if "val" in argument.meta]
         if any(getattr(other, "dtype", dtype) != dtype for other in others) or name in _PREDICATES:
             raise NeedsRetraceError(f"{node.target} mixes element types")
-        return self._make(node, twin, node.args, node.meta["val"], **node.kwargs)
+        return self._make(node, twin, _with_defaults(node), node.meta["val"], **node.kwargs)
 
     def _return_mutations(self) -> None:
         signature = self.program.graph_signature
@@ -343,6 +343,13 @@ class _LightPass:
         output.args = ((*values, *returned),)
         signature.output_specs[:0] = specs
         rename_outputs(self.program)
+
+
+def _with_defaults(node: Node) -> tuple[Any, ...]:
+    """Arguments by position, with defaults that the twin may not have, as that of `bernoulli_`."""
+    formals = node.target._schema.arguments[len(node.args) :]  # pyright: ignore[reportFunctionMemberAccess, reportAttributeAccessIssue]
+    missing = [f for f in formals if not f.kwarg_only and f.name not in node.kwargs]
+    return (*node.args, *(f.default_value for f in missing))
 
 
 # Operators whose twin has another name: (name, overload) without the underscore -> the twin's

@@ -51,7 +51,12 @@ def grid_sample(
         for d in range(space):
             # the grid names coordinates from the last dimension on
             given = grid[(n, *place, space - 1 - d)].astype(wide)
-            rows.append(taps_of(_coordinate(given, X.shape[2 + d], bool(align_corners))))
+            at = _coordinate(given, X.shape[2 + d], bool(align_corners))
+            if padding_mode == "reflection" and _MODES[mode] != "cubic":
+                at = where(np.abs(at) < _FAR, at, 0)
+            elif padding_mode == "border" and _MODES[mode] != "cubic":
+                at = _bounded(at)
+            rows.append(taps_of(at))
         total: Scalar | None = None
         for taps in itertools.product(*rows):
             value = _pixel(X, n, c, [at for at, _ in taps], padding_mode, bool(align_corners)).astype(wide)
@@ -67,25 +72,28 @@ def grid_sample(
 def _coordinate(given: Scalar, extent: Index, align_corners: bool) -> Scalar:
     """-1 to 1 on the first to the last element (align_corners) or on the edges of the image."""
     size = index_value(extent, given.dtype)
-    place = (given + 1) / 2 * (size - 1) if align_corners else ((given + 1) * size - 1) / 2
+    return (given + 1) / 2 * (size - 1) if align_corners else ((given + 1) * size - 1) / 2
+
+
+def _bounded(place: Scalar) -> Scalar:
     return where(place > -_FAR, where(place < _FAR, place, _FAR), -_FAR)
 
 
 def _nearest(place: Scalar) -> list[Tap]:
-    return [(np.rint(place).astype(dace.int64), None)]
+    return [(np.rint(_bounded(place)).astype(dace.int64), None)]
 
 
 def _linear(place: Scalar) -> list[Tap]:
     first = np.floor(place)
-    rest = place - first
-    at = first.astype(dace.int64)
+    rest = place - first  # NaN where the place is no number, as torch's weights are
+    at = _bounded(first).astype(dace.int64)
     return [(at, 1 - rest), (at + 1, rest)]
 
 
 def _cubic(place: Scalar) -> list[Tap]:
     first = np.floor(place)
     rest = place - first
-    at = first.astype(dace.int64)
+    at = _bounded(first).astype(dace.int64)
 
     def near(x: Scalar) -> Scalar:
         return ((_CUBIC + 2) * x - (_CUBIC + 3)) * x * x + 1

@@ -51,7 +51,8 @@ def affine(theta: np.ndarray, *size: int, align: int) -> Case:
 
 X, GRID = random(2, 3, 5, 4), random(2, 3, 6, 2, seed=1, scale=1.2)
 X3, GRID3 = random(1, 2, 3, 4, 5), random(1, 2, 3, 2, 3, seed=1, scale=1.2)
-FAR = np.array([[[[1e30, -1e30], [np.inf, 0], [np.nan, 0.3], [-np.inf, np.nan]]]], np.float32)
+FAR = np.array([[[[1e30, -1e30], [0.5, 1e20]]]], np.float32)
+NOWHERE = np.array([[[[np.inf, 0], [np.nan, 0.3], [-np.inf, np.nan], [0.1, np.nan]]]], np.float32)
 CASES = {
     **{
         f"{mode}, {padding}, align_corners={align}": sampled(X, GRID, mode, padding, align)
@@ -70,10 +71,12 @@ CASES = {
     "one element, aligned": sampled(X[:, :, :1, :1], GRID, "nearest", "border", 1),
     "float64": sampled(X.astype(np.float64), GRID.astype(np.float64), "cubic", "border", 1),
     "no places": sampled(X, GRID[:, :0], "linear", "zeros", 0),
-    "far and NaN, border": sampled(X[:1], FAR[..., :1, :], "linear", "border", 0),
-    "far and NaN, zeros": Case(
-        op="GridSample", inputs=[X[:1], FAR], expected=[np.zeros((1, 3, 1, 4), np.float32)], version=20
-    ),
+    **{
+        f"no numbers, {mode}, {padding}": sampled(X[:1, :, :, :3], NOWHERE, mode, padding, 0)
+        for mode, padding in product(TORCH, ("zeros", "border", "reflection"))
+    },
+    "far, border": sampled(X[:1], FAR, "linear", "border", 0),
+    "far, zeros": sampled(X[:1], FAR, "cubic", "zeros", 0),
     "an affine grid": affine(random(2, 2, 3), 2, 1, 3, 4, align=0),
     "an aligned grid": affine(random(2, 2, 3), 2, 1, 3, 4, align=1),
     "a grid in space": affine(random(1, 3, 4), 1, 1, 2, 3, 4, align=0),

@@ -10,6 +10,7 @@ import math
 from typing import Any
 
 import onnx_ir as ir
+import torch
 
 from daceml.frontend.onnx_export.translations import UntranslatableError, translates
 from daceml.frontend.onnx_export.translations.emit import (
@@ -335,6 +336,14 @@ def where(condition: Value, self: Value, other: Value) -> Value:
 @translates("aten.where.ScalarOther", "aten.where.ScalarSelf")
 def where_scalar(condition: Value, self: Operand, other: Operand) -> Value:
     return op.Where(condition, self, other)
+
+
+@translates("aten.where.Scalar")
+def where_scalars(condition: Value, self: float, other: float) -> Value:
+    kinds = {type(self), type(other)}
+    floating = ir.DataType.from_numpy(torch.empty(0).numpy().dtype)
+    dtype = floating if float in kinds else ir.DataType.INT64 if int in kinds else ir.DataType.BOOL
+    return op.Where(condition, full((), self, dtype), full((), other, dtype))
 
 
 @translates("aten.addcmul.default")

@@ -7,7 +7,11 @@ from typing import Any
 
 import onnx_ir as ir
 
-from daceml.frontend.onnx_export.translations import UnsupportedError, embedding_functions, translates
+from daceml.frontend.onnx_export.translations import (
+    UnsupportedError,
+    embedding_functions,
+    translates,
+)
 from daceml.frontend.onnx_export.translations.emit import END, Size, Value, cast, op, sizes_of, typed
 
 INT64 = ir.DataType.INT64
@@ -38,6 +42,8 @@ def embedding_bag(
     padding_idx: int | None = None,
 ) -> tuple[Value, Value, Value, Value]:
     """Outputs 1 to 3 are read by torch's backward only: they repeat the offsets."""
+    if scale_grad_by_freq:
+        raise UnsupportedError("bags whose gradient is scaled by how often a row is used")
     unread = [op.Identity(offsets) for _ in range(3)]
     if include_last_offset:
         # Rows from the last offset on are a bag of their own, which nobody wants.

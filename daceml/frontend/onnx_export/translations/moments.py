@@ -42,7 +42,7 @@ def _variance(self: Value, dim: Dims, correction: float, keepdim: bool) -> Value
         return variance
     if not is_static(counted):
         return typed(op.Div(variance, _shrunk(self, axes, correction)), variance)
-    factor = n / (n - correction) if n > correction else math.nan
+    factor = n / (n - correction) if n > correction else math.inf if n else math.nan
     return typed(op.Mul(variance, factor), variance)
 
 

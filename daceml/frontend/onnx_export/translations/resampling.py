@@ -16,6 +16,8 @@ def _resize(
     input: Value, output_size: Sequence[Any] | None, scale_factors: Sequence[float] | None, **how: Any
 ) -> Value:
     """Resize the spatial dimensions, to static sizes or by given factors."""
+    if how["mode"] != "nearest" and input.dtype == ir.DataType.UINT8:
+        raise UnsupportedError("interpolation of bytes, which torch rounds in fixed-point arithmetic")
     axes = list(range(2, rank_of(input)))
     if scale_factors is not None and output_size is None:
         output_size = _exact_sizes(sizes_of(input)[2:], scale_factors)

@@ -45,3 +45,32 @@ def im2col(
     columns = typed(op.Concat(*parts, axis=-3), self, shape=(*batch, channels, window, *counts))
     leading = [0] if batch else []
     return op.Reshape(columns, [*leading, channels * window, counts[0] * counts[1]])
+
+
+@translates("aten.col2im.default")
+def col2im(
+    self: Value,
+    output_size: Sequence[int],
+    kernel_size: Sequence[int],
+    dilation: Sequence[int],
+    padding: Sequence[int],
+    stride: Sequence[int],
+) -> Value:
+    """[N, C * window, places], or without N, -> [N, C, H, W]."""
+    if not all(isinstance(size, int) for size in (*output_size, *sizes_of(self)[-2:])):
+        raise UntranslatableError("columns for an image of a size that is not known here")
+    rows, places = sizes_of(self)[-2:]
+    batched = len(sizes_of(self)) == 3
+    columns = self if batched else typed(op.Unsqueeze(self, [0]), self, shape=(1, rows, places))
+    image = op.Col2Im(
+        columns,
+        list(output_size),
+        list(kernel_size),
+        dilations=list(dilation),
+        pads=[*padding, *padding],
+        strides=list(stride),
+    )
+    if batched:
+        return image
+    channels = rows // math.prod(kernel_size)  # pyright: ignore[reportOperatorIssue, reportOptionalOperand]
+    return op.Squeeze(typed(image, self, shape=(1, channels, *output_size)), [0])

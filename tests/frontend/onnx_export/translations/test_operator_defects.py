@@ -146,3 +146,45 @@ def test_a_replicated_edge_that_is_cut_off_is_left_to_torch():
 
 def test_an_operator_in_place_without_a_twin_of_its_overload():
     assert unlike_eager(lambda x, y: (x * 2).ldexp_(y), torch.tensor(1.5), torch.tensor(3.0)) == []
+
+
+@pytest.mark.filterwarnings("ignore:.*degrees of freedom")
+@pytest.mark.parametrize("correction", [5, 6, 7.5])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_variance_without_degrees_of_freedom_is_infinite(correction, dynamic):
+    x = torch.arange(12.0).reshape(2, 6) ** 2
+    function = lambda x: (x.var(1, correction=correction), torch.std_mean(x, 1, correction=correction))  # noqa: E731
+    assert unlike_eager(function, x, dynamic=dynamic) == []
+
+
+def test_numbers_of_two_types_are_chosen_from():
+    flags = torch.tensor([True, False])
+    assert unlike_eager(lambda c: (torch.where(c, 1, 2.0), torch.where(c, 1, 2)), flags) == []
+
+
+@pytest.mark.parametrize("gradients", [False, True])
+def test_columns_without_a_batch_are_folded(gradients):
+    assert unlike_eager(lambda x: functional.fold(x, (3, 3), 2), torch.randn(4, 4), gradients=gradients) == []
+    fold = lambda x: functional.fold(x, (4, 5), (2, 3), padding=(1, 0), stride=(2, 1))  # noqa: E731
+    assert unlike_eager(fold, torch.randn(12, 9), gradients=gradients) == []
+
+
+def test_a_draw_in_place_has_its_default_probability():
+    assert unlike_eager(lambda x: x.clone().bernoulli_(), torch.ones(40), random=True) == []
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean"])
+def test_gradients_of_bags_are_scaled_by_frequency(mode):
+    indices = torch.tensor([[1, 2, 1], [2, 2, 0]])
+
+    def function(weight):
+        return functional.embedding_bag(indices, weight, scale_grad_by_freq=True, mode=mode)
+
+    assert unlike_eager(function, torch.randn(4, 2), gradients=True) == []
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+def test_bytes_are_interpolated_as_torch_rounds_them(mode):
+    x = (torch.arange(48) * 5).to(torch.uint8).reshape(1, 1, 6, 8)
+    assert unlike_eager(lambda x: functional.interpolate(x, size=(4, 5), mode=mode), x) == []
+    assert unlike_eager(lambda x: functional.interpolate(x, size=(9, 11), mode=mode), x) == []

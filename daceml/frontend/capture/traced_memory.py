@@ -1,0 +1,151 @@
+"""What shares memory in a trace and not in an eager call, or the other way round, put right.
+
+Which tensors of a graph share memory is read off the storages of its traced values. torch traces some
+operators by Python code that copies where the operator itself returns its operand, or the other way round.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.export.graph_signature import TensorArgument
+from torch.utils import _pytree as pytree
+
+from daceml.frontend.capture.gradients.gradient_stops import regions
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+    from torch.fx import GraphModule, Node
+
+_aten = torch.ops.aten
+
+# (x, p, train): they return x itself where there is nothing to drop.
+_DROPOUTS = frozenset({
+    _aten.dropout, _aten.dropout_, _aten.feature_dropout, _aten.feature_dropout_, _aten.alpha_dropout,
+    _aten.alpha_dropout_, _aten.feature_alpha_dropout, _aten.feature_alpha_dropout_,
+})  # fmt: skip
+# They return their first operand itself where there is nothing to do, which its memory tells.
+_CONVERSIONS = frozenset({
+    _aten.to, _aten.contiguous, _aten.type_as, _aten.positive, _aten.resolve_conj, _aten.resolve_neg,
+    _aten.conj, _aten.conj_physical, _aten.real, _aten.atleast_1d, _aten.atleast_2d, _aten.atleast_3d,
+})  # fmt: skip
+# Their results are memory of their own, always.
+_COPIES = frozenset({_aten.channel_shuffle, _aten.native_dropout, _aten.lift_fresh_copy})
+
+
+def correct_memory(program: ExportedProgram) -> None:
+    """Give traced values the memory that an eager call gives them. Mutates the program."""
+    with torch.no_grad():
+        _Correction({}).run(program.graph_module)
+    (returned,) = program.graph.output_node().args
+    for node, spec in zip(returned, program.graph_signature.output_specs, strict=True):  # pyright: ignore[reportArgumentType]
+        if isinstance(node, torch.fx.Node) and isinstance(spec.arg, TensorArgument):
+            spec.arg = TensorArgument(name=node.name)
+
+
+class _Correction:
+    """One walk over a graph and those inside it.
+
+    Args:
+        before: of each node whose memory is another one now, the storages that its trace has.
+    """
+
+    def __init__(self, before: dict[Node, set[int]]) -> None:
+        self.before = before
+
+    def run(self, module: GraphModule) -> None:
+        _recount_users(module)
+        needless: list[tuple[Node, Node]] = []
+        for node in module.graph.nodes:
+            if node.op != "call_function":
+                continue
+            stale = set[int]().union(*(self.before.get(operand, ()) for operand in node.all_input_nodes))
+            if inside := list(regions(module, node)):
+                self._enter(node, inside[0])
+            elif (same := _returned_operand(node)) is not None:
+                needless.append((node, same))
+                self._set(node, same.meta["val"])
+            elif _packet(node) in _COPIES:
+                self._set(node, pytree.tree_map_only(torch.Tensor, _own, node.meta["val"]))
+            elif _storages(node) & stale:
+                self._set(node, _value(node))
+        for node, same in reversed(needless):
+            node.replace_all_uses_with(same)
+            if all(
+                node in operand.users for operand in node.all_input_nodes
+            ):  # torch has forgotten dead nodes
+                module.graph.erase_node(node)
+        if needless:
+            module.recompile()
+
+    def _set(self, node: Node, value: Any) -> None:
+        self.before[node] = _storages(node)
+        node.meta["val"] = value
+
+    def _enter(self, node: Node, region: GraphModule) -> None:
+        inputs = [inner for inner in region.graph.nodes if inner.op == "placeholder"]
+        given: Any = node.args[len(node.args) - len(inputs) :]
+        for inner, outer in zip(inputs, given, strict=True):
+            if outer in self.before:
+                self._set(inner, outer.meta["val"])
+        self.run(region)
+        (returned,) = region.graph.output_node().args
+        if any(inner in self.before for inner in region.graph.output_node().all_input_nodes):
+            self._set(node, torch.fx.map_arg(returned, lambda inner: inner.meta.get("val")))
+
+
+def _recount_users(module: GraphModule) -> None:
+    """torch.export forgets users where it makes regions without gradients."""
+    for node in module.graph.nodes:
+        node.users.clear()
+    for node in module.graph.nodes:
+        for operand in node.all_input_nodes:
+            operand.users[node] = None
+
+
+def _packet(node: Any) -> Any:
+    return getattr(node.target, "overloadpacket", None)
+
+
+def _returned_operand(node: Node) -> Node | None:
+    """The operand whose very tensor an operator returns, where it has nothing to do."""
+    if node.target is operator.getitem and _packet(node.args[0]) is _aten.broadcast_tensors:
+        source: Any = node.args[0]
+        operand = source.args[0][node.args[1]]
+        return operand if operand.meta["val"].shape == node.meta["val"].shape else None
+    packet = _packet(node)
+    first: Any = node.args[0] if node.args else None
+    if packet is _aten.cartesian_prod:
+        return first[0] if len(first) == 1 else None
+    if packet in _DROPOUTS:
+        _, p, train = node.args
+        return first if p == 0 or not train or first.meta["val"].numel() == 0 else None
+    if packet in _CONVERSIONS and _storages(node) == _storages(first):
+        value, given = node.meta["val"], first.meta["val"]
+        return first if value.dtype == given.dtype and value.dim() == given.dim() else None
+    return None
+
+
+def _own(value: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(value)
+
+
+def _value(node: Node) -> Any:
+    """What an operator makes of the values of its operands."""
+    if node.target is operator.getitem:
+        source, place = node.args
+        return source.meta["val"][place]  # pyright: ignore[reportAttributeAccessIssue, reportOptionalMemberAccess]
+    schema = getattr(node.target, "_schema", None)
+    if schema is not None and schema.is_mutable:
+        return node.args[0].meta["val"]  # pyright: ignore[reportAttributeAccessIssue, reportOptionalMemberAccess]
+    args, kwargs = torch.fx.map_arg((node.args, dict(node.kwargs)), lambda operand: operand.meta["val"])
+    return node.target(*args, **kwargs)  # pyright: ignore[reportCallIssue]
+
+
+def _storages(node: Node) -> set[int]:
+    """The storages of what a node returns."""
+    value = node.meta.get("val")
+    parts = value if isinstance(value, tuple | list) else [value]
+    return {part.untyped_storage()._cdata for part in parts if isinstance(part, torch.Tensor)}
