@@ -116,17 +116,26 @@ def _tensors(module: nn.Module) -> dict[str, torch.Tensor]:
     return dict(parameters) | dict(module.named_buffers(remove_duplicate=False))
 
 
-def capture_call(request: ModuleRequest, arguments: Arguments, modes: Modes) -> Capture:
+def capture_call(
+    request: ModuleRequest,
+    arguments: Arguments,
+    modes: Modes,
+    changing: Sequence[frozenset[int]] | None = None,
+) -> Capture:
     """Trace the module, with symbolic sizes where they are wanted and right for these sizes.
 
+    Args:
+        changing: of each tensor, dimensions that are symbolic where the options say nothing of sizes and the
+            module allows it.
     Raises:
         RunsEagerlyError, ExportError: see `capture`.
     """
     wanted, everything = request.options["dynamic_shapes"], request.options["dynamic"]
-    if not everything and wanted is None:
+    if not everything and wanted is None and changing is None:
         return trace_call(request, arguments, modes)
     shapes = [tensor.shape for tensor in arguments.tensors]
-    open_sizes = trace_call(request, arguments, modes, dynamic_shapes=wanted, dynamic=everything)
+    dynamic: Any = everything or (changing if wanted is None else None) or False
+    open_sizes = trace_call(request, arguments, modes, dynamic_shapes=wanted, dynamic=dynamic)
     if open_sizes.sizes is None or open_sizes.sizes.problem(shapes) is None:
         return open_sizes
     plain = trace_call(request, arguments, modes)

@@ -6,7 +6,6 @@ itself.
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import types
 from collections.abc import Hashable, Sequence
@@ -180,8 +179,6 @@ def _foreign_leaf(leaf: Any, position: int) -> dict[str, str]:
     name = type(leaf).__name__
     if isinstance(leaf, np.ndarray):
         fix = "pass torch.from_numpy(array)"
-    elif dataclasses.is_dataclass(leaf):
-        fix = f"call torch.export.register_dataclass({name}) once: its fields are arguments then"
     else:
         fix = (
             "pass its tensors and numbers, or register its type with torch.export.register_dataclass or "

@@ -21,6 +21,7 @@ from daceml.deployment.refusals import (
     refuse_changes,
     refuse_compiled,
     refuse_module,
+    refuse_objects,
     refuse_read_values,
     refuse_steps,
 )
@@ -158,6 +159,7 @@ class _Source:
         compiled = compile_module(model, backward=False, recipe=recipe, dynamic=dynamic)
         assert isinstance(compiled, DaceModule)
         arguments = Arguments(inputs, named)
+        leaves, call = flatten(inputs, named)
         with torch.no_grad(), without_collection():
             key = named_key(call_key(arguments.leaves, None))
             try:
@@ -169,6 +171,7 @@ class _Source:
                     fix="leave that out of forward, or export a submodule without it",
                 ) from error
             refuse_assignments(captured)
+            refuse_objects(type(model).__name__, captured, call)
             refuse_read_values(captured)
             if making.target != "cpu":
                 raise DeploymentError(
@@ -187,7 +190,6 @@ class _Source:
             refuse_steps(plan, libtorch=libtorch)
             refuse_changes(stored.manifest)
             weights = _weights(stored, state)
-        leaves, call = flatten(inputs, named)
         return cls(
             model=type(model).__name__, making=making, plan=plan, stored=stored, weights=weights,
             call=call, leaves=leaves, sizes=captured.sizes,

@@ -9,9 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from daceml.errors import DeploymentError
+from daceml.frontend.capture.object_arguments import has_objects, kinds_of_objects
 
 if TYPE_CHECKING:
     from torch import nn
+    from torch.utils import _pytree as pytree
 
     from daceml.codegen.planning.plan import Plan
     from daceml.frontend.capture.capture import Capture
@@ -88,6 +90,23 @@ def refuse_assignments(captured: Capture) -> None:
         f"forward assigns {names}",
         why="a library has results and no attributes",
         fix="return the value, or do not assign it while the model is exported",
+    )
+
+
+def refuse_objects(name: str, captured: Capture, call: pytree.TreeSpec) -> None:
+    """Objects of Python, such as a cache of keys and values, and what forward changes in its arguments."""
+    kinds = dict.fromkeys((*captured.classes, *kinds_of_objects(call)))
+    if kinds or has_objects(captured.program.call_spec.out_spec):
+        names = ", ".join(kind.__name__ for kind in kinds) or "constants"
+        why = f"a library takes and gives tensors and numbers, in tuples, lists and dicts, and no {names}"
+    elif captured.changes:
+        why = "forward changes a list or dict among its arguments, and a library has results only"
+    else:
+        return
+    raise DeploymentError(
+        f"{name} cannot be called so without Python",
+        why=why,
+        fix="export a module that takes the tensors of such an object, and returns the new ones",
     )
 
 

@@ -44,12 +44,14 @@ def compile_variant(
     modes: Modes,
     symbolic: Sequence[Variant] = (),
     *,
+    changing: Sequence[frozenset[int]] | None = None,
     ranks: OtherRanks | None = None,
 ) -> Variant:
     """Compile a module as it stands for these arguments, or load what an earlier process compiled.
 
     Args:
         symbolic: variants with symbolic sizes that may be right for these arguments.
+        changing: of each tensor, dimensions that should be symbolic if the module allows it.
         ranks: have to agree to the buckets of gradients that are averaged.
     Returns:
         a new variant, or one of `symbolic` that turns out to be right.
@@ -67,7 +69,7 @@ def compile_variant(
     warm(Cache(config().cache_folder))
     with tracing(), without_autocast():
         with stages.stage("export"):
-            captured = _captured(request, arguments, modes, symbolic)
+            captured = _captured(request, arguments, modes, symbolic, changing)
         if isinstance(captured, Variant):
             return captured
         captured, replaced = with_whole_memory(captured)
@@ -94,6 +96,7 @@ def compile_variant(
         sizes=captured.sizes,
         writes=_writes(exported, program, state),
         assigned=captured.assigned,
+        changes=captured.changes,
         optimised=making.made[0].network if request.hooks is not None and making.made else None,
         auto_optimize=making.levels,
         freeze=freeze,
@@ -151,7 +154,11 @@ def _searched(
 
 
 def _captured(
-    request: ModuleRequest, arguments: Arguments, modes: Modes, symbolic: Sequence[Variant]
+    request: ModuleRequest,
+    arguments: Arguments,
+    modes: Modes,
+    symbolic: Sequence[Variant],
+    changing: Sequence[frozenset[int]] | None,
 ) -> Capture | Variant:
     """A trace of the call, or the variant with symbolic sizes that turns out to be right for it."""
     shapes = [tensor.shape for tensor in arguments.tensors]
@@ -159,7 +166,7 @@ def _captured(
         if variant.sizes is not None and variant.sizes.problem(shapes, ones=True) is None:
             plain = trace_call(request, arguments, modes)
             return variant if agree(variant.exported, plain.program, variant.sizes, shapes) else plain
-    return capture_call(request, arguments, modes)
+    return capture_call(request, arguments, modes, changing)
 
 
 def _writes(

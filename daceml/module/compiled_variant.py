@@ -12,6 +12,7 @@ import torch
 
 from daceml.errors import InferenceTensorError, SharedMemoryError
 from daceml.frontend.capture.exportable import Assignment
+from daceml.frontend.capture.object_arguments import Change
 from daceml.module.module_watch import ModuleWatch
 from daceml.module.partial.cut import Cut
 from daceml.module.partial.region_ledger import flops_of
@@ -42,6 +43,7 @@ class Variant:
         sizes: the sizes that it is right for; None where all are fixed.
         writes: tensors besides buffers that forward changes: (output, input or tensor of the module).
         assigned: attributes that forward assigns, from values that follow the result.
+        changes: objects, lists and dicts of the call that forward changes, from contents that follow those.
         optimised: the network that was compiled, where it cannot be made again from `exported` alone.
         auto_optimize: whether the levels of transformations were applied.
         freeze: whether weights were taken for constant.
@@ -60,6 +62,7 @@ class Variant:
     sizes: SizeGuard | None = None
     writes: tuple[tuple[int, int | torch.Tensor], ...] = ()
     assigned: tuple[Assignment, ...] = ()
+    changes: tuple[Change, ...] = ()
     optimised: Network | None = None
     auto_optimize: bool = True
     freeze: bool = False
@@ -93,12 +96,19 @@ class Variant:
                 return f"the value of {read.name} is {read.now(tensors)} instead of {read.value}"
         return ""
 
-    def __call__(self, tensors: Sequence[torch.Tensor], finish: Callable[[Any], Any] | None = None) -> Any:
+    def __call__(
+        self,
+        tensors: Sequence[torch.Tensor],
+        finish: Callable[[list[Any]], list[Any]] | None = None,
+        *,
+        given: Callable[[], Sequence[Any]] = tuple,
+    ) -> Any:
         """What forward returns for these tensors of its arguments; it has the effects of forward, too.
 
         Args:
-            finish: in inference mode, is given what forward returns and assigns, and returns it as the caller
-                shall have it.
+            finish: in inference mode, is given the tensors that forward returns and keeps, and what else it
+                returns, and gives them back as the caller shall have them.
+            given: the objects, lists and dicts of the call, see `containers`.
         Raises:
             SharedMemoryError: forward writes to memory that another input, or the module, reads.
             InferenceTensorError: forward writes to a tensor of inference mode, and the call is outside it.
@@ -115,13 +125,14 @@ class Variant:
             outputs = self.backward.run(self.program, contiguous)
         if self.writes:
             self._write(outputs, tensors)
-        result = self.template.fill(outputs, tensors)
-        if finish is not None:
-            result = finish(result)
-        if self.assigned:
-            result, values = result
+        held = given() if self.changes or self.template.gives_back else ()
+        result = self.template.fill(outputs, tensors, held, finish)
+        if self.assigned or self.changes:
+            result, values, contents = result
             for made, value in zip(self.assigned, values, strict=True):
                 made.owner.__dict__[made.name] = value
+            for change, content in zip(self.changes, contents, strict=True):
+                change.apply(held, content)
         return result
 
     def _write(self, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) -> None:

@@ -57,6 +57,7 @@ class ModuleWatch:
         bound: tensors that the program reads where they are; others among the attributes count with their
             version.
         reads: values of tensors of the module that the program has for constants.
+        classes: of objects among arguments and results.
     """
 
     def __init__(
@@ -65,8 +66,9 @@ class ModuleWatch:
         assigned: Sequence[Assignment] = (),
         bound: Sequence[torch.Tensor] = (),
         reads: Sequence[ValueRead] = (),
+        classes: Sequence[type] = (),
     ) -> None:
-        self._what = assigned, bound, reads
+        self._what = assigned, bound, reads, classes
         self._entries: dict[str, Any] = {}
         self._tensors: list[tuple[torch.Tensor, int]] = []
         self._dicts: list[WatchedDict] = []
@@ -85,6 +87,8 @@ class ModuleWatch:
             self._module(
                 path, child, kinds, {n for n in child.__dict__ if n in FRAMEWORK or (id(child), n) in ignored}
             )
+        for kind in classes:
+            self._class(kind)
         self._polls += [(f"the value of {read.name}", read.holds) for read in reads]
         self._held = container_watch(self._dicts, self._lists)
 
@@ -212,7 +216,7 @@ def watch_traced(module: nn.Module, captured: Capture) -> ModuleWatch:
     # one number is watched itself, and no other change of its tensor counts
     numbers = [r.source for r in reads if isinstance(r.source, torch.Tensor) and r.source.numel() == 1]
     bound = () if captured.other_reads else (*registered(module), *captured.held.values(), *numbers)
-    return ModuleWatch(module, results, bound, reads)
+    return ModuleWatch(module, results, bound, reads, captured.classes)
 
 
 def registered(module: nn.Module) -> tuple[torch.Tensor, ...]:

@@ -7,8 +7,9 @@ call, too: whoever writes to it writes to the same memory as after an eager call
 from __future__ import annotations
 
 import operator
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,6 +17,7 @@ from torch.utils import _pytree as pytree
 
 from daceml.frontend.capture.exportable import RunsEagerlyError
 from daceml.frontend.capture.gradients.gradient_stops import storage
+from daceml.frontend.capture.object_arguments import Fixed, Given, Opened
 from daceml.module.result_memory import (
     expression,
     is_whole,
@@ -108,15 +110,28 @@ class ResultTemplate:
     structure: pytree.TreeSpec | None
     symbols: Mapping[Any, tuple[int, int]] = field(default_factory=dict[Any, tuple[int, int]])
 
-    def fill(self, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) -> Any:
+    @cached_property
+    def gives_back(self) -> bool:
+        """Whether an object, list or dict of the caller is part of the result."""
+        return self.structure is not None and any(spec.type is Given for spec in _specs(self.structure))
+
+    def fill(
+        self,
+        outputs: Sequence[torch.Tensor],
+        inputs: Sequence[torch.Tensor],
+        given: Sequence[Any] = (),
+        finish: Callable[[list[Any]], list[Any]] | None = None,
+    ) -> Any:
         """The user's result.
 
         Args:
             outputs: of the program.
             inputs: the caller's own tensors.
+            given: the caller's objects, lists and dicts.
+            finish: gets the leaves, and gives those that the user shall have.
         """
         if self.structure is None:
-            return outputs[0]
+            return outputs[0] if finish is None else finish([outputs[0]])[0]
         sizes = {
             symbol: inputs[i].shape[axis] if axis >= 0 else inputs[i].stride(~axis)
             for symbol, (i, axis) in self.symbols.items()
@@ -125,7 +140,8 @@ class ResultTemplate:
         for leaf in self.leaves:
             again = isinstance(leaf, Again)
             leaves.append(leaves[leaf.leaf] if again else self._leaf(leaf, outputs, inputs, sizes))
-        return _assembled(iter(leaves), self.structure)
+        leaves = leaves if finish is None else finish(leaves)
+        return _assembled(iter(leaves), self.structure, given)
 
     def _leaf(
         self,
@@ -152,13 +168,26 @@ class ResultTemplate:
                 return tensor.as_strided(extents, steps, tensor.storage_offset() + _number(offset, sizes))
 
 
-def _assembled(leaves: Iterator[Any], structure: pytree.TreeSpec) -> Any:
+def _specs(structure: pytree.TreeSpec) -> Iterator[pytree.TreeSpec]:
+    yield structure
+    for child in structure.children():
+        yield from _specs(child)
+
+
+def _assembled(leaves: Iterator[Any], structure: pytree.TreeSpec, given: Sequence[Any]) -> Any:
     """Leaves in a structure, as pytree does it, except that a `torch.Size` stays one."""
     if structure.is_leaf():
         return next(leaves)
-    parts = [_assembled(leaves, child) for child in structure.children()]
+    if structure.type is Given:
+        return given[structure.context.number]
+    if structure.type is Fixed:
+        return structure.context.value
+    parts = [_assembled(leaves, child, given) for child in structure.children()]
     if structure.type is torch.Size:
         return torch.Size(parts)
+    if structure.type is Opened:
+        kind, names = structure.context
+        return Opened(kind, names, parts).closed()
     return pytree.SUPPORTED_NODES[structure.type].unflatten_fn(parts, structure.context)
 
 

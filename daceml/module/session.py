@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Container, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, cast
 
@@ -32,8 +34,9 @@ from daceml.errors import (
     SignatureError,
     StaleWeightError,
 )
-from daceml.frontend.capture.arguments import Arguments, flatten
+from daceml.frontend.capture.arguments import Arguments, flatten, with_sizes
 from daceml.frontend.capture.exportable import RunsEagerlyError
+from daceml.frontend.capture.object_arguments import containers, has_objects
 from daceml.frontend.capture.redirected_forward import forward_of
 from daceml.frontend.capture.trace_lock import running_eagerly
 from daceml.module.compiled_variant import EagerVariant, Partial, Variant
@@ -84,6 +87,7 @@ class Session:
         self.options = module_options(options)
         self.hooks = CompilationHooks()
         self._variants: dict[CallKey, list[Variant | EagerVariant]] = {}
+        self._counting: dict[Any, set[int]] = {}  # by the structure of the arguments
         self._lock = threading.RLock()
         self._latest: Variant | None = None
         self._said_hooked = False
@@ -113,15 +117,21 @@ class Session:
     def _run(
         self, variant: Variant, tensors: list[torch.Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
+        def given() -> list[Any]:
+            return containers(args, kwargs)
+
+        def finish(leaves: list[Any]) -> list[Any]:
+            return inference_tensors(leaves, tensors, self.eager)
+
         try:
             if torch.is_inference_mode_enabled():
                 # what a program keeps from call to call must be of use outside, too
                 with outside_inference_mode():
-                    return variant(tensors, lambda result: inference_tensors(result, tensors, self.eager))
+                    return variant(tensors, finish, given=given)
             if variant.backward is not None or not torch.is_grad_enabled():
-                return variant(tensors)
+                return variant(tensors, given=given)
             with torch.no_grad():  # results are detached, as backward=False says
-                return variant(tensors)
+                return variant(tensors, given=given)
         except StaleWeightError as stale:
             # module.half() and module.to(memory_format=...) change parameters in place
             log.info("compiling %s: %s", self.name, stale.why)
@@ -237,6 +247,7 @@ class Session:
         """Drop every compiled variant; the next call compiles."""
         with self._lock:
             self._variants.clear()
+            self._counting.clear()
             self._latest = None
             self._partial = None
             self._in_programs = None
@@ -275,14 +286,38 @@ class Session:
             if partial is None:
                 raise
             return EagerVariant(None, cut_of(error), partial), []
+        counting = frozenset[int]()
+        if self._counting and (counting := _numbers(leaves, self._counting.get(structure))):
+            leaves = with_sizes(leaves, counting)
+            quick = call_key(leaves, structure)
         tensors = [x for x in leaves if isinstance(x, torch.Tensor)]
         variant = self._find(quick, tensors)
         if variant is None:
             key = named_key(quick)
             with self._lock:
                 variant = self._find(key, tensors) or self._find_equal(key, tensors)
-                variant = variant or self._find_sizes(key, tensors) or self._compile(key, args, kwargs)
+                variant = variant or self._find_sizes(key, tensors)
+                if variant is None and self._count_numbers(key):
+                    return self._prepare(args, kwargs)
+                variant = variant or self._compile(key, Arguments(args, kwargs, counting))
         return variant, tensors
+
+    def _count_numbers(self, key: CallKey) -> bool:
+        """Let numbers that differ among calls with the same objects, as a counter does, be symbolic sizes.
+
+        Returns:
+            whether there are any that were not known.
+        """
+        if not has_objects(key.structure):
+            return False
+        numbers = {place for place, leaf in enumerate(key.leaves) if _is_number(leaf)}
+        others = [other for other in self._variants if _same_but_sizes(other, key, numbers)]
+        changing = {
+            place for place in numbers for other in others if other.leaves[place] != key.leaves[place]
+        }
+        if changing:
+            self._counting.setdefault(key.structure, set()).update(changing)
+        return bool(changing)
 
     def _drop(self, variant: Variant) -> None:
         with self._lock:
@@ -324,24 +359,38 @@ class Session:
 
     def _symbolic(self, key: CallKey, tensors: Sequence[torch.Tensor]) -> list[Variant]:
         """Variants with symbolic sizes for calls that differ from this one in sizes only."""
-        found = [
+        open_sizes: dict[Variant, CallKey] = {}
+        for other, known in self._variants.items():
+            for variant in known:
+                if isinstance(variant, Variant) and variant.sizes is not None:
+                    open_sizes.setdefault(variant, other)  # its keys differ in sizes only
+        return [
             variant
-            for other, known in self._variants.items()
-            if _same_but_sizes(other, key)
-            for variant in known
-            if isinstance(variant, Variant)
-            and variant.sizes is not None
-            and variant.watch.unchanged()
-            and variant.same_values(tensors)
+            for variant, other in open_sizes.items()
+            if _same_but_sizes(other, key) and variant.watch.unchanged() and variant.same_values(tensors)
         ]
-        return list(dict.fromkeys(found))
 
-    def _compile(
-        self, key: CallKey, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Variant | EagerVariant | None:
+    def _changing(self, key: CallKey) -> tuple[frozenset[int], ...] | None:
+        """Of each tensor, the dimensions that differ among calls with the same objects; None where none do.
+
+        A cache has another length at every call: a program for each length would be one for each call.
+        """
+        if not has_objects(key.structure):
+            return None
+        counting = self._counting.get(key.structure, set())
+        others = [other for other in self._variants if _same_but_sizes(other, key, counting)]
+        found = tuple(
+            frozenset(
+                d for other in others for d, n in enumerate(leaf.shape)
+                if place in counting or cast("TensorKey", other.leaves[place]).shape[d] != n
+            )
+            for place, leaf in enumerate(key.leaves) if isinstance(leaf, TensorKey)
+        )  # fmt: skip
+        return found if any(found) else None
+
+    def _compile(self, key: CallKey, arguments: Arguments) -> Variant | EagerVariant | None:
         name = self.name
-        self._check_signature(args, kwargs)
-        arguments = Arguments(args, kwargs)
+        self._check_signature(arguments.args, arguments.kwargs)
         variant: Variant | EagerVariant
         known = self._variants.get(key, [])
         reason = self._reason(key, arguments)
@@ -381,7 +430,18 @@ class Session:
         modes = _disable_current_modes() if open_ledger() is not None else nullcontext()
         with modes, outside_inference_mode():
             symbolic = self._symbolic(key, arguments.tensors)
-            return compile_variant(self.request, arguments, key.modes, symbolic, ranks=self.data_parallel)
+            make = functools.partial(
+                compile_variant, self.request, arguments, key.modes, symbolic, ranks=self.data_parallel
+            )
+            if (changing := self._changing(key)) is None:
+                return make()
+            try:
+                return make(changing=changing)
+            except Exception as error:
+                if not is_refusal(error):
+                    raise
+                log.info("compiling %s for these sizes alone: %s", self.name, cut_of(error))
+                return make()
 
     def _eager_variant(self, error: Exception) -> EagerVariant:
         """What runs where a module is not one program.
@@ -426,14 +486,22 @@ class Session:
 
     def _remember(self, key: CallKey, variant: Variant | EagerVariant) -> None:
         if key not in self._variants and len(self._variants) >= config().variants:
+            self._make_room()
+        self._variants.setdefault(key, []).insert(0, variant)
+
+    def _make_room(self) -> None:
+        """Forget one key: of a variant that others lead to, if there is one."""
+        uses = Counter(id(variant) for known in self._variants.values() for variant in known)
+        spare = (key for key, known in self._variants.items() if all(uses[id(v)] > 1 for v in known))
+        oldest = next(spare, None)
+        if oldest is None:
             oldest = next(iter(self._variants))
             log.warning(
                 "%s is called with more than %d kinds of inputs: the variant of the oldest is dropped "
                 "(compile it with dynamic=True, or set DACEML_VARIANTS)",
                 type(self.eager).__name__, config().variants,
             )  # fmt: skip
-            del self._variants[oldest]
-        self._variants.setdefault(key, []).insert(0, variant)
+        del self._variants[oldest]
 
     def _reason(self, key: CallKey, arguments: Arguments) -> str:
         """Which guard of the nearest variant failed."""
@@ -486,10 +554,22 @@ def _transformed() -> bool:
 _TRACED = (FakeTensor, FunctionalTensor, fx.Proxy)
 
 
-def _same_but_sizes(one: CallKey, other: CallKey) -> bool:
+def _is_number(leaf: TensorKey | ConstantKey) -> bool:
+    return isinstance(leaf, ConstantKey) and leaf.kind is int and cast(int, leaf.value) >= 0
+
+
+def _numbers(leaves: Sequence[Any], places: set[int] | None) -> frozenset[int]:
+    """Those of the places that hold a number that a size can be."""
+    return frozenset(p for p in places or () if type(leaves[p]) is int and leaves[p] >= 0)
+
+
+def _same_but_sizes(one: CallKey, other: CallKey, without: Container[int] = ()) -> bool:
+    """Whether two calls differ in sizes only, and in what leaves are at certain places."""
     if one.modes != other.modes or one.structure != other.structure or len(one.leaves) != len(other.leaves):
         return False
-    for a, b in zip(one.leaves, other.leaves, strict=True):
+    for place, (a, b) in enumerate(zip(one.leaves, other.leaves, strict=True)):
+        if place in without:
+            continue
         if isinstance(a, ConstantKey) or isinstance(b, ConstantKey):
             if a != b:
                 return False

@@ -13,6 +13,13 @@ import torch
 from torch.utils import _pytree as pytree
 
 from daceml.errors import CallError
+from daceml.frontend.capture.object_arguments import (
+    closed,
+    has_objects,
+    kinds_of_objects,
+    opened,
+    size_of_number,
+)
 
 _DESCRIBED = 8
 
@@ -23,14 +30,24 @@ class Arguments:
 
     Attributes:
         args, kwargs: as the user passed them.
+        counting: leaves that are numbers and stand among the tensors, see `size_of_number`.
     """
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
+    counting: frozenset[int] = frozenset()
 
     @cached_property
     def _flat(self) -> tuple[list[tuple[Any, Any]], pytree.TreeSpec]:
-        return pytree.tree_flatten_with_path((self.args, self.kwargs))
+        tree = self.args, self.kwargs
+        leaves, structure = pytree.tree_flatten_with_path(opened(tree, pytree.tree_leaves(tree)))
+        values = with_sizes([leaf for _, leaf in leaves], self.counting)
+        return [(path, value) for (path, _), value in zip(leaves, values, strict=True)], structure
+
+    @property
+    def classes(self) -> tuple[type, ...]:
+        """Those of objects among the arguments."""
+        return tuple(dict.fromkeys(kinds_of_objects(self._flat[1])))
 
     @property
     def leaves(self) -> list[Any]:
@@ -96,20 +113,33 @@ class Arguments:
         return f"args_{place}"
 
     def rebuild(self, tensors: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The same arguments with other tensors."""
+        """The same arguments with other tensors, in objects, lists and dicts of their own."""
         given = iter(tensors)
         leaves = [next(given) if isinstance(leaf, torch.Tensor) else leaf for leaf in self.leaves]
-        return pytree.tree_unflatten(leaves, self._flat[1])
+        for place in self.counting:
+            leaves[place] = leaves[place].shape[0]
+        structure = self._flat[1]
+        tree = pytree.tree_unflatten(leaves, structure)
+        return closed(tree) if has_objects(structure) else tree
+
+
+def with_sizes(leaves: Sequence[Any], counting: frozenset[int]) -> list[Any]:
+    """Leaves with tensors for those numbers whose values a trace is to follow."""
+    return [size_of_number(x) if place in counting else x for place, x in enumerate(leaves)]
 
 
 def flatten(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], pytree.TreeSpec]:
     """The leaves of a call, and its structure.
 
     Raises:
-        CallError: an argument that holds itself, or is nested too deeply for Python.
+        CallError: an argument that holds itself, is nested too deeply for Python, or is an object that other
+            arguments lead to as well.
     """
     try:
-        return pytree.tree_flatten((args, kwargs))
+        given = args, kwargs
+        leaves, structure = pytree.tree_flatten(given)
+        tree = opened(given, leaves)
+        return (leaves, structure) if tree is given else pytree.tree_flatten(tree)
     except RecursionError as error:
         raise CallError(
             "the arguments are nested too deeply",

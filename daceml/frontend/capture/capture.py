@@ -28,6 +28,7 @@ from daceml.frontend.capture.mixed_types import refuse_mixed_types
 from daceml.frontend.capture.module_attributes import adopt, unchanged_tensors
 from daceml.frontend.capture.named_dims import broken_promise, check_named_sizes
 from daceml.frontend.capture.number_uses import only_values
+from daceml.frontend.capture.object_arguments import Change, kinds_of_objects
 from daceml.frontend.capture.traceable import traceable
 from daceml.frontend.capture.traced_memory import correct_memory
 from daceml.frontend.capture.values_read import ReadValues, ValueRead
@@ -47,9 +48,11 @@ class Capture:
 
     Attributes:
         program: its inputs are the tensors of the arguments; its results those of forward, then the values
-            that forward assigned to attributes.
+            that forward assigned to attributes, then new contents of objects, lists and dicts of the call.
         sizes: which other sizes it is right for; None where all are fixed.
         assigned: attributes that forward assigned.
+        changes: objects, lists and dicts of the call that forward changed.
+        classes: of objects among the arguments and the results.
         held: tensors that the module holds in plain attributes, by the names that the program has for them.
         reads: values that forward read from tensors of the call, and that are constants of the trace.
         other_reads: whether there are such constants that come from elsewhere.
@@ -60,6 +63,8 @@ class Capture:
     sizes: SizeGuard | None
     assigned: tuple[Assignment, ...]
     held: dict[str, torch.Tensor]
+    changes: tuple[Change, ...] = ()
+    classes: tuple[type, ...] = ()
     reads: tuple[ValueRead, ...] = ()
     other_reads: bool = False
     moving: tuple[bool, ...] = ()
@@ -90,7 +95,7 @@ def capture(
     arguments: Arguments,
     *,
     dynamic_shapes: Any = None,
-    dynamic: bool = False,
+    dynamic: bool | Sequence[frozenset[int]] = False,
     autocast: tuple[torch.dtype | None, ...] = (),
     gradients: bool = False,
     output: bool = True,
@@ -102,7 +107,8 @@ def capture(
 
     Args:
         dynamic_shapes: as in `torch.export.export`; a named size may be 0 or 1 in this call, too.
-        dynamic: make every size symbolic that the module allows to be.
+        dynamic: make every size symbolic that the module allows to be, or those of certain dimensions of each
+            tensor.
         autocast: the types of the autocast regions that the call is in, see `call_device.autocast_types`.
         gradients: whether a backward pass will be derived from the trace.
         output: see `exportable`.
@@ -139,7 +145,7 @@ def _capture(
     reads: ReadValues,
     *,
     dynamic_shapes: Any,
-    dynamic: bool,
+    dynamic: bool | Sequence[frozenset[int]],
     autocast: tuple[torch.dtype | None, ...],
     gradients: bool,
     output: bool,
@@ -186,9 +192,8 @@ def _capture(
         )  # fmt: skip
     _refuse_overwritten(reads)
     _refuse_generators(program)
-    if view.assigned:
-        _refuse_state(program, view.assigned)
-    else:
+    _refuse_state(program, view.assigned)
+    if not (view.assigned or view.changes):
         _drop_assigned(program)
     if specs is not None:
         program.graph_module.meta[DIM_NAMES] = _dim_names(program, specs)
@@ -198,6 +203,8 @@ def _capture(
         sizes=sizes,
         assigned=tuple(view.assigned),
         held=adopt(program, module),
+        changes=tuple(view.changes),
+        classes=tuple(dict.fromkeys((*arguments.classes, *kinds_of_objects(program.call_spec.out_spec)))),
         reads=tuple(reads.found),
         other_reads=reads.unknown,
         moving=view.moving,

@@ -31,13 +31,18 @@ Spec = dict[int, Any] | None
 
 
 def tensor_specs(
-    arguments: Arguments, forward: Callable[..., Any], wanted: Any, *, everything: bool = False
+    arguments: Arguments,
+    forward: Callable[..., Any],
+    wanted: Any,
+    *,
+    everything: bool | Sequence[frozenset[int]] = False,
 ) -> tuple[Spec, ...] | None:
     """What torch.export has to know of each tensor, or None where all sizes are fixed.
 
     Args:
         wanted: `dynamic_shapes` as in torch.export, by name or by position; names of dimensions may be text.
-        everything: leave every dimension open instead, as far as the module allows.
+        everything: leave every dimension open instead, or certain ones of each tensor, as far as the module
+            allows.
     Raises:
         ConfigurationError: `wanted` does not fit the arguments.
     """
@@ -45,7 +50,11 @@ def tensor_specs(
 
     if everything:
         # a size of 1 may be there to broadcast, one of 0 to take a branch of its own
-        return tuple({d: Dim.AUTO for d, n in enumerate(t.shape) if n > 1} for t in arguments.tensors)
+        shapes = [t.shape for t in arguments.tensors]
+        chosen = [range(len(shape)) for shape in shapes] if everything is True else everything
+        return tuple(
+            {d: Dim.AUTO for d in dims if shape[d] > 1} for dims, shape in zip(chosen, shapes, strict=True)
+        )
     if wanted is None:
         return None
     specs: list[Spec] = []

@@ -18,11 +18,12 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
-from torch.utils._pytree import tree_flatten, tree_leaves
+from torch.utils._pytree import tree_leaves
 
 from daceml.frontend.capture.arguments import Arguments
 from daceml.frontend.capture.call_device import autocast_regions
 from daceml.frontend.capture.module_attributes import held_values, is_plain_object
+from daceml.frontend.capture.object_arguments import Change, HeldContents, same_part
 from daceml.frontend.capture.python_effects import PythonEffectError, watched_effects
 from daceml.frontend.capture.redirected_forward import own_forward
 from daceml.frontend.capture.values_read import ReadValues, ValueReads
@@ -81,15 +82,18 @@ class ExportView:
     """A module ready for torch.export.
 
     Attributes:
-        module: its forward takes the tensors of the arguments, and returns (result, values of `assigned`).
+        module: its forward takes the tensors of the arguments, and returns (result, values of `assigned`, new
+            contents of `changes`).
         reads: values of tensors that its forward turns into Python's.
         assigned: what forward assigned while it was traced.
+        changes: what it changed in objects, lists and dicts among its arguments.
         moving: of each tensor that it returned, whether it requires a gradient.
     """
 
     module: nn.Module
     reads: ReadValues
     assigned: list[Assignment] = field(default_factory=list[Assignment])
+    changes: list[Change] = field(default_factory=list[Change])
     moving: tuple[bool, ...] = ()
 
 
@@ -130,10 +134,10 @@ def exportable(
             view.reads.follow(place, spellings[place], traced, given)
         for name, traced in _registered(module):
             view.reads.follow(real[name], name, traced, real[name])
-        for name, tensor in held:
+        for name, tensor in reached:
             view.reads.follow(tensor, name, tensor, tensor)
         args, kwargs = arguments.rebuild(tensors)
-        given = tree_flatten((args, kwargs))
+        held = HeldContents(args, kwargs)
         layouts = _layouts(view.module, tensors)
         with (
             _watched_attributes(view, module),
@@ -142,16 +146,17 @@ def exportable(
             _watched_python(module, output=output),
         ):
             result = forward(*args, **kwargs)
-        _refuse_changed_arguments(given, tree_flatten((args, kwargs)))
         _refuse_changed_layouts(layouts, _layouts(view.module, tensors))
-        whole = result, [made.owner.__dict__[made.name] for made in view.assigned]
+        assigned = [made.owner.__dict__[made.name] for made in view.assigned]
+        whole = held.described((result, assigned, held.changed()))
+        view.changes = held.changes
         view.moving = tuple(t.requires_grad for t in tree_leaves(whole) if isinstance(t, torch.Tensor))
         return whole
 
     positional = inspect.Parameter.POSITIONAL_OR_KEYWORD
     names, spellings = arguments.names(module.forward), arguments.spellings(module.forward)
     real = dict(_registered(module))
-    held = [(name, value) for name, value in held_values(module) if isinstance(value, torch.Tensor)]
+    reached = [(name, value) for name, value in held_values(module) if isinstance(value, torch.Tensor)]
     flat.__signature__ = inspect.Signature([inspect.Parameter(n, positional) for n in names])  # pyright: ignore[reportFunctionMemberAccess]
     own["forward"] = flat
     before = [(child, dict(child.__dict__)) for child in view.module.modules()]
@@ -179,12 +184,6 @@ def _watched_python(module: nn.Module, *, output: bool) -> Generator[None]:
             yield
     except PythonEffectError as effect:
         raise RunsEagerlyError(f"forward {effect}", untraceable=effect.untraceable) from effect
-
-
-def _refuse_changed_arguments(before: tuple[list[Any], Any], now: tuple[list[Any], Any]) -> None:
-    """A list or dict that forward changes is the caller's, who finds the change there after the call."""
-    if before[1] != now[1] or any(a is not b for a, b in zip(before[0], now[0], strict=True)):
-        raise RunsEagerlyError("forward changes a list or dict among its arguments")
 
 
 def _layouts(module: nn.Module, tensors: Sequence[torch.Tensor]) -> dict[str, tuple[Any, ...]]:
@@ -233,7 +232,7 @@ def _watched_attributes(view: ExportView, module: nn.Module) -> Generator[None]:
         )
         for child, attributes in before
         for name, value in _attributes(child).items()
-        if name not in attributes or not _same(attributes[name], value)
+        if name not in attributes or not same_part(attributes[name], value)
     ]
 
 
@@ -264,9 +263,9 @@ def _unchanged(container: Any, content: Any) -> bool:
         return container.tobytes() == content.tobytes()
     if isinstance(container, dict):
         entries: dict[Any, Any] = container
-        return entries.keys() == content.keys() and all(_same(content[k], v) for k, v in entries.items())
+        return entries.keys() == content.keys() and all(same_part(content[k], v) for k, v in entries.items())
     if isinstance(container, list):
-        return len(container) == len(content) and all(map(_same, container, content))  # pyright: ignore[reportUnknownArgumentType]
+        return len(container) == len(content) and all(map(same_part, container, content))  # pyright: ignore[reportUnknownArgumentType]
     return container == content
 
 
@@ -276,11 +275,6 @@ def _restore(container: Any, content: Any) -> None:
     else:
         container.clear()
         container.update(content)
-
-
-def _same(before: Any, now: Any) -> bool:
-    plain = (bool, int, float, str, bytes, type(None))
-    return before is now or (type(before) is type(now) and isinstance(before, plain) and before == now)
 
 
 @contextmanager

@@ -119,6 +119,17 @@ def _storage(value: Any) -> int | None:
         return None
 
 
+# What they give back shares memory with what they are given where there is nothing to convert.
+_CONVERSIONS = frozenset({"to", "type_as", "contiguous"})
+
+
+def _is_alike(one: Any, other: Any) -> bool:
+    """Whether two tensors are the same elements of one memory."""
+    if _storage(one) is None or _storage(one) != _storage(other):
+        return False
+    return (one.dtype, *one.shape, *one.stride()) == (other.dtype, *other.shape, *other.stride())
+
+
 # They change running statistics, which their schemas do not say.
 _BATCH_NORMS = frozenset({"aten.batch_norm.default", "aten.native_batch_norm.default"})
 
@@ -142,6 +153,7 @@ class _LightPass:
         self.program = copied(self.program)
         self.graph = self.program.graph
         if any(self._changes(node) for node in self.graph.nodes):
+            self._skip_nothings()
             self.order = {node: position for position, node in enumerate(self.graph.nodes)}
             self._find_aliases()
             for node in list(self.graph.nodes):
@@ -155,6 +167,13 @@ class _LightPass:
             return bool(node.args[5])
         schema = getattr(node.target, "_schema", None)
         return node.op == "call_function" and schema is not None and schema.is_mutable
+
+    def _skip_nothings(self) -> None:
+        """Read a tensor where a conversion that has nothing to do gives it back."""
+        for node in self.graph.nodes:
+            name = getattr(getattr(node.target, "overloadpacket", None), "__name__", "")
+            if name in _CONVERSIONS and _is_alike(node.meta.get("val"), node.args[0].meta.get("val")):
+                node.replace_all_uses_with(node.args[0])
 
     def _find_aliases(self) -> None:
         """Group nodes that may share memory: by the operator's annotation, and by storage where known."""
@@ -315,7 +334,9 @@ class _LightPass:
         if twin is None or str(twin._schema.arguments[0].type) != "Tensor":
             raise NeedsRetraceError(f"{node.target} has no out-of-place twin")
         dtype = changed.meta["val"].dtype
-        others = [argument.meta["val"] for argument in node.all_input_nodes if "val" in argument.meta]
+        formals = [formal.name for formal in node.target._schema.arguments]  # pyright: ignore
+        places = [x for formal, x in zip(formals, node.args, strict=False) if formal in _PLACES]
+        others = [x.meta["val"] for x in node.all_input_nodes if x not in places and "val" in x.meta]
         if any(getattr(other, "dtype", dtype) != dtype for other in others) or name in _PREDICATES:
             raise NeedsRetraceError(f"{node.target} mixes element types")
         return self._make(node, twin, _with_defaults(node), node.meta["val"], **node.kwargs)
@@ -357,6 +378,9 @@ _OTHER_TWINS = {
     ("bernoulli", "float"): ("bernoulli", "p"),
     ("normal", "default"): ("normal_functional", "default"),
 }
+
+# Arguments that say where, whose type is another one
+_PLACES = frozenset({"index", "mask"})
 
 _PREDICATES = frozenset(
     {"eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_not", "logical_xor"}

@@ -265,6 +265,8 @@ def _refuse_results(name: str, captured: Capture) -> None:
     problem = ""
     if captured.assigned:
         problem = f"forward assigns the attribute {captured.assigned[0].name}"
+    elif captured.changes:
+        problem = "forward changes an object, list or dict among its arguments"
     elif any(kind != "TensorArgument" for kind in leaves):
         problem = "not all of its results are tensors"
     elif spec is not None and not spec.is_leaf():

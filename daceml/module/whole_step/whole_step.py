@@ -212,6 +212,12 @@ class CompiledStep:
                 captured = capture(self.module, arguments, gradients=True)
             exported = captured.program
             _refuse_other_results(exported)
+            if captured.changes:
+                raise CallError(
+                    "the model changes objects, lists or dicts among its arguments",
+                    why="a whole step has inputs and targets, and keeps nothing in between",
+                    fix="compile the module alone (daceml.compile)",
+                )
             if captured.assigned:
                 raise CallError(
                     "the model assigns attributes in its forward pass",
