@@ -44,7 +44,7 @@ def with_whole_memory(captured: Capture) -> tuple[Capture, dict[int, Node]]:
     for memory in dict.fromkeys(map(storage, returned)):
         places = [place for place, node in enumerate(returned) if storage(node) == memory]
         parts = list(dict.fromkeys(returned[place] for place in places))
-        if memory is None or memory in own or len(parts) == 1 or any(is_whole(p.meta["val"]) for p in parts):
+        if memory is None or memory in own or len(places) == 1 or any(is_whole(p.meta["val"]) for p in parts):
             continue
         whole = _whole(program, memory)
         if whole is None or not all(_is_part(p.meta["val"], whole.meta["val"], symbols) for p in parts):

@@ -213,7 +213,7 @@ def result_template(
     bases.enter_results(returned)
     leaves: list[Leaf] = []
     tensors: list[Leaf] = []
-    views: dict[Node, int] = {}
+    known: dict[Node, int] = {}
     count = 0
     for spec in program.graph_signature.output_specs:
         if spec.kind is not OutputKind.USER_OUTPUT:
@@ -223,9 +223,8 @@ def result_template(
         elif isinstance(spec.arg, TensorArgument):
             node = replaced.get(count, returned[count])
             leaf: Leaf = bases.leaf(node, Output(count))
-            if isinstance(leaf, View) and (place := views.setdefault(_origin(node), len(leaves))) < len(
-                leaves
-            ):
+            place = known.setdefault(_origin(node), len(leaves))
+            if place < len(leaves) and isinstance(leaf, View | Output):
                 leaf = Again(place)
             tensors.append(leaf)
             leaves.append(leaf)

@@ -124,3 +124,38 @@ def test_a_tensor_made_without_gradients_is_new_in_each_call():
         return t, v * t
 
     assert unlike_eager(function, torch.tensor([1.0, 3.0]), gradients=True) == []
+
+
+@pytest.mark.parametrize("gradients", [False, True])
+def test_a_change_in_a_view_follows_a_change_of_the_whole(gradients):
+    def function(x):
+        y = x * 2
+        y.mul_(2)
+        y.diagonal().add_(1)
+        y.sub_(3)
+        y[1:].mul_(2)
+        return y
+
+    assert unlike_eager(function, X, gradients=gradients) == []
+
+
+class Held(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.plain = torch.ones(2, 3)
+
+    def forward(self, x):
+        return x * 2, self.plain.float(), self.plain, self.plain[1:]
+
+
+def test_results_lie_in_a_plain_tensor_of_the_module():
+    module = Held()
+    _, same, plain, part = compile_module(module, backward=False)(X)
+    assert same is module.plain
+    assert plain is module.plain
+    assert part.data_ptr() == module.plain[1:].data_ptr()
+
+
+def test_a_result_that_comes_twice_is_one_tensor():
+    assert unlike_eager(lambda x: (y := x.t().sin(), y), X) == []
+    assert unlike_eager(lambda x: (y := x.t()[:1], {"again": y}), X) == []

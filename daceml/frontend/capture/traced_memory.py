@@ -13,6 +13,7 @@ import torch
 from torch.export.graph_signature import TensorArgument
 from torch.utils import _pytree as pytree
 
+from daceml.frontend.capture.exportable import RunsEagerlyError
 from daceml.frontend.capture.gradients.gradient_stops import regions
 
 if TYPE_CHECKING:
@@ -36,9 +37,15 @@ _COPIES = frozenset({_aten.channel_shuffle, _aten.native_dropout, _aten.lift_fre
 
 
 def correct_memory(program: ExportedProgram) -> None:
-    """Give traced values the memory that an eager call gives them. Mutates the program."""
+    """Give traced values the memory that an eager call gives them. Mutates the program.
+
+    Raises:
+        RunsEagerlyError: forward changes the shape of a tensor that it has got back from an operator.
+    """
     with torch.no_grad():
-        _Correction({}).run(program.graph_module)
+        names = program.graph_signature.inputs_to_lifted_tensor_constants
+        constants = {node for node in program.graph.nodes if node.op == "placeholder" and node.name in names}
+        _Correction({}, constants).run(program.graph_module)
     (returned,) = program.graph.output_node().args
     for node, spec in zip(returned, program.graph_signature.output_specs, strict=True):  # pyright: ignore[reportArgumentType]
         if isinstance(node, torch.fx.Node) and isinstance(spec.arg, TensorArgument):
@@ -50,10 +57,11 @@ class _Correction:
 
     Args:
         before: of each node whose memory is another one now, the storages that its trace has.
+        constants: inputs that the trace has made twice: their views lie elsewhere.
     """
 
-    def __init__(self, before: dict[Node, set[int]]) -> None:
-        self.before = before
+    def __init__(self, before: dict[Node, set[int]], constants: set[Node]) -> None:
+        self.before, self.constants = before, constants
 
     def run(self, module: GraphModule) -> None:
         _recount_users(module)
@@ -64,12 +72,12 @@ class _Correction:
             stale = set[int]().union(*(self.before.get(operand, ()) for operand in node.all_input_nodes))
             if inside := list(regions(module, node)):
                 self._enter(node, inside[0])
-            elif (same := _returned_operand(node)) is not None:
+            elif (same := _returned_operand(node, self.constants)) is not None:
                 needless.append((node, same))
                 self._set(node, same.meta["val"])
             elif _packet(node) in _COPIES:
                 self._set(node, pytree.tree_map_only(torch.Tensor, _own, node.meta["val"]))
-            elif _storages(node) & stale:
+            elif _storages(node) & stale or (node.args and node.args[0] in self.constants and _is_view(node)):
                 self._set(node, _value(node))
         for node, same in reversed(needless):
             node.replace_all_uses_with(same)
@@ -77,6 +85,7 @@ class _Correction:
                 node in operand.users for operand in node.all_input_nodes
             ):  # torch has forgotten dead nodes
                 module.graph.erase_node(node)
+        _refuse_changed_shapes(module, {same for _, same in needless})
         if needless:
             module.recompile()
 
@@ -96,6 +105,14 @@ class _Correction:
             self._set(node, torch.fx.map_arg(returned, lambda inner: inner.meta.get("val")))
 
 
+def _refuse_changed_shapes(module: GraphModule, shared: set[Node]) -> None:
+    """A tensor that has two names in the trace would change its shape under one of them alone."""
+    for node in module.graph.nodes:
+        changes = torch.Tag.inplace_view in getattr(node.target, "tags", ())
+        if node.op == "call_function" and changes and node.args[0] in shared:
+            raise RunsEagerlyError(f"forward changes the shape or the strides of {node.args[0]} in place")
+
+
 def _recount_users(module: GraphModule) -> None:
     """torch.export forgets users where it makes regions without gradients."""
     for node in module.graph.nodes:
@@ -109,7 +126,13 @@ def _packet(node: Any) -> Any:
     return getattr(node.target, "overloadpacket", None)
 
 
-def _returned_operand(node: Node) -> Node | None:
+def _is_view(node: Node) -> bool:
+    """Whether an operator returns its first operand, or a view of it."""
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and bool(schema.arguments) and schema.arguments[0].alias_info is not None
+
+
+def _returned_operand(node: Node, constants: set[Node]) -> Node | None:
     """The operand whose very tensor an operator returns, where it has nothing to do."""
     if node.target is operator.getitem and _packet(node.args[0]) is _aten.broadcast_tensors:
         source: Any = node.args[0]
@@ -122,9 +145,10 @@ def _returned_operand(node: Node) -> Node | None:
     if packet in _DROPOUTS:
         _, p, train = node.args
         return first if p == 0 or not train or first.meta["val"].numel() == 0 else None
-    if packet in _CONVERSIONS and _storages(node) == _storages(first):
+    if packet in _CONVERSIONS and (_storages(node) == _storages(first) or first in constants):
         value, given = node.meta["val"], first.meta["val"]
-        return first if value.dtype == given.dtype and value.dim() == given.dim() else None
+        same = value.dtype == given.dtype and value.shape == given.shape and value.stride() == given.stride()
+        return first if same and True not in (*node.args[2:], *node.kwargs.values()) else None
     return None
 
 
@@ -148,4 +172,5 @@ def _storages(node: Node) -> set[int]:
     """The storages of what a node returns."""
     value = node.meta.get("val")
     parts = value if isinstance(value, tuple | list) else [value]
-    return {part.untyped_storage()._cdata for part in parts if isinstance(part, torch.Tensor)}
+    tensors = [part for part in parts if isinstance(part, torch.Tensor)]
+    return {part.untyped_storage()._cdata for part in tensors}  # pyright: ignore[reportPrivateUsage]

@@ -235,7 +235,8 @@ class _LightPass:
             if current is changed or current is by or self.order[member] >= position:
                 # other names of this value, and what is read from it later
                 continue
-            if member.op == "placeholder" or any(self.order[user] > position for user in member.users):
+            users = {*member.users, *current.users}
+            if member.op == "placeholder" or any(self.order[user] > position for user in users):
                 inputs = [node for node in (changed, member) if node.op == "placeholder"]
                 raise NeedsRetraceError(
                     f"{at} changes {changed}, which shares memory with {member}",
