@@ -10,6 +10,7 @@ import operator
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch._C import _functorch as functorch  # pyright: ignore[reportPrivateUsage]
 from torch.export.graph_signature import TensorArgument
 from torch.utils import _pytree as pytree
 
@@ -71,7 +72,8 @@ class _Correction:
                 continue
             stale = set[int]().union(*(self.before.get(operand, ()) for operand in node.all_input_nodes))
             if inside := list(regions(module, node)):
-                self._enter(node, inside[0])
+                for region in inside:
+                    self._enter(node, region)
             elif (same := _returned_operand(node, self.constants)) is not None:
                 needless.append((node, same))
                 self._set(node, same.meta["val"])
@@ -96,6 +98,9 @@ class _Correction:
     def _enter(self, node: Node, region: GraphModule) -> None:
         inputs = [inner for inner in region.graph.nodes if inner.op == "placeholder"]
         given: Any = node.args[len(node.args) - len(inputs) :]
+        if not str(node.target).startswith("wrap_with_"):
+            self.run(region)  # the branches of torch.cond, for one: their memory is their own
+            return
         for inner, outer in zip(inputs, given, strict=True):
             if outer in self.before:
                 self._set(inner, outer.meta["val"])
@@ -173,4 +178,11 @@ def _storages(node: Node) -> set[int]:
     value = node.meta.get("val")
     parts = value if isinstance(value, tuple | list) else [value]
     tensors = [part for part in parts if isinstance(part, torch.Tensor)]
-    return {part.untyped_storage()._cdata for part in tensors}  # pyright: ignore[reportPrivateUsage]
+    return {_plain(part).untyped_storage()._cdata for part in tensors}  # pyright: ignore[reportPrivateUsage]
+
+
+def _plain(tensor: torch.Tensor) -> torch.Tensor:
+    """What torch.vmap and torch.func have wrapped; the tensor itself where they have not."""
+    while functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = functorch.get_unwrapped(tensor)
+    return tensor

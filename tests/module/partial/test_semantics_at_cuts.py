@@ -353,7 +353,7 @@ def test_results_that_share_memory():
         def forward(self, x):
             return self.function(x)
 
-    for function, whole in ((overlapping, False), (apart, True), (view_first, True)):
+    for function in (overlapping, apart, view_first):
         module = Returns(function)
         compiled = cut(module)
         x = torch.randn(4, 4)
@@ -362,7 +362,7 @@ def test_results_that_share_memory():
         for results in (ours, theirs):
             results[0].zero_()
         torch.testing.assert_close(ours, theirs)
-        assert bool(compiled.session.variants) == whole
+        assert compiled.session.variants, "it is one program"
 
 
 def test_a_profiler_does_not_hide_a_clock():
