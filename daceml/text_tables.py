@@ -9,6 +9,8 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from daceml.errors import printable
+
 WIDTH = 110
 
 
@@ -32,7 +34,7 @@ def render(*parts: RenderableType) -> str:
     console = Console(file=stream, width=WIDTH, no_color=True, force_terminal=False, highlight=False)
     for part in parts:
         console.print(part)
-    return "\n".join(line.rstrip() for line in stream.getvalue().rstrip("\n").split("\n"))
+    return "\n".join(line.rstrip() for line in printable(stream.getvalue()).rstrip("\n").split("\n"))
 
 
 def busy(said: str, again: str) -> str:

@@ -24,6 +24,10 @@ _RANGE = re.compile(rf"\s*(?P<low>{_NUMBER})\s*\.\.\s*(?P<high>{_NUMBER})\s*|\s*
 # `1..5` would read as `1.` and `.5`: whole numbers first
 _WHOLE = re.compile(r"\s*(?P<low>[+-]?\d+)\s*\.\.\s*(?P<high>[+-]?\d+)\s*")
 
+_MOST_DIMENSIONS, _MOST_DIGITS = 64, 18
+_SHOWN = 100  # letters of a refused text
+_MOST_LETTERS = 400  # of a number: 1.8e308 in digits has 309
+
 FORMS = "write for example 8,3,224,224 or 2,128:int64=0..999"
 
 
@@ -79,6 +83,10 @@ def parse_input(text: str) -> TensorText:
         raise refuse(text, f"{kind!r} is none of {', '.join(TYPES)}")
     if not all(part.isdecimal() for part in parts) or (not parts and not colon):
         raise refuse(text, "a shape is whole numbers with commas between")
+    if len(parts) > _MOST_DIMENSIONS:
+        raise refuse(text, f"it has {len(parts)} dimensions, and a tensor {_MOST_DIMENSIONS} at most")
+    if any(len(part) > _MOST_DIGITS for part in parts):
+        raise refuse(text, f"a size has {_MOST_DIGITS} digits at most")
     low, high = _range(text, values, kind) if equals else (None, None)
     return TensorText(shape=tuple(map(int, parts)), kind=kind, low=low, high=high)
 
@@ -90,6 +98,8 @@ def _range(text: str, values: str, kind: str) -> tuple[float, float]:
     groups = found.groupdict()
     words = [groups["only"]] * 2 if groups.get("only") else [groups["low"], groups["high"]]
     bits = TYPES[kind]
+    if any(len(word) > _MOST_LETTERS for word in words):
+        raise refuse(text, f"a number has {_MOST_LETTERS} letters at most")
     if bits and not all(re.fullmatch(r"[+-]?\d+", word) for word in words):
         raise refuse(text, f"values of {kind} are whole numbers")
     low, high = (int(word) if bits else float(word) for word in words)
@@ -106,4 +116,5 @@ def _range(text: str, values: str, kind: str) -> tuple[float, float]:
 
 def refuse(text: str, why: str) -> ModelReferenceError:
     """The refusal of one `--input`."""
-    return ModelReferenceError(f"--input {text} is no input", why=why, fix=FORMS)
+    shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return ModelReferenceError(f"--input {shown} is no input", why=why, fix=FORMS)

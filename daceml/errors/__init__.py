@@ -5,6 +5,7 @@ from __future__ import annotations
 from daceml.errors.base import (
     DacemlError,
     first_line,
+    printable,
 )
 from daceml.errors.commands import (
     ConfigurationError,
@@ -185,4 +186,5 @@ __all__ = [
     "UnsupportedProgramError",
     "WhatIfError",
     "first_line",
+    "printable",
 ]

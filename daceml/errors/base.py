@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from typing import ClassVar
 
 
 def first_line(error: BaseException) -> str:
     """What an error says first; its kind where it says nothing."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def printable(text: str) -> str:
+    """A text without control characters, which a terminal would obey: they are written as Python does."""
+    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
+
+
+# all but line breaks and tabs; those that turn the direction of writing, too
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 class DacemlError(Exception):
@@ -31,4 +41,4 @@ class DacemlError(Exception):
         for label, text in (("where", self.where), ("why", self.why), ("fix", self.fix)):
             if text:
                 lines.append(f"  {label + ':':<7}" + text.replace("\n", "\n         "))
-        return "\n".join(lines)
+        return printable("\n".join(lines))

@@ -13,13 +13,14 @@ import logging
 import secrets
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from threading import BoundedSemaphore, Thread
 from typing import Any, Protocol, Self
 from urllib.parse import SplitResult, parse_qs, urlsplit
 
-from daceml.errors import DacemlError, PageError
+from daceml.errors import DacemlError, PageError, first_line
 from daceml.gui.page import AGAIN_POLICY, SCRIPTS, STYLE, again_page, asset, live_page
 
 log = logging.getLogger(__name__)
@@ -28,6 +29,9 @@ TOKEN_HEADER = "X-Daceml-Token"
 _ADDRESS = "127.0.0.1"
 _HTTP_PORT = 80  # which browsers leave out
 _MOST_BYTES = 2**20  # of a request
+_MOST_DIGITS = 20  # of a number in a header, leading zeros included
+_MOST_THREADS = 32  # a browser opens six connections or less
+_BUSY = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -101,6 +105,33 @@ class PageServer:
 
 
 class _Server(ThreadingHTTPServer):
+    """One thread for each connection, of which there are so many at most; others are told to come again."""
+
+    request_queue_size = 2 * _MOST_THREADS
+
+    def __init__(self, *given: Any) -> None:
+        self._free = BoundedSemaphore(_MOST_THREADS)
+        super().__init__(*given)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._free.acquire(blocking=False):
+            try:
+                super().process_request(request, client_address)
+            except BaseException:  # no thread could be started
+                self._free.release()
+                raise
+        else:
+            with suppress(OSError):
+                request.settimeout(1.0)
+                request.sendall(_BUSY)
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
     def handle_error(self, request: Any, client_address: Any) -> None:
         if isinstance(sys.exception(), ConnectionError):
             log.debug("a browser went away", exc_info=True)
@@ -153,8 +184,8 @@ def _handler(page: PageServer) -> type[BaseHTTPRequestHandler]:
                 return
             try:
                 told = json.loads(body or b"{}")
-            except ValueError as error:
-                self._refuse(HTTPStatus.BAD_REQUEST, f"the request is no JSON: {error}")
+            except (ValueError, RecursionError) as error:
+                self._refuse(HTTPStatus.BAD_REQUEST, f"the request is no JSON: {first_line(error)}")
                 return
             if not isinstance(told, dict):
                 self._refuse(HTTPStatus.BAD_REQUEST, "the request is no JSON object")
@@ -175,7 +206,7 @@ def _handler(page: PageServer) -> type[BaseHTTPRequestHandler]:
             if "Transfer-Encoding" in self.headers:
                 self._refuse(HTTPStatus.LENGTH_REQUIRED, "a request says how long it is")
                 return None
-            if not length.isdecimal() or int(length) > _MOST_BYTES:
+            if not length.isdecimal() or len(length) > _MOST_DIGITS or int(length) > _MOST_BYTES:
                 self._refuse(
                     HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a request has {_MOST_BYTES} bytes at most"
                 )

@@ -55,6 +55,15 @@ def test_one_number_is_a_constant():
     assert draw("2:bool=1").tolist() == [True, True]
 
 
+@pytest.mark.parametrize(
+    "text", ["1" * 5000, "2,2:int64=" + "1" * 5000, "2:int64=0.." + "9" * 5000, ",".join(["1"] * 2000)]
+)
+def test_texts_beyond_any_tensor_are_refused_and_cut(text: str):
+    with raises(ModelReferenceError, "at most") as refused:
+        parse_input(text)
+    assert len(str(refused.value)) < 500
+
+
 def test_the_ends_of_64_bits():
     assert draw("2:int64=9223372036854775807").tolist() == [2**63 - 1] * 2
     whole = draw("100:int64=-9223372036854775808..9223372036854775807")

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from daceml.profiling.kineto import read_trace
 from tests.support.command_line import told
 from tests.support.golden import golden
 from tests.support.recorded_calls import Recording
@@ -28,6 +29,42 @@ def test_a_replay_of_a_file(trace: Path, capsys: pytest.CaptureFixture[str]):
     code, out, _ = told(capsys, "replay", trace)
     assert code == 0
     assert "ProfilerStep#2" in out and "0.00%" in out
+
+
+def test_nothing_in_a_trace_reaches_the_terminal_as_a_command_to_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    evil = "\x1b]0;owned\x07\x1b[2J\r\x9b31m\u202e"
+    run = Recording()
+    for number in range(3):
+        at = 1000.0 * number
+        run.annotation(f"ProfilerStep#{number}", at, 950)
+        run.operator(f"aten::{evil}mm", at + 5, 30)
+        run.call("cudaLaunchKernel", at + 10, 5, (f"volta_sgemm{evil}", 7, at + 20, 800))
+        run.call("cudaStreamSynchronize", at + 30, 795)
+    for name in ("process_name", "process_labels", "thread_name"):
+        label = {"name": evil, "labels": evil}
+        run.events.append({"ph": "M", "name": name, "pid": 0, "tid": 7, "ts": 0, "args": label})
+    file = tmp_path / "run.json"
+    device = {"id": 0, "name": f"V100{evil}", "totalGlobalMem": 16 * 2**30}
+    file.write_text(json.dumps({"traceEvents": run.events, "deviceProperties": [device], evil: evil}))
+    for command in (
+        ["replay", file],
+        ["replay", file, "--json"],
+        ["whatif", file, "--amp", "2"],
+        ["whatif", file, "--remove", f"volta_sgemm{evil}"],
+        ["predict", file, "--to", "A100-SXM4-40GB"],
+        ["predict", file, "--to", "A100-SXM4-40GB", "--from", "V100-SXM2-16GB"],
+        ["replay", tmp_path / f"no{evil}.json"],
+    ):
+        _, out, err = told(capsys, *command)
+        assert not set("\x1b\x07\r\x9b\u202e") & set(out + err), command
+        assert out + err, command
+    trace = read_trace(file)
+    assert any("\\x1b" in name for name in trace.names)
+    assert not set("\x1b\x07\r\x9b\u202e") & set(
+        "".join((*trace.names, *(str(lane) for lane in trace.lanes)))
+    )
 
 
 def test_questions_about_a_file(trace: Path, capsys: pytest.CaptureFixture[str]):

@@ -9,6 +9,7 @@ import json
 import re
 import socket
 import struct
+import threading
 import time
 from collections.abc import Iterator
 from threading import Event
@@ -143,10 +144,17 @@ def test_its_own_names_and_origin_are_right(server: PageServer):
         ("{}", {"Content_Type": "text/plain"}, 415),
         ("", {"Content_Length": str(2**21)}, 413),
         ("", {"Content_Length": "-1"}, 413),
+        ("", {"Content_Length": "1" * 5000}, 413),
+        ("[" * 100_000, {}, 400),
+        ('{"a": ' * 100_000, {}, 400),
+        ("1" * 10_000, {}, 400),
     ],
 )
-def test_what_is_no_request_is_refused(server: PageServer, told: str, headers: dict[str, str], status: int):
+def test_what_is_no_request_is_refused(
+    server: PageServer, told: str, headers: dict[str, str], status: int, capfd: pytest.CaptureFixture[str]
+):
     assert posted(server, "/count", told, **headers)[0] == status
+    assert capfd.readouterr().err == ""
     assert posted(server, "/else", {})[0] == 404
     assert json.loads(posted(server, "/count", {"by": 1})[1])["value"] == 1  # it goes on
 
@@ -203,6 +211,19 @@ def test_a_browser_that_leaves_is_no_fault(
 def test_a_fault_is_told_and_does_not_end_it(server: PageServer, caplog: pytest.LogCaptureFixture):
     status, text, _ = posted(server, "/fail", {})
     assert status == 500 and json.loads(text)["error"] == "RuntimeError: broken"
+    assert posted(server, "/count", {"by": 1})[0] == 200
+
+
+def test_more_connections_than_a_browser_opens_get_no_threads(server: PageServer):
+    before = threading.active_count()
+    idle = [socket.create_connection(("127.0.0.1", server.port), timeout=20) for _ in range(50)]
+    refused = [connection.recv(100) for connection in idle[-10:]]
+    assert all(answer.startswith(b"HTTP/1.1 503 ") for answer in refused)
+    assert threading.active_count() - before <= 32
+    for connection in idle:
+        connection.close()
+    while threading.active_count() > before:
+        time.sleep(0.01)
     assert posted(server, "/count", {"by": 1})[0] == 200
 
 

@@ -15,6 +15,8 @@ from daceml.errors import MoveError
 from daceml.runtime.timing.available_memory import available_bytes
 from daceml.tuning.model_call import Subject
 
+_MOST_DIMENSIONS = 64  # of torch's
+_MOST_SIZE = 2**63 - 1
 _MOST_SHARE = 0.25  # of the memory that is available, for one input: a step needs several times as much
 
 
@@ -57,13 +59,22 @@ def resized(subject: Subject, shapes: Mapping[str, Sequence[int]], *, start: Sub
 
 
 def _of_shape(like: torch.Tensor, name: str, shape: Sequence[int]) -> torch.Tensor:
-    if any(type(size) is not int or size < 0 for size in shape):
-        raise MoveError(f"{name} cannot have the shape {list(shape)}", fix="give sizes of 0 and more")
-    needed, free = math.prod(shape) * like.element_size(), available_bytes()
+    if len(shape) > _MOST_DIMENSIONS:
+        raise MoveError(
+            f"{name} cannot have {len(shape)} dimensions",
+            why=f"tensors of torch have {_MOST_DIMENSIONS} at most",
+            fix="give fewer sizes",
+        )
+    if any(type(size) is not int or not 0 <= size <= _MOST_SIZE for size in shape):
+        raise MoveError(
+            f"{name} cannot have the shape {_told(shape)}", fix=f"give sizes from 0 to {_MOST_SIZE}"
+        )
+    # a tensor without elements still has strides, which have to be numbers of 64 bits
+    needed, free = math.prod(max(size, 1) for size in shape) * like.element_size(), available_bytes()
     if free is not None and needed > _MOST_SHARE * free:
         raise MoveError(
             f"{name} cannot have the shape {list(shape)}",
-            why=f"it takes {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are available in all",
+            why=f"it takes {min(needed, 10**30) / 1e9:.1f} GB, and {free / 1e9:.1f} GB are available in all",
             fix="give smaller sizes",
         )
     generator = torch.Generator().manual_seed(0)
@@ -75,3 +86,8 @@ def _of_shape(like: torch.Tensor, name: str, shape: Sequence[int]) -> torch.Tens
     low, high = (int(like.min()), int(like.max())) if like.numel() else (0, 0)  # positions stay in range
     above = min(high + 1, 2**63 - 1)
     return torch.randint(min(low, above - 1), above, tuple(shape), generator=generator, dtype=like.dtype)
+
+
+def _told(shape: Sequence[Any]) -> str:
+    sizes = (str(n) if type(n) is int and abs(n) <= _MOST_SIZE else "…" for n in shape)
+    return f"[{', '.join(sizes)}]"

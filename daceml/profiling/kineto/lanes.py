@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from daceml.errors import printable
 from daceml.profiling.trace import Ints, TraceLane
 
 _STREAM = re.compile(r"(?:stream\s*)?(-?\d+)", re.IGNORECASE)
@@ -88,7 +89,7 @@ def _text(value: Any) -> str:
     number = _integer(value)
     if number is not None:
         return str(number)
-    return value.strip() or _UNNAMED if type(value) is str else _UNNAMED
+    return printable(value.strip()) or _UNNAMED if type(value) is str else _UNNAMED
 
 
 def _order(lane: TraceLane) -> tuple[Any, ...]:

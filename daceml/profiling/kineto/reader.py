@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from daceml.errors import TraceFileError
+from daceml.errors import TraceFileError, printable
 from daceml.garbage_collection import without_collection
 from daceml.profiling.kineto.columns import Columns, fill, sorted_out
 from daceml.profiling.kineto.document import Document, document_of, read_bytes
@@ -67,7 +67,7 @@ def _trace(document: Document) -> Trace:
         source=document.source,
         events=events,
         lanes=lanes,
-        names=tuple(columns.names),
+        names=tuple(map(printable, columns.names)),  # a terminal would obey what a file says
         memory=memory,
         first_us=header.base_us + origin.time_us,
         devices=header.devices,
