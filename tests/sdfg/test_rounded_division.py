@@ -23,14 +23,15 @@ SIZES = list(itertools.product(range(1, 14), range(1, 6)))
 PYTHON = {
     "ceiling": math.ceil, "floor": math.floor, "Max": max, "Min": min, "Abs": abs, "max": max, "min": min,
     "Mod": lambda a, b: a % b, "PythonMod": lambda a, b: a % b, "int_ceil": lambda a, b: -(-a // b),
-    "FloorToInt": math.floor, "ToFloat": float, "CeilToInt": math.ceil, "IntTrueDiv": lambda a, b: a / b,
+    "FloorToInt": math.floor, "CeilToInt": math.ceil, "TruncToInt": int, "ToFloat": float,
+    "IntTrueDiv": lambda a, b: a / b,
 }  # fmt: skip
 TEXTS = [
     "n//2", "(n-5)//2+1", "-((-n)//4)*4", "Mod(-n,4)", "n%4", "(4-n%4)%4", "PythonMod(-n, 7)", "n**3",
     "Max(n,4)", "min(n//2,m,7)", "max(1,n-m)", "Abs(n-5)", "ceiling(n/2)", "floor((n+1)/3)", "int_ceil(n,3)",
     "(n//2)%3", "((n-1)//2)//2+1", "(n+m)//2", "(n-m)//2", "-n//4", "n//m", "n%m", "(n*m)//m", "n-n//2",
     "((n+2)//3)*3-n", "CeilToInt(IntTrueDiv(n,4))", "(n//2+1)//2*2", "(n//2)//3 + (n%2)*m", "n*(n+1)/2",
-    "FloorToInt(0.75*ToFloat(n))",
+    "FloorToInt(0.75*ToFloat(n))", "TruncToInt(ToFloat(n)/2)",
 ]  # fmt: skip
 
 

@@ -14,7 +14,7 @@ import sympy
 
 from daceml.frontend.onnx_import.declared_types import Declared, DeclaredDim
 from daceml.frontend.onnx_import.identifiers import Names, identifier
-from daceml.sdfg.rounded_division import ceil_div, floor_div, floor_mod
+from daceml.sdfg.rounded_division import ceil_div, floor_div, floor_mod, never_negative
 from daceml.sdfg.sizes import fraction as parts
 from daceml.sdfg.sizes import size
 
@@ -146,6 +146,13 @@ def _by_parts(divide: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
     return lambda fraction: divide(*parts(fraction))
 
 
+def _truncated(fraction: Any) -> Any:
+    above, below = parts(fraction)
+    if not never_negative(above):
+        raise ValueError(f"{fraction} may be below 0")
+    return floor_div(above, below)
+
+
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(["Abs", "abs"], sympy.Abs),
     **dict.fromkeys(["Max", "max"], sympy.Max),
@@ -155,6 +162,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(["int_ceil", "CeilDiv"], ceil_div),
     **dict.fromkeys(["floor", "FloorToInt"], _by_parts(floor_div)),
     **dict.fromkeys(["ceiling", "CeilToInt"], _by_parts(ceil_div)),
+    "TruncToInt": _truncated,
     "IntTrueDiv": _divided,
     "ToFloat": lambda value: value,
     "PowByNatural": lambda base, power: base**power,
