@@ -41,6 +41,8 @@ class Config:
         public_exporter: use only public functions of torch's ONNX exporter (slower).
         variants: kinds of inputs for which a module keeps compiled variants, at least 1; the oldest is
             dropped.
+        recompile_limit: states of a module, or values of numbers, for which it is compiled for the same
+            inputs, at least 1; calls that meet another one run in parts or eagerly.
         search_budget_s: seconds that `auto_optimize="search"` may take for one kind of inputs.
         traces: folder into which recordings write their traces, as `daceml profile` sets it; empty means the
             folder that they name.
@@ -60,6 +62,7 @@ class Config:
     fullgraph: bool = False
     public_exporter: bool = False
     variants: int = 32
+    recompile_limit: int = 8
     search_budget_s: int = 60
     traces: str = ""
     log: str = "warning"
@@ -109,6 +112,13 @@ class Config:
                 where="environment",
                 why="it is 0, and a call runs the variant that is kept for it",
                 fix="set DACEML_VARIANTS=1 to keep as few as possible",
+            )
+        if config.recompile_limit == 0:
+            raise ConfigurationError(
+                "DACEML_RECOMPILE_LIMIT must be at least 1",
+                where="environment",
+                why="it is 0, and the first call compiles",
+                fix="set DACEML_RECOMPILE_LIMIT=1, or call the module within daceml.stance('force_eager')",
             )
         _check_choice("DACEML_LOG", config.log, ("debug", "info", "warning", "error"))
         return config

@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,11 +29,15 @@ from daceml.frontend.capture.redirected_forward import RedirectedForward
 from daceml.runtime.identity_watch import WatchedDict, container_watch
 
 if TYPE_CHECKING:
+    from daceml.frontend.capture.attributes_read import AttributesRead
     from daceml.frontend.capture.capture import Capture
     from daceml.frontend.capture.exportable import Assignment
     from daceml.frontend.capture.values_read import ValueRead
 
 log = logging.getLogger(__name__)
+
+# They decide what runs at all.
+_ALWAYS = ("training", "forward")
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
@@ -58,6 +62,7 @@ class ModuleWatch:
             version.
         reads: values of tensors of the module that the program has for constants.
         classes: of objects among arguments and results.
+        attributes: that count; None for all.
     """
 
     def __init__(
@@ -67,8 +72,10 @@ class ModuleWatch:
         bound: Sequence[torch.Tensor] = (),
         reads: Sequence[ValueRead] = (),
         classes: Sequence[type] = (),
+        attributes: AttributesRead | None = None,
     ) -> None:
-        self._what = assigned, bound, reads, classes
+        self._what = assigned, bound, reads, classes, attributes
+        self._read = attributes
         self._entries: dict[str, Any] = {}
         self._tensors: list[tuple[torch.Tensor, int]] = []
         self._dicts: list[WatchedDict] = []
@@ -90,6 +97,7 @@ class ModuleWatch:
         for kind in classes:
             self._class(kind)
         self._polls += [(f"the value of {read.name}", read.holds) for read in reads]
+        self._before = [tuple(members[name] for name in names) for members, names in self._dicts]
         self._held = container_watch(self._dicts, self._lists)
 
     def retaken(self, module: nn.Module) -> ModuleWatch:
@@ -104,15 +112,21 @@ class ModuleWatch:
             and (not self._polls or all(unchanged() for _, unchanged in self._polls))
         )
 
+    def plainly_changed(self) -> bool:
+        """Whether a plain value is another one now, which is seen without a second snapshot."""
+        return any(
+            isinstance(before, _VALUES) and not _same(before, members.get(name))
+            for (members, names), values in zip(self._dicts, self._before, strict=True)
+            for name, before in zip(names, values, strict=True)
+        )
+
     def difference(self, now: ModuleWatch) -> str | None:
         """The first entry that differs, or None; plain values that were replaced by equal ones do not."""
         if self._entries.keys() != now._entries.keys():
             return sorted(self._entries.keys() ^ now._entries.keys())[0]
         for name, before in self._entries.items():
             after = now._entries[name]
-            if before is not after and not (
-                type(before) is type(after) and isinstance(before, _VALUES) and before == after
-            ):
+            if not _same(before, after):
                 return name
         changed = [t for t, version in self._tensors if _version(t) != version]
         names = [name for name, value in self._entries.items() for t in changed if value is t]
@@ -122,19 +136,32 @@ class ModuleWatch:
         own = module.__dict__
         # a parent that is cut redirects the forwards of its submodules while it runs
         redirects = {n for n in own if isinstance(own[n], RedirectedForward)}
-        names = tuple(n for n in own if n not in ignored and n not in redirects)
+        read = None if self._read is None else self._read.names(module)
+        names = tuple(
+            n for n in own
+            if n not in ignored and n not in redirects and (read is None or n in read or n in _ALWAYS)
+        )  # fmt: skip
         members: list[tuple[str, dict[Any, Any]]] = [(kind, own[kind]) for kind in kinds]
         self._dicts += [(own, names), *((m, tuple(m)) for _, m in members)]
         prefix = f"{path}." if path else ""
         self._class(type(module))
         for name in names:
             self._attribute(prefix + name, own[name])
+        self._absent(prefix, module, read or ())
         # a hook's number may be the name of a submodule, as in nn.Sequential
         self._entries |= {
             f"{prefix}{kind}.{name}" if kind in _HOOKS else f"{prefix}{name}": value
             for kind, m in members
             for name, value in m.items()
         }
+
+    def _absent(self, prefix: str, module: nn.Module, read: Iterable[str]) -> None:
+        """What forward asked for and did not find in the module itself may be there later."""
+        own = module.__dict__
+        for name in sorted(set(read) - own.keys() - FRAMEWORK):
+            known = any(name in own[kind] for kind in MEMBERS) or callable(getattr(type(module), name, None))
+            if not known and not name.startswith("__"):
+                self._poll(prefix + name, lambda name=name: name in own)
 
     def _attribute(self, path: str, value: Any) -> None:
         for place, part in walk(path, value, self._seen):
@@ -216,7 +243,13 @@ def watch_traced(module: nn.Module, captured: Capture) -> ModuleWatch:
     # one number is watched itself, and no other change of its tensor counts
     numbers = [r.source for r in reads if isinstance(r.source, torch.Tensor) and r.source.numel() == 1]
     bound = () if captured.other_reads else (*registered(module), *captured.held.values(), *numbers)
-    return ModuleWatch(module, results, bound, reads, captured.classes)
+    return ModuleWatch(module, results, bound, reads, captured.classes, captured.attributes)
+
+
+def _same(before: Any, after: Any) -> bool:
+    return before is after or (
+        type(before) is type(after) and isinstance(before, _VALUES) and before == after
+    )
 
 
 def registered(module: nn.Module) -> tuple[torch.Tensor, ...]:

@@ -53,9 +53,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Variants of one module for the same inputs: training and evaluation, frozen parts, replaced parameters.
-_MODULE_STATES = 8
-
 
 class Session:
     """Compiles a module on demand and calls it.
@@ -88,9 +85,11 @@ class Session:
         self.hooks = CompilationHooks()
         self._variants: dict[CallKey, list[Variant | EagerVariant]] = {}
         self._counting: dict[Any, set[int]] = {}  # by the structure of the arguments
+        self._overflow: dict[CallKey, EagerVariant] = {}  # for what is new where programs are many
         self._lock = threading.RLock()
         self._latest: Variant | None = None
         self._said_hooked = False
+        self._said_limit = False
         self._in_progress: Network | None = None
         self.data_parallel: OtherRanks | None = None
         self._in_programs: ModuleProgram | None = None
@@ -248,6 +247,7 @@ class Session:
         with self._lock:
             self._variants.clear()
             self._counting.clear()
+            self._overflow.clear()
             self._latest = None
             self._partial = None
             self._in_programs = None
@@ -338,14 +338,21 @@ class Session:
     def _find_equal(self, key: CallKey, tensors: Sequence[torch.Tensor]) -> Variant | EagerVariant | None:
         """A variant for which the module differs in objects only, not in what they are."""
         for variant in self._variants.get(key, ()):
-            if variant.watch is None:
-                continue
-            now = variant.watch.retaken(self.eager)
-            same = variant.same_gradients() and variant.same_values(tensors)
-            if same and variant.watch.difference(now) is None:
-                variant.watch = now
+            if variant.same_gradients() and variant.same_values(tensors) and self._is_alike(variant):
                 return variant
         return None
+
+    def _is_alike(self, variant: Variant | EagerVariant) -> bool:
+        """Whether the module is what it was for a variant, in other objects perhaps."""
+        if variant.watch is None or variant.watch.unchanged():
+            return True
+        if variant.watch.plainly_changed():
+            return False
+        now = variant.watch.retaken(self.eager)
+        if variant.watch.difference(now) is not None:
+            return False
+        variant.watch = now
+        return True
 
     def _find_sizes(self, key: CallKey, tensors: Sequence[torch.Tensor]) -> Variant | None:
         """A variant with symbolic sizes that these sizes fit; remembered for them."""
@@ -367,7 +374,7 @@ class Session:
         return [
             variant
             for variant, other in open_sizes.items()
-            if _same_but_sizes(other, key) and variant.watch.unchanged() and variant.same_values(tensors)
+            if _same_but_sizes(other, key) and variant.same_values(tensors) and self._is_alike(variant)
         ]
 
     def _changing(self, key: CallKey) -> tuple[frozenset[int], ...] | None:
@@ -392,7 +399,10 @@ class Session:
         name = self.name
         self._check_signature(arguments.args, arguments.kwargs)
         variant: Variant | EagerVariant
-        known = self._variants.get(key, [])
+        known = [v for v in self._variants.get(key, ()) if isinstance(v, Variant)]
+        full = len(known) >= config().recompile_limit
+        if full and key in self._overflow:
+            return self._overflow[key]
         reason = self._reason(key, arguments)
         stance = current_stance()
         if stance == "eager_on_recompile":
@@ -404,14 +414,17 @@ class Session:
                 why=f"{reason}; the stance is fail_on_recompile",
                 fix="call it with such inputs before setting the stance, or compile it with dynamic=True",
             )
-        if len(known) >= _MODULE_STATES:
+        if full:
             changes = RunsEagerlyError(f"{reason} at every call")
             variant = EagerVariant(None, cut_of(changes), self._cut_at(changes))
-            log.warning(
-                "%s %s from now on for these inputs: it was compiled %d times, last because %s",
+            log.log(
+                logging.INFO if self._said_limit else logging.WARNING,
+                "%s %s for what is new: it was compiled %d times for the same inputs, last because %s; "
+                "what it was compiled for still runs compiled (DACEML_RECOMPILE_LIMIT)",
                 name, "is cut" if variant.partial else "runs eagerly", len(known), reason,
             )  # fmt: skip
-            self._remember(key, variant)
+            self._said_limit = True
+            self._overflow[key] = variant
             return variant
         log.info("compiling %s: %s", name, reason)
         try:

@@ -241,9 +241,16 @@ def test_a_forward_that_changes_an_object_runs_eagerly(caplog: pytest.LogCapture
     assert "Remembers" in message and "'statistics" in message and message == golden()
 
 
+class Words(nn.Module):
+    vocabulary: dict[str, int]
+
+    def forward(self, x):
+        return x * len(self.vocabulary)
+
+
 @torch.no_grad()
 def test_a_huge_attribute_is_not_polled(caplog: pytest.LogCaptureFixture):
-    eager = ReadsAValue()
+    eager = Words()
     eager.vocabulary = {f"word {i}": i for i in range(30_000)}
     compiled = compile_module(eager, backward=False)
     with caplog.at_level(logging.WARNING):
@@ -286,7 +293,7 @@ def test_state_that_begins_with_none():
     for x in (torch.ones(2), torch.zeros(2), torch.full((2,), 3.0), torch.ones(2)):
         assert torch.equal(kept(x), x + 1)
         assert torch.equal(kept.last, x * 2)
-    assert len(kept.session.variants) == 2, "before the first call and after it"
+    assert len(kept.session.variants) == 1
 
 
 def test_hooks_of_all_modules_see_every_module(caplog: pytest.LogCaptureFixture):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from daceml.errors import ConfigurationError, ExportError
 from daceml.frontend.capture.arguments import Arguments
+from daceml.frontend.capture.attributes_read import AttributesRead
 from daceml.frontend.capture.autocast_regions import marked_in_autocast
 from daceml.frontend.capture.dynamic_shapes import (
     SizeGuard,
@@ -51,6 +52,7 @@ class Capture:
             that forward assigned to attributes, then new contents of objects, lists and dicts of the call.
         sizes: which other sizes it is right for; None where all are fixed.
         assigned: attributes that forward assigned.
+        attributes: those of modules that forward read.
         changes: objects, lists and dicts of the call that forward changed.
         classes: of objects among the arguments and the results.
         held: tensors that the module holds in plain attributes, by the names that the program has for them.
@@ -63,6 +65,7 @@ class Capture:
     sizes: SizeGuard | None
     assigned: tuple[Assignment, ...]
     held: dict[str, torch.Tensor]
+    attributes: AttributesRead
     changes: tuple[Change, ...] = ()
     classes: tuple[type, ...] = ()
     reads: tuple[ValueRead, ...] = ()
@@ -207,6 +210,7 @@ def _capture(
         classes=tuple(dict.fromkeys((*arguments.classes, *kinds_of_objects(program.call_spec.out_spec)))),
         reads=tuple(reads.found),
         other_reads=reads.unknown,
+        attributes=view.attributes,
         moving=view.moving,
     )
 

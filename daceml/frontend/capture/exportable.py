@@ -21,6 +21,7 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from daceml.frontend.capture.arguments import Arguments
+from daceml.frontend.capture.attributes_read import AttributesRead, recorded_reads
 from daceml.frontend.capture.call_device import autocast_regions
 from daceml.frontend.capture.module_attributes import held_values, is_plain_object
 from daceml.frontend.capture.object_arguments import Change, HeldContents, same_part
@@ -87,6 +88,7 @@ class ExportView:
         reads: values of tensors that its forward turns into Python's.
         assigned: what forward assigned while it was traced.
         changes: what it changed in objects, lists and dicts among its arguments.
+        attributes: those of modules that it read.
         moving: of each tensor that it returned, whether it requires a gradient.
     """
 
@@ -94,6 +96,7 @@ class ExportView:
     reads: ReadValues
     assigned: list[Assignment] = field(default_factory=list[Assignment])
     changes: list[Change] = field(default_factory=list[Change])
+    attributes: AttributesRead = field(default_factory=AttributesRead)
     moving: tuple[bool, ...] = ()
 
 
@@ -144,8 +147,10 @@ def exportable(
             autocast_regions(autocast),
             around(),
             _watched_python(module, output=output),
+            recorded_reads() as view.attributes,
         ):
             result = forward(*args, **kwargs)
+        view.attributes.join(view.module, module)
         _refuse_changed_layouts(layouts, _layouts(view.module, tensors))
         assigned = [made.owner.__dict__[made.name] for made in view.assigned]
         whole = held.described((result, assigned, held.changed()))

@@ -101,9 +101,9 @@ class Fixed:
     value: Any
 
 
-def _named_parts(node: Opened) -> tuple[list[tuple[pytree.KeyEntry, Any]], Any]:
+def _named_parts(node: Opened) -> tuple[list[tuple[Any, Any]], Any]:
     parts = zip(node.names, node.parts, strict=True)
-    named: list[tuple[pytree.KeyEntry, Any]] = [(pytree.GetAttrKey(name), part) for name, part in parts]
+    named: list[tuple[Any, Any]] = [(pytree.GetAttrKey(name), part) for name, part in parts]
     return named, (node.kind, node.names)
 
 

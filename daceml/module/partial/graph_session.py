@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import _disable_current_modes  # pyright: igno
 from daceml.compiler.call import making_of_call
 from daceml.compiler.guards import call_key, named_key
 from daceml.compiler.module_request import ModuleRequest
+from daceml.config import config
 from daceml.errors import MemoryBudgetError
 from daceml.frontend.capture.arguments import Arguments
 from daceml.module.inference_results import outside_inference_mode
@@ -24,9 +25,6 @@ from daceml.module.session import Session
 
 if TYPE_CHECKING:
     from daceml.compiler.options import ModuleOptions
-
-_NUMBERS = 8
-"""Values of Python's numbers for which a graph is compiled; they are constants of a program."""
 
 View = Callable[[Session], nn.Module]
 
@@ -54,7 +52,7 @@ def graph_function(
         arguments = module.arguments(inputs)
         numbers = tuple(given for given in arguments if not isinstance(given, torch.Tensor))
         if numbers and numbers not in seen:
-            if len(seen) >= _NUMBERS:
+            if len(seen) >= config().recompile_limit:
                 return module(*arguments)  # a number that is another one at every call is worth no program
             seen.add(numbers)
         return session(arguments, {})
