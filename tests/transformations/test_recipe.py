@@ -90,7 +90,7 @@ def test_recipes_are_stored_and_read():
         "daceml.transformations.recipe:inspect.getsource",  # of another module
         "daceml.transformations.recipe:textwrap",
         "daceml.transformations.nowhere:f",
-        "daceml.cli.model_reference:load_file",  # daceml's, and no pass
+        "daceml.transformations.recipe:Recipe.from_json",  # daceml's, and no pass
         ":",
     ],
 )
