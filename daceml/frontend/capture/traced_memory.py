@@ -10,7 +10,7 @@ import operator
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch._C import _functorch as functorch  # pyright: ignore[reportPrivateUsage]
+from torch._C import _functorch as functorch  # pyright: ignore
 from torch.export.graph_signature import TensorArgument
 from torch.utils import _pytree as pytree
 
