@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stderr
@@ -18,7 +19,9 @@ from daceml.frontend.capture.dynamic_shapes import (
     SizeGuard,
     Spec,
     ambiguous,
+    conditions_fix,
     example,
+    few_conditions,
     size_guard,
     tensor_specs,
 )
@@ -38,6 +41,8 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
     from torch.export import ExportedProgram
+
+log = logging.getLogger(__name__)
 
 DIM_NAMES = "daceml.dim_names"
 """Key in a graph module's meta: the program's symbol of each dimension that the user has named."""
@@ -175,7 +180,7 @@ def _capture(
     view_of_call = exportable(module, arguments, reads, autocast, around, output=output)
     with traceable(module), unchanged_tensors(module), view_of_call as view:
         try:
-            with quiet(), _without_dumps():
+            with quiet(), _without_dumps(), few_conditions() if dynamic else nullcontext():
                 program = torch.export.export(view.module, tuple(tensors), dynamic_shapes=specs, strict=False)
         except (RunsEagerlyError, ConfigurationError, ExportError):
             raise
@@ -201,6 +206,8 @@ def _capture(
     if specs is not None:
         program.graph_module.meta[DIM_NAMES] = _dim_names(program, specs)
     sizes = None if specs is None else size_guard(program)
+    if dynamic and conditions_fix(program):
+        log.info("%s: sizes on which forward sets many conditions stay fixed", type(module).__name__)
     return Capture(
         program=program,
         sizes=sizes,

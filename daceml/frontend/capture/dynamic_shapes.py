@@ -10,6 +10,7 @@ variant of its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,13 @@ if TYPE_CHECKING:
 
 _SMALLEST = 2  # that torch takes for granted of a symbolic size
 _EXAMPLE = 3  # of a symbolic size in the example, where the call has 0 or 1
+
+_MOST_CONDITIONS = 48
+"""On one size without a name; one with more becomes fixed, and another size is compiled again.
+
+With more, as in attention within windows, tracing takes minutes. Convolutional networks have 1 to 12, and one
+layer of windows has 100.
+"""
 
 Shape = Sequence[int]
 Spec = dict[int, Any] | None
@@ -210,6 +218,21 @@ class SizeGuard:
             if not bool(condition.xreplace(values)):
                 return f"{condition} does not hold"
         return None
+
+
+def few_conditions() -> AbstractContextManager[Any]:
+    """Fix a size, within the block, as soon as a trace has too many conditions on it."""
+    from torch.fx.experimental import _config
+
+    return _config.patch(symbol_guard_limit_before_specialize=_MOST_CONDITIONS)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def conditions_fix(program: ExportedProgram) -> bool:
+    """Whether a size became fixed because there were too many conditions on it."""
+    values = (node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder")
+    sizes = (n for v in values if isinstance(v, torch.Tensor) for n in v.shape)
+    found = next((n.node.shape_env for n in sizes if isinstance(n, torch.SymInt)), None)
+    return found is not None and any(n > _MOST_CONDITIONS for n in found.symbol_guard_counter.values())
 
 
 def size_guard(program: ExportedProgram) -> SizeGuard | None:

@@ -12,6 +12,8 @@ from torch import nn
 from torch.export import Dim
 
 from daceml.errors import ConfigurationError, DacemlError
+from daceml.frontend.capture.arguments import Arguments
+from daceml.frontend.capture.capture import capture
 from daceml.module.module import compile_module
 from tests.support.eager_twin import Function
 from tests.support.golden import raises
@@ -223,3 +225,32 @@ def test_other_sizes_stay_open_where_one_that_is_computed_is_1():
     for batch in (2, 3, 5):
         assert compiled(torch.ones(batch, 2)).shape == (batch, 1, 2)
     assert len(compiled.session.variants) == 1
+
+
+class Windows(nn.Module):
+    """Attention within windows and within shifted ones, as in a Swin transformer."""
+
+    def forward(self, x):
+        for shift in (0, 2):
+            batch, height, width, channels = x.shape
+            below, right = -height % 4, -width % 4
+            rolled = nn.functional.pad(x, (0, 0, 0, right, 0, below)).roll((-shift, -shift), (1, 2))
+            rows, columns = (height + below) // 4, (width + right) // 4
+            windows = (
+                rolled.view(batch, rows, 4, columns, 4, channels).transpose(2, 3).reshape(-1, 16, channels)
+            )
+            mixed = (windows @ windows.transpose(1, 2)).softmax(-1) @ windows
+            mixed = mixed.view(batch, rows, columns, 4, 4, channels).transpose(2, 3)
+            mixed = mixed.reshape(batch, height + below, width + right, channels).roll((shift, shift), (1, 2))
+            x = mixed[:, :height, :width].contiguous()
+        return x
+
+
+def test_sizes_with_many_conditions_stay_fixed(caplog: pytest.LogCaptureFixture):
+    """Tracing would take minutes otherwise; the batch stays open."""
+    with caplog.at_level(logging.INFO, "daceml"):
+        traced = capture(Windows(), Arguments((torch.randn(2, 8, 8, 3),), {}), dynamic=True)
+    assert "sizes on which forward sets many conditions stay fixed" in caplog.text
+    assert traced.sizes is not None
+    assert traced.sizes.problem([(3, 8, 8, 3)]) is None
+    assert traced.sizes.problem([(3, 4, 8, 3)]) == "a size is 4 instead of 8"
