@@ -12,6 +12,7 @@ from torch import nn
 from torch.export import Dim
 
 from daceml.errors import ConfigurationError, DacemlError
+from daceml.frontend.capture import dynamic_shapes
 from daceml.frontend.capture.arguments import Arguments
 from daceml.frontend.capture.capture import capture
 from daceml.module.module import compile_module
@@ -246,8 +247,11 @@ class Windows(nn.Module):
         return x
 
 
-def test_sizes_with_many_conditions_stay_fixed(caplog: pytest.LogCaptureFixture):
+def test_sizes_with_many_conditions_stay_fixed(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
     """Tracing would take minutes otherwise; the batch stays open."""
+    monkeypatch.setattr(dynamic_shapes, "_MOST_CONDITIONS", 6)  # so that it takes seconds here
     with caplog.at_level(logging.INFO, "daceml"):
         traced = capture(Windows(), Arguments((torch.randn(2, 8, 8, 3),), {}), dynamic=True)
     assert "sizes on which forward sets many conditions stay fixed" in caplog.text
