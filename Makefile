@@ -88,6 +88,9 @@ $(STRANGERS)/.installed: setup.py $(VENV)/.installed
 .PHONY: strangers
 strangers: $(STRANGERS)/.installed
 	@printf '\n== models of other libraries\n'
+	@$(STRANGERS)/bin/python -m benchmarks.strangers --part generation --check $(QUICK) \
+	  --json build/bench/strangers_generation.json \
+	  $(call or_explain,a bar is missed,the lines above name models and reasons)
 	@$(STRANGERS)/bin/python -m benchmarks.strangers --check $(QUICK) --json build/bench/strangers.json \
 	  $(call or_explain,a bar is missed,the lines above name models and reasons)
 

@@ -1,4 +1,4 @@
-"""Models of other libraries: python -m benchmarks.strangers --check.
+"""Models of other libraries: python -m benchmarks.strangers --part runs --check, or --part generation.
 
 They need the extra `strangers`; `make strangers` installs it into an environment of its own. Models run in
 processes that may crash or hang, several in each; rows are kept in a journal, and a run that was stopped
@@ -39,6 +39,8 @@ Key = tuple[str, str, bool]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parse(arguments)
+    if options.part == "generation":
+        return _generation(options)
     shapes = options.shapes or (_SHAPES[:1] if options.quick else _SHAPES)
     chosen = [name for name in MODELS if not options.models or any(word in name for word in options.models)]
     jobs: list[Key] = [
@@ -75,8 +77,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return command.finish("strangers", options, rows, _bars(rows))
 
 
+def _generation(options: argparse.Namespace) -> int:
+    from benchmarks.strangers.generation import CASES, bars, rows_of
+
+    chosen = [case for case in CASES if not options.models or any(word in case[0] for word in options.models)]
+    chosen = [case for case in chosen if not options.quick or case[0] == "llama"]
+    rows = rows_of(chosen, processes=options.jobs, limit_s=_LIMIT_S)
+    return command.finish("strangers_generation", options, rows, bars(rows))
+
+
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = command.parser("Run models of other libraries, compiled, next to eager PyTorch.")
+    parser.add_argument("--part", choices=("runs", "generation"), default="runs", help="what models do")
     parser.add_argument("--models", nargs="*", metavar="WORD", help="models with one of these words")
     parser.add_argument("--shapes", nargs="*", choices=_SHAPES, help="without it, both")
     parser.add_argument("--modes", nargs="*", choices=_MODES, help="without it, both")

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
+from benchmarks.bars import Bar
 from benchmarks.children import Outcome
 from benchmarks.strangers import __main__ as strangers
+from benchmarks.strangers.generation import CASES, bars
 from benchmarks.strangers.models import MODELS
 from benchmarks.strangers.runs import run
 from benchmarks.strangers.stranger import Stranger
@@ -63,3 +66,35 @@ def test_a_crash_is_a_row():
     outcome = Outcome(case=0, told={}, end="signal 11", duration_s=3.0)
     row = strangers._row((next(iter(MODELS)), "training", True), outcome)
     assert (row["kind"], row["note"], row["dynamic"]) == ("foreign", "signal 11", True)
+
+
+GOOD = {"model": "llama", "entrance": "daceml.compile", "cache": "dynamic", "kind": "equal",
+        "compilations": 3, "eager_flops": 0.0}  # fmt: skip
+
+
+def missed(row: dict[str, Any]) -> list[str]:
+    found: list[Bar] = bars([GOOD, row])
+    return [bar.name for bar in found if not bar.met]
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        ({}, ""),
+        ({"kind": "wrong"}, "generations wrong"),
+        ({"kind": "foreign"}, "generations foreign"),
+        ({"compilations": 4}, "compilations, daceml.compile, most"),
+        ({"entrance": "torch.compile", "compilations": 5}, "compilations, torch.compile, most"),
+        ({"eager_flops": 0.3}, "FLOPs that run eagerly, encoders among them, most"),
+    ],
+)
+def test_each_bar_can_be_missed(change: dict[str, Any], name: str):
+    assert missed({**GOOD, **change}) == ([name] if name else [])
+
+
+def test_both_entrances_and_both_caches_are_asked():
+    cases = CASES
+    assert len(set(cases)) == 12
+    assert {case[1:] for case in cases} == {
+        (e, c) for e in ("daceml.compile", "torch.compile") for c in ("dynamic", "static")
+    }

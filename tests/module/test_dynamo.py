@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 import math
 from typing import Any
 
@@ -161,3 +162,32 @@ def test_unknown_options_are_refused():
         torch.compile(Net().eval(), backend="daceml", options={"max_autotune": True})(torch.randn(3, 5))
     refusal = caught.value.inner_exception
     assert isinstance(refusal, ConfigurationError) and str(refusal) == golden()
+
+
+class Grows(nn.Module):
+    """A cache among the arguments, as a decoder has one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor, cache: dict[str, torch.Tensor]) -> torch.Tensor:
+        keys = self.linear(x)
+        cache["keys"] = torch.cat([cache["keys"], keys], dim=0) if "keys" in cache else keys
+        return torch.softmax(x @ cache["keys"].T, dim=-1) @ cache["keys"]
+
+
+@torch.no_grad()
+def test_a_cache_grows_in_three_programs(caplog: pytest.LogCaptureFixture):
+    eager = Grows()
+    compiled = torch.compile(eager, backend="daceml")
+    with caplog.at_level(logging.INFO, logger="daceml.module.session"):
+        for _ in range(2):
+            ours: dict[str, torch.Tensor] = {}
+            theirs: dict[str, torch.Tensor] = {}
+            for tokens in (3, *[1] * 12):
+                x = torch.randn(tokens, 4)
+                torch.testing.assert_close(compiled(x, ours), eager(x, theirs))
+                torch.testing.assert_close(ours, theirs)
+    compilations = [m for m in caplog.messages if m.startswith("compiling")]
+    assert len(compilations) == 3, compilations

@@ -90,3 +90,4 @@ def _items_as_numbers(graph: fx.GraphModule, placeholders: Sequence[fx.Node]) ->
             item.replace_all_uses_with(placeholder)
             graph.graph.erase_node(item)
     graph.recompile()
+    _ = graph.code  # Dynamo's modules generate it at their first call, which would look like a change
