@@ -23,6 +23,7 @@ from daceml.frontend.capture.provenance import module_of_node, source_of_node
 from daceml.frontend.capture.quiet_torch import quiet
 from daceml.frontend.onnx_export import exporter_internals as internals
 from daceml.frontend.onnx_export.decompositions import SOMETIMES, is_decomposed, is_spelled
+from daceml.frontend.onnx_export.eager_strides import correct_strides
 from daceml.frontend.onnx_export.exporter_internals import Registry
 from daceml.frontend.onnx_export.finalize_model import finish
 from daceml.frontend.onnx_export.functionalize import functionalize, log
@@ -114,6 +115,7 @@ def _prepare(program: ExportedProgram) -> ExportedProgram:
     registry = Registry()
     for _ in range(_ROUNDS):
         prepared = functionalize(program)
+        correct_strides(prepared)
         draw_in_memory_order(prepared)  # before copies go, whose layout counts
         views_of_memory(prepared)
         simplify(prepared)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
     from torch.fx import Node
 
-_AS_STRIDED = torch.ops.aten.as_strided.default
+AS_STRIDED = torch.ops.aten.as_strided.default
 
 
 def views_of_memory(program: ExportedProgram) -> None:
@@ -30,7 +30,7 @@ def views_of_memory(program: ExportedProgram) -> None:
             operand, which torch's gradient leaves out; or the operand has gaps.
     """
     for node in list(program.graph.nodes):
-        if node.op == "call_function" and node.target is _AS_STRIDED:
+        if node.op == "call_function" and node.target is AS_STRIDED:
             _on_a_row(node)
 
 

@@ -15,7 +15,7 @@ import torch
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
-_DRAWS = frozenset(
+DRAWS = frozenset(
     f"aten.{name}"
     for name in (
         "dropout.default",
@@ -26,13 +26,14 @@ _DRAWS = frozenset(
         "bernoulli.p",
     )
 )
+"""Operators that draw numbers for a tensor as it lies in memory."""
 
 
 def draw_in_memory_order(program: ExportedProgram) -> None:
     """Permute what is drawn for, and each result back."""
     permute = torch.ops.aten.permute.default
     for node in list(program.graph.nodes):
-        if node.op != "call_function" or str(node.target) not in _DRAWS:
+        if node.op != "call_function" or str(node.target) not in DRAWS:
             continue
         given = node.args[0]
         order = _order(given.meta["val"])
