@@ -79,11 +79,8 @@ $(STRANGERS)/.installed: setup.py $(VENV)/.installed
 	@$(BIN)/python -m venv --clear $(STRANGERS) $(call or_explain,$(BIN)/python could not create an environment,make clean starts afresh)
 	@$(STRANGERS)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > $(STRANGERS)/place
 	@$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > "$$(cat $(STRANGERS)/place)/daceml-venv.pth"
-	@$(STRANGERS)/bin/python -m pip install --quiet --disable-pip-version-check \
-	  requests xxhash psutil pyparsing aiohttp pillow \
-	  $(call or_explain,installing what the libraries of models need failed,read pip's message above)
-	@$(STRANGERS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps \
-	  timm==1.0.31 torch_geometric==2.8.1 torchvision==0.28.0 torchaudio==2.11.0 \
+	@$(STRANGERS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps timm==1.0.31 torch_geometric==2.8.1 \
+	  xxhash psutil pyparsing aiohttp pillow torchvision==0.28.0 torchaudio==2.11.0 \
 	  $(call or_explain,installing the libraries of models failed,read pip's message above)
 	@rm -rf "$$(cat $(STRANGERS)/place)/torchaudio/lib"
 	@touch $@

@@ -24,7 +24,7 @@ from daceml.frontend.capture.gradients.gradient_changes import refuse_changes
 from daceml.frontend.capture.gradients.gradient_stops import mark_gradient_stops
 from daceml.frontend.capture.gradients.result_gradients import with_result_gradients
 from daceml.frontend.capture.moved_tensors import refuse_moved
-from daceml.frontend.capture.same_graph import same_graph
+from daceml.frontend.capture.sizes.same_graph import same_graph
 from daceml.frontend.capture.trace_lock import tracing
 from daceml.toolchain.cache import Cache
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
     from daceml.compiler.verification.verify_passes import Sample
-    from daceml.frontend.capture.dynamic_shapes import SizeGuard
+    from daceml.frontend.capture.sizes.dynamic_shapes import SizeGuard
 
 log = logging.getLogger(__name__)
 

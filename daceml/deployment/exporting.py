@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from daceml.codegen.planning.plan import Plan
     from daceml.compiler.program_builder import Making
-    from daceml.frontend.capture.dynamic_shapes import SizeGuard
+    from daceml.frontend.capture.sizes.dynamic_shapes import SizeGuard
     from daceml.runtime.records.manifest import TensorRecord
     from daceml.runtime.stored_program import StoredProgram
 

@@ -16,7 +16,7 @@ from daceml.errors import DeploymentError
 
 if TYPE_CHECKING:
     from daceml.deployment.interface import Tensor
-    from daceml.frontend.capture.dynamic_shapes import SizeGuard
+    from daceml.frontend.capture.sizes.dynamic_shapes import SizeGuard
 
 _RELATIONS = {
     "Equality": "==", "Unequality": "!=", "StrictLessThan": "<", "LessThan": "<=", "StrictGreaterThan": ">",

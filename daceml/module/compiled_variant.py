@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import onnx
     from torch.export import ExportedProgram
 
-    from daceml.frontend.capture.dynamic_shapes import SizeGuard
+    from daceml.frontend.capture.sizes.dynamic_shapes import SizeGuard
     from daceml.frontend.capture.values_read import ValueRead
     from daceml.module.results import ResultTemplate
     from daceml.runtime.program import Program

@@ -7,6 +7,7 @@ something else.
 
 from __future__ import annotations
 
+import functools
 import gc
 import logging
 from collections import deque
@@ -17,6 +18,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from daceml.frontend.capture.hook_state import KINDS, hook_variables
 from daceml.frontend.capture.module_attributes import (
     FRAMEWORK,
     MEMBERS,
@@ -39,7 +41,7 @@ log = logging.getLogger(__name__)
 # They decide what runs at all.
 _ALWAYS = ("training", "forward")
 
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_HOOKS = (*KINDS, "_backward_hooks", "_backward_pre_hooks")
 
 # Compared by value where the object is another one
 _VALUES = (bool, int, float, complex, str, bytes, tuple, torch.dtype, torch.device)
@@ -63,6 +65,7 @@ class ModuleWatch:
         reads: values of tensors of the module that the program has for constants.
         classes: of objects among arguments and results.
         attributes: that count; None for all.
+        hooks: whether hooks of submodules are parts of the program, so that what they read counts.
     """
 
     def __init__(
@@ -73,8 +76,11 @@ class ModuleWatch:
         reads: Sequence[ValueRead] = (),
         classes: Sequence[type] = (),
         attributes: AttributesRead | None = None,
+        *,
+        hooks: bool = False,
     ) -> None:
         self._what = assigned, bound, reads, classes, attributes
+        self._hooks = hooks
         self._read = attributes
         self._entries: dict[str, Any] = {}
         self._tensors: list[tuple[torch.Tensor, int]] = []
@@ -96,13 +102,16 @@ class ModuleWatch:
             )
         for kind in classes:
             self._class(kind)
+        for name, read in hook_variables(module) if hooks else ():
+            self._attribute(name, read())
+            self._polls.append((name, functools.partial(_holds, read, read())))
         self._polls += [(f"the value of {read.name}", read.holds) for read in reads]
         self._before = [tuple(members[name] for name in names) for members, names in self._dicts]
         self._held = container_watch(self._dicts, self._lists)
 
     def retaken(self, module: nn.Module) -> ModuleWatch:
         """The same kind of snapshot of the module as it stands now."""
-        return ModuleWatch(module, *self._what)
+        return ModuleWatch(module, *self._what, hooks=self._hooks)
 
     def unchanged(self) -> bool:
         """Whether the module still holds the very objects of the snapshot."""
@@ -243,7 +252,11 @@ def watch_traced(module: nn.Module, captured: Capture) -> ModuleWatch:
     # one number is watched itself, and no other change of its tensor counts
     numbers = [r.source for r in reads if isinstance(r.source, torch.Tensor) and r.source.numel() == 1]
     bound = () if captured.other_reads else (*registered(module), *captured.held.values(), *numbers)
-    return ModuleWatch(module, results, bound, reads, captured.classes, captured.attributes)
+    return ModuleWatch(module, results, bound, reads, captured.classes, captured.attributes, hooks=True)
+
+
+def _holds(read: Callable[[], Any], before: Any) -> bool:
+    return _same(before, read())
 
 
 def _same(before: Any, after: Any) -> bool:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import torch
 
     from daceml.compiler.program_builder import Making
-    from daceml.frontend.capture.dynamic_shapes import SizeGuard
+    from daceml.frontend.capture.sizes.dynamic_shapes import SizeGuard
     from daceml.transformations.recipe import Situation
     from daceml.tuning.step_features import StepFacts
 

@@ -18,7 +18,7 @@ from daceml.deployment.exporting import Exported
 from daceml.deployment.interface import Tensor
 from daceml.deployment.size_conditions import size_check, size_conditions
 from daceml.errors import CallError, DeploymentError
-from daceml.frontend.capture.dynamic_shapes import SizeGuard
+from daceml.frontend.capture.sizes.dynamic_shapes import SizeGuard
 from tests.support.golden import golden, raises
 
 

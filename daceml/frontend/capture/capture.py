@@ -15,7 +15,14 @@ from daceml.errors import ConfigurationError, ExportError
 from daceml.frontend.capture.arguments import Arguments
 from daceml.frontend.capture.attributes_read import AttributesRead
 from daceml.frontend.capture.autocast_regions import marked_in_autocast
-from daceml.frontend.capture.dynamic_shapes import (
+from daceml.frontend.capture.exportable import Assignment, RunsEagerlyError, exportable
+from daceml.frontend.capture.forward_errors import note_tracing, raised_by_forward, refusal_of_torch
+from daceml.frontend.capture.gradients.own_gradients import refuse_gradient_hooks, without_own_gradients
+from daceml.frontend.capture.mixed_types import refuse_mixed_types
+from daceml.frontend.capture.module_attributes import adopt, unchanged_tensors
+from daceml.frontend.capture.number_uses import only_values
+from daceml.frontend.capture.object_arguments import Change, kinds_of_objects
+from daceml.frontend.capture.sizes.dynamic_shapes import (
     SizeGuard,
     Spec,
     ambiguous,
@@ -25,14 +32,7 @@ from daceml.frontend.capture.dynamic_shapes import (
     size_guard,
     tensor_specs,
 )
-from daceml.frontend.capture.exportable import Assignment, RunsEagerlyError, exportable
-from daceml.frontend.capture.forward_errors import note_tracing, raised_by_forward, refusal_of_torch
-from daceml.frontend.capture.gradients.own_gradients import refuse_gradient_hooks, without_own_gradients
-from daceml.frontend.capture.mixed_types import refuse_mixed_types
-from daceml.frontend.capture.module_attributes import adopt, unchanged_tensors
-from daceml.frontend.capture.named_dims import broken_promise, check_named_sizes
-from daceml.frontend.capture.number_uses import only_values
-from daceml.frontend.capture.object_arguments import Change, kinds_of_objects
+from daceml.frontend.capture.sizes.named_dims import broken_promise, check_named_sizes
 from daceml.frontend.capture.traceable import traceable
 from daceml.frontend.capture.traced_memory import correct_memory
 from daceml.frontend.capture.values_read import ReadValues, ValueRead

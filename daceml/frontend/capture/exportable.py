@@ -23,6 +23,7 @@ from torch.utils._pytree import tree_leaves
 from daceml.frontend.capture.arguments import Arguments
 from daceml.frontend.capture.attributes_read import AttributesRead, recorded_reads
 from daceml.frontend.capture.call_device import autocast_regions
+from daceml.frontend.capture.hook_state import hook_name, hook_refusal, traced_hooks
 from daceml.frontend.capture.module_attributes import held_values, is_plain_object
 from daceml.frontend.capture.object_arguments import Change, HeldContents, same_part
 from daceml.frontend.capture.python_effects import PythonEffectError, watched_effects
@@ -38,7 +39,6 @@ _HOOKS = (
     "_forward_pre_hooks_with_kwargs",
     "_forward_hooks_always_called",
 )
-_TRACED_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 _FRAMEWORK = frozenset(nn.Module().__dict__)
 
 
@@ -188,7 +188,10 @@ def _watched_python(module: nn.Module, *, output: bool) -> Generator[None]:
         with watched_effects(module, output=output):
             yield
     except PythonEffectError as effect:
-        raise RunsEagerlyError(f"forward {effect}", untraceable=effect.untraceable) from effect
+        lasting = next(traced_hooks(module), None) is None  # a hook that does it may be removed
+        raise RunsEagerlyError(
+            f"forward {effect}", lasting=lasting, untraceable=effect.untraceable
+        ) from effect
 
 
 def _layouts(module: nn.Module, tensors: Sequence[torch.Tensor]) -> dict[str, tuple[Any, ...]]:
@@ -230,7 +233,8 @@ def _watched_attributes(view: ExportView, module: nn.Module) -> Generator[None]:
                 _restore(container, content)
                 changed.append(path)
     if changed:
-        raise RunsEagerlyError(f"forward changes {changed[0]!r} in place")
+        lasting = next(traced_hooks(module), None) is None
+        raise RunsEagerlyError(f"forward changes {changed[0]!r} in place", lasting=lasting)
     view.assigned = [
         Assignment(
             child, name, attributes.get(name), any(isinstance(v, torch.Tensor) for v in tree_leaves(value))
@@ -324,17 +328,8 @@ def _eager_parts(module: nn.Module) -> Generator[None]:
 
 
 def _refuse_hooks(module: nn.Module) -> None:
-    """A hook of a submodule is code of the user that runs at every call: it may look at values, and keep
-    them.
-
-    torch's own (weight norm, spectral norm) set attributes, which the trace follows.
-    """
-    for path, child in module.named_modules():
-        for hook in (hook for kind in _TRACED_HOOKS if path for hook in child.__dict__[kind].values()):
-            home = str(getattr(hook, "__module__", "") or type(hook).__module__)
-            if not home.startswith("torch."):
-                name = getattr(hook, "__name__", type(hook).__name__)
-                raise RunsEagerlyError(
-                    f"the hook {name} of submodule {path!r} has to see values inside the module",
-                    lasting=False,
-                )
+    """A hook of a submodule is code of the user that runs at every call: it may keep what it sees."""
+    for path, hook in traced_hooks(module):
+        if reason := hook_refusal(hook):
+            name = f"the hook {hook_name(hook)} of submodule {path!r}"
+            raise RunsEagerlyError(f"{name} may keep values: it {reason}", lasting=False)

@@ -22,6 +22,7 @@ import torch
 from torch import nn
 
 from daceml.frontend.capture.call_device import DEVICE_TYPES
+from daceml.frontend.capture.hook_state import hook_variables
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -103,12 +104,14 @@ def slots(value: Any) -> list[str]:
 
 
 def held_values(module: nn.Module) -> Iterator[tuple[str, Any]]:
-    """Every value that attributes of a module and its registered submodules lead to."""
+    """Every value that attributes of a module and its registered submodules lead to, and hooks of these."""
     seen = {id(child) for child in module.modules()}
     for path, child in module.named_modules():
         for name, value in list(child.__dict__.items()):
             if name not in FRAMEWORK:
                 yield from walk(f"{path}.{name}" if path else name, value, seen)
+    for name, read in hook_variables(module):
+        yield from walk(name, read(), seen)
 
 
 @contextmanager

@@ -29,6 +29,7 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import _disable_current_modes  # pyright: ignore[reportPrivateUsage]
 
+from daceml.frontend.capture.hook_state import traced_hooks
 from daceml.frontend.capture.module_attributes import held_values, is_plain_object, is_users
 from daceml.frontend.capture.provenance import is_user_file
 
@@ -132,7 +133,8 @@ class _Code:
         """What the classes of a module's parts, and of objects that it holds, define, and call by name."""
         found = cls()
         kinds = {base for child in module.modules() for base in type(child).__mro__ if is_users(base)}
-        waiting: list[Any] = []
+        waiting: list[Any] = [hook for _, hook in traced_hooks(module)]
+        waiting += [type(hook).__call__ for hook in waiting if not isinstance(hook, types.FunctionType)]
         for _, value in held_values(module):
             if is_plain_object(value):
                 kinds |= {base for base in type(value).__mro__ if is_users(base)}

@@ -18,12 +18,12 @@ from torch._ops import OpOverload
 
 from daceml.errors import ExportError
 from daceml.frontend.capture.capture import DIM_NAMES, export_program
+from daceml.frontend.capture.eager_strides import correct_strides
 from daceml.frontend.capture.forward_errors import first_lines
 from daceml.frontend.capture.provenance import module_of_node, source_of_node
 from daceml.frontend.capture.quiet_torch import quiet
 from daceml.frontend.onnx_export import exporter_internals as internals
 from daceml.frontend.onnx_export.decompositions import SOMETIMES, is_decomposed, is_spelled
-from daceml.frontend.onnx_export.eager_strides import correct_strides
 from daceml.frontend.onnx_export.exporter_internals import Registry
 from daceml.frontend.onnx_export.finalize_model import finish
 from daceml.frontend.onnx_export.functionalize import functionalize, log

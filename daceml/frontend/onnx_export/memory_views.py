@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from daceml.errors import ExportError
+from daceml.frontend.capture.eager_strides import AS_STRIDED
 from daceml.frontend.capture.gradients.gradient_stops import storage
 from daceml.frontend.capture.provenance import source_of_node
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
     from torch.fx import Node
-
-AS_STRIDED = torch.ops.aten.as_strided.default
 
 
 def views_of_memory(program: ExportedProgram) -> None:

@@ -12,21 +12,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from daceml.frontend.capture.eager_strides import DRAWS
+
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
-
-DRAWS = frozenset(
-    f"aten.{name}"
-    for name in (
-        "dropout.default",
-        "native_dropout.default",
-        "alpha_dropout.default",
-        "rand_like.default",
-        "bernoulli.default",
-        "bernoulli.p",
-    )
-)
-"""Operators that draw numbers for a tensor as it lies in memory."""
 
 
 def draw_in_memory_order(program: ExportedProgram) -> None:

@@ -66,16 +66,3 @@ def test_the_mask_of_a_dropout_lies_as_its_tensor():
         return torch.stack([y, mask.to(y.dtype)])
 
     drops_the_same(Lambda(both), torch.rand(3, 4, 5) + 1)
-
-
-@pytest.mark.parametrize("size", [1, 2])
-@pytest.mark.parametrize("then", ["interpolate", "convolution", "nothing"])
-def test_tokens_as_images_of_a_batch_of_one(then: str, size: int):
-    """Only C++ knows that a batch of one, reshaped from rows of channels, is not channels-last."""
-    after = {
-        "interpolate": lambda y: nn.functional.interpolate(y, size=(6, 6), mode="bilinear"),
-        "convolution": nn.Conv2d(4, 6, 1),
-        "nothing": lambda y: y,
-    }[then]
-    module = Lambda(lambda x: nn.functional.dropout(after(x.mT.reshape(-1, 4, 8, 8)).relu() + 1, 0.5))
-    drops_the_same(module, torch.randn(size, 64, 4))

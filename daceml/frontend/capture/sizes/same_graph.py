@@ -9,6 +9,8 @@ import torch
 from torch import fx
 from torch._ops import HigherOrderOperator
 
+from daceml.frontend.capture.eager_strides import correct_strides, reads_memory_order
+
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
@@ -20,6 +22,7 @@ def same_graph(symbolic: ExportedProgram, fixed: ExportedProgram, values: Mappin
     """Whether both compute the same, operator for operator, once every symbol has its value."""
     if symbolic.call_spec.out_spec != fixed.call_spec.out_spec:
         return False
+    correct_strides(fixed)
     try:
         return _canonical(symbolic.graph_module, values) == _canonical(fixed.graph_module, {})
     except _UnboundError:
@@ -57,7 +60,8 @@ def _canonical(module: fx.GraphModule, values: Mapping[Any, int]) -> list[Any]:
             if isinstance(target, HigherOrderOperator):
                 # sizes go into a graph inside as arguments of their own
                 args = tuple(a for a in args if not (isinstance(a, _Known) and a.kind == "number"))
-            lines.append((target, _plain(args), _plain(kwargs), _geometry(value, values)))
+            order = _memory_order(node, values) if reads_memory_order(node) else None
+            lines.append((target, _plain(args), _plain(kwargs), _geometry(value, values), order))
         known[node] = ("node", len(lines))
     return lines
 
@@ -100,6 +104,14 @@ def _geometry(value: Any, values: Mapping[Any, int]) -> Any:
     if isinstance(value, list | tuple):
         return [_geometry(entry, values) for entry in value]
     return None
+
+
+def _memory_order(node: fx.Node, values: Mapping[Any, int]) -> list[int]:
+    """The dimensions of the operand of a node, outermost first, those of one element left out."""
+    operand = torch.empty_like(node.all_input_nodes[0].meta["val"])
+    strides = [_number(n, values) for n in operand.stride()]
+    long = [d for d, n in enumerate(operand.shape) if _number(n, values) != 1]
+    return sorted(long, key=lambda d: -strides[d])
 
 
 def _number(number: Any, values: Mapping[Any, int]) -> Any:

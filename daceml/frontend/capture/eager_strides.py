@@ -14,12 +14,23 @@ import torch
 from torch._guards import detect_fake_mode
 from torch.fx.node import map_arg
 
-from daceml.frontend.onnx_export.memory_views import AS_STRIDED
-from daceml.frontend.onnx_export.random_memory_order import DRAWS
-
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
     from torch.fx import Node
+
+AS_STRIDED = torch.ops.aten.as_strided.default
+DRAWS = frozenset(
+    f"aten.{name}"
+    for name in (
+        "dropout.default",
+        "native_dropout.default",
+        "alpha_dropout.default",
+        "rand_like.default",
+        "bernoulli.default",
+        "bernoulli.p",
+    )
+)
+"""Operators that draw numbers for a tensor as it lies in memory."""
 
 _aten = torch.ops.aten
 _RESHAPES = frozenset({_aten.reshape.default, _aten.view.default, _aten._unsafe_view.default})
@@ -27,7 +38,7 @@ _RESHAPES = frozenset({_aten.reshape.default, _aten.view.default, _aten._unsafe_
 
 def correct_strides(program: ExportedProgram) -> None:
     """Give every value the strides of eager PyTorch, where an operator reads the order of memory."""
-    if not any(n.target is AS_STRIDED or str(n.target) in DRAWS for n in program.graph.nodes):
+    if not any(map(reads_memory_order, program.graph.nodes)):
         return
     corrected: set[Node] = set()
     for node in program.graph.nodes:
@@ -43,6 +54,11 @@ def correct_strides(program: ExportedProgram) -> None:
         node.meta["val"] = value = _with_strides(traced, found)
         if value is not traced:
             corrected.add(node)
+
+
+def reads_memory_order(node: Node) -> bool:
+    """Whether the result of an operator depends on how its first operand lies in memory."""
+    return node.target is AS_STRIDED or str(node.target) in DRAWS
 
 
 def _reshaped(given: torch.Tensor, traced: torch.Tensor) -> torch.Tensor:

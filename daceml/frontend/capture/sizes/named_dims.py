@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from daceml.frontend.capture.arguments import Arguments
-    from daceml.frontend.capture.dynamic_shapes import Spec
+    from daceml.frontend.capture.sizes.dynamic_shapes import Spec
 
 _SMALLEST = 2  # a size of 0 or 1 has a program of its own, whatever the range
 

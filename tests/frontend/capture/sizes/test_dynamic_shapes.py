@@ -12,9 +12,9 @@ from torch import nn
 from torch.export import Dim
 
 from daceml.errors import ConfigurationError, DacemlError
-from daceml.frontend.capture import dynamic_shapes
 from daceml.frontend.capture.arguments import Arguments
 from daceml.frontend.capture.capture import capture
+from daceml.frontend.capture.sizes import dynamic_shapes
 from daceml.module.module import compile_module
 from tests.support.eager_twin import Function
 from tests.support.golden import raises

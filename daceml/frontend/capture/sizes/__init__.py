@@ -1,0 +1,1 @@
+"""Sizes that a graph is right for: symbolic ones, their names and conditions."""
