@@ -34,7 +34,9 @@ AllReduceFunction = ctypes.CFUNCTYPE(
     ctypes.c_int32,
 )
 
-_CALLING = tuple(map(Path(__file__).with_name, ("launcher.cpp", "watch.cpp", "call_log.cpp")))
+_CALLING = tuple(
+    map(Path(__file__).with_name, ("launcher.cpp", "watch.cpp", "call_watch.cpp", "call_log.cpp"))
+)
 _LOOPING = tuple(map(Path(__file__).with_name, ("random_stream.cpp", "fingerprint.cpp")))
 _loading = threading.Lock()
 # What the fake implementation needs to know of a bound program: number -> (inputs -> outputs of the right
@@ -53,6 +55,11 @@ def build_launcher(cache: Cache) -> Path:
     return cache.get("launchers", _launcher_key(), build) / "launcher.so"
 
 
+def is_built(cache: Cache) -> bool:
+    """Whether `build_launcher` finds the library without compiling it."""
+    return cache.holds("launchers", _launcher_key())
+
+
 def _launcher_key() -> str:
     sources = (source.read_text() for source in (*_CALLING, *_LOOPING))
     # the toolchain's fingerprint covers the headers
@@ -64,7 +71,7 @@ def make_ready(cache: Cache) -> None:
     # one after the other: on two cores, Python keeps one
     if not cache.holds("headers", toolchain().fingerprint):
         precompiled_header(cache)
-    if not cache.holds("launchers", _launcher_key()):
+    if not is_built(cache):
         build_launcher(cache)
 
 

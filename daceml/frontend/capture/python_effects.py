@@ -14,7 +14,6 @@ import inspect
 import io
 import os
 import random
-import sys
 import sysconfig
 import time
 import types
@@ -32,6 +31,7 @@ from torch.utils._python_dispatch import _disable_current_modes  # pyright: igno
 from daceml.frontend.capture.hook_state import traced_hooks
 from daceml.frontend.capture.module_attributes import held_values, is_plain_object, is_users
 from daceml.frontend.capture.provenance import is_user_file
+from daceml.runtime.call_watch import watched_calls
 
 _PYTHON, _NUMPY = "the module random", "numpy.random"
 _GENERATORS = (random.Random, np.random.RandomState, np.random.Generator)
@@ -204,25 +204,15 @@ class _Code:
         Other code may run meanwhile: garbage collection has callbacks. A profiler of the user's rests.
         """
 
-        def profile(frame: types.FrameType, event: str, function: Any) -> None:
-            if event != "c_call":
-                return
+        def notice(frame: types.FrameType, function: Any) -> None:
             effect = _effect(function)
             if effect and (output or effect not in _OUTPUT) and self.runs(frame):
                 where = f"{frame.f_code.co_filename.rpartition('/')[2]}:{frame.f_lineno}"
                 found.append(f"{effect} ({where})")
                 raise PythonEffectError(found[-1])
 
-        before: Any = sys.getprofile()
-        sys.setprofile(profile)
-        try:
+        with watched_calls(_FUNCTIONS, (*_METHODS, *_WRITES), notice):
             yield
-        finally:
-            sys.setprofile(None)
-            if hasattr(before, "enable"):  # cProfile
-                before.enable()
-            elif before is not None:
-                sys.setprofile(before)
 
 
 _OUTPUT = ("prints", "writes to a file")
