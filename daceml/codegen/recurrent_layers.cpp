@@ -105,37 +105,58 @@ void cell(int64_t kind, int64_t hidden, const T* __restrict__ before, T* __restr
   }
 }
 
+// to = from + bias, row by row; a null bias is 0.
+template <typename T>
+void add_bias(T* to, int64_t to_stride, const T* from, int64_t from_stride, const T* bias, int64_t rows,
+              int64_t columns) {
+  if (bias == nullptr) return copy_rows(to, to_stride, from, from_stride, rows, columns);
+  for (int64_t n = 0; n < rows; ++n) {
+#pragma GCC ivdep
+    for (int64_t u = 0; u < columns; ++u) to[n * to_stride + u] = from[n * from_stride + u] + bias[u];
+  }
+}
+
+// The input's share of so many rows is computed at a time: enough for a product of full speed, and few enough to stay in
+// a cache until the steps read them.
+constexpr int64_t rows_at_once = 256;
+
 template <typename T>
 int32_t run(const Sizes<T>& s, T* y, T* last_h, T* last_c, T* kept, const T* x, const T* w, const T* r, const T* b,
             const T* first_h, const T* first_c) {
-  const int64_t H = s.hidden, B = s.batch, G = s.rows(), S = s.width(), N = s.steps * B;
-  Scratch<T> own(kept == nullptr ? s.directions * s.states() : 0), given(N * G);
-  T* const all = kept == nullptr ? static_cast<T*>(own) : kept;
+  const int64_t H = s.hidden, B = s.batch, G = s.rows(), S = s.width(), I = s.inputs;
+  const int64_t at_once = s.steps * B <= rows_at_once ? s.steps : B >= rows_at_once ? 1 : rows_at_once / B;
+  // the state after one step follows the one before it in memory; where nobody wants them all, two take turns
+  Scratch<T> own(kept == nullptr ? 2 * B * S : 0), given(at_once * B * G), biases(G);
   for (int64_t d = 0; d < s.directions; ++d) {
-    T* const states = all + d * s.states();
+    T* const states = kept == nullptr ? static_cast<T*>(own) : kept + d * s.states();
+    const auto state = [&](int64_t step) { return states + (kept == nullptr ? step % 2 : step) * B * S; };
     const T* const rd = r + d * G * H;
     const T* const bd = b == nullptr ? nullptr : b + d * 2 * G;
     copy_rows(states, S, first_h == nullptr ? nullptr : first_h + d * B * H, H, B, H);
     if (s.kind == lstm_cell) copy_rows(states + H, S, first_c == nullptr ? nullptr : first_c + d * B * H, H, B, H);
     // the bias of the state is the reset gate's factor, too, for a GRU's new values
     const int64_t both = s.kind == gru_cell ? 2 * H : G;
-    for (int64_t u = 0; u < G && bd != nullptr; ++u) given[u] = u < both ? bd[u] + bd[G + u] : bd[u];
-    for (int64_t k = 1; k < N && bd != nullptr; ++k) {
-      for (int64_t u = 0; u < G; ++u) given[k * G + u] = given[u];
-    }
-    if (Matrix(&given[0], N, G, G)
-            .product(Matrix(x, N, s.inputs, s.inputs), Matrix(w + d * G * s.inputs, G, s.inputs, s.inputs, true),
-                     bd == nullptr ? 0 : 1)) {
-      return 1;
-    }
+    for (int64_t u = 0; u < G && bd != nullptr; ++u) biases[u] = u < both ? bd[u] + bd[G + u] : bd[u];
+    const T* const bias = bd == nullptr ? nullptr : static_cast<T*>(biases);
+    const Matrix weights_x(w + d * G * I, G, I, I, true);
     const Matrix weights(rd, both, H, H, true), weights_n(rd + (G - H) * H, H, H, H, true);
+    int64_t first_place = 0;  // of the steps whose share `given` holds
     for (int64_t step = 0; step < s.steps; ++step) {
-      const T* const before = states + step * B * S;
-      T* const now = states + (step + 1) * B * S;
-      const T* const g = given + s.place(d, step) * B * G;
+      const int64_t place = s.place(d, step);
+      if (step % at_once == 0) {
+        const int64_t count = s.steps - step < at_once ? s.steps - step : at_once;
+        first_place = s.backward(d) ? place - count + 1 : place;
+        if (Matrix(&given[0], count * B, G, G).product(Matrix(x + first_place * B * I, count * B, I, I), weights_x, 0)) {
+          return 1;
+        }
+        if (both < G) add_bias(given + both, G, given + both, G, bias == nullptr ? bias : bias + both, count * B, G - both);
+      }
+      const T* const before = state(step);
+      T* const now = state(step + 1);
+      const T* const g = given + (place - first_place) * B * G;
       T* const gates = now + (s.kind == lstm_cell ? 2 * H : H);
       const Matrix h(before, B, H, S);
-      copy_rows(gates, S, g, G, B, both);
+      add_bias(gates, S, g, G, bias, B, both);
       if (Matrix(gates, B, both, S).product(h, weights, 1)) return 1;
       if (s.kind == gru_cell) {
         copy_rows(now + 4 * H, S, bd == nullptr ? nullptr : bd + G + 2 * H, 0, B, H);
@@ -143,9 +164,9 @@ int32_t run(const Sizes<T>& s, T* y, T* last_h, T* last_c, T* kept, const T* x, 
       }
 #pragma omp parallel for if (B * H >= 8192)
       for (int64_t n = 0; n < B; ++n) cell(s.kind, H, before + n * S, now + n * S, g + n * G);
-      if (y != nullptr) copy_rows(y + (s.place(d, step) * s.directions + d) * B * H, H, now, S, B, H);
+      if (y != nullptr) copy_rows(y + (place * s.directions + d) * B * H, H, now, S, B, H);
     }
-    const T* const end = states + s.steps * B * S;
+    const T* const end = state(s.steps);
     if (last_h != nullptr) copy_rows(last_h + d * B * H, H, end, S, B, H);
     if (last_c != nullptr) copy_rows(last_c + d * B * H, H, end + H, S, B, H);
   }
