@@ -55,6 +55,9 @@ _CALLS: dict[str, str] = {
     "power": "pow",
     "arctan2": "atan2",
 }
+_OF_SIZES = frozenset({"int_floor", "int_ceil", "Mod", "Max", "Min", "Abs"})
+"""Functions of whole numbers in index expressions, as DaCe writes them."""
+
 _BINARY: dict[type[ast.operator], str] = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.Pow: "pow",
     ast.FloorDiv: "floor_div", ast.Mod: "floor_mod", ast.BitAnd: "bit_and", ast.BitOr: "bit_or",
@@ -164,7 +167,10 @@ class _Reader:
                 condition = _condition(_typed(self.expression(test)))
                 return apply("where", condition, *_together(self.expression(body), self.expression(other)))
             case ast.Call(func=function, args=arguments, keywords=[]):
-                return self._call(ast.unparse(function).rpartition(".")[2], arguments)
+                name = ast.unparse(function).rpartition(".")[2]
+                if name in _OF_SIZES and (value := self._index(node)) is not None:
+                    return value
+                return self._call(name, arguments)
             case _:
                 raise UnreadableTasklet(f"{ast.unparse(node)!r} has no scalar form")
 
@@ -194,18 +200,17 @@ class _Reader:
     def _converted(self, argument: ast.expr, dtype: DType) -> Scalar | None:
         if dtype not in FLOATS | INTEGERS | {dace.bool_}:
             return None
-        if dtype in INTEGERS and not self._reads_data(argument):
-            # index arithmetic in full: int64(i0 * 3 + 1)
-            names = {n.id for n in ast.walk(argument) if isinstance(n, ast.Name)}
-            if names and names <= {*self.symbols, "int_floor", "int_ceil", "Mod", "Max", "Min"}:
-                expression = symbolic.pystr_to_symbolic(ast.unparse(argument))
-                return index_value(rename(expression, self.symbols), dtype)
+        if dtype in INTEGERS and (value := self._index(argument, dtype)) is not None:
+            return value  # index arithmetic in full: int64(i0 * 3 + 1)
         value = self.expression(argument)
         return cast(value, dtype) if isinstance(value, Scalar) else literal(value, dtype)
 
-    def _reads_data(self, argument: ast.expr) -> bool:
-        names = {n.id for n in ast.walk(argument) if isinstance(n, ast.Name)}
-        return not names.isdisjoint({*self.inputs, *self.values})
+    def _index(self, node: ast.expr, dtype: DType = dace.int64) -> Scalar | None:
+        """An expression over map parameters and sizes alone; None for any other one."""
+        names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+        if not names or not names <= self.symbols.keys() | _OF_SIZES or names & {*self.inputs, *self.values}:
+            return None
+        return index_value(rename(symbolic.pystr_to_symbolic(ast.unparse(node)), self.symbols), dtype)
 
     def _apply(self, operation: str, *arguments: ast.expr) -> Scalar:
         operands = _together(*(self.expression(a) for a in arguments))

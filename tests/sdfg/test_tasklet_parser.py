@@ -91,6 +91,12 @@ def test_both_ways_of_an_if() -> None:
     assert text(values["b"]) == text(apply("where", apply("gt", a, 0), wide, none))
 
 
+def test_sizes_that_are_rounded_quotients_are_numbers():
+    (value,) = parsed("y = x / dace.float32(int_floor(i0 + 1, 2) * Max(i0, 1))", x=dace.float32).values()
+    assert value.dtype == dace.float32
+    assert "int_floor" in text(value) and "Max" in text(value)
+
+
 def test_integers_are_divided_as_numbers_and_positions_are_integers() -> None:
     values = parsed("b = n / 2\nc = a[n, i0]", n=dace.int32, a=dace.float64)
     assert values["b"].dtype == dace.float64

@@ -211,6 +211,22 @@ BROADCAST = {
 }
 
 
+def test_a_mean_over_a_strided_convolution_has_its_gradient():
+    """It divides by a rounded quotient of sizes."""
+    convolution = nn.Conv2d(3, 4, 3, stride=2, padding=1)
+    module = Function(lambda x: convolution(x).relu().mean((2, 3)))
+    compiled = compile_module(module, dynamic=True, fullgraph=True)
+    for batch, size in [(2, 8), (3, 10), (2, 9)]:
+        x = torch.randn(batch, 3, size, size).requires_grad_()
+        y = x.detach().clone().requires_grad_()
+        found, expected = compiled(x), module(y)
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+        found.sin().sum().backward()
+        expected.sin().sum().backward()
+        torch.testing.assert_close(x.grad, y.grad, rtol=1e-5, atol=1e-6)
+    assert len(compiled.session.variants) <= 2
+
+
 @pytest.mark.parametrize(("function", "sizes"), BROADCAST.values(), ids=BROADCAST)
 def test_a_size_that_is_computed_and_becomes_1_is_broadcast(function, sizes):
     compiled = compile_module(Function(function), backward=False, dynamic=True)
