@@ -13,7 +13,7 @@ import typer
 
 from daceml.cli import options
 from daceml.cli.prediction_targets import check_criterion, devices_of
-from daceml.errors import DeviceError, PredictionError
+from daceml.errors import DeviceError, ImplausibleAnswerError, PredictionError
 
 if TYPE_CHECKING:
     from daceml.devices.specification import Device
@@ -249,21 +249,20 @@ def _predicted(
     for device in devices:
         try:
             changes = [] if precision is None else [in_precision(precision, device)]
-        except DeviceError as error:
+            if batch is None:
+                samples = batches[0] if batches else None
+                found.append(runs[0].on(device, optimizations=changes, batch=samples, **how))
+            else:
+                known = [BatchRun(run=run, batch=one) for run, one in zip(runs, batches, strict=True)]
+                found.append(with_batch(known, batch, device, optimizations=changes, **how))
+        except (DeviceError, ImplausibleAnswerError) as error:
             if len(devices) == 1:
                 raise
-            typer.echo(f"left out: {device.name}: {error.what}", err=True)
-            continue
-        if batch is None:
-            samples = batches[0] if batches else None
-            found.append(runs[0].on(device, optimizations=changes, batch=samples, **how))
-        else:
-            known = [BatchRun(run=run, batch=one) for run, one in zip(runs, batches, strict=True)]
-            found.append(with_batch(known, batch, device, optimizations=changes, **how))
+            typer.echo(f"left out [{error.code}]: {device.name}: {error.what}", err=True)
     if not found:
         raise PredictionError(
-            f"none of the devices computes in {precision}",
-            why="their peaks in it are not known",
+            f"none of the devices can be predicted{f' in {precision}' if precision else ''}",
+            why="the lines above say why of each",
             fix="take another precision, or describe the devices: docs/devices.md",
         )
     return found

@@ -94,6 +94,7 @@ from daceml.errors.prediction import (
 )
 from daceml.errors.traces import (
     CyclicGraphError,
+    ImplausibleAnswerError,
     RecordingError,
     TaskGraphError,
     TraceContentError,
@@ -139,6 +140,7 @@ __all__ = [
     "ExportValueError",
     "GlobalGraphError",
     "GradientError",
+    "ImplausibleAnswerError",
     "InferenceTensorError",
     "InvalidNodeError",
     "LaunchError",

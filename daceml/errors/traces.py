@@ -39,3 +39,9 @@ class WhatIfError(DacemlError):
     """An optimisation that cannot be applied to this graph: nothing it would change, or a figure it needs."""
 
     code = "DML613"
+
+
+class ImplausibleAnswerError(DacemlError):
+    """A prediction that breaks a law of every run: no time at all, or more than n times by n devices."""
+
+    code = "DML614"

@@ -95,7 +95,7 @@ def whatif_text(
         )
     assumptions = dict.fromkeys(text for seen in predictions for text in seen.assumptions)
     parts: list[RenderableType] = [cell(error_line(baseline)), "", result]
-    parts += [cell(f"refused: {refusal.title}: {refusal.reason}") for refusal in refusals]
+    parts += [cell(f"refused [{refusal.code}]: {refusal.title}: {refusal.reason}") for refusal in refusals]
     parts += [cell(f"assumed: {text}") for text in assumptions]
     parts += [cell(f"note: {note}") for note in baseline.graph.notes]
     if changes:

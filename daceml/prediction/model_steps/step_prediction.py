@@ -15,7 +15,8 @@ from daceml.prediction.model_steps.host_cost import HostCost
 from daceml.prediction.model_steps.memory_need import MemoryNeed, memory_need
 from daceml.prediction.model_steps.step_durations import StepDurations, step_durations
 from daceml.prediction.model_steps.step_graph import step_graph
-from daceml.simulation.analysis.steps import step_times
+from daceml.simulation.analysis.guards import Answer, check_answer, remaining_work_us
+from daceml.simulation.analysis.steps import StepScale, step_times
 from daceml.simulation.engine import Schedule, simulate
 from daceml.simulation.graph import Floats, TaskGraph
 from daceml.simulation.network.links import Link
@@ -102,6 +103,7 @@ def predict_captured(
     Raises:
         DeviceError: a rate of the device is not known that some operation needs.
         StepPredictionError: a number of devices whose links are not known.
+        ImplausibleAnswerError: the answer breaks a law of every step.
     """
     host = host or HostCost()
     durations = step_durations(step, device, ladder or DurationLadder(), precision=precision)
@@ -117,7 +119,7 @@ def predict_captured(
     notes = [*step.notes, *durations.notes, host.note]
     if sending is not None:
         notes += sending.assumptions(run.graph())
-    return StepPrediction(
+    found = StepPrediction(
         model=step.name,
         device=device,
         devices=devices,
@@ -140,6 +142,19 @@ def predict_captured(
         notes=tuple(dict.fromkeys(notes)),
         schedule=schedule,
     )
+    check_answer(
+        Answer(
+            title=f"{found.model} on {device.name}",
+            step_us=step_us,
+            low_us=found.low_us,
+            high_us=found.high_us,
+            least_us=StepScale.of(schedule).per_step_us(remaining_work_us(schedule.graph)),
+            devices=devices,
+            one_device_us=None if sending is None else alone_us,
+        ),
+        where=found.model,
+    )
+    return found
 
 
 class _Run:

@@ -22,8 +22,9 @@ from daceml.prediction.recorded_runs.retimed_tasks import RetimedTask, Retiming,
 from daceml.prediction.recorded_runs.retiming import retime
 from daceml.prediction.recorded_runs.retiming_rules import Rule
 from daceml.profiling.trace import EventKind, Trace
+from daceml.simulation.analysis.guards import Answer, check_answer, remaining_work_us
 from daceml.simulation.analysis.profiler_cost import without_profiler
-from daceml.simulation.analysis.steps import step_error, step_times
+from daceml.simulation.analysis.steps import StepScale, step_error
 from daceml.simulation.building.build import Options, build
 from daceml.simulation.engine import Schedule, simulate
 from daceml.simulation.graph import TaskGraph
@@ -97,8 +98,12 @@ class RecordedRun:
         return device_tasks(self.graph, self.trace)
 
     @cached_property
+    def _scale(self) -> StepScale:
+        return StepScale.of(self.baseline)
+
+    @cached_property
     def _recorded_us(self) -> float:
-        return step_times(simulate(self.graph)).step_us
+        return self._scale.step_us(simulate(self.graph))
 
     def on(
         self,
@@ -121,6 +126,7 @@ class RecordedRun:
         Raises:
             PredictionError: the factor is no number above zero.
             WhatIfError: an optimisation cannot be applied.
+            ImplausibleAnswerError: the answer breaks a law of every run.
         """
         if not 0 < host_factor < float("inf"):
             raise PredictionError(
@@ -132,7 +138,7 @@ class RecordedRun:
         }
         tasks = _after(retiming, graphs)
         schedules = {side: simulate(graph) for side, graph in graphs.items()}
-        step_us = {side: step_times(schedule).step_us for side, schedule in schedules.items()}
+        step_us = {side: self._scale.step_us(schedule) for side, schedule in schedules.items()}
         error = step_error(self.baseline)
         assumptions = [
             HOST_STAYS if host_factor == 1.0 else f"threads take {host_factor:g} times as long, as was said"
@@ -142,7 +148,7 @@ class RecordedRun:
         samples = 1.0
         for one in optimizations:
             samples *= one.samples
-        return DevicePrediction(
+        found = DevicePrediction(
             origin=self.origin,
             destination=destination,
             recorded_us=self._recorded_us,
@@ -156,6 +162,20 @@ class RecordedRun:
             replay_error=error,
             assumptions=tuple(dict.fromkeys(assumptions)),
         )
+        slower = any(one.duration_us > one.recorded_us for one in retiming.tasks)
+        check_answer(
+            Answer(
+                title=f"a step on {destination.name}",
+                step_us=found.step_us,
+                low_us=found.fast_us,
+                high_us=found.slow_us,
+                baseline_us=self._recorded_us,
+                may_cost=slower or host_factor > 1 or any(one.may_cost for one in optimizations),
+                least_us=self._scale.per_step_us(remaining_work_us(graphs["likely"])),
+            ),
+            where=self.trace.source,
+        )
+        return found
 
     def _changed(
         self, retiming: Retiming, side: Side, host_factor: float, optimizations: Sequence[Optimization]

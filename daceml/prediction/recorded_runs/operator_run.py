@@ -25,6 +25,7 @@ from daceml.prediction.recorded_runs.retiming_rules import Question
 from daceml.profiling.kernel_class import kernel_class
 from daceml.profiling.kernel_names import PREFIX, step_costs
 from daceml.profiling.trace import EventKind, Trace
+from daceml.simulation.analysis.guards import Answer, check_answer
 from daceml.simulation.building.attribution import is_wrapper
 from daceml.simulation.task import TaskKind
 
@@ -101,7 +102,7 @@ def on_device(
     tasks = tuple(_retimed(call, place, origin, destination, source) for place, call in enumerate(known))
     unknown = [call for call in calls if call.work is None]
     assumptions = [ONE_BY_ONE, *([NO_ORIGIN] if origin is None else []), *_left_out(unknown, calls)]
-    return DevicePrediction(
+    found = DevicePrediction(
         origin=origin,
         destination=destination,
         recorded_us=sum(call.duration_us for call in calls) / steps,
@@ -113,6 +114,14 @@ def on_device(
         batch=batch,
         assumptions=tuple(assumptions),
     )
+    check_answer(
+        Answer(
+            title=f"a step on {destination.name}", step_us=found.step_us,
+            low_us=found.fast_us, high_us=found.slow_us,
+        ),
+        where=trace.source,
+    )  # fmt: skip
+    return found
 
 
 @dataclass

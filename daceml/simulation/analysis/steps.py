@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
@@ -21,13 +22,51 @@ class StepTimes:
             profiler shows. A device may lag behind.
         done_us: [k] when the loop had ended the step, and devices all work that it launched.
         step_us: what a step takes in the long run: the mean time between two steps that are done; of a
-            single step, all of it.
+            single step, or of steps that are done all at once, the mean of their whole time.
+        total_us: from the begin of the first step to the end of all.
     """
 
     names: tuple[str, ...]
     loop_us: Floats
     done_us: Floats
     step_us: float
+    total_us: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepScale:
+    """Step times of a run and of its changed graphs, on one scale.
+
+    The mean time between two ends of steps can grow where work goes away, as the first step may gain more
+    than the last one. The time of all steps cannot: what it gains is spread over them.
+
+    Attributes:
+        recorded_us: a step of the recorded run, in the long run.
+        total_us: from the begin of its first step to the end of all.
+        steps: over how many a change of the whole time is spread: as many as there are, or more where work
+            of earlier steps delays the first one.
+    """
+
+    recorded_us: float
+    total_us: float
+    steps: float
+
+    @classmethod
+    def of(cls, replay: Schedule) -> Self:
+        """The scale of a run, from its replay as it was recorded."""
+        seen = step_times(replay)
+        steps = float(max(len(seen.names), 1))
+        if seen.step_us > 0:
+            steps = max(steps, seen.total_us / seen.step_us)
+        return cls(recorded_us=seen.step_us, total_us=seen.total_us, steps=steps)
+
+    def step_us(self, schedule: Schedule) -> float:
+        """What a step of the run, or of a graph that it was changed into, takes in the long run."""
+        return self.recorded_us + self.per_step_us(step_times(schedule).total_us - self.total_us)
+
+    def per_step_us(self, total_us: float) -> float:
+        """A time of all steps, spread over them."""
+        return total_us / self.steps
 
 
 def step_times(schedule: Schedule) -> StepTimes:
@@ -62,9 +101,10 @@ def _times(graph: TaskGraph, start_us: Floats, end_us: Floats) -> StepTimes:
     np.maximum.at(done, tasks.step[of_step], end_us[of_step])
     seen = np.isfinite(begin) & np.isfinite(end)
     begin, end, done = begin[seen], end[seen], done[seen]
-    if len(done) > 1:
+    total_us = float(done.max() - begin.min()) if len(done) else float(np.nanmax(end_us, initial=0.0))
+    if len(done) > 1 and done.max() > done[0]:
         step_us = float((done.max() - done[0]) / (len(done) - 1))
-    else:
-        step_us = float(done[0] - begin[0]) if len(done) else float(np.nanmax(end_us, initial=0.0))
+    else:  # of steps that are done all at once, the mean
+        step_us = total_us / max(len(done), 1)
     names = tuple(name for name, there in zip(graph.step_names, seen, strict=False) if there)
-    return StepTimes(names=names, loop_us=end - begin, done_us=done, step_us=step_us)
+    return StepTimes(names=names, loop_us=end - begin, done_us=done, step_us=step_us, total_us=total_us)

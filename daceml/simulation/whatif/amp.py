@@ -39,6 +39,10 @@ class AutomaticMixedPrecision(Optimization):
     memory_speedup: Estimate = Estimate(2.0, fast=2.0, slow=1.4)
     floor_us: Estimate = Estimate(1.5, fast=0.0, slow=3.0)
 
+    @property
+    def may_cost(self) -> bool:
+        return min(one.likely for one in (self.compute_speedup, self.tf32_speedup, self.memory_speedup)) < 1
+
     def check(self, graph: TaskGraph) -> str | None:
         if not (graph.tasks.kind == TaskKind.KERNEL).any():
             return "the run has no kernels of a device"

@@ -29,6 +29,8 @@ class CompiledRegion(Optimization):
             that are no results of the run are read all the same.
         floor_us: of each task, what is not spent on moving bytes.
         launch_gap_us: what passes on the CPU between two launches of compiled code, at most.
+        dispatch_us: of the time before a launch, what the framework's dispatch takes at most, as of
+            `CudaGraphs`.
         costs_us: "layer" or "layer backward" -> microseconds, where the compiler's own costs are known: all
             work of the layer in that phase becomes one task that lasts so long.
         between_products_us: what compiled kernels take before the first product of the region in a step, and
@@ -45,8 +47,13 @@ class CompiledRegion(Optimization):
     kept_share: Estimate = Estimate(0.35, fast=0.1, slow=0.8)
     floor_us: Estimate = Estimate(1.5, fast=2.0, slow=1.0)
     launch_gap_us: Estimate = Estimate(6.0, fast=3.0, slow=12.0)
+    dispatch_us: Estimate = Estimate(200.0, fast=350.0, slow=50.0)
     costs_us: Mapping[str, float] = field(default_factory=dict[str, float])
     between_products_us: Sequence[float] = ()
+
+    @property
+    def may_cost(self) -> bool:
+        return bool(self.costs_us or self.between_products_us)  # the compiler's own figures
 
     def check(self, graph: TaskGraph) -> str | None:
         if not self._region(graph).any():
@@ -72,9 +79,9 @@ class CompiledRegion(Optimization):
             region[calls[calls >= 0]] = True
         region &= fused.structure.before >= 0  # the first gap of a lane says when it begins
         gap_us = fused.tasks.gap_us
-        return fused.with_times(
-            gap_us=np.where(region, np.minimum(gap_us, self.launch_gap_us.likely), gap_us)
-        )
+        dispatch_us = np.minimum(gap_us, self.dispatch_us.likely)
+        saved_us = np.maximum(dispatch_us - self.launch_gap_us.likely, 0.0)
+        return fused.with_times(gap_us=np.where(region, gap_us - saved_us, gap_us))
 
     def assumptions(self, graph: TaskGraph) -> tuple[str, ...]:
         assumed = ["checks of the compiled code's guards fit between its launches"]

@@ -46,13 +46,16 @@ class CudaGraphs(Optimization):
         launch_us: of the call that launches the graph; with each kernel it grows by `kernel_launch_us`.
         spacing_us: between two kernels.
         python_us: what the call takes on the CPU before it launches.
+        dispatch_us: of a call and of the time before it, what the framework's dispatch takes at most. The
+            rest is other work of the host, and stays.
     """
 
     option: ClassVar[str] = "cuda-graphs"
     title: ClassVar[str] = "CUDA graphs"
     source: ClassVar[str] = (
         "Gray, Getting Started with CUDA Graphs (NVIDIA, 2019);"
-        " Constant Time Launch for Straight-Line CUDA Graphs (NVIDIA, 2024)"
+        " Constant Time Launch for Straight-Line CUDA Graphs (NVIDIA, 2024); dispatch: of 8 recorded training"
+        " and inference runs, 99% of the time between two launches is below 54 to 331 us"
     )
 
     phases: tuple[Phase, ...] = (Phase.FORWARD, Phase.BACKWARD)
@@ -60,6 +63,7 @@ class CudaGraphs(Optimization):
     kernel_launch_us: Estimate = Estimate(0.05, fast=0.0, slow=0.3)
     spacing_us: Estimate = Estimate(1.3, fast=1.0, slow=2.0)
     python_us: Estimate = Estimate(20.0, fast=10.0, slow=60.0)
+    dispatch_us: Estimate = Estimate(200.0, fast=350.0, slow=50.0)
 
     def check(self, graph: TaskGraph) -> str | None:
         chosen = self._chosen(graph)
@@ -94,13 +98,15 @@ class CudaGraphs(Optimization):
             near = graph.structure.before[kernels]
             inside = kernels[(near >= 0) & captured[near]]
             gap_us[inside] = np.minimum(gap_us[inside], self.spacing_us.likely)
-            gone |= self._calls(graph, launches[kernels])
+            calls = self._calls(graph, launches[kernels])
+            gone |= calls
             new.append(
                 NewTask(
                     name="cudaGraphLaunch", kind=TaskKind.CALL, lane=int(graph.tasks.lane[first]),
                     after=first, like=first, operator="",
                     duration_us=self.python_us.likely
-                    + self.launch_us.likely + self.kernel_launch_us.likely * len(kernels),
+                    + self.launch_us.likely + self.kernel_launch_us.likely * len(kernels)
+                    + self._other_work_us(graph, calls),
                 )
             )  # fmt: skip
             call = ~(len(new) - 1)
@@ -121,8 +127,17 @@ class CudaGraphs(Optimization):
         return (
             "a graph is launched once the one before it has begun",
             "inputs have one shape and are copied to one place at no cost",
-            "what Python does between the launches of the region, it need not do",
+            f"before each launch of the region {self.dispatch_us.likely:g} us at most are dispatch, which goes;"
+            " the rest is other work of the host, and stays",
         )
+
+    def _other_work_us(self, graph: TaskGraph, calls: Mask) -> float:
+        """Of calls that go and the time before them, what is no dispatch."""
+        follows = calls & (graph.structure.before >= 0)
+        most_us = self.dispatch_us.likely
+        gaps_us = np.maximum(graph.tasks.gap_us[follows] - most_us, 0.0)
+        calls_us = np.maximum(graph.tasks.duration_us[calls] - most_us, 0.0)
+        return float(gaps_us.sum() + calls_us.sum())
 
     def _chosen(self, graph: TaskGraph) -> Mask:
         kinds = (TaskKind.KERNEL, TaskKind.COPY, TaskKind.MEMSET, TaskKind.COLLECTIVE)

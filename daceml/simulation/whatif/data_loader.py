@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
+from daceml.simulation.analysis.steps import step_times
 from daceml.simulation.engine import simulate
-from daceml.simulation.graph import Ints, TaskGraph
+from daceml.simulation.graph import Floats, Ints, TaskGraph
 from daceml.simulation.primitives.edit import NewEdge, NewTask, with_tasks, without
 from daceml.simulation.primitives.scale import scale, scale_gaps, set_duration
-from daceml.simulation.task import EdgeKind, Lane, TaskKind
+from daceml.simulation.task import EdgeKind, Lane, Phase, TaskKind
 from daceml.simulation.whatif.optimization import Estimate, Optimization
 
 _BY_WORKERS = "MultiProcessing"
@@ -68,7 +70,7 @@ class DataLoaderWorkers(Optimization):
         if not self.workers:
             return graph
         batches = _batches(graph)
-        load_us = np.array([graph.tasks.duration_us[batch].sum() for batch in batches]) * self.slowdown.likely
+        load_us = self._load_us(graph, batches)
         heads = np.array([batch[0] for batch in batches])
         others = data.copy()
         others[heads] = False
@@ -79,6 +81,21 @@ class DataLoaderWorkers(Optimization):
         busy = scale_gaps(busy, ~graph.on_device() & (graph.structure.before >= 0), self.slowdown.likely)
         loop = without(set_duration(busy, head, self.fetch_us.likely), others)
         return self._with_workers(loop, loop.index_of(key), load_us)
+
+    def moved_us(self, graph: TaskGraph) -> float:
+        """Loading, spread over the workers."""
+        if self.remove or not self.workers:
+            return 0.0
+        return float(self._load_us(graph, _batches(graph)).sum()) / self.workers
+
+    def _load_us(self, graph: TaskGraph, batches: Sequence[Ints]) -> Floats:
+        """[batches] how long a worker takes for each."""
+        recorded_us = [graph.tasks.duration_us[batch].sum() for batch in batches]
+        return np.array(recorded_us, np.float64) * self.slowdown.likely
+
+    @property
+    def may_cost(self) -> bool:
+        return not self.remove
 
     def assumptions(self, graph: TaskGraph) -> tuple[str, ...]:
         if self.remove:
@@ -95,22 +112,24 @@ class DataLoaderWorkers(Optimization):
         """Loading on lanes of its own, at most so many batches ahead as the workers prepare."""
         lanes = [Lane(kind="cpu", name=f"loader worker {number}") for number in range(self.workers)]
         ahead = self.workers * self.prefetch
-        keep_up = float(np.median(load_us)) / self.workers <= _pace_us(graph, fetches)
+        period_us = float(load_us.mean()) / self.workers  # from one loaded batch to the next
+        first_us, pace_us = _pace_us(graph, fetches)
+        late_us = max(period_us - pace_us, 0.0)  # that the loop waits for each batch
         tasks: list[NewTask] = []
         edges: list[NewEdge] = []
         for number, fetch in enumerate(fetches.tolist()):
-            whole_us = float(load_us[number])
-            if keep_up and number < ahead:
+            whole_us, begin_us = float(load_us[number]), 0.0
+            if not late_us and number < ahead:
                 whole_us = 0.0  # it was there before the first step
-            elif number < self.workers:
-                whole_us *= (
-                    number + 1
-                ) / self.workers  # workers that cannot keep up finish one after the other
+            elif number < self.workers:  # workers that cannot keep up finish one after the other
+                ready_us = first_us + late_us + number * period_us
+                whole_us = min(whole_us, ready_us)
+                begin_us = ready_us - whole_us
             lane = len(graph.lanes) + number % self.workers
             tasks.append(
-                NewTask(
-                    name=f"load {graph.name_of(fetch)}", kind=TaskKind.DATA, lane=lane, like=fetch,
-                    duration_us=whole_us,
+                NewTask(  # of no step, as it begins before the step that takes it
+                    name=f"load {graph.name_of(fetch)}", kind=TaskKind.DATA, lane=lane, phase=Phase.DATA,
+                    duration_us=whole_us, gap_us=begin_us,
                 )
             )  # fmt: skip
             edges.append((~number, fetch, 0.0, False, EdgeKind.HANDOVER))
@@ -136,7 +155,7 @@ def _batches(graph: TaskGraph) -> list[Ints]:
     return [np.array(batch) for batch in found]
 
 
-def _pace_us(graph: TaskGraph, fetches: Ints) -> float:
-    """From one batch to the next, if none is waited for."""
-    start_us = simulate(graph).start_us[fetches]
-    return float(np.median(np.diff(start_us))) if len(fetches) > 1 else float("inf")
+def _pace_us(graph: TaskGraph, fetches: Ints) -> tuple[float, float]:
+    """When the loop takes its first batch, and how long it has for each, if none is waited for."""
+    schedule = simulate(graph)
+    return float(schedule.start_us[fetches[0]]), step_times(schedule).total_us / len(fetches)

@@ -56,7 +56,7 @@ class DataParallel(Optimization):
     measured: MeasuredCollective | None = None
 
     @property
-    def samples(self) -> float:
+    def devices(self) -> float:
         return float(self.topology.devices)
 
     def check(self, graph: TaskGraph) -> str | None:

@@ -43,6 +43,11 @@ class FasterDevice(Optimization):
     cpu: Estimate = _SAME
     floor_us: Estimate = Estimate(1.5, fast=0.0, slow=3.0)
 
+    @property
+    def may_cost(self) -> bool:
+        ratios = (self.compute, self.memory, self.link, self.host_link, self.cpu)
+        return min(one.likely for one in ratios) < 1
+
     def at(self, side: Side) -> Self:
         """On a slower device what does not scale with it is what helps."""
         changed = super().at(side)

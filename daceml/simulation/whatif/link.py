@@ -36,6 +36,10 @@ class AnotherLink(Optimization):
     wanted: Link
     latency_us: Estimate = Estimate(20.0, fast=9.0, slow=31.0)
 
+    @property
+    def may_cost(self) -> bool:
+        return self.wanted.bytes_per_s < self.recorded.bytes_per_s
+
     def check(self, graph: TaskGraph) -> str | None:
         if not (graph.tasks.kind == TaskKind.COLLECTIVE).any():
             if communicates(graph):

@@ -45,6 +45,11 @@ class LowPrecision(Optimization):
     memory_speedup: Estimate = Estimate(2.0, fast=2.0, slow=1.4)
     floor_us: Estimate = Estimate(1.5, fast=0.0, slow=3.0)
 
+    @property
+    def may_cost(self) -> bool:
+        speedups = (self.compute_speedup, self.tf32_speedup, self.fp8_speedup, self.memory_speedup)
+        return min(one.likely for one in speedups) < 1
+
     def check(self, graph: TaskGraph) -> str | None:
         kernels = select(graph, kind=TaskKind.KERNEL)
         if self.dtype not in _THERE:

@@ -32,6 +32,10 @@ class MetaFlow(Optimization):
     remove: tuple[str, ...] = ()
     scale: Mapping[str, float] = field(default_factory=dict[str, float])
 
+    @property
+    def may_cost(self) -> bool:
+        return any(factor > 1 for factor in self.scale.values())
+
     def check(self, graph: TaskGraph) -> str | None:
         if not self.remove and not self.scale:
             return "no layer was named to remove or to scale"

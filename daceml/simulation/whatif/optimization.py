@@ -91,9 +91,23 @@ class Optimization(ABC):
         return None
 
     @property
+    def devices(self) -> float:
+        """How many times as many devices share the samples."""
+        return 1.0
+
+    @property
     def samples(self) -> float:
         """How many times as many samples a step takes, on all devices together."""
-        return 1.0
+        return self.devices
+
+    @property
+    def may_cost(self) -> bool:
+        """Whether its figures allow a step to get slower; where they do not, no answer may say so."""
+        return True
+
+    def moved_us(self, graph: TaskGraph) -> float:
+        """What all steps together take at least, for work that the optimization moves off the run's lanes."""
+        return 0.0
 
     @abstractmethod
     def apply(self, graph: TaskGraph) -> TaskGraph:

@@ -50,7 +50,7 @@ class ParameterServer(Optimization):
     efficiency: Estimate = Estimate(0.8, fast=0.95, slow=0.5)
 
     @property
-    def samples(self) -> float:
+    def devices(self) -> float:
         return float(self.workers)
 
     def check(self, graph: TaskGraph) -> str | None:

@@ -33,6 +33,10 @@ class RestructuredBatchNorm(Optimization):
 
     speedup: Estimate = Estimate(2.0, fast=2.0, slow=1.0)
 
+    @property
+    def may_cost(self) -> bool:
+        return self.speedup.likely < 1
+
     def check(self, graph: TaskGraph) -> str | None:
         return None if of_layers(graph, "batch norm").any() else "no work of the run is a batch normalisation"
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
-from daceml.errors import WhatIfError
+from daceml.errors import DacemlError, ImplausibleAnswerError, WhatIfError
 from daceml.notebook import html_of
+from daceml.simulation.analysis.guards import Answer, check_answer, remaining_work_us
 from daceml.simulation.analysis.profiler_cost import without_profiler
-from daceml.simulation.analysis.steps import step_error, step_times
+from daceml.simulation.analysis.steps import StepScale, step_error
 from daceml.simulation.engine import Schedule, simulate
 from daceml.simulation.graph import TaskGraph
 from daceml.simulation.primitives.difference import Difference, difference
@@ -64,6 +66,7 @@ def predict(
         baseline: its replay, if it is known already.
     Raises:
         WhatIfError: one of them cannot be applied.
+        ImplausibleAnswerError: the answer breaks a law of every run.
     """
     return _answer(_Run.of(graph, baseline), optimizations)
 
@@ -74,10 +77,18 @@ class Refusal:
 
     Attributes:
         reason: why, in a sentence.
+        code: of the error.
     """
 
     title: str
     reason: str
+    code: str
+
+    @classmethod
+    def of(cls, title: str, error: DacemlError) -> Self:
+        """From the error that the question met."""
+        law = f"{error.what}: " if isinstance(error, ImplausibleAnswerError) else ""
+        return cls(title=title, reason=law + (error.why or error.what), code=error.code)
 
 
 def predict_each(
@@ -86,27 +97,27 @@ def predict_each(
     """Answers for each optimisation alone, then for all together that can be applied, if they are several.
 
     Raises:
-        WhatIfError: none of them can be applied; the message says why of the first.
+        WhatIfError, ImplausibleAnswerError: none of them can be answered; the message says why of the first.
     """
     run = _Run.of(graph, baseline)
     found: list[Prediction] = []
     usable: list[Optimization] = []
     refused: list[Refusal] = []
-    first: WhatIfError | None = None
+    first: DacemlError | None = None
     for optimization in optimizations:
         try:
             found.append(_answer(run, [optimization]))
             usable.append(optimization)
-        except WhatIfError as error:
+        except (WhatIfError, ImplausibleAnswerError) as error:
             first = first or error
-            refused.append(Refusal(title=optimization.title, reason=error.why or error.what))
+            refused.append(Refusal.of(optimization.title, error))
     if first is not None and not found:
         raise first
     if len(usable) > 1:
         try:
             found.append(_answer(run, usable))
-        except WhatIfError as error:
-            refused.append(Refusal(title="all together", reason=error.why or error.what))
+        except (WhatIfError, ImplausibleAnswerError) as error:
+            refused.append(Refusal.of("all together", error))
     return found, refused
 
 
@@ -116,11 +127,13 @@ class _Run:
 
     Attributes:
         replay: of the run as it was recorded.
+        scale: of its steps.
         graph: of the run without the profiler.
         step_us: what a step of that takes.
     """
 
     replay: Schedule
+    scale: StepScale
     graph: TaskGraph
     step_us: float
 
@@ -129,20 +142,23 @@ class _Run:
         replay = simulate(graph) if replay is None else replay
         plain = without_profiler(graph)
         seen = replay if plain is graph else simulate(plain)
-        return cls(replay=replay, graph=plain, step_us=step_times(seen).step_us)
+        scale = StepScale.of(replay)
+        return cls(replay=replay, scale=scale, graph=plain, step_us=scale.step_us(seen))
 
 
 def _answer(run: _Run, optimizations: Sequence[Optimization]) -> Prediction:
     _check_alternatives(optimizations)
     error = step_error(run.replay)
     schedules = {side: _schedule(run.graph, optimizations, side) for side in ("likely", "fast", "slow")}
-    step_us = {side: step_times(schedule).step_us for side, schedule in schedules.items()}
+    step_us = {side: run.scale.step_us(schedule) for side, schedule in schedules.items()}
     assumptions: list[str] = []
+    moved_us = 0.0
     changed = run.graph
     for optimization in optimizations:
         assumptions += optimization.assumptions(changed)
+        moved_us = max(moved_us, optimization.moved_us(changed))
         changed = applied(optimization, changed)
-    return Prediction(
+    found = Prediction(
         titles=tuple(optimization.title for optimization in optimizations),
         baseline=run.replay,
         schedule=schedules["likely"],
@@ -155,6 +171,29 @@ def _answer(run: _Run, optimizations: Sequence[Optimization]) -> Prediction:
         change=difference(run.graph, changed),
         assumptions=tuple(dict.fromkeys(assumptions)),
     )
+    check_answer(
+        Answer(
+            title=" + ".join(found.titles),
+            step_us=found.step_us,
+            low_us=found.fast_us,
+            high_us=found.slow_us,
+            baseline_us=run.step_us,
+            may_cost=any(optimization.may_cost for optimization in optimizations),
+            least_us=run.scale.per_step_us(max(moved_us, remaining_work_us(changed))),
+            devices=math.prod(optimization.devices for optimization in optimizations),
+            one_device_us=_one_device_us(run, optimizations),
+        ),
+        where=run.graph.source,
+    )
+    return found
+
+
+def _one_device_us(run: _Run, optimizations: Sequence[Optimization]) -> float | None:
+    """The step with the questions about one device alone; None where none is about several."""
+    local = [one for one in optimizations if one.devices == 1]
+    if len(local) == len(optimizations):
+        return None
+    return run.scale.step_us(_schedule(run.graph, local, "likely")) if local else run.step_us
 
 
 def _check_alternatives(optimizations: Sequence[Optimization]) -> None:

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from daceml.simulation.analysis.steps import recorded_step_times, step_error, step_times
+from daceml.simulation.analysis.steps import StepScale, recorded_step_times, step_error, step_times
 from daceml.simulation.engine import simulate
 from daceml.simulation.graph import TaskGraph
 from tests.support.task_stories import graph_of
@@ -48,3 +48,26 @@ def test_a_run_without_steps_is_one():
     graph = graph_of("a cpu 5", "b cpu 7 gap 1")
     assert step_times(simulate(graph)).step_us == 13
     assert step_error(simulate(graph)) == 0
+
+
+def sentences(first_us: float, second_us: float) -> list[str]:
+    """Two steps whose kernels last so long, launched 100 us apart."""
+    return [
+        "l0 cpu 10 step 0", f"k0 gpu0 {first_us} with l0 step 0",
+        "l1 cpu 10 gap 90 step 1", f"k1 gpu0 {second_us} with l1 step 1",
+    ]  # fmt: skip
+
+
+def test_a_changed_graph_is_never_slower_for_less_work():
+    """The first step gains 60 us and the second one nothing: the time between their ends grows."""
+    recorded, changed = (simulate(graph_of(*sentences(first, 50))) for first in (80, 20))
+    scale = StepScale.of(recorded)
+    assert (step_times(recorded).step_us, step_times(changed).step_us) == (70, 130)
+    assert (scale.step_us(recorded), scale.step_us(changed)) == (70, 70)
+    assert scale.step_us(simulate(graph_of(*sentences(80, 30)))) == pytest.approx(70 - 20 / (150 / 70))
+
+
+def test_steps_that_are_done_all_at_once_take_their_mean():
+    """The kernel of the first step outlasts the second step."""
+    schedule = simulate(graph_of("l0 cpu 10 step 0", "k0 gpu0 300 with l0 step 0", "l1 cpu 10 step 1"))
+    assert step_times(schedule).step_us == 150

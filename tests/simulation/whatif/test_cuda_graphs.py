@@ -5,6 +5,7 @@ from __future__ import annotations
 from daceml.simulation.engine import simulate
 from daceml.simulation.whatif.cuda_graphs import CudaGraphs
 from daceml.simulation.whatif.optimization import Estimate, applied
+from daceml.simulation.whatif.whatif_result import predict
 from tests.support.golden import golden
 from tests.support.task_stories import graph_of
 
@@ -80,3 +81,16 @@ def test_a_run_without_launches_or_with_graphs_is_refused():
     used = graph_of("g cpu 1 phase forward", *(f"k{n} gpu0 1 with g phase forward" for n in range(9)))
     reason = CERTAIN.check(used)
     assert reason == golden() and "CUDA graph" in reason
+
+
+def test_host_work_that_is_no_dispatch_stays():
+    """Between the launches something else takes 20 ms, and one call allocates for 3 ms."""
+    graph = graph_of(
+        "cudaLaunchKernel cpu 5 step 0 phase forward", "a gpu0 10 with cudaLaunchKernel step 0 phase forward",
+        "cudaMalloc cpu 3000 step 0 phase forward",
+        "cudaLaunchKernel cpu 5 gap 20000 step 0 phase forward",
+        "b gpu0 10 with cudaLaunchKernel step 0 phase forward",
+    )  # fmt: skip
+    seen = predict(graph, [CudaGraphs()])
+    assert seen.step_us > 20_000 - 200 + 3000 - 200
+    assert seen.speedup < 1.1

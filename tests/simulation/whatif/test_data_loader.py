@@ -7,6 +7,7 @@ import pytest
 from daceml.simulation.engine import simulate
 from daceml.simulation.whatif.data_loader import DataLoaderWorkers
 from daceml.simulation.whatif.optimization import Estimate, applied
+from daceml.simulation.whatif.whatif_result import predict
 from tests.support.golden import golden
 from tests.support.task_stories import graph_of
 
@@ -36,8 +37,19 @@ def test_enough_workers_hide_loading_and_the_loop_only_fetches():
 
 def test_with_too_few_workers_each_step_waits_for_its_batch():
     schedule = simulate(applied(workers(2), graph_of(*run())))
-    assert [schedule[f"l{k}"][0] for k in range(4)] == [22, 42, 64, 84]
-    assert schedule["load DataLoader2"] == (22, 62)  # once batch 0 has been taken
+    assert [schedule[f"l{k}"][0] for k in range(4)] == [10, 30, 52, 72]
+    assert schedule["load DataLoader2"] == (10, 50)  # once batch 0 has been taken
+
+
+@pytest.mark.parametrize(("count", "step_us"), [(1, 704), (2, 352), (4, 352)])
+def test_a_single_step_waits_for_its_batch_as_every_other_one_would(count: int, step_us: float):
+    """The step loads for 704 us and computes for 350: one worker cannot hide that."""
+    graph = graph_of(
+        "warm-up cpu 5000", "begin cpu 0 kind marker step 0", "load cpu 704 kind data phase data step 0",
+        "train cpu 350 step 0", "end cpu 0 kind marker step 0",
+    )  # fmt: skip
+    seen = predict(graph, [workers(count)])
+    assert (seen.baseline_us, seen.step_us) == (1054, step_us)
 
 
 def test_workers_slow_each_other_and_the_loop_down():

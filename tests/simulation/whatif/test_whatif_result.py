@@ -9,8 +9,11 @@ from daceml.errors import WhatIfError
 from daceml.simulation.graph import TaskGraph
 from daceml.simulation.primitives.scale import scale
 from daceml.simulation.primitives.select import select
+from daceml.simulation.whatif.data_parallel import DataParallel
+from daceml.simulation.whatif.gradients import Gradients
 from daceml.simulation.whatif.optimization import Estimate, Optimization
 from daceml.simulation.whatif.whatif_result import predict, predict_each
+from tests.simulation.whatif.training_runs import pair
 from tests.support.golden import golden, raises
 from tests.support.task_stories import graph_of
 
@@ -68,3 +71,29 @@ def test_where_all_are_refused_the_first_reason_is_the_error():
     with raises(WhatIfError, FasterKernels.title) as caught:
         predict_each(run(), [FasterKernels(name="conv"), FasterKernels(name="pool")])
     assert caught.value.why == FasterKernels(name="conv").check(run())
+
+
+@dataclass(frozen=True, kw_only=True)
+class LosesWork(FasterKernels):
+    """A rule with a fault: it forgets the work that it moves elsewhere."""
+
+    def moved_us(self, graph: TaskGraph) -> float:
+        return 90.0
+
+
+def test_an_answer_that_breaks_a_law_is_refused_and_the_others_stand():
+    found, refused = predict_each(run(), [LosesWork(), FasterKernels(name="add")])
+    assert [seen.step_us for seen in found] == [90]
+    assert [one.code for one in refused] == ["DML614"]
+    assert refused[0].reason == golden() and "0.090 ms" in refused[0].reason
+
+
+def test_steps_of_which_only_the_first_sends_still_take_time():
+    """Nothing waits for the all-reduce of the first step, which ends after the second step has."""
+    graph = graph_of(
+        "l0 cpu 1 step 0 phase backward", "bw gpu0 20 with l0 step 0 phase backward",
+        "l1 cpu 1 step 1 phase forward", "fw gpu0 20 with l1 step 1 phase forward",
+    )  # fmt: skip
+    seen = predict(graph, [DataParallel(topology=pair(), gradients=Gradients.of(1000.0))])
+    assert seen.step_us > seen.baseline_us == 20
+    assert seen.speedup < 2

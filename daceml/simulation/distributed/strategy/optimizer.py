@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 
 from daceml.errors import StrategyError
+from daceml.simulation.analysis.guards import Answer, check_answer
 from daceml.simulation.distributed.strategy.choices import (
     Choice,
     GradientAccumulation,
@@ -21,6 +22,7 @@ from daceml.simulation.distributed.strategy.evaluation import Evaluator
 from daceml.simulation.distributed.strategy.plan import data_parallel_default, nothing_fuses
 from daceml.simulation.distributed.strategy.search import Found, Problem, Progress, search
 from daceml.simulation.distributed.strategy.training_step import TrainingStep
+from daceml.simulation.distributed.strategy.walk import OPERATOR_FUSION
 
 # So many combinations of choices are searched for a plan, the best by torch's buckets first
 _SEARCHED = 3
@@ -102,6 +104,7 @@ def optimize(
         kinds: of `CHOICES` that may be tried; None is all.
     Raises:
         StrategyError: nothing fits; the message says what needs least.
+        ImplausibleAnswerError: what was found breaks a law of every step.
     """
     began = perf_counter()
     candidates = sorted(
@@ -127,6 +130,14 @@ def optimize(
     assert best is not None, "there is a possible candidate"
     found, chosen, made = best
     left = max(0.0, budget_s - (perf_counter() - began)) / max(1, len(problem.kinds))
+    fused = OPERATOR_FUSION in problem.kinds
+    check_answer(
+        Answer(
+            title=chosen.name, step_us=found.step_us, low_us=found.step_us, high_us=found.step_us,
+            baseline_us=found.default_us, may_cost=False,
+            least_us=0.0 if fused else made.step.computing_us, devices=made.step.devices,
+        )
+    )  # fmt: skip
     return Strategy(
         problem=made, chosen=chosen, candidates=tuple(candidates), found=found,
         contributions={kind: _without(made, kind, left, seed) for kind in sorted(problem.kinds)},
