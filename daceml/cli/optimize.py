@@ -11,7 +11,8 @@ import typer
 
 from daceml.cli import options
 from daceml.cli.output_files import check_targets, written_aside
-from daceml.errors import RecordedStepError
+from daceml.errors import ImplausibleAnswerError, RecordedStepError
+from daceml.simulation.analysis.reliability import MOST_ERROR
 from daceml.time_budget import budget_s
 
 if TYPE_CHECKING:
@@ -103,6 +104,7 @@ def optimize(
     if not as_json:
         typer.echo(run_text(recorded))
         typer.echo("")
+    _refuse_missed(recorded, float("nan") if link is not None else step.error)  # of the recorded link
     kinds = {TENSOR_FUSION, TENSOR_PARTITION} if partition else {TENSOR_FUSION}
     problem = Problem(step=step.step, synchronization=step.synchronization, kinds=frozenset(kinds))
     strategy = optimizer.optimize(
@@ -121,6 +123,22 @@ def optimize(
         typer.echo(json.dumps(strategy_json(recorded, step, strategy, advised), indent=2))
     else:
         typer.echo(strategy_text(step, strategy, advised, memory_bytes))
+
+
+def _refuse_missed(recorded: RecordedRun, model_error: float) -> None:
+    """No advice on a step that the model misses."""
+    errors = {
+        "the replay of the run": recorded.replay.error,
+        "the model of its typical step, with its buckets,": model_error,
+    }
+    for what, error in errors.items():
+        if abs(error) > MOST_ERROR:
+            raise ImplausibleAnswerError(
+                "no advice can be given for this run",
+                where=recorded.traces[0].source,
+                why=f"{what} misses the recorded steps by {error:+.1%}, more than {MOST_ERROR:.0%}",
+                fix="record more steps with daceml.profile on an otherwise idle machine",
+            )
 
 
 def _told(progress: Progress) -> None:

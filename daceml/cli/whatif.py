@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand
@@ -13,7 +13,10 @@ from typer.core import TyperCommand
 from daceml.cli import options
 from daceml.cli.output_files import check_targets
 from daceml.cli.replay import HtmlFile, PerfettoFile, QueueDepth, write_views
-from daceml.errors import WhatIfError
+from daceml.errors import DacemlError, WhatIfError
+
+if TYPE_CHECKING:
+    from daceml.profiling.trace import Trace
 
 # Whatever is no option of the command is a question.
 CONTEXT = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -102,19 +105,23 @@ def whatif(
     from daceml.report.replay_text import whatif_text
     from daceml.simulation import Options, build, predict_each, simulate
     from daceml.simulation.whatif.gradients import Gradients
-    from daceml.simulation.whatif.questions import Network, gradients_of, optimization_of, words_of
+    from daceml.simulation.whatif.questions import Network, answerable, gradients_of, words_of
+    from daceml.simulation.whatif.recorded_gradients import gradients_in
 
     check_targets([("--perfetto", perfetto), ("--html", html)], read=trace)
     words = words_of(context.args)
     if not words:
         raise WhatIfError("nothing is asked", fix="give a question, such as --amp; --help lists them")
     recorded = read_trace(trace)
-    known = Gradients.recorded(recorded.header) if gradients is None else gradients_of(gradients)
-    network = Network(link=link, inside=inside, gradients=known)
-    asked = [optimization_of(word, network) for word in words]
+    known = gradients_of(gradients) if gradients is not None else Gradients.recorded(recorded.header)
+    network = Network(
+        link=link, inside=inside, gradients=known or gradients_in(recorded), card_link=_card_link(recorded)
+    )
+    asked, lacking = answerable(words, network)
     graph = build(recorded, Options(queue_depth=queue_depth))
     baseline = simulate(graph)
     predictions, refusals = predict_each(graph, asked, baseline=baseline)
+    refusals = [*lacking, *refusals]
     schedules = {"replayed": baseline}
     schedules |= {" + ".join(seen.titles): seen.schedule for seen in predictions}
     write_views(perfetto, html, schedules, lambda: whatif_html(predictions))
@@ -122,3 +129,14 @@ def whatif(
         typer.echo(json.dumps(whatif_json(predictions, refusals), indent=2))
     else:
         typer.echo(whatif_text(predictions, refusals, changes=changes))
+
+
+def _card_link(recorded: Trace) -> str | None:
+    """What joins cards of the recorded kind on one node, in each direction; None where nobody knows."""
+    from daceml.prediction.recorded_runs.recording_device import origin_of
+
+    try:
+        link = origin_of(recorded).link_bytes_per_s
+    except DacemlError:
+        return None
+    return None if link is None else f"{link.value / 2 / 1e9:g}GB/s"  # data sheets count both directions

@@ -95,6 +95,7 @@ from daceml.errors.prediction import (
 from daceml.errors.traces import (
     CyclicGraphError,
     ImplausibleAnswerError,
+    MissingFactError,
     RecordingError,
     TaskGraphError,
     TraceContentError,
@@ -148,6 +149,7 @@ __all__ = [
     "MeasurementError",
     "MeasurementFileError",
     "MemoryBudgetError",
+    "MissingFactError",
     "ModelReferenceError",
     "MoveError",
     "NoImplementationError",

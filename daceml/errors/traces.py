@@ -41,6 +41,12 @@ class WhatIfError(DacemlError):
     code = "DML613"
 
 
+class MissingFactError(WhatIfError):
+    """A what-if question without a fact that neither it nor the trace gives."""
+
+    code = "DML615"
+
+
 class ImplausibleAnswerError(DacemlError):
     """A prediction that breaks a law of every run: no time at all, or more than n times by n devices."""
 

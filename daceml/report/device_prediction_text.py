@@ -10,6 +10,7 @@ from rich.console import RenderableType
 
 from daceml.prediction.prices import Price
 from daceml.prediction.recorded_runs.device_prediction import DevicePrediction
+from daceml.simulation.analysis.reliability import misses
 from daceml.text_tables import cell, render, table
 
 Criterion = Literal["time", "throughput", "cost"]
@@ -33,7 +34,7 @@ def device_prediction_text(
     for number, seen in enumerate(predictions):
         rate, price = _rate(seen), prices.get(seen.destination.name)
         rows.add_row(
-            cell(seen.destination.name),
+            cell(_named(seen)),
             _ms(seen.step_us),
             f"{_ms(seen.fast_us)} .. {_ms(seen.slow_us)}",
             _ms(seen.busy_us),
@@ -43,7 +44,8 @@ def device_prediction_text(
             f"[{number + 1}]" if seen.flags else "",
         )
     where = "a device that is not described" if first.origin is None else first.origin.name
-    parts: list[RenderableType] = [
+    parts: list[RenderableType] = [cell(text) for text in _warnings(predictions)]
+    parts += [
         cell(
             f"recorded on {where}: {_ms(first.recorded_us)} ms a step; replay error {first.replay_error:.2%}"
         ),
@@ -78,6 +80,20 @@ def by_criterion(
         return float("inf") if price is None else -price.samples_per_usd(_rate(seen))
 
     return sorted(predictions, key=key)
+
+
+def _named(seen: DevicePrediction) -> str:
+    """The device, with the number format where one was asked for."""
+    name = seen.destination.name
+    return f"{name} ({seen.number_format})" if seen.number_format else name
+
+
+def _warnings(predictions: Sequence[DevicePrediction]) -> list[str]:
+    """What comes first: a replay that misses the run, and devices that wait for the host."""
+    missed = misses(predictions[0].replay_error)
+    found = [] if missed is None else [missed]
+    found += [f"{_named(seen)}: {seen.host}" for seen in predictions if seen.host is not None]
+    return found
 
 
 def _rate(seen: DevicePrediction) -> float:
@@ -129,6 +145,8 @@ def _plain(seen: DevicePrediction, price: Price | None) -> dict[str, Any]:
         "step_high_us": seen.slow_us,
         "kernels_us": seen.busy_us,
         "replay_error": seen.replay_error,
+        "warnings": _warnings([seen]),
+        "number_format": seen.number_format,
         "batch": seen.batch,
         "steps_per_s": seen.throughput(1.0),
         "samples_per_s": None if seen.batch is None else rate,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from daceml.report.replay_text import warnings_of
 from daceml.simulation.analysis.breakdown import breakdown
 from daceml.simulation.analysis.critical_path import critical_path
 from daceml.simulation.analysis.limits import limits
@@ -53,6 +54,8 @@ def whatif_json(predictions: Sequence[Prediction], refusals: Sequence[Refusal] =
         "source": first.baseline.graph.source,
         "step_us": first.baseline_us,
         "replay_error": first.replay_error,
+        "warnings": warnings_of(predictions),
+        "host": None if first.host is None else asdict(first.host),
         "notes": list(first.baseline.graph.notes),
         "questions": [
             {
@@ -62,6 +65,9 @@ def whatif_json(predictions: Sequence[Prediction], refusals: Sequence[Refusal] =
                 "slow_us": seen.slow_us,
                 "samples": seen.samples,
                 "speedup": seen.speedup,
+                "speedup_low": seen.speedup_low,
+                "speedup_high": seen.speedup_high,
+                "host_limits": seen.host_limits,
                 "assumptions": list(seen.assumptions),
                 "change": seen.change.to_json(),
                 "critical_path_us": path_sums(seen.schedule),

@@ -9,6 +9,7 @@ from rich.console import RenderableType
 
 from daceml.simulation.analysis.breakdown import Breakdown, breakdown
 from daceml.simulation.analysis.limits import Limit, limits
+from daceml.simulation.analysis.reliability import misses
 from daceml.simulation.analysis.steps import recorded_step_times, step_error, step_times
 from daceml.simulation.engine import Schedule
 from daceml.simulation.whatif.whatif_result import Prediction, Refusal
@@ -84,23 +85,41 @@ def whatif_text(
     """One row for each question, the run as it was first; then what it could not answer, and why."""
     result = table("what if", "step ms", "at best .. at worst", "samples/s, times", "tasks changed")
     baseline = predictions[0].baseline
-    result.add_row(cell("as it was"), in_ms(predictions[0].baseline_us), "", "1.00", "")
+    host = predictions[0].host
+    reach = "" if host is None else f"{in_ms(host.device_us)} .. {in_ms(host.recorded_us)}"
+    result.add_row(cell("as it was"), in_ms(predictions[0].baseline_us), reach, "1.00", "")
     for seen in predictions:
         result.add_row(
             cell(" + ".join(seen.titles)),
             in_ms(seen.step_us),
             f"{in_ms(seen.fast_us)} .. {in_ms(seen.slow_us)}",
-            f"{seen.speedup:.2f}",
+            f"{seen.speedup:.2f} [{seen.speedup_low:.2f}, {seen.speedup_high:.2f}]",
             seen.change.headline(),
         )
     assumptions = dict.fromkeys(text for seen in predictions for text in seen.assumptions)
-    parts: list[RenderableType] = [cell(error_line(baseline)), "", result]
+    parts: list[RenderableType] = [cell(text) for text in warnings_of(predictions)]
+    parts += [cell(error_line(baseline)), "", result]
     parts += [cell(f"refused [{refusal.code}]: {refusal.title}: {refusal.reason}") for refusal in refusals]
     parts += [cell(f"assumed: {text}") for text in assumptions]
     parts += [cell(f"note: {note}") for note in baseline.graph.notes]
     if changes:
         parts += [cell(f"\n{' + '.join(seen.titles)}\n{seen.change}") for seen in predictions]
     return render(*parts)
+
+
+def warnings_of(predictions: Sequence[Prediction]) -> list[str]:
+    """What comes first: a replay that misses the run, and a host that limits the run or answers."""
+    first = predictions[0]
+    missed = misses(first.replay_error)
+    found = [] if missed is None else [missed]
+    if first.host is not None:
+        found.append(str(first.host))
+    elif limited := [" + ".join(seen.titles) for seen in predictions if seen.host_limits]:
+        found.append(
+            f"the host would limit {'; '.join(limited)}: these intervals reach from the device's time to the"
+            " host's time as recorded"
+        )
+    return found
 
 
 def in_ms(time_us: float) -> str:

@@ -119,6 +119,9 @@ class TaskGraph:
         source: what it was made of, for messages.
         notes: what was assumed, or could not be known, when it was made.
         inflation: how many times as long the profiler made a step; NaN where nobody measured it.
+        host_events: operators, calls and annotations that the profiler recorded on threads.
+        card: that ran the kernels; "" where the trace does not say, or names several.
+        formats: in which the card computes, of those that questions name; None where it is not known.
     Raises:
         TaskGraphError: a column of another length, an index out of range, a time that is no number.
     """
@@ -131,6 +134,9 @@ class TaskGraph:
     source: str = ""
     notes: tuple[str, ...] = ()
     inflation: float = float("nan")
+    host_events: int = 0
+    card: str = ""
+    formats: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         _check(self)

@@ -71,10 +71,10 @@ def test_questions_about_a_file(trace: Path, capsys: pytest.CaptureFixture[str])
     code, out, _ = told(capsys, "whatif", trace, "--amp", "2", "--gist", "--json")
     assert code == 0
     answers = json.loads(out)
-    assert [one["optimizations"] for one in answers["questions"]] == [["automatic mixed precision"]]
+    assert [one["optimizations"] for one in answers["questions"]] == [["automatic mixed precision (fp16)"]]
     assert answers["refused"][0]["title"] == "Gist encodings"
-    assert answers["step_us"] == 1000
-    assert answers["questions"][0]["step_us"] == pytest.approx(1000 - 400, abs=2)
+    assert answers["step_us"] == 1000 - 2 * 2  # two events of a step, of 2 us each
+    assert answers["questions"][0]["step_us"] == pytest.approx(996 - 400, abs=2)
 
 
 def test_views_are_written(trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -85,7 +85,7 @@ def test_views_are_written(trace: Path, tmp_path: Path, capsys: pytest.CaptureFi
     names = {
         e["args"]["name"] for e in json.loads(view.read_text())["traceEvents"] if e["name"] == "process_name"
     }
-    assert names == {"recorded", "replayed", "automatic mixed precision"}
+    assert names == {"recorded", "replayed", "automatic mixed precision (fp16)"}
 
 
 @pytest.mark.parametrize(

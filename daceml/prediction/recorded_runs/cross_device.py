@@ -24,6 +24,7 @@ from daceml.prediction.recorded_runs.retiming_rules import Rule
 from daceml.profiling.trace import EventKind, Trace
 from daceml.simulation.analysis.guards import Answer, check_answer, remaining_work_us
 from daceml.simulation.analysis.profiler_cost import without_profiler
+from daceml.simulation.analysis.reliability import HostLimit, host_limits, without_host
 from daceml.simulation.analysis.steps import StepScale, step_error
 from daceml.simulation.building.build import Options, build
 from daceml.simulation.engine import Schedule, simulate
@@ -42,7 +43,7 @@ class RecordedRun:
     """A trace that was read and built once, for predictions for several devices.
 
     Attributes:
-        graph: without what the profiler cost, where that is known.
+        graph: without what the profiler cost, and of no certain card.
         baseline: the replay of the run as it was recorded.
     """
 
@@ -74,7 +75,12 @@ class RecordedRun:
         device = origin_of(trace, origin)
         _check_links(trace)
         recorded = build(trace, Options(queue_depth=queue_depth))
-        return cls(trace=trace, origin=device, graph=without_profiler(recorded), baseline=simulate(recorded))
+        return cls(
+            trace=trace,
+            origin=device,
+            graph=replace(without_profiler(recorded), card="", formats=None),
+            baseline=simulate(recorded),
+        )
 
     def retimed(
         self,
@@ -139,6 +145,14 @@ class RecordedRun:
         tasks = _after(retiming, graphs)
         schedules = {side: simulate(graph) for side, graph in graphs.items()}
         step_us = {side: self._scale.step_us(schedule) for side, schedule in schedules.items()}
+        device_us = [self._scale.step_us(simulate(without_host(graph))) for graph in graphs.values()]
+        times_us = list(step_us.values())
+        host: HostLimit | None = None
+        if host_limits(step_us["likely"], device_us[0]):
+            slow = self._changed(retiming, "slow", host_factor, optimizations, threads=self.baseline.graph)
+            recorded_us = self._scale.step_us(simulate(slow))
+            host = HostLimit(step_us=step_us["likely"], device_us=device_us[0], recorded_us=recorded_us)
+            times_us += [*device_us, recorded_us]
         error = step_error(self.baseline)
         assumptions = [
             HOST_STAYS if host_factor == 1.0 else f"threads take {host_factor:g} times as long, as was said"
@@ -153,8 +167,10 @@ class RecordedRun:
             destination=destination,
             recorded_us=self._recorded_us,
             step_us=step_us["likely"],
-            fast_us=min(step_us.values()) * max(1.0 - error, 0.0),
-            slow_us=max(step_us.values()) * (1.0 + error),
+            fast_us=min(times_us) * max(1.0 - error, 0.0),
+            slow_us=max(times_us) * (1.0 + error),
+            host=host,
+            number_format=", ".join(one.number_format for one in optimizations if one.number_format),
             classes=by_class(tasks, retiming.steps),
             tasks=tasks,
             batch=None if batch is None else batch * samples,
@@ -178,13 +194,31 @@ class RecordedRun:
         return found
 
     def _changed(
-        self, retiming: Retiming, side: Side, host_factor: float, optimizations: Sequence[Optimization]
+        self,
+        retiming: Retiming,
+        side: Side,
+        host_factor: float,
+        optimizations: Sequence[Optimization],
+        *,
+        threads: TaskGraph | None = None,
     ) -> TaskGraph:
-        graph = self.graph.with_times(duration_us=retiming.durations_us(side))
+        """The run on the destination.
+
+        Args:
+            threads: the same tasks with other times of threads; None takes those without the profiler.
+        """
+        duration_us = retiming.durations_us(side)
+        graph = self.graph.with_times(duration_us=duration_us)
+        if threads is not None:
+            on_device = graph.on_device()
+            graph = graph.with_times(
+                duration_us=np.where(on_device, duration_us, threads.tasks.duration_us),
+                gap_us=np.where(on_device, graph.tasks.gap_us, threads.tasks.gap_us),
+            )
         if host_factor != 1.0:
-            threads = ~graph.on_device() & (graph.tasks.kind != TaskKind.MARKER)
-            graph = scale(graph, threads, host_factor)
-            graph = scale_gaps(graph, threads & (graph.structure.before >= 0), host_factor)
+            on_thread = ~graph.on_device() & (graph.tasks.kind != TaskKind.MARKER)
+            graph = scale(graph, on_thread, host_factor)
+            graph = scale_gaps(graph, on_thread & (graph.structure.before >= 0), host_factor)
         for one in optimizations:
             graph = applied(one.at(side), graph)
         return graph

@@ -9,6 +9,7 @@ from daceml.devices.specification import Device
 from daceml.errors import PredictionError
 from daceml.prediction.prices import Price
 from daceml.prediction.recorded_runs.retimed_tasks import ClassTime, RetimedTask
+from daceml.simulation.analysis.reliability import HostLimit
 from daceml.simulation.engine import Schedule
 
 
@@ -20,7 +21,10 @@ class DevicePrediction:
         origin: None where it is not described, as of most processors.
         recorded_us: what a step took there, without the profiler where that is known.
         step_us: what it takes on the destination, in the long run.
-        fast_us, slow_us: the same with all kernels at their limits, widened by the error of the replay.
+        fast_us, slow_us: the same with all kernels at their limits, widened by the error of the replay. Where
+            the host limits the step, from what the device needs to what the host took as it was recorded.
+        host: None where it does not limit the step.
+        number_format: in which the device computes, where that was asked; "" as it was recorded.
         busy_us: of the device in a step, all kernels one after another.
         classes: kinds of kernels, per step; tasks: each of them, in all steps.
         batch: samples in a step on the destination; None where nobody said how many.
@@ -40,6 +44,8 @@ class DevicePrediction:
     batch: float | None = None
     schedule: Schedule | None = None
     replay_error: float = 0.0
+    host: HostLimit | None = None
+    number_format: str = ""
     assumptions: tuple[str, ...] = ()
 
     @property

@@ -44,6 +44,7 @@ def in_precision(precision: str, destination: Device) -> Optimization:
             fp8_speedup=_gained(peaks[arithmetic] / half),
         )
     return AutomaticMixedPrecision(
+        dtype="bf16" if precision == "bf16" else "fp16",
         compute_speedup=_gained(peaks[arithmetic] / peaks["float32"]),
         tf32_speedup=_gained(peaks[arithmetic] / peaks.get("tf32", peaks["float32"])),
     )

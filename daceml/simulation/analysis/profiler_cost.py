@@ -2,6 +2,7 @@
 
 The profiler takes time for each operator and call that it records, on the thread that runs them. How much
 is not in the trace; that a step takes longer is (`TaskGraph.inflation`), where some were timed without it.
+Of other runs each recorded event is taken to cost what is usual.
 """
 
 from __future__ import annotations
@@ -14,21 +15,26 @@ from daceml.simulation.graph import Mask, TaskGraph
 from daceml.simulation.task import TaskKind
 
 MOST_US = 20.0  # that recording one operator takes; 1 to 5 us are common
+USUAL_US = 2.0  # of one event, where nobody measured it: the geometric middle of 1 and 5 us
 _HALVINGS = 30
 _ALIKE = 1.001  # steps whose times differ by less are equally long
 
 
 def without_profiler(graph: TaskGraph) -> TaskGraph:
-    """The graph of the same run without the profiler; the graph itself where nobody knows what that cost.
+    """The graph of the same run without the profiler; the graph itself where that cost nothing.
 
-    Every recorded task of a thread gets cheaper by one and the same time: the least with which the median
-    step is as short as it was without the profiler, or as short as `MOST_US` make it. That time goes from the
-    gap before a task, then from the task. Where a step waits for its device, faster threads change nothing;
-    then nothing is known of them, and they stay as they are.
+    Where nobody measured that, every task of a thread gets cheaper by `USUAL_US` for each event that was
+    recorded for it on average. Otherwise it gets cheaper by one and the same time: the least with which the
+    median step is as short as it was without the profiler, or as short as `MOST_US` make it. That time goes
+    from the gap before a task, then from the task. Where a step waits for its device, faster threads change
+    nothing; then nothing is known of them, and they stay as they are.
     """
+    threads = ~graph.on_device() & (graph.tasks.kind != TaskKind.MARKER)
+    if np.isnan(graph.inflation) and graph.host_events:
+        events_per_task = graph.host_events / max(int(threads.sum()), 1)
+        return _cheaper(graph, threads, min(USUAL_US * events_per_task, MOST_US))
     if not graph.inflation > 1.0:
         return graph
-    threads = ~graph.on_device() & (graph.tasks.kind != TaskKind.MARKER)
     wanted_us = max(
         _median_step_us(graph) / graph.inflation, _ALIKE * _median_step_us(_cheaper(graph, threads, MOST_US))
     )

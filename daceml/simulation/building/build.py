@@ -18,6 +18,7 @@ from daceml.simulation.building.graph_launches import add_unrecorded_work
 from daceml.simulation.building.inflation import add_inflation
 from daceml.simulation.building.launch_queue import add_queue_edges
 from daceml.simulation.building.launches import add_launch_edges, keep_own_latencies
+from daceml.simulation.building.number_formats import add_card
 from daceml.simulation.building.process_group_work import add_process_group_rows, add_process_group_waits
 from daceml.simulation.building.steps import add_step_markers, assign_steps
 from daceml.simulation.building.stream_waits import add_stream_waits
@@ -86,6 +87,7 @@ def build(trace: Trace, options: Options | None = None) -> TaskGraph:
     gaps = gaps_of(draft)
     note_unexplained(draft, gaps)
     add_inflation(draft)
+    add_card(draft)
     return finish(draft, gaps=gaps)
 
 

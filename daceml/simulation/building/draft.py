@@ -67,6 +67,8 @@ class Draft:
     steps: list[tuple[str, float, float]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list[str])
     inflation: float = float("nan")
+    card: str = ""
+    formats: tuple[str, ...] | None = None
     on_lane: list[list[int]] = field(default_factory=list[list[int]])
     task_of_event: dict[int, int] = field(default_factory=dict[int, int])
     launches: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
@@ -210,6 +212,9 @@ def finish(draft: Draft, *, gaps: Sequence[float]) -> TaskGraph:
         source=draft.trace.source,
         notes=tuple(draft.notes),
         inflation=draft.inflation,
+        host_events=len(draft.trace.events.of(EventKind.OPERATOR, EventKind.CALL, EventKind.ANNOTATION)),
+        card=draft.card,
+        formats=draft.formats,
     )
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from daceml.simulation.graph import Mask, TaskGraph
 from daceml.simulation.primitives.select import select
 from daceml.simulation.task import Phase, TaskKind
 from daceml.simulation.whatif.optimization import Estimate, Optimization
-from daceml.simulation.whatif.precision import Precision, precisions, scaled, share_of_products
+from daceml.simulation.whatif.precision import Precision, lacking, precisions, scaled, share_of_products
 
 _ALREADY = 0.9  # of the time of products
 
@@ -19,6 +19,7 @@ class AutomaticMixedPrecision(Optimization):
     """Float32 kernels in float16 or bfloat16.
 
     Attributes:
+        dtype: the 16-bit format that autocast takes.
         compute_speedup: of products and convolutions.
         tf32_speedup: of those that use tensor cores already, on float32 rounded to 19 bits.
         memory_speedup: of everything else that a device does, bound by memory.
@@ -34,6 +35,7 @@ class AutomaticMixedPrecision(Optimization):
         " TF32 by the peaks of NVIDIA's A100 data sheet"
     )
 
+    dtype: Literal["fp16", "bf16"] = "fp16"
     compute_speedup: Estimate = Estimate(3.0, fast=4.0, slow=2.0)
     tf32_speedup: Estimate = Estimate(1.7, fast=2.0, slow=1.2)
     memory_speedup: Estimate = Estimate(2.0, fast=2.0, slow=1.4)
@@ -43,7 +45,13 @@ class AutomaticMixedPrecision(Optimization):
     def may_cost(self) -> bool:
         return min(one.likely for one in (self.compute_speedup, self.tf32_speedup, self.memory_speedup)) < 1
 
+    @property
+    def number_format(self) -> str:
+        return self.dtype
+
     def check(self, graph: TaskGraph) -> str | None:
+        if (reason := lacking(graph, self.dtype)) is not None:
+            return reason
         if not (graph.tasks.kind == TaskKind.KERNEL).any():
             return "the run has no kernels of a device"
         model = self._model(graph)

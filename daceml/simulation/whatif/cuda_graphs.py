@@ -127,8 +127,8 @@ class CudaGraphs(Optimization):
         return (
             "a graph is launched once the one before it has begun",
             "inputs have one shape and are copied to one place at no cost",
-            f"before each launch of the region {self.dispatch_us.likely:g} us at most are dispatch, which goes;"
-            " the rest is other work of the host, and stays",
+            f"before each launch of the region {self.dispatch_us.likely:g} us at most are dispatch, which"
+            " goes; the rest is other work of the host, and stays",
         )
 
     def _other_work_us(self, graph: TaskGraph, calls: Mask) -> float:

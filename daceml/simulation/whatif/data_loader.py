@@ -38,6 +38,7 @@ class DataLoaderWorkers(Optimization):
 
     option: ClassVar[str] = "data-loader"
     title: ClassVar[str] = "data loader workers"
+    sees_others: ClassVar[bool] = True
     above_zero: ClassVar[tuple[str, ...]] = ("slowdown",)
     source: ClassVar[str] = "torch.utils.data.DataLoader; Zhu et al., Daydream (ATC '20), data loading tasks"
 

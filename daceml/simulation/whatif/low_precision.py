@@ -9,7 +9,7 @@ from daceml.simulation.graph import TaskGraph
 from daceml.simulation.primitives.select import select
 from daceml.simulation.task import TaskKind
 from daceml.simulation.whatif.optimization import Estimate, Optimization
-from daceml.simulation.whatif.precision import Precision, precisions, scaled, share_of_products
+from daceml.simulation.whatif.precision import Precision, lacking, precisions, scaled, share_of_products
 
 _ALREADY = 0.9  # of the time of products
 _THERE: dict[str, tuple[Precision, ...]] = {"bf16": ("half", "fp8"), "fp8": ("fp8",)}
@@ -50,10 +50,16 @@ class LowPrecision(Optimization):
         speedups = (self.compute_speedup, self.tf32_speedup, self.fp8_speedup, self.memory_speedup)
         return min(one.likely for one in speedups) < 1
 
+    @property
+    def number_format(self) -> str:
+        return self.dtype
+
     def check(self, graph: TaskGraph) -> str | None:
         kernels = select(graph, kind=TaskKind.KERNEL)
         if self.dtype not in _THERE:
             return f"{self.dtype!r} is none of {', '.join(_THERE)}"
+        if (reason := lacking(graph, self.dtype)) is not None:
+            return reason
         if not kernels.any():
             return "the run has no kernels of a device"
         share = share_of_products(graph, kernels, *_THERE[self.dtype])

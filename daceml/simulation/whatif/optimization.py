@@ -73,6 +73,8 @@ class Optimization(ABC):
     above_zero: ClassVar[tuple[str, ...]] = ()
     # Optimisations of one family are alternatives to each other; each is one to itself.
     family: ClassVar[str] = ""
+    # Whether its rule asks how long the run takes: it is applied to what the others have left of it.
+    sees_others: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -85,6 +87,16 @@ class Optimization(ABC):
                     )
                 if field.name in self.above_zero and figure == 0:
                     raise WhatIfError(f"{self.option}: {field.name} cannot be 0", fix="give more than 0")
+
+    @property
+    def number_format(self) -> str:
+        """In which it lets the device compute; "" where it changes no format."""
+        return ""
+
+    @property
+    def label(self) -> str:
+        """Its title, with the number format."""
+        return f"{self.title} ({self.number_format})" if self.number_format else self.title
 
     def check(self, graph: TaskGraph) -> str | None:
         """Why it cannot be applied to this graph; None where it can."""

@@ -22,6 +22,14 @@ def precisions(graph: TaskGraph) -> dict[Precision, Mask]:
     return {"fp8": fp8, "half": half, "tf32": tf32, "float32": ~(fp8 | half | tf32)}
 
 
+def lacking(graph: TaskGraph, number_format: str) -> str | None:
+    """Why the card of the run does not compute in a format; None where it does, or nobody knows."""
+    if graph.formats is None or number_format in graph.formats:
+        return None
+    known = f"; it has {', '.join(graph.formats)}" if graph.formats else ""
+    return f"{graph.card} has no tensor cores for {number_format}{known}"
+
+
 def scaled(
     graph: TaskGraph,
     mask: Mask,

@@ -6,13 +6,14 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from daceml.errors import WhatIfError
+from daceml.errors import MissingFactError, WhatIfError
 from daceml.simulation.network.links import Link, link_of
 from daceml.simulation.network.quantities import size_bytes
 from daceml.simulation.network.topology import Topology
 from daceml.simulation.whatif.gradients import HOW_TO_GIVE, Gradients
 from daceml.simulation.whatif.optimization import Optimization
 from daceml.simulation.whatif.registry import OPTIMIZATIONS, parse
+from daceml.simulation.whatif.whatif_result import Refusal
 
 # The field that a word without a name stands for.
 MAIN_FIELD: dict[str, str] = {
@@ -42,9 +43,11 @@ class Network:
         link: between nodes, or between devices where there is one a node.
         inside: between devices of a node.
         gradients: None where nobody knows them.
+        card_link: of the card that recorded the run, for devices of one node where nothing else is given.
     """
 
     link: str | None = None
+    card_link: str | None = None
     inside: str | None = None
     gradients: Gradients | None = None
 
@@ -113,6 +116,28 @@ def optimization_of(words: Words, network: Network) -> Optimization:
     return parse(words.option, figures, given=_of_network(words.option, figures, network))
 
 
+def answerable(asked: Sequence[Words], network: Network) -> tuple[list[Optimization], list[Refusal]]:
+    """The optimisations of several questions, and those questions that lack a fact.
+
+    Raises:
+        WhatIfError: a question that means nothing, or none of them has what it needs.
+    """
+    found: list[Optimization] = []
+    refused: list[Refusal] = []
+    first: MissingFactError | None = None
+    for words in asked:
+        try:
+            found.append(optimization_of(words, network))
+        except MissingFactError as error:
+            first = first or error
+            refused.append(
+                Refusal(title=f"--{words.option}", reason=f"{error.what}: {error.fix}", code=error.code)
+            )
+    if first is not None and not found:
+        raise first
+    return found, refused
+
+
 def _of_network(option: str, figures: dict[str, str], network: Network) -> Mapping[str, object]:
     """Fields whose values no single word can say; their words leave `figures`."""
     kind = OPTIMIZATIONS.get(option)
@@ -124,9 +149,9 @@ def _of_network(option: str, figures: dict[str, str], network: Network) -> Mappi
         told = figures.pop("gradients", None)
         found["gradients"] = network.gradients if told is None else gradients_of(told)
         if found["gradients"] is None:
-            raise WhatIfError("nobody knows how large the gradients are", fix=HOW_TO_GIVE)
+            raise MissingFactError("nobody knows how large the gradients are", fix=HOW_TO_GIVE)
     if "link" in fields and "workers" in fields:
-        found["link"] = _link(figures.pop("link", network.link), option)
+        found["link"] = _link(figures.pop("link", network.link or network.card_link), option)
     return found
 
 
@@ -136,9 +161,9 @@ def _topology(text: str | None, option: str, network: Network) -> Topology:
             f"--{option} does not say how many devices",
             fix=f"give --{option} 8, or nodes times devices of a node: --{option} 4x8",
         )
-    link = network.link or network.inside
+    link = network.link or network.inside or (None if "x" in text else network.card_link)
     if link is None:
-        raise WhatIfError(
+        raise MissingFactError(
             "nobody said what joins the devices",
             fix="give --link 100Gbps between nodes, --inside NVLink3 in them",
         )
@@ -147,5 +172,5 @@ def _topology(text: str | None, option: str, network: Network) -> Topology:
 
 def _link(text: str | None, option: str) -> Link:
     if text is None:
-        raise WhatIfError(f"--{option} needs a link", fix="give --link NVLink3, or --link 100Gbps")
+        raise MissingFactError(f"--{option} needs a link", fix="give --link NVLink3, or --link 100Gbps")
     return link_of(text)

@@ -9,7 +9,7 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from daceml.errors import WhatIfError
+from daceml.errors import MissingFactError, WhatIfError
 from daceml.simulation.network.links import Link, link_of
 from daceml.simulation.network.topology import Topology
 from daceml.simulation.task import Phase
@@ -63,6 +63,15 @@ COMMUNICATION: tuple[type[Optimization], ...] = (
     AnotherLink,
 )
 
+# What other commands answer, and what another name does here.
+ELSEWHERE: dict[str, str] = {
+    "bf16": "ask --amp dtype=bf16, or --low-precision bf16 for everything in it",
+    "fp16": "ask --amp dtype=fp16",
+    "fp8": "ask --low-precision fp8",
+    "to": "ask daceml predict TRACE --to DEVICE, which retimes the kernels for another device",
+    "precision": "ask --amp dtype=bf16 here, or daceml predict TRACE --to DEVICE --precision bf16",
+}
+
 OPTIMIZATIONS: dict[str, type[Optimization]] = {kind.option: kind for kind in (*LOCAL, *COMMUNICATION)}
 
 
@@ -80,6 +89,8 @@ def parse(
         WhatIfError: there is no such optimisation or field, a value cannot be read, or one is missing.
     """
     if option not in OPTIMIZATIONS:
+        if option in ELSEWHERE:
+            raise WhatIfError(f"there is no optimisation {option!r}", fix=ELSEWHERE[option])
         near = difflib.get_close_matches(option, OPTIMIZATIONS, n=3) or sorted(OPTIMIZATIONS)
         raise WhatIfError(f"there is no optimisation {option!r}", fix=f"give one of {', '.join(near)}")
     kind = OPTIMIZATIONS[option]
@@ -100,7 +111,7 @@ def parse(
         and field.default_factory is dataclasses.MISSING
     ]
     if missing:
-        raise WhatIfError(f"{option} needs {', '.join(missing)}", fix=f"give {missing[0]}=VALUE with it")
+        raise MissingFactError(f"{option} needs {', '.join(missing)}", fix=f"give {missing[0]}=VALUE with it")
     return kind(**values)
 
 

@@ -40,7 +40,11 @@ def test_a_step_that_its_thread_keeps_busy_is_no_faster_elsewhere():
         run.operator("aten::add", (ADD, 2.0), dims=square(64))
     recorded = RecordedRun.of(run.wait().trace())
     same, other = recorded.on(H100), recorded.on(A100)
-    assert same.step_us == same.recorded_us == same.fast_us == same.slow_us
+    assert same.step_us == same.recorded_us == same.slow_us
+    # its interval begins with what the device needs, as threads took what they took under the profiler
+    assert same.host is not None
+    assert same.fast_us == same.host.device_us < 0.5 * same.step_us
+    assert other.host is not None and str(other.host) == golden()
     assert other.step_us == pytest.approx(same.step_us, rel=0.02)
     # unless the caller knows the other host
     assert recorded.on(A100, host_factor=2.0).step_us > 1.8 * same.step_us

@@ -2,16 +2,16 @@ from __future__ import annotations
 
 import pytest
 
-from daceml.errors import WhatIfError
+from daceml.errors import MissingFactError, WhatIfError
 from daceml.simulation.whatif.amp import AutomaticMixedPrecision
 from daceml.simulation.whatif.data_loader import DataLoaderWorkers
 from daceml.simulation.whatif.data_parallel import DataParallel
 from daceml.simulation.whatif.gradients import Gradients
 from daceml.simulation.whatif.link import AnotherLink
 from daceml.simulation.whatif.optimization import Estimate, Optimization
-from daceml.simulation.whatif.questions import MAIN_FIELD, Network, optimization_of, words_of
+from daceml.simulation.whatif.questions import MAIN_FIELD, Network, answerable, optimization_of, words_of
 from daceml.simulation.whatif.registry import OPTIMIZATIONS
-from tests.support.golden import raises
+from tests.support.golden import golden, raises
 
 NETWORK = Network(link="100Gbps", inside="NVLink3", gradients=Gradients.of("102MB"))
 
@@ -70,3 +70,32 @@ def test_what_cannot_be_understood_is_said(text: str, network: Network, facts: t
     with raises(WhatIfError, *facts) as caught:
         asked(text, network)
     assert caught.value.fix
+
+
+def test_a_question_without_a_fact_is_refused_and_the_others_are_answered():
+    words = words_of(["--ddp", "8", "--amp", "--checkpointing"])
+    found, refused = answerable(words, Network())
+    assert found == [AutomaticMixedPrecision()]
+    assert [(one.title, one.code) for one in refused] == [("--ddp", "DML615"), ("--checkpointing", "DML615")]
+    assert refused[0].reason == golden() and "--link" in refused[0].reason
+
+
+def test_where_nothing_can_be_asked_the_first_lacking_fact_is_the_error():
+    with raises(MissingFactError, "--link"):
+        answerable(words_of(["--ddp", "8"]), Network())
+
+
+def test_devices_of_one_node_are_joined_as_cards_of_the_recorded_kind_are():
+    network = Network(card_link="450GB/s", gradients=Gradients.of("1MB"))
+    (question,) = asked("--ddp 8", network)
+    assert isinstance(question, DataParallel) and question.topology.inside.bytes_per_s == 450e9
+    with raises(MissingFactError, "--link"):  # which says nothing of what joins nodes
+        asked("--ddp 4x8", network)
+
+
+@pytest.mark.parametrize(
+    ("option", "fact"), [("bf16", "--low-precision bf16"), ("to", "daceml predict"), ("fp8", "fp8")]
+)
+def test_a_question_that_has_another_name_or_command_points_there(option: str, fact: str):
+    with raises(WhatIfError, option, fact):
+        asked(f"--{option}")

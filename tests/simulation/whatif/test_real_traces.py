@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from functools import cache
 from pathlib import Path
@@ -29,7 +30,8 @@ pytestmark = pytest.mark.skipif(
 @cache
 def recorded(workers: int) -> TaskGraph:
     folder = Path(DATA or "") / "traces" / "resnet50_v100"
-    return build(read_trace(folder / f"num_workers_{workers}.pt.trace.json.gz"))
+    graph = build(read_trace(folder / f"num_workers_{workers}.pt.trace.json.gz"))
+    return dataclasses.replace(graph, formats=None)  # a V100 would refuse formats of 8 bits
 
 
 @cache

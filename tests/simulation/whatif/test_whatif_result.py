@@ -1,14 +1,17 @@
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import ClassVar
 
 import pytest
 
 from daceml.errors import WhatIfError
+from daceml.report.replay_text import warnings_of
 from daceml.simulation.graph import TaskGraph
 from daceml.simulation.primitives.scale import scale
 from daceml.simulation.primitives.select import select
+from daceml.simulation.whatif.data_loader import DataLoaderWorkers
 from daceml.simulation.whatif.data_parallel import DataParallel
 from daceml.simulation.whatif.gradients import Gradients
 from daceml.simulation.whatif.optimization import Estimate, Optimization
@@ -97,3 +100,48 @@ def test_steps_of_which_only_the_first_sends_still_take_time():
     seen = predict(graph, [DataParallel(topology=pair(), gradients=Gradients.of(1000.0))])
     assert seen.step_us > seen.baseline_us == 20
     assert seen.speedup < 2
+
+
+def host_bound(inflation: float = float("nan")) -> TaskGraph:
+    """A step of 100 us whose device works for 20 us; the profiler recorded ten events for its two calls."""
+    graph = graph_of(
+        "launch cpu 10 step 0 at 0", "gemm gpu0 20 step 0 with launch at 0",
+        "synchronize cpu 10 gap 80 step 0 after gemm at 90",
+    )  # fmt: skip
+    return dataclasses.replace(graph, host_events=10, inflation=inflation)
+
+
+def test_where_the_host_limits_an_answer_reaches_from_its_device_to_the_recorded_host():
+    seen = predict(host_bound(), [FasterKernels()])
+    assert seen.host is not None
+    assert (seen.host.device_us, seen.host.recorded_us) == (20, 100)
+    assert (seen.step_us, seen.fast_us, seen.slow_us) == (80, 5, 100)  # events cost 2 us each
+    assert seen.speedup == 1 and (seen.speedup_low, seen.speedup_high) == (1, 4)
+    assert warnings_of([seen]) == [str(seen.host)] and str(seen.host) == golden()
+
+
+def test_what_the_profiler_was_measured_to_cost_counts_instead_of_what_is_usual():
+    assert predict(host_bound(inflation=1.0), [FasterKernels()]).step_us == 100
+
+
+def test_a_run_that_its_device_limits_says_nothing_of_the_host():
+    seen = predict(run(), [FasterKernels()])
+    assert seen.host is None and not seen.host_limits and not warnings_of([seen])
+
+
+def test_a_replay_that_misses_the_run_is_the_first_warning():
+    """The second call was recorded to begin after 75 us; nothing in the graph says why."""
+    graph = graph_of("launch cpu 5 step 0 at 0", "gemm cpu 5 step 0 at 75")
+    first, *_ = warnings_of([predict(graph, [FasterKernels()])])
+    assert first == golden() and "87.5%" in first
+
+
+def test_loaders_serve_what_the_other_questions_leave_of_the_step():
+    """Alone one worker keeps up with 100 us; once kernels are twice as fast, it does not."""
+    graph = graph_of(
+        "begin cpu 0 kind marker step 0", "load cpu 70 kind data phase data step 0", "launch cpu 1 step 0",
+        "gemm gpu0 100 with launch step 0", "wait cpu 0 after gemm step 0", "end cpu 0 kind marker step 0",
+    )  # fmt: skip
+    loader = DataLoaderWorkers(workers=1, fetch_us=Estimate.known(0), slowdown=Estimate.known(1))
+    for asked in ([loader, FasterKernels()], [FasterKernels(), loader]):
+        assert predict(graph, asked).step_us == 70
