@@ -229,7 +229,7 @@ baseline: $(VENV)/.installed
 
 .PHONY: fuzz
 fuzz: $(VENV)/.installed
-	@for run in robustness operators gradient_checks standard_gradients random_graphs "random_graphs --family images" "random_graphs --family aliases" vector_math trace_robustness; do \
+	@for run in robustness operators gradient_checks standard_gradients random_graphs "random_graphs --family images" "random_graphs --family aliases" vector_math trace_robustness simulation_laws; do \
 	  printf '\n== %s\n' "$$run"; name=$$(printf '%s' "$$run" | tr -cs 'a-z_' '-'); \
 	  $(BIN)/python -m benchmarks.$$run --check --json "benchmarks/results/$$name-$$(date +%F).json" \
 	  $(call or_explain,campaign $$name found a fault,the lines above name the cases; each says how to repeat it) ; done

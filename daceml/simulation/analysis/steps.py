@@ -71,7 +71,16 @@ class StepScale:
 
 def step_times(schedule: Schedule) -> StepTimes:
     """Those of a simulation."""
-    return _times(schedule.graph, schedule.start_us, schedule.end_us)
+    return _times(schedule.graph, _begun_us(schedule), schedule.end_us)
+
+
+def _begun_us(schedule: Schedule) -> Floats:
+    """[n] starts, of a batch that the loop waits for when it asked for it: the wait belongs to the step."""
+    graph, start_us = schedule.graph, schedule.start_us
+    before = graph.structure.before
+    asked_us = np.where(before >= 0, schedule.end_us[np.maximum(before, 0)], 0.0) + graph.tasks.gap_us
+    waits = (graph.tasks.kind == TaskKind.DATA) & ~graph.on_device()
+    return np.where(waits, np.minimum(asked_us, start_us), start_us)
 
 
 def recorded_step_times(graph: TaskGraph) -> StepTimes:

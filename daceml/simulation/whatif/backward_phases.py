@@ -81,7 +81,7 @@ def backward_phases(graph: TaskGraph, schedule: Schedule) -> tuple[BackwardPhase
 
 
 def _phase(graph: TaskGraph, schedule: Schedule, work: Mask, backward: Mask, step: int) -> BackwardPhase:
-    tasks, start_us = graph.tasks, schedule.start_us
+    tasks, start_us = graph.tasks, _in_lane_order(graph, schedule.start_us)
     members = np.flatnonzero(backward & (tasks.step == step))
     members = members[np.lexsort((members, start_us[members]))]
     layers: dict[str, dict[int, int]] = {}
@@ -94,6 +94,16 @@ def _phase(graph: TaskGraph, schedule: Schedule, work: Mask, backward: Mask, ste
         layers={layer: tuple(last.values()) for layer, last in layers.items()},
         waiting=_waiting(graph, start_us, work, members, step),
     )
+
+
+def _in_lane_order(graph: TaskGraph, start_us: NDArray[np.float64]) -> NDArray[np.float64]:
+    """[n] starts that never fall along a lane, though a kernel may start before the one before it ends."""
+    found = start_us.copy()
+    for lane in range(len(graph.lanes)):
+        if graph.lanes[lane].ordered:
+            members = graph.lane_members(lane)
+            found[members] = np.maximum.accumulate(start_us[members])
+    return found
 
 
 def _waiting(

@@ -41,6 +41,8 @@ class VirtualizedDnn(Optimization):
         found, reason = pairs(graph, of_layers(graph, "convolution"))
         if reason is not None:
             return f"the convolutions of a step must be known forward and backward: {reason}"
+        if not found:
+            return "no convolution of the run belongs to a step, forward and backward"
         launches = launch_of(graph)
         if any(launches[pair.forward.tasks[0]] < 0 or launches[pair.backward.tasks[0]] < 0 for pair in found):
             return "the launches of some convolutions were not recorded"

@@ -73,3 +73,13 @@ def test_gradients_that_accumulate_are_done_in_the_last_backward_of_the_step():
 )
 def test_a_layer_without_work_of_its_own_is_part_of_another(layer: str, found: str | None):
     assert nearest(layer, {"a": (), "a.b": (), "d.e": ()}) == found
+
+
+def test_kernels_of_a_stream_stand_in_its_order_even_where_they_overlap():
+    """The second kernel is so short a one that it starts, and ends, before the first one has begun."""
+    graph = graph_of(
+        "launch cpu 1 step 0", "a gpu0 2 gap 10 phase backward layer x step 0",
+        "b gpu0 1 gap -5 phase backward layer x step 0",
+    )  # fmt: skip
+    assert names(graph, phase_of(graph).releasing(["x"])) == ["b"]
+    assert names(graph, tuple(phase_of(graph).tasks.tolist())) == ["a", "b"]
