@@ -134,7 +134,7 @@ def training_graph(seed: int) -> TaskGraph:
             draft.add(f"step {step} begins", main, 0.0, TaskKind.MARKER, step, gap_us=lasting(5))
         if loads:
             draft.add("DataLoader", main, lasting(20 * host_us), TaskKind.DATA, step, Phase.DATA)
-        last = NOTHING
+        last = sent = NOTHING
         for layer in range(layers):
             for _ in range(int(rng.integers(1, 4))):
                 last = launched(main, stream, step, Phase.FORWARD, f"layer{layer}")
@@ -240,7 +240,7 @@ def _removing_work(run: _Run) -> Iterator[str]:
 
 
 def _faster_link(run: _Run) -> Iterator[str]:
-    pairs = [(_ddp(_SLOW), _ddp(_FAST))]
+    pairs: list[tuple[Optimization, Optimization]] = [(_ddp(_SLOW), _ddp(_FAST))]
     pairs.append((AnotherLink(recorded=_SLOW, wanted=_SLOW), AnotherLink(recorded=_SLOW, wanted=_FAST)))
     for slow, fast in pairs:
         first, second = run.answer(slow), run.answer(fast)
