@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from torch.fx import Node
 
 AS_STRIDED = torch.ops.aten.as_strided.default
+AS_STRIDED_SCATTER = torch.ops.aten.as_strided_scatter.default
 DRAWS = frozenset(
     f"aten.{name}"
     for name in (
@@ -58,7 +59,7 @@ def correct_strides(program: ExportedProgram) -> None:
 
 def reads_memory_order(node: Node) -> bool:
     """Whether the result of an operator depends on how its first operand lies in memory."""
-    return node.target is AS_STRIDED or str(node.target) in DRAWS
+    return node.target in (AS_STRIDED, AS_STRIDED_SCATTER) or str(node.target) in DRAWS
 
 
 def _reshaped(given: torch.Tensor, traced: torch.Tensor) -> torch.Tensor:

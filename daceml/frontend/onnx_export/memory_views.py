@@ -1,4 +1,4 @@
-"""`as_strided` on memory: strides and offsets count elements of a tensor's storage, whatever its shape.
+"""`as_strided` and `as_strided_scatter`: strides and offsets count elements of a storage, whatever its shape.
 
 Programs keep every value in row-major order, and views are values. So the operand is brought into the order
 in which torch keeps it, as one row, and strides count in that. Mutates the program.
@@ -7,12 +7,13 @@ in which torch keeps it, as one row, and strides count in that. Mutates the prog
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from daceml.errors import ExportError
-from daceml.frontend.capture.eager_strides import AS_STRIDED
+from daceml.frontend.capture.eager_strides import AS_STRIDED, AS_STRIDED_SCATTER
 from daceml.frontend.capture.gradients.gradient_stops import storage
 from daceml.frontend.capture.provenance import source_of_node
 
@@ -22,21 +23,67 @@ if TYPE_CHECKING:
 
 
 def views_of_memory(program: ExportedProgram) -> None:
-    """Let each `as_strided` see one row of elements in the order of memory.
+    """Let each of the two see one row of elements in the order of memory.
 
     Raises:
-        ExportError: it says where in an input's storage it begins; it reads memory beyond the elements of its
-            operand, which torch's gradient leaves out; or the operand has gaps.
+        ExportError: it says where in an input's storage it begins; it reads or writes memory beyond the
+            elements of its operand, which torch's gradient leaves out; the operand has gaps; or it writes an
+            element twice, or to sizes that are symbolic.
     """
     for node in list(program.graph.nodes):
         if node.op == "call_function" and node.target is AS_STRIDED:
-            _on_a_row(node)
+            node.args, node.kwargs = (*_on_a_row(node, node.args[1:])[:-1],), {}
+        elif node.op == "call_function" and node.target is AS_STRIDED_SCATTER:
+            _scatter(node)
 
 
-def _on_a_row(node: Node) -> None:
+def _scatter(node: Node) -> None:
+    """Write into the row, and give it the operand's shape again."""
+    row, size, stride, start, order = _on_a_row(node, node.args[2:])
     source: Any = node.args[0]
-    size, stride = node.args[1], node.args[2]
-    offset = node.args[3] if len(node.args) > 3 else node.kwargs.get("storage_offset")
+    value = source.meta["val"]
+    _refuse_writes(node, size, stride, value)
+    arranged = [value.shape[d] for d in order]
+    with node.graph.inserting_after(node):
+        shaped = node.graph.call_function(torch.ops.aten.reshape.default, (node, arranged))
+        shaped.meta = dict(node.meta, val=value.permute(order))
+    with node.graph.inserting_after(shaped):
+        inverse = [order.index(d) for d in range(len(order))]
+        back = node.graph.call_function(torch.ops.aten.permute.default, (shaped, inverse))
+        back.meta = dict(node.meta)
+    node.replace_all_uses_with(back, delete_user_cb=lambda user: user is not shaped)
+    node.meta = dict(node.meta, val=row.meta["val"])
+    node.args, node.kwargs = (row, node.args[1], size, stride, start), {}
+
+
+def _refuse_writes(node: Node, size: Any, stride: Any, value: torch.Tensor) -> None:
+    if not all(isinstance(n, int) for n in (*size, *stride, *value.shape)):
+        why = "which elements those are depends on symbolic sizes"
+    elif len(set(places := strided_places(size, stride))) < len(places):
+        why = "it writes an element more than once"
+    else:
+        return
+    raise ExportError(
+        "a change of a part of memory that as_strided gives",
+        where=source_of_node(node),
+        why=why,
+        fix="change the tensor by indexing, or leave this part of the model eager",
+    )
+
+
+def strided_places(size: Sequence[int], stride: Sequence[int], start: int = 0) -> list[int]:
+    """The places in memory that a view has, row by row."""
+    places = [start]
+    for n, step in zip(size, stride, strict=True):
+        places = [place + i * step for place in places for i in range(n)]
+    return places
+
+
+def _on_a_row(node: Node, geometry: Sequence[Any]) -> tuple[Node, Any, Any, Any, list[int]]:
+    """The first operand as one row; size, stride and start in it; and the order of its dimensions."""
+    source: Any = node.args[0]
+    size, stride = geometry[:2]
+    offset = geometry[2] if len(geometry) > 2 else node.kwargs.get("storage_offset")
     if offset is not None and _is_of_an_input(source):
         raise ExportError(
             "as_strided with an offset of its own reads an input",
@@ -62,7 +109,7 @@ def _on_a_row(node: Node) -> None:
         row.meta = dict(source.meta, val=value.permute(order))
         flat = node.graph.call_function(torch.ops.aten.reshape.default, (row, [-1]))
         flat.meta = dict(source.meta, val=torch.empty_like(value).new_empty([value.numel()]))
-    node.args, node.kwargs = (flat, size, stride, start), {}
+    return flat, size, stride, start, order
 
 
 def _is_of_an_input(node: Node) -> bool:

@@ -10,6 +10,7 @@ from torch import nn
 
 from daceml.errors import ExportError
 from daceml.module.module import compile_module
+from tests.support.eager_twin import unlike_eager
 from tests.support.golden import raises
 
 
@@ -51,6 +52,44 @@ def test_values_and_gradients(name: str, gradient: bool):
         (ours * weights).sum().backward()
         (theirs * weights).sum().backward()
         torch.testing.assert_close(x.grad, y.grad)
+
+
+def changed(
+    prepare: Callable[[torch.Tensor], torch.Tensor],
+    geometry: tuple[tuple[int, ...], ...],
+    change: Callable[[torch.Tensor], torch.Tensor],
+) -> Callable[[torch.Tensor], torch.Tensor]:
+    def function(x):
+        y = prepare(x)
+        z = y.as_strided(*geometry)
+        change(z)
+        return y * 2 + z.sum()
+
+    return function
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        changed(lambda x: x * 2, ((2, 2), (2, 1)), lambda z: z.mul_(3)),
+        changed(lambda x: x * 2, ((2, 2), (3, 2)), lambda z: z.exp_()),
+        changed(lambda x: x.t() * 2, ((4,), (1,)), lambda z: z.exp_()),
+        changed(lambda x: x.sin(), ((2,), (4,)), lambda z: z.add_(z)),
+        changed(lambda x: x.sin(), ((0,), (1,)), lambda z: z.zero_()),
+        changed(lambda x: x.sin(), ((), ()), lambda z: z.fill_(3)),
+    ],
+)
+@pytest.mark.parametrize("gradients", [False, True])
+def test_a_change_reaches_the_tensor(function: Callable[[torch.Tensor], torch.Tensor], gradients: bool):
+    assert unlike_eager(function, torch.arange(6.0).reshape(2, 3) / 6, gradients=gradients) == []
+
+
+def test_an_element_that_two_places_of_a_view_write():
+    compiled = compile_module(
+        Calls(lambda x: torch.as_strided_scatter(x * 2, x[:, :2], (2, 2), (1, 1))), backward=False
+    )
+    with raises(ExportError, "a change of a part of memory", "more than once", exact=False):
+        compiled(torch.arange(6.0).reshape(2, 3))
 
 
 def test_an_input_in_another_order():

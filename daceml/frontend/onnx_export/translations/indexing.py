@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from daceml.frontend.onnx_export.memory_views import strided_places
 from daceml.frontend.onnx_export.translations import UntranslatableError, indexing_functions, translates
 from daceml.frontend.onnx_export.translations.emit import (
     Value,
@@ -92,3 +93,13 @@ def index_put(self: Value, indices: Sequence[Value | None], values: Value, accum
             entry = typed(op.Unsqueeze(entry, spread), entry, shape=[*sizes_of(entry), *(1 for _ in spread)])
         return op.Where(entry, number, self)
     return kernel("MaskedPut")(self, entry, values, accumulate=int(accumulate))
+
+
+@translates("aten.as_strided_scatter.default")
+def as_strided_scatter(
+    self: Value, src: Value, size: Sequence[int], stride: Sequence[int], storage_offset: int
+) -> Value:
+    """One row of elements, some of which are replaced: see `memory_views`."""
+    places = np.array(strided_places(size, stride, storage_offset))
+    row = typed(op.Reshape(src, [-1]), src, shape=places.shape)
+    return op.ScatterElements(self, array(places, ir.DataType.INT64), row, axis=0)
