@@ -2,12 +2,15 @@
 
 PRelu before opset 7 has a slope for each channel; numpy's broadcasting takes it for the last dimension.
 Hardmax before opset 13 finds one maximum over all dimensions from its axis on.
+Upsample, and Resize before opset 11, place output o at o / scale.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import onnx
-from onnx import helper
+from onnx import helper, numpy_helper
 
 from daceml.errors import UnknownOperatorError
 
@@ -15,6 +18,8 @@ from daceml.errors import UnknownOperatorError
 _BROADCAST = 7
 # Since then, Hardmax works along one axis
 _ONE_AXIS = 13
+# Since then, Resize has attributes that say where its outputs lie
+_COORDINATES = 11
 
 
 def align_slopes(model: onnx.ModelProto, opset: int) -> None:
@@ -75,6 +80,56 @@ def align_hardmax(model: onnx.ModelProto, opset: int) -> None:
             )
         del node.attribute[:]
         node.attribute.append(helper.make_attribute("axis", -1))
+
+
+def place_outputs(model: onnx.ModelProto, opset: int) -> None:
+    """Say where the outputs of each Resize lie. Mutates the model, which is converted already.
+
+    The nearest element is the one before that place, or the one after it where a dimension shrinks, as ONNX
+    Runtime has it; ONNX says nothing about it.
+
+    Raises:
+        UnknownOperatorError: some dimensions of a nearest Resize shrink and others grow, or it is not known
+            whether they do.
+    """
+    if opset >= _COORDINATES:
+        return
+    data = {tensor.name: tensor for tensor in model.graph.initializer}
+    for node in _nodes(model.graph):
+        if node.op_type == "Constant" and node.attribute and node.attribute[0].HasField("t"):
+            data[node.output[0]] = node.attribute[0].t
+        if node.op_type != "Resize" or node.domain not in ("", "ai.onnx"):
+            continue
+        told = {"coordinate_transformation_mode": "asymmetric"}
+        if all(attribute.s != b"linear" for attribute in node.attribute if attribute.name == "mode"):
+            scales = data.get(node.input[2]) if len(node.input) > 2 else None
+            factors = None if scales is None else numpy_helper.to_array(scales)
+            grows = opset < _COORDINATES - 1 or (factors is not None and bool((factors >= 1).all()))
+            if not grows and (factors is None or bool((factors > 1).any())):
+                raise UnknownOperatorError(
+                    f"Resize {node.name or node.output[0]!r} cannot be read as opset {opset} means it",
+                    where=f"graph {model.graph.name or '(unnamed)'}",
+                    why="which element is the nearest one depends on whether a dimension shrinks, and "
+                    + (
+                        "its scales are no constant"
+                        if factors is None
+                        else f"its scales are {factors.tolist()}"
+                    ),
+                    fix="export the model again with a newer opset",
+                )
+            told["nearest_mode"] = "floor" if grows else "ceil"
+        kept = [attribute for attribute in node.attribute if attribute.name not in told]
+        del node.attribute[:]
+        node.attribute.extend([*kept, *(helper.make_attribute(name, told[name]) for name in told)])
+
+
+def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+    """Those of a graph and of the graphs in it, in order."""
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            for inside in (*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])):
+                yield from _nodes(inside)
 
 
 def _declared_ranks(graph: onnx.GraphProto) -> dict[str, int]:

@@ -11,7 +11,7 @@ import onnx.version_converter
 
 from daceml.errors import UnknownOperatorError
 from daceml.frontend.onnx_import.declared_types import SMALL_ELEMENTS
-from daceml.frontend.onnx_import.opset_semantics import align_hardmax, align_slopes
+from daceml.frontend.onnx_import.opset_semantics import align_hardmax, align_slopes, place_outputs
 from daceml.frontend.onnx_import.tensor_data import elements
 
 # Before opset 13, operators took as attributes what are inputs now, and some broadcast by other rules.
@@ -60,10 +60,20 @@ def supported(model: onnx.ModelProto, convert: Convert = convert_here) -> onnx.M
     except Exception as error:  # the C++ converter raises several unrelated types
         raise _cannot_convert(model, opset, str(error).strip()) from error
     _check_complete(model, converted, opset)
+    place_outputs(converted, opset)
     for tensor in converted.graph.initializer:
         if tensor.name in data:
             tensor.CopyFrom(data[tensor.name])
+    _declare_as_before(model.graph, converted.graph)
     return converted
+
+
+def _declare_as_before(before: onnx.GraphProto, after: onnx.GraphProto) -> None:
+    """The converter writes down the types that it infers, which the importer infers by rules of its own."""
+    del after.value_info[:]
+    after.value_info.extend(before.value_info)
+    for ours, theirs in zip(after.output, before.output, strict=True):
+        ours.CopyFrom(theirs)
 
 
 def opset_of(model: onnx.ModelProto) -> int | None:

@@ -133,18 +133,42 @@ def _skeleton(
     proto = onnx.ModelProto(ir_version=10)
     proto.opset_import.extend(onnx.helper.make_opsetid(d, v) for d, v in model.opset_imports.items())
     proto.functions.extend(ir.serde.serialize_function(function) for function in model.functions.values())
+    version = model.opset_imports.get("", model.opset_imports.get("ai.onnx", _ONE_WINDOW_LESS))
     graph = proto.graph
     graph.name = model.graph.name or "graph"
     graph.initializer.extend(onnx.numpy_helper.from_array(array, name) for name, array in values.items())
     for node in model.graph:
         if not all(value.name in values for value in node.outputs if value.name):
-            graph.node.append(ir.serde.serialize_node(node))
+            graph.node.append(_inferred_as_now(proto, ir.serde.serialize_node(node), version))
     for name, entry in types.items():
         if name in values or entry.element is None:
             continue
         place = graph.input if name in sources else graph.output if name in outputs else graph.value_info
         place.append(to_value_info(name, entry))
     return proto
+
+
+# Until then, ONNX's shape inference counted a last window that starts in the padding at the end. No runtime
+# computes it, and the text of every version leaves it out.
+_ONE_WINDOW_LESS = 22
+_POOLS = frozenset(["AveragePool", "LpPool", "MaxPool"])
+
+
+def _inferred_as_now(proto: onnx.ModelProto, node: onnx.NodeProto, version: int) -> onnx.NodeProto:
+    """A pool of an old opset as a function of the model's, whose opset is the newer one."""
+    if version >= _ONE_WINDOW_LESS or node.op_type not in _POOLS or node.domain not in ("", "ai.onnx"):
+        return node
+    if not any(attribute.name == "ceil_mode" and attribute.i for attribute in node.attribute):
+        return node
+    domain, name = "daceml.inference", f"Pool{len(proto.functions)}"
+    results = [f"y{place}" for place in range(len(node.output))]
+    body = onnx.helper.make_node(node.op_type, ["x"], results)
+    body.attribute.extend(node.attribute)
+    opset = [onnx.helper.make_opsetid("", _ONE_WINDOW_LESS)]
+    proto.functions.append(onnx.helper.make_function(domain, name, ["x"], results, [body], opset))
+    if all(entry.domain != domain for entry in proto.opset_import):
+        proto.opset_import.append(onnx.helper.make_opsetid(domain, 1))
+    return onnx.helper.make_node(name, node.input, node.output, node.name, domain=domain)
 
 
 # Operators for which ONNX has no shape inference: the result has the type of the first operand.

@@ -64,6 +64,10 @@ FORMS: list[tuple[int, int, str]] = [
     (9, 9, "y = Upsample<mode = \"nearest\">(x, scales)"),
     (7, 8, "y = Upsample<mode = \"nearest\", scales = [1.0, 1.0, 2.0, 3.0]>(x)"),
     (10, 10, "y = Resize<mode = \"nearest\">(x, scales)"),
+    (9, 9, "y = Upsample<mode = \"linear\">(x, scales)"),  # without half pixels
+    (10, 10, "y = Resize<mode = \"linear\">(x, uneven)"),
+    (10, 10, "y = Resize<mode = \"nearest\">(x, uneven)"),
+    (10, 10, "y = Resize<mode = \"nearest\">(x, smaller)"),
     (13, NEWEST, "y = Resize<mode = \"nearest\", coordinate_transformation_mode = \"asymmetric\","
                  " nearest_mode = \"floor\">(x, , scales)"),
     (13, NEWEST, "y = Resize<mode = \"linear\">(x, , , sizes)"),
@@ -76,6 +80,13 @@ FORMS: list[tuple[int, int, str]] = [
     (12, NEWEST, "y, y2 = Dropout(m)"),
     (7, 9, "y = AveragePool<kernel_shape = [2, 3], pads = [1, 1, 0, 1], strides = [2, 1]>(x)"),
     (10, NEWEST, "y = AveragePool<kernel_shape = [2, 2], ceil_mode = 1, strides = [2, 2]>(x)"),
+    # a last window would start in the padding at the end
+    (10, NEWEST, "y = AveragePool<kernel_shape = [2, 1], pads = [0, 0, 1, 0], ceil_mode = 1,"
+                 " strides = [2, 3]>(x)"),
+    (10, NEWEST, "y, y2 = MaxPool<kernel_shape = [2, 1], pads = [0, 0, 1, 0], ceil_mode = 1,"
+                 " strides = [2, 3]>(x)"),
+    (18, NEWEST, "y = LpPool<kernel_shape = [2, 1], pads = [0, 0, 1, 0], ceil_mode = 1,"
+                 " strides = [2, 3]>(x)"),
     (10, NEWEST, "y = MaxPool<kernel_shape = [2, 3], strides = [2, 1], auto_pad = \"SAME_UPPER\">(x)"),
     (7, NEWEST, "y = Gemm<alpha = 0.5, transA = 1>(m, m, half)"),
     (7, NEWEST, "y = Concat<axis = -3>(x, x)"),
@@ -118,6 +129,8 @@ DATA = {
     "two_pads": "int64[4] two_pads = {1, 2, 0, 1}", "starts": "int64[2] starts = {1, -1}",
     "ends": "int64[2] ends = {3, -100}", "steps": "int64[2] steps = {1, -2}", "two": "int64[1] two = {2}",
     "scales": "float[4] scales = {1.0, 1.0, 2.0, 3.0}", "scales2": "float[2] scales2 = {2.0, 1.5}",
+    "uneven": "float[4] uneven = {1.0, 1.0, 2.6, 1.5}", "smaller": "float[4] smaller = {1.0, 1.0, 0.4, 0.7}",
+    "mixed": "float[4] mixed = {1.0, 1.0, 0.5, 2.0}",
     "sizes": "int64[4] sizes = {2, 3, 7, 9}", "scale": "float[3] scale = {1.0, 2.0, 0.5}",
     "bias": "float[3] bias = {0.0, 1.0, -1.0}", "mean": "float[3] mean = {0.1, 0.2, 0.3}",
     "var": "float[3] var = {1.0, 0.5, 2.0}", "negative": "int64[3] negative = {-1, 0, -4}",
@@ -180,6 +193,12 @@ def test_operators_mean_what_their_opset_says(opset: int):
 @pytest.mark.parametrize(("before", "opset"), list(pairwise(OPSETS))[:-1])
 def test_operators_that_begin_mean_what_their_opset_says(before: int, opset: int):
     assert_those_of_onnxruntime(opset, nodes_of(opset, after=before))
+
+
+def test_nearest_elements_of_an_opset_that_does_not_say_which_those_are():
+    model = model_of(10, ['y = Resize<mode = "nearest">(x, mixed)'])
+    with raises(UnknownOperatorError, "opset 10", "scales are [1.0, 1.0, 0.5, 2.0]", exact=False):
+        ONNXModel(model)(**inputs_of(model))
 
 
 def assert_those_of_onnxruntime(opset: int, nodes: list[str]) -> None:
