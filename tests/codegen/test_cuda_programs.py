@@ -26,7 +26,7 @@ from daceml.config import config
 from daceml.errors import CallError, EnvironmentProblem, UnsupportedProgramError
 from daceml.frontend.capture.call_device import device_of
 from daceml.frontend.capture.exportable import RunsEagerlyError
-from daceml.frontend.capture.moved_tensors import refuse_moved
+from daceml.frontend.capture.refused_traces import refuse_moved
 from daceml.frontend.onnx_export.export import export_program
 from daceml.onnx_ops.external import external_call
 from daceml.runtime.records.gradients import Wanted
