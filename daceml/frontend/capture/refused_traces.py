@@ -1,10 +1,11 @@
-"""Traces that are no program: draws that are not used, and what is computed on another device.
+"""Traces that are no program: draws that are not used, errors of eager, and results on another device.
 
 A draw that is not used moves torch's generator, and no program makes it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -59,6 +60,53 @@ def _draws(node: Node) -> bool:
     if "train" in given and given["p"] in (0, 1):
         return False
     return not any(name in given and given[name] in idle for name, idle in _IDLE.items())
+
+
+def refuse_errors(program: ExportedProgram) -> None:
+    """Leave it to eager, which raises an error or gives another type, where torch's trace lets a call pass.
+
+    Raises:
+        RunsEagerlyError: there is such a call.
+    """
+    for module in program.graph_module.modules():
+        for node in getattr(module, "graph", program.graph).nodes:
+            rule = _LET_PASS.get(str(node.target))
+            if rule is not None and rule(*(_value(operand) for operand in node.args)):
+                raise RunsEagerlyError(f"torch's trace of {node.target} is not what an eager call does")
+
+
+def _value(operand: Any) -> Any:
+    return operand.meta.get("val") if isinstance(operand, torch.fx.Node) else operand
+
+
+def _is_empty(x: Any, *_: Any) -> bool:
+    return any(size == 0 for size in x.shape if isinstance(size, int))
+
+
+def _is_empty_along(x: Any, dim: int, *_: Any) -> bool:
+    return x.dim() > 0 and isinstance(x.shape[dim], int) and x.shape[dim] == 0
+
+
+def _is_unlike_slice(
+    x: torch.Tensor, source: torch.Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+) -> bool:
+    numbers = (start, end, x.shape[dim], *source.shape)
+    if not all(isinstance(n, int | None) for n in numbers):
+        return False
+    wanted = list(x.shape)
+    wanted[dim] = len(range(*slice(start, end, step).indices(wanted[dim])))
+    return list(source.shape) != wanted
+
+
+_LET_PASS: dict[str, Callable[..., bool]] = {
+    "aten.threshold_backward.default": lambda gradient, x, *_: gradient.dtype != x.dtype,
+    "aten.ldexp.Tensor": lambda x, other: other.dtype == torch.bool,
+    "aten.logcumsumexp.default": lambda x, *_: not (x.is_floating_point() or x.is_complex()),
+    "aten.slice_scatter.default": _is_unlike_slice,
+    **dict.fromkeys(("aten.max.default", "aten.min.default"), _is_empty),
+    **dict.fromkeys(("aten.max.dim", "aten.min.dim"), _is_empty_along),
+}
+"""Operator -> whether an eager call with such arguments is unlike its trace."""
 
 
 def refuse_moved(program: ExportedProgram, device: torch.device) -> None:

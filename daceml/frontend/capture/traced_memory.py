@@ -31,7 +31,8 @@ _DROPOUTS = frozenset({
 # They return their first operand itself where there is nothing to do, which its memory tells.
 _CONVERSIONS = frozenset({
     _aten.to, _aten.contiguous, _aten.type_as, _aten.positive, _aten.resolve_conj, _aten.resolve_neg,
-    _aten.conj, _aten.conj_physical, _aten.real, _aten.atleast_1d, _aten.atleast_2d, _aten.atleast_3d,
+    _aten.conj, _aten.conj_physical, _aten.real, _aten.mT, _aten.mH, _aten.adjoint,
+    _aten.atleast_1d, _aten.atleast_2d, _aten.atleast_3d,
 })  # fmt: skip
 # Their results are memory of their own, always.
 _COPIES = frozenset({_aten.channel_shuffle, _aten.native_dropout, _aten.lift_fresh_copy})

@@ -42,7 +42,7 @@ def refusal(node: Node) -> str | None:
     for result in _results(node.meta.get("val")):
         if not isinstance(result, torch.Tensor):
             return f"{target} gives {type(result).__name__}, which is no tensor"
-        if result.layout != torch.strided or result.is_quantized or result.is_nested:
+        if result.layout != torch.strided or result.is_nested or _is_quantized(target):
             return f"{target} gives a tensor that is sparse, quantized or nested"
         if free_unbacked_symbols(result):
             return f"the sizes of what {target} gives depend on data"
@@ -51,6 +51,11 @@ def refusal(node: Node) -> str | None:
     except TypeError as error:
         return str(error)
     return None
+
+
+def _is_quantized(target: OpOverload) -> bool:
+    """Whether an operator gives quantized tensors, which a trace takes for tensors of whole numbers."""
+    return target.namespace == "aten" and target.overloadpacket.__name__.startswith("quantize_per_")
 
 
 def touches_complex(node: Node) -> bool:

@@ -1,4 +1,4 @@
-"""Random numbers that forward draws and does not use move the generator as they do in an eager call."""
+"""What torch's trace lets pass and eager PyTorch does otherwise: unused draws, errors, types."""
 
 from __future__ import annotations
 
@@ -54,3 +54,31 @@ def of_operators_that_draw_nothing(x):
 @pytest.mark.parametrize("function", [changed_and_read, of_operators_that_draw_nothing])
 def test_what_is_used_is_one_program(function):
     assert unlike_eager(function, torch.linspace(-1.0, 1.0, 4), random=True) == []
+
+
+@pytest.mark.parametrize(
+    ("function", "tensors"),
+    [
+        (lambda x: x.max(), [torch.ones(0)]),
+        (lambda x: x.min(1), [torch.ones(2, 0)]),
+        (torch.ldexp, [torch.ones(2), torch.tensor([True, False])]),
+        (lambda x: torch.logcumsumexp(x, 0), [torch.tensor(3)]),
+    ],
+)
+def test_errors_of_eager(function, tensors):
+    assert unlike_eager(function, *tensors, one_program=False) == []
+
+
+def test_mixed_types_are_promoted():
+    backward = torch.ops.aten.threshold_backward
+    for other in (torch.float64, torch.int64):
+        x, gradient = torch.arange(-2, 2).to(other), torch.tensor([1.0, 2.0, 3.0, 4.0])
+        assert unlike_eager(lambda g, x: backward(g, x, 0), gradient, x, one_program=False) == []
+
+
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor")
+def test_quantized_tensors_are_left_to_torch():
+    def function(x):
+        return torch.quantize_per_tensor(x, 0.0213, 3, torch.qint8).int_repr()
+
+    assert unlike_eager(function, torch.linspace(-3.0, 3.0, 50), one_program=False) == []

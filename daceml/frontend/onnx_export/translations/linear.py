@@ -106,6 +106,12 @@ def transpose_matrix(self: Value) -> Value:
     return op.Transpose(self, perm=list(reversed(range(rank_of(self)))))
 
 
+@translates("aten.mT.default", "aten.mH.default", "aten.adjoint.default")
+def transpose_matrices(self: Value) -> Value:
+    rank = rank_of(self)
+    return op.Transpose(self, perm=[*range(rank - 2), rank - 1, rank - 2]) if rank else op.Identity(self)
+
+
 @translates("aten.outer.default")
 def outer(self: Value, vec2: Value) -> Value:
     (n,), (m,) = sizes_of(self), sizes_of(vec2)

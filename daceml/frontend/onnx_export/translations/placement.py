@@ -60,6 +60,40 @@ def select_scatter(self: Value, src: Value, dim: int, index: Extent) -> Value:
     return _written(self, row, axis, first, first + 1 or END)
 
 
+@translates("aten.scatter.src")
+def scatter(self: Value, dim: int, index: Value, src: Value) -> Value:
+    return _scattered(self, dim, index, src, "none")
+
+
+@translates("aten.scatter.value")
+def scatter_value(self: Value, dim: int, index: Value, value: float) -> Value:
+    number = full((1,), value, self.dtype or ir.DataType.FLOAT)
+    row, sizes = _with_axis(index)
+    extents = typed(op.Shape(row), dtype=_INT64, shape=(len(sizes),))
+    return _scattered(
+        self, dim, row, typed(op.Expand(number, extents), dtype=self.dtype, shape=sizes), "none"
+    )
+
+
+@translates("aten.scatter_add.default")
+def scatter_add(self: Value, dim: int, index: Value, src: Value) -> Value:
+    return _scattered(self, dim, index, src, "add")
+
+
+def _scattered(self: Value, dim: int, index: Value, src: Value, reduction: str) -> Value:
+    """ScatterElements, which takes no scalars; torch takes them for rows of one element."""
+    target = _with_axis(self)[0]
+    made = op.ScatterElements(target, _with_axis(index)[0], _with_axis(src)[0], axis=dim, reduction=reduction)
+    return made if target is self else op.Reshape(typed(made, target), [])
+
+
+def _with_axis(value: Value) -> tuple[Value, list[Size]]:
+    """A tensor of at least one dimension, and its sizes."""
+    if sizes := sizes_of(value):
+        return value, sizes
+    return typed(op.Reshape(value, [1]), value, shape=(1,)), [1]
+
+
 @translates("aten.scatter_reduce.two")
 def scatter_reduce(
     self: Value, dim: int, index: Value, src: Value, reduce: str, *, include_self: bool = True

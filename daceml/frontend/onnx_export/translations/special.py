@@ -136,3 +136,8 @@ def logit(self: Value, eps: float | None = None) -> Value:
 def _log_odds(x: Value) -> Value:
     rest = typed(op.Sub(full((), 1.0, x.dtype or ir.DataType.FLOAT), x), x)
     return op.Log(typed(op.Div(x, rest), x))
+
+
+@translates("aten.fake_quantize_per_tensor_affine.default", "aten.fake_quantize_per_channel_affine.default")
+def fake_quantize(self: Value, *parameters: Value | float) -> Value:
+    raise UnsupportedError("a gradient that passes through roundings")

@@ -188,3 +188,29 @@ def test_bytes_are_interpolated_as_torch_rounds_them(mode):
     x = (torch.arange(48) * 5).to(torch.uint8).reshape(1, 1, 6, 8)
     assert unlike_eager(lambda x: functional.interpolate(x, size=(4, 5), mode=mode), x) == []
     assert unlike_eager(lambda x: functional.interpolate(x, size=(9, 11), mode=mode), x) == []
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, y: torch.scatter(x, 0, torch.tensor(0), y) * 2,
+        lambda x, y: torch.scatter(x, 0, torch.tensor([0]), y[None]),
+        lambda x, y: torch.scatter(x, 0, torch.tensor(0), 5.0) + y,
+        lambda x, y: torch.scatter_add(x, 0, torch.tensor(0), y),
+        lambda x, y: torch.scatter_add(x[None], 0, torch.tensor(0), y),
+        lambda x, y: (x.mT, y.mH * 2, y.adjoint() + x),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.*is deprecated on 0-D tensors")
+def test_scalars_are_rows_of_one_element(function):
+    assert unlike_eager(function, torch.tensor(1.5), torch.tensor(-2.0), gradients=True) == []
+
+
+def test_gradients_pass_through_the_roundings_of_fake_quantization():
+    x = torch.linspace(-4.0, 4.0, 23)
+    scales, zeros = torch.tensor([0.02] * 23), torch.zeros(23, dtype=torch.int32)
+    for function in (
+        lambda x: torch.fake_quantize_per_tensor_affine(x, 0.02, 3, -128, 127),
+        lambda x: torch.fake_quantize_per_channel_affine(x, scales, zeros, 0, -128, 127),
+    ):
+        assert unlike_eager(function, x, gradients=True) == []
