@@ -23,14 +23,16 @@ def check_targets(targets: Sequence[tuple[str, Path | None]], *, read: Path | No
             file for two things.
     """
     seen: dict[Path, str] = {}
-    source = None if read is None else read.expanduser().resolve()
+    source = None if read is None else _real(read)
     for option, path in targets:
         if path is None:
             continue
-        real = path.expanduser().resolve()
+        real = _real(path)
         if not real.parent.is_dir():
             why = f"there is no folder {real.parent}"
             raise _refuse(option, path, why, "make the folder first, or correct the path")
+        if real.is_symlink():  # still, after all links were followed
+            raise _refuse(option, path, "it is a symbolic link that leads back to itself", "name a file")
         if real.exists() and not real.is_file():
             kind = "a folder" if real.is_dir() else "no regular file"
             raise _refuse(option, path, f"it is {kind}", "name a file")
@@ -53,7 +55,7 @@ def written_aside(option: str, path: Path) -> Generator[Path]:
         OutputFileError: the disk is full, or a further file (external data) would replace something that is
             no file.
     """
-    real = path.expanduser().resolve()
+    real = _real(path)
     try:
         aside = Path(tempfile.mkdtemp(prefix=".daceml-", dir=real.parent))
         try:
@@ -68,6 +70,11 @@ def written_aside(option: str, path: Path) -> Generator[Path]:
     except OSError as error:
         why = error.strerror or str(error)
         raise _refuse(option, path, why, "make room, or name another folder") from error
+
+
+def _real(path: Path) -> Path:
+    """The file that a path leads to; unlike `Path.resolve`, no error where links lead in a circle."""
+    return Path(os.path.realpath(os.path.expanduser(path)))
 
 
 def _refuse(option: str, path: Path, why: str, fix: str) -> OutputFileError:

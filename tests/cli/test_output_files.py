@@ -28,6 +28,12 @@ def test_what_is_no_file(tmp_path: Path):
         check_targets([("--onnx", Path("/dev/null"))])
 
 
+def test_a_link_that_leads_back_to_itself(tmp_path: Path):
+    (tmp_path / "circle").symlink_to(tmp_path / "circle")
+    with raises(OutputFileError, f"--onnx {tmp_path / 'circle'} "):
+        check_targets([("--onnx", tmp_path / "circle")], read=tmp_path / "circle")
+
+
 def test_one_file_for_two_things(tmp_path: Path):
     (tmp_path / "link").symlink_to(tmp_path / "x")
     with raises(OutputFileError, f"--sdfg {tmp_path / 'link'} ", "--onnx"):

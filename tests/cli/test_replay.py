@@ -88,6 +88,15 @@ def test_views_are_written(trace: Path, tmp_path: Path, capsys: pytest.CaptureFi
     assert names == {"recorded", "replayed", "automatic mixed precision (fp16)"}
 
 
+def test_a_path_of_links_that_lead_in_a_circle_is_refused_by_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    (tmp_path / "run.json").symlink_to(tmp_path / "run.json")
+    code, out, err = told(capsys, "replay", tmp_path / "run.json")
+    assert (code, out) == (2, "")
+    assert "DML000" not in err and "run.json is a symbolic link that leads back to itself" in err
+
+
 @pytest.mark.parametrize(
     ("arguments", "facts"),
     [

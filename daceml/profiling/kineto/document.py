@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import json
+import os
+import stat
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,8 +48,8 @@ def read_bytes(path: Path) -> bytes:
     Raises:
         TraceFileError: it is not there, no file, or cannot be read.
     """
-    if not path.is_file():
-        what = "is a folder" if path.is_dir() else "is no file" if path.exists() else "does not exist"
+    what = _unreadable(path)
+    if what:
         raise TraceFileError(
             f"{path.name or path} {what}",
             where=str(path),
@@ -59,6 +62,17 @@ def read_bytes(path: Path) -> bytes:
         raise TraceFileError(
             f"{path.name} cannot be read", where=str(path), why=str(error), fix="make the file readable"
         ) from None
+
+
+def _unreadable(path: Path) -> str:
+    """What stands there instead of a file; empty where a file does."""
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError) as error:  # ValueError: a path with a zero byte
+        if isinstance(error, OSError) and error.errno == errno.ELOOP:
+            return "is a symbolic link that leads back to itself"
+        return "is a symbolic link to nothing" if os.path.islink(path) else "does not exist"
+    return "" if stat.S_ISREG(mode) else "is a folder" if stat.S_ISDIR(mode) else "is no file"
 
 
 def document_of(data: bytes, source: str) -> Document:

@@ -1,6 +1,7 @@
 """Calls that return when the device has done something: the wait is an edge, the rest is the call's duration.
 
 A call that copies and waits is two tasks: one that launches the copy, and one that begins when it is done.
+Where the call returns before the last part of the copy is done, the second one begins when the copy begins.
 """
 
 from __future__ import annotations
@@ -22,9 +23,11 @@ def split_blocking_copies(draft: Draft) -> None:
         call, copy = draft.rows[number], draft.rows[work[-1]]
         if copy.kind is not TaskKind.COPY or not _may_wait(call.name, copy.name):
             continue
-        if copy.end_us > call.end_us + _CLOCKS_US or copy.start_us < call.begin_us - _CLOCKS_US:
-            continue  # staged: it returned before the copy was done
-        done_us = min(max(copy.end_us, call.begin_us), call.end_us)
+        # Staged in parts: it returns when the last part is staged, and fills no part before the copy begins.
+        staged = copy.end_us > call.end_us + _CLOCKS_US
+        if copy.start_us < call.begin_us - _CLOCKS_US or (staged and copy.start_us > call.end_us):
+            continue  # staged as a whole: it returned before the copy began
+        done_us = min(max(copy.start_us if staged else copy.end_us, call.begin_us), call.end_us)
         entered_us = min(call.begin_us + _ENTRY_US, max(copy.start_us, call.begin_us), done_us)
         back = draft.add(
             Row(
@@ -34,7 +37,7 @@ def split_blocking_copies(draft: Draft) -> None:
         )  # fmt: skip
         call.end_us = entered_us
         draft.returns[number] = back
-        draft.edge(work[-1], back, EdgeKind.SYNC)
+        draft.edge(work[-1], back, EdgeKind.SYNC, from_start=staged)
 
 
 def _may_wait(call: str, copy: str) -> bool:

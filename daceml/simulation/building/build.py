@@ -10,6 +10,7 @@ from daceml.profiling.trace import Trace
 from daceml.simulation.building.attribution import attribute
 from daceml.simulation.building.blocking_calls import add_synchronization_edges, split_blocking_copies
 from daceml.simulation.building.compiled_kernels import attribute_compiled
+from daceml.simulation.building.contradictions import without_contradictions
 from daceml.simulation.building.cpu_lanes import add_cpu_rows
 from daceml.simulation.building.device_lanes import add_device_rows
 from daceml.simulation.building.draft import Draft, finish
@@ -88,7 +89,7 @@ def build(trace: Trace, options: Options | None = None) -> TaskGraph:
     note_unexplained(draft, gaps)
     add_inflation(draft)
     add_card(draft)
-    return finish(draft, gaps=gaps)
+    return without_contradictions(finish(draft, gaps=gaps))
 
 
 def _check(draft: Draft) -> None:

@@ -71,7 +71,6 @@ def note_unexplained(draft: Draft, gaps: list[float]) -> None:
         unexplained_us += delay_us if delay_us > _JITTER_US else 0.0
         busy_us += row.end_us - row.start_us
     if unexplained_us > _WORTH_A_NOTE * busy_us:
-        draft.notes.append(
-            f"nothing explains {unexplained_us / 1e3:.1f} ms by which work of the device started late"
-            f" ({unexplained_us / busy_us:.1%} of its busy time)"
-        )
+        share = f"{unexplained_us / busy_us:.1%} of its busy time" if busy_us else "it was never busy"
+        late = f"{unexplained_us / 1e3:.1f} ms by which work of the device started late"
+        draft.notes.append(f"nothing explains {late} ({share})")

@@ -43,7 +43,8 @@ def _add_to_stream(draft: Draft, lane: int, depth: int | None, usual_us: dict[st
         slow_us = max(_SLOW * usual_us.get(call.name, 0.0), _SLOW_US)
         if call.end_us - call.begin_us > slow_us:
             waiting = row.position - bisect_right(starts, call.begin_us)
-            if waiting >= _LEAST_DEPTH:
+            # A call during which its own work began waited for more than room.
+            if waiting >= _LEAST_DEPTH and bisect_right(starts, call.end_us) <= row.position:
                 waited[row.position] = waiting
     learnt = int(statistics.median(waited.values())) if waited else USUAL_DEPTH
     places = learnt if depth is None else depth

@@ -98,7 +98,10 @@ def test_a_file_that_grows_without_end_is_refused(monkeypatch: pytest.MonkeyPatc
 def test_what_is_no_file_is_refused(tmp_path: Path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "traces").mkdir()
-    for name in ("nothing.json", "traces", "pipe"):
+    (tmp_path / "circle").symlink_to(tmp_path / "round")
+    (tmp_path / "round").symlink_to(tmp_path / "circle")
+    (tmp_path / "lost").symlink_to(tmp_path / "nothing.json")
+    for name in ("nothing.json", "traces", "pipe", "circle", "lost", "x" * 300):
         with raises(TraceFileError, tmp_path / name, "`read_traces`") as caught:
             read_bytes(tmp_path / name)
         assert name in caught.value.what

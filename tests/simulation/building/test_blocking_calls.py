@@ -71,3 +71,15 @@ def test_a_copy_from_pinned_memory_is_not_waited_for():
     run.call("cudaLaunchKernel", 0, 5, ("gemm", 7, 8, 100))
     run.call("cudaMemcpyAsync", 10, 6, ("Memcpy DtoH (Device -> Pinned)", 7, 109, 3))
     assert run.replayed()["cudaMemcpyAsync"] == (10, 16)
+
+
+def test_a_copy_that_is_staged_in_parts_is_waited_for_until_it_begins():
+    run = Recording()
+    run.call("cudaLaunchKernel", 0, 5, ("gemm", 7, 8, 100))
+    run.call("cudaMemcpyAsync", 10, 150, ("Memcpy HtoD (Pageable -> Device)", 7, 109, 60))
+    run.call("cudaLaunchKernel", 170, 5, ("next", 7, 178, 10))
+    graph = run.graph()
+    assert with_duration(graph, "gemm", 100)["cudaMemcpyAsync returns"] == (109, 160)  # before the copy ends
+    shorter = with_duration(graph, "gemm", 20)
+    assert shorter["cudaMemcpyAsync returns"] == (29, 80)
+    assert shorter["next"] == (98, 108)

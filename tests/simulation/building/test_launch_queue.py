@@ -57,3 +57,33 @@ def test_a_slow_call_into_a_short_queue_is_work():
     graph = run.graph()
     assert graph.tasks.duration_us.max() == 400
     assert not (graph.edges.kind == EdgeKind.QUEUE).any()
+
+
+def with_a_copy_into_a_full_queue(waiting: int = 1000) -> Recording:
+    """Calls every 10 us, kernels of 50 us, and a pageable copy that its call stages in parts."""
+    run = Recording()
+    for number in range(waiting):
+        run.call("cudaLaunchKernel", 10.0 * number, 5, (f"kernel {number}", 7, 8 + 50.0 * number, 49))
+    for number in range(3):
+        run.call("cudaMemcpyAsync", 10.0 * number + 6, 2, (f"Memcpy DtoD {number}", 9, 10.0 * number + 14, 1))
+    begins, drained = 10.0 * waiting, 8 + 50.0 * waiting
+    copied = ("Memcpy HtoD (Pageable -> Device)", 7, drained, 3500)
+    run.call("cudaMemcpyAsync", begins, drained + 3400 - begins, copied)
+    return run
+
+
+def test_a_copy_whose_call_waits_for_it_is_no_sign_of_a_full_queue():
+    graph = with_a_copy_into_a_full_queue().graph()
+    assert not (graph.edges.kind == EdgeKind.QUEUE).any()
+    schedule = simulate(graph)
+    assert np.abs(schedule.start_us - graph.tasks.recorded_us).max() < 5
+
+
+def test_a_call_during_which_its_own_kernel_began_waited_for_more_than_room():
+    run = Recording()
+    for number in range(1000):
+        run.call("cudaLaunchKernel", 10.0 * number, 5, (f"kernel {number}", 7, 8 + 50.0 * number, 49))
+    run.call("cudaLaunchKernel", 10_000, 42_000, ("loaded late", 7, 50_008, 10))
+    graph = run.graph()
+    assert not (graph.edges.kind == EdgeKind.QUEUE).any()
+    assert np.isfinite(simulate(graph).end_us).all()
