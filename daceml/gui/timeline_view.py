@@ -42,7 +42,7 @@ def timeline_view(
         "kind": "trace",
         "title": graph.source,
         "error": error_line(replayed) if recorded else "simulated; nothing here was measured",
-        "notes": list(graph.notes),
+        "notes": [*(f"warning: {warning}" for warning in graph.warnings), *graph.notes],
         "names": list(named),
         "runs": runs,
         "answers": [_answer(seen) for seen in predictions],

@@ -129,6 +129,8 @@ class Trace:
         gradient_pairs: [k, 2] indices of the operators joined by the profiler: forward, backward.
         header: everything else that the file says of the run.
         notes: what was wrong with the file and could be mended, one sentence each.
+        warnings: why figures of the run may be wrong; shown before them.
+        left_out: reason -> how many events of the file were left out for it.
     """
 
     source: str
@@ -143,6 +145,8 @@ class Trace:
     gradient_pairs: Ints = field(default_factory=lambda: np.zeros((0, 2), np.int64))
     header: Mapping[str, Any] = field(default_factory=dict[str, Any])
     notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    left_out: Mapping[str, int] = field(default_factory=dict[str, int])
 
     def name_of(self, event: int) -> str:
         """What the profiler called an event."""

@@ -38,6 +38,7 @@ def replay_html(schedule: Schedule) -> str:
     return _page(
         f"Replay of {schedule.graph.source}",
         [
+            _notes(schedule.graph.warnings, "warning"),
             f"<p>{escape(error_line(schedule))}</p>",
             _table(("step", "recorded ms", "replayed ms", "error"), steps),
             "<h2>Where the time goes</h2>",
@@ -66,6 +67,7 @@ def whatif_html(predictions: Sequence[Prediction]) -> str:
         for seen in predictions
     ]
     parts = [
+        _notes(first.baseline.graph.warnings, "warning"),
         f"<p>{escape(error_line(first.baseline))}</p>",
         _raw_table(("what if", "step ms", "at best .. at worst", "samples/s, times"), rows),
     ]
@@ -120,8 +122,8 @@ def _span(step_us: float, interval: tuple[float, float] | None, longest_us: floa
     )
 
 
-def _notes(notes: Sequence[str]) -> str:
-    return "".join(f"<p class=note>note: {escape(note)}</p>" for note in notes)
+def _notes(notes: Sequence[str], title: str = "note") -> str:
+    return "".join(f"<p class=note>{title}: {escape(note)}</p>" for note in notes)
 
 
 def _table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -32,6 +32,7 @@ def replay_json(schedule: Schedule) -> dict[str, Any]:
         "breakdown": asdict(breakdown(schedule)),
         "limits": [asdict(limit) for limit in limits(schedule)],
         "critical_path_us": path_sums(schedule),
+        "warnings": list(graph.warnings),
         "notes": list(graph.notes),
     }
 
@@ -54,7 +55,7 @@ def whatif_json(predictions: Sequence[Prediction], refusals: Sequence[Refusal] =
         "source": first.baseline.graph.source,
         "step_us": first.baseline_us,
         "replay_error": first.replay_error,
-        "warnings": warnings_of(predictions),
+        "warnings": [*first.baseline.graph.warnings, *warnings_of(predictions)],
         "host": None if first.host is None else asdict(first.host),
         "notes": list(first.baseline.graph.notes),
         "questions": [

@@ -12,6 +12,7 @@ from daceml.simulation.analysis.limits import Limit, limits
 from daceml.simulation.analysis.reliability import misses
 from daceml.simulation.analysis.steps import recorded_step_times, step_error, step_times
 from daceml.simulation.engine import Schedule
+from daceml.simulation.graph import TaskGraph
 from daceml.simulation.whatif.whatif_result import Prediction, Refusal
 from daceml.text_tables import cell, render, table
 
@@ -23,6 +24,7 @@ def replay_text(schedule: Schedule, *, limiting: Sequence[Limit] | None = None) 
     graph = schedule.graph
     parts: list[RenderableType] = [
         cell(graph.source),
+        *_warnings(graph),
         cell(f"{len(graph)} tasks on {len(graph.lanes)} lanes, {len(graph.edges)} edges between lanes"),
         cell(error_line(schedule)),
         "",
@@ -37,6 +39,10 @@ def replay_text(schedule: Schedule, *, limiting: Sequence[Limit] | None = None) 
         _limits(limits(schedule) if limiting is None else limiting),
     ]
     return render(*parts, *(cell(f"note: {note}") for note in graph.notes))
+
+
+def _warnings(graph: TaskGraph) -> list[RenderableType]:
+    return [cell(f"warning: {warning}") for warning in graph.warnings]
 
 
 def error_line(schedule: Schedule) -> str:
@@ -97,7 +103,10 @@ def whatif_text(
             seen.change.headline(),
         )
     assumptions = dict.fromkeys(text for seen in predictions for text in seen.assumptions)
-    parts: list[RenderableType] = [cell(text) for text in warnings_of(predictions)]
+    parts: list[RenderableType] = [
+        *_warnings(baseline.graph),
+        *(cell(text) for text in warnings_of(predictions)),
+    ]
     parts += [cell(error_line(baseline)), "", result]
     parts += [cell(f"refused [{refusal.code}]: {refusal.title}: {refusal.reason}") for refusal in refusals]
     parts += [cell(f"assumed: {text}") for text in assumptions]

@@ -118,6 +118,7 @@ class TaskGraph:
         step_names: as the profiler named the steps.
         source: what it was made of, for messages.
         notes: what was assumed, or could not be known, when it was made.
+        warnings: why figures of the run may be wrong; shown before them.
         inflation: how many times as long the profiler made a step; NaN where nobody measured it.
         host_events: operators, calls and annotations that the profiler recorded on threads.
         card: that ran the kernels; "" where the trace does not say, or names several.
@@ -133,6 +134,7 @@ class TaskGraph:
     step_names: tuple[str, ...] = ()
     source: str = ""
     notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     inflation: float = float("nan")
     host_events: int = 0
     card: str = ""

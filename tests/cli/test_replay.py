@@ -31,6 +31,17 @@ def test_a_replay_of_a_file(trace: Path, capsys: pytest.CaptureFixture[str]):
     assert "ProfilerStep#2" in out and "0.00%" in out
 
 
+def test_what_makes_figures_doubtful_is_printed_before_them(trace: Path, capsys: pytest.CaptureFixture[str]):
+    content = json.loads(trace.read_text())
+    content["traceEvents"][-1]["dur"] = -5
+    trace.write_text(json.dumps(content))
+    for command in (["replay", trace], ["whatif", trace, "--amp", "2"]):
+        code, out, _ = told(capsys, *command)
+        assert code == 0
+        assert 0 <= out.index("warning: 1 of 15 events (7%) were left out") < out.index("replay error"), out
+        assert "1 with a duration below zero" in " ".join(out.split()) and "note: left out: events" in out
+
+
 def test_nothing_in_a_trace_reaches_the_terminal_as_a_command_to_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import json
 from pathlib import Path
@@ -49,6 +50,16 @@ def test_pages_need_nothing_else_and_escape_what_they_show():
         assert "<script" not in page and "http" not in page
         assert "a &lt;note&gt;" in page
     assert "volta_sgemm&lt;128&gt;" in whatif_html([seen])
+
+
+def test_warnings_come_before_every_figure():
+    doubted = dataclasses.replace(run(), warnings=("a <warning>",))
+    seen = predict(doubted, [AutomaticMixedPrecision()])
+    texts = (replay_text(simulate(doubted)), whatif_text([seen]))
+    pages = (replay_html(simulate(doubted)), whatif_html([seen]))
+    assert all(-1 < text.index("warning: a <warning>") < text.index("0.00%") for text in texts)
+    assert all(-1 < page.index("warning: a &lt;warning&gt;") < page.index("0.00%") for page in pages)
+    assert replay_json(simulate(doubted))["warnings"] == whatif_json([seen])["warnings"] == ["a <warning>"]
 
 
 def test_perfetto_has_what_was_recorded_replayed_and_predicted_and_the_critical_path(tmp_path: Path):

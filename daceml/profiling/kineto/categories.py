@@ -58,9 +58,12 @@ ON_STREAMS = frozenset(
     {EventKind.SYNC, EventKind.KERNEL, EventKind.COPY, EventKind.MEMSET, EventKind.DEVICE_ANNOTATION}
 )
 
+# How the profiler's marks of training steps begin
+STEP = "ProfilerStep#"
+
 # PyTorch 1.8 and 1.9 call these operators; later ones call them annotations.
 ANNOTATIONS_AMONG_OPERATORS = (
-    "ProfilerStep#",
+    STEP,
     "Optimizer.step#",
     "Optimizer.zero_grad#",
     "enumerate(DataLoader)#",

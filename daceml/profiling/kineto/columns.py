@@ -28,6 +28,9 @@ _NUMBERS = frozenset({int, float, ExactTime})
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 _MEMORY = "[memory]"
 _UNNAMED = "(no name)"
+# Phases of Chrome's format that tell of no work: instants, counters, names of lanes, asynchronous ranges,
+# samples, objects, memory dumps, marks, clocks, contexts
+_NO_WORK = frozenset("iInCMbePNODVvRc()STFp")
 _NEW, _OLD = EXTERNAL_ID
 
 Raw = Mapping[str, Any]
@@ -95,6 +98,8 @@ def sorted_out(events: list[Any]) -> tuple[list[Raw], list[Raw], Columns]:
             _flow(event, columns)  # pyright: ignore[reportUnknownArgumentType]
         elif phase in ("i", "I", "n") and event.get("name") == _MEMORY:  # pyright: ignore[reportUnknownMemberType]
             columns.memory.append(event)  # pyright: ignore[reportUnknownArgumentType]
+        elif type(phase) is not str or phase not in _NO_WORK:
+            columns.left_out[f"of the unknown phase {_quoted(phase)}"] += 1
     return complete, halves, columns
 
 

@@ -18,6 +18,7 @@ from daceml.profiling.kineto.header import header_of
 from daceml.profiling.kineto.lanes import is_vague
 from daceml.profiling.kineto.memory import memory_of
 from daceml.profiling.kineto.pairs import paired
+from daceml.profiling.kineto.plausibility import check_resolution, check_unit, warnings_of
 from daceml.profiling.kineto.timeline import events_by_start
 from daceml.profiling.trace import UNKNOWN, EventKind, Events, Trace
 
@@ -34,6 +35,7 @@ def read_trace(path: str | Path) -> Trace:
         what was recorded; `notes` says what was wrong with the file and could be mended.
     Raises:
         TraceFileError: there is no such file, it is damaged or no trace, or none of its events can be used.
+        TraceContentError: its times are no microseconds, or were rounded.
     """
     return trace_of(read_bytes(Path(path)), str(path))
 
@@ -48,10 +50,12 @@ def trace_of(data: bytes, source: str) -> Trace:
 
 def _trace(document: Document) -> Trace:
     columns = _columns(document)
+    check_resolution(columns.start, document.source)
     found = events_by_start(columns)
     if found is None:
         raise _nothing(document.source, columns.left_out)
     events, origin = found
+    check_unit(events, tuple(columns.names), document.source)
     launches = arrows(columns.launches, columns.lanes, origin)
     gradients = arrows(columns.gradients, columns.lanes, origin)
     events = dataclasses.replace(events, correlation=linked(events, launches))
@@ -82,6 +86,8 @@ def _trace(document: Document) -> Trace:
             *_told(columns.left_out, "left out: "),
             *_told(columns.mended, ""),
         ),
+        warnings=warnings_of(columns.left_out, len(events)),
+        left_out=dict(columns.left_out),
     )
 
 

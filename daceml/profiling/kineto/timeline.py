@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from daceml.profiling.kineto.categories import STEP
 from daceml.profiling.kineto.columns import LONGEST_US, Columns
 from daceml.profiling.kineto.numerals import since
 from daceml.profiling.trace import UNKNOWN, EventKind, Events, Floats, Ints
@@ -15,6 +16,7 @@ from daceml.profiling.trace import UNKNOWN, EventKind, Events, Floats, Ints
 Indices = NDArray[np.intp]
 Mask = NDArray[np.bool_]
 
+TWICE = "that stand there twice"  # why an event is left out
 _ONCE = frozenset({EventKind.CALL, EventKind.KERNEL, EventKind.COPY, EventKind.MEMSET})
 
 
@@ -51,7 +53,7 @@ def events_by_start(columns: Columns) -> tuple[Events, Origin] | None:
     index = near[order]
     again = _recorded_again(columns, index, start_us[order])
     if again.any():
-        columns.left_out["that stand there twice"] += int(again.sum())
+        columns.left_out[TWICE] += int(again.sum())
         order, index = order[~again], index[~again]
 
     def column(values: Sequence[int]) -> Ints:
@@ -72,12 +74,15 @@ def events_by_start(columns: Columns) -> tuple[Events, Origin] | None:
 
 
 def _recorded_again(columns: Columns, index: Indices, start_us: Floats) -> Mask:
-    """Calls and device work that are there already: a lane does nothing twice at one moment."""
+    """Calls, device work and step marks that are there already: a lane does nothing twice at one moment."""
+    steps = {number for name, number in columns.names.items() if name.startswith(STEP)}
     rows = zip(start_us.tolist(), index.tolist(), strict=True)
     seen: set[tuple[float | int, ...]] = set()
     again = np.zeros(len(index), np.bool_)
     for row, (start, event) in enumerate(rows):
-        if columns.correlation[event] == UNKNOWN or columns.kind[event] not in _ONCE:
+        marks_step = columns.kind[event] == EventKind.ANNOTATION and columns.name[event] in steps
+        launched = columns.correlation[event] != UNKNOWN and columns.kind[event] in _ONCE
+        if not (marks_step or launched):
             continue
         if not columns.duration[event]:  # rounded to nothing: several fit into one moment
             continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from daceml.profiling.trace import EventKind
 from daceml.simulation.building import runtime_calls
+from daceml.simulation.building.correlations import launching_calls
 from daceml.simulation.building.draft import Draft, Row, device_events
 from daceml.simulation.graph import NOTHING
 from daceml.simulation.task import Lane, TaskKind
@@ -18,12 +19,7 @@ _KINDS: dict[EventKind, TaskKind] = {
 def add_device_rows(draft: Draft) -> None:
     """A lane for each stream, and its rows, each with the call that launched it."""
     trace, events = draft.trace, draft.trace.events
-    call_of: dict[int, int] = {}
-    for event in events.of(EventKind.CALL).tolist():
-        if events.correlation[event] >= 0:
-            row = draft.task_of_event.get(draft.outer_call.get(int(event), int(event)))
-            if row is not None:
-                call_of[int(events.correlation[event])] = row
+    call_of = launching_calls(draft)
     for event in device_events(trace).tolist():
         lane = int(events.lane[event])
         if lane not in draft.stream_of_lane:
@@ -39,7 +35,7 @@ def add_device_rows(draft: Draft) -> None:
                 name=name, kind=kind, lane=draft.stream_of_lane[lane], event=event,
                 begin_us=begin_us, start_us=begin_us, end_us=begin_us + float(events.duration_us[event]),
                 size_bytes=_size_bytes(events.details[event].get("bytes")),
-                launched_by=call_of.get(int(events.correlation[event]), NOTHING),
+                launched_by=call_of.get(event, NOTHING),
             )
         )  # fmt: skip
         if draft.rows[row].launched_by != NOTHING:

@@ -66,6 +66,7 @@ class Draft:
     edges: list[tuple[int, int, float, bool, EdgeKind]] = field(default_factory=list)
     steps: list[tuple[str, float, float]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list[str])
+    warnings: list[str] = field(default_factory=list[str])
     inflation: float = float("nan")
     card: str = ""
     formats: tuple[str, ...] | None = None
@@ -210,7 +211,8 @@ def finish(draft: Draft, *, gaps: Sequence[float]) -> TaskGraph:
         names=tuple(names),
         step_names=tuple(name for name, _, _ in draft.steps),
         source=draft.trace.source,
-        notes=tuple(draft.notes),
+        notes=(*draft.trace.notes, *draft.notes),
+        warnings=(*draft.trace.warnings, *draft.warnings),
         inflation=draft.inflation,
         host_events=len(draft.trace.events.of(EventKind.OPERATOR, EventKind.CALL, EventKind.ANNOTATION)),
         card=draft.card,

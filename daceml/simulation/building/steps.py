@@ -11,6 +11,8 @@ from daceml.simulation.graph import NOTHING
 from daceml.simulation.task import TaskKind
 
 STEP = re.compile(r"^ProfilerStep#\d+$")
+# By how much two steps that follow each other may seem to overlap: times are rounded
+_ROUNDED_US, _ROUNDED = 2.0, 0.01
 
 
 def add_step_markers(draft: Draft) -> None:
@@ -24,6 +26,7 @@ def add_step_markers(draft: Draft) -> None:
         for event in trace.events.of(EventKind.ANNOTATION, EventKind.OPERATOR).tolist()
         if STEP.match(trace.name_of(event))
     ]
+    marks = _disjoint(draft, marks)
     threads = [int(trace.events.lane[event]) for event in marks]
     if not marks:
         begin_us = min((row.begin_us for row in draft.rows), default=0.0)
@@ -31,6 +34,9 @@ def add_step_markers(draft: Draft) -> None:
         draft.notes.append("no step is marked (torch.profiler.profile.step): the whole trace counts as one")
         return
     thread = max(set(threads), key=threads.count)
+    elsewhere = len(marks) - threads.count(thread)
+    if elsewhere:
+        draft.notes.append(f"{elsewhere} marks of steps on other threads are ignored")
     lane = draft.thread_of_lane.get(thread)
     for event in marks:
         if int(trace.events.lane[event]) != thread:
@@ -49,6 +55,25 @@ def add_step_markers(draft: Draft) -> None:
                     step=len(draft.steps) - 1,
                 )
             )  # fmt: skip
+
+
+def _disjoint(draft: Draft, marks: list[int]) -> list[int]:
+    """The largest number of marks of which no two on one thread overlap, in order."""
+    events = draft.trace.events
+    until_us: dict[int, float] = {}
+    kept: list[int] = []
+    for event in sorted(marks, key=lambda mark: float(events.end_us[mark])):
+        lane, begin_us, end_us = int(events.lane[event]), events.start_us[event], events.end_us[event]
+        rounded_us = max(_ROUNDED_US, _ROUNDED * float(end_us - begin_us))
+        if begin_us >= until_us.get(lane, 0.0) - rounded_us:
+            kept.append(event)
+            until_us[lane] = float(end_us)
+    if len(kept) < len(marks):
+        draft.warnings.append(
+            f"{len(marks) - len(kept)} of {len(marks)} marks of steps overlap others and are ignored:"
+            " times of steps may be wrong"
+        )
+    return kept
 
 
 def _not_inside(draft: Draft, lane: int, time_us: float) -> float:

@@ -51,6 +51,7 @@ def side_by_side(graphs: Sequence[tuple[int, TaskGraph]]) -> TaskGraph:
     tasks: list[Tasks] = []
     edges: list[Edges] = []
     notes: list[str] = []
+    warnings: list[str] = []
     first = 0
     for number, (rank, graph) in enumerate(graphs):
         of_name = np.array([names.setdefault(name, len(names)) for name in graph.names] + [NOTHING], np.int64)
@@ -80,6 +81,7 @@ def side_by_side(graphs: Sequence[tuple[int, TaskGraph]]) -> TaskGraph:
                 device = devices.setdefault((rank, device), len(devices))
             lanes.append(dataclasses.replace(lane, name=lane_of_rank(rank, lane.name), device=device))
         notes += [f"rank {rank}: {note}" for note in graph.notes]
+        warnings += [f"rank {rank}: {warning}" for warning in graph.warnings]
         first += len(graph)
     columns = [field.name for field in dataclasses.fields(Tasks)]
     return TaskGraph(
@@ -90,6 +92,7 @@ def side_by_side(graphs: Sequence[tuple[int, TaskGraph]]) -> TaskGraph:
         step_names=tuple(steps),
         source=f"{len(graphs)} ranks",
         notes=tuple(notes),
+        warnings=tuple(warnings),
     )
 
 
