@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from daceml.profiling.trace import UNKNOWN
@@ -40,6 +41,16 @@ def number_of(text: str) -> float:
 def is_number(value: Any) -> bool:
     """Whether it is a finite number of sensible size, and no truth value."""
     return type(value) in (int, float, ExactTime) and -LARGEST < value < LARGEST
+
+
+def parts_of(value: float) -> tuple[int, float]:
+    """Whole microseconds of a time, and the rest, to the last digit that the file gave."""
+    if type(value) is int:
+        return value, 0.0
+    if type(value) is ExactTime:
+        return value.whole, value.rest
+    whole = math.floor(value)
+    return whole, value - whole
 
 
 def since(value: float, origin: int) -> float:

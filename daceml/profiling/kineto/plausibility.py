@@ -23,20 +23,20 @@ _PERCENTILE = 1.0
 _QUICK = re.compile(r"^aten::(empty|empty_strided|view|as_strided|t|transpose|detach|select|slice|expand)$")
 
 
-def check_resolution(starts: Sequence[float], source: str) -> None:
+def check_resolution(starts: Sequence[int], source: str) -> None:
     """Refuse times that were rounded to more than kernels last.
 
     Args:
-        starts: on the clock of the file, as it spells them.
+        starts: whole microseconds, on the clock of the file.
     Raises:
         TraceContentError: all of them are numbers that a float64 holds, so large that it holds few.
     """
-    largest = max(map(abs, starts), default=0.0)
+    largest = max(map(abs, starts), default=0)
     step = float(np.spacing(float(largest)))
     if step < _COARSE_US:
         return
-    whole = {int(start) for start in starts}
-    if len(whole) < 2 or any(start % int(step) for start in whole):
+    times = set(starts)
+    if len(times) < 2 or any(start % int(step) for start in times):
         return
     raise TraceContentError(
         f"the times of the trace are multiples of {step:.0f} us",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,14 +12,14 @@ import numpy as np
 
 from daceml.errors import TraceFileError, printable
 from daceml.garbage_collection import without_collection
-from daceml.profiling.kineto.columns import Columns, fill, sorted_out
-from daceml.profiling.kineto.document import Document, document_of, read_bytes
+from daceml.profiling.kineto.columns import EventSorter
+from daceml.profiling.kineto.document import Document
 from daceml.profiling.kineto.flows import arrows, gradient_pairs, linked
 from daceml.profiling.kineto.header import header_of
 from daceml.profiling.kineto.lanes import is_vague
 from daceml.profiling.kineto.memory import memory_of
-from daceml.profiling.kineto.pairs import paired
 from daceml.profiling.kineto.plausibility import check_resolution, check_unit, warnings_of
+from daceml.profiling.kineto.source import opened
 from daceml.profiling.kineto.timeline import events_by_start
 from daceml.profiling.trace import UNKNOWN, EventKind, Events, Trace
 
@@ -37,19 +38,21 @@ def read_trace(path: str | Path) -> Trace:
         TraceFileError: there is no such file, it is damaged or no trace, or none of its events can be used.
         TraceContentError: its times are no microseconds, or were rounded.
     """
-    return trace_of(read_bytes(Path(path)), str(path))
+    with opened(Path(path)) as file, without_collection():
+        return _trace(Document(file, str(path)))
 
 
 def trace_of(data: bytes, source: str) -> Trace:
     """Read a trace from the bytes of a file; see `read_trace`."""
     with without_collection():
-        document = document_of(data, source)
-        del data
-        return _trace(document)
+        return _trace(Document(io.BytesIO(data), source))
 
 
 def _trace(document: Document) -> Trace:
-    columns = _columns(document)
+    sorter = EventSorter(document.source)
+    for events in document.events():
+        sorter.take(events)
+    columns = sorter.finished()
     check_resolution(columns.start, document.source)
     found = events_by_start(columns)
     if found is None:
@@ -89,16 +92,6 @@ def _trace(document: Document) -> Trace:
         warnings=warnings_of(columns.left_out, len(events)),
         left_out=dict(columns.left_out),
     )
-
-
-def _columns(document: Document) -> Columns:
-    complete, halves, columns = sorted_out(document.events)
-    document.events.clear()
-    pairs, alone = paired(halves)
-    if alone:
-        columns.left_out["that begin or end without their other half"] += alone
-    fill(columns, [*complete, *pairs] if pairs else complete)
-    return columns
 
 
 def _without_repeated_ids(events: Events) -> tuple[Events, Sequence[str]]:

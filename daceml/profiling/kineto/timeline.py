@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,7 +18,7 @@ Indices = NDArray[np.intp]
 Mask = NDArray[np.bool_]
 
 TWICE = "that stand there twice"  # why an event is left out
-_ONCE = frozenset({EventKind.CALL, EventKind.KERNEL, EventKind.COPY, EventKind.MEMSET})
+_ONCE = (EventKind.CALL, EventKind.KERNEL, EventKind.COPY, EventKind.MEMSET)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,10 +46,12 @@ def events_by_start(columns: Columns) -> tuple[Events, Origin] | None:
     near = _near(columns)
     if not len(near):
         return None
-    whole = int(min(columns.start[index] for index in near))
-    origin = Origin(whole=whole, rest_us=min(since(columns.start[index], whole) for index in near))
-    start_us = origin.times([columns.start[index] for index in near])
-    duration_us = np.array([columns.duration[index] for index in near], np.float64)
+    whole_us, rest_us = np.asarray(columns.start)[near], np.asarray(columns.start_rest)[near]
+    first = int(whole_us.min())
+    since_us = (whole_us - first) + rest_us
+    origin = Origin(whole=first, rest_us=float(since_us.min()))
+    start_us = since_us - origin.rest_us
+    duration_us = np.asarray(columns.duration)[near]
     order = np.lexsort((-duration_us, start_us))
     index = near[order]
     again = _recorded_again(columns, index, start_us[order])
@@ -56,8 +59,8 @@ def events_by_start(columns: Columns) -> tuple[Events, Origin] | None:
         columns.left_out[TWICE] += int(again.sum())
         order, index = order[~again], index[~again]
 
-    def column(values: Sequence[int]) -> Ints:
-        return np.array(values, np.int64)[index]
+    def column(values: array[int]) -> Ints:
+        return np.asarray(values)[index]
 
     events = Events(
         kind=column(columns.kind),
@@ -75,32 +78,27 @@ def events_by_start(columns: Columns) -> tuple[Events, Origin] | None:
 
 def _recorded_again(columns: Columns, index: Indices, start_us: Floats) -> Mask:
     """Calls, device work and step marks that are there already: a lane does nothing twice at one moment."""
-    steps = {number for name, number in columns.names.items() if name.startswith(STEP)}
-    rows = zip(start_us.tolist(), index.tolist(), strict=True)
-    seen: set[tuple[float | int, ...]] = set()
+    steps = [number for name, number in columns.names.items() if name.startswith(STEP)]
+    kind, correlation = np.asarray(columns.kind)[index], np.asarray(columns.correlation)[index]
+    name, lane = np.asarray(columns.name)[index], np.asarray(columns.lane)[index]
+    duration_us = np.asarray(columns.duration)[index]
+    launched = (correlation != UNKNOWN) & np.isin(kind, _ONCE)
+    marks_step = (kind == EventKind.ANNOTATION) & np.isin(name, steps)
+    # What was rounded to nothing may fit into one moment several times.
+    rows = np.flatnonzero((launched | marks_step) & (duration_us > 0))
+    columns_of_rows = [column[rows] for column in (start_us, duration_us, lane, name, correlation)]
+    order = np.lexsort(columns_of_rows)  # stable: the first of equal rows stays first
+    same = np.ones(max(len(rows) - 1, 0), np.bool_)
+    for column in columns_of_rows:
+        same &= column[order][1:] == column[order][:-1]
     again = np.zeros(len(index), np.bool_)
-    for row, (start, event) in enumerate(rows):
-        marks_step = columns.kind[event] == EventKind.ANNOTATION and columns.name[event] in steps
-        launched = columns.correlation[event] != UNKNOWN and columns.kind[event] in _ONCE
-        if not (marks_step or launched):
-            continue
-        if not columns.duration[event]:  # rounded to nothing: several fit into one moment
-            continue
-        key = (
-            start,
-            columns.duration[event],
-            columns.lane[event],
-            columns.name[event],
-            columns.correlation[event],
-        )
-        again[row] = key in seen
-        seen.add(key)
+    again[rows[order[1:][same]]] = True
     return again
 
 
 def _near(columns: Columns) -> Indices:
     """Events within a day of the middle one; the others come from clocks that were never set."""
-    start = np.array(columns.start, np.float64)
+    start = np.asarray(columns.start).astype(np.float64) + np.asarray(columns.start_rest)
     if not len(start):
         return np.zeros(0, np.intp)
     near = np.abs(start - np.median(start)) <= LONGEST_US

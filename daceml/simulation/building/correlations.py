@@ -61,7 +61,7 @@ def _calls(draft: Draft) -> dict[int, list[int]]:
     found: dict[int, list[int]] = {}
     for event in events.of(EventKind.CALL).tolist():
         number = int(events.correlation[event])
-        row = draft.task_of_event.get(draft.outer_call.get(event, event))
+        row = draft.task_of_event.get(draft.outer_call.get(int(event), int(event)))
         if number == UNKNOWN or row is None:
             continue
         rows = found.setdefault(number, [])
