@@ -152,6 +152,25 @@ def duplicate_events(content: Any, rng: random.Random) -> Any:
     return content
 
 
+def other_units(content: Any, rng: random.Random) -> Any:
+    """Nanoseconds, or another unit, and times that a float rounds."""
+    factor = rng.choice((1000, 1000, 1e-3, 1e-6, 1e3))
+    for event in content["traceEvents"]:
+        for key in _TIMES:
+            if key in event:
+                event[key] *= factor
+    return content
+
+
+def skewed_device(content: Any, rng: random.Random) -> Any:
+    """A clock of the device that goes before or after that of the host."""
+    shift = rng.choice((-1e6, -500, -50, -5, 5, 1e5))
+    for event in content["traceEvents"]:
+        if str(event.get("cat")).lower() in ("kernel", "gpu_memcpy", "gpu_memset"):
+            event["ts"] += shift
+    return content
+
+
 def swapped_values(content: Any, rng: random.Random) -> Any:
     key = rng.choice(("ts", "dur", "pid", "tid", "args", "name", "cat", "ph", "id"))
     chosen = [event for event in _some(content, rng) if key in event]
@@ -205,5 +224,6 @@ def bare_list(content: Any, rng: random.Random) -> Any:
 CONTENT: tuple[Callable[[Any, random.Random], Any], ...] = (
     negative_durations, odd_times, odd_times, shifted_times, odd_fields, odd_fields, odd_arguments,
     deleted_keys, deleted_arguments, duplicate_ids, duplicate_events, swapped_values, shuffled,
-    removed_events, odd_events, other_phases, other_categories, odd_header, bare_list,
+    other_units, skewed_device, removed_events, odd_events, other_phases, other_categories, odd_header,
+    bare_list,
 )  # fmt: skip

@@ -1,7 +1,8 @@
 """What damaged traces do: python -m benchmarks.trace_robustness --count 1000 --check.
 
 Each damaged file, of a trace made by hand or a real one, has to be read, or refused by an error of daceml's
-that says what, where, why and how to mend it; and what was read has to make sense.
+that says what, where, why and how to mend it; what was read has to make sense
+and to account for every event.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -25,7 +26,9 @@ from benchmarks.trace_examples import as_bytes, training_run
 from benchmarks.trace_mutations import mutated
 from daceml.errors import DacemlError
 from daceml.profiling.kineto import trace_of
+from daceml.profiling.kineto.categories import SILENT
 from daceml.profiling.trace import UNKNOWN, EventKind, Trace
+from daceml.report.replay_text import replay_text
 from daceml.simulation.analysis.critical_path import critical_path
 from daceml.simulation.building.build import build
 from daceml.simulation.engine import simulate
@@ -33,6 +36,7 @@ from daceml.simulation.engine import simulate
 GOOD = ("read", "refused")
 BAD = ("foreign exception", "crash", "timeout", "wrong")
 LIMIT_S = 60.0
+_NO_WORK = "iInCMbesftPNODVvRc()STFp"  # phases of Chrome's format that tell of no work
 _LOOKED_AT = 2000  # details, of the first events
 # Real traces that are small, beside one of old spelling; the shorter the file, the more a mutation changes.
 REAL = (
@@ -47,8 +51,9 @@ Work = Callable[[bytes, str], str]
 
 
 def read(data: bytes, source: str) -> str:
-    """Read a trace, and see whether it makes sense."""
-    return fault_of(trace_of(data, source))
+    """Read a trace, and see whether it makes sense and tells of every event."""
+    trace = trace_of(data, source)
+    return fault_of(trace) or miscount_of(data, trace)
 
 
 def replay(data: bytes, source: str) -> str:
@@ -57,6 +62,7 @@ def replay(data: bytes, source: str) -> str:
     schedule = simulate(build(trace))
     if not (np.isfinite(schedule.start_us).all() and (schedule.end_us >= schedule.start_us).all()):
         return "a replay with times that are no numbers"
+    replay_text(schedule)
     path = critical_path(schedule)
     return (
         ""
@@ -117,6 +123,34 @@ def fault_of(trace: Trace) -> str:
     )
     json.dumps([*written, *map(dict, trace.devices), dict(trace.header)], ensure_ascii=False).encode()
     return ""
+
+
+def miscount_of(data: bytes, trace: Trace) -> str:
+    """By how many the events of a file differ from those that were read or counted as left out."""
+    text = gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
+    content = json.loads(text.decode("utf-8-sig", errors="replace"), strict=False)
+    events: list[Any] = content if isinstance(content, list) else content["traceEvents"]
+    kinds = Counter(_kind_of(event) for event in events)
+    told = len(trace.events) + len(trace.memory.time_us) + sum(trace.left_out.values())
+    most = kinds["work"] + kinds["half"]
+    # Two halves that belong together are one event.
+    least = most - kinds["half"] // 2
+    return "" if least <= told <= most else f"{least} to {most} events, of which {told} were read or counted"
+
+
+def _kind_of(event: Any) -> str:
+    """How an event should be accounted for: by itself, as a half of one, or not at all."""
+    if not isinstance(event, dict):
+        return "work"
+    raw = cast("dict[str, Any]", event)
+    phase, category = raw.get("ph"), raw.get("cat")
+    if phase in ("B", "E"):
+        return "half"
+    if phase == "X":
+        return "none" if isinstance(category, str) and category.lower() in SILENT else "work"
+    if phase in ("i", "I", "n") and raw.get("name") == "[memory]":
+        return "work"
+    return "none" if isinstance(phase, str) and phase and phase in _NO_WORK else "work"
 
 
 def judged(work: Work, data: bytes, source: str) -> tuple[str, str]:

@@ -13,7 +13,7 @@ import pytest
 from benchmarks import trace_robustness
 from benchmarks.trace_examples import as_bytes, training_run
 from benchmarks.trace_mutations import BYTES, CONTENT, mutated
-from benchmarks.trace_robustness import BAD, bars_of, fault_of, judged, read
+from benchmarks.trace_robustness import BAD, bars_of, fault_of, judged, miscount_of, read, replay
 from daceml.errors import TraceFileError
 from daceml.profiling.kineto import trace_of
 
@@ -51,6 +51,23 @@ def test_other_errors_and_errors_that_say_too_little_are_faults():
         "wrong",
         "half of it is missing",
     )
+
+
+def test_an_event_that_is_neither_read_nor_counted_is_a_fault():
+    content = training_run()
+    content["traceEvents"] += [7, {"ph": "X", "cat": "kernel"}, {"ph": "M"}, {"cat": "kernel"}]
+    data = as_bytes(content)
+    trace = trace_of(data, "run.json")
+    assert not miscount_of(data, trace)
+    assert miscount_of(data, dataclasses.replace(trace, left_out={}))
+    assert read(data, "run.json") == ""
+
+
+@pytest.mark.parametrize("seed", range(0, 60, 2))
+def test_a_damaged_trace_is_replayed_or_refused(seed: int):
+    data, done = mutated(DATA, seed)
+    verdict, reason = judged(replay, data, "damaged.json")
+    assert verdict in ("read", "refused"), f"{done}: {reason}"
 
 
 def test_traces_that_cannot_be_are_faults():
