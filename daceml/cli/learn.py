@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from daceml.devices.specification import Device
     from daceml.operations.models.fitting.from_database import Lesson
     from daceml.operations.models.learned import LearnedDurations
+    from daceml.operations.models.operator_model import OperatorModel
+
+_BETWEEN_SAVES_S = 10.0
 
 
 def learn(
@@ -40,7 +44,12 @@ def learn(
         ),
     ] = None,
     budget: Annotated[
-        str, typer.Option("--budget", metavar="TIME", help="for trying architectures, in all: 90s, 10m.")
+        str,
+        typer.Option(
+            "--budget",
+            metavar="TIME",
+            help="for all models together: 90s, 10m. 0 tries one architecture of each.",
+        ),
     ] = "10m",
     as_json: options.Json = False,
     quiet: options.Quiet = False,
@@ -49,18 +58,23 @@ def learn(
     """Fit a model to each kind of operation that was measured often enough on a device."""
     from daceml.operations.database.store import OpDatabase
     from daceml.operations.models.fitting.from_database import fit_all
-    from daceml.operations.models.model_file import write_models
 
     seconds = budget_s(budget, may_be_zero=True)
     check_targets([("--output", output)], read=database)
-    figures = Figures(describe or ())
+    figures, done = Figures(describe or ()), Done(output)
+
+    def observe(lesson: Lesson) -> None:
+        done.add(lesson)
+        if not quiet:
+            _show(lesson)
+
     with working(quiet=quiet), OpDatabase(database, create=False) as rows:
         only = None if device is None else figures.need(device).name
-        lessons = fit_all(
-            rows.entries(), figures.find, only=only, budget_s=seconds, observe=None if quiet else _show
-        )
-    models = [one.fitted.model for one in lessons if one.fitted is not None]
-    if not models:
+        try:
+            lessons = fit_all(rows.entries(), figures.find, only=only, budget_s=seconds, observe=observe)
+        finally:
+            done.save()
+    if not done.models:
         unknown = f"; no figures are known of {', '.join(figures.unknown)}" if figures.unknown else ""
         raise EstimationError(
             f"nothing can be learned from {database}",
@@ -69,14 +83,38 @@ def learn(
             fix="measure more operations of one kind, or describe the device: --describe FILE, for a"
             " processor the file of: daceml doctor --measure --json > processor.json",
         )
-    with written_aside("--output", output) as aside:
-        write_models(models, aside)
     told: dict[str, Any] = {
         "output": str(output),
         "models": [_as_json(one) for one in lessons],
         "devices_without_figures": figures.unknown,
     }
     typer.echo(json.dumps(told, indent=2) if as_json else _text(lessons, figures.unknown, output))
+
+
+class Done:
+    """The models that were fitted until now, which a file has soon after each."""
+
+    def __init__(self, output: Path) -> None:
+        self.models: list[OperatorModel] = []
+        self._output = output
+        self._saved, self._saved_at = 0, monotonic()
+
+    def add(self, lesson: Lesson) -> None:
+        """Take what was learned; the file follows some seconds later."""
+        if lesson.fitted is not None:
+            self.models.append(lesson.fitted.model)
+        if monotonic() > self._saved_at + _BETWEEN_SAVES_S:
+            self.save()
+
+    def save(self) -> None:
+        """Write the models that the file does not have."""
+        from daceml.operations.models.model_file import write_models
+
+        if len(self.models) > self._saved:
+            with written_aside("--output", self._output) as aside:
+                write_models(self.models, aside)
+            self._saved = len(self.models)
+        self._saved_at = monotonic()
 
 
 class Figures:
@@ -135,6 +173,7 @@ def _as_json(lesson: Lesson) -> dict[str, Any]:
         "device": lesson.device,
         "rows": lesson.rows,
         "references": lesson.references,
+        "odd_rows": lesson.odd,
         "why": lesson.why,
         "error": None if fitted is None else fitted.error,
         "follows": "" if fitted is None or not fitted.model.component else fitted.model.component.text(),
@@ -150,6 +189,7 @@ def _text(lessons: list[Lesson], unknown: list[str], output: Path) -> str:
         lines.append(
             f"{told['operator']:<28} {one.device:<20} {one.rows:>6} {error:>7}  {told['follows'] or one.why}"
             + (" (with other devices' times)" if one.references else "")
+            + (f" ({one.odd} rows of sizes without work left out)" if one.odd else "")
         )
     lines += [f"no figures are known of {name}: its rows were left out" for name in unknown]
     count = sum(one.fitted is not None for one in lessons)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from daceml.cli.learn import Done
 from daceml.cli.main import app
 from daceml.operations.database.store import OpDatabase
+from daceml.operations.models.fitting.from_database import Lesson
 from tests.support.command_line import told
 from tests.support.golden import golden
 from tests.support.synthetic_operations import entry, products, seconds
@@ -57,6 +60,20 @@ def test_models_are_told_and_written(database: Path, tmp_path: Path, said: Said)
     )
     assert [(one["device"], one["rows"]) for one in as_json["models"]] == [("T4", 60), ("V100-PCIe-32GB", 10)]
     assert as_json["models"][0]["error"] < 0.2
+
+
+def test_what_was_learned_before_an_interruption_is_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("daceml.operations.models.model_file.write_models", lambda m, p: p.write_text(str(m)))
+    done = Done(tmp_path / "models.npz")
+    fitted = SimpleNamespace(model="a model", error=0.1)
+    lesson = Lesson(kind="('aten::mm',)", device="T4", rows=60, fitted=fitted)  # pyright: ignore[reportArgumentType]
+    done.add(lesson)
+    assert not (tmp_path / "models.npz").exists()
+    done.save()
+    assert (tmp_path / "models.npz").read_text() == "['a model']"
+    monkeypatch.setattr("daceml.cli.learn._BETWEEN_SAVES_S", 0.0)
+    done.add(lesson)
+    assert (tmp_path / "models.npz").read_text() == "['a model', 'a model']"
 
 
 @pytest.mark.slow

@@ -10,11 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daceml.devices.specification import Device
-from daceml.errors import EstimationError
+from daceml.errors import EntryError, EstimationError
 from daceml.operations.database.canonical import operation_text
 from daceml.operations.database.records import Entry, Mode, Operation
+from daceml.operations.models.dimensions import dimensions
 from daceml.operations.models.features import described
 from daceml.operations.models.operator_model import kind_of
+from daceml.operations.work.operator_work import work_of
 
 Array = NDArray[np.float64]
 # Of all durations: those that are little more than a call
@@ -55,6 +57,14 @@ class Observations:
         kept = tuple(self.operations[i] for i in chosen)
         return self._with({name: column[chosen] for name, column in self.seconds.items()}, kept)
 
+    def sound(self) -> Observations:
+        """The operations whose work follows: one odd row is no reason to learn nothing from the others.
+
+        All of them where it follows of none: then it is not known what the operator computes.
+        """
+        rows = np.array([_has_work(operation) for operation in self.operations], np.bool_)
+        return self.at(rows) if rows.any() else self
+
     def floor_s(self) -> float:
         """What the shortest operations take, on the device in the middle; 0 where nothing was measured."""
         known = [column[np.isfinite(column)] for column in self.seconds.values()]
@@ -80,10 +90,24 @@ class Observations:
         )
 
 
+def _has_work(operation: Operation) -> bool:
+    """Whether flops and bytes are known, numbers, and not below zero."""
+    try:
+        work = work_of(operation)
+        numbers = dimensions([operation]).values
+    except (EntryError, OverflowError):
+        return False
+    return (
+        work is not None
+        and all(0 <= one < np.inf for one in (work.flops, work.bytes_moved))
+        and bool(np.isfinite(numbers).all())
+    )
+
+
 def observations(entries: Iterable[Entry], device_of: DeviceOf) -> list[Observations]:
     """Tables of entries, one for each kind and way of measuring, in the order of their texts.
 
-    Predicted entries, durations of 0 and those of devices without figures are left out.
+    Predicted entries, durations of 0 or without end, and those of devices without figures are left out.
     """
     found: defaultdict[tuple[str, Mode], dict[str, tuple[Operation, dict[str, list[float]]]]]
     found = defaultdict(dict)
@@ -93,7 +117,7 @@ def observations(entries: Iterable[Entry], device_of: DeviceOf) -> list[Observat
         if name not in devices:
             devices[name] = device_of(name)
         device, seconds = devices[name], entry.duration.median_s
-        if device is None or entry.provenance == "predicted" or not seconds > 0:
+        if device is None or entry.provenance == "predicted" or not 0 < seconds < np.inf:
             continue
         table = found[kind_of(entry.operation), entry.duration.mode]
         _, taken = table.setdefault(operation_text(entry.operation), (entry.operation, {}))

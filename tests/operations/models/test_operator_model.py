@@ -25,6 +25,31 @@ from tests.support.synthetic_operations import device, entry, product, products,
 HERE = device("here")
 
 
+def test_one_odd_row_is_left_out_and_the_others_are_learned():
+    operations = products(60)
+    odd = [product(10**200, 10**200, 10**200), product(-4, 5, 7)]
+    entries = [entry(one, "here", s) for one, s in zip(operations, seconds(operations), strict=True)]
+    entries += [entry(one, "here", 1e-5) for one in odd]
+    entries.append(entry(product(3, 4, 5), "here", float("inf")))
+    with few_trees():
+        (lesson,) = fit_all(entries, {"here": HERE}.get, budget_s=0.0)
+    assert (lesson.rows, lesson.odd) == (60, 2)
+    assert lesson.fitted is not None and lesson.fitted.error < 0.5
+
+
+def test_what_is_not_begun_when_the_budget_has_passed_is_not_learned():
+    entries = [
+        entry(one, name, s)
+        for name in ("here", "there")
+        for one, s in zip(products(60), seconds(products(60)), strict=True)
+    ]
+    devices = {"here": HERE, "there": device("there")}
+    lessons = fit_all(entries, devices.get, budget_s=1e-6)
+    assert [one.fitted for one in lessons] == [None] * 4
+    assert len({one.why for one in lessons}) == 1
+    assert lessons[0].why == golden()
+
+
 def learned() -> Fitted:
     operations = products(500)
     return fit(operations, seconds(operations, seed=5), HERE, floor_s=2e-5, budget_s=0.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from time import monotonic
 
 import numpy as np
 
@@ -22,6 +23,7 @@ class Lesson:
 
     Attributes:
         references: whether the model asks for what other devices took; one that does not is fitted, too.
+        odd: further rows, of sizes of which no work follows; the model is of the others.
         fitted: None where there is no model; `why` says so.
     """
 
@@ -29,6 +31,7 @@ class Lesson:
     device: str
     rows: int
     references: bool = False
+    odd: int = 0
     fitted: Fitted | None = None
     why: str = ""
 
@@ -46,34 +49,50 @@ def fit_all(
     Args:
         device_of: figures of devices by their names in entries.
         only: name of the one device for which models are wanted; all are references.
-        budget_s: for all of them, shared by their numbers of measurements.
+        budget_s: for all of them, shared by their numbers of measurements. What is not begun when it has
+            passed is not learned. 0 is no limit, and the first architecture of each.
         observe: is told of each as it is done.
     Returns:
         what was learned, and why not of the others: too few measurements, an operation of which nobody knows
-        what it computes, a device without a figure that is needed.
+        what it computes, a device without a figure that is needed, a budget that has passed.
     """
-    wanted: list[tuple[Observations, str, bool]] = []
+    until = monotonic() + budget_s
+    wanted: list[tuple[Observations, str, bool, int]] = []
     for table in observations(entries, device_of):
-        for name, seconds in table.seconds.items():
+        sound = table.sound()
+        for name, seconds in sound.seconds.items():
             if only in (None, name):
-                known = table.at(np.isfinite(seconds))
-                wanted.append((known.alone(name), name, False))
+                known = sound.at(np.isfinite(seconds))
+                odd = int(np.isfinite(table.seconds[name]).sum()) - len(known.operations)
+                wanted.append((known.alone(name), name, False, odd))
                 if len(known.operations) >= FEWEST and _references(known, name):
-                    wanted.append((known, name, True))
-    rows = sum(len(table.operations) for table, _, _ in wanted if len(table.operations) >= FEWEST)
+                    wanted.append((known, name, True, odd))
+    rows = sum(len(table.operations) for table, *_ in wanted if len(table.operations) >= FEWEST)
     lessons: list[Lesson] = []
-    for table, name, references in wanted:
+    for table, name, references, odd in wanted:
         count = len(table.operations)
         why, fitted = "", None
         if count < FEWEST:
             why = f"{count} measurements; a model needs {FEWEST}"
+        elif budget_s and monotonic() > until:
+            why = f"the budget of {budget_s:g} s had passed"
         else:
+            share = max(until - monotonic(), 0.0) * count / rows
             try:
-                fitted = fit_one(table, name, budget_s=budget_s * count / rows)
+                fitted = fit_one(table, name, budget_s=share if budget_s else 0.0)
             except (DeviceError, EstimationError) as error:
                 why = str(error).splitlines()[0].partition("] ")[2]
+            rows -= count
         lessons.append(
-            Lesson(kind=table.kind, device=name, rows=count, references=references, fitted=fitted, why=why)
+            Lesson(
+                kind=table.kind,
+                device=name,
+                rows=count,
+                references=references,
+                odd=odd,
+                fitted=fitted,
+                why=why,
+            )
         )
         if observe is not None:
             observe(lessons[-1])

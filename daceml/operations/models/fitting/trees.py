@@ -35,13 +35,15 @@ def fit_trees(
     """
     try:
         from sklearn.ensemble import HistGradientBoostingRegressor
+        from threadpoolctl import threadpool_limits
     except ImportError as error:
         raise EnvironmentProblem(
             "models of operations cannot be fitted",
             why=f"scikit-learn is not installed: {error}",
             fix="pip install 'daceml[learn]'; models that were fitted elsewhere need nothing",
         ) from error
-    fitted: Any = HistGradientBoostingRegressor(
+    # One thread: the steps are short, and threads that wait for each other on a busy machine take minutes.
+    model = HistGradientBoostingRegressor(
         loss="absolute_error",
         max_iter=settings.trees,
         learning_rate=settings.rate,
@@ -49,7 +51,9 @@ def fit_trees(
         min_samples_leaf=settings.fewest,
         early_stopping=False,  # pyright: ignore[reportArgumentType]
         random_state=0,
-    ).fit(features, target)
+    )
+    with threadpool_limits(1):
+        fitted: Any = model.fit(features, target)
     # Nothing public gives the trees themselves; a test compares predictions.
     nodes = [tree.nodes for (tree,) in fitted._predictors]
     sizes = [len(one) for one in nodes]
