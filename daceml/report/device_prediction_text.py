@@ -91,7 +91,7 @@ def _named(seen: DevicePrediction) -> str:
 def _warnings(predictions: Sequence[DevicePrediction]) -> list[str]:
     """What comes first: a replay that misses the run, and devices that wait for the host."""
     missed = misses(predictions[0].replay_error)
-    found = [] if missed is None else [missed]
+    found = [] if missed is None else [f"warning: {missed}"]
     found += [f"{_named(seen)}: {seen.host}" for seen in predictions if seen.host is not None]
     return found
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from daceml.report.replay_json import path_sums
-from daceml.report.replay_text import error_line, in_ms
+from daceml.report.replay_text import error_line, in_ms, warnings_of, whatif_warnings
 from daceml.simulation.analysis.breakdown import breakdown
 from daceml.simulation.analysis.limits import limits
 from daceml.simulation.analysis.steps import recorded_step_times, step_times
@@ -38,7 +38,7 @@ def replay_html(schedule: Schedule) -> str:
     return _page(
         f"Replay of {schedule.graph.source}",
         [
-            _notes(schedule.graph.warnings, "warning"),
+            _notes(warnings_of(schedule), "warning"),
             f"<p>{escape(error_line(schedule))}</p>",
             _table(("step", "recorded ms", "replayed ms", "error"), steps),
             "<h2>Where the time goes</h2>",
@@ -67,7 +67,7 @@ def whatif_html(predictions: Sequence[Prediction]) -> str:
         for seen in predictions
     ]
     parts = [
-        _notes(first.baseline.graph.warnings, "warning"),
+        _notes(whatif_warnings(predictions), "warning"),
         f"<p>{escape(error_line(first.baseline))}</p>",
         _raw_table(("what if", "step ms", "at best .. at worst", "samples/s, times"), rows),
     ]

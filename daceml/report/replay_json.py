@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from daceml.report.replay_text import warnings_of
+from daceml.report.replay_text import warnings_of, whatif_warnings
 from daceml.simulation.analysis.breakdown import breakdown
 from daceml.simulation.analysis.critical_path import critical_path
 from daceml.simulation.analysis.limits import limits
@@ -32,7 +32,7 @@ def replay_json(schedule: Schedule) -> dict[str, Any]:
         "breakdown": asdict(breakdown(schedule)),
         "limits": [asdict(limit) for limit in limits(schedule)],
         "critical_path_us": path_sums(schedule),
-        "warnings": list(graph.warnings),
+        "warnings": list(warnings_of(schedule)),
         "notes": list(graph.notes),
     }
 
@@ -55,7 +55,7 @@ def whatif_json(predictions: Sequence[Prediction], refusals: Sequence[Refusal] =
         "source": first.baseline.graph.source,
         "step_us": first.baseline_us,
         "replay_error": first.replay_error,
-        "warnings": [*first.baseline.graph.warnings, *warnings_of(predictions)],
+        "warnings": whatif_warnings(predictions),
         "host": None if first.host is None else asdict(first.host),
         "notes": list(first.baseline.graph.notes),
         "questions": [

@@ -12,11 +12,11 @@ from daceml.simulation.analysis.limits import Limit, limits
 from daceml.simulation.analysis.reliability import misses
 from daceml.simulation.analysis.steps import recorded_step_times, step_error, step_times
 from daceml.simulation.engine import Schedule
-from daceml.simulation.graph import TaskGraph
 from daceml.simulation.whatif.whatif_result import Prediction, Refusal
 from daceml.text_tables import cell, render, table
 
 _MOST_STEPS = 12
+_LARGE_ERROR = 0.02
 
 
 def replay_text(schedule: Schedule, *, limiting: Sequence[Limit] | None = None) -> str:
@@ -24,7 +24,7 @@ def replay_text(schedule: Schedule, *, limiting: Sequence[Limit] | None = None) 
     graph = schedule.graph
     parts: list[RenderableType] = [
         cell(graph.source),
-        *_warnings(graph),
+        *(cell(f"warning: {warning}") for warning in warnings_of(schedule)),
         cell(f"{len(graph)} tasks on {len(graph.lanes)} lanes, {len(graph.edges)} edges between lanes"),
         cell(error_line(schedule)),
         "",
@@ -41,8 +41,16 @@ def replay_text(schedule: Schedule, *, limiting: Sequence[Limit] | None = None) 
     return render(*parts, *(cell(f"note: {note}") for note in graph.notes))
 
 
-def _warnings(graph: TaskGraph) -> list[RenderableType]:
-    return [cell(f"warning: {warning}") for warning in graph.warnings]
+def warnings_of(schedule: Schedule) -> tuple[str, ...]:
+    """Why figures of a replay, and of predictions that start from it, may be wrong."""
+    error = step_error(schedule)
+    if error <= _LARGE_ERROR:
+        return schedule.graph.warnings
+    return (
+        *schedule.graph.warnings,
+        misses(error)
+        or f"the replay is off by {error:.0%}: what tasks waited for is not known well enough for predictions",
+    )
 
 
 def error_line(schedule: Schedule) -> str:
@@ -103,10 +111,7 @@ def whatif_text(
             seen.change.headline(),
         )
     assumptions = dict.fromkeys(text for seen in predictions for text in seen.assumptions)
-    parts: list[RenderableType] = [
-        *_warnings(baseline.graph),
-        *(cell(text) for text in warnings_of(predictions)),
-    ]
+    parts: list[RenderableType] = [cell(text) for text in whatif_warnings(predictions)]
     parts += [cell(error_line(baseline)), "", result]
     parts += [cell(f"refused [{refusal.code}]: {refusal.title}: {refusal.reason}") for refusal in refusals]
     parts += [cell(f"assumed: {text}") for text in assumptions]
@@ -116,11 +121,10 @@ def whatif_text(
     return render(*parts)
 
 
-def warnings_of(predictions: Sequence[Prediction]) -> list[str]:
-    """What comes first: a replay that misses the run, and a host that limits the run or answers."""
+def whatif_warnings(predictions: Sequence[Prediction]) -> list[str]:
+    """What comes first: why answers may be wrong, and a host that limits the run or answers."""
     first = predictions[0]
-    missed = misses(first.replay_error)
-    found = [] if missed is None else [missed]
+    found = [f"warning: {text}" for text in warnings_of(first.baseline)]
     if first.host is not None:
         found.append(str(first.host))
     elif limited := [" + ".join(seen.titles) for seen in predictions if seen.host_limits]:

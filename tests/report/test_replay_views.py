@@ -5,6 +5,8 @@ import gzip
 import json
 from pathlib import Path
 
+import numpy as np
+
 from daceml.report.perfetto import perfetto, write_perfetto
 from daceml.report.replay_html import replay_html, whatif_html
 from daceml.report.replay_json import replay_json, whatif_json
@@ -60,6 +62,15 @@ def test_warnings_come_before_every_figure():
     assert all(-1 < text.index("warning: a <warning>") < text.index("0.00%") for text in texts)
     assert all(-1 < page.index("warning: a &lt;warning&gt;") < page.index("0.00%") for page in pages)
     assert replay_json(simulate(doubted))["warnings"] == whatif_json([seen])["warnings"] == ["a <warning>"]
+
+
+def test_a_replay_that_is_off_warns_first():
+    graph = run()
+    late = 2 * graph.tasks.recorded_us + np.arange(len(graph))
+    off = simulate(dataclasses.replace(graph, tasks=dataclasses.replace(graph.tasks, recorded_us=late)))
+    (warning,) = replay_json(off)["warnings"]
+    assert warning == golden()
+    assert replay_text(off).index("warning: the replay is off") < replay_text(off).index("replay error")
 
 
 def test_perfetto_has_what_was_recorded_replayed_and_predicted_and_the_critical_path(tmp_path: Path):

@@ -55,7 +55,7 @@ def without_host(graph: TaskGraph) -> TaskGraph:
 
 
 def misses(error: float) -> str | None:
-    """A warning where a replay misses the run; None where it does not.
+    """Why to distrust answers where a replay misses the run; None where it does not.
 
     Args:
         error: of the replay, a share of a step.
@@ -63,6 +63,6 @@ def misses(error: float) -> str | None:
     if not abs(error) > MOST_ERROR:
         return None
     return (
-        f"warning: the replay misses the recorded steps by {abs(error):.1%}, more than {MOST_ERROR:.0%}:"
+        f"the replay misses the recorded steps by {abs(error):.1%}, more than {MOST_ERROR:.0%}:"
         " do not rely on these answers"
     )

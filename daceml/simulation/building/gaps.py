@@ -6,10 +6,12 @@ import numpy as np
 
 from daceml.simulation.building.draft import Draft
 from daceml.simulation.graph import NOTHING
+from daceml.simulation.task import EdgeKind
 
 # Between two kernels of a stream that both were ready; what lasts longer, something else held back.
 _SPACING_US = 20.0
 _JITTER_US = 20.0  # by which launches take longer now and then
+_LATE_US = 1000.0  # by which the first work of a stream begins late where older work is in its way
 _WORTH_A_NOTE = 0.01  # of the busy time of the device
 
 
@@ -38,7 +40,7 @@ def _of_stream(draft: Draft, lane: int, gaps: list[float]) -> None:
     for number in draft.on_lane[lane]:
         row, before = draft.rows[number], draft.before(number)
         if before == NOTHING:
-            gaps[number] = row.start_us if row.launched_by == NOTHING else 0.0
+            gaps[number] = row.start_us if row.launched_by == NOTHING or _held_back(draft, number) else 0.0
             continue
         spacing_us = row.start_us - draft.rows[before].end_us
         if row.launched_by == NOTHING:
@@ -51,6 +53,20 @@ def _of_stream(draft: Draft, lane: int, gaps: list[float]) -> None:
         if before != NOTHING and draft.rows[number].launched_by != NOTHING:
             most_us = draft.rows[number].start_us - draft.rows[before].end_us
             gaps[number] = min(observed.get(number, usual_us), most_us)
+
+
+def _held_back(draft: Draft, number: int) -> bool:
+    """Whether the first work of a stream began so late that work from before the recording was in its way."""
+    row = draft.rows[number]
+    late_us = row.start_us - draft.ready_us(number)
+    waits = any(target == number and kind is not EdgeKind.LAUNCH for _, target, _, _, kind in draft.edges)
+    if late_us <= _LATE_US or waits:
+        return False
+    draft.notes.append(
+        f"{draft.lanes[row.lane].name} began {late_us / 1e3:.1f} ms after its first launch: it is taken"
+        " to have done work from before the recording"
+    )
+    return True
 
 
 def note_unexplained(draft: Draft, gaps: list[float]) -> None:

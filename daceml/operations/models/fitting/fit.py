@@ -46,8 +46,7 @@ _PERCEPTRONS = (
 )
 
 
-# With less time than this, fewer trees come first.
-_LITTLE_S = 5.0
+# First where time is limited: they tell what a tree takes.
 _FEW_TREES = TreeSettings(trees=60, leaves=15, rate=0.15)
 _FOR_THE_REST = 1 / 3
 
@@ -75,10 +74,6 @@ class Fitted:
     tried: tuple[Tried, ...]
 
 
-def _within(settings: tuple[TreeSettings, ...], budget_s: float) -> tuple[TreeSettings, ...]:
-    return (_FEW_TREES, *settings) if 0 < budget_s < _LITTLE_S else settings
-
-
 @dataclass
 class _Search:
     """What is best among what was tried until now."""
@@ -101,7 +96,7 @@ class _Search:
         A third of the time is left to what follows: trees of all rows, and those of errors.
         """
         until, tree_s = monotonic() + (1 - _FOR_THE_REST) * self.budget_s, 0.0
-        for settings in _within(_TREES, self.budget_s):
+        for settings in (_FEW_TREES, *_TREES) if self.budget_s > 0 else _TREES:
             if self.trees is not None and monotonic() + tree_s * settings.trees > until:
                 continue
             begun = monotonic()
