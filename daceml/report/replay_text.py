@@ -49,7 +49,7 @@ def warnings_of(schedule: Schedule) -> tuple[str, ...]:
     return (
         *schedule.graph.warnings,
         misses(error)
-        or f"the replay is off by {error:.0%}: what tasks waited for is not known well enough for predictions",
+        or f"the replay is off by {error:.0%}: what tasks waited for is not known well enough to predict",
     )
 
 
