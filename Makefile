@@ -44,6 +44,7 @@ help:
 	  'make lint        ruff, pyright and import-linter' \
 	  'make format      let ruff format and mend what it can' \
 	  'make bench       the benchmarks with their bars; QUICK= measures in full, QUICK=--quick is the default' \
+	  'make figures     the figure of the README, from committed results' \
 	  'make baseline    commit to what compiled networks consist of now: benchmarks/baseline (a minute)' \
 	  'make fuzz        the large campaigns, random or over all floats: results under benchmarks/results (tens of minutes)' \
 	  'make strangers   models of transformers, timm, torchvision and others next to eager PyTorch (tens of minutes)' \
@@ -107,6 +108,10 @@ opinfo: $(VENV)/.installed
 	  $(call or_explain,installing what torch's database needs failed,read pip's message above)
 	@$(BIN)/python -m benchmarks.opinfo --check $(QUICK) --json build/bench/opinfo.json \
 	  $(call or_explain,a bar is missed,the lines above name operators and reasons)
+
+.PHONY: figures
+figures: $(VENV)/.installed
+	@$(BIN)/python -m benchmarks.figures
 
 .PHONY: demo
 demo: $(VENV)/.installed

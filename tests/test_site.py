@@ -36,6 +36,9 @@ MACHINE = {"cpu": "a processor", "cores": 2, "python": "3.11", "date": "2026-11-
         ("docs/options.md", "[below](#ranges)", "[below](#ranges)"),
         ("README.md", "[DaCe](https://github.com/spcl/dace)", "[DaCe](https://github.com/spcl/dace)"),
         ("README.md", "```\n[a](b.md)\n```\n", "```\n[a](b.md)\n```\n"),
+        ("README.md", "![page](docs/figures/page.png)", "![page](figures/page.png)"),
+        ("README.md", '<img src="docs/figures/a.svg">', '<img src="figures/a.svg">'),
+        ("docs/concepts/sdfg.md", "![page](../figures/page.png)", "![page](../figures/page.png)"),
     ],
 )
 def test_links_of_a_file_that_moves_still_hold(source: str, before: str, after: str):

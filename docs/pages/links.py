@@ -14,6 +14,7 @@ REPOSITORY_PAGES = {
     "CHANGELOG.md": "changelog.md",
     "benchmarks/results/README.md": "results/format.md",
 }
+_PICTURE = re.compile(r'(?P<before>!\[[^\[\]]*\]\(|(?:src|srcset)=")(?P<target>[^()\s":]+)')
 _LINK = re.compile(r"(?<!!)\[(?P<text>[^\[\]]+)\]\((?P<target>[^()\s]+)\)")
 _FENCE = re.compile(r"^( {0,3}```.*?^ {0,3}```[ ]*$)", re.MULTILINE | re.DOTALL)
 
@@ -25,7 +26,10 @@ def mended(text: str, source: str, *, pages: Mapping[str, str] = REPOSITORY_PAGE
     """
     parts = _FENCE.split(text)  # odd parts are code, where brackets are no links
     parts[::2] = [
-        _LINK.sub(lambda link: _mended_link(link["text"], link["target"], source, pages), part)
+        _PICTURE.sub(
+            lambda found: found["before"] + _mended_picture(found["target"], source, pages),
+            _LINK.sub(lambda link: _mended_link(link["text"], link["target"], source, pages), part),
+        )
         for part in parts[::2]
     ]
     return "".join(parts)
@@ -36,6 +40,13 @@ def page_of(source: str, pages: Mapping[str, str] = REPOSITORY_PAGES) -> str | N
     if source in pages:
         return pages[source]
     return source.removeprefix("docs/") if source.startswith("docs/") and source.endswith(".md") else None
+
+
+def _mended_picture(target: str, source: str, pages: Mapping[str, str]) -> str:
+    """Where a picture under docs/ is in the site, as seen from the page of `source`."""
+    path = posixpath.normpath(posixpath.join(posixpath.dirname(source), target))
+    here = posixpath.dirname(page_of(source, pages) or source)
+    return posixpath.relpath(path.removeprefix("docs/"), here or ".") if path.startswith("docs/") else target
 
 
 def _mended_link(text: str, target: str, source: str, pages: Mapping[str, str]) -> str:

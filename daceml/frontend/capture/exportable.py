@@ -23,7 +23,8 @@ from torch.utils._pytree import tree_leaves
 from daceml.frontend.capture.arguments import Arguments
 from daceml.frontend.capture.attributes_read import AttributesRead, recorded_reads
 from daceml.frontend.capture.call_device import autocast_regions
-from daceml.frontend.capture.hook_state import hook_name, hook_refusal, traced_hooks
+from daceml.frontend.capture.hook_refusals import hook_refusal
+from daceml.frontend.capture.hook_state import hook_name, traced_hooks
 from daceml.frontend.capture.module_attributes import held_values, is_plain_object
 from daceml.frontend.capture.object_arguments import Change, HeldContents, same_part
 from daceml.frontend.capture.python_effects import PythonEffectError, watched_effects

@@ -167,14 +167,14 @@ daceml.pages.model = class {
       daceml.element("div", { class: "figure", id }, daceml.element("span", {}, title), daceml.element("b", {}, text), daceml.element("small", {}, change));
     const interval = `nine of ten: ${daceml.time(totals.low_us)} to ${daceml.time(totals.high_us)}`;
     this.totals.replaceChildren(
-      figure("predicted", "predicted", daceml.time(totals.predicted_us), `${interval}; ${daceml.change(totals.predicted_us, before.predicted_us)}`),
+      figure("predicted", "predicted", daceml.time(totals.predicted_us), daceml.joined(interval, daceml.change(totals.predicted_us, before.predicted_us))),
       totals.measured_us === null
         ? daceml.element("div", { class: "figure", id: "measured" }, daceml.element("span", {}, "measured"),
             this.told.live ? this.button("measure", () => this.told.act("measure"), { id: "measure" }) : daceml.element("b", {}, "not"),
             daceml.element("small", {}, "compiles and runs it"))
         : figure("measured", "measured", daceml.time(totals.measured_us), "least of several calls"),
       figure("moved", "bytes moved", daceml.bytes(totals.moved_bytes), daceml.change(totals.moved_bytes, before.moved_bytes)),
-      figure("steps", "steps", daceml.count(totals.steps), `${totals.kernels} different kernels; ${daceml.change(totals.steps, before.steps)}`),
+      figure("steps", "steps", daceml.count(totals.steps), daceml.joined(`${totals.kernels} different kernels`, daceml.change(totals.steps, before.steps))),
       this.view.no_start ? daceml.element("p", { class: "note" }, `no changes are shown; ${this.view.no_start}`) : "",
       figure("memory", "memory at the peak", daceml.bytes(totals.memory_bytes), daceml.change(totals.memory_bytes, before.memory_bytes)),
     );
@@ -275,7 +275,7 @@ daceml.pages.model = class {
       if (known) this.moveElements.get(move.pass).replaceWith(made);
       this.moveElements.set(move.pass, made);
     }
-    if (known) return;
+    if (!this.differs("idle moves", this.view.moves.map(daceml.isIdle))) return;
     const levels = new Map();
     for (const move of this.view.moves) {
       if (!levels.has(move.level)) levels.set(move.level, []);
@@ -284,9 +284,26 @@ daceml.pages.model = class {
     const parts = [daceml.element("h2", {}, "Transformations")];
     for (const [level, moves] of levels) {
       parts.push(daceml.element("h3", {}, daceml.LEVELS[level] || level));
-      parts.push(...moves.map((move) => this.moveElements.get(move.pass)));
+      const element = (move) => this.moveElements.get(move.pass);
+      parts.push(...moves.filter((move) => !daceml.isIdle(move)).map(element));
+      const idle = moves.filter(daceml.isIdle);
+      if (idle.length) parts.push(this.folded(level, idle.map(element)));
     }
     this.moves.replaceChildren(...parts);
+  }
+
+  // Passes that change nothing and refuse nothing, in one line.
+  folded(level, elements) {
+    const name = `idle ${level}`;
+    return daceml.element(
+      "details",
+      {
+        class: "idle-moves", open: this.unfoldedMoves.has(name),
+        ontoggle: (event) => this.unfoldedMoves[event.target.open ? "add" : "delete"](name),
+      },
+      daceml.element("summary", {}, `${elements.length} ${elements.length === 1 ? "pass changes" : "passes change"} nothing here`),
+      elements,
+    );
   }
 
   move(move) {
@@ -357,6 +374,8 @@ daceml.LEVELS = {
   coarse: "operators, before differentiation", operators: "operators", local: "loops: fusion",
   layout: "loops: layout", hardware: "loops: hardware",
 };
+
+daceml.isIdle = (move) => Boolean(move.effect && !move.effect.why && !move.effect.changes && !move.effect.refusals);
 
 daceml.stepTime = (node) => (node.measured_us === null ? node.predicted_us : node.measured_us);
 

@@ -38,7 +38,10 @@ daceml.count = (number) => number.toLocaleString("en");
 
 daceml.signed = (value, text) => (value > 0 ? "+" : value < 0 ? "-" : "") + text(Math.abs(value));
 
-daceml.change = (now, before) => (before ? `${now >= before ? "+" : ""}${((now / before - 1) * 100).toFixed(1)} %` : "");
+// Nothing where a figure is what it was.
+daceml.change = (now, before) => (before && now !== before ? `${now > before ? "+" : ""}${((now / before - 1) * 100).toFixed(1)} %` : "");
+
+daceml.joined = (...texts) => texts.filter(Boolean).join("; ");
 
 // Of shares from 0 to 1: pale to dark red, the same for light and dark backgrounds, whose text is black
 daceml.heat = (share) => {

@@ -9,6 +9,7 @@ our own, for depthwise and pointwise convolutions, keep it.
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -247,4 +248,7 @@ def _fuse(place: _Place, network: Network) -> None:
     remove_scope(state, place.loop)
     state.add_edge(node, "Y", place.target, None, memlet)
     state.remove_nodes_from([old, place.between])
+    # the convolution first: it names the step
+    origins = [network.origins.get(node.data, ()) for node in (place.between, place.target)]
+    network.origins[place.target.data] = tuple(dict.fromkeys(itertools.chain(*origins)))
     sdfg.remove_data(place.between.data, validate=False)

@@ -11,7 +11,8 @@ import torch
 from torch import nn
 
 import daceml
-from daceml.frontend.capture.hook_state import hook_refusal, traced_hooks
+from daceml.frontend.capture.hook_refusals import hook_refusal
+from daceml.frontend.capture.hook_state import traced_hooks
 
 Hook = Callable[..., Any]
 

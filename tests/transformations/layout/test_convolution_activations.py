@@ -54,6 +54,17 @@ def test_what_is_fused_and_its_numbers(activation: type[nn.Module], found: dict[
     assert error <= 1.5 * theirs
 
 
+def test_a_step_is_named_by_its_convolution():
+    layers = [nn.Conv2d(8, 32, 3, padding=1), nn.ReLU(), nn.Conv2d(32, 32, 3), nn.ReLU(), nn.AvgPool2d(2)]
+    compiled = frozen(trained(nn.Sequential(*layers)))
+    with torch.no_grad():
+        compiled(torch.randn(2, 8, 40, 36))
+    steps = compiled.session.latest.program.manifest.steps
+    named = [[node.operator for node in step.nodes] for step in steps if step.kind == "aten"]
+    assert applied(compiled)["relu"] >= 1
+    assert ["Conv", "Relu"] in named
+
+
 @pytest.mark.parametrize("activation", [nn.ReLU, nn.ReLU6, nn.SiLU])
 @pytest.mark.parametrize(
     "values", [("nan",), ("inf",), ("-inf",), ("inf", "-inf"), ("1e38",), ("1e38", "-1e38"), ("3e20",)]
