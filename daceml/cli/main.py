@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import traceback
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -31,6 +31,7 @@ from daceml.cli.replay import replay
 from daceml.cli.verify import verify
 from daceml.cli.whatif import CONTEXT, EPILOG, WhatIf, whatif
 from daceml.errors import DacemlError
+from daceml.version import __version__
 
 _INTERRUPTED = 130
 
@@ -97,11 +98,27 @@ def _unforeseen(error: Exception) -> DacemlError:
 app = typer.Typer(
     cls=_Commands,
     name="daceml",
-    help="A data-centric compiler for PyTorch.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"daceml {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version", is_eager=True, callback=_print_version)
+    ] = False,
+) -> None:
+    """A data-centric compiler for PyTorch."""
+
+
 app.command("doctor")(doctor)
 app.command("compile")(compile_model)
 app.command("explain")(explain)

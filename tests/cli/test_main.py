@@ -100,6 +100,16 @@ def test_a_wrong_environment_variable_is_told_by_every_command():
     assert done.stderr.startswith("[DML001] ") and "DACEML_CASHE" in done.stderr
 
 
+def test_the_version_is_printed_by_both_spellings():
+    from daceml import __version__
+
+    assert daceml("--version").stdout == f"daceml {__version__}\n"
+    done = subprocess.run(
+        [sys.executable, "-m", "daceml", "--version"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"daceml {__version__}\n"
+
+
 def test_help_names_every_command():
     text = daceml("--help").stdout
     assert all(name in text for name in ("doctor", "compile", "explain", "verify", "cache"))
