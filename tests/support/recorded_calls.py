@@ -82,3 +82,18 @@ def with_duration(graph: TaskGraph, name: str, duration_us: float) -> Schedule:
     changed = graph.tasks.duration_us.copy()
     changed[graph.where_name(lambda known: known == name)] = duration_us
     return simulate(graph.with_times(duration_us=changed))
+
+
+def steps_of(correlation: int | None, *, count: int = 4) -> Recording:
+    """Steps of 1000 us, each of one kernel and a wait for it."""
+    run = Recording()
+    for number in range(count):
+        at = 1000.0 * number
+        run.annotation(f"ProfilerStep#{number}", at, 1000)
+        run.call("cudaLaunchKernel", at + 10, 5, ("gemm", 7, at + 20, 800))
+        run.call("cudaStreamSynchronize", at + 30, 795)
+    if correlation is not None:
+        for event in run.events:
+            if event["cat"] == "kernel" or event["name"] == "cudaLaunchKernel":
+                event["args"]["correlation"] = correlation
+    return run

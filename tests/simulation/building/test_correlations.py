@@ -7,22 +7,7 @@ from typing import Any
 from daceml.errors import TraceContentError
 from daceml.simulation.analysis.steps import step_times
 from tests.support.golden import golden, raises
-from tests.support.recorded_calls import Recording
-
-
-def steps_of(correlation: int | None, *, count: int = 4) -> Recording:
-    """Steps of 1000 us, each of one kernel and a wait for it."""
-    run = Recording()
-    for number in range(count):
-        at = 1000.0 * number
-        run.annotation(f"ProfilerStep#{number}", at, 1000)
-        run.call("cudaLaunchKernel", at + 10, 5, ("gemm", 7, at + 20, 800))
-        run.call("cudaStreamSynchronize", at + 30, 795)
-    if correlation is not None:
-        for event in run.events:
-            if event["cat"] == "kernel" or event["name"] == "cudaLaunchKernel":
-                event["args"]["correlation"] = correlation
-    return run
+from tests.support.recorded_calls import Recording, steps_of
 
 
 def test_steps_whose_launches_share_a_number_are_told_apart_by_their_order():

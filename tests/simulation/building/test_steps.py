@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from daceml.simulation.analysis.steps import recorded_step_times, step_times
-from tests.simulation.building.test_correlations import steps_of
 from tests.support.golden import golden
-from tests.support.recorded_calls import Recording
+from tests.support.recorded_calls import Recording, steps_of
 
 
 def step_us(run: Recording) -> float:
