@@ -31,9 +31,10 @@ _DROPOUTS = frozenset({
 # They return their first operand itself where there is nothing to do, which its memory tells.
 _CONVERSIONS = frozenset({
     _aten.to, _aten.contiguous, _aten.type_as, _aten.positive, _aten.resolve_conj, _aten.resolve_neg,
-    _aten.conj, _aten.conj_physical, _aten.real, _aten.mT, _aten.mH, _aten.adjoint,
-    _aten.atleast_1d, _aten.atleast_2d, _aten.atleast_3d,
+    _aten.conj, _aten.conj_physical, _aten.real, _aten.atleast_1d, _aten.atleast_2d, _aten.atleast_3d,
 })  # fmt: skip
+# They return an operand without dimensions itself.
+_TRANSPOSES = frozenset({_aten.mT, _aten.mH, _aten.adjoint})
 # Their results are memory of their own, always.
 _COPIES = frozenset({_aten.channel_shuffle, _aten.native_dropout, _aten.lift_fresh_copy})
 
@@ -151,6 +152,8 @@ def _returned_operand(node: Node, constants: set[Node]) -> Node | None:
     if packet in _DROPOUTS:
         _, p, train = node.args
         return first if p == 0 or not train or first.meta["val"].numel() == 0 else None
+    if packet in _TRANSPOSES:
+        return first if first.meta["val"].dim() == 0 else None
     if packet in _CONVERSIONS and (_storages(node) == _storages(first) or first in constants):
         value, given = node.meta["val"], first.meta["val"]
         same = value.dtype == given.dtype and value.shape == given.shape and value.stride() == given.stride()
