@@ -132,7 +132,8 @@ Whatever daceml refuses, it refuses with a code and in one form:
   where: Detector.head.nms (model.py:41)
   why:   native: none registered
          aten: no equivalent
-  fix:   pass fallback="onnxruntime"
+         onnxruntime: disabled by DACEML_FALLBACK=none
+  fix:   allow onnxruntime implementations, or add @implements("NonMaxSuppression") under daceml/onnx_ops/
 ```
 
 ## Fields
