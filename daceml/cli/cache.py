@@ -33,7 +33,7 @@ class CacheKind:
 
 @cache.command("ls")
 def list_entries(as_json: options.Json = False, debug: options.Debug = False) -> None:
-    """Say what the cache holds."""
+    """List the contents of the cache."""
     from daceml.config import config
     from daceml.toolchain.cache_contents import CacheContents
 
@@ -52,11 +52,11 @@ def list_entries(as_json: options.Json = False, debug: options.Debug = False) ->
 
 @cache.command("clear")
 def clear(
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="no confirmation")] = False,
     as_json: options.Json = False,
     debug: options.Debug = False,
 ) -> None:
-    """Remove every entry, and nothing else; running processes keep what they have loaded."""
+    """Remove every entry, and nothing else; running processes keep their loaded programs."""
     from daceml.config import config
     from daceml.toolchain.cache_contents import CacheContents
 

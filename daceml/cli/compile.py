@@ -60,48 +60,57 @@ def compile_model(
         typer.Option(
             "--dim",
             metavar="NAME=SIZE",
-            help="fixes a named dimension of a .onnx file; the others stay symbolic: compiled for all sizes.",
+            help="fixed size of a named dimension of a .onnx file; the others stay symbolic",
         ),
     ] = None,
     train: options.Train = False,
     dynamic: Annotated[
         bool,
-        typer.Option("--dynamic", help="every dimension that can be is symbolic: one program for all sizes."),
+        typer.Option("--dynamic", help="symbolic sizes wherever possible: one program for all sizes"),
     ] = False,
     search: options.Search = False,
     onnx_file: Annotated[
         Path | None,
         typer.Option(
-            "--onnx", metavar="FILE", help="write the ONNX model; above 2 GB its data goes into FILE.data."
+            "--onnx", metavar="FILE", help="file for the ONNX model; above 2 GB its data goes into FILE.data"
         ),
     ] = None,
     sdfg_file: Annotated[
-        Path | None, typer.Option("--sdfg", metavar="FILE", help="write the final SDFG (.sdfg, or .sdfgz).")
+        Path | None,
+        typer.Option(
+            "--sdfg", metavar="FILE", help="file for the final SDFG (.sdfg, or .sdfgz for a compressed one)"
+        ),
     ] = None,
     json_file: Annotated[
         Path | None,
-        typer.Option("--json", metavar="FILE", help="write what was built as JSON; - prints it instead."),
+        typer.Option("--json", metavar="FILE", help="file for the result as JSON; - prints it"),
     ] = None,
     export: Annotated[
         Path | None,
         typer.Option(
             "--export",
             metavar="FOLDER",
-            help="compile the kernels for a CUDA device, which need not be in this machine, and nothing "
-            "else: a process with DACEML_CACHE=FOLDER, beside the device, finds them there.",
+            help="cache folder for the kernels of a CUDA device, which this machine need not have",
         ),
     ] = None,
     architecture: Annotated[
         int | None,
-        typer.Option("--arch", metavar="N", help="of --export's device: 90 for compute capability 9.0."),
+        typer.Option(
+            "--arch", metavar="N", help="compute capability of the --export device times 10: 90 for 9.0"
+        ),
     ] = None,
     backward: Annotated[
-        bool, typer.Option("--backward", help="with --export: kernels of the backward pass, too.")
+        bool, typer.Option("--backward", help="kernels of the backward pass, too (with --export)")
     ] = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,
 ) -> None:
-    """Compile a model into the cache, ahead of its first call, and say what was built."""
+    """Compile a model ahead of time into the cache, and print what was built.
+
+    MODEL names a module class without required arguments, an instance, or a function without arguments that
+    returns one. --export compiles only the kernels for a CUDA device; a process with DACEML_CACHE=FOLDER on
+    the device's machine finds them there. docs/command_line.md describes --input and --inputs.
+    """
     if export is not None:
         refuse_beside_export(
             {"--dynamic": dynamic, "--search": search, "--onnx": onnx_file, "--sdfg": sdfg_file}

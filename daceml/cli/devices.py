@@ -1,4 +1,4 @@
-"""`daceml devices`: what is known of the devices that predictions can be made for, and who says so."""
+"""`daceml devices`: known figures of devices, with their sources."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ Names = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[NAME]...",
-        help="a device, by name or alias in any case; a .toml file that describes one; a .json file that "
-        "`daceml doctor --measure --json` wrote. Without one, a table of all.",
+        help="name or alias of a device, .toml file, or JSON of `daceml doctor --measure`",
         show_default=False,
     ),
 ]
-Sources = Annotated[bool, typer.Option("--sources", help="every figure of every device, with its source.")]
+Sources = Annotated[bool, typer.Option("--sources", help="every figure of every device, with its source")]
 
 
 def devices(

@@ -22,18 +22,20 @@ _Measure = Annotated[
     bool,
     typer.Option(
         "--measure",
-        help="also measure what processor and devices reach: rates of copies, the cost of a call and of "
-        "a launch, occupancy (some seconds each; devices through CuPy). "
-        "With --json: {findings: …, devices: …}.",
+        help="also measured rates of the CPU and the devices (some seconds each)",
     ),
 ]
 
 
 def doctor(measure: _Measure = False, as_json: options.Json = False, debug: options.Debug = False) -> None:
-    """Check versions, compiler, threads, cache and launcher; exit 1 if something is broken."""
+    """Check versions, compiler, threads, cache and launcher; exit 1 if something is broken.
+
+    --measure adds the rates of copies, the cost of a call and of a launch, and the occupancy. CUDA devices
+    are measured through CuPy. With --json it prints {findings: …, devices: …}.
+    """
     findings: list[Finding] = []
     devices: list[MeasuredDevice] = []
-    console = Console(highlight=False, soft_wrap=True)  # leaves colours out where nobody sees them
+    console = Console(highlight=False, soft_wrap=True)  # no colors unless a terminal shows them
 
     def add(finding: Finding) -> None:
         findings.append(finding)

@@ -1,4 +1,4 @@
-"""`daceml explain`: what is made of a model level by level, what it moves, and what was refused and why."""
+"""`daceml explain`: applied and refused transformations of a model level by level, and bytes moved."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def explain(
     train: options.Train = False,
     search: options.Search = False,
     every_refusal: Annotated[
-        bool, typer.Option("--all", help="every single refusal, not only the largest groups.")
+        bool, typer.Option("--all", help="every refusal, not only the largest groups")
     ] = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,
 ) -> None:
-    """Compile a model and say what became of it."""
+    """Compile a model and print its kernels, bytes, applied and refused transformations."""
     with working(quiet=quiet):
         import daceml
 

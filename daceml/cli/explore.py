@@ -19,30 +19,33 @@ from daceml.time_budget import budget_s
 if TYPE_CHECKING:
     from daceml.exploration.results import Objective, Row
 
-Budget = Annotated[str, typer.Option("--budget", metavar="TIME", help="90s, 2m, 1.5h.")]
+Budget = Annotated[str, typer.Option("--budget", metavar="TIME", help="time limit: 90s, 2m, 1.5h")]
 Devices = Annotated[
     list[str] | None,
     typer.Option(
-        "--device", metavar="NAME", help="of `daceml devices`: predict it there as well; repeatable."
+        "--device", metavar="NAME", help="device of `daceml devices` to predict as well; repeatable"
     ),
 ]
-ObjectiveName = Annotated[str, typer.Option("--objective", help="time, memory or cost.")]
+ObjectiveName = Annotated[str, typer.Option("--objective", help="time, memory or cost")]
 Precisions = Annotated[
     list[str] | None,
-    typer.Option("--precision", metavar="TYPE", help="try bf16 as well, which rounds values; repeatable."),
+    typer.Option(
+        "--precision",
+        metavar="TYPE",
+        help="precision to try as well, such as bf16, which rounds values; repeatable",
+    ),
 ]
 Batches = Annotated[
     list[int] | None,
-    typer.Option(
-        "--batch", metavar="N", help="try calls of N samples as well; times are for as many; repeatable."
-    ),
+    typer.Option("--batch", metavar="N", help="number of samples to try as well; repeatable"),
 ]
 Prices = Annotated[
     list[str] | None,
-    typer.Option("--price", metavar="DEVICE=USD@DATE", help="of an hour, such as H100=2.95@2026-05-20."),
+    typer.Option("--price", metavar="DEVICE=USD@DATE", help="price of an hour, such as H100=2.95@2026-05-20"),
 ]
 Output = Annotated[
-    Path | None, typer.Option("--output", "-o", metavar="FILE", help="write all variants, for `daceml gui`.")
+    Path | None,
+    typer.Option("--output", "-o", metavar="FILE", help="file for all variants, for `daceml gui`"),
 ]
 
 
@@ -60,19 +63,22 @@ def explore(
     ranks: options.Ranks = None,
     price: Prices = None,
     measurements: Annotated[
-        int, typer.Option(min=0, help="variants that are measured besides the standard one, at the most.")
+        int, typer.Option(min=0, help="maximum number of measured variants besides the standard recipe")
     ] = 4,
-    most: Annotated[
-        int, typer.Option(min=1, help="different programs that are predicted, at the most.")
-    ] = 160,
-    seed: Annotated[int, typer.Option(help="of orders, and of what the model draws.")] = 0,
+    most: Annotated[int, typer.Option(min=1, help="maximum number of different programs to predict")] = 160,
+    seed: Annotated[
+        int, typer.Option(help="seed of measurement orders and of the model's random numbers")
+    ] = 0,
     output: Output = None,
-    every: Annotated[bool, typer.Option("--all", help="every variant, and every refusal.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="every variant and every refusal")] = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,
 ) -> None:
-    """Predict every variant of a model, measure those that may be the best, and say what each is worth."""
+    """Predict every variant of a model, and measure the most promising ones.
+
+    Times with --batch, --device and --ranks are for as many samples as the given call has.
+    """
     check_targets([("--output", output)])
     seconds = budget_s(budget)
     with working(quiet=quiet):

@@ -19,25 +19,26 @@ from daceml.errors import DeploymentError
 def export(
     model: options.Model,
     to: Annotated[
-        Path, typer.Option("--output", "-o", metavar="DIR", help="a folder that is not there yet, or empty.")
+        Path, typer.Option("--output", "-o", metavar="DIR", help="new or empty folder for the library")
     ],
     inputs: options.Inputs = None,
     inputs_file: options.InputsFile = None,
     dims: options.Dims = None,
     name: Annotated[
-        str, typer.Option("--name", metavar="NAME", help="of the library, and of its functions.")
+        str, typer.Option("--name", metavar="NAME", help="name of the library, and prefix of its functions")
     ] = "model",
     libtorch: Annotated[
-        bool, typer.Option("--libtorch", help="let torch's kernels run; programs then link to torch.")
+        bool,
+        typer.Option("--libtorch", help="torch kernels where they are faster; programs then link to torch"),
     ] = False,
     dynamic: Annotated[
-        bool, typer.Option("--dynamic", help="sizes of inputs may differ from call to call.")
+        bool, typer.Option("--dynamic", help="sizes of inputs that may differ from call to call")
     ] = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,
 ) -> None:
-    """Write a library that C++ programs run without Python, and that `daceml.load` makes a module of."""
+    """Write a library that C++ programs run without Python, and that `daceml.load` loads as a module."""
     with working(quiet=quiet):
         from torch import nn
 

@@ -29,26 +29,25 @@ Target = Annotated[
     str,
     typer.Argument(
         metavar="MODEL|VARIANTS|TRACE",
-        help="path.py:Name or package.module:Name; a file that `daceml explore --output` wrote; or a trace "
-        "of torch.profiler, .json or .json.gz.",
+        help="model, file of `daceml explore -o`, or torch.profiler trace (.json, .json.gz)",
     ),
 ]
 Report = Annotated[
     Path | None,
     typer.Option(
-        "--output", "-o", metavar="FILE", help="write the page as one file that needs nothing else."
+        "--output", "-o", metavar="FILE", help="file for the page as one self-contained HTML document"
     ),
 ]
 RecipeFile = Annotated[
     Path | None,
     typer.Option(
-        "--recipe", metavar="FILE", help="start from RECIPE of a Python file, such as one exported."
+        "--recipe", metavar="FILE", help="Python file with RECIPE to start from, such as an exported one"
     ),
 ]
 
 PassesFile = Annotated[
     Path | None,
-    typer.Option("--passes", metavar="FILE", help="offer the passes of PASSES of a Python file, too."),
+    typer.Option("--passes", metavar="FILE", help="Python file with PASSES to offer in addition"),
 ]
 
 
@@ -57,16 +56,18 @@ def gui(
     inputs: options.Inputs = None,
     inputs_file: options.InputsFile = None,
     train: options.Train = False,
-    start: Annotated[str, typer.Option(help="of a model: standard, or nothing applied yet.")] = "standard",
+    start: Annotated[str, typer.Option(help="initial recipe of a model: standard, or nothing")] = "standard",
     recipe: RecipeFile = None,
     passes: PassesFile = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 0,
-    no_browser: Annotated[bool, typer.Option("--no-browser", help="only print the address.")] = False,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="port of the server; 0 takes a free one")] = 0,
+    no_browser: Annotated[
+        bool, typer.Option("--no-browser", help="printed address only, without opening a browser")
+    ] = False,
     output: Report = None,
     quiet: options.Quiet = False,
     debug: options.Debug = False,
 ) -> None:
-    """Look at a model and guide its optimisation by clicks, at a recorded run, or at explored variants."""
+    """Serve a page: optimize a model by clicks, or inspect a recorded run or explored variants."""
     check_targets([("--output", output)])
     with working(quiet=quiet):
         if _MODEL.fullmatch(target):

@@ -25,22 +25,29 @@ _BETWEEN_SAVES_S = 10.0
 
 
 def learn(
-    database: Annotated[Path, typer.Argument(metavar="DATABASE", help="as `daceml measure` writes it.")],
+    database: Annotated[
+        Path, typer.Argument(metavar="DATABASE", help="operation database of `daceml measure`")
+    ],
     output: Annotated[
         Path,
-        typer.Option("--output", "-o", metavar="FILE", help="of the models, for daceml predict --models."),
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="file for the models, for `daceml predict --models`"
+        ),
     ] = Path("models.npz"),
     device: Annotated[
         str | None,
-        typer.Option("--device", metavar="DEVICE", help="models of this one alone; others still help."),
+        typer.Option(
+            "--device",
+            metavar="DEVICE",
+            help="only device to fit models for; rows of other devices still help",
+        ),
     ] = None,
     describe: Annotated[
         list[str] | None,
         typer.Option(
             "--describe",
             metavar="FILE",
-            help="a .toml that describes a device of the database which `daceml devices` does not list, or "
-            "what `daceml doctor --measure --json` wrote; may be repeated.",
+            help="description of a device: .toml, or JSON of `daceml doctor --measure`; repeatable",
         ),
     ] = None,
     budget: Annotated[
@@ -48,14 +55,14 @@ def learn(
         typer.Option(
             "--budget",
             metavar="TIME",
-            help="for all models together: 90s, 10m. 0 tries one architecture of each.",
+            help="time limit for all models: 90s, 10m; 0 tries one architecture of each",
         ),
     ] = "10m",
     as_json: options.Json = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,
 ) -> None:
-    """Fit a model to each kind of operation that was measured often enough on a device."""
+    """Fit a model to each kind of operation with enough measurements on a device."""
     from daceml.operations.database.store import OpDatabase
     from daceml.operations.models.fitting.from_database import fit_all
 

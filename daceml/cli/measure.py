@@ -34,19 +34,18 @@ def measure(
         str,
         typer.Argument(
             metavar="MODEL|PLAN",
-            help="path.py:Name or package.module:Name, as for compile; a .onnx file, whose nodes ONNX "
-            "Runtime runs one by one; or a sampling plan, .toml or .json (docs/measuring.md).",
+            help="model, .onnx file (runs in ONNX Runtime), or sampling plan (.toml, .json)",
         ),
     ],
     inputs: options.Inputs = None,
     inputs_file: options.InputsFile = None,
     dims: Annotated[
         list[str] | None,
-        typer.Option("--dim", metavar="NAME=SIZE", help="size of a named dimension of a .onnx file."),
+        typer.Option("--dim", metavar="NAME=SIZE", help="size of a named dimension of a .onnx file"),
     ] = None,
     train: Annotated[
         bool,
-        typer.Option("--train", help="in training mode, with the operations of the backward pass."),
+        typer.Option("--train", help="training mode, with the operations of the backward pass"),
     ] = False,
     output: Annotated[
         Path,
@@ -54,7 +53,7 @@ def measure(
             "--output",
             "-o",
             metavar="FILE",
-            help="an operation database; what it has already is not measured again.",
+            help="operation database; rows that it already has are not measured again",
         ),
     ] = Path("measurements.db"),
     mode: Annotated[
@@ -62,25 +61,30 @@ def measure(
         typer.Option(
             "--mode",
             metavar="MODE",
-            help="eager: as calls come; graph: in a captured CUDA graph; cold: with no operand in a cache.",
+            help="eager: plain calls; graph: captured CUDA graph; cold: swept caches",
         ),
     ] = "eager",
     device: Annotated[
-        str, typer.Option("--device", metavar="DEVICE", help="cpu, or cuda with an index: cuda:0.")
+        str, typer.Option("--device", metavar="DEVICE", help="cpu, or cuda with an index: cuda:0")
     ] = "cpu",
     jobs: Annotated[
         int,
-        typer.Option("--jobs", min=1, metavar="N", help="processes at a time, which disturb each other."),
+        typer.Option("--jobs", min=1, metavar="N", help="concurrent processes, which disturb each other"),
     ] = 1,
     budget: Annotated[
         str | None,
-        typer.Option("--budget", metavar="TIME", help="no operation begins after so long: 90s, 2m, 1h."),
+        typer.Option(
+            "--budget", metavar="TIME", help="time limit, after which no operation starts: 90s, 2m, 1h"
+        ),
     ] = None,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,
 ) -> None:
-    """Measure single operations: the different ones of a model, or samples of a plan."""
+    """Measure single operations: the different operations of a model, or samples of a plan.
+
+    ONNX Runtime runs the nodes of a .onnx file one by one. docs/measuring.md describes sampling plans.
+    """
     limit_s = float("inf") if budget is None else budget_s(budget)
     if mode not in _MODES:
         raise ConfigurationError(f"--mode {mode} is none", fix=f"take {', '.join(_MODES)}")

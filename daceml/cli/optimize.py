@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Folder = Annotated[
     Path,
     typer.Argument(
-        metavar="DIR", help="traces of all ranks of one run, as `daceml profile --ranks` collects them."
+        metavar="DIR", help="folder with the traces of all ranks, as `daceml profile --ranks` collects them"
     ),
 ]
 MemoryLimit = Annotated[
@@ -32,34 +32,38 @@ MemoryLimit = Annotated[
     typer.Option(
         "--memory",
         metavar="SIZE",
-        help="of one device, 80GB: where the run does not fit as it is, accumulation, recomputation and "
-        "sharding are tried. The run must have been recorded with memory=True.",
+        help="memory of a device: 80GB; needs a run recorded with memory=True",
     ),
 ]
 Budget = Annotated[
-    str, typer.Option("--budget", metavar="TIME", help="for the search: 30s, 5m, 1h; the best so far counts.")
+    str,
+    typer.Option(
+        "--budget", metavar="TIME", help="time limit of the search: 30s, 5m, 1h; the best so far counts"
+    ),
 ]
 LinkSpeed = Annotated[
     str | None,
     typer.Option(
         "--link",
         metavar="SPEED",
-        help="what joins hosts, or the ranks of one host, instead of what was recorded: 100Gbps, NVLink3.",
+        help="interconnect of hosts, or of ranks on one host: 100Gbps, NVLink3",
     ),
 ]
 InsideSpeed = Annotated[
     str | None,
-    typer.Option("--inside", metavar="SPEED", help="what joins the ranks of a host, if there are several."),
+    typer.Option(
+        "--inside", metavar="SPEED", help="interconnect within a host, if there are several: NVLink3"
+    ),
 ]
 PlanFile = Annotated[
     Path | None,
     typer.Option(
-        "--plan", metavar="FILE", help="write the buckets for daceml.DistDataParallel(model, buckets=FILE)."
+        "--plan", metavar="FILE", help="file for the buckets of daceml.DistDataParallel(model, buckets=FILE)"
     ),
 ]
 Partition = Annotated[
     bool,
-    typer.Option("--partition", help="also send buckets in parts, which nothing here applies."),
+    typer.Option("--partition", help="also buckets sent in parts, which daceml cannot apply"),
 ]
 
 _EFFICIENCY = 0.75  # share of a link's bandwidth that collectives reach, as of `daceml whatif --ddp`
@@ -77,7 +81,11 @@ def optimize(
     quiet: options.Quiet = False,
     debug: options.Debug = False,
 ) -> None:
-    """Search a recorded run of several ranks for a faster strategy, and say how to apply it."""
+    """Search for a faster strategy for a recorded run of several ranks, and print how to apply it.
+
+    With --memory, a run that does not fit is searched with accumulation, recomputation and sharding.
+    --link replaces the recorded interconnect.
+    """
     from daceml.profiling.kineto.ranks import read_traces
     from daceml.report.strategy_text import run_text, strategy_json, strategy_text
     from daceml.simulation.distributed.recorded_run import RecordedRun

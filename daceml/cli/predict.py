@@ -25,8 +25,7 @@ Subjects = Annotated[
     list[str],
     typer.Argument(
         metavar="TRACE...|MODEL",
-        help="a file of torch.profiler, .json or .json.gz; several of one model with different batches. "
-        "Or a model: path.py:Name, package.module:Name, or a .onnx file.",
+        help="torch.profiler traces of one model with different batches, or a model",
         show_default=False,
     ),
 ]
@@ -35,20 +34,22 @@ To = Annotated[
     typer.Option(
         "--to",
         metavar="DEVICE[,DEVICE]...",
-        help="for which devices: names of `daceml devices`, or files that describe one.",
+        help="target devices: names of `daceml devices`, or files that describe one",
         show_default=False,
     ),
 ]
 Origin = Annotated[
     str | None,
-    typer.Option("--from", metavar="DEVICE", help="that recorded the run, where its header does not say."),
+    typer.Option(
+        "--from", metavar="DEVICE", help="device that recorded the run, if the trace does not name it"
+    ),
 ]
 Batch = Annotated[
     float | None,
     typer.Option(
         "--batch",
         metavar="N",
-        help="samples in a step; a trace needs --batch-recorded, of a model it is the inputs' first size.",
+        help="samples in a step; for a trace, needs --batch-recorded",
     ),
 ]
 Recorded = Annotated[
@@ -56,55 +57,56 @@ Recorded = Annotated[
     typer.Option(
         "--batch-recorded",
         metavar="N[,N]...",
-        help="samples in a recorded step of each trace.",
+        help="samples in a recorded step of each trace",
     ),
 ]
 Prices = Annotated[
     list[str] | None,
-    typer.Option("--price", metavar="DEVICE=USD@DATE", help="of an hour; repeat it: H100=2.95@2026-05-20."),
+    typer.Option(
+        "--price", metavar="DEVICE=USD@DATE", help="price of an hour, repeatable: H100=2.95@2026-05-20"
+    ),
 ]
 Precision = Annotated[
     str | None,
     typer.Option(
-        "--precision", metavar="bf16|fp16|fp8", help="another precision there; tf32 of models, too."
+        "--precision", metavar="bf16|fp16|fp8", help="precision on the target; tf32 for models only"
     ),
 ]
 Database = Annotated[
     Path | None,
-    typer.Option(
-        "--database", metavar="FILE", help="durations of operations, as `daceml measure` writes them."
-    ),
+    typer.Option("--database", metavar="FILE", help="operation database of `daceml measure`"),
 ]
 References = Annotated[
     list[str] | None,
     typer.Option(
         "--reference",
         metavar="TRACE,TRACE",
-        help="one other model's runs on both devices, which say how far ratios are off; repeat it.",
+        help="runs of another model on both devices, which correct the ratios; repeatable",
     ),
 ]
 HostFactor = Annotated[
     float,
-    typer.Option("--host-factor", metavar="X", help="how many times as long the host's threads take there."),
+    typer.Option("--host-factor", metavar="X", help="scale factor for host time on the target"),
 ]
 
 
 Models = Annotated[
     Path | None,
-    typer.Option("--models", metavar="FILE", help="models of operations, as `daceml learn` writes them."),
+    typer.Option("--models", metavar="FILE", help="models of operations of `daceml learn`"),
 ]
 Inference = Annotated[
-    bool, typer.Option("--inference", help="of a model: a forward pass; else forward, backward, optimizer.")
+    bool,
+    typer.Option("--inference", help="forward pass only (of a model; default: forward, backward, optimizer)"),
 ]
 Together = Annotated[
-    int, typer.Option("--devices", metavar="N", help="of a model: 1 to 8 devices that train data-parallel.")
+    int, typer.Option("--devices", metavar="N", help="number of data-parallel devices, 1 to 8 (of a model)")
 ]
 Optimizer = Annotated[
-    str, typer.Option("--optimizer", metavar="NAME", help="of a model: one of torch.optim, or none.")
+    str, typer.Option("--optimizer", metavar="NAME", help="optimizer of torch.optim, or none (of a model)")
 ]
 SizeOfDim = Annotated[
     list[str] | None,
-    typer.Option("--dim", metavar="NAME=SIZE", help="size of a named dimension of a .onnx file."),
+    typer.Option("--dim", metavar="NAME=SIZE", help="size of a named dimension of a .onnx file"),
 ]
 
 
@@ -116,8 +118,8 @@ class Criterion(StrEnum):
     COST = "cost"
 
 
-Sort = Annotated[Criterion, typer.Option("--sort", help="the best row first.")]
-Kinds = Annotated[bool, typer.Option("--kinds", help="list what each kind of kernel takes.")]
+Sort = Annotated[Criterion, typer.Option("--sort", help="criterion that sorts the rows, best first")]
+Kinds = Annotated[bool, typer.Option("--kinds", help="time of each kind of kernel")]
 
 
 class _How(TypedDict):
@@ -152,7 +154,10 @@ def predict(
     quiet: options.Quiet = False,
     debug: options.Debug = False,
 ) -> None:
-    """Predict a step of a recorded run, or of a model, on other devices: time, throughput, cost."""
+    """Predict a step of a recorded run, or of a model, on other devices: time, throughput, cost.
+
+    A model is path.py:Name, package.module:Name or a .onnx file; --batch sets the first size of its inputs.
+    """
     if any(is_model(one) for one in subjects):
         if len(subjects) > 1:
             raise PredictionError("one model is predicted at a time", fix="name one model, or traces alone")

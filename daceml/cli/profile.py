@@ -36,11 +36,13 @@ Script = Annotated[
     Path,
     typer.Argument(
         metavar="SCRIPT [ARGS]...",
-        help="a Python script that records itself with daceml.profile or daceml.Recorder, and its arguments.",
+        help="Python script that records itself with daceml.profile, and its arguments",
         show_default=False,
     ),
 ]
-Ranks = Annotated[int, typer.Option("--ranks", min=1, metavar="N", help="processes on this machine.")]
+Ranks = Annotated[
+    int, typer.Option("--ranks", min=1, metavar="N", help="number of processes on this machine")
+]
 Out = Annotated[
     Path,
     typer.Option(
@@ -48,12 +50,12 @@ Out = Annotated[
         "-o",
         "--out",
         metavar="DIR",
-        help="where traces are collected, wherever the script puts them.",
+        help="folder for the traces, wherever the script writes them",
     ),
 ]
 By = Annotated[
     Launcher,
-    typer.Option("--launcher", help="torchrun, or mpirun for scripts that talk through MPI."),
+    typer.Option("--launcher", help="torchrun, or mpirun for scripts that communicate by MPI"),
 ]
 
 
@@ -65,7 +67,7 @@ def profile(
     launcher: By = Launcher.TORCHRUN,
     debug: options.Debug = False,
 ) -> None:
-    """Run a script that records itself on several ranks; one trace a rank lies in DIR afterwards."""
+    """Run a script that records itself on several ranks, and collect one trace per rank in DIR."""
     folder = out.expanduser().absolute()
     if not script.is_file():
         raise LaunchError(

@@ -1,4 +1,4 @@
-"""`daceml replay`: the task graph of a recorded run, simulated, beside what was recorded."""
+"""`daceml replay`: a recorded run, simulated and compared with the recording."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ TraceFile = Annotated[
     Path,
     typer.Argument(
         metavar="TRACE",
-        help="a file of torch.profiler (export_chrome_trace), .json or .json.gz, with the CPU side and, if "
-        "there is one, the device.",
+        help="torch.profiler trace (export_chrome_trace), .json or .json.gz",
     ),
 ]
 PerfettoFile = Annotated[
@@ -28,12 +27,11 @@ PerfettoFile = Annotated[
     typer.Option(
         "--perfetto",
         metavar="FILE",
-        help="write lanes as recorded and as simulated, with the critical path: open it in ui.perfetto.dev. "
-        "Compressed where FILE ends in .gz.",
+        help="file for recorded and simulated tracks, for ui.perfetto.dev (.gz: compressed)",
     ),
 ]
 HtmlFile = Annotated[
-    Path | None, typer.Option("--html", metavar="FILE", help="write a page that needs nothing else.")
+    Path | None, typer.Option("--html", metavar="FILE", help="file for a self-contained HTML page")
 ]
 QueueDepth = Annotated[
     int | None,
@@ -41,7 +39,7 @@ QueueDepth = Annotated[
         "--queue-depth",
         min=1,
         metavar="N",
-        help="launches that may wait for a stream; learnt from the trace, else 1024.",
+        help="maximum launches queued on a stream (default: from the trace, else 1024)",
     ),
 ]
 
@@ -54,7 +52,10 @@ def replay(
     as_json: options.Json = False,
     debug: options.Debug = False,
 ) -> None:
-    """Replay a recorded run: steps beside those recorded, where the time goes, what limits it."""
+    """Replay a recorded run: replayed and recorded steps, time by kind of task, and limits.
+
+    The trace has the CPU side and, if there is one, the device.
+    """
     from daceml.profiling.kineto import read_trace
     from daceml.report.replay_html import replay_html
     from daceml.report.replay_json import replay_json

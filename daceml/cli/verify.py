@@ -1,4 +1,4 @@
-"""`daceml verify`: is a compiled model as close to float64 as PyTorch is, and if not, where not?"""
+"""`daceml verify`: errors of a compiled model and of eager PyTorch against float64."""
 
 from __future__ import annotations
 
@@ -18,20 +18,22 @@ def verify(
     inputs: options.Inputs = None,
     inputs_file: options.InputsFile = None,
     dims: options.Dims = None,
-    seeds: Annotated[int, typer.Option(min=1, help="sets of inputs to run.")] = 1,
+    seeds: Annotated[int, typer.Option(min=1, help="number of sets of inputs")] = 1,
     intermediate: Annotated[
         bool,
-        typer.Option("--intermediate", help="compare every intermediate value, also where all results pass."),
+        typer.Option(
+            "--intermediate", help="comparison of every intermediate value, even if all results pass"
+        ),
     ] = False,
     train: options.Train = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,
 ) -> None:
-    """Compare a compiled model with PyTorch, both beside float64; exit 1 if it is too far away.
+    """Compare a compiled model and eager PyTorch with float64; exit 1 if an error exceeds its limit.
 
-    With --train, gradients of inputs and parameters are compared as well. Where a result is too far away, the
-    first intermediate value that is gets named, with operator and line.
+    --train also compares gradients of inputs and parameters. If a result exceeds its limit, the first
+    intermediate value that does is named, with its operator and line.
     """
     with working(quiet=quiet):
         import daceml

@@ -1,4 +1,4 @@
-"""`daceml whatif`: how long a step of a recorded run would take with optimisations that nobody has built."""
+"""`daceml whatif`: predicted effects of optimizations on a recorded run."""
 
 from __future__ import annotations
 
@@ -53,29 +53,28 @@ def whatif(
         Path,
         typer.Argument(
             metavar="TRACE|MODEL",
-            help="a file of torch.profiler (export_chrome_trace), .json or .json.gz, or path.py:Name of a "
-            "model.",
+            help="torch.profiler trace (.json, .json.gz), or a model (path.py:Name)",
         ),
     ],
     link: Annotated[
         str | None,
         typer.Option(
-            metavar="SPEED", help="what joins nodes, or devices of one node: 100Gbps, 25GB/s, NVLink3."
+            metavar="SPEED", help="interconnect of nodes, or of devices in one node: 100Gbps, 25GB/s, NVLink3"
         ),
     ] = None,
     inside: Annotated[
         str | None,
-        typer.Option(metavar="SPEED", help="what joins the devices of a node, if there are several."),
+        typer.Option(metavar="SPEED", help="interconnect within a node, if there are several: NVLink3"),
     ] = None,
     gradients: Annotated[
         str | None,
         typer.Option(
             metavar="SIZE",
-            help="of all gradients, 102MB, or of each, fc.weight=8MB,fc.bias=4kB; daceml.profile records it.",
+            help="size of all gradients, 102MB, or of each: fc.weight=8MB,fc.bias=4kB",
         ),
     ] = None,
     changes: Annotated[
-        bool, typer.Option("--changes", help="list what each question does to the run.")
+        bool, typer.Option("--changes", help="list of the changes that each question makes to the run")
     ] = False,
     perfetto: PerfettoFile = None,
     html: HtmlFile = None,
@@ -83,12 +82,12 @@ def whatif(
     as_json: options.Json = False,
     debug: options.Debug = False,
 ) -> None:
-    """Predict steps of a recorded run with optimisations, beside those it had.
+    """Predict the effect of optimizations on a recorded run.
 
-    With path.py:Name or package.module:Name in the place of a trace: what passes of the compiler, and what
-    may be added to them, are worth for a model, and what it takes on other devices. Its options are --input,
-    --inputs, --train, --without PASS, --with bf16, --measure, --on H100, --ranks 8, --json and --quiet: name
-    the model and --help to see them.
+    For a model, path.py:Name or package.module:Name, predict the effect of compiler passes and additions, and
+    the time on other devices. `daceml whatif MODEL --help` lists these options: --input, --inputs, --train,
+    --without PASS, --with bf16, --measure, --on H100, --ranks 8, --json and --quiet. daceml.profile records
+    the sizes of gradients.
     """
     if not trace.exists() and MODULE.fullmatch(str(trace)):
         from daceml.cli.whatif_model import whatif_model

@@ -1,4 +1,4 @@
-"""`daceml whatif MODEL`: what passes of the compiler, other devices and more ranks are worth for a model."""
+"""`daceml whatif MODEL`: predicted effects of compiler passes, other devices and more ranks on a model."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ Without = Annotated[
     typer.Option(
         "--without",
         metavar="PASS",
-        help="of the standard recipe, fuse_subgraphs or SubgraphFusion; repeatable; every pass, where "
-        "nothing is given.",
+        help="pass of the standard recipe, such as fuse_subgraphs; repeatable (default: all)",
     ),
 ]
 With = Annotated[
@@ -31,7 +30,7 @@ With = Annotated[
     typer.Option(
         "--with",
         metavar="ADDITION",
-        help="what the recipe does not do: bf16, freeze, products-in-loops; repeatable.",
+        help="addition to the recipe: bf16, freeze, products-in-loops; repeatable",
     ),
 ]
 
@@ -70,17 +69,18 @@ def _effects(
     without: Without = None,
     added: With = None,
     measure: Annotated[
-        bool, typer.Option("--measure", help="compile and measure each, besides predicting.")
+        bool, typer.Option("--measure", help="measured effects, besides predicted ones")
     ] = False,
     on: Annotated[
-        list[str] | None, typer.Option("--on", metavar="DEVICE", help="predict the model there; repeatable.")
+        list[str] | None,
+        typer.Option("--on", metavar="DEVICE", help="device to predict the model on; repeatable"),
     ] = None,
     ranks: options.Ranks = None,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,
 ) -> None:
-    """What passes of the standard recipe, or additions, are worth for a model, among others and alone."""
+    """Predict the effect of compiler passes and additions on a model, among others and alone."""
     if ranks and not on:
         raise WhatIfError("--ranks without a device", fix="name it as well: --on H100 --ranks 8")
     with working(quiet=quiet):
