@@ -98,7 +98,7 @@ def _source(callback: Callable[..., object]) -> str:
 
 def model_command() -> Any:
     """`daceml whatif MODEL`, which is parsed by itself."""
-    model = typer.Typer()
+    model = typer.Typer(add_completion=False)
     model.command("whatif")(_effects)
     return get_command(model)
 
