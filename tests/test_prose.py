@@ -24,7 +24,10 @@ PAGES = [
     ),
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
-EXEMPT: dict[str, str] = {}  # page -> why its words are not checked
+EXEMPT = {
+    "ARCHITECTURE.md": "is rewritten",
+    "docs/simulator.md": "is rewritten",
+}  # page -> why it is not checked
 _NO_PROSE = re.compile(
     r"^(?P<fence>[ >]*```).*?^(?P=fence)[^\n]*$|`+[^`]+`+|\]\([^)]*\)|<[^>]+>|^> .*?$",
     re.MULTILINE | re.DOTALL,

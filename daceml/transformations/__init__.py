@@ -1,4 +1,4 @@
-"""Rewrites of SDFGs, in four levels that run in this order.
+"""Rewrites of SDFGs, at five levels: `coarse` and `operators` see ONNX operators, the others loops.
 
 `coarse` works on ONNX operators, `local` fuses and recomputes lowered maps, `layout` decides about layouts
 and lifetimes, `hardware` fits the result to a device. Here itself belongs what users write with: `Rewrite`

@@ -99,12 +99,12 @@ def error_page(error: ErrorCode, said: Sequence[Sentence]) -> str:
     above = ", ".join(f"`{base.__name__}`" for base in bases)
     lines += [f"`except daceml.errors.{error.cls.__name__}` catches it, and so does {above}.", ""]
     if error.kinds:
-        lines += ["Kinds of it, with the same code:", ""]
+        lines += ["Subclasses with the same code:", ""]
         lines += [f"- `{kind.__name__}`: {inspect.getdoc(kind)}" for kind in error.kinds] + [""]
-    lines += ["## What it says", ""]
+    lines += ["## Messages", ""]
     mine = [one for one in said if one.kind in {error.cls.__name__, *(k.__name__ for k in error.kinds)}]
     if not mine:
-        lines += ["Its sentence is put together where it is raised.", ""]
+        lines += ["The message is composed where the error is raised.", ""]
     for one in mine:
         lines += ["```text", f"[{error.code}] {one.what}", *_labelled("fix", one.fix), "```", ""]
         lines += [f"from `{one.module}`", ""]
@@ -125,7 +125,7 @@ def error_index(errors: Sequence[ErrorCode]) -> str:
 
 
 FORM = """
-Whatever daceml refuses, it refuses with a code and in one form:
+Every error of daceml has a code and the same form:
 
 ```text
 [DML101] no implementation of ONNX NonMaxSuppression can run here
@@ -141,14 +141,14 @@ Whatever daceml refuses, it refuses with a code and in one form:
 | field | what it says |
 |---|---|
 | `code` | `DML` and three digits; a code keeps its meaning |
-| `what` | one sentence: what cannot be done |
-| `where` | your line, the node or the file; empty where there is none |
-| `why` | the facts that led to it; a line for each of several things that were tried |
-| `fix` | what you can do about it |
+| `what` | what failed, in one sentence |
+| `where` | your line, the node or the file; empty if there is none |
+| `why` | the cause, with values; one line for each attempt |
+| `fix` | how to fix it |
 
-Each is an attribute of the exception. All classes are in `daceml.errors`, and all are kinds of
-`daceml.DacemlError`. The pages of the codes list the sentences that the sources contain; `…` stands for
-names and figures of the case.
+Each field is an attribute of the exception. All classes are in `daceml.errors`, and are subclasses of
+`daceml.DacemlError`. The page of a code lists its sentences from the sources; `…` stands for names and
+figures of the case.
 """
 
 
