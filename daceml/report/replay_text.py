@@ -111,7 +111,7 @@ def whatif_text(
             seen.change.headline(),
         )
     assumptions = dict.fromkeys(text for seen in predictions for text in seen.assumptions)
-    parts: list[RenderableType] = [cell(text) for text in whatif_warnings(predictions)]
+    parts: list[RenderableType] = [cell(f"warning: {text}") for text in whatif_warnings(predictions)]
     parts += [cell(error_line(baseline)), "", result]
     parts += [cell(f"refused [{refusal.code}]: {refusal.title}: {refusal.reason}") for refusal in refusals]
     parts += [cell(f"assumed: {text}") for text in assumptions]
@@ -124,7 +124,7 @@ def whatif_text(
 def whatif_warnings(predictions: Sequence[Prediction]) -> list[str]:
     """What comes first: why answers may be wrong, and a host that limits the run or answers."""
     first = predictions[0]
-    found = [f"warning: {text}" for text in warnings_of(first.baseline)]
+    found = [*warnings_of(first.baseline)]
     if first.host is not None:
         found.append(str(first.host))
     elif limited := [" + ".join(seen.titles) for seen in predictions if seen.host_limits]:

@@ -28,7 +28,7 @@ def test_a_replay_for_a_terminal():
 
 def test_questions_for_a_terminal_name_assumptions_refusals_and_the_error():
     seen = predict(run(), [AutomaticMixedPrecision()])
-    text = whatif_text([seen], [Refusal(title="Gist", reason="no layer")], changes=True)
+    text = whatif_text([seen], [Refusal(title="Gist", reason="no layer", code="DML615")], changes=True)
     assert text == golden()
     assert AutomaticMixedPrecision.title in text and "3.00" in text
     assert "Gist" in text and "no layer" in text and "float32" in text and "0.00%" in text
@@ -70,7 +70,7 @@ def test_a_replay_that_is_off_warns_first():
     off = simulate(dataclasses.replace(graph, tasks=dataclasses.replace(graph.tasks, recorded_us=late)))
     (warning,) = replay_json(off)["warnings"]
     assert warning == golden()
-    assert replay_text(off).index("warning: the replay is off") < replay_text(off).index("replay error")
+    assert replay_text(off).index("warning: the replay misses") < replay_text(off).index("replay error")
 
 
 def test_perfetto_has_what_was_recorded_replayed_and_predicted_and_the_critical_path(tmp_path: Path):

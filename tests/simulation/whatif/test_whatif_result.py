@@ -7,7 +7,7 @@ from typing import ClassVar
 import pytest
 
 from daceml.errors import WhatIfError
-from daceml.report.replay_text import warnings_of
+from daceml.report.replay_text import whatif_warnings
 from daceml.simulation.graph import TaskGraph
 from daceml.simulation.primitives.scale import scale
 from daceml.simulation.primitives.select import select
@@ -117,7 +117,7 @@ def test_where_the_host_limits_an_answer_reaches_from_its_device_to_the_recorded
     assert (seen.host.device_us, seen.host.recorded_us) == (20, 100)
     assert (seen.step_us, seen.fast_us, seen.slow_us) == (80, 5, 100)  # events cost 2 us each
     assert seen.speedup == 1 and (seen.speedup_low, seen.speedup_high) == (1, 4)
-    assert warnings_of([seen]) == [str(seen.host)] and str(seen.host) == golden()
+    assert whatif_warnings([seen]) == [str(seen.host)] and str(seen.host) == golden()
 
 
 def test_what_the_profiler_was_measured_to_cost_counts_instead_of_what_is_usual():
@@ -126,13 +126,13 @@ def test_what_the_profiler_was_measured_to_cost_counts_instead_of_what_is_usual(
 
 def test_a_run_that_its_device_limits_says_nothing_of_the_host():
     seen = predict(run(), [FasterKernels()])
-    assert seen.host is None and not seen.host_limits and not warnings_of([seen])
+    assert seen.host is None and not seen.host_limits and not whatif_warnings([seen])
 
 
 def test_a_replay_that_misses_the_run_is_the_first_warning():
     """The second call was recorded to begin after 75 us; nothing in the graph says why."""
     graph = graph_of("launch cpu 5 step 0 at 0", "gemm cpu 5 step 0 at 75")
-    first, *_ = warnings_of([predict(graph, [FasterKernels()])])
+    first, *_ = whatif_warnings([predict(graph, [FasterKernels()])])
     assert first == golden() and "87.5%" in first
 
 
