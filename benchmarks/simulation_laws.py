@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -48,9 +49,12 @@ from daceml.simulation.whatif.link import AnotherLink
 from daceml.simulation.whatif.low_precision import LowPrecision
 from daceml.simulation.whatif.metaflow import MetaFlow
 from daceml.simulation.whatif.optimization import Estimate, Optimization
+from daceml.simulation.whatif.p3 import PriorityPropagation
+from daceml.simulation.whatif.parameter_server import ParameterServer
 from daceml.simulation.whatif.restructured_batch_norm import RestructuredBatchNorm
 from daceml.simulation.whatif.vdnn import VirtualizedDnn
 from daceml.simulation.whatif.whatif_result import Prediction, predict
+from daceml.time_budget import budget_s
 
 _ROUNDING = 1e-6  # share by which sums of times may differ
 _KERNELS = (
@@ -184,7 +188,9 @@ QUESTIONS: tuple[Optimization, ...] = (
     DataParallel(topology=_devices(4, 8, _FAST), gradients=_GRADIENTS),
     BlueConnect(topology=_devices(4, 8, _FAST), gradients=_GRADIENTS),
     DeepGradientCompression(topology=_devices(1, 8, _SLOW), gradients=_GRADIENTS),
-    AnotherLink(recorded=_SLOW, wanted=_FAST),
+    AnotherLink(recorded=_SLOW, wanted=_FAST), ParameterServer(workers=4, link=_FAST, gradients=_GRADIENTS),
+    ParameterServer(workers=4, servers=2, beside_workers=False, link=_SLOW, gradients=_GRADIENTS),
+    PriorityPropagation(workers=4, link=_FAST, gradients=_GRADIENTS, slice_bytes=1e5),
 )  # fmt: skip
 NOTHING_CHANGES: tuple[Optimization, ...] = (
     DataLoaderWorkers(workers=0), LargerBatch(ratio=1.0), MetaFlow(scale={"layer0": 1.0}),
@@ -314,10 +320,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = command.parser("Try the laws of what-if answers on generated graphs and recorded traces.")
     parser.add_argument("--count", type=int, default=None, help="generated graphs; 5000, with --quick 200")
     parser.add_argument("--seed", type=int, default=0, help="of the first graph; the next ones count up")
+    parser.add_argument("--budget", default=None, metavar="TIME", help="for each kind of case: 90s, 10m")
     options = parser.parse_args(arguments)
+    limit_s = float("inf") if options.budget is None else budget_s(options.budget)
     count = options.count if options.count is not None else 200 if options.quick else 5000
     folder = os.environ.get("DACEML_DATA")
     traces = sorted((Path(folder) / "traces").rglob("*.json.gz")) if folder else []
+    traces = sorted(traces, key=lambda trace: trace.stat().st_size)  # the largest last
     rows: list[dict[str, Any]] = []
     counts: dict[str, Counter[str]] = {"generated graphs": Counter(), "traces": Counter()}
     examples: dict[str, str] = {}
@@ -331,7 +340,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 rows.append({"kind": kind, "case": case, "law": law, "faults": faults})
                 print(f"{case}: {law}: {faults[0]}", flush=True)
 
+    until = monotonic() + limit_s
     for trace in traces:
+        if monotonic() > until:
+            break
         case = str(trace.relative_to(Path(folder or "") / "traces"))
         try:
             graph = build(read_trace(trace))
@@ -339,7 +351,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             rows.append({"kind": "traces", "case": case, "refused": str(error)})
             continue
         tried("traces", case, graph, 0)
+    until = monotonic() + limit_s
     for seed in range(options.seed, options.seed + count):
+        if monotonic() > until:
+            break
         tried("generated graphs", f"seed {seed}", training_graph(seed), seed)
     met: list[Bar] = []
     for kind, seen in counts.items():
@@ -347,7 +362,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for law in LAWS if cases else ():
             note = examples.get(f"{kind}: {law}", f"of {cases}, {len(QUESTIONS)} questions each")
             met.append(Bar(name=f"{kind}: {law}", figure=seen[law], limit=0, note=note))
-        rows.append({"kind": kind, "cases": cases, **{law: seen[law] for law in LAWS}})
+        of = {"traces": len(traces), "generated graphs": count}[kind]
+        rows.append({"kind": kind, "cases": cases, "of": of, **{law: seen[law] for law in LAWS}})
         print(f"{kind}: {cases} cases, {sum(seen[law] for law in LAWS)} broken laws", flush=True)
     return command.finish("simulation_laws", options, rows, met)
 

@@ -9,8 +9,6 @@ from typing import ClassVar
 
 from daceml.simulation.graph import TaskGraph
 from daceml.simulation.network.links import Link
-from daceml.simulation.primitives.remove import remove
-from daceml.simulation.primitives.select import select
 from daceml.simulation.task import Phase
 from daceml.simulation.whatif.backward_phases import computing
 from daceml.simulation.whatif.buckets import in_ready_order
@@ -24,7 +22,8 @@ from daceml.simulation.whatif.push_pull import Slice, with_push_pull
 class ParameterServer(Optimization):
     """Workers that push each gradient to a server as soon as they have it, and pull the weights back.
 
-    Servers update the weights. Parameters are spread over them evenly.
+    Servers update the weights. Parameters are spread over them evenly. What an update takes there is in no trace: the
+    run keeps its optimizer's time, so that n workers are never more than n times as fast as one.
 
     Attributes:
         workers: devices that train.
@@ -78,12 +77,11 @@ class ParameterServer(Optimization):
         return None
 
     def apply(self, graph: TaskGraph) -> TaskGraph:
-        graph = remove(graph, select(graph, phase=Phase.OPTIMIZER) & computing(graph))
         return with_push_pull(graph, tuple(self._slices()))
 
     def assumptions(self, graph: TaskGraph) -> tuple[str, ...]:
         return (
-            "servers update the weights at once; the workers' optimizer is gone, with zeroing gradients",
+            "an update takes the servers as long as the optimizer took here, while slices are sent",
             "all workers take as long as this one, and each has batches as large as this run's",
             "transfers take nothing of the device",
         )
