@@ -22,8 +22,8 @@ from daceml.simulation.whatif.push_pull import Slice, with_push_pull
 class ParameterServer(Optimization):
     """Workers that push each gradient to a server as soon as they have it, and pull the weights back.
 
-    Servers update the weights. Parameters are spread over them evenly. What an update takes there is in no trace: the
-    run keeps its optimizer's time, so that n workers are never more than n times as fast as one.
+    Servers update the weights. Parameters are spread over them evenly. What an update takes there is in no
+    trace: the run keeps its optimizer's time, so that n workers are never more than n times as fast as one.
 
     Attributes:
         workers: devices that train.

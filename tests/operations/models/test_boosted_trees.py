@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from time import monotonic
+
 import numpy as np
 
 from daceml.errors import EstimationError
@@ -33,6 +35,17 @@ def test_trees_are_those_of_scikit_learn_also_where_something_is_missing():
     fresh[::5, 1] = np.nan
     assert np.abs(ours.predict(fresh) - theirs.predict(fresh)).max() < 1e-12
     assert ours.predict(fresh[:0]).shape == (0,)
+
+
+def test_trees_end_when_time_is_up_and_are_else_those_that_were_asked_for():
+    features, target = rows()
+    settings = TreeSettings(trees=50, leaves=9)
+    whole = fit_trees(features, target, settings)
+    assert len(whole.roots) == 50
+    in_time = fit_trees(features, target, settings, until=monotonic() + 1e6)
+    assert np.array_equal(in_time.predict(features), whole.predict(features))
+    ended = fit_trees(features, target, settings, until=0.0)
+    assert 0 < len(ended.roots) < 50
 
 
 def test_a_perceptron_learns_and_leaves_the_generator_of_torch_alone():

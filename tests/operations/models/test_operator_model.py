@@ -50,6 +50,14 @@ def test_what_is_not_begun_when_the_budget_has_passed_is_not_learned():
     assert lessons[0].why == golden()
 
 
+def test_a_model_that_was_begun_ends_when_the_budget_has_passed():
+    operations = products(200)
+    found = fit(operations, seconds(operations), HERE, floor_s=2e-5, budget_s=1e-6)
+    assert len(found.tried) == 1 and found.model.trees is not None
+    assert len(found.model.trees.roots) == 20
+    assert found.error < 0.5
+
+
 def learned() -> Fitted:
     operations = products(500)
     return fit(operations, seconds(operations, seed=5), HERE, floor_s=2e-5, budget_s=0.0)

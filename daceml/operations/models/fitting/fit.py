@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import inf
 from time import monotonic
 
 import numpy as np
@@ -46,8 +47,9 @@ _PERCEPTRONS = (
 )
 
 
-# First where time is limited: they tell what a tree takes.
+# First where time is limited
 _FEW_TREES = TreeSettings(trees=60, leaves=15, rate=0.15)
+# Of the time, for trees of all rows, and those of errors
 _FOR_THE_REST = 1 / 3
 
 
@@ -76,13 +78,18 @@ class Fitted:
 
 @dataclass
 class _Search:
-    """What is best among what was tried until now."""
+    """What is best among what was tried until now.
+
+    Attributes:
+        until: of `time.monotonic`, when trees end with those that there are, and nothing else is begun; None
+            is no limit, and the first architecture alone.
+    """
 
     seen: Described
     residual: Array
     known: NDArray[np.int64]
     held: NDArray[np.int64]
-    budget_s: float
+    until: float | None
     tried: list[Tried] = field(default_factory=list[Tried])
     trees: tuple[TreeSettings, Array, BoostedTrees] | None = None
     perceptron: tuple[PerceptronSettings, Array, Perceptron] | None = None
@@ -91,31 +98,32 @@ class _Search:
         return float(np.abs(np.expm1(predicted - self.residual[self.held])).mean())
 
     def run(self) -> None:
-        """Trees first: they take seconds. Trees are begun if they should end in time, perceptrons given up.
-
-        A third of the time is left to what follows: trees of all rows, and those of errors.
-        """
-        until, tree_s = monotonic() + (1 - _FOR_THE_REST) * self.budget_s, 0.0
-        for settings in (_FEW_TREES, *_TREES) if self.budget_s > 0 else _TREES:
-            if self.trees is not None and monotonic() + tree_s * settings.trees > until:
-                continue
-            begun = monotonic()
-            fitted = fit_trees(self.seen.values[self.known], self.residual[self.known], settings)
-            predicted = fitted.predict(self.seen.values[self.held])
-            self._note(str(settings), self.error(predicted), begun)
-            tree_s = (monotonic() - begun) / settings.trees
-            if self.trees is None or self.error(predicted) < self.error(self.trees[1]):
-                self.trees = (settings, predicted, fitted)
+        """Trees first: they take seconds. Trees end with the time that is left, perceptrons are given up."""
+        if self.until is None:
+            self._try_trees(_TREES[0], inf)
+            return
+        for settings in (_FEW_TREES, *_TREES):
+            if self.trees is None or monotonic() < self.until:
+                self._try_trees(settings, self.until)
         for settings in _PERCEPTRONS:
             begun = monotonic()
             given = self.seen.values[self.known], self.residual[self.known]
-            network = fit_perceptron(*given, settings, until=until)
+            network = fit_perceptron(*given, settings, until=self.until)
             if network is None:
                 break
             predicted = network.predict(self.seen.values[self.held])
             self._note(str(settings), self.error(predicted), begun)
             if self.perceptron is None or self.error(predicted) < self.error(self.perceptron[1]):
                 self.perceptron = (settings, predicted, network)
+
+    def _try_trees(self, settings: TreeSettings, until: float) -> None:
+        begun = monotonic()
+        given = self.seen.values[self.known], self.residual[self.known]
+        fitted = fit_trees(*given, settings, until=until)
+        predicted = fitted.predict(self.seen.values[self.held])
+        self._note(f"{settings}, {len(fitted.roots)} fitted", self.error(predicted), begun)
+        if self.trees is None or self.error(predicted) < self.error(self.trees[1]):
+            self.trees = (settings, predicted, fitted)
 
     def _note(self, architecture: str, error: float, begun: float) -> None:
         self.tried.append(Tried(architecture=architecture, error=error, seconds=monotonic() - begun))
@@ -144,11 +152,13 @@ def fit(
         floor_s: what the smallest operation takes as these were timed.
         references: what the same operations took on other devices, as `Described.and_on` takes it.
         timing: how they were measured.
-        budget_s: how long architectures are tried; one is always. With more time results may differ.
+        budget_s: for all; results differ with it. Where it passes, models have the trees that there are by
+            then, twenty at least. 0 is no limit, and the first architecture.
     Raises:
         EstimationError: there are fewer than `FEWEST`, or a duration is not above 0.
         EnvironmentProblem: scikit-learn is not there.
     """
+    begun = monotonic()
     measured, given = np.asarray(seconds, np.float64), dict(references or {})
     if len(measured) < FEWEST or not (measured > 0).all():
         raise EstimationError(
@@ -166,15 +176,17 @@ def fit(
     component = principal_component(numbers, measured) if numbers.varying().any() else None
     seen = described(operations, device, component, floor_s=floor_s).and_on(given)
     residual = np.log(measured) - seen.base
-    search = _Search(seen=seen, residual=residual, known=known, held=held, budget_s=budget_s)
+    until = begun + (1 - _FOR_THE_REST) * budget_s if budget_s else None
+    end = begun + budget_s if budget_s else inf
+    search = _Search(seen=seen, residual=residual, known=known, held=held, until=until)
     search.run()
     assert search.trees is not None
     shares = _SHARES if search.perceptron is not None else (0.0,)
     share = min(shares, key=lambda one: search.error(search.mixed(one)))
     errors = np.maximum(np.abs(search.mixed(share) - residual[held]), _LEAST_ERROR)
-    spread = fit_trees(seen.values[held], np.log(errors), _OF_ERRORS)
-    usual = np.exp(_out_of_fold(seen.values[held], np.log(errors)))
-    trees = fit_trees(seen.values, residual, search.trees[0]) if share < 1 else None
+    trees = _of_all(seen.values, residual, search.trees, end) if share < 1 else None
+    spread = fit_trees(seen.values[held], np.log(errors), _OF_ERRORS, until=end)
+    usual = np.exp(_out_of_fold(seen.values[held], np.log(errors), until=end))
     perceptron = search.perceptron[2] if search.perceptron is not None and share > 0 else None
     model = OperatorModel(
         device=device.name,
@@ -194,11 +206,22 @@ def fit(
     return Fitted(model=model, error=search.error(search.mixed(share)), tried=tuple(search.tried))
 
 
-def _out_of_fold(features: Array, target: Array) -> Array:
+def _of_all(
+    features: Array, target: Array, chosen: tuple[TreeSettings, Array, BoostedTrees], until: float
+) -> BoostedTrees:
+    """The chosen trees, fitted to all rows; those of the rows that were not held back if time is short."""
+    settings, _, fitted = chosen
+    if monotonic() > until:
+        return fitted
+    again = fit_trees(features, target, replace(settings, trees=len(fitted.roots)), until=until)
+    return again if len(again.roots) == len(fitted.roots) else fitted
+
+
+def _out_of_fold(features: Array, target: Array, *, until: float) -> Array:
     """What the model of errors says of rows that it has not seen."""
     fold, found = np.arange(len(target)) % 5, np.empty(len(target))
     for one in range(5):
-        fitted = fit_trees(features[fold != one], target[fold != one], _OF_ERRORS)
+        fitted = fit_trees(features[fold != one], target[fold != one], _OF_ERRORS, until=until)
         found[fold == one] = fitted.predict(features[fold == one])
     return found
 

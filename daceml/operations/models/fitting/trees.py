@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isfinite
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,9 @@ from numpy.typing import NDArray
 
 from daceml.errors import EnvironmentProblem
 from daceml.operations.models.boosted_trees import BoostedTrees
+
+# Trees that are fitted before anything is known of the time that one takes
+_FIRST = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,13 +28,18 @@ class TreeSettings:
 
 
 def fit_trees(
-    features: NDArray[np.float64], target: NDArray[np.float64], settings: TreeSettings
+    features: NDArray[np.float64],
+    target: NDArray[np.float64],
+    settings: TreeSettings,
+    *,
+    until: float = float("inf"),
 ) -> BoostedTrees:
     """Least absolute errors: of logarithms, these are relative ones, and no outlier decides.
 
     Args:
         features: [rows, columns]; NaN is not known.
         target: [rows].
+        until: of `time.monotonic`; the sum ends with the trees that there are by then, twenty at least.
     Raises:
         EnvironmentProblem: scikit-learn is not there.
     """
@@ -46,14 +56,19 @@ def fit_trees(
     model = HistGradientBoostingRegressor(
         loss="absolute_error",
         max_iter=settings.trees,
+        warm_start=True,
         learning_rate=settings.rate,
         max_leaf_nodes=settings.leaves,
         min_samples_leaf=settings.fewest,
         early_stopping=False,  # pyright: ignore[reportArgumentType]
         random_state=0,
     )
+    begun, count = monotonic(), 0
+    fitted: Any = model
     with threadpool_limits(1):
-        fitted: Any = model.fit(features, target)
+        while (more := _next(settings.trees - count, count, begun, until)) > 0:
+            count += more
+            fitted = model.set_params(max_iter=count).fit(features, target)
     # Nothing public gives the trees themselves; a test compares predictions.
     nodes = [tree.nodes for (tree,) in fitted._predictors]
     sizes = [len(one) for one in nodes]
@@ -71,3 +86,13 @@ def fit_trees(
         missing_left=every["missing_go_to_left"].astype(bool),
         value=np.where(leaf, every["value"], 0.0),
     )
+
+
+def _next(left: int, done: int, begun: float, until: float) -> int:
+    """How many trees to add: all that are left, or as many as time allows, at most doubling their number."""
+    if not isfinite(until):
+        return left
+    if not done:
+        return min(left, _FIRST)
+    now = monotonic()
+    return min(left, done, int((until - now) / ((now - begun) / done)))
