@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 
 from daceml.cli.cache import cache
 from daceml.cli.compile import compile_model
+from daceml.cli.database import database
 from daceml.cli.devices import devices
 from daceml.cli.doctor import doctor
 from daceml.cli.explain import explain
@@ -135,6 +136,7 @@ app.command("replay")(replay)
 app.command("devices")(devices)
 app.command("whatif", cls=WhatIf, context_settings=CONTEXT, epilog=EPILOG)(whatif)
 app.add_typer(cache, name="cache")
+app.add_typer(database, name="db")
 
 if __name__ == "__main__":
     app()

@@ -9,14 +9,12 @@ Kernel names and grids are left out: an operation is what was asked for, and whi
 
 from __future__ import annotations
 
-import csv
-import gzip
-import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from daceml.errors import MeasurementFileError
+from daceml.operations.database.importers.csv_table import csv_rows
 from daceml.operations.database.importers.table import MS, Imported, Measurement, imported, positive, size
 from daceml.operations.database.records import Environment, Operand, Operation
 
@@ -63,7 +61,7 @@ _OPERATORS: dict[str, tuple[tuple[str, ...], Callable[[Dims], Operation]]] = {
     "linear": (_PRODUCT, _linear),
     "conv": (_CONVOLUTION, _conv),
 }
-_NEEDED = {"OPName", "Latency", "Device", "Torch Version", "CUDNN Version", "CUDA Version"}
+NEEDED = {"OPName", "Latency", "Device", "Torch Version", "CUDNN Version", "CUDA Version"}
 
 
 def import_neusight(path: str | Path, *, date: str) -> Imported:
@@ -76,26 +74,15 @@ def import_neusight(path: str | Path, *, date: str) -> Imported:
         MeasurementFileError: it is no such table, or damaged.
     """
     path = Path(path)
-    try:
-        opened = gzip.open if path.suffix == ".gz" else open
-        with opened(path, "rt", encoding="utf-8", newline="") as file:
-            reader = csv.DictReader(file)
-            missing = _NEEDED - set(reader.fieldnames or ())
-            if missing:
-                raise MeasurementFileError(
-                    "this is no operator table of NeuSight",
-                    where=str(path),
-                    why=f"it has no column {', '.join(sorted(missing))}",
-                    fix="give a file of train/OPERATOR/p2.1.0",
-                )
-            return imported(reader, _understand, path=path, date=date)
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
-        raise MeasurementFileError(
-            "this table of NeuSight cannot be read",
-            where=str(path),
-            why=f"{type(error).__name__}: {error}",
-            fix="fetch it again",
-        ) from error
+    with csv_rows(path) as reader:
+        if missing := NEEDED - set(reader.fieldnames or ()):
+            raise MeasurementFileError(
+                "this is no operator table of NeuSight",
+                where=str(path),
+                why=f"it has no column {', '.join(sorted(missing))}",
+                fix="give a file of train/OPERATOR/p2.1.0",
+            )
+        return imported(reader, _understand, path=path, date=date)
 
 
 def _understand(row: Row) -> Measurement:

@@ -60,9 +60,14 @@ class Imported:
 
 
 def imported(
-    rows: Iterable[Row], understand: Callable[[Row], Measurement], *, path: Path, date: str
+    rows: Iterable[Row],
+    understand: Callable[[Row], Measurement],
+    *,
+    path: Path,
+    date: str,
+    licence: str | None = None,
 ) -> Imported:
-    """Entries of a table that lies in a set with a licence.
+    """Entries of a table that lies in a set with a licence, or whose licence is given.
 
     Args:
         understand: raises ValueError, TypeError or KeyError where a row means nothing.
@@ -72,7 +77,7 @@ def imported(
         MeasurementFileError: there is no licence, or no row means anything.
         EntryError: the date is none.
     """
-    source, licence = origin(path)
+    source, licence = origin(path) if licence is None else (path.name, licence)
     seen: dict[tuple[str, str, Mode], list[Measurement]] = {}
     malformed: dict[int, str] = {}
     number = 0
