@@ -8,6 +8,7 @@ from typing import Any
 
 from daceml.report.replay_text import warnings_of, whatif_warnings
 from daceml.simulation.analysis.breakdown import breakdown
+from daceml.simulation.analysis.busiest import busiest, overlap
 from daceml.simulation.analysis.critical_path import critical_path
 from daceml.simulation.analysis.limits import limits
 from daceml.simulation.analysis.steps import recorded_step_times, step_error, step_times
@@ -20,6 +21,7 @@ def replay_json(schedule: Schedule) -> dict[str, Any]:
     graph = schedule.graph
     seen, recorded = step_times(schedule), recorded_step_times(graph)
     rows = zip(seen.names, recorded.loop_us.tolist(), seen.loop_us.tolist(), strict=True)
+    sent = overlap(schedule)
     return {
         "source": graph.source,
         "tasks": len(graph),
@@ -32,6 +34,8 @@ def replay_json(schedule: Schedule) -> dict[str, Any]:
         "breakdown": asdict(breakdown(schedule)),
         "limits": [asdict(limit) for limit in limits(schedule)],
         "critical_path_us": path_sums(schedule),
+        "busiest": {what: [asdict(row) for row in rows] for what, rows in busiest(graph).items()},
+        "communication": None if sent is None else asdict(sent),
         "warnings": list(warnings_of(schedule)),
         "notes": list(graph.notes),
     }

@@ -8,6 +8,7 @@ from itertools import islice
 from rich.console import RenderableType
 
 from daceml.simulation.analysis.breakdown import Breakdown, breakdown
+from daceml.simulation.analysis.busiest import busiest, overlap
 from daceml.simulation.analysis.limits import Limit, limits
 from daceml.simulation.analysis.reliability import misses
 from daceml.simulation.analysis.steps import recorded_step_times, step_error, step_times
@@ -17,6 +18,7 @@ from daceml.text_tables import cell, render, table
 
 _MOST_STEPS = 12
 _LARGE_ERROR = 0.02
+_LONGEST_NAME = 44
 
 
 def replay_text(schedule: Schedule, *, limiting: Sequence[Limit] | None = None) -> str:
@@ -37,6 +39,7 @@ def replay_text(schedule: Schedule, *, limiting: Sequence[Limit] | None = None) 
         _shares(breakdown(schedule)),
         "",
         _limits(limits(schedule) if limiting is None else limiting),
+        *_busiest(schedule),
     ]
     return render(*parts, *(cell(f"note: {note}") for note in graph.notes))
 
@@ -91,6 +94,27 @@ def _limits(found: Sequence[Limit]) -> RenderableType:
     for limit in found:
         result.add_row(cell(limit.what), in_ms(limit.step_us), f"{limit.saved:.1%}")
     return result
+
+
+def _busiest(schedule: Schedule) -> list[RenderableType]:
+    """A table of each of kernels, operators and layers, and one line on communication."""
+    parts: list[RenderableType] = []
+    for what, rows in busiest(schedule.graph).items():
+        result = table(f"{what}s that take longest", "calls", "ms", "share", "GB/s")
+        for row in rows:
+            name = row.name if len(row.name) <= _LONGEST_NAME else f"{row.name[: _LONGEST_NAME - 3]}..."
+            rate = "" if row.bytes_per_s is None else f"{row.bytes_per_s / 1e9:.1f}"
+            result.add_row(cell(name), str(row.calls), in_ms(row.time_us), f"{row.share:.1%}", rate)
+        parts += ["", result]
+    if (seen := overlap(schedule)) is not None:
+        parts += [
+            "",
+            cell(
+                f"communication: {in_ms(seen.communication_us)} ms, of which kernels run during"
+                f" {_share(seen.hidden_us, seen.communication_us)}"
+            ),
+        ]
+    return parts
 
 
 def whatif_text(

@@ -36,9 +36,9 @@ def breakdown(schedule: Schedule) -> Breakdown:
     """That of all tasks, from time zero to the end."""
     graph = schedule.graph
     device = graph.on_device()
-    cpu = _merged(*_thread_work(schedule, ~device))
-    devices = _merged(schedule.start_us[device], schedule.end_us[device])
-    cpu_us, device_us, both_us = _length(cpu), _length(devices), _common(cpu, devices)
+    cpu = merged(*_thread_work(schedule, ~device))
+    devices = merged(schedule.start_us[device], schedule.end_us[device])
+    cpu_us, device_us, both_us = length_us(cpu), length_us(devices), common_us(cpu, devices)
     total_us = schedule.makespan_us
     return Breakdown(
         total_us=total_us,
@@ -68,7 +68,7 @@ def _thread_work(schedule: Schedule, cpu: Mask) -> tuple[Floats, Floats]:
     return begins, ends
 
 
-def _merged(begin_us: Floats, end_us: Floats) -> Floats:
+def merged(begin_us: Floats, end_us: Floats) -> Floats:
     """[k, 2] disjoint intervals, in order, that cover what the given ones do."""
     if not len(begin_us):
         return np.zeros((0, 2))
@@ -80,11 +80,11 @@ def _merged(begin_us: Floats, end_us: Floats) -> Floats:
     return np.stack([begin_us[first], end_us[last]], axis=1)
 
 
-def _length(intervals: Floats) -> float:
+def length_us(intervals: Floats) -> float:
     return float((intervals[:, 1] - intervals[:, 0]).sum())
 
 
-def _common(first: Floats, second: Floats) -> float:
+def common_us(first: Floats, second: Floats) -> float:
     """The time that two sets of disjoint intervals share."""
     total, i, k = 0.0, 0, 0
     while i < len(first) and k < len(second):
