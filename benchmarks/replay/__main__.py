@@ -17,8 +17,10 @@ from typing import Any
 
 from benchmarks import command, task_graphs, trace_loading
 from benchmarks.bars import Bar
+from benchmarks.replay import suites
 from benchmarks.replay.overlay import overlay_row
 from benchmarks.replay.traces import FACTORS, bound_by_device, replay_row
+from daceml.time_budget import budget_s
 
 # trace -> (its folder and file, the largest mean step error; None where there is no bar)
 TRACES: dict[str, tuple[str, float | None]] = {
@@ -115,11 +117,18 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "folder", type=Path, nargs="?", default=os.environ.get("DACEML_DATA"), help="of the data"
     )
+    parser.add_argument(
+        "--suites", action="store_true", help="replay every trace under $DACEML_SUITES, and nothing else"
+    )
+    parser.add_argument("--budget", default="1h", metavar="TIME", help="of --suites: 90s, 10m")
     return parser.parse_args(arguments)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parse(arguments)
+    if options.suites:
+        options.folder = None
+        return command.finish("replay", options, *suites.measured(budget_s(options.budget)))
     rows: list[dict[str, Any]] = []
     bars: list[Bar] = []
     traces = None if options.folder is None else Path(options.folder) / "traces"
