@@ -6,7 +6,7 @@ import csv
 import gzip
 import re
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -111,7 +111,7 @@ def import_csv(path: str | Path, columns: Columns, *, date: str, licence: str | 
 
 
 @contextmanager
-def csv_rows(path: Path) -> Iterator[csv.DictReader[str]]:
+def csv_rows(path: Path) -> Generator[csv.DictReader[str]]:
     """The rows of a file that may be compressed.
 
     Raises:
