@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 LIBRARIES = ("LD_PRELOAD", "DACEML_NVCC")  # files, whose folders are of one machine
-FOLDERS = ("DACEML_CACHE", "DACEML_DATA")  # paths of one machine, which move no number
+FOLDERS = ("DACEML_CACHE", "DACEML_DATA", "DACEML_SUITES")  # paths of one machine, which move no number
 
 
 def description() -> dict[str, Any]:
