@@ -33,6 +33,7 @@ from daceml.sdfg.scalar_rewrite import (
     contains,
     free_names,
     nodes_of,
+    rebuilt,
     rename,
     replace_parts,
     substitute,
@@ -182,12 +183,9 @@ class _Adjoint:
         """The body of a reduction whose length is data, with positions that stay in their arrays, and the
         most elements that it can have: as many as the shortest array that it goes along."""
         name, lengths = str(parameter), dict[str, Index]()
-        known: dict[int, Scalar] = {}
 
-        def walk(node: Scalar) -> Scalar:
-            if id(node) in known:
-                return known[id(node)]
-            args = [walk(a) for a in node.args]
+        def inside(node: Scalar, args: tuple[Scalar, ...]) -> Scalar:
+            args_inside = [*args]
             if node.op == "read" and any(name in free_names(i) for i in node.data[1]):
                 raise self._refusal(f"its length is data, and {node.data[0]} is read from a fixed place")
             if node.op == "gather":
@@ -196,11 +194,11 @@ class _Adjoint:
                     if _goes_along(node.args[n], name):
                         length = as_index(node.data[2][d])
                         lengths[str(length)] = length
-                        args[n] = apply("min", args[n], index_value(as_index(length - 1), args[n].dtype))
-            known[id(node)] = Scalar(node.op, node.dtype, tuple(args), node.data)
-            return known[id(node)]
+                        last = index_value(as_index(length - 1), args[n].dtype)
+                        args_inside[n] = apply("min", args[n], last)
+            return Scalar(node.op, node.dtype, tuple(args_inside), node.data)
 
-        moved = walk(body)
+        moved = rebuilt(body, inside)
         whole = [length for length in lengths.values() if isinstance(length, int)]
         if not lengths:
             raise self._refusal("its length is data, and no array says how long it may be")

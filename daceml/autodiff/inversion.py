@@ -29,7 +29,7 @@ from daceml.sdfg.scalar import (
     read,
     reduce_over,
 )
-from daceml.sdfg.scalar_rewrite import as_index, free_names, rename, substitute
+from daceml.sdfg.scalar_rewrite import as_index, free_names, rebuilt, rename, substitute
 
 
 class NotInvertible(Exception):  # noqa: N818  (an answer, not an error)
@@ -209,7 +209,6 @@ def _mixed_radix(
 
 def _guard(term: Scalar, guarded: Mapping[str, Scalar], shape_of: Callable[[str], Sequence[Index]]) -> Scalar:
     """The term with every read through a guarded parameter at its clamped position instead."""
-    known: dict[int, Scalar] = {}
 
     def position(index: Index) -> Index | Scalar:
         touched = free_names(index) & guarded.keys()
@@ -223,27 +222,22 @@ def _guard(term: Scalar, guarded: Mapping[str, Scalar], shape_of: Callable[[str]
         assert total is not None
         return total if constant == 0 else total + index_value(constant)
 
-    def walk(node: Scalar) -> Scalar:
-        if id(node) in known:
-            return known[id(node)]
-        args = tuple(map(walk, node.args))
-        if node.op == "read":
-            array, indices = node.data
-            moved = [position(i) for i in indices]
-            result = _element(array, node.dtype, moved, shape_of(array))
-        elif node.op == "gather":
-            array, indices, shape = node.data
-            given = iter(args)
-            moved = [next(given) if i is None else position(i) for i in indices]
-            result = _element(array, node.dtype, moved, shape)
-        else:
-            if node.op == "reduce":
+    def clamped(node: Scalar, args: tuple[Scalar, ...]) -> Scalar:
+        match node.op:
+            case "read":
+                array, indices = node.data
+                return _element(array, node.dtype, [position(i) for i in indices], shape_of(array))
+            case "gather":
+                array, indices, shape = node.data
+                given = iter(args)
+                moved = [next(given) if i is None else position(i) for i in indices]
+                return _element(array, node.dtype, moved, shape)
+            case "reduce":
                 raise NotInvertible("a reduction stands in what flows back")
-            result = Scalar(node.op, node.dtype, args, node.data)
-        known[id(node)] = result
-        return result
+            case _:
+                return Scalar(node.op, node.dtype, args, node.data)
 
-    return walk(term)
+    return rebuilt(term, clamped)
 
 
 def _element(array: str, dtype: DType, index: Sequence[Index | Scalar], shape: Sequence[Index]) -> Scalar:

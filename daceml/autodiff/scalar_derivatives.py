@@ -17,6 +17,7 @@ import sympy
 
 from daceml.errors import GradientError
 from daceml.sdfg.scalar import FLOATS, Scalar, apply, cast, compute_type, literal
+from daceml.sdfg.scalar_rewrite import nodes_of
 
 _X, _Y = sympy.Symbol("x", real=True), sympy.Symbol("y", real=True)
 
@@ -190,7 +191,7 @@ def derivative(
     """
     if value.dtype not in FLOATS:
         return ()
-    order = _outside_reductions(value)
+    order = nodes_of(value, enter=lambda node: node.op not in _LEAVES)
     matters: dict[int, bool] = {}
     for node in order:
         matters[id(node)] = (
@@ -220,23 +221,6 @@ def derivative(
             before = flowing.get(id(argument))
             flowing[id(argument)] = part if before is None else before + part
     return tuple(found)
-
-
-def _outside_reductions(value: Scalar) -> list[Scalar]:
-    found: list[Scalar] = []
-    seen: set[int] = set()
-
-    def walk(node: Scalar) -> None:
-        if id(node) in seen:
-            return
-        seen.add(id(node))
-        if node.op not in _LEAVES:
-            for argument in node.args:
-                walk(argument)
-        found.append(node)
-
-    walk(value)
-    return found
 
 
 def _backwards(node: Scalar, y: Scalar, g: Scalar) -> tuple[Scalar | None, ...]:

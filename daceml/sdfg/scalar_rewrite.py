@@ -1,4 +1,7 @@
-"""Scalar expressions rewritten: symbols renamed, parts replaced, nodes listed. Nothing changes in place."""
+"""Scalar expressions rewritten: symbols renamed, parts replaced, nodes listed. Nothing changes in place.
+
+No walk recurses: an expression is as deep as the user's program is long.
+"""
 
 from __future__ import annotations
 
@@ -23,22 +26,17 @@ def rename(index: Index, names: Names) -> Index:
 
 def substitute(value: Scalar, names: Names) -> Scalar:
     """The expression with symbols replaced in every index, bound parameters of reductions included."""
-    known: dict[int, Scalar] = {}
 
-    def walk(node: Scalar) -> Scalar:
-        if id(node) not in known:
-            args = tuple(map(walk, node.args))
-            data = _renamed(node, names, walk)
-            if node.op == "index":
-                known[id(node)] = index_value(data, node.dtype)
-            else:
-                known[id(node)] = Scalar(node.op, node.dtype, args, data)
-        return known[id(node)]
+    def renamed(node: Scalar, args: tuple[Scalar, ...]) -> Scalar:
+        data = _renamed(node, names)
+        if node.op == "index":
+            return index_value(data, node.dtype)
+        return Scalar(node.op, node.dtype, args, data)
 
-    return walk(value)
+    return rebuilt(value, renamed)
 
 
-def _renamed(node: Scalar, names: Names, walk: Callable[[Scalar], Scalar]) -> Any:
+def _renamed(node: Scalar, names: Names) -> Any:
     match node.op:
         case "index":
             return rename(node.data, names)
@@ -50,7 +48,11 @@ def _renamed(node: Scalar, names: Names, walk: Callable[[Scalar], Scalar]) -> An
             return array, tuple(None if i is None else rename(i, names) for i in indices), shape
         case "reduce":
             reduction: Reduction = node.data
-            extents = tuple(walk(e) if isinstance(e, Scalar) else rename(e, names) for e in reduction.extents)
+            extents = tuple(
+                # an extent that is data has no reduction in it: this goes one level down at most
+                substitute(e, names) if isinstance(e, Scalar) else rename(e, names)
+                for e in reduction.extents
+            )
             return replace(
                 reduction, params=tuple(rename(p, names) for p in reduction.params), extents=extents
             )
@@ -60,32 +62,51 @@ def _renamed(node: Scalar, names: Names, walk: Callable[[Scalar], Scalar]) -> An
 
 def replace_parts(value: Scalar, parts: Mapping[int, Scalar]) -> Scalar:
     """The expression with the nodes of these identities replaced."""
-    known: dict[int, Scalar] = dict(parts)
 
-    def walk(node: Scalar) -> Scalar:
+    def replaced(node: Scalar, args: tuple[Scalar, ...]) -> Scalar:
+        same = all(a is b for a, b in zip(args, node.args, strict=True))
+        return node if same else Scalar(node.op, node.dtype, args, node.data)
+
+    return rebuilt(value, replaced, parts)
+
+
+def rebuilt(
+    value: Scalar,
+    make: Callable[[Scalar, tuple[Scalar, ...]], Scalar],
+    parts: Mapping[int, Scalar] | None = None,
+) -> Scalar:
+    """The expression made anew from its leaves on.
+
+    Args:
+        make: (node, its operands made anew) -> what stands for the node.
+        parts: what stands for the nodes of these identities, whose operands are not looked at.
+    """
+    known: dict[int, Scalar] = dict(parts or {})
+    for node in nodes_of(value, enter=lambda n: id(n) not in known):
         if id(node) not in known:
-            args = tuple(map(walk, node.args))
-            same = all(a is b for a, b in zip(args, node.args, strict=True))
-            known[id(node)] = node if same else Scalar(node.op, node.dtype, args, node.data)
-        return known[id(node)]
-
-    return walk(value)
+            known[id(node)] = make(node, tuple(known[id(a)] for a in node.args))
+    return known[id(value)]
 
 
-def nodes_of(value: Scalar) -> list[Scalar]:
-    """Every node once, operands before what uses them; bodies of reductions included."""
+def nodes_of(value: Scalar, enter: Callable[[Scalar], bool] | None = None) -> list[Scalar]:
+    """Every node once, operands before what uses them; bodies of reductions included.
+
+    Args:
+        enter: whether the operands of a node are listed, too; every node's where None is given.
+    """
     found: list[Scalar] = []
     seen: set[int] = set()
-
-    def walk(node: Scalar) -> None:
-        if id(node) in seen:
-            return
-        seen.add(id(node))
-        for argument in node.args:
-            walk(argument)
-        found.append(node)
-
-    walk(value)
+    # a node stands there twice: to list its operands, then itself
+    stack = [(value, False)]
+    while stack:
+        node, operands_listed = stack.pop()
+        if operands_listed:
+            found.append(node)
+        elif id(node) not in seen:
+            seen.add(id(node))
+            stack.append((node, True))
+            if enter is None or enter(node):
+                stack += [(argument, False) for argument in reversed(node.args)]
     return found
 
 

@@ -10,6 +10,7 @@ import dace
 from dace import symbolic
 
 from daceml.sdfg.scalar import OPERATIONS, DType, Index, Scalar
+from daceml.sdfg.scalar_rewrite import nodes_of
 
 # Names start with an underscore: arrays of a network never do, and connectors must differ from arrays.
 RESULT = "_out"
@@ -103,6 +104,7 @@ class _Printer:
         self.root = self._number(root)
         self.place, self.positions = place, tuple(self._number(p) for p in place.args) if place else ()
         self.names: dict[int, str] = {}
+        self.texts: dict[int, tuple[str, bool]] = {}
         self.statements: list[str] = []
         self.reads: dict[str, Access] = {}
         self.value: str | None = None
@@ -124,12 +126,20 @@ class _Printer:
         return TaskletCode(code="\n".join([*self.statements, *assigned]), reads=self.reads), connectors
 
     def _number(self, node: Scalar) -> int:
-        known = self.by_identity.get(id(node))
-        if known is not None:
-            self.uses[known] += 1
-            return known
-        # The body of a reduction belongs to another tasklet; two reductions are the same only if identical.
-        operands = () if node.op == "reduce" else tuple(self._number(a) for a in node.args)
+        """The number of a value, which one more place uses."""
+        # The body of a reduction belongs to another tasklet.
+        fresh = nodes_of(node, enter=lambda n: n.op != "reduce" and id(n) not in self.by_identity)
+        for part in fresh:
+            if id(part) not in self.by_identity:
+                self._add(part)
+        number = self.by_identity[id(node)]
+        self.uses[number] += 1
+        return number
+
+    def _add(self, node: Scalar) -> None:
+        """Number a value whose operands are numbered, and count that it uses them."""
+        # Two reductions are the same only if identical.
+        operands = () if node.op == "reduce" else tuple(self.by_identity[id(a)] for a in node.args)
         data = id(node) if node.op == "reduce" else (type(node.data), node.data)
         if isinstance(node.data, float):
             data = (repr(node.data),)
@@ -140,42 +150,59 @@ class _Printer:
             self.values.append(node)
             self.operands.append(operands)
             self.uses.append(0)
-        else:
             for operand in operands:
-                self.uses[operand] -= 1
+                self.uses[operand] += 1
         self.by_identity[id(node)] = number
-        self.uses[number] += 1
-        return number
 
     def _text(self, number: int, *, nested: bool) -> str:
+        """The text of a value: that of its operands is made first, without recursion."""
+        stack = [(number, False)]
+        while stack:
+            current, operands_known = stack.pop()
+            if current in self.names or current in self.texts:
+                continue
+            if operands_known:
+                self.texts[current] = self._made(current)
+                continue
+            if self.values[current].op == "gather":
+                self._connector(current)  # what is read is numbered before the positions that are read
+            stack.append((current, True))
+            stack += [(operand, False) for operand in reversed(self.operands[current])]
+        return self._known(number, nested=nested)
+
+    def _known(self, number: int, *, nested: bool) -> str:
+        """The text of a value that has one."""
         if number in self.names:
             return self.names[number]
-        node = self.values[number]
+        text, infix = self.texts[number]
+        return f"({text})" if nested and infix else text
+
+    def _made(self, number: int) -> tuple[str, bool]:
+        """The text of a value whose operands have theirs, and whether it needs parentheses when nested."""
+        node, operands = self.values[number], self.operands[number]
         match node.op:
             case "literal":
-                return literal_text(node.data, node.dtype)
+                return literal_text(node.data, node.dtype), False
             case "index":
-                return f"{type_name(node.dtype)}({symbolic.symstr(node.data)})"
+                return f"{type_name(node.dtype)}({symbolic.symstr(node.data)})", False
             case "read":
                 array, indices = node.data
-                return self._connect(number, Access(array=array, indices=indices))
+                return self._connect(number, Access(array=array, indices=indices)), False
             case "reduce":
                 self.value = self.names[number] = "_acc"
-                return "_acc"
+                return "_acc", False
             case "gather":
-                text, infix = self._gather(number), False
+                connector, written = self._connector(number)
+                text, infix = connector + self._brackets(node, operands, written), False
             case "cast":
-                text, infix = (
-                    f"{type_name(node.dtype)}({self._text(self.operands[number][0], nested=False)})",
-                    False,
-                )
+                text, infix = f"{type_name(node.dtype)}({self._known(operands[0], nested=False)})", False
             case _:
                 operation = OPERATIONS[node.op]
-                parts = [self._text(o, nested=operation.infix) for o in self.operands[number]]
+                parts = [self._known(o, nested=operation.infix) for o in operands]
                 text, infix = operation.template.format(*parts), operation.infix
         if number != self.root and (self.uses[number] > 1 or len(text) > _LONGEST):
-            return self._named(number, text)
-        return f"({text})" if nested and infix else text
+            self._named(number, text)
+        return text, infix
 
     def _named(self, number: int, text: str) -> str:
         name = self.names[number] = f"_t{len(self.statements)}"
@@ -193,13 +220,14 @@ class _Printer:
         self.reads[name] = access
         return name
 
-    def _gather(self, number: int) -> str:
+    def _connector(self, number: int) -> tuple[str, list[int]]:
+        """The connector of a gather, and the dimensions to index in what it covers."""
         access, written = _covered(self.values[number])
         connector = next((c for c, a in self.reads.items() if a == access), None)
         if connector is None:
             connector = f"_a{len(self.reads)}"
             self.reads[connector] = access
-        return connector + self._brackets(self.values[number], self.operands[number], written)
+        return connector, written
 
     def _brackets(self, gather: Scalar, numbers: Sequence[int], written: Sequence[int]) -> str:
         """The positions of an element in what a connector covers."""

@@ -28,6 +28,8 @@ SLICE_BYTES = 2**22
 # Points that the shared iterations should have, so that threads of unequal speed end together
 _POINTS = 16
 MOST_MEMBERS = 24
+# Reads included; the time that DaCe takes to write a kernel grows with the square of them
+MOST_OPERATIONS = 1024
 # Of the largest array that a nest goes through, what has to be saved
 _WORTHWHILE = 64
 # In which order less than this is read does not matter, nor how often
@@ -99,6 +101,8 @@ class Judge:
         """Why the points of a group are not what one thread should go through; None if they are."""
         if len(group.members) > self.most_members:
             return f"more than {self.most_members} computations in one kernel keep too many values at once"
+        if len(group.members) > 1 and sum(m.operations for m in group.members) > MOST_OPERATIONS:
+            return f"more than {MOST_OPERATIONS} operations in one kernel take too long to compile"
         across = self._across_memory(group)
         if across is not None:
             return f"a point would go through {across} across its memory"

@@ -18,6 +18,9 @@ from daceml.sdfg.access import add_access
 from daceml.sdfg.network import Network
 from daceml.sdfg.passes import ELSEWHERE, PassRecord, by_place, refused_arrays
 
+# The time that DaCe takes to write a kernel grows with the square of them
+MOST_COMPUTATIONS = 128
+
 
 @dataclass(frozen=True, kw_only=True)
 class FusionReport:
@@ -71,6 +74,11 @@ class _Fusion:
         self.entries = {id(n.map): n for n in self.state.nodes() if isinstance(n, nodes.MapEntry)}
         self.exits = {id(n.map): n for n in self.state.nodes() if isinstance(n, nodes.MapExit)}
         self.inside: dict[int, list[str]] = {}
+        self.computations = Counter(
+            id(scope.map)
+            for node, scope in self.state.scope_dict().items()
+            if isinstance(node, nodes.Tasklet) and isinstance(scope, nodes.MapEntry)
+        )
 
     def run(self) -> FusionReport:
         scopes = self.state.scope_dict()
@@ -127,6 +135,8 @@ class _Fusion:
             return "its writer comes to its elements more than once"
         if producer.map.params != consumer.map.params or producer.map.range != consumer.map.range:
             return f"its writer runs over [{producer.map.range}], its reader over [{consumer.map.range}]"
+        if self.computations[id(producer.map)] + self.computations[id(consumer.map)] > MOST_COMPUTATIONS:
+            return f"more than {MOST_COMPUTATIONS} computations in one kernel take too long to compile"
         if written.data.wcr is not None:
             return "its writer accumulates into it"
         for read in _reads(state, consumer, readers[0].dst_conn):
@@ -159,6 +169,7 @@ class _Fusion:
         state.remove_nodes_from([consumer, producer_exit, node])
         consumer_exit.map = producer.map
         producer.map.label = label
+        self.computations[id(producer.map)] += self.computations.pop(id(consumer.map))
         self.exits[id(producer.map)] = consumer_exit
         before, after = self.inside.pop(id(producer.map), []), self.inside.pop(id(consumer.map), [])
         self.inside[id(producer.map)] = [*before, node.data, *after]

@@ -31,7 +31,7 @@ from daceml.sdfg.lifting import NotLiftable, Statement, arrays_outside, lift
 from daceml.sdfg.network import Network
 from daceml.sdfg.passes import PassRecord, refused_arrays
 from daceml.sdfg.scalar import HALF, Index, Reduction, Scalar, cast
-from daceml.sdfg.scalar_rewrite import rename, substitute
+from daceml.sdfg.scalar_rewrite import rebuilt, rename, substitute
 from daceml.sdfg.scopes import remove_scope, scope_nodes, top_maps
 from daceml.sdfg.sizes import product, size
 from daceml.sdfg.tasklet_code import find_reductions
@@ -148,20 +148,14 @@ def _in_float32(value: Scalar) -> Scalar:
 
 def _with_total(value: Scalar, total: Scalar, narrow: Scalar) -> Scalar:
     """The value with another total, and with all that was float64 because of the total in float32."""
-    known: dict[int, Scalar] = {id(total): narrow}
 
-    def walk(node: Scalar) -> Scalar:
-        if id(node) not in known:
-            args = tuple(map(walk, node.args))
-            changed = [a is not b for a, b in zip(args, node.args, strict=True)]
-            if not any(changed):
-                known[id(node)] = node
-            elif node.op == "cast":
-                known[id(node)] = cast(args[0], dace.float32 if node.dtype == dace.float64 else node.dtype)
-            else:
-                args = tuple(_in_float32(a) if a.dtype == dace.float64 else a for a in args)
-                dtype = dace.float32 if node.dtype == dace.float64 else node.dtype
-                known[id(node)] = replace(node, dtype=dtype, args=args)
-        return known[id(node)]
+    def narrowed(node: Scalar, args: tuple[Scalar, ...]) -> Scalar:
+        if all(a is b for a, b in zip(args, node.args, strict=True)):
+            return node
+        dtype = dace.float32 if node.dtype == dace.float64 else node.dtype
+        if node.op == "cast":
+            return cast(args[0], dtype)
+        args = tuple(_in_float32(a) if a.dtype == dace.float64 else a for a in args)
+        return replace(node, dtype=dtype, args=args)
 
-    return walk(value)
+    return rebuilt(value, narrowed, {id(total): narrow})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import dace
+import pytest
 import torch
 
 from daceml.sdfg.network_costs import maps_cost
@@ -26,6 +27,15 @@ def test_a_chain_becomes_one_map_with_the_same_values(tmp_path: Path):
     network.sdfg.validate()
     (fused,) = build(network, tmp_path, key="fused")([x])
     assert torch.equal(fused, plain)
+
+
+def test_a_long_chain_becomes_several_maps(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("daceml.transformations.local.map_fusion.MOST_COMPUTATIONS", 3)
+    network = elementwise([STEPS[0]] * 7)
+    report = fuse_maps(network)
+    assert maps_cost(network)[0] == 3
+    limit = "more than 3 computations in one kernel take too long to compile"
+    assert report.refused == {"x3": limit, "x6": limit}
 
 
 def test_an_array_that_the_network_returns_stays():
