@@ -31,37 +31,40 @@ def import_tables(
         list[Path],
         typer.Argument(
             metavar="FILE...",
-            help="operator tables of NeuSight (.csv, .csv.gz), GEMM and NCCL tables of aiconfigurator "
-            "(.parquet), output of nccl-tests (.log, .txt), exports of daceml (.jsonl), or any CSV file "
-            "with --column.",
+            help="tables of operations: .csv, .csv.gz, .parquet, .log, .txt, .jsonl",
         ),
     ],
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="the database, made if it is not there.")
+        Path, typer.Option("--output", "-o", metavar="FILE", help="the database, created if missing")
     ] = Path("operations.db"),
     column: Annotated[
         list[str] | None,
         typer.Option(
             "--column",
             metavar="MEANING=COLUMN",
-            help="of any CSV file: operator, device, time, shapes (B,M,N;B,N,K), dtype, unit (s, ms, us), "
-            "mode, attribute.NAME; repeat it. What is no column is the value of every row.",
+            help="what a column of a CSV file means, or a value of all rows; repeatable",
         ),
     ] = None,
     collective: Annotated[
-        str, typer.Option("--collective", metavar="NAME", help="that nccl-tests measured.")
+        str, typer.Option("--collective", metavar="NAME", help="collective that nccl-tests measured")
     ] = "all_reduce",
     licence: Annotated[
         str | None,
-        typer.Option("--licence", metavar="SPDX", help="of a CSV file; else that of the LICENSE around it."),
+        typer.Option("--license", metavar="SPDX", help="license of a CSV file; default: its LICENSE file's"),
     ] = None,
     date: Annotated[
-        str | None, typer.Option("--date", metavar="DATE", help="of all rows, 2026-11-20; else today.")
+        str | None, typer.Option("--date", metavar="DATE", help="date of all rows; default: today")
     ] = None,
     as_json: options.Json = False,
     debug: options.Debug = False,
 ) -> None:
-    """Add the measurements of others to a database of operations."""
+    """Add measurements of others to a database of operations.
+
+    The command reads operator tables of NeuSight (.csv, .csv.gz), GEMM and NCCL tables of aiconfigurator
+    (.parquet), output of nccl-tests (.log, .txt), exports of daceml (.jsonl), and any CSV file with --column.
+    Its MEANING is operator, device, time, shapes (B,M,N;B,N,K), dtype, unit (s, ms, us), mode or
+    attribute.NAME. A text that names no column is the value of every row.
+    """
     from daceml.operations.database.json_lines import read_json_lines
     from daceml.operations.database.store import OpDatabase
 

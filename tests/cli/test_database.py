@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from daceml.operations.database.store import OpDatabase
-from tests.operations.database.importers.test_neusight import row, table
 from tests.support.command_line import told
+from tests.support.neusight_tables import row, table
 
 
 def test_a_table_is_known_by_its_columns_and_others_are_described(
@@ -26,7 +26,7 @@ def test_a_table_is_known_by_its_columns_and_others_are_described(
     words = ["operator=op", "time=ms", "device=gpu", "shapes=m"]
     columns = [word for one in words for word in ("--column", one)]
     ended, out, err = told(
-        capsys, "db", "import", str(other), "-o", str(output), *columns, "--licence", "MIT", "--json"
+        capsys, "db", "import", str(other), "-o", str(output), *columns, "--license", "MIT", "--json"
     )
     assert ended == 0, err
     (counts,) = json.loads(out)["files"].values()

@@ -12,25 +12,10 @@ from daceml.errors import EntryError, MeasurementFileError
 from daceml.operations.database.importers.neusight import import_neusight
 from daceml.operations.database.records import Duration, Entry, Environment, Operand, Operation
 from tests.support.golden import golden, raises
+from tests.support.neusight_tables import row, table
 
-HEAD = "OPName,Latency,Device,Torch Version,CUDNN Version,Kernel Name,Grid x,CUDA Version,"
 DATE = "2026-11-20"
 PERMISSION = "Permission is hereby granted, free of charge, to any\nperson obtaining a\ncopy of this software"
-
-
-def table(folder: Path, dims: str, *lines: str, licence: str = "MIT License\n\nCopyright\n") -> Path:
-    """A table within a set."""
-    path = folder / "neusight" / "train" / "T.csv.gz"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    (folder / "neusight" / "LICENSE").write_text(licence)
-    with gzip.open(path, "wt") as file:
-        file.write("\n".join([HEAD + dims, *lines]) + "\n")
-    return path
-
-
-def row(operator: str, ms: object, *dims: object) -> str:
-    """A line of a table."""
-    return f'{operator},{ms},Tesla T4,p2.1.0,8902,"void k<4, float>",1,cu121,' + ",".join(map(str, dims))
 
 
 def test_a_row_becomes_an_entry_with_all_that_is_known(tmp_path: Path):
