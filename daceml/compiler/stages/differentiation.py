@@ -80,7 +80,7 @@ def differentiate(
         if gradient in parts.backward.outputs:
             signature[gradient] = GRADIENT + name
     record = replace(
-        _record(parts, results, arrays, outputs, reached, _flat(results, arrays, reached, wanted)),
+        _record(parts, results, arrays, outputs, reached, _flat(results, outputs, wanted)),
         storage=tuple(map(_storage, decisions)),
         by_rule=gradients.by_rule,
         lowered=gradients.lowered,
@@ -116,24 +116,17 @@ def _identity(network: Network, array: str) -> str:
     return f"{array}: {kind}, {edge.src_conn} of {name} from {sources}"
 
 
-def _flat(
-    results: tuple[str, ...],
-    arrays: list[str | None],
-    reached: Mapping[str, Collection[str]],
-    wanted: Wanted,
-) -> dict[int, tuple[int, ...]]:
-    """Tensors that a result has a gradient for in eager PyTorch and does not move with here: it is zero.
+def _flat(results: tuple[str, ...], outputs: list[str], wanted: Wanted) -> dict[int, tuple[int, ...]]:
+    """Results that require a gradient in eager PyTorch and move with nothing here: their gradient is zero.
 
     Returns:
         place of the result -> places of the tensors that it gives zeros to.
     """
-    found: dict[int, tuple[int, ...]] = {}
-    for place, (result, sources) in enumerate(zip(results, wanted.reaching, strict=False)):
-        if results.index(result) == place:
-            flat = tuple(s for s in sources or () if result not in reached.get(arrays[s] or "", ()))
-            if flat:
-                found[place] = flat
-    return found
+    return {
+        place: sources
+        for place, sources in enumerate(wanted.reaching)
+        if sources and results[place] not in outputs and results.index(results[place]) == place
+    }
 
 
 def _record(

@@ -20,12 +20,6 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
     from torch.fx import Node
 
-# of a tensor they take the shape and the type alone
-_ONLY_SHAPED = frozenset(
-    [f"{kind}_like" for kind in ("empty", "full", "ones", "rand", "randint", "randn", "zeros")]
-    + [f"new_{kind}" for kind in ("empty", "empty_strided", "full", "ones", "zeros")]
-)
-
 
 def with_result_gradients(program: ExportedProgram, wanted: Wanted, moving: Sequence[bool]) -> Wanted:
     """What is wanted, with the tensors that each result has its gradient from.
@@ -74,23 +68,13 @@ def _reaching(result: Node, places: dict[Node, int]) -> tuple[int, ...]:
         node = waiting.pop()
         if node in places:
             found.add(places[node])
-        if _ends_gradients(node):
+        value = node.meta.get("val")
+        if node.target is stop_gradient() or (isinstance(value, torch.Tensor) and not _is_float(value)):
             continue
         new = [operand for operand in node.all_input_nodes if operand not in seen]
         seen.update(new)
         waiting += new
     return tuple(sorted(found))
-
-
-def _ends_gradients(node: Node) -> bool:
-    """Whether a node's value has no gradient in eager PyTorch, whatever its operands are."""
-    value = node.meta.get("val")
-    if isinstance(value, torch.Tensor) and not _is_float(value):
-        return True
-    if isinstance(value, int | float | torch.SymInt | torch.SymFloat | torch.SymBool):
-        return True
-    packet = getattr(node.target, "overloadpacket", None)
-    return node.target is stop_gradient() or getattr(packet, "__name__", "") in _ONLY_SHAPED
 
 
 def _is_float(value: torch.Tensor) -> bool:

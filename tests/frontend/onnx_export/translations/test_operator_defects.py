@@ -90,33 +90,6 @@ def test_an_addend_times_zero_may_be_nan():
     )
     for function in functions:
         assert unlike_eager(function, torch.full((3,), NAN), *matrices) == []
-        assert unlike_eager(function, torch.full((3,), NAN), *matrices, gradients=True) == []
-
-
-def test_what_gives_its_shape_alone_has_no_gradient():
-    """None, as in eager PyTorch, and no zeros."""
-    functions = (
-        lambda w, x: w * 2 + torch.zeros_like(x),
-        lambda w, x: w * 2 + x.new_ones(3),
-        lambda w, x: w * 2 + (x > 0).float(),
-        lambda w, x: w * 2 + x.detach(),
-    )
-    for function in functions:
-        assert unlike_eager(function, torch.randn(3), torch.randn(3), gradients=True) == []
-    rows = lambda w, x: w.expand(x.shape[0], 3) * 1  # noqa: E731
-    assert unlike_eager(rows, torch.randn(3), torch.randn(4), gradients=True, dynamic=True) == []
-
-
-@pytest.mark.filterwarnings("ignore:.*degrees of freedom")
-@pytest.mark.parametrize("correction", [6, 7, 9])
-def test_a_variance_of_too_few_elements_has_torch_s_gradient(correction):
-    x = torch.tensor([0.5, 1.0, -2.0, 3.25, 4.0, -7.0])  # whose mean is no element
-    for function in (
-        lambda x: torch.var(x, 0, correction=correction),
-        lambda x: torch.std(x, 0, correction=correction),
-        lambda x: torch.var_mean(x, 0, correction=correction)[0],
-    ):
-        assert unlike_eager(function, x, gradients=True) == []
 
 
 @pytest.mark.parametrize("gradients", [False, True])
