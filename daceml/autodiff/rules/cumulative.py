@@ -12,7 +12,7 @@ from daceml.onnx_ops.tracing.indexing import axis_of
 from daceml.onnx_ops.tracing.tensor import Output, Tensor, compute, sum_over
 from daceml.sdfg.builder import parameters, reduced_parameters
 from daceml.sdfg.recurrence import Recurrence
-from daceml.sdfg.scalar import Index, Scalar, compute_type, literal
+from daceml.sdfg.scalar import Index, Scalar, accumulator_type, compute_type, literal
 from daceml.sdfg.scatter import Loop
 
 
@@ -78,10 +78,11 @@ def _product_gradient(
 ) -> None:
     """dx[i] = x[0] … x[i-1] (dy[i] + x[i+1] (dy[i+1] + x[i+2] (…))): no division, so zeros are no exception.
 
-    Both factors are recurrences over the steps: forward the product of what came before, backward the sum. In
-    an exclusive product x[i] first counts in y[i+1]; a reverse one counts steps from the end.
+    Both factors are recurrences over the steps: forward the product of what came before, backward the sum.
+    They run in the type of sums and products, so that the error does not grow with the steps. In an exclusive
+    product x[i] first counts in y[i+1]; a reverse one counts steps from the end.
     """
-    steps, dtype, trace = data.shape[along], compute_type(data.dtype), ddata.trace
+    steps, dtype, trace = data.shape[along], accumulator_type(data.dtype), ddata.trace
     lanes = (*data.shape[:along], *data.shape[along + 1 :]) or (1,)
     lane = parameters(len(lanes))
     step, part = reduced_parameters(2)
@@ -93,9 +94,10 @@ def _product_gradient(
         return (*lane[:along], steps - 1 - at if reverse else at, *lane[along : data.rank - 1])
 
     last = steps - 1 - step
-    product = state[(*lane, step, 0)] * data[place(step)]
-    given, behind = dvalues[place(last)], state[(*lane, step, 1)]
-    total = given + data[place(last)] * behind if exclusive else data[place(last)] * (given + behind)
+    product = state[(*lane, step, 0)] * data[place(step)].astype(dtype)
+    given, behind = dvalues[place(last)].astype(dtype), state[(*lane, step, 1)]
+    factor = data[place(last)].astype(dtype)
+    total = given + factor * behind if exclusive else factor * (given + behind)
     start = where(part < 1, literal(1, dtype), literal(0, dtype))
     trace.computations.append(
         Recurrence(
@@ -117,6 +119,7 @@ def _product_gradient(
         others = (*index[:along], *index[along + 1 :]) or (0,)
         at = steps - 1 - index[along] if reverse else index[along]
         before, behind = state[(*others, at, 0)], state[(*others, steps - 1 - at, 1)]
-        return before * (behind if exclusive else dvalues[index] + behind)
+        after = behind if exclusive else dvalues[index].astype(dtype) + behind
+        return (before * after).astype(compute_type(data.dtype))
 
     ddata[:] = compute(data.shape, element)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+import daceml
 from tests.support.implementation_pairs import NATIVE, Case, agree
 
 
@@ -103,3 +104,19 @@ def test_a_median_that_is_no_number(special: float) -> None:
     data = numbers(2, 3)
     data[0, 1] = data[1, 1] = special
     agree({"median": median(data)}, backward=NATIVE)
+
+
+def test_the_error_of_a_long_product_does_not_grow():
+    """Of float32 within a few roundings of float64, as eager PyTorch's, however many factors there are."""
+    data = 1 + numbers(8193, dtype=torch.float32) / 100
+    ours, exact = data.clone().requires_grad_(), data.double().requires_grad_()
+    compiled = daceml.compile(Product(), backward=True)
+    compiled(ours).sum().backward()
+    exact.cumprod(0).sum().backward()
+    assert ours.grad is not None and exact.grad is not None
+    torch.testing.assert_close(ours.grad.double(), exact.grad, rtol=2**-23, atol=0)
+
+
+class Product(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.cumprod(0)

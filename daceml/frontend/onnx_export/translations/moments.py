@@ -24,6 +24,7 @@ from daceml.frontend.onnx_export.translations.emit import (
 from daceml.frontend.onnx_export.translations.precision import rounds_once
 from daceml.frontend.onnx_export.translations.reduction import Dims, mean_dims
 from daceml.frontend.onnx_export.translations.sizes import sym_size
+from daceml.frontend.onnx_export.translations.torch_kernels import kernel
 
 
 def _variance(self: Value, dim: Dims, correction: float, keepdim: bool) -> Value:
@@ -34,6 +35,9 @@ def _variance(self: Value, dim: Dims, correction: float, keepdim: bool) -> Value
     n = math.prod(size for size in counted if isinstance(size, int))
     kept = [1 if axis in axes else size for axis, size in enumerate(sizes)]
     mean = typed(op.ReduceMean(self, axes, keepdims=1), self, shape=kept)
+    if is_static(counted) and n <= correction:
+        # no gradient goes through the mean: that of all its elements is zero, and not finite minus not finite
+        mean = _constant(mean)
     centred = typed(op.Sub(self, mean), self)
     squares = typed(op.Mul(centred, centred), self)
     shape = kept if keepdim else [size for axis, size in enumerate(sizes) if axis not in axes]
@@ -42,8 +46,20 @@ def _variance(self: Value, dim: Dims, correction: float, keepdim: bool) -> Value
         return variance
     if not is_static(counted):
         return typed(op.Div(variance, _shrunk(self, axes, correction)), variance)
-    factor = n / (n - correction) if n > correction else math.inf if n else math.nan
-    return typed(op.Mul(variance, factor), variance)
+    if n > correction:
+        return typed(op.Mul(variance, n / (n - correction)), variance)
+    undefined = typed(op.Mul(variance, math.inf if n else math.nan), variance)
+    if n == correction or not n:
+        return undefined
+    # torch divides by zero, and its formula for the gradient by n - correction, which is negative
+    linear = typed(op.Mul(variance, n / (n - correction)), variance)
+    flat = typed(op.Sub(linear, _constant(linear)), variance)
+    return typed(op.Add(_constant(undefined), flat), variance)
+
+
+def _constant(value: Value) -> Value:
+    """The value, without a gradient."""
+    return typed(kernel("StopGradient")(value), value)
 
 
 def _shrunk(self: Value, axes: Sequence[int], correction: float) -> Value:

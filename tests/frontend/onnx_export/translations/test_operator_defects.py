@@ -214,3 +214,15 @@ def test_gradients_pass_through_the_roundings_of_fake_quantization():
         lambda x: torch.fake_quantize_per_channel_affine(x, scales, zeros, 0, -128, 127),
     ):
         assert unlike_eager(function, x, gradients=True) == []
+
+
+@pytest.mark.filterwarnings("ignore:.*degrees of freedom")
+@pytest.mark.parametrize("correction", [6, 7, 9])
+def test_a_variance_of_too_few_elements_has_torch_s_gradient(correction):
+    x = torch.tensor([0.5, 1.0, -2.0, 3.25, 4.0, -7.0])  # whose mean is no element
+    for function in (
+        lambda x: torch.var(x, 0, correction=correction),
+        lambda x: torch.std(x, 0, correction=correction),
+        lambda x: torch.var_mean(x, 0, correction=correction)[0],
+    ):
+        assert unlike_eager(function, x, gradients=True) == []
