@@ -24,7 +24,6 @@ PAGES = [
     ),
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
-EXEMPT: dict[str, str] = {}  # page -> why it is not checked
 _NO_PROSE = re.compile(
     r"^(?P<fence>[ >]*```).*?^(?P=fence)[^\n]*$|`+[^`]+`+|\]\([^)]*\)|<[^>]+>|^> .*?$",
     re.MULTILINE | re.DOTALL,
@@ -108,8 +107,6 @@ HELP = [*help_texts(get_command(app)), *help_texts(model_command(), "daceml what
 
 @pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
 def test_a_page_has_no_retired_word(page: Path):
-    if why := EXEMPT.get(str(page.relative_to(ROOT))):
-        pytest.skip(why)
     name = page.relative_to(ROOT)
     found = findings(prose(page.read_text(encoding="utf-8")))
     assert [f"{name}:{one}" for one in found] == []

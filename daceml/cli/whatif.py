@@ -131,7 +131,7 @@ def whatif(
 
 
 def _card_link(recorded: Trace) -> str | None:
-    """What joins cards of the recorded kind on one node, in each direction; None where nobody knows."""
+    """The interconnect between cards of the recorded kind on one node, in each direction; None if unknown."""
     from daceml.prediction.recorded_runs.recording_device import origin_of
 
     try:

@@ -15,7 +15,7 @@ from daceml.simulation.graph import Mask, TaskGraph
 from daceml.simulation.task import TaskKind
 
 MOST_US = 20.0  # that recording one operator takes; 1 to 5 us are common
-USUAL_US = 2.0  # of one event, where nobody measured it: the geometric middle of 1 and 5 us
+USUAL_US = 2.0  # of one event that was not measured: the geometric middle of 1 and 5 us
 _HALVINGS = 30
 _ALIKE = 1.001  # steps whose times differ by less are equally long
 
@@ -23,7 +23,7 @@ _ALIKE = 1.001  # steps whose times differ by less are equally long
 def without_profiler(graph: TaskGraph) -> TaskGraph:
     """The graph of the same run without the profiler; the graph itself where that cost nothing.
 
-    Where nobody measured that, every task of a thread gets cheaper by `USUAL_US` for each event that was
+    If that was not measured, every task of a thread gets cheaper by `USUAL_US` for each event that was
     recorded for it on average. Otherwise it gets cheaper by one and the same time: the least with which the
     median step is as short as it was without the profiler, or as short as `MOST_US` make it. That time goes
     from the gap before a task, then from the task. Where a step waits for its device, faster threads change

@@ -65,7 +65,7 @@ class DataParallel(Optimization):
         if not (computing(graph) & (graph.tasks.phase == Phase.BACKWARD)).any():
             return "the run has no backward phase, so it computes no gradients"
         if self.gradients is None:
-            return f"nobody knows how large the gradients are: {HOW_TO_GIVE}"
+            return f"the size of the gradients is not known: {HOW_TO_GIVE}"
         if self.measured is not None and self.measured.collective is not Collective.ALL_REDUCE:
             return (
                 f"the measured collective is {self.measured.collective}, and buckets are summed by all-reduce"

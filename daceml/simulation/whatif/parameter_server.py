@@ -59,7 +59,7 @@ class ParameterServer(Optimization):
         if not (work & (graph.tasks.phase == Phase.BACKWARD)).any():
             return "the run has no backward phase, so it computes no gradients"
         if self.gradients is None:
-            return f"nobody knows how large the gradients are: {HOW_TO_GIVE}"
+            return f"the size of the gradients is not known: {HOW_TO_GIVE}"
         if not self.gradients.rows:
             return (
                 "only the total of the gradients is known, and each one is sent by itself: give them by name"

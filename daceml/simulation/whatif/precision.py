@@ -23,7 +23,7 @@ def precisions(graph: TaskGraph) -> dict[Precision, Mask]:
 
 
 def lacking(graph: TaskGraph, number_format: str) -> str | None:
-    """Why the card of the run does not compute in a format; None where it does, or nobody knows."""
+    """Why the card of the run does not compute in a format; None if it does, or if that is unknown."""
     if graph.formats is None or number_format in graph.formats:
         return None
     known = f"; it has {', '.join(graph.formats)}" if graph.formats else ""

@@ -149,7 +149,7 @@ def _of_network(option: str, figures: dict[str, str], network: Network) -> Mappi
         told = figures.pop("gradients", None)
         found["gradients"] = network.gradients if told is None else gradients_of(told)
         if found["gradients"] is None:
-            raise MissingFactError("nobody knows how large the gradients are", fix=HOW_TO_GIVE)
+            raise MissingFactError("the size of the gradients is not known", fix=HOW_TO_GIVE)
     if "link" in fields and "workers" in fields:
         found["link"] = _link(figures.pop("link", network.link or network.card_link), option)
     return found

@@ -1,4 +1,4 @@
-"""The gradients of a run from the shapes that the profiler recorded, where nobody gave them."""
+"""The gradients of a run from the shapes that the profiler recorded, if they are not given."""
 
 from __future__ import annotations
 
