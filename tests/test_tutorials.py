@@ -26,6 +26,7 @@ PAGES = sorted(FOLDER.glob("*.md"))
 MODULES = ("block", "streams", "net")  # that pages write and import
 _BLOCK = re.compile(r"^```(python|sh|text)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _NUMBER = re.compile(r"[-+]?\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]\d+)?")
+_RECORDINGS = 3  # again, of a run that a busy machine spoiled
 _STATIC = ("steps ", "MB unique ", "kernels ")  # lines of figures that no machine changes
 
 
@@ -70,6 +71,7 @@ class Reader:
     capsys: pytest.CaptureFixture[str]
     session: dict[str, Any] = field(default_factory=dict[str, Any])
     printed: str = ""
+    recording: str = ""
 
     def follow(self, language: str, text: str) -> None:
         file = re.match(r"# (\w+\.py)\n", text)
@@ -87,7 +89,14 @@ class Reader:
             run = [sys.executable, *words[1:]]
             return subprocess.run(run, check=True, stdout=subprocess.PIPE, text=True).stdout
         assert words[0] == "daceml"
+        if words[1] == "profile":
+            self.recording = line
         code, out, err = told(self.capsys, *words[1:])
+        for _ in range(_RECORDINGS):
+            if "DML614" not in err:
+                break
+            self._command(self.recording)  # as the error advises: other tests used the processors meanwhile
+            code, out, err = told(self.capsys, *words[1:])
         assert code == 0, err
         return out
 
