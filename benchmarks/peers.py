@@ -1,10 +1,10 @@
-"""Ways to run a network: eager PyTorch, its compiler, ONNX Runtime, and daceml, each as a step to time."""
+"""Ways to run a network: eager PyTorch, its compiler, two runtimes, and daceml, each as a step to time."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,12 +23,14 @@ if TYPE_CHECKING:
 Mode = Literal["inference", "training"]
 Casting = Callable[[], AbstractContextManager[Any]]
 
-# ONNX Runtime runs inference only, of weights that do not change; frozen, daceml may rely on that, too
+# Runtimes run inference only, of weights that do not change; frozen, Inductor and daceml rely on that, too
 WAYS: dict[str, tuple[Mode, ...]] = {
     "eager": ("inference", "training"),
     "eager_channels_last": ("inference", "training"),
     "inductor": ("inference", "training"),
+    "inductor_frozen": ("inference",),
     "onnxruntime": ("inference",),
+    "openvino": ("inference",),
     "daceml": ("inference", "training"),
     "daceml_frozen": ("inference",),
 }
@@ -91,9 +93,9 @@ def prepare(
     spec = find()
     module, inputs = spec.module(), spec.example()
     module.train(mode == "training" or train_mode)
-    if way == "onnxruntime":
+    if way in RUNTIMES:
         with spec.casting():
-            step = _onnxruntime_step(module, inputs)
+            step = RUNTIMES[way](module, inputs)
         return Prepared(module=module, inputs=inputs, run=module, step=step)
     if way == "eager_channels_last":
         module = module.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
@@ -113,6 +115,8 @@ def compiled_by(
     """The module as a way of `WAYS` runs it; eager ways run it as it is."""
     if way == "inductor":
         return torch.compile(module)
+    if way == "inductor_frozen":
+        return torch.compile(module, options={"freezing": True})
     if way in ("daceml", "daceml_frozen"):
         import daceml
 
@@ -172,17 +176,42 @@ def _requiring(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _onnxruntime_step(module: nn.Module, inputs: tuple[Any, ...]) -> Step:
-    """ONNX Runtime on what torch's own exporter writes."""
     import onnxruntime
 
-    flat = tensors_of(inputs)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.onnx"
-        torch.onnx.export(module, inputs, str(path), dynamo=True, verbose=False)
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = torch.get_num_threads()
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = torch.get_num_threads()
+    with _exported(module, inputs) as path:
         session = onnxruntime.InferenceSession(
             str(path), sess_options=options, providers=["CPUExecutionProvider"]
         )
+    flat = tensors_of(inputs)
     feeds = {entry.name: t.numpy() for entry, t in zip(session.get_inputs(), flat, strict=True)}
     return partial(session.run, None, feeds)
+
+
+def _openvino_step(module: nn.Module, inputs: tuple[Any, ...]) -> Step:
+    from openvino import Core  # pyright: ignore[reportMissingImports]
+
+    options = {
+        "INFERENCE_NUM_THREADS": torch.get_num_threads(),
+        "PERFORMANCE_HINT": "LATENCY",
+        "INFERENCE_PRECISION_HINT": "f32",
+    }
+    with _exported(module, inputs) as path:
+        request = Core().compile_model(str(path), "CPU", options).create_infer_request()
+    return partial(request.infer, [tensor.numpy() for tensor in tensors_of(inputs)])
+
+
+@contextmanager
+def _exported(module: nn.Module, inputs: tuple[Any, ...]) -> Generator[Path]:
+    """The ONNX file that torch's own exporter writes."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.onnx"
+        torch.onnx.export(module, inputs, str(path), dynamo=True, verbose=False)
+        yield path
+
+
+RUNTIMES: dict[str, Callable[[nn.Module, tuple[Any, ...]], Step]] = {
+    "onnxruntime": _onnxruntime_step,
+    "openvino": _openvino_step,
+}

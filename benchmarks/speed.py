@@ -55,6 +55,8 @@ class Comparison:
         times = ", ".join(
             f"{name} {self.measurement.duration_us(name).value / 1e3:.1f}" for name in self.measurement.names
         )
+        if len(self.measurement.names) < 2:
+            return f"{self.case:<34} not measured: {self.measurement.missing}"
         quiet = "" if self.measurement.measured else " (not measured: too few quiet rounds)"
         return f"{self.case:<34} {self.speedup} times {self.best_peer}{quiet}; ms: {times}"
 

@@ -19,7 +19,7 @@ from benchmarks.ceilings import Ceilings
 from benchmarks.interleave import Variant
 from benchmarks.parity import compile_for_training_with_daceml, programs_of_daceml
 from benchmarks.parity_training import training
-from benchmarks.peers import WAYS, Mode, build_step
+from benchmarks.peers import RUNTIMES, WAYS, Mode, build_step
 from benchmarks.speed import FROZEN, OURS, Comparison, mean_bar, slower_bar
 
 MEAN_SPEEDUP = 1.8
@@ -32,12 +32,17 @@ def compared(block: Block, mode: Mode, rounds: int) -> Comparison:
     left_out = ("eager_channels_last", FROZEN)
     ways = [way for way, modes in WAYS.items() if mode in modes and way not in left_out]
     missing: dict[str, str] = {}
-    if block.train_mode and "onnxruntime" in ways:
-        ways.remove("onnxruntime")
-        missing["onnxruntime"] = "torch's exporter writes the block as it is in eval mode"
+    for runtime in RUNTIMES if block.train_mode else ():
+        if runtime in ways:
+            ways.remove(runtime)
+            missing[runtime] = "torch's exporter writes the block as it is in eval mode"
     find = partial(spec_of, block.spec.name)
     variants = [
-        Variant(name=way, build=partial(build_step, find, mode, way, train_mode=block.train_mode))
+        Variant(
+            name=way,
+            build=partial(build_step, find, mode, way, train_mode=block.train_mode),
+            optional=way not in ("eager", OURS),
+        )
         for way in ways
     ]
     measurement = interleave.measure(variants, rounds=rounds)

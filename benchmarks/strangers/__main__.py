@@ -1,4 +1,4 @@
-"""Models of other libraries: python -m benchmarks.strangers --part runs --check, or --part generation.
+"""Models of other libraries: python -m benchmarks.strangers --part runs --check, or another part.
 
 They need the extra `strangers`; `make strangers` installs it into an environment of its own. Models run in
 processes that may crash or hang, several in each; rows are kept in a journal, and a run that was stopped
@@ -31,7 +31,7 @@ _LIBRARIES = (
     "timm",
     "torchaudio.models",
 )
-_MODES = ("evaluation", "training")
+_MODES = ("evaluation", "training")  # evaluation is inference
 _SHAPES = ("fixed", "dynamic")
 
 Key = tuple[str, str, bool]
@@ -41,6 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parse(arguments)
     if options.part == "generation":
         return _generation(options)
+    if options.part == "times":
+        return _times(options)
     shapes = options.shapes or (_SHAPES[:1] if options.quick else _SHAPES)
     chosen = [name for name in MODELS if not options.models or any(word in name for word in options.models)]
     jobs: list[Key] = [
@@ -86,17 +88,50 @@ def _generation(options: argparse.Namespace) -> int:
     return command.finish("strangers_generation", options, rows, bars(rows))
 
 
+def _times(options: argparse.Namespace) -> int:
+    from benchmarks.peers import WAYS, Mode
+    from benchmarks.strangers.timed_models import MODELS as TIMED
+    from benchmarks.strangers.times import bars, comparison, row_of, times
+
+    modes: tuple[Mode, ...] = ("inference", "training")
+    words = options.models or (("mlp",) if options.quick else None)
+    journal: Journal[tuple[str, str]] = Journal(options.journal, lambda row: (row["model"], row["mode"]))
+    if unknown := set(options.peers or ()) - set(WAYS):
+        sys.exit(f"--peers {' '.join(sorted(unknown))}: the peers are {', '.join(WAYS)}")
+    rows: list[dict[str, Any]] = []
+    for name in (model.name for model in TIMED if not words or any(word in model.name for word in words)):
+        for mode in modes:
+            if options.modes and (mode == "training") != ("training" in options.modes):
+                continue
+            if (row := journal.rows.get((name, mode))) is None:
+                rounds, limit_s = (6, 10.0) if options.quick else (8, 40.0)
+                row = row_of(
+                    name, mode, times(name, mode, rounds=rounds, limit_s=limit_s, peers=options.peers)
+                )
+                journal.add(row)
+            rows.append(row)
+            print(comparison(row).line(), flush=True)
+    return command.finish("strangers_times", options, rows, bars(rows))
+
+
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = command.parser("Run models of other libraries, compiled, next to eager PyTorch.")
-    parser.add_argument("--part", choices=("runs", "generation"), default="runs", help="what models do")
+    parser.add_argument(
+        "--part", choices=("runs", "generation", "times"), default="runs", help="what models do"
+    )
     parser.add_argument("--models", nargs="*", metavar="WORD", help="models with one of these words")
     parser.add_argument("--shapes", nargs="*", choices=_SHAPES, help="without it, both")
     parser.add_argument("--modes", nargs="*", choices=_MODES, help="without it, both")
+    parser.add_argument(
+        "--peers", nargs="*", metavar="NAME", help="of times: eager and these; without it, all"
+    )
     parser.add_argument("--jobs", type=int, default=2, help="processes at once")
-    parser.add_argument("--journal", type=Path, default=Path("build/bench/strangers.jsonl"), metavar="FILE",
+    parser.add_argument("--journal", type=Path, metavar="FILE",
                         help="rows that are known already; a run that was stopped goes on there")  # fmt: skip
     parser.add_argument("--again", nargs="*", metavar="KIND", help="run models of this outcome again")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    options.journal = options.journal or Path(f"build/bench/strangers-{options.part}.jsonl")
+    return options
 
 
 def _import_libraries() -> None:

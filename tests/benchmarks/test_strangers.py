@@ -12,7 +12,10 @@ from torch import nn
 
 from benchmarks.bars import Bar
 from benchmarks.children import Outcome
+from benchmarks.rounds import Measurement, Slice
+from benchmarks.speed import Comparison
 from benchmarks.strangers import __main__ as strangers
+from benchmarks.strangers import timed_models, times
 from benchmarks.strangers.generation import CASES, bars
 from benchmarks.strangers.models import MODELS
 from benchmarks.strangers.runs import run
@@ -98,3 +101,48 @@ def test_both_entrances_and_both_caches_are_asked():
     assert {case[1:] for case in cases} == {
         (e, c) for e in ("daceml.compile", "torch.compile") for c in ("dynamic", "static")
     }
+
+
+def timed(**durations_us: float) -> dict[str, Any]:
+    """A row of eight quiet rounds."""
+    quiet = {name: Slice(duration_us=us, foreign=0.0) for name, us in durations_us.items()}
+    measurement = Measurement(names=tuple(durations_us), rounds=(quiet,) * 8)
+    return times.row_of("mlp", "inference", Comparison(case="", measurement=measurement))
+
+
+@pytest.mark.parametrize(
+    ("ours_us", "met"), [(1e3, [True, True, True]), (1.55e3, [False, True, True]), (2.1e3, [False] * 3)]
+)
+def test_times_are_compared_with_the_best_peer_and_with_eager(ours_us: float, met: list[bool]):
+    row = timed(eager=2e3, inductor=1.6e3, daceml=ours_us)
+    assert [bar.met for bar in times.bars([row]) if bar.name.startswith("models of others")] == met
+
+
+def test_a_model_that_was_not_measured_misses_every_bar():
+    absent = Comparison(
+        case="", measurement=Measurement(names=("daceml",), rounds=(), missing={"daceml": "why"})
+    )
+    assert not any(bar.met for bar in times.bars([times.row_of("mlp", "training", absent)]))
+
+
+def test_timed_models_take_their_arguments_in_order_and_twenty_are_kept_apart():
+    spec = times.spec_of("nn.TransformerEncoder")
+    inputs, again = spec.example(), spec.example()
+    assert torch.equal(inputs[0], again[0]) and inputs[0].shape == (8, 128, 256)
+    with torch.no_grad():
+        assert spec.module()(*inputs).shape == inputs[0].shape
+    names = {model.name for model in timed_models.MODELS}
+    assert len(names) == len(timed_models.MODELS) >= 40
+    assert len(timed_models.KEPT_APART) == 20 and names > timed_models.KEPT_APART
+
+
+@pytest.mark.slow
+def test_a_model_is_timed_and_its_rows_are_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    journal = tmp_path / "rows.jsonl"
+    line = ["--part", "times", "--models", "mlp", "--quick", "--modes", "evaluation", "--peers", "inductor"]
+    for _ in range(2):  # the second reads what the first has kept
+        assert strangers.main([*line, "--journal", str(journal)]) == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == second and first.startswith("mlp, inference")
+    (row,) = [json.loads(text) for text in journal.read_text().splitlines()]
+    assert set(row["times"]["names"]) == {"eager", "inductor", "daceml"}
