@@ -41,6 +41,7 @@ SHOWN: Mapping[str, str] = {
     "sum_columns": "ColumnSums",
     "write_out_reductions": "ShortReductions",
     "write_in_place": "InPlace",
+    "tile_reads": "TiledReads",
     "stream_stores": "StreamedStores",
     "schedule_maps": "ParallelLoops",
 }

@@ -56,6 +56,9 @@ FUNCTION_KINDS = tuple(dict.fromkeys(kind for kinds in (*_TENTHS.values(), _DEAR
 STREAM = "stream"
 """Label of tasklets that write past the caches; `transformations/hardware/streamed_stores.py` makes them."""
 
+TILE = "tile"
+"""Label of tasklets that read a tile across memory; `transformations/hardware/tiled_reads.py` makes them."""
+
 # Half a page: processors fetch ahead of loops that make shorter steps, and not beyond a page. So long steps
 # fill few sets of the nearest cache, too; this many iterations fit whatever the step.
 _PREFETCHED_BYTES, _WAYS = 2048, 8
@@ -166,7 +169,11 @@ def scope_cost(sdfg: dace.SDFG, state: dace.SDFGState, entry: nodes.MapEntry) ->
         if isinstance(edge.src, nodes.Tasklet) and edge.src.label == STREAM and array in memory:
             streamed = streamed + _in_all(size(edge.data.volume), edge.src, scopes) * desc.dtype.bytes
         tasklet = edge.dst if isinstance(edge.dst, nodes.Tasklet) else edge.src
-        hint = isinstance(edge.dst, nodes.Tasklet) and edge.dst.language is dace.Language.CPP
+        hint = (
+            isinstance(edge.dst, nodes.Tasklet)
+            and edge.dst.language is dace.Language.CPP
+            and edge.dst.label != TILE
+        )
         if isinstance(tasklet, nodes.Tasklet) and array in memory and not hint:
             per_run = size(edge.data.volume) if not edge.data.dynamic else 1
             times = _in_all(per_run, tasklet, scopes)

@@ -30,6 +30,7 @@ from daceml.transformations.coarse.unread_operators import remove_unread_operato
 from daceml.transformations.hardware.cpu_schedule import schedule_maps
 from daceml.transformations.hardware.device_schedule import schedule_on_device
 from daceml.transformations.hardware.streamed_stores import stream_stores
+from daceml.transformations.hardware.tiled_reads import tile_reads
 from daceml.transformations.layout.channels_last import use_channels_last
 from daceml.transformations.layout.column_sums import sum_columns
 from daceml.transformations.layout.convolution_activations import fuse_activations
@@ -92,6 +93,7 @@ def standard_recipe() -> Recipe:
         sum_columns,
         write_out_reductions,
         Step(write_in_place, only=("inference", "frozen")),
+        tile_reads,
         stream_stores,
         schedule_maps,
     )
@@ -108,6 +110,7 @@ _PROCESSOR_ONLY = (
     "sum_columns",
     "sweep_rows_once",
     "write_out_reductions",
+    "tile_reads",
     "stream_stores",
     "schedule_maps",
     # in an order of reads and writes that threads do not keep

@@ -27,6 +27,7 @@
 
 #include <daceml/scalar_math.h>
 #include <daceml/streaming.h>
+#include <daceml/tiles.h>
 #include <daceml/vector_math.h>
 
 // The byte that holds a bool: gcc vectorises loops that load it, and none that load a bool.
