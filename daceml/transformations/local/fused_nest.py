@@ -113,12 +113,26 @@ def _stride(sdfg: dace.SDFG, member: Member, param: str) -> int:
     for array, index in [*accesses, (member.target, member.index)]:
         if array not in sdfg.arrays:
             continue
-        strides = sdfg.arrays[array].strides
-        inside = places(index, (*member.params, *member.reduced))
-        for place, stride in zip(inside, strides, strict=True):
-            if place is not None and place[0] == param:
-                widest = max(widest, stride if isinstance(stride, int) else 2**40)
+        step = sum(
+            (
+                _coefficient(place, param) * (stride if isinstance(stride, int) else 2**40)
+                for place, stride in zip(index, sdfg.arrays[array].strides, strict=True)
+            ),
+            start=0,
+        )
+        widest = max(widest, step)
     return widest
+
+
+def _coefficient(index: Index, param: str) -> int:
+    """How far an index moves with a parameter; 0 where that differs from place to place."""
+    if isinstance(index, int):
+        return 0
+    symbol = next((s for s in index.free_symbols if str(s) == param), None)
+    if symbol is None:
+        return 0
+    step = sympy.expand(index.subs(symbol, symbol + 1) - index)
+    return abs(int(step)) if step.is_Integer else 0
 
 
 def _with_values_computed_again(parts: list[_Part], group: Group, needed: Collection[str]) -> list[_Part]:

@@ -158,6 +158,16 @@ def test_dropping_parallelism_is_refused() -> None:
     assert "4 iterations" in few
 
 
+def test_sums_over_a_part_of_a_dimension_go_along_memory() -> None:
+    """A channel has two parts, its group and its place there; the loop over places is the outermost."""
+
+    def groups(x: torch.Tensor) -> torch.Tensor:
+        return functional.group_norm(x, 4)
+
+    count, cost = maps_cost(optimised(groups, (16, 96, 30, 40)))
+    assert (count, cost.strided_accesses) == (1, 0)
+
+
 def test_going_across_memory_is_refused() -> None:
     (reason,) = reasons(lambda x: x - x.mean(0), (640, 480))
     assert reason == golden()
