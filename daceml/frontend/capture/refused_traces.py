@@ -87,22 +87,35 @@ def _is_empty_along(x: Any, dim: int, *_: Any) -> bool:
     return x.dim() > 0 and isinstance(x.shape[dim], int) and x.shape[dim] == 0
 
 
-def _is_unlike_slice(
-    x: torch.Tensor, source: torch.Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
-) -> bool:
-    numbers = (start, end, x.shape[dim], *source.shape)
-    if not all(isinstance(n, int | None) for n in numbers):
+def _is_unlike(view: Callable[..., torch.Tensor]) -> Callable[..., bool]:
+    """Whether a source is not as large as the part of a tensor that it replaces.
+
+    Where sizes are symbolic, the comparison becomes a condition on them.
+    """
+
+    def rule(x: torch.Tensor, source: torch.Tensor, *place: Any) -> bool:
+        try:
+            return tuple(source.shape) != tuple(view(x, *place).shape)
+        except IndexError:
+            return True
+
+    return rule
+
+
+def _is_unlike_rows(x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor, *_: Any) -> bool:
+    if x.dim() < 2:
         return False
-    wanted = list(x.shape)
-    wanted[dim] = len(range(*slice(start, end, step).indices(wanted[dim])))
-    return list(source.shape) != wanted
+    others = [[n for d, n in enumerate(tensor.shape) if d != dim % x.dim()] for tensor in (x, source)]
+    return source.dim() != x.dim() or others[0] != others[1]
 
 
 _LET_PASS: dict[str, Callable[..., bool]] = {
     "aten.threshold_backward.default": lambda gradient, x, *_: gradient.dtype != x.dtype,
     "aten.ldexp.Tensor": lambda x, other: other.dtype == torch.bool,
     "aten.logcumsumexp.default": lambda x, *_: not (x.is_floating_point() or x.is_complex()),
-    "aten.slice_scatter.default": _is_unlike_slice,
+    "aten.slice_scatter.default": _is_unlike(torch.ops.aten.slice.Tensor),
+    "aten.index_add.default": _is_unlike_rows,
+    "aten.select_scatter.default": _is_unlike(torch.ops.aten.select.int),
     **dict.fromkeys(("aten.max.default", "aten.min.default"), _is_empty),
     **dict.fromkeys(("aten.max.dim", "aten.min.dim"), _is_empty_along),
 }

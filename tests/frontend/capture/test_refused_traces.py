@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import nn
 from torch.nn import functional
 
-from tests.support.eager_twin import unlike_eager
+import daceml
+from tests.support.eager_twin import Function, unlike_eager
 
 
 def numbers(x):
@@ -67,6 +69,48 @@ def test_what_is_used_is_one_program(function):
 )
 def test_errors_of_eager(function, tensors):
     assert unlike_eager(function, *tensors, one_program=False) == []
+
+
+@pytest.mark.parametrize(
+    ("function", "source", "wrong"),
+    [
+        (lambda x, y: x.slice_scatter(y, 0, 0, 2), (2, 4), [(3, 4), (1, 4), (2, 3), (4,)]),
+        (lambda x, y: x.slice_scatter(y, 1, 1, None, 2), (5, 2), [(5, 3), (4, 2), (5, 1)]),
+        (lambda x, y: x.slice_scatter(y, 0, -2), (2, 4), [(3, 4), (2, 5)]),
+        (lambda x, y: x.select_scatter(y, 0, 1), (4,), [(3,), (5,), (1,), (5, 4)]),
+        (lambda x, y: x.index_add(0, torch.tensor([3, 0, 3]), y), (3, 4), [(3, 3), (3, 1), (2, 4)]),
+        (lambda x, y: x.index_copy(0, torch.tensor([3, 0]), y), (2, 4), [(2, 3), (2, 1), (3, 4)]),
+    ],
+)
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_source_of_another_size_is_an_error_as_in_eager(function, source, wrong, dynamic):
+    compiled = daceml.compile(Function(function), backward=False, dynamic=dynamic)
+    x = torch.randn(5, 4)
+    for _ in range(2):
+        y = torch.randn(source)
+        assert torch.equal(compiled(x, y), function(x, y))
+        for shape in wrong:
+            for call in (function, compiled):
+                with pytest.raises((RuntimeError, IndexError)):
+                    call(x, torch.randn(shape))
+
+
+def test_modules_of_one_class_have_programs_of_their_own():
+    """Dynamo keeps what it compiles by code object, which all instances of a class share."""
+
+    def placed(start: int) -> nn.Module:
+        return Function(lambda x, y: x.slice_scatter(y, 0, start, start + 2))
+
+    x = torch.randn(5, 4)
+    for rows in (3, 1, 2):
+        for start in range(3):
+            module, y = placed(start), torch.randn(rows, 4)
+            compiled = daceml.compile(module, backward=False)
+            if rows == 2:
+                assert torch.equal(compiled(x, y), module(x, y))
+            else:
+                with pytest.raises(RuntimeError, match="equal to the slice"):
+                    compiled(x, y)
 
 
 def test_mixed_types_are_promoted():
