@@ -19,6 +19,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _disable_current_modes  # pyright: ignore[reportPrivateUsage]
 from torch.utils._pytree import tree_leaves
 
+from daceml.frontend.capture.sizes.sizes_in_tensors import SizesInTensors, holds_sizes
+
 _MOST_VALUES = 64
 """Of a tensor that `tolist` may read; longer ones are data."""
 
@@ -214,6 +216,7 @@ class ValueReads(TorchFunctionMode):
     def __init__(self, reads: ReadValues) -> None:
         super().__init__()
         self.reads = reads
+        self.sizes = SizesInTensors()
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -225,9 +228,16 @@ class ValueReads(TorchFunctionMode):
             tensor = args[0]
             readable = isinstance(tensor, torch.Tensor) and (func not in _ONE or _is_one(tensor))
             if readable and not (func in _INTEGERS and tensor.is_floating_point()):
+                elements = self.sizes.elements(tensor)
+                if elements is not None:
+                    return convert(elements)
                 return self.reads.read(convert, tensor, lambda: func(*args))
         self.reads.unknown |= func in _OTHERS or convert is not None
-        return func(*args, **(kwargs or {}))
+        if func is torch.as_tensor and args and holds_sizes(args[0]):
+            func = torch.tensor  # which torch.export traces without fixing them
+        result = func(*args, **(kwargs or {}))
+        self.sizes.note(func, args, kwargs or {}, result)
+        return result
 
 
 def _is_one(tensor: torch.Tensor) -> bool:
