@@ -44,8 +44,8 @@ class Config:
         recompile_limit: states of a module, or values of numbers, for which it is compiled for the same
             inputs, at least 1; calls that meet another one run in parts or eagerly.
         search_budget_s: seconds that `auto_optimize="search"` may take for one kind of inputs.
-        traces: folder into which recordings write their traces, as `daceml profile` sets it; empty means the
-            folder that they name.
+        traces: folder into which recordings write their traces, as `daceml trace profile` sets it; empty
+            means the folder that they name.
         log: level of the `daceml` loggers: debug, info, warning or error.
     """
 

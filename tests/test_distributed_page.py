@@ -23,7 +23,7 @@ def test_record_optimize_apply(
     script = re.search(r"```python\n(# train\.py\n.*?)```", page, re.DOTALL)
     commands = re.findall(r"^daceml (.*)$", page, re.MULTILINE)
     assert script is not None
-    assert [command.split()[0] for command in commands] == ["profile", "optimize"]
+    assert [command.split()[:2] for command in commands] == [["trace", "profile"], ["trace", "optimize"]]
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     (tmp_path / "train.py").write_text(script[1])
@@ -31,7 +31,7 @@ def test_record_optimize_apply(
 
     code, out, err = told(capsys, *record)
     assert code == 0, err
-    assert "daceml optimize traces" in out.splitlines()[-1]
+    assert "daceml trace optimize traces" in out.splitlines()[-1]
     assert sorted(path.name for path in (tmp_path / "traces").iterdir()) == [
         "step_rank0.json.gz",
         "step_rank1.json.gz",

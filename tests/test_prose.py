@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-import typer
 from typer.main import get_command
 
 from daceml.cli.main import app
-from daceml.cli.whatif_model import _effects  # pyright: ignore[reportPrivateUsage]
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [
@@ -95,14 +93,7 @@ def _source(callback: Callable[..., object]) -> str:
     return str(Path(inspect.getfile(inspect.unwrap(callback))).relative_to(ROOT))
 
 
-def model_command() -> Any:
-    """`daceml whatif MODEL`, which is parsed by itself."""
-    model = typer.Typer(add_completion=False)
-    model.command("whatif")(_effects)
-    return get_command(model)
-
-
-HELP = [*help_texts(get_command(app)), *help_texts(model_command(), "daceml whatif MODEL")]
+HELP = list(help_texts(get_command(app)))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])

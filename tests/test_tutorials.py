@@ -89,7 +89,7 @@ class Reader:
             run = [sys.executable, *words[1:]]
             return subprocess.run(run, check=True, stdout=subprocess.PIPE, text=True).stdout
         assert words[0] == "daceml"
-        if words[1] == "profile":
+        if words[1:3] == ["trace", "profile"]:
             self.recording = line
         code, out, err = told(self.capsys, *words[1:])
         for _ in range(_RECORDINGS):

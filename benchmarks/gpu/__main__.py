@@ -89,7 +89,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         parser.error(f"--budget is {options.budget:g}: give a positive number of seconds")
     if options.kernels is not None and not options.kernels.is_dir():
         parser.error(
-            f"--kernels {options.kernels} is no folder: give what `daceml compile --export` has written"
+            f"--kernels {options.kernels} is no folder: give one of `daceml compile --device-kernels`"
         )
     return options
 

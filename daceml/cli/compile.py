@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from daceml.cli import options
-from daceml.cli.export_kernels import export_for_device, exported_text, refuse_beside_export, resolve_call
+from daceml.cli.device_kernels import (
+    compile_for_device,
+    device_kernels_text,
+    refuse_beside_kernels,
+    resolve_call,
+)
 from daceml.cli.inputs import make_inputs, parse_dims
 from daceml.cli.model_reference import resolve
 from daceml.cli.output_files import check_targets, written_aside
@@ -85,22 +90,20 @@ def compile_model(
         Path | None,
         typer.Option("--json", metavar="FILE", help="file for the result as JSON; - prints it"),
     ] = None,
-    export: Annotated[
+    device_kernels: Annotated[
         Path | None,
         typer.Option(
-            "--export",
+            "--device-kernels",
             metavar="FOLDER",
-            help="cache folder for the kernels of a CUDA device, which this machine need not have",
+            help="cache folder for the kernels of a CUDA device of another machine",
         ),
     ] = None,
     architecture: Annotated[
         int | None,
-        typer.Option(
-            "--arch", metavar="N", help="compute capability of the --export device times 10: 90 for 9.0"
-        ),
+        typer.Option("--arch", metavar="N", help="compute capability of that device times 10: 90 for 9.0"),
     ] = None,
     backward: Annotated[
-        bool, typer.Option("--backward", help="kernels of the backward pass, too (with --export)")
+        bool, typer.Option("--backward", help="kernels of the backward pass, too (with --device-kernels)")
     ] = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,
@@ -108,23 +111,24 @@ def compile_model(
     """Compile a model ahead of time into the cache, and print what was built.
 
     MODEL names a module class without required arguments, an instance, or a function without arguments that
-    returns one. --export compiles only the kernels for a CUDA device; a process with DACEML_CACHE=FOLDER on
-    the device's machine finds them there. docs/command_line.md describes --input and --inputs.
+    returns one. --device-kernels compiles only the kernels for a CUDA device; a process with
+    DACEML_CACHE=FOLDER on the machine with the device finds them there.
+    docs/command_line.md describes --input and --inputs.
     """
-    if export is not None:
-        refuse_beside_export(
+    if device_kernels is not None:
+        refuse_beside_kernels(
             {"--dynamic": dynamic, "--search": search, "--onnx": onnx_file, "--sdfg": sdfg_file}
         )
         with working(quiet=quiet):
             call = resolve_call(model, inputs, inputs_file, dims, train=train)
-            made = export_for_device(call, export, architecture=architecture, backward=backward)
-        typer.echo(json.dumps(made, indent=2) if json_file == _STDOUT else exported_text(made))
+            made = compile_for_device(call, device_kernels, architecture=architecture, backward=backward)
+        typer.echo(json.dumps(made, indent=2) if json_file == _STDOUT else device_kernels_text(made))
         return
     if architecture is not None or backward:
         raise ConfigurationError(
-            "--arch and --backward belong to --export",
+            "--arch and --backward need --device-kernels",
             why="without it, a program for this processor's inference is compiled",
-            fix="add --export FOLDER, or leave them out",
+            fix="add --device-kernels FOLDER, or leave them out",
         )
     printed = json_file == _STDOUT
     targets = (("--onnx", onnx_file), ("--sdfg", sdfg_file), ("--json", None if printed else json_file))

@@ -24,13 +24,12 @@ from daceml.cli.export import export
 from daceml.cli.gui import gui
 from daceml.cli.learn import learn
 from daceml.cli.measure import measure
-from daceml.cli.optimize import optimize
+from daceml.cli.old_spellings import current_spelling
 from daceml.cli.predict import predict
-from daceml.cli.profile import CONTEXT as SCRIPT_CONTEXT
-from daceml.cli.profile import profile
-from daceml.cli.replay import replay
+from daceml.cli.sibling import Sibling
+from daceml.cli.trace.group import trace
 from daceml.cli.verify import verify
-from daceml.cli.whatif import CONTEXT, EPILOG, WhatIf, whatif
+from daceml.cli.whatif import WhatIf, whatif
 from daceml.errors import DacemlError
 from daceml.version import __version__
 
@@ -41,7 +40,7 @@ class _Commands(TyperGroup):
     """Prints errors as their text, in the form of daceml's; a traceback only with --debug."""
 
     def main(self, args: Any = None, *rest: Any, **options: Any) -> Any:
-        arguments = list(sys.argv[1:] if args is None else args)
+        arguments = current_spelling(sys.argv[1:] if args is None else args)
         try:
             return super().main(arguments, *rest, **options)
         except DacemlError as error:
@@ -102,6 +101,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",  # joins the lines of a paragraph
 )
 
 
@@ -123,20 +123,18 @@ def options(
 app.command("doctor")(doctor)
 app.command("compile")(compile_model)
 app.command("explain")(explain)
-app.command("explore")(explore)
-app.command("export")(export)
-app.command("gui")(gui)
 app.command("verify")(verify)
-app.command("learn")(learn)
+app.command("explore")(explore)
+app.command("gui")(gui)
+app.command("export")(export)
+app.command("whatif", cls=WhatIf)(whatif)
+app.command("predict", cls=Sibling)(predict)
 app.command("measure")(measure)
-app.command("optimize")(optimize)
-app.command("predict")(predict)
-app.command("profile", context_settings=SCRIPT_CONTEXT)(profile)
-app.command("replay")(replay)
+app.command("learn")(learn)
 app.command("devices")(devices)
-app.command("whatif", cls=WhatIf, context_settings=CONTEXT, epilog=EPILOG)(whatif)
-app.add_typer(cache, name="cache")
+app.add_typer(trace, name="trace")
 app.add_typer(database, name="db")
+app.add_typer(cache, name="cache")
 
 if __name__ == "__main__":
     app()

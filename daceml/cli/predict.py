@@ -1,315 +1,209 @@
-"""`daceml predict`: a recorded run, or a model, on devices that are not here."""
+"""`daceml predict`: a step of a model on devices, from shapes alone."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 from contextlib import ExitStack
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from daceml.cli import options
-from daceml.cli.prediction_targets import check_criterion, devices_of
-from daceml.errors import DeviceError, ImplausibleAnswerError, PredictionError
+from daceml.cli.input_file import load_inputs
+from daceml.cli.input_text import TensorText, parse_input
+from daceml.cli.inputs import parse_dims
+from daceml.cli.model_reference import resolve
+from daceml.cli.prediction_targets import (
+    Criterion,
+    Database,
+    Models,
+    Prices,
+    Sort,
+    To,
+    check_criterion,
+    devices_of,
+)
+from daceml.cli.work import working
+from daceml.errors import CaptureError, ModelReferenceError, StepPredictionError
 
 if TYPE_CHECKING:
-    from daceml.devices.specification import Device
-    from daceml.operations.estimate import DurationSource
-    from daceml.prediction.recorded_runs.device_prediction import DevicePrediction
-    from daceml.prediction.recorded_runs.retiming_rules import Rule
+    from daceml.prediction.model_step import ModelStep, Precision
 
-Subjects = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="TRACE...|MODEL",
-        help="torch.profiler traces of one model with different batches, or a model",
-        show_default=False,
-    ),
-]
-To = Annotated[
-    str,
-    typer.Option(
-        "--to",
-        metavar="DEVICE[,DEVICE]...",
-        help="target devices: names of `daceml devices`, or files that describe one",
-        show_default=False,
-    ),
-]
-Origin = Annotated[
-    str | None,
-    typer.Option(
-        "--from", metavar="DEVICE", help="device that recorded the run, if the trace does not name it"
-    ),
-]
+
 Batch = Annotated[
     float | None,
-    typer.Option(
-        "--batch",
-        metavar="N",
-        help="samples in a step; for a trace, needs --batch-recorded",
-    ),
+    typer.Option("--batch", metavar="N", help="first size of every input: samples in a step"),
 ]
-Recorded = Annotated[
+PrecisionName = Annotated[
     str | None,
-    typer.Option(
-        "--batch-recorded",
-        metavar="N[,N]...",
-        help="samples in a recorded step of each trace",
-    ),
+    typer.Option("--precision", metavar="bf16|fp16|tf32", help="precision on the target (default: fp32)"),
 ]
-Prices = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--price", metavar="DEVICE=USD@DATE", help="price of an hour, repeatable: H100=2.95@2026-05-20"
-    ),
-]
-Precision = Annotated[
-    str | None,
-    typer.Option(
-        "--precision", metavar="bf16|fp16|fp8", help="precision on the target; tf32 for models only"
-    ),
-]
-Database = Annotated[
-    Path | None,
-    typer.Option("--database", metavar="FILE", help="operation database of `daceml measure`"),
-]
-References = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--reference",
-        metavar="TRACE,TRACE",
-        help="runs of another model on both devices, which correct the ratios; repeatable",
-    ),
-]
-HostFactor = Annotated[
-    float,
-    typer.Option("--host-factor", metavar="X", help="scale factor for host time on the target"),
-]
-
-
-Models = Annotated[
-    Path | None,
-    typer.Option("--models", metavar="FILE", help="models of operations of `daceml learn`"),
-]
-Inference = Annotated[
-    bool,
-    typer.Option("--inference", help="forward pass only (of a model; default: forward, backward, optimizer)"),
-]
-Together = Annotated[
-    int, typer.Option("--devices", metavar="N", help="number of data-parallel devices, 1 to 8 (of a model)")
-]
-Optimizer = Annotated[
-    str, typer.Option("--optimizer", metavar="NAME", help="optimizer of torch.optim, or none (of a model)")
-]
-SizeOfDim = Annotated[
+Dims = Annotated[
     list[str] | None,
     typer.Option("--dim", metavar="NAME=SIZE", help="size of a named dimension of a .onnx file"),
 ]
-
-
-class Criterion(StrEnum):
-    """By what rows are sorted."""
-
-    TIME = "time"
-    THROUGHPUT = "throughput"
-    COST = "cost"
-
-
-Sort = Annotated[Criterion, typer.Option("--sort", help="criterion that sorts the rows, best first")]
-Kinds = Annotated[bool, typer.Option("--kinds", help="time of each kind of kernel")]
-
-
-class _How(TypedDict):
-    """What predictions of all devices share."""
-
-    source: DurationSource | None
-    references: Rule | None
-    host_factor: float
+Inference = Annotated[
+    bool, typer.Option("--inference", help="forward pass only (default: forward, backward, optimizer)")
+]
+Together = Annotated[
+    int, typer.Option("--devices", metavar="N", help="number of data-parallel devices, 1 to 8")
+]
+Optimizer = Annotated[
+    str, typer.Option("--optimizer", metavar="NAME", help="optimizer of torch.optim, or none")
+]
+Kinds = Annotated[bool, typer.Option("--kinds", help="time of each kind of operator, and longest layers")]
 
 
 def predict(
-    subjects: Subjects,
+    model: options.Model,
     to: To,
-    origin: Origin = None,
-    batch: Batch = None,
-    batch_recorded: Recorded = None,
-    price: Prices = None,
-    sort: Sort = Criterion.TIME,
-    precision: Precision = None,
-    database: Database = None,
-    models: Models = None,
-    reference: References = None,
-    host_factor: HostFactor = 1.0,
-    kinds: Kinds = False,
     inputs: options.Inputs = None,
     inputs_file: options.InputsFile = None,
-    dims: SizeOfDim = None,
+    dims: Dims = None,
+    batch: Batch = None,
+    price: Prices = None,
+    sort: Sort = Criterion.TIME,
+    precision: PrecisionName = None,
+    database: Database = None,
+    models: Models = None,
     inference: Inference = False,
-    together: Together = 1,
+    devices: Together = 1,
     optimizer: Optimizer = "adam",
+    kinds: Kinds = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,
 ) -> None:
-    """Predict a step of a recorded run, or of a model, on other devices: time, throughput, cost.
+    """Predict a step of a model on devices from shapes alone: time, throughput, cost.
 
-    A model is path.py:Name, package.module:Name or a .onnx file; --batch sets the first size of its inputs.
+    `daceml trace predict` predicts a recorded run.
     """
-    if any(is_model(one) for one in subjects):
-        if len(subjects) > 1:
-            raise PredictionError("one model is predicted at a time", fix="name one model, or traces alone")
-        _refuse(
-            "a model",
-            {
-                "--from": origin, "--batch-recorded": batch_recorded, "--reference": reference,
-                "--host-factor": host_factor != 1,
-            },
-        )  # fmt: skip
-        from daceml.cli.predict_model import predict_model
-
-        predict_model(
-            subjects[0], to=to, batch=batch, price=price, sort=sort.value, precision=precision,
-            database=database, models=models, inputs=inputs, inputs_file=inputs_file, dims=dims,
-            train=not inference, devices=together, optimizer=optimizer, layers=kinds, as_json=as_json,
-            quiet=quiet,
-        )  # fmt: skip
-        return
-    _refuse(
-        "a recorded run",
-        {
-            "--input": inputs, "--inputs": inputs_file, "--dim": dims, "--inference": inference,
-            "--devices": together != 1, "--optimizer": optimizer != "adam",
-        },
-    )  # fmt: skip
-    from daceml.prediction.prices import prices_of
-    from daceml.report.device_prediction_text import (
-        by_criterion,
-        device_prediction_json,
-        device_prediction_text,
-    )
-
-    devices = devices_of(to)
-    prices = prices_of(price or (), devices)
-    check_criterion(sort.value, prices)
-    references = _references(reference or ())
-    batches = _batches(batch_recorded, batch, len(subjects))
-    with ExitStack() as open_files:
-        source = None if database is None and models is None else _source(open_files, database, models)
-        predictions = _predicted(
-            [Path(one) for one in subjects], devices, origin=origin, batch=batch, batches=batches,
-            precision=precision, how={"source": source, "references": references, "host_factor": host_factor},
-        )  # fmt: skip
-    ordered = by_criterion(predictions, prices, sort.value)
-    if as_json:
-        typer.echo(json.dumps(device_prediction_json(ordered, prices), indent=2))
-    else:
-        typer.echo(device_prediction_text(ordered, prices, kinds=kinds or len(ordered) == 1))
-
-
-def _refuse(what: str, given: dict[str, object]) -> None:
-    """Options of the other kind of prediction."""
-    wrong = [name for name, value in given.items() if value]
-    if wrong:
-        raise PredictionError(
-            f"{', '.join(wrong)} says nothing of {what}",
-            why="a model has shapes and a recorded run has times; each is asked in its own way",
-            fix="leave it out: daceml predict --help",
-        )
-
-
-def is_model(subject: str) -> bool:
-    """Whether an argument is a model: `path.py:Name`, `package.module:Name` or a `.onnx` file."""
-    return subject.endswith(".onnx") or ":" in Path(subject).name
-
-
-def _source(open_files: ExitStack, database: Path | None, models: Path | None) -> DurationSource:
     from daceml.cli.learn import learned_durations
     from daceml.operations.database.store import OpDatabase
-    from daceml.operations.duration_chain import DurationLadder
+    from daceml.prediction.model_steps.predict_step import predict_step
+    from daceml.prediction.prices import prices_of
+    from daceml.report.step_prediction_text import by_criterion, step_prediction_json, step_prediction_text
 
-    rows = None if database is None else open_files.enter_context(OpDatabase(database, create=False))
-    return DurationLadder(rows, learned=[] if models is None else [learned_durations(models, rows)])
+    targets = devices_of(to)
+    prices = prices_of(price or (), targets)
+    check_criterion(sort, prices)
+    wanted = cast("Precision", precision or "fp32")
+    with ExitStack() as files, working(quiet=quiet):
+        step = _step(
+            model,
+            inputs,
+            inputs_file,
+            dims,
+            batch,
+            train=not inference,
+            optimizer=optimizer,
+            precision=wanted,
+        )
+        rows = None if database is None else files.enter_context(OpDatabase(database, create=False))
+        learned = [] if models is None else [learned_durations(models, rows)]
+        predictions = [
+            predict_step(step, device=one, devices=devices, precision=wanted, database=rows, learned=learned)
+            for one in targets
+        ]
+    ordered = by_criterion(predictions, prices, sort.value)
+    if as_json:
+        typer.echo(json.dumps(step_prediction_json(ordered, prices), indent=2))
+    else:
+        typer.echo(step_prediction_text(ordered, prices, layers=kinds or len(ordered) == 1))
 
 
-def _predicted(
-    traces: Sequence[Path],
-    devices: Sequence[Device],
-    *,
-    origin: str | None,
+def _step(
+    reference: str,
+    inputs: Sequence[str] | None,
+    inputs_file: Path | None,
+    dims: Sequence[str] | None,
     batch: float | None,
-    batches: Sequence[float],
-    precision: str | None,
-    how: _How,
-) -> list[DevicePrediction]:
-    from daceml.prediction.recorded_runs.batch_sizes import BatchRun, with_batch
-    from daceml.prediction.recorded_runs.cross_device import RecordedRun
-    from daceml.prediction.recorded_runs.precision_change import in_precision
-    from daceml.profiling.kineto import read_trace
+    *,
+    train: bool,
+    optimizer: str,
+    precision: Precision,
+) -> ModelStep:
+    import torch
 
-    runs = [RecordedRun.of(read_trace(trace), origin=origin) for trace in traces]
-    found: list[DevicePrediction] = []
-    for device in devices:
-        try:
-            changes = [] if precision is None else [in_precision(precision, device)]
-            if batch is None:
-                samples = batches[0] if batches else None
-                found.append(runs[0].on(device, optimizations=changes, batch=samples, **how))
-            else:
-                known = [BatchRun(run=run, batch=one) for run, one in zip(runs, batches, strict=True)]
-                found.append(with_batch(known, batch, device, optimizations=changes, **how))
-        except (DeviceError, ImplausibleAnswerError) as error:
-            if len(devices) == 1:
-                raise
-            typer.echo(f"left out [{error.code}]: {device.name}: {error.what}", err=True)
-    if not found:
-        raise PredictionError(
-            f"none of the devices can be predicted{f' in {precision}' if precision else ''}",
-            why="the lines above say why of each",
-            fix="take another precision, or describe the devices: docs/devices.md",
+    from daceml.prediction.model_steps.predict_step import captured
+
+    if batch is not None and (batch < 1 or batch != int(batch)):
+        raise StepPredictionError(
+            f"--batch {batch:g} is no number of samples", fix="give a whole number above 0"
         )
-    return found
-
-
-def _references(pairs: Sequence[str]) -> Rule | None:
-    from daceml.prediction.recorded_runs.reference_runs import reference_runs
-    from daceml.profiling.kineto import read_trace
-
-    named = [[Path(word) for word in pair.split(",") if word] for pair in pairs]
-    for pair in named:
-        if len(pair) != 2:
-            raise PredictionError(
-                f"{len(pair)} traces are no pair",
-                why="a reference is one model, recorded on two devices",
-                fix="--reference here.json.gz,there.json.gz",
+    size = None if batch is None else int(batch)
+    maker = None if optimizer == "none" else optimizer
+    if reference.endswith(".onnx"):
+        if inputs or inputs_file is not None:
+            raise ModelReferenceError(
+                f"{reference} is predicted without --input and --inputs",
+                why="an ONNX file says itself which inputs it has",
+                fix="leave them out; --dim NAME=SIZE gives a named dimension its size",
             )
-    return reference_runs([(read_trace(a), read_trace(b)) for a, b in named]) if named else None
+        sizes = parse_dims(dims or ())
+        if size is not None:
+            from daceml.operations.onnx_graph import named_batch
 
+            sizes = {named_batch(Path(reference)): size} | sizes
+        return captured(Path(reference), sizes, train=train, optimizer=maker, precision=precision)
+    if dims:
+        raise ModelReferenceError(
+            "--dim was given for a module",
+            why="only .onnx files have named dimensions",
+            fix="write the sizes in --input",
+        )
+    called = _inputs(inputs, inputs_file, size)
 
-def _batches(recorded: str | None, wanted: float | None, traces: int) -> list[float]:
-    """Of each trace; none where nobody asks for samples."""
+    def step_of(model: Any) -> ModelStep:
+        return captured(model, called, train=train, optimizer=maker, precision=precision)
+
     try:
-        batches = [float(word) for word in (recorded or "").split(",") if word.strip()]
-    except ValueError as error:
-        raise PredictionError(
-            f"--batch-recorded {recorded!r} is no list of numbers",
-            why=str(error),
-            fix="--batch-recorded 8,16",
-        ) from None
-    if any(not 0 < one < float("inf") for one in batches):
-        raise PredictionError(
-            f"--batch-recorded {recorded} is no number of samples", fix="give numbers above 0"
+        with torch.device("meta"):  # without memory for its weights
+            model = resolve(reference, train=train)
+        return step_of(model)
+    except (CaptureError, ModelReferenceError) as error:
+        if error.__cause__ is None:  # no such file or name, or a question without an answer
+            raise
+        # a model that looks at values when it is made, or keeps tensors that are no buffers
+        return step_of(resolve(reference, train=train))
+
+
+def _inputs(texts: Sequence[str] | None, file: Path | None, batch: int | None) -> Any:
+    """What the model is called with, without values: a tuple, or a dictionary of keyword arguments."""
+    if texts and file is not None:
+        raise ModelReferenceError(
+            "--input and --inputs were both given",
+            why="the file has every input",
+            fix="leave one of them out",
         )
-    several = traces > 1 and wanted is None
-    if several or ((batches or wanted is not None) and len(batches) != traces):
-        raise PredictionError(
-            "several traces are for predicting another batch"
-            if several
-            else f"{len(batches)} recorded batches are given for {traces} traces",
-            why="each of them is a run of the same model with its own batch",
-            fix="say which batch is asked for and how many samples a step of each trace had, in their order: "
-            "--batch 32 --batch-recorded 8,16",
+    if file is not None:
+        args, kwargs = load_inputs(file)
+        if args and kwargs:
+            raise ModelReferenceError(
+                f"--inputs {file} has inputs by place and by name",
+                why="a prediction takes one or the other",
+                fix="name all of them",
+            )
+        told = {name: _with_batch(one, batch) for name, one in kwargs.items()}
+        return told or tuple(_with_batch(one, batch) for one in args)
+    if not texts:
+        raise ModelReferenceError(
+            "the inputs of the model are unknown",
+            why="the operations of a step follow from the shapes of its inputs",
+            fix="add --input SHAPE for each, such as --input 8,3,224,224 or --input 8,128:int64",
         )
-    return batches
+    return tuple(_with_batch(_empty(parse_input(text)), batch) for text in texts)
+
+
+def _empty(text: TensorText) -> Any:
+    import torch
+
+    return torch.empty(text.shape, dtype=getattr(torch, text.kind), device="meta")
+
+
+def _with_batch(tensor: Any, batch: int | None) -> Any:
+    if batch is None or not tensor.ndim:
+        return tensor
+    return tensor.new_empty((batch, *tensor.shape[1:]), device="meta")

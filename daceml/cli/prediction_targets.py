@@ -1,15 +1,55 @@
-"""What both kinds of `daceml predict` ask about: devices, and by what they are sorted."""
+"""Options that `daceml predict` and `daceml trace predict` share: target devices, prices, sort criterion."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from daceml.errors import PredictionError
 
 if TYPE_CHECKING:
     from daceml.devices.specification import Device
     from daceml.prediction.prices import Price
+
+
+To = Annotated[
+    str,
+    typer.Option(
+        "--to",
+        metavar="DEVICE[,DEVICE]...",
+        help="target devices: names of `daceml devices`, or files that describe one",
+        show_default=False,
+    ),
+]
+Prices = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--price", metavar="DEVICE=USD@DATE", help="price of an hour, repeatable: H100=2.95@2026-05-20"
+    ),
+]
+Database = Annotated[
+    Path | None,
+    typer.Option("--database", metavar="FILE", help="operation database of `daceml measure`"),
+]
+Models = Annotated[
+    Path | None,
+    typer.Option("--models", metavar="FILE", help="models of operations of `daceml learn`"),
+]
+
+
+class Criterion(StrEnum):
+    """Criteria that sort the rows."""
+
+    TIME = "time"
+    THROUGHPUT = "throughput"
+    COST = "cost"
+
+
+Sort = Annotated[Criterion, typer.Option("--sort", help="criterion that sorts the rows, best first")]
 
 
 def devices_of(text: str) -> list[Device]:
@@ -23,19 +63,19 @@ def devices_of(text: str) -> list[Device]:
 
     devices = [find_device(name.strip()) for name in text.split(",") if name.strip()]
     if not devices:
-        raise PredictionError("no device is named", fix="--to H100,L4; daceml devices lists what is known")
+        raise PredictionError("no device is named", fix="pass --to H100,L4; daceml devices lists the devices")
     return devices
 
 
 def check_criterion(criterion: str, prices: Mapping[str, Price]) -> None:
-    """Refuse to sort by what nobody has said.
+    """Refuse to sort by cost without prices.
 
     Raises:
-        PredictionError: by cost without any price.
+        PredictionError: no price is given.
     """
     if criterion == "cost" and not prices:
         raise PredictionError(
             "devices cannot be sorted by cost",
-            why="no price is given, and none is known here: prices change",
-            fix="give one of each device: --price H100=2.95@2026-05-20",
+            why="no price is given; daceml has no list of prices, as they change",
+            fix="give the price of each device: --price H100=2.95@2026-05-20",
         )

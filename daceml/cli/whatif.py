@@ -1,141 +1,102 @@
-"""`daceml whatif`: predicted effects of optimizations on a recorded run."""
+"""`daceml whatif`: predicted effects of compiler passes, other devices and more ranks on a model."""
 
 from __future__ import annotations
 
 import json
-import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
 from daceml.cli import options
-from daceml.cli.output_files import check_targets
-from daceml.cli.replay import HtmlFile, PerfettoFile, QueueDepth, write_views
-from daceml.errors import DacemlError, WhatIfError
+from daceml.cli.inputs import make_inputs
+from daceml.cli.model_reference import resolve
+from daceml.cli.sibling import Sibling
+from daceml.cli.work import working
+from daceml.errors import WhatIfError
 
 if TYPE_CHECKING:
-    from daceml.profiling.trace import Trace
+    from daceml.exploration.effects import Effect
 
-# Whatever is no option of the command is a question.
-CONTEXT = {"allow_extra_args": True, "ignore_unknown_options": True}
+Without = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--without",
+        metavar="PASS",
+        help="pass of the standard recipe, such as fuse_subgraphs; repeatable (default: all)",
+    ),
+]
+With = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--with",
+        metavar="ADDITION",
+        help="addition to the recipe: bf16, freeze, products-in-loops; repeatable",
+    ),
+]
 
 
-MODULE = re.compile(r".+:[A-Za-z_]\w*")
+class WhatIf(Sibling):
+    """Refuses questions about traces with the name of the command that answers them."""
 
-EPILOG = (
-    "Questions, one or more: --amp, --low-precision, --fused-adam, --cuda-graphs, --compile, "
-    "--checkpointing, --data-loader 4, --gradient-accumulation 4, --batch 2, --device, "
-    "--restructured-batch-norm, --metaflow, --vdnn, --gist, --ddp 4x8, --blueconnect 4x8, --dgc 4x8, "
-    "--parameter-server 4, --p3 4, --faster-link. Figures follow a question: --amp 3:4:2 (likely, at best, "
-    "at worst), --data-loader workers=4. Several questions are answered one by one, and then together."
-)
+    def other(self, ctx: Any) -> tuple[str, frozenset[str]]:
+        """As the base class does, with the questions."""
+        from daceml.simulation.whatif.registry import OPTIMIZATIONS
 
-
-class WhatIf(TyperCommand):
-    """Shows the options of what it is asked about: a trace, or a model."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """As the base class does, which answers --help before anything else."""
-        models = [one for one in args if MODULE.fullmatch(one) and not one.startswith("-")]
-        if "--help" in args and models:
-            from daceml.cli.whatif_model import whatif_model
-
-            whatif_model(models[0], ["--help"], as_json=False)
-            ctx.exit()
-        return super().parse_args(ctx, args)
+        path, named = super().other(ctx)
+        return path, named | {f"--{question}" for question in OPTIMIZATIONS}
 
 
 def whatif(
-    context: typer.Context,
-    trace: Annotated[
-        Path,
-        typer.Argument(
-            metavar="TRACE|MODEL",
-            help="torch.profiler trace (.json, .json.gz), or a model (path.py:Name)",
-        ),
-    ],
-    link: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SPEED", help="interconnect of nodes, or of devices in one node: 100Gbps, 25GB/s, NVLink3"
-        ),
-    ] = None,
-    inside: Annotated[
-        str | None,
-        typer.Option(metavar="SPEED", help="interconnect within a node, if there are several: NVLink3"),
-    ] = None,
-    gradients: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SIZE",
-            help="size of all gradients, 102MB, or of each: fc.weight=8MB,fc.bias=4kB",
-        ),
-    ] = None,
-    changes: Annotated[
-        bool, typer.Option("--changes", help="list of the changes that each question makes to the run")
+    model: options.Model,
+    inputs: options.Inputs = None,
+    inputs_file: options.InputsFile = None,
+    train: options.Train = False,
+    without: Without = None,
+    added: With = None,
+    measure: Annotated[
+        bool, typer.Option("--measure", help="measured effects, besides predicted ones")
     ] = False,
-    perfetto: PerfettoFile = None,
-    html: HtmlFile = None,
-    queue_depth: QueueDepth = None,
+    on: Annotated[
+        list[str] | None,
+        typer.Option("--on", metavar="DEVICE", help="device to predict the model on; repeatable"),
+    ] = None,
+    ranks: options.Ranks = None,
     as_json: options.Json = False,
+    quiet: options.Quiet = False,
     debug: options.Debug = False,
 ) -> None:
-    """Predict the effect of optimizations on a recorded run.
+    """Predict the effect of compiler passes on a model, among the other passes and alone.
 
-    For a model, path.py:Name or package.module:Name, predict the effect of compiler passes and additions, and
-    the time on other devices. `daceml whatif MODEL --help` lists these options: --input, --inputs, --train,
-    --without PASS, --with bf16, --measure, --on H100, --ranks 8, --json and --quiet. daceml.profile records
-    the sizes of gradients.
+    --on adds the time on other devices. `daceml trace whatif` answers questions about a recorded run.
     """
-    if not trace.exists() and MODULE.fullmatch(str(trace)):
-        from daceml.cli.whatif_model import whatif_model
+    if ranks and not on:
+        raise WhatIfError("--ranks without a device", fix="name it as well: --on H100 --ranks 8")
+    with working(quiet=quiet):
+        from torch import nn
 
-        whatif_model(str(trace), context.args, as_json=as_json)
-        return
-    if trace.suffix == ".py":
-        raise WhatIfError(
-            f"{trace} names no model", why="there is no name after a colon", fix=f"write {trace}:Name"
-        )
-    from daceml.profiling.kineto import read_trace
-    from daceml.report.replay_html import whatif_html
-    from daceml.report.replay_json import whatif_json
-    from daceml.report.replay_text import whatif_text
-    from daceml.simulation import Options, build, predict_each, simulate
-    from daceml.simulation.whatif.gradients import Gradients
-    from daceml.simulation.whatif.questions import Network, answerable, gradients_of, words_of
-    from daceml.simulation.whatif.recorded_gradients import gradients_in
+        from daceml.exploration.effects import effects
+        from daceml.exploration.exploration_request import question
+        from daceml.exploration.other_devices import elsewhere
+        from daceml.module.module import eager_module
+        from daceml.report.effects_text import devices_text, effects_json, effects_text
+        from daceml.tuning.model_call import Subject
 
-    check_targets([("--perfetto", perfetto), ("--html", html)], read=trace)
-    words = words_of(context.args)
-    if not words:
-        raise WhatIfError("nothing is asked", fix="give a question, such as --amp; --help lists them")
-    recorded = read_trace(trace)
-    known = gradients_of(gradients) if gradients is not None else Gradients.recorded(recorded.header)
-    network = Network(
-        link=link, inside=inside, gradients=known or gradients_in(recorded), card_link=_card_link(recorded)
-    )
-    asked, lacking = answerable(words, network)
-    graph = build(recorded, Options(queue_depth=queue_depth))
-    baseline = simulate(graph)
-    predictions, refusals = predict_each(graph, asked, baseline=baseline)
-    refusals = [*lacking, *refusals]
-    schedules = {"replayed": baseline}
-    schedules |= {" + ".join(seen.titles): seen.schedule for seen in predictions}
-    write_views(perfetto, html, schedules, lambda: whatif_html(predictions))
+        module = resolve(model, train=train)
+        if not isinstance(module, nn.Module):
+            raise WhatIfError(f"{model} is no module", fix="give path.py:Name of a module, or a trace")
+        module = eager_module(module)
+        call = make_inputs(module, inputs, None, inputs_file)
+        subject = Subject(module, call.args, call.kwargs, training=train)
+        asked = question(subject, devices=on or (), ranks=ranks or ())
+        rows = tuple(elsewhere(module, call.args, call.kwargs, training=train, asked=asked))
+        found: tuple[Effect, ...] = ()
+        if without or added or not on:
+            found = effects(
+                module, *call.args, passes=without or (), additions=added or (), training=train,
+                measure=measure, **call.kwargs,
+            )  # fmt: skip
     if as_json:
-        typer.echo(json.dumps(whatif_json(predictions, refusals), indent=2))
+        typer.echo(json.dumps(effects_json(found, rows), indent=2))
     else:
-        typer.echo(whatif_text(predictions, refusals, changes=changes))
-
-
-def _card_link(recorded: Trace) -> str | None:
-    """The interconnect between cards of the recorded kind on one node, in each direction; None if unknown."""
-    from daceml.prediction.recorded_runs.recording_device import origin_of
-
-    try:
-        link = origin_of(recorded).link_bytes_per_s
-    except DacemlError:
-        return None
-    return None if link is None else f"{link.value / 2 / 1e9:g}GB/s"  # data sheets count both directions
+        parts = (effects_text(found), devices_text(rows))
+        typer.echo("\n\n".join(part for part in parts if part))

@@ -40,7 +40,7 @@ class ExportedKernels:
     size_bytes: int
 
 
-def export_kernels(
+def compile_device_kernels(
     session: Session,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],

@@ -1,4 +1,4 @@
-"""Buckets that a user gives: a list, or a file of `daceml optimize --plan`; checked against a model."""
+"""Buckets that a user gives: a list, or a file of `daceml trace optimize --plan`; checked against a model."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _unreadable(path: Path, why: str) -> BucketPlanError:
         "a plan of buckets cannot be read",
         where=str(path),
         why=why,
-        fix="give the file that `daceml optimize DIR --plan FILE` wrote",
+        fix="give the file that `daceml trace optimize DIR --plan FILE` wrote",
     )
 
 

@@ -71,8 +71,8 @@ class DistDataParallel(nn.Module):
             torchrun's or mpirun's environment tells.
         bucket_mb: a bucket that has reached this many MiB is sent.
         first_bucket_mb: the same, of the first one of each element type.
-        buckets: instead of these limits, a file that `daceml optimize --plan` has written, or names of the
-            parameters of each bucket, in the order of sending; rank 0's count.
+        buckets: instead of these limits, a file of `daceml trace optimize --plan`, or names of the parameters
+            of each bucket, in the order of sending; rank 0's count.
         broadcast_buffers: take over rank 0's buffers before each training step, such as running means.
         find_unused_parameters: parameters that a rank does not use in its first step may be used later, or
             by another rank.

@@ -221,7 +221,7 @@ def test_failures_are_kept_until_they_are_tried_again(tmp_path: Path, capsys: py
     ("words", "facts"),
     [
         (["--only", "resnet50"], ["correctness-A", "resnet50", "mish, mbconv"]),
-        (["--kernels", "/no/such/folder"], ["/no/such/folder", "daceml compile --export"]),
+        (["--kernels", "/no/such/folder"], ["/no/such/folder", "daceml compile --device-kernels"]),
         (["--budget", "0"], ["--budget is 0"]),
     ],
 )

@@ -1,4 +1,4 @@
-"""`daceml explore` and `daceml whatif MODEL`."""
+"""`daceml explore` and `daceml whatif`."""
 
 from __future__ import annotations
 
@@ -56,18 +56,6 @@ def test_effects_and_devices(model: str, capsys: pytest.CaptureFixture[str]):
     ]
     launched, graphed = rows[0]["predicted_ms"], rows[1]["predicted_ms"]
     assert graphed < launched  # small kernels wait for their launches
-
-
-@pytest.mark.parametrize(
-    ("asked", "shown"),
-    [("net.py:Net", "--without"), ("trace.json", "{TRACE|MODEL}"), (None, "{TRACE|MODEL}")],
-)
-def test_help_is_that_of_what_is_asked_about(
-    asked: str | None, shown: str, capsys: pytest.CaptureFixture[str]
-):
-    code, out, _ = told(capsys, "whatif", *([] if asked is None else [asked]), "--help")
-    assert code == 0 and shown in out
-    assert ("--perfetto" in out) == (shown == "{TRACE|MODEL}")
 
 
 @pytest.mark.parametrize(

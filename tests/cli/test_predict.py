@@ -1,238 +1,203 @@
-"""`daceml predict`: a recorded run on other devices."""
+"""`daceml predict`: a table of devices from shapes alone."""
 
 from __future__ import annotations
 
-import gzip
 import json
-import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from daceml.cli.predict import is_model
-from daceml.operations.database.records import Duration, Entry, Environment, Operand, Operation
-from daceml.operations.database.store import OpDatabase
-from daceml.text_tables import WIDTH
-from tests.support.command_line import told
-from tests.support.golden import golden
-from tests.support.recorded_operators import ADD, GEMM, Run, square
+from daceml.cli.predict import predict
+from daceml.cli.prediction_targets import Criterion
+from daceml.errors import (
+    CaptureError,
+    DacemlError,
+    DeviceError,
+    ModelReferenceError,
+    OnnxShapesError,
+    PredictionError,
+    PriceError,
+    StepPredictionError,
+)
+from tests.support.command_line import told as commanded
+from tests.support.golden import golden, raises
+from tests.support.onnx_files import save_sum
+
+WIDE = "tests.cli.models:make_wide"
+LOOKUP = "tests.cli.models:Embedded"
 
 
-def written(path: Path, *, each_us: float = 400.0, device: str | None = "NVIDIA H100 80GB HBM3") -> Path:
-    """A step that waits for ten products and ten additions."""
-    run = Run(device)
-    for _ in range(10):
-        run.operator("aten::mm", (GEMM, each_us), dims=square(4096))
-        run.operator("aten::add", (ADD, each_us / 4), dims=square(4096))
-    path.write_bytes(gzip.compress(json.dumps(run.wait().document()).encode()))
-    return path
+def told(capsys: pytest.CaptureFixture[str], *args: Any, **options: Any) -> list[dict[str, Any]]:
+    predict(*args, as_json=True, quiet=True, **options)
+    return json.loads(capsys.readouterr().out)["predictions"]
 
 
-@pytest.fixture
-def trace(tmp_path: Path) -> Path:
-    return written(tmp_path / "run.json.gz")
+def test_devices_are_sorted_by_the_criterion(capsys: pytest.CaptureFixture[str]):
+    ask = {
+        "to": "L4,H100,A100",
+        "inputs": ["65536,32"],
+        "price": ["H100=2.95@2026-05-20", "L4=0.5@2026-05-20"],
+    }
+    by_time = told(capsys, WIDE, **ask)
+    assert [one["device"] for one in by_time] == ["H100-SXM5-80GB", "A100-SXM4-80GB", "L4"]
+    by_cost = told(capsys, WIDE, sort=Criterion.COST, **ask)
+    assert by_cost[-1]["device"] == "A100-SXM4-80GB", "without a price it comes last"
+    bought = [one["samples_per_usd"] for one in by_cost[:2]]
+    assert bought == sorted(bought, reverse=True)
+    assert by_cost[0]["price"] == {"usd_per_hour": by_cost[0]["price"]["usd_per_hour"], "date": "2026-05-20"}
+    rates = [one["samples_per_s"] for one in told(capsys, WIDE, sort=Criterion.THROUGHPUT, **ask)]
+    assert rates == sorted(rates, reverse=True)
 
 
-def figures(out: str, device: str) -> list[str]:
-    (line,) = [line for line in out.splitlines() if line.startswith(device)]
-    return line.split()
-
-
-def test_a_row_for_each_device_the_fastest_first(trace: Path, capsys: pytest.CaptureFixture[str]):
-    code, out, err = told(capsys, "predict", trace, "--to", "L4,A100-SXM4-80GB,h100", "--batch-recorded", 8)
-    assert (code, err) == (0, "")
-    assert max(map(len, out.splitlines())) <= WIDTH or "note:" in out
-    assert "H100-SXM5-80GB: 5.0" in out.splitlines()[0]
-    places = [out.index(f"\n{name}") for name in ("H100-SXM5-80GB", "A100-SXM4-80GB", "L4")]
-    assert places == sorted(places)
-    _, step, low, _, high, kernels, rate = figures(out, "A100-SXM4-80GB")
-    assert float(low) < float(step) < float(high) and float(kernels) <= float(step)
-    assert float(rate.replace(",", "")) == pytest.approx(8 / (float(step) / 1e3), rel=0.01)
-    (assumed,) = [line for line in out.splitlines() if line.startswith("assumed: ")]
-    assert assumed == golden()
-
-
-def test_of_one_device_kinds_of_kernels_are_listed(trace: Path, capsys: pytest.CaptureFixture[str]):
-    _, out, _ = told(capsys, "predict", trace, "--to", "A100-SXM4-80GB")
-    assert figures(out, "GEMM")[:3] == ["GEMM", "10", "4000.0"] and figures(out, "GEMM")[-1] == "roofline"
-    assert figures(out, "elementwise")[-2:] == ["wave", "scaling"]
-    assert "steps/s" in out and "samples/s" not in out
-
-
-def test_on_the_same_device_it_takes_what_it_took(trace: Path, capsys: pytest.CaptureFixture[str]):
-    _, out, _ = told(capsys, "predict", trace, "--to", "H100", "--json")
-    (seen,) = json.loads(out)["predictions"]
-    assert seen["step_us"] == seen["recorded_us"] == seen["step_low_us"] == seen["step_high_us"]
-    assert {task["method"] for task in seen["tasks"]} == {"same device"}
-
-
-def test_prices_are_the_user_s_with_their_dates(trace: Path, capsys: pytest.CaptureFixture[str]):
-    prices = ["--price", "L4=0.5@2026-05-20", "--price", "H100=30@2026-05-21"]
-    code, out, _ = told(capsys, "predict", trace, "--to", "H100,L4,T4", *prices, "--sort", "cost")
-    assert code == 0
-    places = [out.index(f"\n{name}") for name in ("L4", "H100-SXM5-80GB", "T4")]
-    assert places == sorted(places)  # what has no price is last
-    (price,) = [line for line in out.splitlines() if "2026-05-20" in line]
+def test_the_table_says_how_sure_each_row_is(capsys: pytest.CaptureFixture[str]):
+    predict(WIDE, to="H100,L4", inputs=["8,32"], price=["L4=0.5@2026-05-20"], quiet=True)
+    text = capsys.readouterr().out
+    assert "make_wide" not in text
+    lines = text.splitlines()
+    assert lines[0] == golden()
+    assert lines[0].startswith("Linear: ") and "fp32" in lines[0]
+    assert "roofline 100%" in " ".join(text.split())
+    assert "host" in text and "note: " in text and "8 us, 4 to 20" in text
+    (price,) = [line for line in lines if "2026-05-20" in line]
     assert price == golden()
     assert "L4" in price and "0.5" in price
 
 
-def test_the_most_samples_a_second_first(trace: Path, capsys: pytest.CaptureFixture[str]):
-    arguments = [
-        "predict",
-        trace,
-        "--to",
-        "T4,H200,L4",
-        "--batch-recorded",
-        8,
-        "--sort",
-        "throughput",
-        "--json",
-    ]
-    rates = [seen["samples_per_s"] for seen in json.loads(told(capsys, *arguments)[1])["predictions"]]
-    assert rates == sorted(rates, reverse=True) and len(set(rates)) == 3
+def test_a_batch_is_the_first_size_of_every_input(capsys: pytest.CaptureFixture[str]):
+    (small,) = told(capsys, WIDE, to="H100", inputs=["8,32"])
+    (large,) = told(capsys, WIDE, to="H100", inputs=["8,32"], batch=1024)
+    (same,) = told(capsys, WIDE, to="H100", inputs=["1024,32"])
+    assert (small["samples"], large["samples"]) == (8, 1024)
+    assert large["device_us"] == same["device_us"] > small["device_us"]
 
 
-def test_json_has_every_task_with_its_reason(trace: Path, capsys: pytest.CaptureFixture[str]):
-    _, out, _ = told(
-        capsys,
-        "predict",
-        trace,
-        "--to",
-        "L4",
-        "--batch-recorded",
-        8,
-        "--price",
-        "L4=0.5@2026-05-20",
-        "--json",
-    )
-    (seen,) = json.loads(out)["predictions"]
-    assert (seen["origin"], seen["device"], seen["batch"]) == ("H100-SXM5-80GB", "L4", 8)
-    assert seen["samples_per_usd"] == pytest.approx(seen["samples_per_s"] * 3600 / 0.5)
-    assert seen["price"] == {"usd_per_hour": 0.5, "date": "2026-05-20"}
-    assert len(seen["tasks"]) == 20 and all(task["reason"] for task in seen["tasks"])
+def test_inference_and_several_devices(capsys: pytest.CaptureFixture[str]):
+    (call,) = told(capsys, LOOKUP, to="A100", inputs=["64:int64"], inference=True)
+    assert (call["trains"], call["memory"]["gradients"]) == (False, 0)
+    (step,) = told(capsys, LOOKUP, to="A100", inputs=["64:int64"], devices=4, optimizer="sgd")
+    assert (step["devices"], step["samples"]) == (4, 256)
+    assert "the network" in step["errors_us"]
+    assert step["memory"]["buckets"] == step["memory"]["gradients"] == 10 * 4 * 4
 
 
-def test_another_batch_from_two_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    traces = [written(tmp_path / f"{batch}.json", each_us=100.0 * batch) for batch in (4, 8)]
-    arguments = ["predict", *traces, "--to", "H100", "--batch", 16, "--batch-recorded", "4,8", "--json"]
-    _, out, _ = told(capsys, *arguments)
-    (seen,) = json.loads(out)["predictions"]
-    assert seen["batch"] == 16 and seen["kernels_us"] == pytest.approx(10 * 1.25 * 1600)
+def test_precision_and_database_reach_the_prediction(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    import torch
+
+    from daceml.operations.database.records import Duration, Entry, Environment
+    from daceml.operations.database.store import OpDatabase
+    from daceml.prediction.model_steps.predict_step import captured
+    from tests.cli.models import make_wide
+
+    step = captured(make_wide(), torch.empty(4096, 32), precision="bf16")
+    (product,) = [one for one in step.operations if one.operation.operator == "aten::addmm"]
+    with OpDatabase(tmp_path / "rows.db") as database:
+        database.add(
+            Entry(
+                operation=product.operation,
+                environment=Environment(device="H100"),
+                duration=Duration(median_s=5e-3),
+                provenance="measured",
+                source="a test",
+                licence="CC0-1.0",
+                date="2026-05-20",
+            )
+        )
+    ask = {"to": "H100", "inputs": ["4096,32"], "precision": "bf16"}
+    (known,) = told(capsys, WIDE, database=tmp_path / "rows.db", **ask)
+    (alone,) = told(capsys, WIDE, **ask)
+    assert known["by_basis"]["measured"] > 0.9
+    assert known["by_class_us"]["product"] > 5000 > alone["by_class_us"]["product"]
 
 
-def test_another_precision(trace: Path, capsys: pytest.CaptureFixture[str]):
-    steps: list[float] = []
-    for more in ([], ["--precision", "bf16"]):
-        _, out, _ = told(capsys, "predict", trace, "--to", "A100-SXM4-80GB", "--json", *more)
-        steps.append(json.loads(out)["predictions"][0]["step_us"])
-    assert steps[1] < steps[0] / 2
-
-
-def test_devices_without_a_precision_are_named_and_left_out(trace: Path, capsys: pytest.CaptureFixture[str]):
-    code, out, err = told(capsys, "predict", trace, "--to", "T4,L4", "--precision", "bf16")
-    assert (code, err) == (0, golden())
-    assert "T4" in err and "bfloat16" in err
-    assert figures(out, "L4")
-    assert "T4 " not in out
-    code, _, err = told(capsys, "predict", trace, "--to", "T4,P4", "--precision", "bf16")
-    assert (code, err) == (2, golden())
-    assert "bf16" in err
-
-
-def test_measured_durations_come_from_the_database(
-    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    operand = Operand(shape=(4096, 4096), dtype="float32")
-    entry = Entry(
-        operation=Operation(operator="aten::mm", operands=(operand, operand)),
-        environment=Environment(device="L4"), duration=Duration(median_s=777e-6, mode="graph"),
-        provenance="measured", source="a test", licence="BSD-3-Clause", date="2026-05-20",
-    )  # fmt: skip
-    with OpDatabase(tmp_path / "ops.db") as database:
-        database.add(entry)
-    _, out, _ = told(capsys, "predict", trace, "--to", "L4", "--database", tmp_path / "ops.db", "--json")
-    tasks = json.loads(out)["predictions"][0]["tasks"]
-    assert [(task["us"], task["method"]) for task in tasks[:1]] == [(777.0, "measured")]
-
-
-def test_another_model_s_runs_on_both_devices_correct_the_ratio(
-    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    pair = [written(tmp_path / "here.json"), written(tmp_path / "there.json", device="AMD Instinct MI300X")]
-    arguments = ["predict", trace, "--to", "MI300X", "--json", "--reference", ",".join(map(str, pair))]
-    _, out, _ = told(capsys, *arguments)
-    (seen,) = json.loads(out)["predictions"]
-    # the other model took as long on both
-    assert {task["method"] for task in seen["tasks"]} == {"references"}
-    assert seen["kernels_us"] == pytest.approx(5000.0)
-    code, _, err = told(capsys, "predict", trace, "--to", "MI300X", "--reference", pair[0])
-    assert (code, err) == (2, golden())
-    assert err.startswith("[DML651] 1 ")
+def test_an_onnx_file_has_named_sizes(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    path = str(save_sum(tmp_path))
+    (by_dim,) = told(capsys, path, to="H100", dims=["N=1000"], inference=True)
+    (by_batch,) = told(capsys, path, to="H100", batch=1000, inference=True)
+    assert by_dim == by_batch
+    assert by_dim["samples"] == 1000
 
 
 @pytest.mark.parametrize(
-    ("arguments", "facts"),
+    ("options", "kind", "fact"),
     [
-        (["--to", "H1000"], ["[DML641] ", "'H1000'"]),
-        (["--to", ","], ["[DML651] ", "--to"]),
-        (["--to", "L4", "--sort", "cost"], ["[DML651] ", "cost", "--price"]),
-        (["--to", "L4", "--price", "L4=0.5"], ["[DML653] ", "'L4=0.5'"]),
-        (["--to", "L4", "--batch", 16], ["[DML651] 0 ", "1 trace", "--batch-recorded"]),
-        (["--to", "L4", "--batch-recorded", "8,16"], ["[DML651] 2 ", "1 trace"]),
-        (["--to", "L4", "--batch-recorded", "many"], ["[DML651] ", "--batch-recorded 'many'"]),
-        (["--to", "L4", "--precision", "int4"], ["[DML651] ", "'int4'"]),
-        (["--to", "L4", "--host-factor", "0"], ["[DML651] ", "0.0 times"]),
-        (["--to", "L4", "--database", "/no/such.db"], ["[DML623] ", "/no"]),
+        ({}, ModelReferenceError, "--input"),
+        ({"inputs": ["8,32"], "to": " , "}, PredictionError, "--to"),
+        ({"inputs": ["8,32"], "to": "L4", "sort": "cost"}, PredictionError, "cost"),
+        ({"inputs": ["8,32"], "to": "H1000"}, DeviceError, "'H1000'"),
+        ({"inputs": ["8,32"], "batch": 0.5}, StepPredictionError, "--batch 0.5"),
+        ({"inputs": ["8,32"], "dims": ["N=3"]}, ModelReferenceError, "--dim"),
+        ({"inputs": ["8,32"], "precision": "fp8"}, CaptureError, "'fp8'"),
+        ({"inputs": ["8,32"], "devices": 16}, StepPredictionError, "16 devices"),
+        ({"inputs": ["8,32"], "price": ["H100=2"]}, PriceError, "'H100=2'"),
     ],
 )
-def test_refusals(arguments: list[Any], facts: list[str], trace: Path, capsys: pytest.CaptureFixture[str]):
-    code, out, err = told(capsys, "predict", trace, *arguments)
-    assert (code, out, err) == (2, "", golden())
-    assert all(fact in err for fact in facts) and "  fix:   " in err
+def test_what_cannot_be_asked_is_refused_with_a_reason(options: Any, kind: type[DacemlError], fact: str):
+    with raises(kind, fact):
+        predict(WIDE, **{"to": "H100", "quiet": True, **options})
 
 
-def test_the_nearest_name_is_proposed(trace: Path, capsys: pytest.CaptureFixture[str]):
-    _, _, err = told(capsys, "predict", trace, "--to", "MI300Y")
-    assert err == golden()
-    assert "MI300X?" in err
+def test_a_model_that_fails_with_the_shapes_of_the_call_is_refused():
+    with raises(CaptureError, "[8, 33]", exact=False) as refusal:
+        predict(WIDE, to="H100", quiet=True, inputs=["8,33"])
+    assert [refusal.value.what, refusal.value.fix] == [golden(), golden()]
 
 
-def test_several_traces_are_for_another_batch(
-    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_file_without_a_named_batch_takes_no_other(tmp_path: Path):
+    import onnx
+
+    path = save_sum(tmp_path)
+    model = onnx.load(path)
+    for value in model.graph.input:
+        value.type.tensor_type.shape.dim[0].dim_value = 4
+    onnx.save(model, path)
+    with raises(OnnxShapesError, path, "--batch"):
+        predict(str(path), to="H100", batch=8, inference=True, quiet=True)
+
+
+def test_a_constructor_that_needs_values_is_made_with_values(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
 ):
-    other = written(tmp_path / "other.json.gz")
-    code, _, err = told(capsys, "predict", trace, other, "--to", "L4")
-    assert (code, err) == (2, golden())
-    assert err.startswith("[DML651] ") and "--batch" in err
+    source = tmp_path / "depends.py"
+    source.write_text(
+        "import torch\n"
+        "class Depends(torch.nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.layer = torch.nn.Linear(int(torch.tensor(8.0).item()), 4)\n"
+        "    def forward(self, x):\n"
+        "        return self.layer(x)\n"
+        "class Keeps(torch.nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.layer, self.shift = torch.nn.Linear(8, 4), torch.ones(4)\n"
+        "    def forward(self, x):\n"
+        "        return self.layer(x) + self.shift\n"
+    )
+    for name in ("Depends", "Keeps"):
+        (seen,) = told(capsys, f"{source}:{name}", to="H100", inputs=["16,8"])
+        assert seen["samples"] == 16
 
 
-def test_a_device_that_the_header_does_not_name_is_given(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    nameless = written(tmp_path / "run.json.gz", device=None)
-    refused = told(capsys, "predict", nameless, "--to", "L4")[2]
-    assert refused == golden()
-    assert refused.startswith("[DML652] ") and "--from" in refused
-    code, out, _ = told(capsys, "predict", nameless, "--to", "L4", "--from", "h100")
-    assert code == 0 and "H100-SXM5-80GB" in out.splitlines()[0]
-
-
-def test_models_are_told_from_traces():
-    models = ["model.py:Net", "package.module:Net", "net.onnx", "/some/where/net.onnx"]
-    assert all(map(is_model, models))
-    assert not any(map(is_model, ["run.json", "/c:/run.json.gz", "runs/rank0.pt.trace.json.gz"]))
-
-
-def test_a_model_goes_to_what_predicts_models(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-):
-    asked: list[Any] = []
-    home = SimpleNamespace(predict_model=lambda model, **more: asked.append((model, more)))
-    monkeypatch.setitem(sys.modules, "daceml.cli.predict_model", home)
-    assert told(capsys, "predict", "model.py:Net", "--to", "H100,L4", "--batch", 8)[0] == 0
-    ((model, more),) = asked
-    assert model == "model.py:Net" and (more["to"], more["batch"], more["sort"]) == ("H100,L4", 8.0, "time")
-    code, _, err = told(capsys, "predict", "model.py:Net", "run.json", "--to", "H100")
-    assert (code, err) == (2, golden())
-    assert err.startswith("[DML651] ") and "model" in err
+def test_the_command_takes_models(capsys: pytest.CaptureFixture[str]):
+    words = [
+        "predict",
+        WIDE,
+        "--to",
+        "H100,L4",
+        "--input",
+        "8,32",
+        "--batch",
+        64,
+        "--price",
+        "L4=0.5@2026-05-20",
+    ]
+    code, out, err = commanded(capsys, *words, "--devices", 2, "--optimizer", "sgd", "--quiet")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[0] == golden()
+    assert out.startswith("Linear: ") and "fp32" in out.splitlines()[0]
+    code, out, _ = commanded(
+        capsys, *words, "--inference", "--json", "--optimizer", "none", "--precision", "bf16"
+    )
+    first = json.loads(out)["predictions"][0]
+    assert (code, first["trains"], first["samples"], first["precision"]) == (0, False, 64, "bf16")

@@ -147,7 +147,7 @@ class Recording:
         """Write the trace; compressed where the name ends in `.gz`.
 
         In a run of several ranks each one writes a file of its own, with the rank behind the name:
-        `run_rank0.json.gz`. Where `daceml profile` started the run, the file lies in its folder.
+        `run_rank0.json.gz`. Where `daceml trace profile` started the run, the file lies in its folder.
 
         Raises:
             RecordingError: there is no trace.

@@ -68,8 +68,8 @@ ELSEWHERE: dict[str, str] = {
     "bf16": "ask --amp dtype=bf16, or --low-precision bf16 for everything in it",
     "fp16": "ask --amp dtype=fp16",
     "fp8": "ask --low-precision fp8",
-    "to": "ask daceml predict TRACE --to DEVICE, which retimes the kernels for another device",
-    "precision": "ask --amp dtype=bf16 here, or daceml predict TRACE --to DEVICE --precision bf16",
+    "to": "ask daceml trace predict TRACE --to DEVICE, which retimes the kernels for another device",
+    "precision": "ask --amp dtype=bf16 here, or daceml trace predict TRACE --to DEVICE --precision bf16",
 }
 
 OPTIMIZATIONS: dict[str, type[Optimization]] = {kind.option: kind for kind in (*LOCAL, *COMMUNICATION)}

@@ -140,5 +140,5 @@ def test_links_follow_from_what_is_known_of_a_device():
 
 
 def test_nine_devices_are_refused():
-    with raises(StepPredictionError, "9", "8", "daceml whatif --ddp"):
+    with raises(StepPredictionError, "9", "8", "daceml trace whatif --ddp"):
         on(TRAINED, 9)

@@ -94,7 +94,7 @@ def test_devices_of_one_node_are_joined_as_cards_of_the_recorded_kind_are():
 
 
 @pytest.mark.parametrize(
-    ("option", "fact"), [("bf16", "--low-precision bf16"), ("to", "daceml predict"), ("fp8", "fp8")]
+    ("option", "fact"), [("bf16", "--low-precision bf16"), ("to", "daceml trace predict"), ("fp8", "fp8")]
 )
 def test_a_question_that_has_another_name_or_command_points_there(option: str, fact: str):
     with raises(WhatIfError, option, fact):

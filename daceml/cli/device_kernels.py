@@ -1,4 +1,4 @@
-"""`daceml compile --export`: kernels for a CUDA device that is in another machine."""
+"""`daceml compile --device-kernels`: kernels for a CUDA device of another machine."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from daceml.cli.inputs import ModelInputs
 
 
-def refuse_beside_export(options: Mapping[str, object]) -> None:
-    """What has no meaning together with --export.
+def refuse_beside_kernels(options: Mapping[str, object]) -> None:
+    """Refuse options that have no effect on the kernels of a device.
 
     Raises:
         ConfigurationError: one of them was given.
@@ -24,8 +24,8 @@ def refuse_beside_export(options: Mapping[str, object]) -> None:
     given = [name for name, value in options.items() if value]
     if given:
         raise ConfigurationError(
-            f"{given[0]} was given beside --export",
-            why="kernels are compiled for fixed sizes, by the recipe for devices; nothing else is written",
+            f"{given[0]} does not go with --device-kernels",
+            why="--device-kernels compiles for fixed sizes by the recipe for devices, and writes no more",
             fix=f"leave {given[0]} out, or compile twice",
         )
 
@@ -48,21 +48,21 @@ def resolve_call(
     model: Any = resolve(reference, train=train, dims=parse_dims(dims or ()))
     if isinstance(model, ONNXModel):
         raise ModelReferenceError(
-            f"{model.name} was given with --export",
-            why="files of ONNX are compiled for the processor",
+            f"{model.name} has no --device-kernels",
+            why=".onnx files are compiled for the processor",
             fix="name the PyTorch module: path.py:Name",
         )
     return model, make_inputs(model, inputs, dims, inputs_file)
 
 
-def export_for_device(
+def compile_for_device(
     call: tuple[Any, ModelInputs], folder: Path, *, architecture: int | None, backward: bool
 ) -> dict[str, Any]:
     """What was compiled, for people and as JSON."""
     import torch
 
     from daceml.codegen_cuda.toolchain import cuda_toolchain
-    from daceml.deployment.device_kernels import export_kernels
+    from daceml.deployment.device_kernels import compile_device_kernels
     from daceml.module.module import DaceModule, compile_module
 
     module, given = call
@@ -70,18 +70,18 @@ def export_for_device(
     chosen = module.session.options if isinstance(module, DaceModule) else {}
     compiled: Any = compile_module(module, **{**chosen, "backward": backward})
     with torch.set_grad_enabled(backward):
-        made = export_kernels(
+        made = compile_device_kernels(
             compiled.session, given.args, given.kwargs, folder, architecture=tools.architecture
         )
     release = ".".join(map(str, tools.release))
     return {**asdict(made), "folder": str(folder), "architecture": tools.architecture, "cuda": release}
 
 
-def exported_text(made: Mapping[str, Any]) -> str:
+def device_kernels_text(made: Mapping[str, Any]) -> str:
     """A sentence or two."""
     capability, megabytes = made["architecture"] / 10, made["size_bytes"] / 1e6
     return (
         f"{made['kernels']} kernels for compute capability {capability:.1f}, {megabytes:.1f} MB, "
         f"in {made['folder']}\n"
-        f"beside the device, with CUDA {made['cuda']}: DACEML_CACHE={made['folder']}"
+        f"on the machine with the device and CUDA {made['cuda']}: DACEML_CACHE={made['folder']}"
     )

@@ -26,7 +26,7 @@ def trace(tmp_path: Path) -> Path:
 
 
 def test_a_replay_of_a_file(trace: Path, capsys: pytest.CaptureFixture[str]):
-    code, out, _ = told(capsys, "replay", trace)
+    code, out, _ = told(capsys, "trace", "replay", trace)
     assert code == 0
     assert "ProfilerStep#2" in out and "0.00%" in out
 
@@ -35,7 +35,7 @@ def test_what_makes_figures_doubtful_is_printed_before_them(trace: Path, capsys:
     content = json.loads(trace.read_text())
     content["traceEvents"][-1]["dur"] = -5
     trace.write_text(json.dumps(content))
-    for command in (["replay", trace], ["whatif", trace, "--amp", "2"]):
+    for command in (["trace", "replay", trace], ["trace", "whatif", trace, "--amp", "2"]):
         code, out, _ = told(capsys, *command)
         assert code == 0
         assert 0 <= out.index("warning: 1 of 15 events (7%) were left out") < out.index("replay error"), out
@@ -60,13 +60,13 @@ def test_nothing_in_a_trace_reaches_the_terminal_as_a_command_to_it(
     device = {"id": 0, "name": f"V100{evil}", "totalGlobalMem": 16 * 2**30}
     file.write_text(json.dumps({"traceEvents": run.events, "deviceProperties": [device], evil: evil}))
     for command in (
-        ["replay", file],
-        ["replay", file, "--json"],
-        ["whatif", file, "--amp", "2"],
-        ["whatif", file, "--remove", f"volta_sgemm{evil}"],
-        ["predict", file, "--to", "A100-SXM4-40GB"],
-        ["predict", file, "--to", "A100-SXM4-40GB", "--from", "V100-SXM2-16GB"],
-        ["replay", tmp_path / f"no{evil}.json"],
+        ["trace", "replay", file],
+        ["trace", "replay", file, "--json"],
+        ["trace", "whatif", file, "--amp", "2"],
+        ["trace", "whatif", file, "--remove", f"volta_sgemm{evil}"],
+        ["trace", "predict", file, "--to", "A100-SXM4-40GB"],
+        ["trace", "predict", file, "--to", "A100-SXM4-40GB", "--from", "V100-SXM2-16GB"],
+        ["trace", "replay", tmp_path / f"no{evil}.json"],
     ):
         _, out, err = told(capsys, *command)
         assert not set("\x1b\x07\r\x9b\u202e") & set(out + err), command
@@ -79,7 +79,7 @@ def test_nothing_in_a_trace_reaches_the_terminal_as_a_command_to_it(
 
 
 def test_questions_about_a_file(trace: Path, capsys: pytest.CaptureFixture[str]):
-    code, out, _ = told(capsys, "whatif", trace, "--amp", "2", "--gist", "--json")
+    code, out, _ = told(capsys, "trace", "whatif", trace, "--amp", "2", "--gist", "--json")
     assert code == 0
     answers = json.loads(out)
     assert [one["optimizations"] for one in answers["questions"]] == [["automatic mixed precision (fp16)"]]
@@ -90,7 +90,7 @@ def test_questions_about_a_file(trace: Path, capsys: pytest.CaptureFixture[str])
 
 def test_views_are_written(trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     page, view = tmp_path / "page.html", tmp_path / "view.json"
-    code, _, _ = told(capsys, "whatif", trace, "--amp", "--html", page, "--perfetto", view)
+    code, _, _ = told(capsys, "trace", "whatif", trace, "--amp", "--html", page, "--perfetto", view)
     assert code == 0
     assert "automatic mixed precision" in page.read_text()
     names = {
@@ -103,7 +103,7 @@ def test_a_path_of_links_that_lead_in_a_circle_is_refused_by_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     (tmp_path / "run.json").symlink_to(tmp_path / "run.json")
-    code, out, err = told(capsys, "replay", tmp_path / "run.json")
+    code, out, err = told(capsys, "trace", "replay", tmp_path / "run.json")
     assert (code, out) == (2, "")
     assert "DML000" not in err and "run.json is a symbolic link that leads back to itself" in err
 
@@ -111,14 +111,14 @@ def test_a_path_of_links_that_lead_in_a_circle_is_refused_by_name(
 @pytest.mark.parametrize(
     ("arguments", "facts"),
     [
-        (["replay", "absent.json"], ["absent.json"]),
-        (["whatif", "TRACE"], []),
-        (["whatif", "TRACE", "--apm"], ["'apm'"]),
-        (["whatif", "TRACE", "--gist"], ["Gist"]),
-        (["whatif", "TRACE", "--amp", "--html", "TRACE"], ["--html", "run.json"]),
-        (["replay", "TRACE", "--perfetto", "TRACE"], ["--perfetto", "run.json"]),
-        (["whatif", "TRACE", "--amp", "0"], ["amp", "compute_speedup", "0"]),
-        (["replay", "TRACE", "--html", "no/such/folder/page.html"], ["--html", "no/such/folder"]),
+        (["trace", "replay", "absent.json"], ["absent.json"]),
+        (["trace", "whatif", "TRACE"], []),
+        (["trace", "whatif", "TRACE", "--apm"], ["'apm'"]),
+        (["trace", "whatif", "TRACE", "--gist"], ["Gist"]),
+        (["trace", "whatif", "TRACE", "--amp", "--html", "TRACE"], ["--html", "run.json"]),
+        (["trace", "replay", "TRACE", "--perfetto", "TRACE"], ["--perfetto", "run.json"]),
+        (["trace", "whatif", "TRACE", "--amp", "0"], ["amp", "compute_speedup", "0"]),
+        (["trace", "replay", "TRACE", "--html", "no/such/folder/page.html"], ["--html", "no/such/folder"]),
     ],
 )
 def test_what_cannot_be_done_is_said_in_our_form(

@@ -1,4 +1,4 @@
-"""`daceml replay`: a recorded run, simulated and compared with the recording."""
+"""`daceml trace replay`: a recorded run, simulated and compared with the recording."""
 
 from __future__ import annotations
 
@@ -11,17 +11,11 @@ import typer
 
 from daceml.cli import options
 from daceml.cli.output_files import check_targets, written_aside
+from daceml.cli.trace.trace_file import TraceFile
 
 if TYPE_CHECKING:
     from daceml.simulation.engine import Schedule
 
-TraceFile = Annotated[
-    Path,
-    typer.Argument(
-        metavar="TRACE",
-        help="torch.profiler trace (export_chrome_trace), .json or .json.gz",
-    ),
-]
 PerfettoFile = Annotated[
     Path | None,
     typer.Option(

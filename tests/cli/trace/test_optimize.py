@@ -17,7 +17,7 @@ def traces(tmp_path: Path) -> Path:
 
 
 def test_what_was_read_what_was_found_and_what_to_write(traces: Path, capsys: pytest.CaptureFixture[str]):
-    code, out, err = told(capsys, "optimize", traces, "--budget", "2s", "--quiet")
+    code, out, err = told(capsys, "trace", "optimize", traces, "--budget", "2s", "--quiet")
     assert (code, err) == (0, "")
     assert all(fact in out for fact in ("2 ranks", "1 host", "6 communications", "1 of 1"))
     for row in ("torch's default", "the best limit", "found", "found without tensor fusion"):
@@ -29,7 +29,7 @@ def test_figures_as_json_and_a_plan_that_dist_data_parallel_takes(
     traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     plan = tmp_path / "plan.json"
-    code, out, err = told(capsys, "optimize", traces, "--budget", "2s", "--json", "--plan", plan)
+    code, out, err = told(capsys, "trace", "optimize", traces, "--budget", "2s", "--json", "--plan", plan)
     assert code == 0
     answer = json.loads(out)
     assert answer["typical_us"] == pytest.approx(step_us(), rel=0.001)
@@ -45,7 +45,7 @@ def test_figures_as_json_and_a_plan_that_dist_data_parallel_takes(
 
 def test_a_link_makes_another_answer(traces: Path, capsys: pytest.CaptureFixture[str]):
     answers = [
-        json.loads(told(capsys, "optimize", traces, "--budget", "1s", "--json", "--link", speed)[1])
+        json.loads(told(capsys, "trace", "optimize", traces, "--budget", "1s", "--json", "--link", speed)[1])
         for speed in ("100Mbps", "100Gbps")
     ]
     slow, fast = (answer["found_us"] for answer in answers)
@@ -66,7 +66,7 @@ def test_a_link_makes_another_answer(traces: Path, capsys: pytest.CaptureFixture
 )
 def test_refusals(traces: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], facts: list[str]):
     given = [str(traces) if word == "DIR" else word for word in arguments]
-    code, _, err = told(capsys, "optimize", *given)
+    code, _, err = told(capsys, "trace", "optimize", *given)
     assert (code, err) == (2, golden())
     assert all(fact in err for fact in facts)
 
@@ -75,7 +75,7 @@ def test_a_run_that_was_not_recorded_by_us_is_refused(tmp_path: Path, capsys: py
     for rank, document in enumerate(documents()):
         del document["daceml"]
         (tmp_path / f"rank{rank}.json").write_text(json.dumps(document))
-    code, _, err = told(capsys, "optimize", tmp_path)
+    code, _, err = told(capsys, "trace", "optimize", tmp_path)
     assert (code, err) == (2, golden())
     assert err.startswith("[DML662] ") and "gradients" in err and "daceml.profile(model)" in err
 
@@ -95,7 +95,7 @@ def test_what_does_not_fit_is_sharded_or_made_in_smaller_batches(
     # 6 MB each of parameters and gradients, 12 of Adam, 6 that nobody knows, 30 for the backward pass
     answers = {
         memory: json.loads(
-            told(capsys, "optimize", folder, "--memory", memory, "--json", "--budget", "1s")[1]
+            told(capsys, "trace", "optimize", folder, "--memory", memory, "--json", "--budget", "1s")[1]
         )
         for memory in ("60MB", "50MB", "25MB")
     }
@@ -105,6 +105,6 @@ def test_what_does_not_fit_is_sharded_or_made_in_smaller_batches(
         fitting = [one["peak_bytes"] for one in answers[memory]["candidates"] if one["fits"]]
         assert fitting
         assert max(fitting) <= limit
-    code, _, err = told(capsys, "optimize", folder, "--memory", "1MB", "--budget", "1s")
+    code, _, err = told(capsys, "trace", "optimize", folder, "--memory", "1MB", "--budget", "1s")
     assert code == 2
     assert "[DML661] " in err

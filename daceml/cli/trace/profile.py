@@ -1,4 +1,4 @@
-"""`daceml profile`: run a training script on several ranks, and collect the traces that they record."""
+"""`daceml trace profile`: run a training script on several ranks, and collect the traces that they record."""
 
 from __future__ import annotations
 
@@ -106,7 +106,8 @@ def profile(
         )
     for path in made:
         typer.echo(f"{path.name}: {path.stat().st_size / 1e6:.2f} MB")
-    typer.echo(f"next: daceml {'optimize ' + str(out) if ranks > 1 else 'replay ' + str(out / made[0].name)}")
+    question = f"optimize {out}" if ranks > 1 else f"replay {out / made[0].name}"
+    typer.echo(f"next: daceml trace {question}")
 
 
 def traces_in(folder: Path) -> list[Path]:

@@ -1,4 +1,4 @@
-"""`daceml optimize`: a faster way to train for a recorded run of several ranks, and what to write for it."""
+"""`daceml trace optimize`: a faster strategy for a recorded run of several ranks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Folder = Annotated[
     Path,
     typer.Argument(
-        metavar="DIR", help="folder with the traces of all ranks, as `daceml profile --ranks` collects them"
+        metavar="DIR", help="folder with the traces of all ranks, as `daceml trace profile` collects them"
     ),
 ]
 MemoryLimit = Annotated[
@@ -66,7 +66,7 @@ Partition = Annotated[
     typer.Option("--partition", help="also buckets sent in parts, which daceml cannot apply"),
 ]
 
-_EFFICIENCY = 0.75  # share of a link's bandwidth that collectives reach, as of `daceml whatif --ddp`
+_EFFICIENCY = 0.75  # share of a link's bandwidth that collectives reach, as of `daceml trace whatif --ddp`
 
 
 def optimize(

@@ -1,0 +1,1 @@
+"""`daceml trace`: the commands that record runs and read traces."""
