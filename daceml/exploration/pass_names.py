@@ -27,6 +27,7 @@ SHOWN: Mapping[str, str] = {
     "join_products": "ProductJoining",
     "transpose_weights": "TransposedWeights",
     "separate_biases": "BiasSeparation",
+    "keep_images": "ImageViews",
     "fold_batch_norms": "BatchNormFolding",
     "remove_unread_operators": "UnreadOperators",
     "use_columns": "ConvolutionColumns",

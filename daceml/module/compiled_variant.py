@@ -118,11 +118,13 @@ class Variant:
             if finish is None:
                 self._refuse_inference_tensors(tensors)
         contiguous = [x if x.is_contiguous() else x.contiguous() for x in tensors]
-        if self.backward is None:
+        if self.backward is not None:
+            outputs = self.backward.run(self.program, contiguous)
+        elif torch.is_grad_enabled():
             with torch.no_grad():
                 outputs = self.program(contiguous)
         else:
-            outputs = self.backward.run(self.program, contiguous)
+            outputs = self.program(contiguous)
         if self.writes:
             self._write(outputs, tensors)
         held = given() if self.changes or self.template.gives_back else ()

@@ -16,6 +16,7 @@ from daceml.transformations.coarse.convolution_padding import place_padding
 from daceml.transformations.coarse.dropout_splitting import split_dropout
 from daceml.transformations.coarse.frozen_folding import fold_frozen_weights
 from daceml.transformations.coarse.gelu_lifting import lift_gelu
+from daceml.transformations.coarse.image_views import keep_images
 from daceml.transformations.coarse.layer_normalization_lifting import lift_layer_normalization
 from daceml.transformations.coarse.matmul_scaling import scale_products
 from daceml.transformations.coarse.mish_lifting import lift_mish
@@ -60,6 +61,7 @@ def standard_recipe() -> Recipe:
         remove_trivial_operators,
         fold_constants,
         merge_common_subexpressions,
+        Step(keep_images, only=("inference", "frozen")),
         Step(lift_attention, only=("inference", "frozen")),
         Step(lift_attention, {"training": True, "fewest_keys": 384}, only=("training",)),
         split_dropout,
@@ -101,6 +103,7 @@ def standard_recipe() -> Recipe:
 
 _PROCESSOR_ONLY = (
     # layouts and loops that oneDNN and caches like
+    "keep_images",
     "use_columns",
     "use_channels_last",
     "pack_weights",
