@@ -27,6 +27,7 @@ SHOWN: Mapping[str, str] = {
     "join_products": "ProductJoining",
     "transpose_weights": "TransposedWeights",
     "separate_biases": "BiasSeparation",
+    "use_row_positions": "RowPositions",
     "keep_images": "ImageViews",
     "fold_batch_norms": "BatchNormFolding",
     "remove_unread_operators": "UnreadOperators",

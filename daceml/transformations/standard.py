@@ -23,6 +23,7 @@ from daceml.transformations.coarse.mish_lifting import lift_mish
 from daceml.transformations.coarse.product_epilogues import fuse_product_epilogues
 from daceml.transformations.coarse.product_joining import join_products
 from daceml.transformations.coarse.rms_normalization_lifting import lift_rms_normalization
+from daceml.transformations.coarse.row_positions import use_row_positions
 from daceml.transformations.coarse.spatial_flattening import flatten_spatial_dimensions
 from daceml.transformations.coarse.swish_lifting import lift_swish
 from daceml.transformations.coarse.transposed_weights import transpose_weights
@@ -61,6 +62,7 @@ def standard_recipe() -> Recipe:
         remove_trivial_operators,
         fold_constants,
         merge_common_subexpressions,
+        use_row_positions,
         Step(keep_images, only=("inference", "frozen")),
         Step(lift_attention, only=("inference", "frozen")),
         Step(lift_attention, {"training": True, "fewest_keys": 384}, only=("training",)),
