@@ -30,6 +30,8 @@ INTEGERS: frozenset[DType] = frozenset(
 )
 # C++ computes these in int: the result has to be cut back to the element type.
 _NARROW: frozenset[DType] = frozenset({dace.int8, dace.int16, dace.uint8, dace.uint16})
+# To these, floating-point numbers are cut by the functions `whole_int8`, … of `scalar_math.h`.
+CUT: frozenset[DType] = _NARROW | {dace.int32, dace.int64}
 
 
 class ElementTypeMismatch(TypeError):  # noqa: N818  (says what is wrong)

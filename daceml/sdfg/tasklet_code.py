@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import dace
 from dace import symbolic
 
-from daceml.sdfg.scalar import OPERATIONS, DType, Index, Scalar
+from daceml.sdfg.scalar import CUT, FLOATS, HALF, OPERATIONS, DType, Index, Scalar
 from daceml.sdfg.scalar_rewrite import nodes_of
 
 # Names start with an underscore: arrays of a network never do, and connectors must differ from arrays.
@@ -90,6 +90,15 @@ def literal_text(value: float, dtype: DType) -> str:
         # C++ has no literal for it: a minus sign is an operator on a number that is one too large
         return f"{type_name(dtype)}({value + 1} - 1)"
     return f"{type_name(dtype)}({value!r})"
+
+
+def _converted(text: str, conversion: Scalar) -> str:
+    """The text of a conversion of what has a text."""
+    before, name = conversion.args[0].dtype, type_name(conversion.dtype)
+    if before not in FLOATS or conversion.dtype not in CUT:
+        return f"{name}({text})"
+    wide = f"{type_name(dace.float32)}({text})" if before in HALF else text
+    return f"{name}(whole_{conversion.dtype.to_string()}({wide}))"
 
 
 class _Printer:
@@ -195,7 +204,7 @@ class _Printer:
                 connector, written = self._connector(number)
                 text, infix = connector + self._brackets(node, operands, written), False
             case "cast":
-                text, infix = f"{type_name(node.dtype)}({self._known(operands[0], nested=False)})", False
+                text, infix = _converted(self._known(operands[0], nested=False), node), False
             case _:
                 operation = OPERATIONS[node.op]
                 parts = [self._known(o, nested=operation.infix) for o in operands]

@@ -188,7 +188,7 @@ class _Reader:
         raise UnreadableTasklet(f"nothing is known of the name {name!r}")
 
     def _call(self, name: str, arguments: list[ast.expr]) -> Scalar:
-        dtype = getattr(dace, name, None)
+        dtype = getattr(dace, name.removeprefix("whole_"), None)
         if isinstance(dtype, dace.dtypes.typeclass) and len(arguments) == 1:
             value = self._converted(arguments[0], dtype)
             if value is not None:

@@ -124,6 +124,6 @@ def test_positions_that_are_data_are_names():
     place = apply("ceil", read("P", dace.float32, (0,), (4,)) - literal(0.5, dace.float32))
     value = Scalar("gather", dace.float32, (cast(place, dace.int64),), ("X", (None,), (9,)))
     assert text(value).splitlines() == [
-        "_t0 = dace.int64(ceil(_a1 - dace.float32(0.5)))",
+        "_t0 = dace.int64(whole_int64(ceil(_a1 - dace.float32(0.5))))",
         "_out = _a0[_t0]",
     ]

@@ -62,6 +62,49 @@ DACEML_HD std::int64_t bits_int64(S x) {
     return same_bits<std::int64_t>(x);
 }
 
+// A floating-point number cut to an integer, as torch does it on x86: NaN and numbers beyond int32 or int64 become the
+// lowest one, and narrower types take the last bits of an int32 (uint8 from double: of an int64). Spelled so that gcc
+// does not take float(int(x)) for trunc(x), which loses that and has -0.0 for 0.
+template <typename T, typename S>
+DACEML_HD T whole(S x) {
+#if defined(__CUDA_ARCH__)
+    return T(x);
+#else
+    if constexpr (std::is_same_v<T, std::uint8_t> && std::is_same_v<S, double>) {
+        return T(std::int64_t(x));
+    } else if constexpr (sizeof(T) < sizeof(std::int32_t)) {
+        return T(std::int32_t(x));
+    } else {
+        using U = std::make_unsigned_t<T>;
+        return T(U(T(x)) | U(U(x != x) << (8 * sizeof(T) - 1)));
+    }
+#endif
+}
+template <typename S>
+DACEML_HD std::int8_t whole_int8(S x) {
+    return whole<std::int8_t>(x);
+}
+template <typename S>
+DACEML_HD std::uint8_t whole_uint8(S x) {
+    return whole<std::uint8_t>(x);
+}
+template <typename S>
+DACEML_HD std::int16_t whole_int16(S x) {
+    return whole<std::int16_t>(x);
+}
+template <typename S>
+DACEML_HD std::uint16_t whole_uint16(S x) {
+    return whole<std::uint16_t>(x);
+}
+template <typename S>
+DACEML_HD std::int32_t whole_int32(S x) {
+    return whole<std::int32_t>(x);
+}
+template <typename S>
+DACEML_HD std::int64_t whole_int64(S x) {
+    return whole<std::int64_t>(x);
+}
+
 // The operand itself: differentiation takes it for a constant.
 template <typename T>
 DACEML_HD T without_gradient(T x) {
