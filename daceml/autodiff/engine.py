@@ -43,6 +43,7 @@ from daceml.onnx_ops.binding import bind
 from daceml.onnx_ops.lowering import apply, choose
 from daceml.onnx_ops.schema.node import ONNXNode
 from daceml.onnx_ops.schema.operands import operands
+from daceml.onnx_ops.schema.random_operators import draws
 from daceml.onnx_ops.tracing.tensor import Tensor, element_reader
 from daceml.onnx_ops.tracing.trace import Trace
 from daceml.sdfg.builder import Builder, Computation, parameters
@@ -112,10 +113,13 @@ def _drop_marks(network: Network, gradients: Gradients) -> None:
 
 
 def _drop_unread(network: Network, wanted: set[str]) -> None:
-    """Remove operators whose results nobody reads: gradients of functions that nobody asked for."""
+    """Remove operators whose results nobody reads: gradients of functions that nobody asked for.
+
+    Draws of random numbers stay: later draws follow them.
+    """
     state = network.state
     checked = {check.array for check in network.checks}
-    for node in reversed([n for n in steps(state) if isinstance(n, ONNXNode)]):
+    for node in reversed([n for n in steps(state) if isinstance(n, ONNXNode) and not draws(n)]):
         results = [e.dst for e in state.out_edges(node)]
         if any(state.out_degree(r) or r.data in wanted or r.data in checked for r in results):
             continue

@@ -17,6 +17,8 @@ from dace.sdfg import nodes
 
 from daceml.autodiff.activity import viewed
 from daceml.autodiff.engine import Gradients
+from daceml.onnx_ops.schema.node import ONNXNode
+from daceml.onnx_ops.schema.random_operators import draws
 from daceml.sdfg.network import Network
 from daceml.sdfg.sizes import size
 
@@ -109,9 +111,12 @@ def _sized(network: Network, given: Iterable[str]) -> tuple[str, ...]:
 
 
 def forward_nodes(network: Network) -> set[nodes.Node]:
-    """The nodes of a network with gradients that its results depend on, and what else it saves."""
+    """The nodes of a network with gradients that its results depend on, what else it saves, and draws."""
+    state = network.state
     checked = (check.array for check in network.checks)
-    return ancestors(network.state, (*network.outputs, *network.mutations, *checked, *network.saved))
+    drawing = (n for n in state.nodes() if isinstance(n, ONNXNode) and draws(n))
+    drawn = (str(edge.data.data) for node in drawing for edge in state.out_edges(node))
+    return ancestors(state, (*network.outputs, *network.mutations, *checked, *network.saved, *drawn))
 
 
 def ancestors(state: dace.SDFGState, arrays: Iterable[str]) -> set[nodes.Node]:

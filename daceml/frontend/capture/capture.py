@@ -22,7 +22,7 @@ from daceml.frontend.capture.mixed_types import refuse_mixed_types
 from daceml.frontend.capture.module_attributes import adopt, unchanged_tensors
 from daceml.frontend.capture.number_uses import only_values
 from daceml.frontend.capture.object_arguments import Change, kinds_of_objects
-from daceml.frontend.capture.refused_traces import refuse_errors, refuse_unused_draws
+from daceml.frontend.capture.refused_traces import refuse_errors
 from daceml.frontend.capture.sizes.dynamic_shapes import (
     SizeGuard,
     Spec,
@@ -201,7 +201,6 @@ def _capture(
         )  # fmt: skip
     _refuse_overwritten(reads)
     _refuse_generators(program)
-    refuse_unused_draws(program)
     refuse_errors(program)
     _refuse_state(program, view.assigned)
     if not (view.assigned or view.changes):

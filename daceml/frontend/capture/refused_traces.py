@@ -1,7 +1,4 @@
-"""Traces that are no program: draws that are not used, errors of eager, and results on another device.
-
-A draw that is not used moves torch's generator, and no program makes it.
-"""
+"""Traces that are no program: errors of eager that a trace lets pass, and results on another device."""
 
 from __future__ import annotations
 
@@ -11,55 +8,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from daceml.frontend.capture.exportable import RunsEagerlyError
-from daceml.frontend.capture.gradients.gradient_stops import changed_by, regions, storage
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
-    from torch.fx import GraphModule, Node
-
-# Arguments with which an operator that may draw does not.
-_IDLE = {"dropout_p": (0,), "dropout": (0,), "train": (False, None), "training": (False,)}
-
-
-def refuse_unused_draws(program: ExportedProgram) -> None:
-    """Leave it to eager where a draw is not used.
-
-    Raises:
-        RunsEagerlyError: an operator draws, and neither a result nor a changed tensor follows from it.
-    """
-    if (node := _unused_draw(program.graph_module)) is not None:
-        raise RunsEagerlyError(f"forward draws random numbers that it does not use, by {node.target}")
-
-
-def _unused_draw(module: GraphModule) -> Node | None:
-    used: set[Node] = set()
-    read = {storage(node) for node in module.graph.nodes if node.op == "placeholder"}
-    for node in reversed(module.graph.nodes):
-        inside = list(regions(module, node))
-        changed = {storage(target) for target in changed_by(node)} - {None}
-        if node.op != "call_function" or inside or changed & read or not used.isdisjoint(node.users):
-            used.add(node)
-            read |= {storage(operand) for operand in node.all_input_nodes}
-            if (found := next(filter(None, map(_unused_draw, inside)), None)) is not None:
-                return found
-        elif _draws(node):
-            return node
-    return None
-
-
-def _draws(node: Node) -> bool:
-    target: Any = node.target
-    if torch.Tag.nondeterministic_seeded not in getattr(target, "tags", ()):
-        return False
-    value = node.meta.get("val")
-    if isinstance(value, torch.Tensor) and value.numel() == 0:
-        return False
-    formals = target._schema.arguments
-    given = {formal.name: formal.default_value for formal in formals}
-    given |= {formal.name: value for formal, value in zip(formals, node.args, strict=False)} | node.kwargs
-    if "train" in given and given["p"] in (0, 1):
-        return False
-    return not any(name in given and given[name] in idle for name, idle in _IDLE.items())
 
 
 def refuse_errors(program: ExportedProgram) -> None:

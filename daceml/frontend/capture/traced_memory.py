@@ -116,10 +116,8 @@ def _refuse_changed_shapes(module: GraphModule, shared: set[Node]) -> None:
     """A tensor that has two names in the trace would change its shape under one of them alone."""
     for node in module.graph.nodes:
         changes = torch.Tag.inplace_view in getattr(node.target, "tags", ())
-        if _packet(node) is _aten.detach_ and not _follows_from_inputs(
-            node
-        ):  # as torch.tensor(x.size(0)) does
-            continue
+        if _packet(node) is _aten.detach_ and not _follows_from_inputs(node):
+            continue  # as torch.tensor(x.size(0)) does
         if node.op == "call_function" and changes and node.args[0] in shared:
             raise RunsEagerlyError(f"forward changes the shape or the strides of {node.args[0]} in place")
 

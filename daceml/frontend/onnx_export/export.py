@@ -26,7 +26,7 @@ from daceml.frontend.onnx_export import exporter_internals as internals
 from daceml.frontend.onnx_export.decompositions import SOMETIMES, is_decomposed, is_spelled
 from daceml.frontend.onnx_export.exporter_internals import Registry
 from daceml.frontend.onnx_export.finalize_model import finish
-from daceml.frontend.onnx_export.functionalize import functionalize, log
+from daceml.frontend.onnx_export.functionalize import decomposed, functionalize, log
 from daceml.frontend.onnx_export.graph_cleanup import simplify
 from daceml.frontend.onnx_export.memory_views import views_of_memory
 from daceml.frontend.onnx_export.negative_zeros import separate_negative_zeros
@@ -133,7 +133,7 @@ def _prepare(program: ExportedProgram) -> ExportedProgram:
             break
         log.info("decomposing %s: no translation", ", ".join(sorted(map(str, decompositions))))
         try:
-            program = program.run_decompositions(decompositions)
+            program = decomposed(program, decompositions)
         except Exception as error:
             raise _unknown_error(prepared, unknown) from error
     else:

@@ -20,6 +20,7 @@ from daceml.frontend.capture.module_attributes import places
 from daceml.frontend.capture.provenance import module_of_node, source_of_node, source_of_trace
 from daceml.frontend.onnx_export.exporter_internals import OPSET, Changed
 from daceml.onnx_ops.domain.torch_fallback import DOMAIN as TORCH_DOMAIN
+from daceml.onnx_ops.schema.random_operators import is_random
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -134,13 +135,14 @@ def _type_complex(graph: ir.Graph, program: ExportedProgram) -> None:
 
 
 def _remove_unread(graph: ir.Graph) -> None:
-    """Remove what nobody reads, and copies within the graph."""
+    """Remove what nobody reads, and copies within the graph. Draws stay: they move torch's generator."""
     for node in reversed(list(graph)):
         if node.op_type == "Identity" and node.domain == "" and not node.outputs[0].is_graph_output():
             (source,) = node.inputs
             assert source is not None, "Identity has one input"
             node.outputs[0].replace_all_uses_with(source)
-        if not any(output.uses() or output.is_graph_output() for output in node.outputs):
+        read = any(output.uses() or output.is_graph_output() for output in node.outputs)
+        if not (read or _draws(node)):
             graph.remove(node, safe=True)
             continue
         if node.op_type in OPTIONAL_OUTPUTS and node.domain == "":
@@ -150,6 +152,11 @@ def _remove_unread(graph: ir.Graph) -> None:
                 count -= 1
             if count < len(outputs):
                 node.resize_outputs(count)
+
+
+def _draws(node: ir.Node) -> bool:
+    kernel_draws = node.attributes.get("draws")
+    return is_random(node.op_type, node.domain) or (kernel_draws is not None and kernel_draws.as_int() == 1)
 
 
 def _complete_state(graph: ir.Graph, program: ExportedProgram) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import logging
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -58,7 +58,7 @@ def functionalize(program: ExportedProgram) -> ExportedProgram:
     except NeedsRetraceError as reason:
         log.info("functionalising by a second trace: %s", reason)
         try:
-            return program.run_decompositions({})
+            return decomposed(program, {})
         except Exception as error:
             if reason.shared:
                 _refuse_shared_memory(program, reason.shared)
@@ -67,6 +67,18 @@ def functionalize(program: ExportedProgram) -> ExportedProgram:
                 why=f"{reason}; torch says {type(error).__name__}: {str(error).splitlines()[0]}",
                 fix="pass tensors that do not share memory, or work on copies in forward (x = x.clone())",
             ) from error
+
+
+def decomposed(program: ExportedProgram, table: Mapping[Any, Any]) -> ExportedProgram:
+    """The program with some operators written with others, traced again.
+
+    Draws of random numbers that are not used stay: they move torch's generator. torch keeps them where this
+    setting says that its own generator draws.
+    """
+    from torch._inductor import config as inductor
+
+    with inductor.patch(fallback_random=True):
+        return program.run_decompositions({**table})
 
 
 def _refuse_shared_memory(program: ExportedProgram, nodes: Sequence[Node]) -> None:

@@ -66,6 +66,8 @@ def simplify(program: ExportedProgram) -> None:
         target = str(node.target)
         if target in ASSERTIONS:
             graph.erase_node(node)
+        elif target in CASTS and not _is_tensor(node.args[0]):
+            _make_of_number(node)
         elif _is_copy(node, target):
             node.replace_all_uses_with(node.args[0])
             graph.erase_node(node)
@@ -78,6 +80,16 @@ def simplify(program: ExportedProgram) -> None:
             _type_statistics(node)
     graph.eliminate_dead_code()
     rename_outputs(program)
+
+
+def _is_tensor(operand: Any) -> bool:
+    return isinstance(operand, torch.fx.Node) and isinstance(operand.meta.get("val"), torch.Tensor)
+
+
+def _make_of_number(node: torch.fx.Node) -> None:
+    """_to_copy(2, dtype=float32) -> scalar_tensor(2, dtype=float32): torch.vmap casts numbers."""
+    node.target = torch.ops.aten.scalar_tensor.default
+    node.args, node.kwargs = node.args[:1], {"dtype": _dtype(node)}
 
 
 def _is_copy(node: torch.fx.Node, target: str) -> bool:

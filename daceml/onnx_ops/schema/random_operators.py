@@ -20,4 +20,9 @@ _OWN = frozenset({"BernoulliLike", "Draws", "DropoutMask", "Exponential", "Permu
 
 def draws(node: ONNXNode) -> bool:
     """Whether a node may draw random numbers."""
-    return node.op_type in (_OWN if node.domain else _STANDARD)
+    return is_random(node.op_type, node.domain) or bool(getattr(node, "draws", 0))
+
+
+def is_random(op_type: str, domain: str) -> bool:
+    """Whether an operator may draw random numbers, whatever its attributes are."""
+    return op_type in (_OWN if domain else _STANDARD)

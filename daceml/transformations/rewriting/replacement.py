@@ -14,6 +14,7 @@ from daceml.onnx_ops.result_types import ResultType, result_types
 from daceml.onnx_ops.schema.element_types import BY_DACE_TYPE
 from daceml.onnx_ops.schema.node import ONNXNode
 from daceml.onnx_ops.schema.nodes import node_class
+from daceml.onnx_ops.schema.random_operators import draws
 from daceml.sdfg.access import add_access
 from daceml.sdfg.network import Network
 from daceml.sdfg.sizes import Size, product, size
@@ -283,6 +284,8 @@ def take_place(graph: OperatorGraph, old: str, new: str) -> None:
 def remove_unread(graph: OperatorGraph, candidates: Sequence[ONNXNode], arrays: Sequence[str] = ()) -> None:
     """Remove those operators that nobody reads any more, with their arrays and constants of their own.
 
+    What they alone read goes as well, but draws of random numbers stay: later draws follow them.
+
     Args:
         arrays: further ones that may not be read any more.
     """
@@ -302,7 +305,8 @@ def remove_unread(graph: OperatorGraph, candidates: Sequence[ONNXNode], arrays: 
             if array in graph.access and not graph.network.state.degree(graph.access[array]):
                 _drop(graph, graph.access[array])
         given += read
-        waiting += [above for a in read if (above := graph.writer.get(a)) is not None]
+        writers = (graph.writer.get(a) for a in read)
+        waiting += [above for above in writers if above is not None and not draws(above)]
     for array in dict.fromkeys(given):
         access = graph.access.get(array)
         if access is None or graph.network.state.degree(access):

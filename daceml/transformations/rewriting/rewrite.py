@@ -27,6 +27,7 @@ from typing import Any, ClassVar
 
 from daceml.errors import UnsupportedProgramError
 from daceml.onnx_ops.schema.node import ONNXNode
+from daceml.onnx_ops.schema.random_operators import draws
 from daceml.sdfg.network import Network
 from daceml.sdfg.passes import ELSEWHERE, Level, PassRecord, Refusal
 from daceml.transformations.rewriting.pattern import (
@@ -234,7 +235,9 @@ class _Application:
             take_place(graph, old, value.array)
             touched += [old, value.array]
         remove_unread(
-            graph, [node, *match.operators.values(), *op.made], [*match.arrays.values(), *op.constants]
+            graph,
+            [node, *match.operators.values(), *(made for made in op.made if not draws(made))],
+            [*match.arrays.values(), *op.constants],
         )
         made = [n for n in op.made if graph.holds(n)]
         if unknown := [a for n in made for a in graph.results(n) if a in op.untyped]:

@@ -109,3 +109,12 @@ def test_attention_is_scaled_by_the_root_of_a_size():
 
 def test_variances_over_symbolic_sizes():
     agree(lambda x: (x.var(0), x.std((0, 1)), x.double().var(1, unbiased=False)), (4, 5), (6, 3), variants=1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64])
+def test_numbers_that_vmap_casts(dtype):
+    module = Lambda(lambda x: torch.vmap(lambda row: (row * 2 + row.shape[0]) / 3)(x))
+    compiled = compile_module(module, dynamic=True)
+    for shape in SHAPES:
+        x = torch.arange(math.prod(shape)).reshape(shape).to(dtype)
+        torch.testing.assert_close(compiled(x), module(x))

@@ -107,12 +107,10 @@ def holds_sizes(value: Any) -> bool:
 
 def _is_small(tensor: Any) -> bool:
     """Whether a result is a tensor of the trace with a few elements."""
-    return (
-        isinstance(tensor, FakeTensor)
-        and not (tensor.requires_grad or tensor.is_inference())
-        and all(isinstance(n, int) for n in tensor.shape)
-        and tensor.numel() <= _MOST_ELEMENTS
-    )
+    if not isinstance(tensor, FakeTensor) or tensor.requires_grad or tensor.is_inference():
+        return False
+    sizes: tuple[Any, ...] = tuple(tensor.shape)
+    return all(isinstance(n, int) for n in sizes) and tensor.numel() <= _MOST_ELEMENTS
 
 
 def _is_alike(real: torch.Tensor, traced: torch.Tensor) -> bool:
