@@ -121,6 +121,7 @@ def _angle(args: Operands, y: Scalar, g: Scalar) -> tuple[Scalar, Scalar]:
 _PARTIALS: dict[str, Partials] = {
     **{op: _smooth(op) for op in _DEFINITIONS},
     "sigmoid": lambda args, y, g: (g * ((1.0 - y) * y),),
+    "rectify": lambda args, y, g: (apply("where", apply("le", y, 0.0), _zero(g), g),),
     "abs": lambda args, y, g: (g * apply("sign", args[0]),),
     "neg": lambda args, y, g: (-g,),
     "add": lambda args, y, g: (g, g),

@@ -66,7 +66,7 @@ OPERATIONS: dict[str, Operation] = {
     **_calls("exp log log1p expm1 tanh erf erfc sqrt sin cos tan asin acos atan"),
     **_calls("sinh cosh asinh acosh atanh"),
     **_calls("floor ceil trunc rint sigmoid"),
-    **_calls("sign abs", "number"),
+    **_calls("sign abs rectify", "number"),
     **{
         f"is{k}": Operation(template=f"is{k}({{0}})", operands="float", result="bool") for k in ("nan", "inf")
     },

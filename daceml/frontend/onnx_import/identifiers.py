@@ -20,7 +20,7 @@ _CODE_NAMES = """
 abs acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp2 expm1 fabs
 floor fma fmax fmin fmod int_ceil int_floor isfinite isinf isnan lgamma log log10 log1p log2 max min
 nearbyint pow remainder rint round rsqrt sigmoid sign signbit sin sinh sqrt tan tanh tgamma trunc
-select clamp without_gradient
+select clamp without_gradient rectify
 whole_int8 whole_uint8 whole_int16 whole_uint16 whole_int32 whole_int64
 int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 bfloat16 half
 complex64 complex128 int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t size_t

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.tracing.functions import erf, maximum, sigmoid, where
+from daceml.onnx_ops.tracing.functions import erf, maximum, rectify, sigmoid, where
 from daceml.onnx_ops.tracing.tensor import Output, Tensor
 
 
@@ -18,8 +18,8 @@ def softplus_of(x: Tensor) -> Tensor:
 
 @implements("Relu")
 def relu(X: Tensor, Y: Output) -> None:
-    # not a maximum, whose derivative at 0 is another one; NaN stays NaN
-    Y[:] = where(X <= 0, 0, X)
+    # not a maximum, whose derivative at 0 is another one; NaN stays NaN, and -0.0 is -0.0
+    Y[:] = rectify(X)
 
 
 @implements("LeakyRelu")

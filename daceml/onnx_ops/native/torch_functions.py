@@ -9,7 +9,7 @@ import numpy as np
 
 from daceml.onnx_ops.domain.torch_kernels import DOMAIN
 from daceml.onnx_ops.registry import implements
-from daceml.onnx_ops.tracing.functions import maximum, where
+from daceml.onnx_ops.tracing.functions import maximum, rectify, where
 from daceml.onnx_ops.tracing.tensor import Output, Tensor, compute, elementwise, is_float
 from daceml.sdfg.scalar import Index, Scalar, bit_cast
 
@@ -69,7 +69,16 @@ def stop_gradient(data: Tensor, result: Output) -> None:
 @implements("HardTanh", domain=DOMAIN)
 def hard_tanh(data: Tensor, low: Tensor, high: Tensor, result: Output) -> None:
     # flat at both bounds, as torch has it; NaN stays NaN
-    result[:] = where(data <= low, low, where(data >= high, high, data))
+    if _is_zero(low):  # either zero is inside, and keeps its sign
+        result[:] = where(data >= high, high, rectify(data))
+    elif _is_zero(high):
+        result[:] = where(data <= low, low, where(data > high, high, -rectify(-data)))
+    else:
+        result[:] = where(data <= low, low, where(data >= high, high, data))
+
+
+def _is_zero(bound: Tensor) -> bool:
+    return bound.value is not None and not bound.value.any()
 
 
 @implements("Remainder", domain=DOMAIN)

@@ -19,6 +19,11 @@ def where(condition: Any, yes: Any, no: Any) -> Any:
     return _apply("where", condition, yes, no)
 
 
+def rectify(x: Any) -> Any:
+    """x where it is not less than 0, else 0; flat at 0, where either zero keeps its sign."""
+    return _apply("rectify", x)
+
+
 def maximum(a: Any, b: Any) -> Any:
     """The larger one; NaN if either is."""
     return _apply("max", a, b)

@@ -172,21 +172,32 @@ def _layout(network: Network, array: str) -> tuple[object, ...]:
 
 def _activation(value: Scalar) -> tuple[Activation, Scalar]:
     """The activation at the root of a value, and what it is applied to."""
-    if value.op == "where" and value.args[0].op == "le":
-        condition, low, inner = value.args
-        x, bound = condition.args
-        if _same(bound, low) and low.op == "literal":
-            if _same(inner, x) and low.data == 0:
-                return Activation(name="relu"), x
-            if inner.op == "where" and inner.args[0].op == "ge" and _same(inner.args[2], x):
-                above, high = inner.args[0].args
-                if _same(above, x) and _same(high, inner.args[1]) and high.op == "literal":
-                    return _clip(low.data, high.data), x
+    match value:
+        case Scalar(op="rectify", args=(x,)):
+            return Activation(name="relu"), x
+        case Scalar(op="where", args=(Scalar(op="ge", args=(x, bound)), high, inner)) if _same(bound, high):
+            low = _lower_bound(inner, x)
+            if low is not None and high.op == "literal":
+                return _clip(low, high.data), x
+        case _:
+            pass
     if value.op == "mul":
         for x, gate in (value.args, value.args[::-1]):
             if gate.op == "sigmoid" and _same(gate.args[0], x):
                 return Activation(name="swish"), x
     return Activation(name="none"), value
+
+
+def _lower_bound(value: Scalar, x: Scalar) -> float | None:
+    """Of x, where a value is x with one."""
+    match value:
+        case Scalar(op="rectify", args=(inner,)) if _same(inner, x):
+            return 0.0
+        case Scalar(op="where", args=(Scalar(op="le", args=(inner, bound)), low, again)):
+            plain = _same(inner, x) and _same(again, x) and _same(bound, low)
+            return low.data if plain and low.op == "literal" else None
+        case _:
+            return None
 
 
 def _clip(low: float, high: float) -> Activation:

@@ -77,7 +77,7 @@ def softplus(self: Value, beta: float = 1.0, threshold: float = 20.0) -> Value:
 def log_sigmoid(self: Value) -> Value:
     # -softplus(-x)
     negative = typed(op.Neg(self), self)
-    return op.Neg(typed(op.Softplus(negative), self))
+    return op.Sub(0.0, typed(op.Softplus(negative), self))  # 0.0 far out, where Neg gives -0.0
 
 
 @translates("aten.hardtanh.default")

@@ -213,8 +213,7 @@ def div_mode(self: Value, other: Operand, *, rounding_mode: str | None = None) -
         # ONNX divides integers towards zero
         return quotient
     quotient = typed(quotient, dtype=self.dtype, shape=_joined(self, other))
-    magnitude = typed(op.Floor(typed(op.Abs(quotient), quotient)), quotient)
-    return op.Mul(typed(op.Sign(quotient), quotient), magnitude)
+    return _truncated(quotient)
 
 
 def _both(self: Operand, other: Operand) -> tuple[Value, Value]:
@@ -254,8 +253,18 @@ def fmod(self: Value, other: Operand) -> Value:
 def trunc(self: Value) -> Value:
     if self.dtype not in FLOATS:
         return op.Identity(self)
-    magnitude = typed(op.Floor(typed(op.Abs(self), self)), self)
-    return op.Mul(typed(op.Sign(self), self), magnitude)
+    return _truncated(self)
+
+
+def _truncated(x: Value) -> Value:
+    """Towards zero; what is between -1 and 0 becomes -0.0."""
+    below = typed(op.Less(x, 0.0), x, dtype=ir.DataType.BOOL)
+    return op.Where(below, typed(op.Ceil(x), x), typed(op.Floor(x), x))
+
+
+@translates("aten.frac.default")
+def frac(self: Value) -> Value:
+    return op.Sub(self, typed(_truncated(self), self))
 
 
 @translates("aten.pow.Tensor_Scalar")
@@ -317,9 +326,21 @@ def log10(self: Value) -> Value:
 @translates("aten.lerp.Scalar", "aten.lerp.Tensor")
 @rounds_once
 def lerp(self: Value, end: Value, weight: Operand) -> Value:
+    """From the nearer end, so that both ends are met."""
     distance = typed(op.Sub(end, self), dtype=self.dtype, shape=broadcast(end, self))
-    factors = [distance, *([weight] if isinstance(weight, Value) else [])]
-    return op.Add(self, typed(op.Mul(distance, weight), dtype=self.dtype, shape=broadcast(*factors)))
+    shape = broadcast(distance, weight) if isinstance(weight, Value) else broadcast(distance)
+    share = weight if isinstance(weight, Value) else full((), weight, self.dtype or ir.DataType.FLOAT)
+    rest = typed(op.Sub(1.0, share), share)
+
+    def part(of: Value) -> Value:
+        return typed(op.Mul(distance, of), dtype=self.dtype, shape=shape)
+
+    if not isinstance(weight, Value):
+        return op.Add(self, part(share)) if abs(weight) < 0.5 else op.Sub(end, part(rest))
+    near = typed(op.Add(self, part(share)), dtype=self.dtype, shape=shape)
+    far = typed(op.Sub(end, part(rest)), dtype=self.dtype, shape=shape)
+    small = typed(op.Less(typed(op.Abs(weight), weight), 0.5), weight, dtype=ir.DataType.BOOL)
+    return op.Where(small, near, far)
 
 
 @translates("aten.rsqrt.default")

@@ -26,10 +26,16 @@ from daceml.frontend.onnx_export.translations.emit import (
 Dims = int | Sequence[int] | None
 
 
+_ADDING = (op.ReduceSum, op.ReduceMean)
+
+
 def _reduce(operator: Any, self: Value, dim: Dims, keepdim: bool) -> Value:
+    axes = axes_of(dim, rank_of(self))
+    sizes = sizes_of(self)
+    if operator in _ADDING and self.dtype in FLOATS and all(sizes[a] == 1 for a in axes or range(len(sizes))):
+        self = typed(op.Add(self, 0.0), self)  # a sum starts from 0, so that of -0.0 alone is 0.0
     if rank_of(self) == 0:
         return op.Identity(self)
-    axes = axes_of(dim, rank_of(self))
     return operator(self, axes, keepdims=int(keepdim))
 
 

@@ -108,7 +108,8 @@ def xlogy(self: Value, other: Value) -> Value:
     )
     empty = typed(op.And(nothing, typed(without, other, dtype=BOOL)), dtype=BOOL, shape=shape)
     product = typed(op.Mul(self, typed(op.Log(other), other)), dtype=self.dtype, shape=shape)
-    return op.Where(empty, 0.0, product)
+    unsigned = typed(op.Add(product, 0.0), product)
+    return op.Where(empty, 0.0, typed(op.Where(nothing, unsigned, product), product))
 
 
 @translates("aten.xlogy.Scalar_Other")

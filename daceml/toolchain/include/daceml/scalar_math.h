@@ -18,17 +18,23 @@
 #define DACEML_HD inline
 #endif
 
-// Larger and smaller of two numbers; NaN if either is one, as torch and numpy have it. Two choices, and no `||`, which
-// gcc does not vectorise; the first is one instruction.
+// Larger and smaller of two numbers, the first of equal ones; NaN if either is one, as torch and numpy have it. Two
+// choices, and no `||`, which gcc does not vectorise; the first is one instruction.
 template <typename T>
 DACEML_HD T nan_max(T a, T b) {
-    const T larger = a > b ? a : b;
-    return a != a ? a : larger;
+    const T larger = b > a ? b : a;
+    return b != b ? b : larger;
 }
 template <typename T>
 DACEML_HD T nan_min(T a, T b) {
-    const T smaller = a < b ? a : b;
-    return a != a ? a : smaller;
+    const T smaller = b < a ? b : a;
+    return b != b ? b : smaller;
+}
+
+// x, or 0 where it is less; NaN and -0.0 stay. One instruction.
+template <typename T>
+DACEML_HD T rectify(T x) {
+    return x < T(0) ? T(0) : x;
 }
 
 // 1 / (1 + exp(-x)); 0 and 1 far out, never NaN for a number.
