@@ -63,6 +63,13 @@ def _log_sum_exp(x: Tensor, axes: Axes, keepdims: bool) -> Tensor:
     return total + shift.squeeze(*gone)
 
 
+def _euclidean(x: Tensor, axes: Axes, keepdims: bool) -> Tensor:
+    """Of one element, its magnitude, as torch has it: its square may be too large, or 0."""
+    if all(same(x.shape[axis_of(a, x.rank)], 1) for a in (range(x.rank) if axes is None else axes)):
+        return abs(x).sum(axes, keepdims)
+    return np.sqrt((x * x).sum(axes, keepdims))
+
+
 _ROWS: dict[str, Callable[[Tensor, Axes, bool], Any]] = {
     "ReduceSum": lambda x, axes, keep: x.sum(axes, keep),
     "ReduceProd": lambda x, axes, keep: x.prod(axes, keep),
@@ -70,7 +77,7 @@ _ROWS: dict[str, Callable[[Tensor, Axes, bool], Any]] = {
     "ReduceMin": _extreme("min"),
     "ReduceMean": _mean,
     "ReduceL1": lambda x, axes, keep: abs(x).sum(axes, keep),
-    "ReduceL2": lambda x, axes, keep: np.sqrt((x * x).sum(axes, keep)),
+    "ReduceL2": _euclidean,
     "ReduceSumSquare": lambda x, axes, keep: (x * x).sum(axes, keep),
     "ReduceLogSum": lambda x, axes, keep: np.log(x.sum(axes, keep)),
     "ReduceLogSumExp": _log_sum_exp,

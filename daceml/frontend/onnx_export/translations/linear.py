@@ -136,7 +136,7 @@ def vector_norm(
     if dim is None:
         self, dim = typed(op.Reshape(self, [-1]), self, shape=(product(sizes_of(self)),)), [0]
     axes = [dim] if isinstance(dim, int) else list(dim)
-    if ord in (1, 2):
+    if ord in (1, 2) or all(sizes_of(self)[axis] == 1 for axis in axes):
         return (op.ReduceL1 if ord == 1 else op.ReduceL2)(self, axes, keepdims=int(keepdim))
     magnitudes = typed(op.Abs(self), self)
     if math.isinf(ord):

@@ -150,6 +150,16 @@ def test_products_with_logarithms():
     same(Apart(both=torch.xlogy, number=lambda x, y: torch.xlogy(x, 2.5)), x[4:], y[4:].abs() + 1)
 
 
+def test_norms_of_one_element_are_its_magnitude():
+    """Its square may be too large, or 0."""
+    second = Apart(rows=lambda x: x.norm(dim=1), first=lambda x: x.unsqueeze(0).norm(1.0, dim=0))
+    third = Apart(kept=lambda x: torch.linalg.vector_norm(x, 3.0, 1, keepdim=True))
+    rows = torch.tensor([[3e30], [-1e-30], [-2.0], [0.0]])
+    same(second, rows, tolerance=3e-7)
+    for norms in (second, third):
+        same(norms, torch.cat([rows, torch.tensor([[-1e-40], [-INF], [NAN]])]), tolerance=0, gradients=False)
+
+
 def test_log_odds_keep_nan():
     x = doubles(NAN, 0.25, 0.75, 0.999, 0.01, 1e-9)
     both = Apart(bounded=lambda x: torch.logit(x, 0.02), plain=torch.logit)
