@@ -145,6 +145,12 @@ class OutOfMemoryError(ExecutionError, MemoryError, RuntimeError):
     code = "DML406"
 
 
+class PositionError(ExecutionError, IndexError, RuntimeError):
+    """An index past the ends of a dimension: in torch an IndexError, or for some operators a RuntimeError."""
+
+    code = "DML407"
+
+
 class StaleWeightError(ExecutionError):
     """A weight that is no longer of the type, size or layout that a program was compiled for."""
 

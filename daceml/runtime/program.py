@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 import torch
 
-from daceml.errors import ExecutionError, OutOfMemoryError, StaleWeightError, first_line
+from daceml.errors import ExecutionError, OutOfMemoryError, PositionError, StaleWeightError, first_line
 from daceml.runtime import launcher
 from daceml.runtime.binding import Binding, empty_outputs
 from daceml.runtime.cuda_graphs import Replays
@@ -25,7 +25,16 @@ CPU = torch.device("cpu")
 
 
 _FIX_TENSOR = "mend the tensor that is named: shape, type and layout must be those of the compilation"
-_FIX_LAUNCH = "run the call once more with CUDA_LAUNCH_BLOCKING=1, and report both messages"
+_MISFIT = (ExecutionError, _FIX_TENSOR)
+_REFUSALS: dict[str, tuple[type[ExecutionError], str]] = {
+    "weight ": (StaleWeightError, _FIX_TENSOR),
+    "an index is outside": (PositionError, "pass indices that the dimension has"),
+    "the launch of kernel ": (
+        ExecutionError,
+        "run the call once more with CUDA_LAUNCH_BLOCKING=1, and report both messages",
+    ),
+}
+"""How the reason of a refusal starts -> its error, and how to fix it."""
 
 
 class Program:
@@ -92,6 +101,7 @@ class Program:
         Raises:
             StaleWeightError: a weight has another type, size or layout by now.
             OutOfMemoryError: there is not enough memory; later calls are not concerned.
+            PositionError: an index is past the ends of a dimension.
             ExecutionError: an input that does not fit, or an operator that failed.
             Exception: what an operator of torch raised that the program calls by name.
         A program that relies on limits, and finds an element outside, lets its substitute run; one whose
@@ -116,12 +126,9 @@ class Program:
                 return self._for_other_weights(binding)(inputs, last_use)
             if (short := self._short_of_memory(why)) is not None:
                 raise short from error
-            kind = StaleWeightError if why.startswith("weight ") else ExecutionError
+            kind, fix = next((row for start, row in _REFUSALS.items() if why.startswith(start)), _MISFIT)
             raise kind(
-                "the compiled program refused a call",
-                where=str(self.stored.folder),
-                why=why,
-                fix=_FIX_LAUNCH if why.startswith("the launch of kernel ") else _FIX_TENSOR,
+                "the compiled program refused a call", where=str(self.stored.folder), why=why, fix=fix
             ) from error
         self._renewals.calls += 1
         return outputs

@@ -17,7 +17,7 @@ from torch import nn
 from torch.nn import functional
 
 import daceml
-from daceml.errors import ExecutionError
+from daceml.errors import PositionError
 from tests.support.computations import Several
 from tests.support.golden import golden, raises
 
@@ -222,7 +222,7 @@ def test_positions_that_an_operator_does_not_take() -> None:
     x = draw(4, 2)
     compiled = trains(module, (x, torch.tensor([3, 0])))
     for outside in (4, -1):
-        with raises(ExecutionError, "[0, 4)", "Gather", exact=False) as refusal:
+        with raises(PositionError, "[0, 4)", "Gather", exact=False) as refusal:
             compiled(x.requires_grad_(), torch.tensor([0, outside]))
         assert refusal.value.why.partition(":")[0] == golden()
 

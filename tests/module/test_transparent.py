@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import daceml
-from daceml.errors import CallError, ConfigurationError, ExecutionError, RecompileError
+from daceml.errors import CallError, ConfigurationError, PositionError, RecompileError
 from daceml.module.module import compile_module
 from tests.support.golden import golden, raises
 from tests.support.sampling import sampled
@@ -292,7 +292,7 @@ def test_an_embedding_has_no_negative_rows():
     compiled = compiled_of(eager)
     close(compiled(torch.tensor([0, 4])), eager(torch.tensor([0, 4])))
     for position in (-1, 5):
-        with raises(ExecutionError, "[0, 5)", "Gather", exact=False) as refusal:
+        with raises(PositionError, "[0, 5)", "Gather", exact=False) as refusal:
             compiled(torch.tensor([0, position]))
         assert refusal.value.why == golden()
 
@@ -312,22 +312,31 @@ class Places(nn.Module):
                 return x.index_select(0, i)
             case "scatter":
                 return x.scatter(0, i, 9.0)
+            case "index_add":
+                return x.index_add(0, i, x[:1])
+            case "index_copy":
+                return x.index_copy(0, i, x[:1])
             case _:
                 return x.scatter_add(0, i, x[:1])
 
 
 @pytest.mark.parametrize(
-    "name", sampled(["gather", "index_select", "scatter", "scatter_add"], "gather", "scatter_add")
+    "name",
+    sampled(
+        ["gather", "index_select", "scatter", "scatter_add", "index_add", "index_copy"],
+        "gather",
+        "scatter_add",
+        "index_copy",
+    ),
 )
 def test_positions_count_from_zero_where_torch_says_so(name: str):
     eager = Places(name)
     compiled = compiled_of(eager)
     x, last, before = torch.arange(5.0), torch.tensor([4]), torch.tensor([-1])
     close(compiled(x, last), eager(x, last))
-    with pytest.raises((IndexError, RuntimeError)):
+    with pytest.raises((IndexError, RuntimeError)) as error:
         eager(x, before)
-    with raises(
-        ExecutionError, "[0, 5)", "Scatter" if "scatter" in name else "Gather", exact=False
-    ) as refusal:
+    with raises(PositionError, "[0, 5)", exact=False) as refusal:
         compiled(x, before)
+    assert isinstance(refusal.value, error.type)
     assert refusal.value.why.partition(":")[0] == golden()

@@ -199,8 +199,9 @@ _FROM_ZERO = frozenset(
     {"aten.embedding.default", "aten.index_select.default", "aten.gather.default"}
     | {f"aten.scatter.{overload}" for overload in ("src", "value", "reduce", "value_reduce")}
     | {"aten.scatter_add.default", "aten.scatter_reduce.two"}
+    | {"aten.index_add.default", "aten.index_copy.default"}
 )
-_COUNTED = frozenset({"Gather", "GatherElements", "ScatterElements"})
+_COUNTED = frozenset({"Gather", "GatherElements", "ScatterElements", "ScatterND"})
 
 
 def _write_provenance(model: ir.Model) -> None:
@@ -214,9 +215,11 @@ def _write_provenance(model: ir.Model) -> None:
                 path: list[str] = ast.literal_eval(scopes)
                 module = path[-2] if len(path) > 1 and "_empty_nn_module_stack" not in path[-2] else ""
                 source = source_of_trace(node.metadata_props.get("pkg.torch.onnx.stack_trace", ""))
-            target = str(getattr(node.meta.get("node"), "target", ""))
+            traced = node.meta.get("node")
+            target = str(getattr(traced, "target", ""))
+            called = str(traced.meta.get("original_aten", target)) if traced else ""  # before decompositions
             node.metadata_props.clear()
-            if node.op_type in _COUNTED and target in _FROM_ZERO:
+            if node.op_type in _COUNTED and {target, called} & _FROM_ZERO:
                 # ONNX counts negative positions from the end, torch refuses them
                 node.metadata_props["daceml.lowest_index"] = "0"
             if node.op_type == "Gather" and target == "aten.embedding.default":

@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn import functional
 
 import daceml
-from daceml.errors import CallError, ConfigurationError, ExecutionError
+from daceml.errors import CallError, ConfigurationError, PositionError
 from tests.support.golden import golden, raises
 
 Between = Callable[[int, nn.Module, torch.optim.Optimizer], None]
@@ -145,7 +145,7 @@ def test_a_step_that_fails_leaves_everything_as_it_was():
     target = torch.zeros(1, 2, dtype=torch.float64)
     for _ in range(2):
         before = copy.deepcopy((module.state_dict(), optimizer.state_dict()["state"]))
-        with raises(ExecutionError, "[0, 5)", "model.0", "Gather", exact=False) as refusal:
+        with raises(PositionError, "[0, 5)", "model.0", "Gather", exact=False) as refusal:
             step(torch.tensor([[0, 9]]), target)
         assert refusal.value.why == golden()
         now = (module.state_dict(), optimizer.state_dict()["state"])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from daceml.errors import ExecutionError
+from daceml.errors import PositionError
 from tests.onnx_ops.native.single_node import Case, Outcome, random
 from tests.support.golden import raises
 from tests.support.operator_programs import program
@@ -51,7 +51,7 @@ def test_a_position_outside_is_an_error_and_never_a_read(bad: int):
     x = torch.randn(4, 3)
     compiled = program(text)
     assert torch.equal(compiled([x, torch.tensor([3, -1])])[0], x[[3, -1]])
-    with raises(ExecutionError, "[-4, 4)"):
+    with raises(PositionError, "[-4, 4)"):
         compiled([x, torch.tensor([0, bad])])
 
 
@@ -60,7 +60,7 @@ def test_positions_that_are_computed_are_checked_too():
     x = torch.randn(4, 3)
     compiled = program(text)
     assert torch.equal(compiled([x, torch.tensor([1, -1])])[0], x[[2, -2]])
-    with pytest.raises(ExecutionError):
+    with pytest.raises(PositionError):
         compiled([x, torch.tensor([0, 2])])
 
 
@@ -69,5 +69,5 @@ def test_positions_in_several_dimensions_are_checked_each():
     x = torch.randn(4, 3)
     compiled = program(text)
     assert torch.equal(compiled([x, torch.tensor([[3, 2], [-1, 0]])])[0], x[[3, -1], [2, 0]])
-    with pytest.raises(ExecutionError):
+    with pytest.raises(PositionError):
         compiled([x, torch.tensor([[3, 3], [0, 0]])])
