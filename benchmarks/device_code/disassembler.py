@@ -53,7 +53,7 @@ class Disassembler:
 
 
 def find_disassembler() -> Disassembler | str:
-    """The first of each tool on PATH, beside nvcc, in NVIDIA's wheels or in triton's package; or why not."""
+    """The first of each tool on PATH, next to nvcc, in NVIDIA's wheels or in triton's package; or why not."""
     folders = list(_folders())
     found: dict[str, Path] = {}
     for tool in TOOLS:
@@ -66,7 +66,7 @@ def find_disassembler() -> Disassembler | str:
     absent = [tool for tool in TOOLS if tool not in found]
     if absent:
         return (
-            f"there is no {' and no '.join(absent)} on PATH, beside nvcc, in NVIDIA's wheels or in triton's"
+            f"there is no {' and no '.join(absent)} on PATH, next to nvcc, in NVIDIA's wheels or in triton's"
             " package: pip install 'daceml[cuda-sass]'"
         )
     return Disassembler(cuobjdump=found["cuobjdump"], nvdisasm=found["nvdisasm"])

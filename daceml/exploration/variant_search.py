@@ -139,7 +139,7 @@ class _Search:
         try:
             self.eager = self.programs.eager(limit_s)
         except Exception as error:  # whatever the user's modules raise when they are copied
-            log.warning("PyTorch itself is not measured beside it: %s", first_line(error))
+            log.warning("PyTorch itself is not measured: %s", first_line(error))
 
     # ---- predictions
 

@@ -103,7 +103,7 @@ CHOICES: tuple[Choice, ...] = (
     ),
     Choice(
         name="sums of columns apart",
-        why="sums beside the loop over rows go through memory in chunks, which few rows do not fill",
+        why="sums next to the loop over rows go through memory in chunks, which few rows do not fill",
         without=("sum_columns",),
     ),
     Choice(

@@ -153,7 +153,7 @@ def _check(sdfg: dace.SDFG, outputs: Sequence[str], inputs: Sequence[str]) -> No
         why = (
             f"the program has {', '.join(sorted(a for a, d in sdfg.arrays.items() if not d.transient))}"
             if desc is None
-            else "it is a transient: nobody outside can give or take it"
+            else "it is a transient, which no caller can pass or receive"
             if desc.transient
             else f"its elements are {desc.dtype.to_string()}"
             if desc.dtype not in FLOATS

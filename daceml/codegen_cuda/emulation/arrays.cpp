@@ -96,7 +96,7 @@ int check_arrays() {
         for (const char* place = first; place < last; ++place) {
             if (place == array.begin) place += array.bytes;
             if (place < last && static_cast<unsigned char>(*place) != pattern) {
-                report("somebody wrote byte " + std::to_string(place - array.begin) + " of array " + array.name +
+                report("a kernel wrote byte " + std::to_string(place - array.begin) + " of array " + array.name +
                        ", which has " + std::to_string(array.bytes));
                 return 1;
             }

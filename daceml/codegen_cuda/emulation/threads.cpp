@@ -122,7 +122,7 @@ void note_deadlock() {
     });
     std::string text = place(first) + " " + does(first);
     if (other != threads.end()) text += ", and " + place(*other) + " " + does(*other);
-    note_failure(text + ": nobody can go on");
+    note_failure(text + ": no thread can continue");
 }
 
 bool release_barrier() {
@@ -348,7 +348,7 @@ void count_atomic() { ++atomic_operations; }
 void note_read(Shadow& shadow, const char* array, std::size_t index) {
     const Moment moment = now();
     const std::uint32_t thread = running->position.linear;
-    if (!shadow.writer.any) fail("reads element %zu of shared array %s, which nobody has written", index, array);
+    if (!shadow.writer.any) fail("reads element %zu of shared array %s, which no thread has written", index, array);
     if (!ordered(shadow.writer, moment, thread)) fail_for_race(shadow.writer, "wrote", "reads", array, index);
     const Use& last = shadow.reader;
     if (!last.any || last.moment.block < moment.block) {

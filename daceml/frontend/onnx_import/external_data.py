@@ -19,8 +19,8 @@ from daceml.errors import OnnxFileError
 if TYPE_CHECKING:
     import numpy as np
 
-_BESIDE = "put the data file beside the model, whole"
-_PORTABLE = "save the model again with its data in files beside it, named by relative paths"
+_BESIDE = "put the complete data file into the folder of the model"
+_PORTABLE = "save the model again with its data in files of the same folder, named by relative paths"
 
 
 @dataclass(frozen=True, kw_only=True)

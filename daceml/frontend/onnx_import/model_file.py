@@ -102,7 +102,9 @@ def read_model(path: str | Path) -> ModelSource:
         size = path.stat().st_size
         if size > _MOST_BYTES:
             why = f"it has {size} bytes, and a protobuf holds at most {_MOST_BYTES}"
-            raise _refuse(path, "is no ONNX model", why, "save the model with its data in files beside it")
+            raise _refuse(
+                path, "is no ONNX model", why, "save the model with its data in files of its folder"
+            )
         data = path.read_bytes()
     except OSError as error:
         raise _refuse(path, "cannot be read", str(error), "check the permissions") from error

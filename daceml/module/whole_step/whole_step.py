@@ -348,7 +348,7 @@ def _refuse_other_results(exported: ExportedProgram) -> None:
     raise CallError(
         "the loss of a compiled step must be a tensor",
         why=f"the loss function returns {made}",
-        fix="return the loss alone, as a tensor: without .item(), float() or anything beside it",
+        fix="return the loss alone, as a tensor: without .item(), float() or further results",
     )
 
 

@@ -30,7 +30,7 @@ ConvActivation = define_operator(
         },
         doc="Y = activation(Conv(X, W, B) + Z), with the attributes of Conv. `activation` is none, relu, "
         "clip (to [low, high]) or swish, x sigmoid(x). relu and clip of oneDNN turn NaN into their "
-        "lower bound: whoever lets it run such a node sees to it that there is none.",
+        "lower bound: a rewrite that uses it has to rule NaN out.",
     ),
     module=__name__,
 )

@@ -23,7 +23,7 @@ GemmActivation = define_operator(
         },
         doc="Y = activation(alpha A' B' + C), with C one number for each column. `activation` is relu or "
         "gelu_tanh, the approximation of GELU by tanh. cuBLASLt does not say that its relu keeps NaN: "
-        "whoever lets it run such a node accepts that.",
+        "a rewrite that uses it accepts that.",
     ),
     module=__name__,
 )

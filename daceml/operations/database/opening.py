@@ -242,6 +242,6 @@ def _operational(path: Path, error: sqlite3.OperationalError) -> DatabaseAccessE
             "the operation database cannot be written",
             where=str(path),
             why=text if writable else f"{text}; its folder is not writable",
-            fix="check permissions and room of its folder: SQLite keeps two more files beside it",
+            fix="check permissions and room of its folder: SQLite keeps two more files in that folder",
         )
     return damage(path, text)

@@ -109,7 +109,7 @@ def _work(operations: Sequence[Operation]) -> tuple[Array, Array, str]:
     if any(one is None for one in found):
         raise EstimationError(
             f"{operations[0].operator} cannot be estimated",
-            why="nobody has written down what it computes and moves",
+            why="daceml has no formula of its operations and bytes",
             fix="add it to the table of daceml/operations/work/operator_work.py",
         )
     known = [one for one in found if one is not None]

@@ -23,7 +23,7 @@ from daceml.prediction.model_step import StepOperation, StepPhase
 Memories = tuple[int, ...]
 
 _NO_OPERATOR = ("prim", "profiler")  # namespaces of what asks for a device, or marks a range
-_RECURRENT = "recurrent layers keep memory that oneDNN asks for and nobody tells: the peak is larger"
+_RECURRENT = "recurrent layers keep memory that oneDNN allocates and does not report: the peak is larger"
 
 
 class Collector(TorchDispatchMode):

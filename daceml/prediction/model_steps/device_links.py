@@ -48,7 +48,7 @@ def topology_of(device: Device, devices: int) -> tuple[Topology, Estimate]:
     if devices == 1:
         return Topology(devices_per_node=1, inside=LINKS["PCIe3"]), _EFFICIENCY
     raise StepPredictionError(
-        f"nobody says what joins {devices} {device.name}",
+        f"the interconnect of {devices} {device.name} is unknown",
         why="neither a link nor a generation of PCI Express is known of it",
         fix="describe the device in a TOML file with link_bytes_per_s: docs/devices.md",
     )

@@ -46,8 +46,8 @@ class HostCost:
             return "the whole step is one CUDA graph; the host does nothing else"
         low, high = sorted((self.call_us.fast, self.call_us.slow))
         return (
-            f"a call takes the host {self.call_us.likely:g} us, {low:g} to {high:g}: nobody measured the"
-            " host, and data loading is left out"
+            f"a call takes the host {self.call_us.likely:g} us, {low:g} to {high:g}: an estimate"
+            " without a measurement of the host; data loading is left out"
         )
 
 

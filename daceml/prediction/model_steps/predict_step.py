@@ -113,7 +113,7 @@ def captured(
 
     if inputs is None:
         raise StepPredictionError(
-            "nobody says what the model is called with",
+            "the inputs of the model are unknown",
             why="its operations follow from the shapes of its inputs",
             fix="give inputs: a tensor, a tuple of them, or a dictionary of keyword arguments",
         )

@@ -76,7 +76,7 @@ def _blocks(step: ModelStep) -> Allocations:
     blocks = None if step.memory is None else step.memory.allocations
     if blocks is None:
         raise AllocationError(
-            f"nobody knows which blocks of memory a step of {step.name} takes",
+            f"the memory blocks of a step of {step.name} are unknown",
             why="only modules are captured with their blocks",
             fix="capture a module with daceml.prediction.model_steps.predict_step.captured",
         )

@@ -100,7 +100,7 @@ def _estimated(
     if estimate is None:
         work = _moved(one)
         told = roofline_estimate(work, device, kind)
-        why = f"nobody has said what {one.operation.operator} does: its tensors are moved once"
+        why = f"unknown operator {one.operation.operator}: its tensors are counted as moved once"
         estimate = replace(told, outside=why)
     if estimate.basis in ("roofline", "scaled") and work is not None:
         return estimate, f"{estimate.basis}, limited by {expected(work, device).limited_by}"

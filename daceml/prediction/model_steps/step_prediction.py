@@ -225,10 +225,10 @@ def _flags(durations: StepDurations, host_us: float, memory: MemoryNeed | None) 
     if host_us > total_us:
         yield (
             f"the host is the limit: {host_us / 1e3:.3g} ms of launches for {total_us / 1e3:.3g} ms of work,"
-            " and nobody measured the host"
+            " and the host was not measured"
         )
     if memory is None:
-        yield "nobody knows what memory it needs"
+        yield "the memory that it needs is unknown"
 
 
 def _sums(names: Sequence[str], us: Floats) -> dict[str, float]:

@@ -80,12 +80,12 @@ class DevicePrediction:
         Args:
             batch: samples in a step; None is that of the prediction.
         Raises:
-            PredictionError: nobody said how many samples a step has, or it is no number above 0.
+            PredictionError: the number of samples of a step is not given, or it is no number above 0.
         """
         samples = self.batch if batch is None else batch
         if samples is None:
             raise PredictionError(
-                "samples a second are not known", why="nobody said how many samples a step has",
+                "samples a second are not known", why="the number of samples of a step is not given",
                 fix="say it: --batch-recorded N, or throughput(batch=N)",
             )  # fmt: skip
         _check_samples(samples)
@@ -95,7 +95,7 @@ class DevicePrediction:
         """US dollars for so many samples.
 
         Raises:
-            PredictionError: nobody said how many samples a step has, or a number of them is not above 0.
+            PredictionError: the number of samples of a step is not given, or a number of them is not above 0.
         """
         _check_samples(samples)
         return price.usd(samples / self.throughput(batch))

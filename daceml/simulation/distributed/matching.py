@@ -127,9 +127,7 @@ def _collectives(ranks: Sequence[RankRun], column_of: dict[int, int], notes: lis
                 members=tuple(sorted(members.items())),
             )
         )  # fmt: skip
-    notes += [
-        f"some ranks of group {name!r} were not traced: nobody waits for them" for name in sorted(missing)
-    ]
+    notes += [f"some ranks of group {name!r} were not traced: no wait for them" for name in sorted(missing)]
     return found
 
 

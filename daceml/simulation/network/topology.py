@@ -95,7 +95,7 @@ class Topology:
         nodes, each = int(parts[0]), int(parts[1])
         if each > 1 and inside is None:
             raise WhatIfError(
-                f"nobody says what joins the {each} devices of a node",
+                f"no interconnect of the {each} devices of a node is given",
                 fix='give the link inside a node as well, such as "NVLink3"',
             )
         own = link_of(inside if inside is not None else link)

@@ -105,8 +105,8 @@ def _launch_place(graph: TaskGraph, copy: NewCopy, launches: dict[int, int]) -> 
     beside = NOTHING if copy.source is None else launches.get(copy.source, NOTHING)
     if beside == NOTHING:
         raise WhatIfError(
-            f"nobody knows when {copy.name!r} is launched",
+            f"the launch of {copy.name!r} is unknown",
             why="the task that it follows has no recorded launch",
-            fix="give the call in front of which it is launched",
+            fix="give the call before which it is launched",
         )
     return beside, beside

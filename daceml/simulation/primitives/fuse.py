@@ -134,6 +134,6 @@ def _check(graph: TaskGraph, group: Ints, members: NDArray[np.intp], duration_us
         if not graph.lanes[number].ordered:
             raise WhatIfError(
                 f"lane {graph.lanes[number].name!r} is not ordered",
-                why="nobody knows which of its tasks comes last",
+                why="the last of its tasks is unknown",
                 fix="fuse tasks of an ordered lane",
             )

@@ -85,7 +85,7 @@ def _in_order(graph: TaskGraph, moved: Ints, lane: Lane) -> Ints:
     times_us = graph.tasks.recorded_us[moved]
     if not np.isfinite(times_us).all():
         raise WhatIfError(
-            f"nobody knows the order of tasks of {len(sources)} lanes on {lane.name!r}",
+            f"the order is unknown for tasks of {len(sources)} lanes on {lane.name!r}",
             why="not all of them were recorded",
             fix="move those of each lane on their own, or to a lane that is not ordered",
         )

@@ -123,7 +123,7 @@ class DataParallel(Optimization):
             "all devices take as long as this one, and each has batches as large as this run's",
             "buckets are those that the run made" if sent else "buckets are made by torch's rule",
             "calls that start collectives cost the CPU nothing",
-            f"a kernel that runs beside a collective is slowed to {1 - self.interference.likely:.0%}",
+            f"a kernel that runs during a collective is slowed to {1 - self.interference.likely:.0%}",
         ]
         if self.measured is None:
             notes.append(
@@ -133,7 +133,7 @@ class DataParallel(Optimization):
         known = _share_of_known(graph, gradients)
         if known < 1:
             notes.append(
-                f"of {1 - known:.0%} of the gradients nobody knows which kernels compute them: they are ready"
+                f"{1 - known:.0%} of the gradients have no known kernels: they are taken as ready"
                 " when the same share of the backward phase is over"
             )
         return tuple(notes)

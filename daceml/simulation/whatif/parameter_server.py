@@ -67,11 +67,11 @@ class ParameterServer(Optimization):
         if self.workers < 1 or (self.servers is not None and self.servers < 1):
             return "there is at least one worker and one server"
         if self.beside_workers and self.servers is not None and self.servers > self.workers:
-            return f"{self.servers} servers cannot stand beside {self.workers} workers"
+            return f"{self.servers} servers do not fit on {self.workers} workers"
         for phase in (Phase.FORWARD, Phase.BACKWARD):
             if not (work & (graph.tasks.phase == phase) & (graph.tasks.layer >= 0)).any():
                 return (
-                    f"nobody knows the layers of the {phase.name.lower()} work, each of which sends and"
+                    f"the layers of the {phase.name.lower()} work are unknown, each of which sends and"
                     " waits by itself: record with daceml.profile(model), or with_modules=True"
                 )
         return None

@@ -164,7 +164,7 @@ def _topology(text: str | None, option: str, network: Network) -> Topology:
     link = network.link or network.inside or (None if "x" in text else network.card_link)
     if link is None:
         raise MissingFactError(
-            "nobody said what joins the devices",
+            "no interconnect of the devices is given",
             fix="give --link 100Gbps between nodes, --inside NVLink3 in them",
         )
     return Topology.of(text, link, inside=network.inside)

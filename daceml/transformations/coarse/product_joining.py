@@ -105,7 +105,7 @@ class _Joining:
         values = node.attribute_values()
         reason = None
         if node.implementation or any(values.get(name) != number for name, number in _PLAIN.items()):
-            reason = "only X W^T + c is put beside others"
+            reason = "only X W^T + c is joined with others"
         elif not self._is_frozen(weight) or (bias is not None and not self._is_frozen(bias)):
             reason = "its weight or what is added is no parameter"
         elif bias is not None and bias.shape != weight.shape[:1]:

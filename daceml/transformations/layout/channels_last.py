@@ -123,7 +123,7 @@ class _ChannelsLast:
         window = product(size(s) for s in w.shape[2:])
         known = isinstance(weight, int) and isinstance(result, int)
         if not self.frozen and window != 1 and known and weight > _LARGEST_WEIGHT * result:
-            return "its weight is large beside its result, and is put into another order at every call"
+            return "its weight is large compared with its result, and is reordered at every call"
         if self._is_summed_over_batch(self._array(node, "Y")):
             return "its channels are added up over the batch, one at a time: each would cost a whole pass"
         return None

@@ -92,7 +92,7 @@ def fuse_subgraphs(
     report = fusion.rewrite()
     counts = {
         "SubgraphFusion": report.fused,
-        "sums beside rows": report.sums,
+        "sums next to rows": report.sums,
         "launches of independent loops": launches,
     }
     fused = {what: count for what, count in counts.items() if count}

@@ -50,7 +50,7 @@ class BlockTimes:
             if duration_us is None:
                 shapes = ", ".join(str(list(one.shape)) for one in operation.operands)
                 raise EstimationError(
-                    f"nobody knows how long {operation.operator} takes",
+                    f"the duration of {operation.operator} is unknown",
                     where=f"{shapes} {operation.operands[0].dtype}",
                     fix="give an estimator that knows it, or falls back on a roofline",
                 )

@@ -58,7 +58,7 @@ class SentGradients:
         known = Gradients.recorded(header)
         if known is None:
             raise RecordedStepError(
-                "nobody knows the gradients of the recorded run",
+                "the gradients of the recorded run are unknown",
                 where=source,
                 why="the trace's header has no list of them, which daceml.profile writes",
                 fix=_RECORD,
@@ -170,7 +170,7 @@ def recorded_step(
     ]
     if moments.unknown_share > 0:
         notes.append(
-            f"of {moments.unknown_share:.0%} of the gradients nobody knows what computes them: they are ready"
+            f"{moments.unknown_share:.0%} of the gradients have no known kernels: they are taken as ready"
             " when the same share of the backward pass is over"
         )
     step = TrainingStep(
