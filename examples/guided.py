@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +11,7 @@ from torch import nn
 
 import daceml
 from daceml.runtime.records.manifest import Manifest
-from daceml.text_tables import WIDTH, in_millions, render, table
+from daceml.text_tables import in_millions, render, table
 from daceml.transformations import Recipe
 from examples.demo import interleaved_ms
 
@@ -128,12 +127,12 @@ def _kernels(manifest: Manifest) -> int:
 
 def print_rows(title: str, rows: Sequence[Row], steps: Sequence[GuidedStep]) -> None:
     """The table, and a line for each step."""
-    print(f"{title}, {torch.get_num_threads()} threads; two figures are forward and backward pass\n")
-    shown = table("step", "MB moved", "kernels+calls", "ms forward", "ms with backward", "error")
+    print(f"{title}, {torch.get_num_threads()} threads; two figures: forward, backward\n")
+    shown = table("step", "MB moved", "kernels+calls", "ms", "training ms", "error")
     for row in rows:
         shown.add_row(*row.cells())
-    print(render(shown), "\n")
+    print(f"{render(shown)}\n")
     for step in steps:
-        print("\n".join(textwrap.wrap(f"{step.name}: {step.note}", WIDTH, subsequent_indent="  ")))
+        print(render(f"{step.name}: {step.note}"))
     fastest = min(rows, key=lambda row: row.training_ms)
     print(f"\nfastest with its backward pass on this machine: {fastest.step.name}")

@@ -130,3 +130,14 @@ def test_a_word_in_its_other_sense_is_no_finding():
 @pytest.mark.parametrize("word", WORDS, ids=lambda word: word.use)
 def test_the_table_has_no_row_that_finds_the_word_to_use(word: RetiredWord):
     assert word.pattern.search(word.use) is None
+
+
+def test_messages_name_the_component_or_user():
+    """Texts of errors and reports, by their golden file; names of tests are left out."""
+    texts = (ROOT / "tests" / "golden" / "messages.txt").read_text(encoding="utf-8")
+    found = [
+        line
+        for line in texts.splitlines()
+        if not line.startswith("== ") and re.search(r"\b(nobody|whoever|somebody|someone|beside)\b", line)
+    ]
+    assert found == []

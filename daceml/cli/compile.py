@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -24,6 +23,7 @@ from daceml.cli.saved_model import save_onnx, save_sdfg
 from daceml.cli.search import searching
 from daceml.cli.work import working
 from daceml.errors import ConfigurationError, ModelReferenceError
+from daceml.text_tables import wrapped
 
 if TYPE_CHECKING:
     import dace
@@ -119,7 +119,7 @@ def compile_model(
         refuse_beside_kernels(
             {"--dynamic": dynamic, "--search": search, "--onnx": onnx_file, "--sdfg": sdfg_file}
         )
-        with working(quiet=quiet):
+        with working(quiet=quiet, imports_torch=True):
             call = resolve_call(model, inputs, inputs_file, dims, train=train)
             made = compile_for_device(call, device_kernels, architecture=architecture, backward=backward)
         typer.echo(json.dumps(made, indent=2) if json_file == _STDOUT else device_kernels_text(made))
@@ -133,7 +133,7 @@ def compile_model(
     printed = json_file == _STDOUT
     targets = (("--onnx", onnx_file), ("--sdfg", sdfg_file), ("--json", None if printed else json_file))
     check_targets(targets)
-    with working(quiet=quiet):
+    with working(quiet=quiet, imports_torch=True):
         compiled = _compile(model, inputs, inputs_file, dims, train=train, dynamic=dynamic, search=search)
         if onnx_file is not None:
             with written_aside("--onnx", onnx_file) as path:
@@ -230,7 +230,7 @@ def _report(record: dict[str, Any]) -> str:
     lines = [
         f"{record['model']}: {how} in {sum(record['stages_s'].values()):.2f} s",
         *_wrapped("inputs", ", ".join(shapes) or "none"),
-        *_wrapped("stages", f"{seconds or 'less than 0.01'} s"),
+        *_wrapped("stages, s", seconds or "less than 0.01"),
         f"  kernels:     {counts['distinct_kernels']}, called {counts['kernels']} times",
         f"  aten:        {counts['aten']} calls",
         *(
@@ -246,7 +246,7 @@ def _report(record: dict[str, Any]) -> str:
         ),
         f"  moves:       {moved} MB a call, {apart} MB one operator at a time",
         f"  workspace:   {_mb(record['workspace_bytes'])} MB",
-        f"  program:     {record['program']} ({_mb(record['size_bytes'])} MB)",
+        *_wrapped("program", f"{record['program']} ({_mb(record['size_bytes'])} MB)"),
         *(f"  {option + ':':<12} {path}" for option, path in record["files"].items()),
     ]
     return "\n".join(lines)
@@ -257,4 +257,4 @@ def _mb(size_bytes: int) -> str:
 
 
 def _wrapped(title: str, text: str) -> list[str]:
-    return textwrap.wrap(f"{title + ':':<13}{text}", 110, initial_indent="  ", subsequent_indent=" " * 15)
+    return wrapped(f"{title + ':':<13}{text}", indent=2, hanging=13)

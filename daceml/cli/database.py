@@ -12,7 +12,9 @@ import typer
 
 from daceml.cli import options
 from daceml.cli.output_files import check_targets
+from daceml.cli.work import working
 from daceml.errors import MeasurementFileError
+from daceml.runtime.progress import publish
 
 if TYPE_CHECKING:
     from daceml.operations.database.importers.table import Imported
@@ -70,14 +72,18 @@ def import_tables(
 
     day = date or datetime.now(UTC).date().isoformat()
     check_targets([("--output", output)])
-    tables = {
-        file: None if file.suffix == ".jsonl" else _read(file, day, column or (), licence, collective)
-        for file in files
-    }
+    with working(quiet=False):
+        publish("reading the tables")
+        tables = {
+            file: None if file.suffix == ".jsonl" else _read(file, day, column or (), licence, collective)
+            for file in files
+        }
     told: dict[str, object] = {}
     with OpDatabase(output) as rows:
         for file, table in tables.items():
-            written = rows.add_all(read_json_lines(file) if table is None else table.entries)
+            with working(quiet=False):
+                publish(f"adding {file.name}")
+                written = rows.add_all(read_json_lines(file) if table is None else table.entries)
             told[str(file)] = asdict(written) | ({} if table is None else {"malformed": len(table.malformed)})
             if not as_json:
                 report = "" if table is None else f": {table.report()}"

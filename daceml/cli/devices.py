@@ -21,7 +21,11 @@ Sources = Annotated[bool, typer.Option("--sources", help="every figure of every 
 
 
 def devices(
-    names: Names = None, sources: Sources = False, as_json: options.Json = False, debug: options.Debug = False
+    names: Names = None,
+    sources: Sources = False,
+    wide: options.Wide = False,
+    as_json: options.Json = False,
+    debug: options.Debug = False,
 ) -> None:
     """List devices with peaks and measured rates; with names, every figure of each with its source."""
     from daceml.devices.catalogue import catalogue, find_devices

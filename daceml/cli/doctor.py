@@ -14,8 +14,10 @@ from daceml.cli import options
 from daceml.cli.checks import CHECKS, examine
 from daceml.cli.finding import Finding
 from daceml.cli.measuring import measured_devices
+from daceml.cli.work import working
 from daceml.devices.measured import MeasuredDevice
 from daceml.report.measured_device import measured_device_lines
+from daceml.runtime.progress import publish
 
 _STYLES = {"ok": "green", "warn": "yellow", "fail": "red"}
 _Measure = Annotated[
@@ -44,7 +46,7 @@ def doctor(measure: _Measure = False, as_json: options.Json = False, debug: opti
 
     for title, check in CHECKS:
         add(examine(title, check))
-    for found in measured_devices() if measure else ():
+    for found in _measured() if measure else ():
         if isinstance(found, Finding):
             add(found)
             continue
@@ -56,6 +58,12 @@ def doctor(measure: _Measure = False, as_json: options.Json = False, debug: opti
         measured = {"findings": rows, "devices": [device.as_dict() for device in devices]}
         typer.echo(json.dumps(measured if measure else rows, indent=2))
     raise typer.Exit(1 if any(finding.status == "fail" for finding in findings) else 0)
+
+
+def _measured() -> list[MeasuredDevice | Finding]:
+    with working(quiet=False):
+        publish("measuring")
+        return list(measured_devices())
 
 
 def _show(finding: Finding, console: Console) -> None:

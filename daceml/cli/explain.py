@@ -24,12 +24,13 @@ def explain(
     every_refusal: Annotated[
         bool, typer.Option("--all", help="every refusal, not only the largest groups")
     ] = False,
+    wide: options.Wide = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,
 ) -> None:
     """Compile a model and print its kernels, bytes, applied and refused transformations."""
-    with working(quiet=quiet):
+    with working(quiet=quiet, imports_torch=True):
         import daceml
 
         module = resolve(model, train=train)

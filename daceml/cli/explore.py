@@ -71,6 +71,7 @@ def explore(
     ] = 0,
     output: Output = None,
     every: Annotated[bool, typer.Option("--all", help="every variant and every refusal")] = False,
+    wide: options.Wide = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,
@@ -81,7 +82,7 @@ def explore(
     """
     check_targets([("--output", output)])
     seconds = budget_s(budget)
-    with working(quiet=quiet):
+    with working(quiet=quiet, imports_torch=True):
         from torch import nn
 
         from daceml.devices.catalogue import find_device

@@ -39,7 +39,7 @@ def export(
     debug: options.Debug = False,
 ) -> None:
     """Write a library that C++ programs run without Python, and that `daceml.load` loads as a module."""
-    with working(quiet=quiet):
+    with working(quiet=quiet, imports_torch=True):
         from torch import nn
 
         from daceml.deployment.exporting import export as exported

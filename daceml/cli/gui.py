@@ -69,7 +69,7 @@ def gui(
 ) -> None:
     """Serve a page: optimize a model by clicks, or inspect a recorded run or explored variants."""
     check_targets([("--output", output)])
-    with working(quiet=quiet):
+    with working(quiet=quiet, imports_torch=True):
         if _MODEL.fullmatch(target):
             page = _model_page(target, inputs, inputs_file, train, _start(start), recipe, passes)
         else:
@@ -77,7 +77,7 @@ def gui(
     if output is not None:
         from daceml.gui.page import report_page
 
-        with written_aside("--output", output) as aside, working(quiet=quiet):
+        with written_aside("--output", output) as aside, working(quiet=quiet, imports_torch=True):
             aside.write_text(report_page(_report(page)), encoding="utf-8")
         typer.echo(f"written to {output}")
         return

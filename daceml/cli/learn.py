@@ -13,6 +13,8 @@ from daceml.cli import options
 from daceml.cli.output_files import check_targets, written_aside
 from daceml.cli.work import working
 from daceml.errors import DeviceError, EstimationError
+from daceml.runtime.progress import publish
+from daceml.text_tables import render, table
 from daceml.time_budget import budget_s
 
 if TYPE_CHECKING:
@@ -58,6 +60,7 @@ def learn(
             help="time limit for all models: 90s, 10m; 0 tries one architecture of each",
         ),
     ] = "10m",
+    wide: options.Wide = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,
@@ -76,6 +79,7 @@ def learn(
             _show(lesson)
 
     with working(quiet=quiet), OpDatabase(database, create=False) as rows:
+        publish("fitting models")
         only = None if device is None else figures.need(device).name
         try:
             lessons = fit_all(rows.entries(), figures.find, only=only, budget_s=seconds, observe=observe)
@@ -189,15 +193,19 @@ def _as_json(lesson: Lesson) -> dict[str, Any]:
 
 
 def _text(lessons: list[Lesson], unknown: list[str], output: Path) -> str:
-    lines = [f"{'operator':<28} {'device':<20} {'rows':>6} {'off by':>7}  follows"]
+    rows = table("operator", "device", "rows", "error", "follows", left=2, words=("follows",))
+    notes: list[str] = []
     for one in lessons:
         told = _as_json(one)
         error = "" if told["error"] is None else f"{told['error']:.1%}"
-        lines.append(
-            f"{told['operator']:<28} {one.device:<20} {one.rows:>6} {error:>7}  {told['follows'] or one.why}"
-            + (" (with other devices' times)" if one.references else "")
-            + (f" ({one.odd} rows of sizes without work left out)" if one.odd else "")
-        )
-    lines += [f"no figures are known of {name}: its rows were left out" for name in unknown]
+        rows.add_row(told["operator"], one.device, str(one.rows), error, told["follows"])
+        reasons = [
+            one.why if one.fitted is None else "",
+            "fitted with the times of other devices, too" if one.references else "",
+            f"{one.odd} rows of sizes without work left out" if one.odd else "",
+        ]
+        if any(reasons):
+            notes.append(f"{told['operator']} on {one.device}: {'; '.join(filter(None, reasons))}")
+    notes += [f"no figures are known of {name}: its rows were left out" for name in unknown]
     count = sum(one.fitted is not None for one in lessons)
-    return "\n".join([*lines, f"{count} models: {output}"])
+    return render(rows, *notes, f"{count} models: {output}")

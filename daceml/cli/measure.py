@@ -15,6 +15,7 @@ from daceml.cli.model_reference import resolve
 from daceml.cli.output_files import check_targets
 from daceml.cli.work import working
 from daceml.errors import ConfigurationError, EnvironmentProblem, ModelReferenceError
+from daceml.text_tables import Part, render, table
 from daceml.time_budget import budget_s
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ def measure(
             "--budget", metavar="TIME", help="time limit, after which no operation starts: 90s, 2m, 1h"
         ),
     ] = None,
+    wide: options.Wide = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,
@@ -91,15 +93,16 @@ def measure(
     plan = Path(what) if what.endswith(_PLANS) else None
     check_targets([("--output", output)], read=plan)
 
-    from daceml.operations.database.store import OpDatabase
-    from daceml.operations.measuring.campaign import Campaign
-    from daceml.operations.measuring.executors import processes
-    from daceml.operations.measuring.one_operation import Settings
-    from daceml.operations.measuring.sampling_plan import read_plan
+    with working(quiet=quiet, imports_torch=True):
+        from daceml.operations.database.store import OpDatabase
+        from daceml.operations.measuring.campaign import Campaign
+        from daceml.operations.measuring.executors import processes
+        from daceml.operations.measuring.one_operation import Settings
+        from daceml.operations.measuring.sampling_plan import read_plan
 
-    _check_device(device)
-    settings = Settings(mode=mode, device=device)  # pyright: ignore[reportArgumentType]
-    with working(quiet=quiet):
+        _check_device(device)
+        settings = Settings(mode=mode, device=device)  # pyright: ignore[reportArgumentType]
+
         counts: tuple[Count, ...] = ()
         chosen: dict[str, Any] = {}
         todo: tuple[Measurable, ...]
@@ -214,19 +217,18 @@ def _as_json(outcome: Outcome, counts: tuple[Count, ...], output: Path) -> dict[
 
 def _text(outcome: Outcome, output: Path) -> str:
     slowest = sorted(outcome.measured, key=lambda entry: -entry.duration.median_s)
-    lines = [f"{'operation':<44} {'direction':<9} {'median':>12} {'MAD':>10}"] if slowest else []
+    rows = table("operation", "direction", "median us", "MAD us", "shapes", left=2, words=("shapes",))
     for entry in slowest:
         one, took = entry.operation, entry.duration
         shapes = " ".join("x".join(map(str, operand.shape)) or "scalar" for operand in one.operands)
         spread = f"{took.mad_s * 1e6:.2f}" if took.mad_s is not None else ""
-        lines.append(
-            f"{one.operator:<44} {one.direction:<9} {took.median_s * 1e6:>9.2f} us {spread:>7} us  {shapes}"
-        )
-    lines += [f"refused: {one.job.title}: {one.reason}" for one in outcome.refused]
-    lines.append(
+        rows.add_row(one.operator, one.direction, f"{took.median_s * 1e6:.2f}", spread, shapes)
+    parts: list[Part] = [rows] if slowest else []
+    parts += [f"refused: {one.job.title}: {one.reason}" for one in outcome.refused]
+    parts.append(
         f"{len(outcome.measured)} measured, {outcome.known} known before, {len(outcome.refused)} refused, "
         f"{len(outcome.left)} left, in {output}"
     )
     if outcome.left:
-        lines.append("the same command goes on from here")
-    return "\n".join(lines)
+        parts.append("the same command continues from here")
+    return render(*parts)

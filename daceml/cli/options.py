@@ -7,6 +7,15 @@ from typing import Annotated
 
 import typer
 
+from daceml.text_tables import wide_tables
+
+
+def _show_wide(context: typer.Context, wanted: bool) -> bool:
+    if wanted:
+        context.with_resource(wide_tables())
+    return wanted
+
+
 Model = Annotated[
     str,
     typer.Argument(
@@ -46,6 +55,10 @@ Ranks = Annotated[
 Train = Annotated[bool, typer.Option("--train", help="training mode (default: eval mode)")]
 Json = Annotated[bool, typer.Option("--json", help="JSON output")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="no progress on the terminal")]
+Wide = Annotated[
+    bool,
+    typer.Option("--wide", help="all columns of tables, and nothing shortened", callback=_show_wide),
+]
 Debug = Annotated[bool, typer.Option("--debug", help="traceback of an error")]
 Search = Annotated[
     bool,

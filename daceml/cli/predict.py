@@ -72,6 +72,7 @@ def predict(
     devices: Together = 1,
     optimizer: Optimizer = "adam",
     kinds: Kinds = False,
+    wide: options.Wide = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,
@@ -80,17 +81,21 @@ def predict(
 
     `daceml trace predict` predicts a recorded run.
     """
-    from daceml.cli.learn import learned_durations
-    from daceml.operations.database.store import OpDatabase
-    from daceml.prediction.model_steps.predict_step import predict_step
-    from daceml.prediction.prices import prices_of
-    from daceml.report.step_prediction_text import by_criterion, step_prediction_json, step_prediction_text
+    with ExitStack() as files, working(quiet=quiet, imports_torch=True):
+        from daceml.cli.learn import learned_durations
+        from daceml.operations.database.store import OpDatabase
+        from daceml.prediction.model_steps.predict_step import predict_step
+        from daceml.prediction.prices import prices_of
+        from daceml.report.step_prediction_text import (
+            by_criterion,
+            step_prediction_json,
+            step_prediction_text,
+        )
 
-    targets = devices_of(to)
-    prices = prices_of(price or (), targets)
-    check_criterion(sort, prices)
-    wanted = cast("Precision", precision or "fp32")
-    with ExitStack() as files, working(quiet=quiet):
+        targets = devices_of(to)
+        prices = prices_of(price or (), targets)
+        check_criterion(sort, prices)
+        wanted = cast("Precision", precision or "fp32")
         step = _step(
             model,
             inputs,

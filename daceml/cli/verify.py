@@ -26,6 +26,7 @@ def verify(
         ),
     ] = False,
     train: options.Train = False,
+    wide: options.Wide = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,
@@ -35,7 +36,7 @@ def verify(
     --train also compares gradients of inputs and parameters. If a result exceeds its limit, the first
     intermediate value that does is named, with its operator and line.
     """
-    with working(quiet=quiet):
+    with working(quiet=quiet, imports_torch=True):
         import daceml
 
         module = resolve(model, train=train)

@@ -61,6 +61,7 @@ def whatif(
         typer.Option("--on", metavar="DEVICE", help="device to predict the model on; repeatable"),
     ] = None,
     ranks: options.Ranks = None,
+    wide: options.Wide = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,
@@ -71,7 +72,7 @@ def whatif(
     """
     if ranks and not on:
         raise WhatIfError("--ranks without a device", fix="name it as well: --on H100 --ranks 8")
-    with working(quiet=quiet):
+    with working(quiet=quiet, imports_torch=True):
         from torch import nn
 
         from daceml.exploration.effects import effects

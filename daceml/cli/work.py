@@ -1,47 +1,41 @@
-"""Around the long part of a command: progress on the terminal, and stdout kept for the result."""
+"""Around the long part of a command: progress on stderr, and stdout kept for the result."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager, redirect_stdout
+from functools import partial
 
 from rich.console import Console
-from rich.progress import BarColumn, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 
 from daceml.runtime.progress import Progress, observed_by
-
-# Names of stages as a reader understands them; others are shown as they are.
-_TITLES = {
-    "load": "loading the model",
-    "export": "exporting",
-    "key": "looking into the cache",
-    "search": "searching for a recipe",
-    "import": "loading the compiler",
-    "onnx": "translating to ONNX",
-    "sdfg": "building the SDFG",
-    "lower": "lowering operators",
-    "transform": "transforming",
-    "plan": "planning memory",
-    "code": "generating code",
-    "kernels": "compiling kernels",
-    "bind": "loading the program",
-    "compare": "comparing",
-    "intermediate values": "comparing intermediate values",
-}
+from daceml.runtime.progress_lines import progress_lines
 
 
 @contextmanager
-def working(*, quiet: bool) -> Generator[None]:
-    """Show the progress of the block on stderr if that is a terminal; what it prints goes to stderr, too.
+def working(*, quiet: bool, imports_torch: bool = False) -> Generator[None]:
+    """Show the progress of the block on stderr; what the block prints goes to stderr, too.
 
-    A model may print while it is loaded or traced, and stdout is for the result alone.
+    A terminal has one line that is rewritten, anything else a line every few seconds. A model may print
+    while it is loaded or traced, and stdout is for the result alone.
+
+    Args:
+        imports_torch: the block imports torch unless the process has it; that takes longer than a second, and
+            other threads wait for it, so the first line is printed at once.
     """
-    console = Console(stderr=True)
-    with redirect_stdout(sys.stderr):
-        if quiet or not console.is_terminal:
+    stderr = sys.stderr  # the block may redirect it for a while
+    console = Console(file=stderr)
+    with redirect_stdout(stderr):
+        if quiet:
             yield
+            return
+        if not console.is_terminal:
+            at_once = imports_torch and "torch" not in sys.modules
+            with progress_lines(partial(print, file=stderr, flush=True), at_once=at_once):
+                yield
             return
         bars = Bars(
             SpinnerColumn(),
@@ -49,6 +43,7 @@ def working(*, quiet: bool) -> Generator[None]:
             BarColumn(bar_width=24),
             TextColumn("{task.fields[parts]}"),
             TimeElapsedColumn(),
+            TimeRemainingColumn(elapsed_when_finished=True),
             console=console,
             transient=True,
             redirect_stdout=False,
@@ -63,14 +58,13 @@ class _Shown:
     def __init__(self, bars: Bars) -> None:
         self.bars = bars
         self.stage = ""
-        self.task: TaskID | None = None
+        self.task = bars.add_task("starting", total=None, parts="")
 
     def __call__(self, progress: Progress) -> None:
-        if progress.stage != self.stage or self.task is None:
-            if self.task is not None:
-                self.bars.remove_task(self.task)
-            title = _TITLES.get(progress.stage, progress.stage)
-            self.stage, self.task = progress.stage, self.bars.add_task(title, total=None, parts="")
+        if progress.stage != self.stage:
+            self.bars.remove_task(self.task)
+            self.stage = progress.stage
+            self.task = self.bars.add_task(progress.title, total=None, parts="")
         if progress.total:
             parts = f"{progress.done} of {progress.total}"
             self.bars.update(self.task, total=progress.total, completed=progress.done, parts=parts)

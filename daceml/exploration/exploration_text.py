@@ -7,19 +7,19 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from daceml.exploration.results import Exploration, Objective, Outcome, Row
-from daceml.text_tables import WIDTH, busy, cell, in_millions, render, table
+from daceml.text_tables import WIDTH, busy, in_millions, render, table
 
 _SHOWN = 24
 _TOLD = ("refused", "results differ")
 _COUNTED: Mapping[Outcome, str] = {
     "same program": "gave the program of another variant",
-    "refused": "could not be made",
-    "results differ": "computed something else",
+    "refused": "could not be built",
+    "results differ": "computed other results",
 }
 _ORDER: Mapping[Objective, str] = {
-    "time": "what they take, measured or else predicted",
-    "memory": "the memory that they need",
-    "cost": "what a million steps cost",
+    "time": "their time, measured or else predicted",
+    "memory": "their memory",
+    "cost": "the cost of a million steps",
 }
 
 
@@ -33,14 +33,13 @@ def exploration_text(found: Exploration, *, every: bool = False) -> str:
     known = [row for row in found.rows if row.best_known_ms is not None and row.outcome not in untold]
     shown = known if every else _best(known, found.best)
     priced = any(row.usd_per_million is not None for row in known)
-    columns = ("variant", "predicted ms", "measured ms", "off", "of standard", "memory MB", "moved MB")
-    rows = table(*columns, *(["USD a million"] if priced else []), left=1)
-    rows.columns[0].max_width = 40
+    columns = ("variant", "predicted ms", "measured", "off", "ratio", "memory MB", "moved MB")
+    rows = table(*columns, *(["USD"] if priced else []), details=("off", "moved MB"))
     for row in shown:
         mark = "* " if row is found.best else ""
         price = "" if row.usd_per_million is None else f"{row.usd_per_million:.3g}"
         figures = (mark + row.variant.title, *_figures(row), *([price] if priced else []))
-        rows.add_row(*map(cell, figures))
+        rows.add_row(*figures)
     lines = [*_wrapped(_headline(found), indent=0), "", render(rows), ""]
     left = len(known) - len(shown)
     if left:
@@ -67,11 +66,16 @@ def _headline(found: Exploration) -> str:
 
 
 def _legend(found: Exploration) -> str:
-    text = f"the standard recipe, then the others by {_ORDER[found.objective]}; [ ] holds nine of ten"
+    text = (
+        f"the standard recipe, then the others by {_ORDER[found.objective]}; [ ]: 90 % interval; "
+        "ratio: measured time over the standard recipe's"
+    )
+    if any(row.usd_per_million is not None for row in found.rows):
+        text += "; USD: cost of a million steps"
     if found.compiled > 1:
         text += (
-            "; what was measured keeps the prediction from before, the others were predicted again with what "
-            "it taught"
+            "; measured variants keep their first prediction, the others were predicted again with the "
+            "measurements"
         )
     return text
 
@@ -86,7 +90,7 @@ def _chosen(found: Exploration) -> str:
         )
     text = f"best by {found.objective}: {best.variant.title}{gain}"
     if best.variant.promises:
-        text += f"; whoever takes it accepts: {', '.join(best.variant.promises)}"
+        text += f"; it requires: {', '.join(best.variant.promises)}"
     if found.eager is not None:
         seen = found.eager
         text += (
@@ -94,9 +98,7 @@ def _chosen(found: Exploration) -> str:
             f"{seen.ratio_high:.3f}] of the standard recipe's time"
         )
     if found.mean_error is not None:
-        text += (
-            f". Predictions of the others that were measured were off by {found.mean_error:.1%} on average"
-        )
+        text += f". Predictions of the other measured variants were off by {found.mean_error:.1%} on average"
     first = found.standard
     if first.predicted_ms is not None and first.measured is not None:
         text += (

@@ -39,6 +39,7 @@ from daceml.frontend.capture.exportable import RunsEagerlyError
 from daceml.frontend.capture.object_arguments import containers, has_objects
 from daceml.frontend.capture.redirected_forward import forward_of
 from daceml.frontend.capture.trace_lock import running_eagerly
+from daceml.module.compile_progress import shown_while_compiling
 from daceml.module.compiled_variant import EagerVariant, Partial, Variant
 from daceml.module.hooks import CompilationHooks
 from daceml.module.inference_results import inference_tensors, outside_inference_mode
@@ -428,7 +429,8 @@ class Session:
             return variant
         log.info("compiling %s: %s", name, reason)
         try:
-            variant = self._compiled(key, arguments)
+            with shown_while_compiling(name):
+                variant = self._compiled(key, arguments)
         except Exception as error:
             variant = self._eager_variant(error)
         else:

@@ -6,12 +6,10 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any, Literal
 
-from rich.console import RenderableType
-
 from daceml.prediction.prices import Price
 from daceml.prediction.recorded_runs.device_prediction import DevicePrediction
 from daceml.simulation.analysis.reliability import misses
-from daceml.text_tables import cell, render, table
+from daceml.text_tables import Part, render, table
 
 Criterion = Literal["time", "throughput", "cost"]
 _MOST_NOTES = 8
@@ -30,25 +28,23 @@ def device_prediction_text(
     first = predictions[0]
     sampled = first.batch is not None
     what = "samples" if sampled else "steps"
-    rows = table("device", "step ms", "from .. to", "kernels ms", f"{what}/s", "$/h", f"{what}/$", "flags")
+    bought = [f"{what}/$"] if prices else []
+    rows = table("device", "step ms", "from .. to", "kernels", f"{what}/s", *bought, "flags")
     for number, seen in enumerate(predictions):
         rate, price = _rate(seen), prices.get(seen.destination.name)
         rows.add_row(
-            cell(_named(seen)),
+            _named(seen),
             _ms(seen.step_us),
             f"{_ms(seen.fast_us)} .. {_ms(seen.slow_us)}",
             _ms(seen.busy_us),
             _figure(rate),
-            "" if price is None else f"{price.usd_per_hour:g}",
-            "" if price is None else _figure(price.samples_per_usd(rate)),
+            *(["" if price is None else _figure(price.samples_per_usd(rate))] if prices else []),
             f"[{number + 1}]" if seen.flags else "",
         )
-    where = "a device that is not described" if first.origin is None else first.origin.name
-    parts: list[RenderableType] = [cell(text) for text in _warnings(predictions)]
+    where = "an unknown device" if first.origin is None else first.origin.name
+    parts: list[Part] = list(_warnings(predictions))
     parts += [
-        cell(
-            f"recorded on {where}: {_ms(first.recorded_us)} ms a step; replay error {first.replay_error:.2%}"
-        ),
+        (f"recorded on {where}: {_ms(first.recorded_us)} ms a step; replay error {first.replay_error:.2%}"),
         "",
         rows,
     ]
@@ -97,38 +93,38 @@ def _warnings(predictions: Sequence[DevicePrediction]) -> list[str]:
 
 
 def _rate(seen: DevicePrediction) -> float:
-    """Samples a second, or steps where nobody said how many samples a step has."""
+    """Samples a second, or steps where the number of samples of a step is not given."""
     return seen.throughput(1.0 if seen.batch is None else seen.batch)
 
 
-def _kinds(seen: DevicePrediction) -> RenderableType:
+def _kinds(seen: DevicePrediction) -> Part:
     result = table(
-        f"on {seen.destination.name}, in a step", "kernels", "recorded us", "us", "from .. to", "by"
+        f"on {seen.destination.name}", "kernels", "recorded us", "us", "from .. to", "by", words=("by",)
     )
     for one in seen.classes:
         result.add_row(
-            cell(one.kind),
+            one.kind,
             f"{one.count:g}",
             f"{one.recorded_us:.1f}",
             f"{one.duration_us:.1f}",
             f"{one.low_us:.1f} .. {one.high_us:.1f}",
-            cell(", ".join(one.methods)),
+            ", ".join(one.methods),
         )
     return result
 
 
-def _notes(predictions: Sequence[DevicePrediction], prices: Mapping[str, Price]) -> list[RenderableType]:
-    parts: list[RenderableType] = [""]
+def _notes(predictions: Sequence[DevicePrediction], prices: Mapping[str, Price]) -> list[Part]:
+    parts: list[Part] = [""]
     for number, seen in enumerate(predictions):
-        parts += [cell(f"[{number + 1}] {seen.destination.name}: {flag}") for flag in seen.flags]
+        parts += [f"[{number + 1}] {seen.destination.name}: {flag}" for flag in seen.flags]
     assumptions = dict.fromkeys(text for seen in predictions for text in seen.assumptions)
-    parts += [cell(f"assumed: {text}") for text in assumptions]
+    parts += [f"assumed: {text}" for text in assumptions]
     notes = dict.fromkeys(note for seen in predictions for task in seen.tasks for note in task.notes)
-    parts += [cell(f"note: {note}") for note in islice(notes, _MOST_NOTES)]
+    parts += [f"note: {note}" for note in islice(notes, _MOST_NOTES)]
     if len(notes) > _MOST_NOTES:
-        parts.append(cell(f"note: {len(notes) - _MOST_NOTES} more like these; --json has all"))
+        parts.append(f"note: {len(notes) - _MOST_NOTES} more like these; --json has all")
     parts += [
-        cell(f"price of {name}: {price.usd_per_hour:g} US dollars an hour, as given for {price.date}")
+        f"price of {name}: {price.usd_per_hour:g} US dollars an hour, as given for {price.date}"
         for name, price in prices.items()
     ]
     return parts
@@ -173,7 +169,7 @@ def _plain(seen: DevicePrediction, price: Price | None) -> dict[str, Any]:
 
 
 def _ms(time_us: float) -> str:
-    return f"{time_us / 1e3:.3f}"
+    return f"{time_us / 1e3:.2f}" if time_us >= 1e4 else f"{time_us / 1e3:.3f}"
 
 
 def _figure(value: float) -> str:

@@ -7,22 +7,24 @@ from collections.abc import Callable, Iterator, Sequence
 from daceml.devices.catalogue import variants
 from daceml.devices.from_measurement import UNKNOWN
 from daceml.devices.specification import Device, Sourced
-from daceml.text_tables import cell, render, table
+from daceml.text_tables import render, table, wrapped
 
 UNVERIFIED = "unverified"
 _MARK = "*"
 _LEGEND = (
     "",
-    "reached: by memory, measured, GB/s. Peaks are dense, Tflop/s; fp16 adds in fp32. GEMM: bf16, measured.",
-    f"{_MARK} {UNVERIFIED}: from memory, or sources disagree. daceml devices NAME has every figure's source.",
+    "fp32 to fp8: dense peaks in Tflop/s; fp16 adds in fp32.",
+    "--wide adds the clock, tf32, and measured rates: reached (memory, GB/s), GEMM (bf16, Tflop/s).",
+    f"{_MARK} {UNVERIFIED}: without a source, or sources disagree. `daceml devices NAME` prints all sources.",
 )
 
 
 def device_table(devices: Sequence[Device]) -> str:
-    """A row a device; a star where nobody read the figure again."""
+    """A row for each device, with a star after unverified figures."""
     rows = table(
-        "device", "cc", "SMs", "MHz", "GiB", "GB/s", "reached", "fp32", "tf32", "fp16", "bf16", "fp8", "GEMM"
-    )
+        "device", "cc", "SMs", "MHz", "GiB", "GB/s", "reached", "fp32", "tf32", "fp16", "bf16", "fp8", "GEMM",
+        details=("MHz", "reached", "tf32", "GEMM"),
+    )  # fmt: skip
     for device in devices:
         capability = device.compute_capability
         peak, gemm = device.peak_flops_per_s, device.achieved_gemm_flops_per_s
@@ -36,11 +38,11 @@ def device_table(devices: Sequence[Device]) -> str:
             (gemm.get("bfloat16"), 1e12),
         )
         rows.add_row(
-            cell(device.name),
-            cell("" if capability is None else f"{capability / 10:.1f}"),
-            *(cell(_starred(figure, unit)) for figure, unit in figures),
+            device.name,
+            "" if capability is None else f"{capability / 10:.1f}",
+            *(_starred(figure, unit) for figure, unit in figures),
         )
-    return render(rows, *map(cell, _LEGEND))
+    return render(rows, *_LEGEND)
 
 
 def device_lines(device: Device) -> Iterator[str]:
@@ -51,17 +53,19 @@ def device_lines(device: Device) -> Iterator[str]:
         about.append(f"compute capability {device.compute_capability / 10:.1f}")
     yield f"{device.name} ({', '.join(filter(None, about)) or device.kind})"
     if device.aliases:
-        yield f"  also called: {', '.join(device.aliases)}"
+        yield from wrapped(f"also called: {', '.join(device.aliases)}", indent=2)
     others = variants(device) if device.family else ()
     if others:
-        yield f"  other variants: {', '.join(one.name for one in others)}"
+        yield from wrapped(f"other variants: {', '.join(one.name for one in others)}", indent=2)
     shown = [(label, _shown(label, figure.value), figure) for label, figure in device.figures()]
     width = max((len(label) for label, _, _ in shown), default=0)
     figures = max((len(text) for _, text, _ in shown), default=0)
     for label, text, figure in shown:
-        mark = " " * len(UNVERIFIED) if figure.verified else UNVERIFIED
-        yield f"  {label:<{width}}  {text:<{figures}}  {mark}  {figure.source}"
-    yield from (f"  note: {note}" for note in device.notes)
+        mark = "" if figure.verified else UNVERIFIED
+        yield f"  {label:<{width}}  {text:>{figures}}  {mark}".rstrip()
+        yield from wrapped(figure.source, indent=6, hanging=0)
+    for note in device.notes:
+        yield from wrapped(f"note: {note}", indent=2)
 
 
 def _starred(figure: Sourced | None, unit: float) -> str:

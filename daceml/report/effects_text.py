@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 from daceml.exploration.effects import Effect, Ratio
 from daceml.exploration.results import Row
-from daceml.text_tables import WIDTH, busy, cell, render, table
+from daceml.text_tables import busy, render, table, wrapped
 
 SAME = "the program is the same with and without"
 _HEADLINE = (
-    "time that a step takes more (+) or less (-) with it than without it; predicted, nine of ten in brackets"
+    "change of a step's time by the pass or addition: more (+) or less (-) than without it; predicted, with "
+    "90 % intervals in brackets"
 )
 
 
@@ -22,42 +22,40 @@ def effects_text(found: Sequence[Effect]) -> str:
     if not found:
         return ""
     measured = any(effect.measured_among is not None for effect in found)
-    headers = ["pass or addition", "among all", "alone", "among, as measured", "alone, as measured"]
-    rows = table(*(headers if measured else headers[:3]))
-    rows.columns[0].max_width = 40
+    rows = table("pass or addition", "among all", "alone", *(["by"] if measured else []))
     idle: list[str] = []
     for effect in found:
         name = f"{effect.name}, weights frozen" if effect.frozen else effect.name
         if not effect.changes and not effect.why and effect.alone in (None, Ratio.same()):
             idle.append(name)
             continue
-        figures = [effect.among, effect.alone, effect.measured_among, effect.measured_alone]
-        texts = [_change(ratio) for ratio in (figures if measured else figures[:2])]
-        rows.add_row(*map(cell, (name, *texts)))
-    lines = [_HEADLINE, "", render(rows)] if rows.row_count else []
-    lines += [f"  {effect.name}: {effect.why}" for effect in found if effect.why]
+        rows.add_row(
+            name, _change(effect.among), _change(effect.alone), *(["prediction"] if measured else [])
+        )
+        if effect.measured_among is not None or effect.measured_alone is not None:
+            rows.add_row("", _change(effect.measured_among), _change(effect.measured_alone), "measurement")
+    lines = [*wrapped(_HEADLINE), "", render(rows)] if rows.rows else []
+    lines += [line for one in found if one.why for line in wrapped(f"{one.name}: {one.why}", indent=2)]
     for said in dict.fromkeys(effect.disturbance for effect in found if effect.disturbance):
-        lines += textwrap.wrap(busy(said, "ask again"), WIDTH, initial_indent="  ", subsequent_indent="    ")
+        lines += wrapped(busy(said, "ask again"), indent=2)
     if idle:
-        told = f"{SAME}: {', '.join(idle)}"
-        lines += textwrap.wrap(told, WIDTH, initial_indent="  ", subsequent_indent="    ")
+        lines += wrapped(f"{SAME}: {', '.join(idle)}", indent=2)
     return "\n".join(lines)
 
 
 def devices_text(rows: Sequence[Row]) -> str:
-    """A line for each device, with its interval; reasons where nothing is known."""
+    """A row for each device, with its interval; reasons where nothing is known."""
     if not rows:
         return ""
-    lines = [
-        "on other devices, predicted, for as many samples as the call has, however many ranks share them:"
-    ]
+    shown, refused = table("variant", "ms", "90 % interval"), list[str]()
     for row in rows:
         if row.predicted_ms is None or row.low_ms is None or row.high_ms is None:
-            lines.append(f"  {row.variant.title}: {row.why}")
+            refused.append(f"  {row.variant.title}: {row.why}")
         else:
             interval = f"[{row.low_ms:.4g}, {row.high_ms:.4g}]"
-            lines.append(f"  {row.variant.title}: {row.predicted_ms:.4g} ms {interval}")
-    return "\n".join(lines)
+            shown.add_row(row.variant.title, f"{row.predicted_ms:.4g}", interval)
+    title = "predicted on other devices for the samples of the call, shared by the ranks:"
+    return render(title, "", *([shown] if shown.rows else []), *refused)
 
 
 def effects_json(found: Sequence[Effect], rows: Sequence[Row]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from daceml.errors import ConfigurationError
 from daceml.module.module import DaceModule
 from daceml.module.onnx_model import ONNXModel
 from daceml.runtime import launcher
-from daceml.text_tables import cell, render, table
+from daceml.text_tables import render, table
 
 if TYPE_CHECKING:
     from daceml.runtime.program import Program
@@ -50,7 +50,7 @@ class CallProfile:
         rows = table("step", "us", "share")
         for label, duration_us in self.steps:
             share = duration_us / max(self.kernels_us, 1e-9)
-            rows.add_row(cell(label), f"{duration_us:.1f}", f"{share:.0%}")
+            rows.add_row(label, f"{duration_us:.1f}", f"{share:.0%}")
         inside = f"{self.kernels_us:.1f} in steps, {self.host_us:.1f} outside them"
         totals = f"{self.total_us:.1f} us a call: {inside} ({self.uninstrumented_us:.1f} with the clocks off)"
         return f"{render(rows)}\n\n{totals}\n"

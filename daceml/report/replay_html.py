@@ -24,7 +24,7 @@ td + td, th + th { text-align: right } .words td, .words th { text-align: left }
 .span b { position: absolute; top: 0; bottom: 0; width: 2px; background: #123 }
 .note { color: #555 } @media (prefers-color-scheme: dark) { body { background: #161616; color: #ddd } }
 """
-_COLOURS = {"threads alone": "#d8a657", "both": "#7aa6d8", "devices alone": "#7fb77e", "nobody": "#bbb"}
+_COLOURS = {"threads alone": "#d8a657", "both": "#7aa6d8", "devices alone": "#7fb77e", "nothing": "#bbb"}
 
 
 def replay_html(schedule: Schedule) -> str:
@@ -69,7 +69,7 @@ def whatif_html(predictions: Sequence[Prediction]) -> str:
     parts = [
         _notes(whatif_warnings(predictions), "warning"),
         f"<p>{escape(error_line(first.baseline))}</p>",
-        _raw_table(("what if", "step ms", "at best .. at worst", "samples/s, times"), rows),
+        _raw_table(("what if", "step ms", "best .. worst", "speedup"), rows),
     ]
     for seen in predictions:
         parts += [
@@ -100,7 +100,7 @@ def _shares(schedule: Schedule) -> str:
         for what, time_us in rows
     )
     figures = [(what, in_ms(time_us), f"{time_us / whole_us:.1%}") for what, time_us in rows]
-    return f'<div class="bar">{bar}</div>' + _table(("who works, in the whole trace", "ms", "share"), figures)
+    return f'<div class="bar">{bar}</div>' + _table(("what runs, in the whole trace", "ms", "share"), figures)
 
 
 def _path(schedule: Schedule) -> str:

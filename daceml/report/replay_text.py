@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import islice
 
-from rich.console import RenderableType
-
 from daceml.simulation.analysis.breakdown import Breakdown, breakdown
 from daceml.simulation.analysis.busiest import busiest, overlap
 from daceml.simulation.analysis.limits import Limit, limits
@@ -14,24 +12,23 @@ from daceml.simulation.analysis.reliability import misses
 from daceml.simulation.analysis.steps import recorded_step_times, step_error, step_times
 from daceml.simulation.engine import Schedule
 from daceml.simulation.whatif.whatif_result import Prediction, Refusal
-from daceml.text_tables import cell, render, table
+from daceml.text_tables import Part, render, table
 
 _MOST_STEPS = 12
 _LARGE_ERROR = 0.02
-_LONGEST_NAME = 44
 
 
 def replay_text(schedule: Schedule, *, limiting: Sequence[Limit] | None = None) -> str:
     """Steps as recorded and as replayed, where the time goes, what limits the run, what is not known."""
     graph = schedule.graph
-    parts: list[RenderableType] = [
-        cell(graph.source),
-        *(cell(f"warning: {warning}") for warning in warnings_of(schedule)),
-        cell(f"{len(graph)} tasks on {len(graph.lanes)} lanes, {len(graph.edges)} edges between lanes"),
-        cell(error_line(schedule)),
+    parts: list[Part] = [
+        graph.source,
+        *(f"warning: {warning}" for warning in warnings_of(schedule)),
+        f"{len(graph)} tasks on {len(graph.lanes)} lanes, {len(graph.edges)} edges between lanes",
+        error_line(schedule),
         "",
         _steps(schedule),
-        cell(
+        (
             f"a step in the long run, from one that the loop and the device have done to the next:"
             f" {in_ms(step_times(schedule).step_us)} ms"
         ),
@@ -41,7 +38,7 @@ def replay_text(schedule: Schedule, *, limiting: Sequence[Limit] | None = None) 
         _limits(limits(schedule) if limiting is None else limiting),
         *_busiest(schedule),
     ]
-    return render(*parts, *(cell(f"note: {note}") for note in graph.notes))
+    return render(*parts, *(f"note: {note}" for note in graph.notes))
 
 
 def warnings_of(schedule: Schedule) -> tuple[str, ...]:
@@ -57,59 +54,59 @@ def warnings_of(schedule: Schedule) -> tuple[str, ...]:
 
 
 def error_line(schedule: Schedule) -> str:
-    """What the model's own error on this run is; stands beside everything that it predicts."""
+    """What the model's own error on this run is; stands next to everything that it predicts."""
     count = len(step_times(schedule).names)
     return f"replay error of the run as it was: {step_error(schedule):.2%} (mean of {count} steps)"
 
 
-def _steps(schedule: Schedule) -> RenderableType:
+def _steps(schedule: Schedule) -> Part:
     seen, recorded = step_times(schedule), recorded_step_times(schedule.graph)
     result = table("step", "recorded ms", "replayed ms", "error")
     rows = zip(seen.names, recorded.loop_us.tolist(), seen.loop_us.tolist(), strict=True)
     for name, recorded_us, seen_us in islice(rows, _MOST_STEPS):
         error = seen_us / recorded_us - 1 if recorded_us else 0.0
-        result.add_row(cell(name), in_ms(recorded_us), in_ms(seen_us), f"{error:+.2%}")
+        result.add_row(name, in_ms(recorded_us), in_ms(seen_us), f"{error:+.2%}")
     if len(seen.names) > _MOST_STEPS:
-        result.add_row(cell(f"... {len(seen.names) - _MOST_STEPS} more"), "", "", "")
+        result.add_row(f"... {len(seen.names) - _MOST_STEPS} more", "", "", "")
     return result
 
 
-def _shares(seen: Breakdown) -> RenderableType:
-    result = table("who works, in the whole trace", "ms", "share")
+def _shares(seen: Breakdown) -> Part:
+    result = table("what runs, in the whole trace", "ms", "share")
     for what, time_us in (
         ("threads alone", seen.cpu_only_us),
         ("threads and devices", seen.both_us),
         ("devices alone", seen.device_only_us),
-        ("nobody: latencies and waits", seen.idle_us),
+        ("nothing: latencies and waits", seen.idle_us),
     ):
-        result.add_row(cell(what), in_ms(time_us), _share(time_us, seen.total_us))
+        result.add_row(what, in_ms(time_us), _share(time_us, seen.total_us))
     for title, sums in (("device work", seen.by_kind_us), ("device work, phase", seen.by_phase_us)):
         for what, time_us in sums.items():
-            result.add_row(cell(f"{title}: {what}"), in_ms(time_us), _share(time_us, seen.total_us))
+            result.add_row(f"{title}: {what}", in_ms(time_us), _share(time_us, seen.total_us))
     return result
 
 
-def _limits(found: Sequence[Limit]) -> RenderableType:
+def _limits(found: Sequence[Limit]) -> Part:
     result = table("if this cost nothing", "step ms", "at most saved")
     for limit in found:
-        result.add_row(cell(limit.what), in_ms(limit.step_us), f"{limit.saved:.1%}")
+        result.add_row(limit.what, in_ms(limit.step_us), f"{limit.saved:.1%}")
     return result
 
 
-def _busiest(schedule: Schedule) -> list[RenderableType]:
+def _busiest(schedule: Schedule) -> list[Part]:
     """A table of each of kernels, operators and layers, and one line on communication."""
-    parts: list[RenderableType] = []
+    parts: list[Part] = []
     for what, rows in busiest(schedule.graph).items():
-        result = table(f"{what}s that take longest", "calls", "ms", "share", "GB/s")
+        title = f"{what}s that take longest"
+        result = table(title, "calls", "ms", "share", "GB/s", paths=(title,) if what == "layer" else ())
         for row in rows:
-            name = row.name if len(row.name) <= _LONGEST_NAME else f"{row.name[: _LONGEST_NAME - 3]}..."
             rate = "" if row.bytes_per_s is None else f"{row.bytes_per_s / 1e9:.1f}"
-            result.add_row(cell(name), str(row.calls), in_ms(row.time_us), f"{row.share:.1%}", rate)
+            result.add_row(row.name, str(row.calls), in_ms(row.time_us), f"{row.share:.1%}", rate)
         parts += ["", result]
     if (seen := overlap(schedule)) is not None:
         parts += [
             "",
-            cell(
+            (
                 f"communication: {in_ms(seen.communication_us)} ms, of which kernels run during"
                 f" {_share(seen.hidden_us, seen.communication_us)}"
             ),
@@ -121,27 +118,29 @@ def whatif_text(
     predictions: Sequence[Prediction], refusals: Sequence[Refusal] = (), *, changes: bool = False
 ) -> str:
     """One row for each question, the run as it was first; then what it could not answer, and why."""
-    result = table("what if", "step ms", "at best .. at worst", "samples/s, times", "tasks changed")
+    result = table(
+        "what if", "step ms", "best .. worst", "speedup", "tasks changed", details=("tasks changed",)
+    )
     baseline = predictions[0].baseline
     host = predictions[0].host
     reach = "" if host is None else f"{in_ms(host.device_us)} .. {in_ms(host.recorded_us)}"
-    result.add_row(cell("as it was"), in_ms(predictions[0].baseline_us), reach, "1.00", "")
+    result.add_row("as it was", in_ms(predictions[0].baseline_us), reach, "1.00", "")
     for seen in predictions:
         result.add_row(
-            cell(" + ".join(seen.titles)),
+            " + ".join(seen.titles),
             in_ms(seen.step_us),
             f"{in_ms(seen.fast_us)} .. {in_ms(seen.slow_us)}",
             f"{seen.speedup:.2f} [{seen.speedup_low:.2f}, {seen.speedup_high:.2f}]",
             seen.change.headline(),
         )
     assumptions = dict.fromkeys(text for seen in predictions for text in seen.assumptions)
-    parts: list[RenderableType] = [cell(f"warning: {text}") for text in whatif_warnings(predictions)]
-    parts += [cell(error_line(baseline)), "", result]
-    parts += [cell(f"refused [{refusal.code}]: {refusal.title}: {refusal.reason}") for refusal in refusals]
-    parts += [cell(f"assumed: {text}") for text in assumptions]
-    parts += [cell(f"note: {note}") for note in baseline.graph.notes]
+    parts: list[Part] = [f"warning: {text}" for text in whatif_warnings(predictions)]
+    parts += [error_line(baseline), "", result]
+    parts += [f"refused [{refusal.code}]: {refusal.title}: {refusal.reason}" for refusal in refusals]
+    parts += [f"assumed: {text}" for text in assumptions]
+    parts += [f"note: {note}" for note in baseline.graph.notes]
     if changes:
-        parts += [cell(f"\n{' + '.join(seen.titles)}\n{seen.change}") for seen in predictions]
+        parts += [f"\n{' + '.join(seen.titles)}\n{seen.change}" for seen in predictions]
     return render(*parts)
 
 

@@ -1,16 +1,14 @@
-"""Steps that nobody has run on devices that are not here, for a terminal and as plain values."""
+"""Predicted steps of a model on devices, for a terminal and as plain values."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from rich.console import RenderableType
-
 from daceml.prediction.model_steps.memory_need import MemoryNeed
 from daceml.prediction.model_steps.step_prediction import StepPrediction
 from daceml.prediction.prices import Price
-from daceml.text_tables import cell, render, table
+from daceml.text_tables import Part, render, table
 
 Criterion = Literal["time", "throughput", "cost"]
 _BASES = ("measured", "learned", "scaled", "roofline")
@@ -27,35 +25,41 @@ def step_prediction_text(
         prices: by names of devices.
         layers: whether the time of operators' kinds and of the longest layers is listed.
     """
-    rows = table("device", "n", "step ms", "from .. to", "samples/s", "samples/$", "GB", "known by", "flags")
+    together = any(seen.devices > 1 for seen in predictions)
+    bought = ["samples/$"] if prices else []
+    rows = table(
+        "device", *(["n"] if together else []), "step ms", "from .. to", "samples/s", *bought, "GB", "flags"
+    )
     for number, seen in enumerate(predictions):
         price = prices.get(seen.device.name)
-        bought = None if price is None else seen.samples_per_usd(price.usd_per_hour)
+        cost = None if price is None else seen.samples_per_usd(price.usd_per_hour)
         rows.add_row(
-            cell(seen.device.name),
-            str(seen.devices),
+            seen.device.name,
+            *([str(seen.devices)] if together else []),
             _ms(seen.step_us),
             f"{_ms(seen.low_us)} .. {_ms(seen.high_us)}",
             _figure(seen.samples_per_s),
-            _figure(bought),
+            *([_figure(cost)] if prices else []),
             "?" if seen.memory is None else f"{seen.memory.total / 1e9:.3g}",
-            ", ".join(f"{basis} {share:.0%}" for basis in _BASES if (share := seen.by_basis.get(basis))),
             f"[{number + 1}]" if seen.flags else "",
         )
     first = predictions[0]
     what = "training step" if first.trains else "forward pass"
-    parts: list[RenderableType] = [
-        cell(f"{first.model}: a {what} in {first.precision}, which nobody has run"), "", rows,
-    ]  # fmt: skip
+    parts: list[Part] = [
+        f"{first.model}: a {what} in {first.precision}, predicted from shapes",
+        "",
+        rows,
+        *_known_by(predictions),
+    ]
     if layers:
         for seen in predictions:
             parts += ["", _kinds(seen)]
     parts.append("")
     for number, seen in enumerate(predictions):
-        parts += [cell(f"[{number + 1}] {seen.device.name}: {flag}") for flag in seen.flags]
-    parts += [cell(f"note: {note}") for note in dict.fromkeys(n for seen in predictions for n in seen.notes)]
+        parts += [f"[{number + 1}] {seen.device.name}: {flag}" for flag in seen.flags]
+    parts += [f"note: {note}" for note in dict.fromkeys(n for seen in predictions for n in seen.notes)]
     parts += [
-        cell(f"price of {name}: {price.usd_per_hour:g} US dollars an hour, as given for {price.date}")
+        f"price of {name}: {price.usd_per_hour:g} US dollars an hour, as given for {price.date}"
         for name, price in prices.items()
     ]
     return render(*parts)
@@ -85,15 +89,22 @@ def by_criterion(
     return sorted(predictions, key=key)
 
 
-def _kinds(seen: StepPrediction) -> RenderableType:
-    result = table(f"on {seen.device.name}: kinds of operators, and the longest layers", "ms", "share")
+def _known_by(predictions: Sequence[StepPrediction]) -> list[str]:
+    """A line for each mix of sources of durations, with the devices that have it."""
+    found: dict[str, list[str]] = {}
+    for seen in predictions:
+        shares = [f"{basis} {share:.0%}" for basis in _BASES if (share := seen.by_basis.get(basis))]
+        found.setdefault(", ".join(shares), []).append(seen.device.name)
+    return [f"known by {basis}: {', '.join(names)}" for basis, names in found.items() if basis]
+
+
+def _kinds(seen: StepPrediction) -> Part:
+    result = table(f"on {seen.device.name}", "ms", "share", paths=(f"on {seen.device.name}",))
     longest = dict(list(seen.by_layer_us.items())[:_LAYERS])
     for name, us in (seen.by_class_us | longest).items():
-        result.add_row(
-            cell(name or "(outermost module, loss, optimizer)"), _ms(us), f"{us / seen.device_us:.1%}"
-        )
+        result.add_row(name or "(outermost module, loss, optimizer)", _ms(us), f"{us / seen.device_us:.1%}")
     if seen.devices > 1:
-        result.add_row(cell("what several devices add"), _ms(seen.communication_us), "")
+        result.add_row("communication of the devices", _ms(seen.communication_us), "")
     return result
 
 
@@ -135,7 +146,7 @@ def _memory(need: MemoryNeed) -> dict[str, Any]:
 
 
 def _ms(time_us: float) -> str:
-    return f"{time_us / 1e3:.3f}"
+    return f"{time_us / 1e3:.2f}" if time_us >= 1e4 else f"{time_us / 1e3:.3f}"
 
 
 def _figure(value: float | None) -> str:

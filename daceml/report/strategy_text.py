@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from rich.console import RenderableType
-
 from daceml.report.replay_text import in_ms
 from daceml.simulation.distributed.recorded_run import RecordedRun
 from daceml.simulation.distributed.strategy.advice import Advice
 from daceml.simulation.distributed.strategy.optimizer import Strategy
 from daceml.simulation.distributed.strategy.recorded_step import RecordedStep
-from daceml.text_tables import cell, render, table
+from daceml.text_tables import Part, render, table
 
 _MOST_RANKS = 16
 _MOST_CANDIDATES = 8
@@ -22,57 +20,55 @@ _GIB = 2.0**30
 def run_text(recorded: RecordedRun) -> str:
     """What was read: ranks, their steps, what they wait and communicate, how clocks were aligned."""
     replay, alignment = recorded.replay, recorded.alignment
-    rows = table("rank", "step ms", "replayed ms", "waiting ms", "communication ms", "clock us")
+    rows = table("rank", "step ms", "replayed", "waiting ms", "communication", "clock us")
     for column, rank in enumerate(replay.ranks[:_MOST_RANKS]):
         rows.add_row(
-            cell(str(rank.rank)), in_ms(rank.recorded_step_us), in_ms(rank.predicted_step_us),
+            str(rank.rank), in_ms(rank.recorded_step_us), in_ms(rank.predicted_step_us),
             in_ms(rank.waiting_us), in_ms(rank.communication_us), f"{alignment.offset_us[column]:+.1f}",
         )  # fmt: skip
-    parts: list[RenderableType] = [
-        cell(f"{len(recorded.traces)} ranks on {_hosts(recorded)}, {_matched(recorded)}"),
-        cell(_clocks(recorded)),
-        cell(f"replay error of the run as it was: {replay.error:+.2%}"),
+    parts: list[Part] = [
+        f"{len(recorded.traces)} ranks on {_hosts(recorded)}, {_matched(recorded)}",
+        _clocks(recorded),
+        f"replay error of the run as it was: {replay.error:+.2%}",
         "",
         rows,
     ]
     if len(replay.ranks) > _MOST_RANKS:
-        parts.append(cell(f"... {len(replay.ranks) - _MOST_RANKS} more ranks"))
-    parts.append(cell("waiting and communication are of all recorded steps together"))
-    return render(*parts, *(cell(f"note: {note}") for note in recorded.run.notes))
+        parts.append(f"... {len(replay.ranks) - _MOST_RANKS} more ranks")
+    parts.append("waiting and communication are of all recorded steps together")
+    return render(*parts, *(f"note: {note}" for note in recorded.run.notes))
 
 
 def strategy_text(step: RecordedStep, strategy: Strategy, advised: Advice, memory_bytes: float | None) -> str:
     """Candidates that fit, what each part is worth, and what to write."""
     found = strategy.found
-    parts: list[RenderableType] = [
-        cell(f"typical step {in_ms(step.typical_us)} ms; as modelled, with its buckets: {_error(step)}")
+    parts: list[Part] = [
+        f"typical step {in_ms(step.typical_us)} ms; as modelled, with its buckets: {_error(step)}"
     ]
-    parts += [cell(f"assumed: {note}") for note in step.notes]
+    parts += [f"assumed: {note}" for note in step.notes]
     fitting = [one for one in strategy.candidates if one.fits]
     rows = table("candidate, with torch's buckets", "step ms", "peak GiB")
     for one in fitting[:_MOST_CANDIDATES]:
         peak = "?" if math.isnan(one.peak_bytes) else f"{one.peak_bytes / _GIB:.2f}"
-        rows.add_row(cell(one.name), in_ms(one.step_us), peak)
+        rows.add_row(one.name, in_ms(one.step_us), peak)
     limit = "" if memory_bytes is None else f" into {memory_bytes / _GIB:.3g} GiB"
-    parts += ["", cell(f"{len(fitting)} of {len(strategy.candidates)} candidates fit{limit}"), rows]
-    rows = table("what it is worth", "step ms", "beside torch's default")
+    parts += ["", f"{len(fitting)} of {len(strategy.candidates)} candidates fit{limit}", rows]
+    rows = table("what it is worth", "step ms", "vs default")
     for what, time_us in _worth(strategy, advised):
-        rows.add_row(cell(what), in_ms(time_us), f"{time_us / found.default_us - 1:+.1%}")
+        rows.add_row(what, in_ms(time_us), f"{time_us / found.default_us - 1:+.1%}")
     how = "converged" if found.converged else "the budget was over first"
-    parts += ["", rows, cell(f"{found.simulated} steps simulated in {found.seconds:.1f} s; {how}"), ""]
-    rows = table("to apply", "step ms")
+    parts += ["", rows, f"{found.simulated} steps simulated in {found.seconds:.1f} s; {how}", ""]
+    parts.append("to apply:")
     for setting in advised.settings:
-        rows.add_row(
-            cell(f"{setting.code}\n  {setting.why}"),
-            "" if setting.step_us is None else in_ms(setting.step_us),
-        )
-    return render(*parts, rows)
+        time = "" if setting.step_us is None else f"; {in_ms(setting.step_us)} ms a step"
+        parts += [f"  {setting.code}", f"    {setting.why}{time}"]
+    return render(*parts)
 
 
 def strategy_json(
     recorded: RecordedRun, step: RecordedStep, strategy: Strategy, advised: Advice
 ) -> dict[str, Any]:
-    """The same as plain values; what nobody knows is None."""
+    """The same as plain values; unknown figures are None."""
     replay = recorded.replay
     return {
         "ranks": [
@@ -142,7 +138,7 @@ def _clocks(recorded: RecordedRun) -> str:
 
 
 def _error(step: RecordedStep) -> str:
-    return "unknown, as nobody has seen them" if math.isnan(step.error) else f"{step.error:+.2%}"
+    return "unknown, as none was recorded" if math.isnan(step.error) else f"{step.error:+.2%}"
 
 
 def _known(value: float) -> float | None:

@@ -1,4 +1,4 @@
-"""Progress of long steps, for whoever wants to show it; where nobody observes, publishing costs nothing.
+"""Progress of long steps, for an observer; without one, publishing costs nothing.
 
 Steps publish from the thread that called them, so an observer hears of its own compilation only.
 """
@@ -9,6 +9,25 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+
+# Names of stages as a reader understands them; others are shown as they are.
+_TITLES = {
+    "load": "loading the model",
+    "export": "capturing the model",
+    "key": "searching the cache",
+    "search": "searching for a recipe",
+    "import": "loading the compiler",
+    "onnx": "translating to ONNX",
+    "sdfg": "building the SDFG",
+    "lower": "lowering operators",
+    "transform": "transforming",
+    "plan": "planning memory",
+    "code": "generating code",
+    "kernels": "compiling kernels",
+    "bind": "loading the program",
+    "compare": "comparing",
+    "intermediate values": "comparing intermediate values",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +44,11 @@ class Progress:
     done: int = 0
     total: int = 0
 
+    @property
+    def title(self) -> str:
+        """The stage as a reader understands it."""
+        return _TITLES.get(self.stage, self.stage)
+
 
 Observer = Callable[[Progress], None]
 
@@ -39,6 +63,11 @@ def observed_by(observer: Observer) -> Generator[None]:
         yield
     finally:
         _observer.reset(token)
+
+
+def is_observed() -> bool:
+    """Return whether this context shows progress."""
+    return _observer.get() is not None
 
 
 def publish(stage: str, done: int = 0, total: int = 0) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from daceml.text_tables import WIDTH, cell, render, table
+from daceml.text_tables import render, table, wrapped
 from daceml.verification.accuracy import TensorError
 
 
@@ -99,9 +98,10 @@ class Diagnosis:
         shown = self.values if every_value else self.failures[:_VALUES_SHOWN]
         parts: list[str] = []
         if shown:
-            rows = table("value", "operator, by what", "where", "error", "eager's", "limit", "", left=3)
-            for column, width in ((0, 20), (1, 28), (2, 19)):
-                rows.columns[column].max_width = width
+            rows = table(
+                "value", "operator, by what", "where", "error", "eager's", "limit", "result",
+                left=3, paths=("value", "where"), details=("where",), words=("result",),
+            )  # fmt: skip
             for value in shown:
                 origin, error = value.origin, value.error
                 figures = (f"{x:.1e}" for x in (error.error, error.eager_error, error.limit))
@@ -109,9 +109,9 @@ class Diagnosis:
                 # the module's path would fill the page; the conclusion and the JSON form have it
                 place = origin.source or origin.module_path
                 words = (origin.name, f"{origin.operator}, {value.implementation}", place)
-                rows.add_row(*map(cell, words), *figures, verdict)
+                rows.add_row(*words, *figures, verdict)
             parts.append(render(rows))
-        lines = [line for sentence in self.conclusion for line in _wrapped(sentence)]
+        lines = [line for sentence in self.conclusion for line in wrapped(sentence)]
         return "\n\n".join([*parts, "\n".join(lines)])
 
 
@@ -171,10 +171,6 @@ def reading(error: TensorError) -> str:
     if error.reason:
         return error.reason
     return f"error {error.error:.2e}, eager's {error.eager_error:.2e}, limit {error.limit:.2e}"
-
-
-def _wrapped(sentence: str) -> list[str]:
-    return textwrap.wrap(sentence, WIDTH, subsequent_indent="    ", drop_whitespace=True) or [""]
 
 
 def _listed(names: Iterable[str], most: int = 4) -> str:

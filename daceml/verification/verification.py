@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +12,7 @@ from torch import nn
 from daceml.errors import ConfigurationError, DacemlError
 from daceml.module.onnx_model import ONNXModel
 from daceml.runtime.progress import publish
-from daceml.text_tables import WIDTH, cell, render, table
+from daceml.text_tables import render, table
 from daceml.verification.accuracy import Accuracy, TensorError
 from daceml.verification.divergence import Diagnosis, error_row
 from daceml.verification.peers import Call, Peers, module_peers, onnx_model_peers
@@ -86,16 +85,19 @@ class Verification:
         }
 
     def __str__(self) -> str:
-        rows = table("tensor", "error", "eager's", "limit", "ratio", "result")
+        rows = table(
+            "tensor", "error", "eager's", "limit", "ratio", "result",
+            paths=("tensor",), words=("result",), details=("ratio",),
+        )  # fmt: skip
         for tensor in self.tensors:
             figures = (f"{x:.2e}" for x in (tensor.error, tensor.eager_error, tensor.limit))
-            verdict = "pass" if tensor.passed else tensor.reason or "FAIL"
-            rows.add_row(cell(tensor.name), *figures, _ratio(tensor), cell(verdict))
+            verdict = "pass" if tensor.passed else "FAIL"
+            rows.add_row(tensor.name, *figures, _ratio(tensor), verdict)
         passed = sum(tensor.passed for tensor in self.tensors)
         runs = "1 set of inputs" if self.seeds == 1 else f"{self.seeds} sets of inputs"
         closing = f"{passed} of {len(self.tensors)} tensors within max(3 x eager's, 8 eps sqrt({self.depth}))"
-        wrapped = [line for note in self.notes for line in textwrap.wrap(note, WIDTH, subsequent_indent="  ")]
-        lines = [f"{self.name}: distance from float64, {runs}", render(rows), closing, *wrapped]
+        reasons = [f"{one.name}: {one.reason}" for one in self.tensors if one.reason and not one.passed]
+        lines = [render(f"{self.name}: distance from float64, {runs}", rows, closing, *reasons, *self.notes)]
         if self.diagnosis is not None:
             lines += ["", self.diagnosis.text(every_value=self.every_value)]
         return "\n".join(lines) + "\n"

@@ -24,8 +24,8 @@ def test_the_table_has_a_line_a_device_that_fits_a_terminal(capsys: pytest.Captu
     begun = [line.split("  ")[0] for line in lines]
     assert [name for name in begun if name in {d.name for d in catalogue()}] == [d.name for d in catalogue()]
     row = next(line for line in lines if line.startswith("V100-SXM2-16GB"))
-    assert row.split() == ["V100-SXM2-16GB", "7.0", "80", "1530*", "16", "900*", "739", "15.7*", "125*"]
-    assert "* unverified" in lines[-1]
+    assert row.split() == ["V100-SXM2-16GB", "7.0", "80", "16", "900*", "15.7*", "125*"]
+    assert "* unverified" in out
 
 
 def test_one_device_has_every_figure_with_its_source(capsys: pytest.CaptureFixture[str]):
@@ -34,12 +34,11 @@ def test_one_device_has_every_figure_with_its_source(capsys: pytest.CaptureFixtu
     lines = out.splitlines()
     assert lines[0] == "V100-SXM2-16GB (NVIDIA Volta, compute capability 7.0)"
     assert lines[2].endswith(": V100-PCIe-16GB, V100-PCIe-32GB, V100-SXM2-32GB")
-    clock = next(line for line in lines if "boost_clock_hz" in line)
-    assert clock.split(maxsplit=3)[1:] == [
-        "1530", "MHz", "unverified  NVIDIA V100 data sheet, from memory: not read again",
-    ]  # fmt: skip
-    reached = next(line for line in lines if "achieved_bytes_per_s" in line)
-    assert "739 GB/s" in reached and "unverified" not in reached and "geoffxy/habitat" in reached
+    clock = lines.index(next(line for line in lines if "boost_clock_hz" in line))
+    assert lines[clock].split()[1:] == ["1530", "MHz", "unverified"]
+    assert lines[clock + 1] == "      NVIDIA V100 data sheet, from memory: not read again"
+    reached = lines.index(next(line for line in lines if "achieved_bytes_per_s" in line))
+    assert lines[reached].endswith("739 GB/s") and "geoffxy/habitat" in lines[reached + 1]
 
 
 def test_several_devices_and_their_notes(capsys: pytest.CaptureFixture[str]):
@@ -55,8 +54,10 @@ def test_sources_of_all(capsys: pytest.CaptureFixture[str]):
     for device in catalogue():
         for label, figure in device.figures():
             line = next(line for line in lines if line.startswith(f"  {label} "))
-            assert line.endswith(f"  {figure.source}")
-            assert ("  unverified  " in line) is not figure.verified
+            assert line.endswith("  unverified") is not figure.verified
+            source = next(lines)
+            while source.strip() != figure.source:
+                source += f" {next(lines).strip()}"
 
 
 def test_json(capsys: pytest.CaptureFixture[str]):
@@ -77,7 +78,7 @@ def test_a_device_of_ones_own(capsys: pytest.CaptureFixture[str], tmp_path: Path
     )
     code, out, _ = told(capsys, "devices", file)
     assert code == 0
-    assert out == "Mine (cpu, Acme One)\n  memory_bytes  1 GiB              the box\n"
+    assert out == "Mine (cpu, Acme One)\n  memory_bytes  1 GiB\n      the box\n"
 
 
 def test_what_doctor_measured(capsys: pytest.CaptureFixture[str], tmp_path: Path):
@@ -89,7 +90,8 @@ def test_what_doctor_measured(capsys: pytest.CaptureFixture[str], tmp_path: Path
     file.write_text(json.dumps({"findings": [], "devices": [measured.as_dict()]}))
     code, out, _ = told(capsys, "devices", file)
     assert code == 0
-    assert [line.split("measured")[0].split() for line in out.splitlines()] == [
+    lines = [line for line in out.splitlines() if not line.startswith("      ")]
+    assert [line.split() for line in lines] == [
         ["A", "processor", "(cpu,", "2", "threads)"],
         ["multiprocessors", "2"],
         ["achieved_bytes_per_s", "20", "GB/s"],

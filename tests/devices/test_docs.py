@@ -37,6 +37,5 @@ def test_the_roofline():
 def test_the_output():
     lines = list(device_lines(find_device("V100")))
     shown = PAGE[PAGE.index("V100-SXM2-16GB (NVIDIA") :].split("\n```")[0].splitlines()
-    assert len(shown) == 6
-    for line in shown:
-        assert any(one.startswith(line.removesuffix(" …")) for one in lines), line
+    assert shown[-1] == "  …"
+    assert lines[: len(shown) - 1] == shown[:-1]

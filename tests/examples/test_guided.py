@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import daceml
+from daceml.text_tables import WIDTH
 from daceml.transformations import Recipe
 from examples import guided, guided_bert, guided_efficientnet
 from examples.encoder_layer import EncoderLayer
@@ -62,6 +63,6 @@ def test_the_steps_are_printed(
     assert all(f"{step.name}: " in text for step in example.STEPS)
     assert "part of the automatic recipe" in text
     assert text.rstrip().endswith(steps[-1].name)
-    assert all(len(line) <= 110 for line in text.splitlines())
+    assert all(len(line) <= WIDTH for line in text.splitlines())
     monkeypatch.setattr(example, "measure", lambda *_: [replace(rows[0], error=1.0)])
     assert example.main() == 1

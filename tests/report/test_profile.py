@@ -41,7 +41,7 @@ def test_it_reads_as_a_table():
     )
     text = str(seen)
     assert text == golden()
-    assert "Gemm   7.5     75%\nTanh   2.5     25%\n" in text
+    assert "Gemm  7.5    75%\nTanh  2.5    25%\n" in text
     assert all(figure in text for figure in ("12.0 us", "10.0", "2.0", "11.5"))
     assert seen.to_json()["steps"] == (("Gemm", 7.5), ("Tanh", 2.5))
 

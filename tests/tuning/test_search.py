@@ -23,6 +23,7 @@ from daceml.config import Config
 from daceml.errors import ConfigurationError
 from daceml.report.explanation.search_text import HEADERS, headline, search_text
 from daceml.runtime.timing.comparison import Comparison
+from daceml.text_tables import WIDTH
 from daceml.tuning import (
     decision_store as store,
 )
@@ -237,7 +238,7 @@ def test_explain_has_a_section(measured: Measuring):
     text = str(said)
     assert search_text(said.search) in text and all(header in text for header in HEADERS)
     assert "chosen" in text and "identical program" in text and LOOPS in text
-    assert max(map(len, text.splitlines())) <= 110
+    assert max(map(len, text.splitlines())) <= WIDTH
     assert said.to_json()["search"]["choices"] == decision_of(compiled, x).choices
     assert LOOPS in said._repr_html_()
     assert daceml.explain(daceml.compile(layers().eval(), backward=False), x).search is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 
+from daceml.text_tables import WIDTH
 from daceml.verification.accuracy import TensorError
 from daceml.verification.divergence import Diagnosis, Intermediate, Origin, conclusion, first_divergence
 from tests.support.golden import golden
@@ -68,7 +69,7 @@ def test_a_diagnosis_shows_failures_or_everything_and_fits_the_page():
     assert not seen.passed
     assert "shape (2,) instead of (3,)" in seen.text(every_value=False)
     assert "pass" not in seen.text(every_value=False) and "pass" in seen.text(every_value=True)
-    assert max(map(len, seen.text(every_value=True).splitlines())) <= 110
+    assert max(map(len, seen.text(every_value=True).splitlines())) <= WIDTH
     document = json.loads(json.dumps(seen.to_json(), allow_nan=False))
     assert document["first"]["name"] == "b"
     assert document["values"][1]["error"] is None

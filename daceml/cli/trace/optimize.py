@@ -11,8 +11,9 @@ import typer
 
 from daceml.cli import options
 from daceml.cli.output_files import check_targets, written_aside
+from daceml.cli.work import working
 from daceml.errors import ImplausibleAnswerError, RecordedStepError
-from daceml.simulation.analysis.reliability import MOST_ERROR
+from daceml.runtime.progress import publish
 from daceml.time_budget import budget_s
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ def optimize(
     inside: InsideSpeed = None,
     plan: PlanFile = None,
     partition: Partition = False,
+    wide: options.Wide = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,
@@ -101,27 +103,32 @@ def optimize(
     check_targets([("--plan", plan)])
     seconds = budget_s(budget)
     memory_bytes = None if memory is None else size_bytes(memory)
-    recorded = RecordedRun.of(read_traces(folder))
-    first = recorded.traces[0]
-    gradients = SentGradients.of(first.header, first.source)
-    step = recorded_step(
-        recorded.run, recorded.alignment, gradients,
-        synchronization=None if link is None else _over(link, inside, recorded),
-        memory=None if memory is None else _memory(recorded, sum(one.size_bytes for one in gradients.order)),
-    )  # fmt: skip
+    with working(quiet=quiet):
+        publish("reading and replaying the traces")
+        recorded = RecordedRun.of(read_traces(folder))
+        first = recorded.traces[0]
+        gradients = SentGradients.of(first.header, first.source)
+        sizes = sum(one.size_bytes for one in gradients.order)
+        step = recorded_step(
+            recorded.run, recorded.alignment, gradients,
+            synchronization=None if link is None else _over(link, inside, recorded),
+            memory=None if memory is None else _memory(recorded, sizes),
+        )  # fmt: skip
     if not as_json:
         typer.echo(run_text(recorded))
         typer.echo("")
     _refuse_missed(recorded, float("nan") if link is not None else step.error)  # of the recorded link
     kinds = {TENSOR_FUSION, TENSOR_PARTITION} if partition else {TENSOR_FUSION}
     problem = Problem(step=step.step, synchronization=step.synchronization, kinds=frozenset(kinds))
-    strategy = optimizer.optimize(
-        problem,
-        memory_bytes=memory_bytes,
-        budget_s=seconds,
-        kinds=() if fits(step.step.memory, memory_bytes) else None,  # they are for what does not fit
-        observe=None if quiet else _told,
-    )
+    with working(quiet=quiet):
+        publish("searching for a strategy")
+        strategy = optimizer.optimize(
+            problem,
+            memory_bytes=memory_bytes,
+            budget_s=seconds,
+            kinds=() if fits(step.step.memory, memory_bytes) else None,  # they are for what does not fit
+            observe=None if quiet else _told,
+        )
     strategy = replace(strategy, found=simplified(strategy.found, strategy.problem))
     advised = advice(strategy, wrapper=step.wrapper, plan_file="plan.json" if plan is None else str(plan))
     if plan is not None:
@@ -135,6 +142,8 @@ def optimize(
 
 def _refuse_missed(recorded: RecordedRun, model_error: float) -> None:
     """No advice on a step that the model misses."""
+    from daceml.simulation.analysis.reliability import MOST_ERROR
+
     errors = {
         "the replay of the run": recorded.replay.error,
         "the model of its typical step, with its buckets,": model_error,
@@ -173,9 +182,9 @@ def _memory(recorded: RecordedRun, gradient_bytes: float) -> Memory:
     known = [one for one in found if one is not None]
     if not known:
         raise RecordedStepError(
-            "nobody knows what the recorded run holds in memory",
+            "the memory of the recorded run is unknown",
             where=recorded.traces[0].source,
-            why="the traces have no events of an allocator that say how much is allocated in all",
+            why="the traces have no events of an allocator with the total that is allocated",
             fix="record with daceml.profile(model, memory=True), or leave --memory out",
         )
     return max(known, key=lambda one: one.peak_bytes)

@@ -24,6 +24,7 @@ from daceml.cli.prediction_targets import (
 from daceml.cli.trace.trace_file import refuse_model
 from daceml.cli.work import working
 from daceml.errors import DeviceError, ImplausibleAnswerError, PredictionError
+from daceml.runtime.progress import publish
 
 if TYPE_CHECKING:
     from daceml.devices.specification import Device
@@ -98,6 +99,7 @@ def predict(
     reference: References = None,
     host_factor: HostFactor = 1.0,
     kinds: Kinds = False,
+    wide: options.Wide = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,
@@ -121,6 +123,7 @@ def predict(
     references = _references(reference or ())
     batches = _batches(batch_recorded, batch, len(traces))
     with ExitStack() as open_files, working(quiet=quiet):
+        publish("reading and replaying the traces")
         source = None if database is None and models is None else _source(open_files, database, models)
         predictions = _predicted(
             traces, devices, origin=origin, batch=batch, batches=batches,

@@ -133,7 +133,7 @@ def command_of(launcher: Launcher, ranks: int) -> list[str]:
     if found is None:
         raise LaunchError(
             "there is no mpirun here",
-            why=f"neither beside {sys.executable} nor in PATH",
+            why=f"neither next to {sys.executable} nor in PATH",
             fix="pip install 'daceml[mpi]', which brings MPICH along, or leave --launcher out",
         )
     return [found, "-n", str(ranks), sys.executable]

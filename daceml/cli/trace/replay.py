@@ -12,6 +12,8 @@ import typer
 from daceml.cli import options
 from daceml.cli.output_files import check_targets, written_aside
 from daceml.cli.trace.trace_file import TraceFile
+from daceml.cli.work import working
+from daceml.runtime.progress import publish
 
 if TYPE_CHECKING:
     from daceml.simulation.engine import Schedule
@@ -43,7 +45,9 @@ def replay(
     perfetto: PerfettoFile = None,
     html: HtmlFile = None,
     queue_depth: QueueDepth = None,
+    wide: options.Wide = False,
     as_json: options.Json = False,
+    quiet: options.Quiet = False,
     debug: options.Debug = False,
 ) -> None:
     """Replay a recorded run: replayed and recorded steps, time by kind of task, and limits.
@@ -57,9 +61,14 @@ def replay(
     from daceml.simulation import Options, build, simulate
 
     check_targets([("--perfetto", perfetto), ("--html", html)], read=trace)
-    schedule = simulate(build(read_trace(trace), Options(queue_depth=queue_depth)))
-    write_views(perfetto, html, {"replayed": schedule}, lambda: replay_html(schedule))
-    typer.echo(json.dumps(replay_json(schedule), indent=2) if as_json else replay_text(schedule))
+    with working(quiet=quiet):
+        publish("reading the trace")
+        recorded = read_trace(trace)
+        publish("replaying")
+        schedule = simulate(build(recorded, Options(queue_depth=queue_depth)))
+        write_views(perfetto, html, {"replayed": schedule}, lambda: replay_html(schedule))
+        told = json.dumps(replay_json(schedule), indent=2) if as_json else replay_text(schedule)
+    typer.echo(told)
 
 
 def write_views(

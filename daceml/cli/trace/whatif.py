@@ -11,7 +11,9 @@ from daceml.cli import options
 from daceml.cli.output_files import check_targets
 from daceml.cli.trace.replay import HtmlFile, PerfettoFile, QueueDepth, write_views
 from daceml.cli.trace.trace_file import TraceFile, refuse_model
+from daceml.cli.work import working
 from daceml.errors import DacemlError, WhatIfError
+from daceml.runtime.progress import publish
 
 if TYPE_CHECKING:
     from daceml.profiling.trace import Trace
@@ -55,7 +57,9 @@ def whatif(
     perfetto: PerfettoFile = None,
     html: HtmlFile = None,
     queue_depth: QueueDepth = None,
+    wide: options.Wide = False,
     as_json: options.Json = False,
+    quiet: options.Quiet = False,
     debug: options.Debug = False,
 ) -> None:
     """Predict the effect of optimizations on a recorded run.
@@ -77,19 +81,26 @@ def whatif(
     words = words_of(context.args)
     if not words:
         raise WhatIfError("nothing is asked", fix="give a question, such as --amp; --help lists them")
-    recorded = read_trace(trace)
-    known = gradients_of(gradients) if gradients is not None else Gradients.recorded(recorded.header)
-    network = Network(
-        link=link, inside=inside, gradients=known or gradients_in(recorded), card_link=_card_link(recorded)
-    )
-    asked, lacking = answerable(words, network)
-    graph = build(recorded, Options(queue_depth=queue_depth))
-    baseline = simulate(graph)
-    predictions, refusals = predict_each(graph, asked, baseline=baseline)
-    refusals = [*lacking, *refusals]
-    schedules = {"replayed": baseline}
-    schedules |= {" + ".join(seen.titles): seen.schedule for seen in predictions}
-    write_views(perfetto, html, schedules, lambda: whatif_html(predictions))
+    with working(quiet=quiet):
+        publish("reading the trace")
+        recorded = read_trace(trace)
+        known = gradients_of(gradients) if gradients is not None else Gradients.recorded(recorded.header)
+        network = Network(
+            link=link,
+            inside=inside,
+            gradients=known or gradients_in(recorded),
+            card_link=_card_link(recorded),
+        )
+        asked, lacking = answerable(words, network)
+        publish("replaying")
+        graph = build(recorded, Options(queue_depth=queue_depth))
+        baseline = simulate(graph)
+        publish("predicting")
+        predictions, refusals = predict_each(graph, asked, baseline=baseline)
+        refusals = [*lacking, *refusals]
+        schedules = {"replayed": baseline}
+        schedules |= {" + ".join(seen.titles): seen.schedule for seen in predictions}
+        write_views(perfetto, html, schedules, lambda: whatif_html(predictions))
     if as_json:
         typer.echo(json.dumps(whatif_json(predictions, refusals), indent=2))
     else:

@@ -65,7 +65,7 @@ daceml.pages.trace = class {
           view.answers.length ? daceml.element("button", { type: "button", onclick: () => told.act("forget") }, "forget") : null)]
       : []));
     this.answers.replaceChildren(...(view.answers.length
-      ? [daceml.table(["what if", "step", "at best .. at worst", "times as many samples", "what it changes", "assumed"],
+      ? [daceml.table(["what if", "step", "best .. worst", "speedup", "what it changes", "assumed"],
           view.answers.map((answer) => [answer.title, daceml.time(answer.step_us),
             `${daceml.time(answer.low_us)} .. ${daceml.time(answer.high_us)}`, answer.speedup === null ? "" : answer.speedup.toFixed(2), answer.changes, answer.assumptions.join("; ")]))]
       : []), ...view.refusals.map((text) => daceml.element("p", { class: "refused" }, text)));

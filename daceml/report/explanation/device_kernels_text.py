@@ -6,17 +6,17 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from daceml.devices.occupancy import LIMITS, Occupancy, occupancy
-from daceml.text_tables import cell, render, table
+from daceml.text_tables import render, table
 
 if TYPE_CHECKING:
     from daceml.runtime.records.manifest import LaunchRecord, StepRecord
 
-HEADERS = ("kernel", "calls", "grid", "block", "registers", "B shared, stack, spilled", "occupancy")
-_LONGEST = 40
+_DETAILS = ("limited by", "B shared, stack, spilled")
+HEADERS = ("kernel", "calls", "grid", "block", "registers", "occupancy", *_DETAILS)
 
 
 def launch_occupancy(launch: LaunchRecord) -> Occupancy | None:
-    """None in emulation, and for an architecture whose limits nobody has written down."""
+    """None in emulation, and for an architecture without known limits."""
     if launch.facts is None or launch.architecture not in LIMITS:
         return None
     return occupancy(
@@ -42,10 +42,9 @@ def device_kernels_text(steps: Iterable[StepRecord]) -> str:
     rows = kernel_rows(steps)
     if not rows:
         return ""
-    shown = table(*HEADERS)
-    shown.columns[0].max_width = _LONGEST
+    shown = table(*HEADERS, words=("limited by",), details=_DETAILS)
     for row in rows:
-        shown.add_row(*map(cell, row))
+        shown.add_row(*row)
     return f"{headline(steps)}\n{render(shown)}"
 
 
@@ -67,8 +66,9 @@ def _row(launch: LaunchRecord, calls: int) -> tuple[str, ...]:
     if facts is not None:
         shared = facts.shared_bytes + launch.shared_bytes
         of_compiler = (str(facts.registers), f"{shared}, {facts.stack_bytes}, {facts.spill_bytes}")
-    held = "" if found is None else f"{100 * found.share:.0f} %, by {' and '.join(found.limited_by)}"
-    return (launch.function, str(calls), *sizes, *of_compiler, held)
+    held = ("", "") if found is None else (f"{100 * found.share:.0f} %", " and ".join(found.limited_by))
+    registers, memory = of_compiler
+    return (launch.function, str(calls), *sizes, registers, *held, memory)
 
 
 def _extents(extents: tuple[int | str, ...]) -> str:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import textwrap
 from typing import TYPE_CHECKING
-
-from rich.table import Table
 
 from daceml.report.explanation.buckets_text import buckets_text
 from daceml.report.explanation.device_kernels_text import device_kernels_text
@@ -14,7 +11,7 @@ from daceml.report.explanation.levels import TITLES, group
 from daceml.report.explanation.search_text import search_text
 from daceml.report.explanation.storage_text import storage_text
 from daceml.runtime.records.manifest import EXAMPLE_SIZE
-from daceml.text_tables import WIDTH, cell, in_millions, render, table
+from daceml.text_tables import TextTable, in_millions, render, table, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +24,7 @@ _GROUPS_SHOWN = 6  # of each level
 
 
 def explanation_text(explanation: Explanation, *, every_refusal: bool = False) -> str:
-    """The report that `print(explain(...))` shows; it fits 110 columns.
+    """The report that `print(explain(...))` shows; it fits 80 columns.
 
     Args:
         every_refusal: one line a refusal, instead of the largest groups of the same reason.
@@ -79,15 +76,17 @@ def _count(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
-def _steps(steps: tuple[StepRecord, ...]) -> Table:
-    rows = table("kind", "label", "module", "MB unique", "MB total", "Mflop", "Mspecial", left=3)
-    for column, width in ((1, 44), (2, 26)):
-        rows.columns[column].max_width = width
+def _steps(steps: tuple[StepRecord, ...]) -> TextTable:
+    rows = table(
+        "kind", "operators", "label", "module", "MB unique", "MB total", "Mflop", "Mspecial",
+        left=4, paths=("module",), details=("label", "MB total", "Mspecial"),
+    )  # fmt: skip
     for step in steps:
         rows.add_row(
             step.kind,
-            cell(step.label),
-            cell(step.module_path),
+            step.title,
+            step.label,
+            step.module_path,
             in_millions(step.unique_bytes),
             in_millions(step.total_bytes),
             in_millions(step.flops),
@@ -96,7 +95,7 @@ def _steps(steps: tuple[StepRecord, ...]) -> Table:
     return rows
 
 
-def _totals(explanation: Explanation) -> Table:
+def _totals(explanation: Explanation) -> TextTable:
     eager, after, counts = explanation.eager, explanation.bytes, explanation.counts
     steps = sum(counts[kind] for kind in ("kernels", "aten", "torch", "onnxruntime", "copies", "checks"))
     rows = table("", "one at a time", "compiled", "ratio")
@@ -129,19 +128,16 @@ def _outside(explanation: Explanation) -> str:
             lines.append(f"  {step.label}{f' ({place})' if place else ''}")
             reasons = step.refusals or (_NO_OTHER[kind],)
             for reason in reasons:
-                lines += _sentence(reason, indent=4)
+                lines += wrapped(reason, indent=4)
     return "\n".join(lines)
 
 
-def _levels(levels: tuple[Level, ...]) -> Table:
-    rows = table("level", "applied", "refused", "steps", "MB unique", "MB workspace", left=2)
-    rows.columns[1].max_width = 44
+def _levels(levels: tuple[Level, ...]) -> TextTable:
+    rows = table("level", "applied", "refused", "steps", "MB unique", "MB workspace")
     for level in levels:
-        applied = ", ".join(f"{name} x{count}" for name, count in level.applied.items() if count)
-        idle = "nothing" if level.transformations else "no transformation yet"
         rows.add_row(
-            cell(TITLES[level.name]),
-            cell(applied or idle),
+            TITLES[level.name],
+            str(sum(level.applied.values())),
             str(len(level.refused)),
             _change(level, "steps", str),
             _change(level, "unique_bytes", in_millions),
@@ -151,12 +147,14 @@ def _levels(levels: tuple[Level, ...]) -> Table:
 
 
 def _passes(levels: tuple[Level, ...]) -> str:
-    """What ran at each level, in order, whether or not it found something to do."""
-    lines = ["passes:"]
+    """The transformations of each level in their order, with how often each was applied."""
+    lines = ["transformations, with how often each was applied:"]
     for level in levels:
         if level.transformations:
-            names = ", ".join(level.transformations)
-            lines += _sentence(f"{TITLES[level.name].strip()}: {names}", indent=2)
+            applied = {name: count for name, count in level.applied.items() if count}
+            names = [*level.transformations, *(name for name in applied if name not in level.transformations)]
+            told = ", ".join(f"{name} x{applied[name]}" if name in applied else name for name in names)
+            lines += wrapped(f"{TITLES[level.name].strip()}: {told}", indent=2)
     return "\n".join(lines)
 
 
@@ -175,7 +173,7 @@ def _grouped_refusals(explanation: Explanation) -> str:
         refused = [r for r in level.refused if level.name != "operators" or r.reason not in outside]
         groups = group(refused)
         hidden += len(groups[_GROUPS_SHOWN:])
-        shown = [line for g in groups[:_GROUPS_SHOWN] for line in _sentence(g.sentence, indent=4)]
+        shown = [line for g in groups[:_GROUPS_SHOWN] for line in wrapped(g.sentence, indent=4)]
         lines += [f"  {TITLES[level.name].strip()}:", *shown] if shown else []
     if not lines:
         return ""
@@ -192,13 +190,8 @@ def _every_refusal(explanation: Explanation) -> str:
             place = f" ({refusal.where})" if refusal.where else ""
             size = f"{in_millions(refusal.size_bytes)} MB"
             sentence = f"{refusal.transformation}, {refusal.subject}{place}, {size}: {refusal.reason}"
-            lines += _sentence(sentence, indent=4)
+            lines += wrapped(sentence, indent=4)
     return "\n".join(["refused, most bytes first:", *lines]) if lines else ""
-
-
-def _sentence(text: str, *, indent: int) -> list[str]:
-    blank = " " * indent
-    return textwrap.wrap(text, WIDTH, initial_indent=blank, subsequent_indent=blank + "  ")
 
 
 def _closing(explanation: Explanation) -> list[str]:
@@ -212,5 +205,5 @@ def _closing(explanation: Explanation) -> list[str]:
         f"computes:  {flops} Mflop, {special} M special functions",
         *([symbolic] if explanation.symbols else []),
         f"workspace: {in_millions(explanation.workspace_bytes)} MB",
-        *textwrap.wrap(f"{how} in {total_s:.2f} s: {stages}", WIDTH, subsequent_indent="  "),
+        *wrapped(f"{how} in {total_s:.2f} s: {stages}"),
     ]

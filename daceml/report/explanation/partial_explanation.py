@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from daceml.module.partial.region_ledger import Region, recorded_regions
-from daceml.text_tables import WIDTH, cell, in_millions, render, table
+from daceml.text_tables import WIDTH, in_millions, render, table
 
 if TYPE_CHECKING:
     from daceml.module.module import DaceModule
@@ -77,12 +77,11 @@ class PartialExplanation:
         return f"<pre>{html.escape(str(self))}</pre>"
 
     def _table(self) -> Any:
-        rows = table("region", "runs", "calls", "Mflop", "ms", left=2)
-        rows.columns[0].max_width = 60
+        rows = table("region", "runs", "calls", "Mflop", "ms", left=2, paths=("region",))
         for region in self.regions:
             runs = "compiled" if not region.cuts else "eagerly"
             figures = (str(region.calls), in_millions(region.flops), f"{region.seconds * 1e3:.2f}")
-            rows.add_row(cell(region.name), runs, *figures)
+            rows.add_row(region.name, runs, *figures)
         return rows
 
 

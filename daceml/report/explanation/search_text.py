@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import textwrap
 from typing import TYPE_CHECKING
 
-from daceml.text_tables import WIDTH, cell, render, table
+from daceml.text_tables import render, table, wrapped
 
 if TYPE_CHECKING:
     from daceml.tuning.decision import Decision, Measured, Trial
@@ -13,7 +12,7 @@ if TYPE_CHECKING:
 _ALIKE = ("identical program", "budget used up")
 """Outcomes that are told once for all candidates that have them."""
 
-HEADERS = ("candidate", "outcome", "predicted ms", "ms", "times the standard recipe")
+HEADERS = ("candidate", "outcome", "predicted ms", "ms", "of standard")
 
 
 def search_text(decision: Decision | None) -> str:
@@ -21,18 +20,17 @@ def search_text(decision: Decision | None) -> str:
     if decision is None:
         return ""
     rows = table(*HEADERS, left=2)
-    rows.columns[0].max_width = 46
     shown = [trial for trial in decision.trials if trial.outcome not in _ALIKE]
     for trial in shown:
-        rows.add_row(*map(cell, row_of(trial)))
-    lines = [*_sentence(f"search: {headline(decision)}", indent=0), render(rows)]
+        rows.add_row(*row_of(trial))
+    lines = [*wrapped(f"search: {headline(decision)}", indent=0), render(rows)]
     for trial in shown:
         if trial.why:
-            lines += _sentence(f"{trial.name}, {trial.outcome}: {trial.why}", indent=2)
+            lines += wrapped(f"{trial.name}, {trial.outcome}: {trial.why}", indent=2)
     for outcome in _ALIKE:
         names = [trial.name for trial in decision.trials if trial.outcome == outcome]
         if names:
-            lines += _sentence(f"{outcome}: {', '.join(names)}", indent=2)
+            lines += wrapped(f"{outcome}: {', '.join(names)}", indent=2)
     return "\n".join(lines)
 
 
@@ -61,8 +59,3 @@ def _ratio(measured: Measured) -> str:
     if measured.low == measured.high:
         return f"{measured.ratio:.3f}"
     return f"{measured.ratio:.3f} [{measured.low:.3f}, {measured.high:.3f}]"
-
-
-def _sentence(text: str, *, indent: int) -> list[str]:
-    blank = " " * indent
-    return textwrap.wrap(text, WIDTH, initial_indent=blank, subsequent_indent=blank + "  ")

@@ -120,6 +120,12 @@ class StepRecord:
     nodes: tuple[NodeOrigin, ...] = ()
     launch: LaunchRecord | None = None
 
+    @property
+    def title(self) -> str:
+        """Its operators: "Conv + Relu" of a call, the label of a kernel, which names them."""
+        operators = dict.fromkeys(node.operator for node in self.nodes)
+        return self.label if self.kind == "kernel" else " + ".join(operators) or self.label
+
     @classmethod
     def from_json(cls, record: dict[str, Any]) -> StepRecord:
         """Fields that a program was compiled without have their defaults."""
