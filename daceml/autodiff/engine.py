@@ -113,7 +113,7 @@ def _drop_marks(network: Network, gradients: Gradients) -> None:
 
 
 def _drop_unread(network: Network, wanted: set[str]) -> None:
-    """Remove operators whose results nobody reads: gradients of functions that nobody asked for.
+    """Remove operators whose results are not read, such as gradients that are not wanted.
 
     Draws of random numbers stay: later draws follow them.
     """

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 import types
-from collections.abc import Hashable, Sequence
+from collections.abc import Container, Hashable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -214,3 +214,30 @@ def key_difference(before: CallKey, now: CallKey, names: Sequence[str]) -> str |
         values = [key.value if isinstance(key, ConstantKey) else "a tensor" for key in (given, was)]
         return f"{name} is {values[0]} instead of {values[1]}"
     return None
+
+
+def same_but_sizes(one: CallKey, other: CallKey, without: Container[int] = ()) -> bool:
+    """Whether two calls differ in sizes only, and in what leaves are at certain places."""
+    if one.modes != other.modes or one.structure != other.structure or len(one.leaves) != len(other.leaves):
+        return False
+    for place, (a, b) in enumerate(zip(one.leaves, other.leaves, strict=True)):
+        if place in without:
+            continue
+        if isinstance(a, ConstantKey) or isinstance(b, ConstantKey):
+            if a != b:
+                return False
+        elif (a.dtype, len(a.shape), a.device, a.gradient) != (
+            b.dtype,
+            len(b.shape),
+            b.device,
+            b.gradient,
+        ) or _order(a) != _order(b):
+            return False
+    return True
+
+
+def _order(key: TensorKey) -> tuple[int, ...] | None:
+    """The order of the dimensions in memory; None for row-major."""
+    if key.strides is None:
+        return None
+    return tuple(sorted(range(len(key.strides)), key=key.strides.__getitem__))

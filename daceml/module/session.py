@@ -7,7 +7,7 @@ import inspect
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, cast
 
@@ -19,7 +19,15 @@ from torch.autograd import forward_ad
 from torch.nn.modules.module import _has_any_global_hook  # pyright: ignore[reportPrivateUsage]
 from torch.utils._python_dispatch import _disable_current_modes  # pyright: ignore[reportPrivateUsage]
 
-from daceml.compiler.guards import CallKey, ConstantKey, TensorKey, call_key, key_difference, named_key
+from daceml.compiler.guards import (
+    CallKey,
+    ConstantKey,
+    TensorKey,
+    call_key,
+    key_difference,
+    named_key,
+    same_but_sizes,
+)
 from daceml.compiler.module_request import ModuleRequest
 from daceml.compiler.options import module_options
 from daceml.compiler.stance import current_stance
@@ -312,7 +320,7 @@ class Session:
         if not has_objects(key.structure):
             return False
         numbers = {place for place, leaf in enumerate(key.leaves) if _is_number(leaf)}
-        others = [other for other in self._variants if _same_but_sizes(other, key, numbers)]
+        others = [other for other in self._variants if same_but_sizes(other, key, numbers)]
         changing = {
             place for place in numbers for other in others if other.leaves[place] != key.leaves[place]
         }
@@ -375,7 +383,7 @@ class Session:
         return [
             variant
             for variant, other in open_sizes.items()
-            if _same_but_sizes(other, key) and variant.same_values(tensors) and self._is_alike(variant)
+            if same_but_sizes(other, key) and variant.same_values(tensors) and self._is_alike(variant)
         ]
 
     def _changing(self, key: CallKey) -> tuple[frozenset[int], ...] | None:
@@ -386,7 +394,7 @@ class Session:
         if not has_objects(key.structure):
             return None
         counting = self._counting.get(key.structure, set())
-        others = [other for other in self._variants if _same_but_sizes(other, key, counting)]
+        others = [other for other in self._variants if same_but_sizes(other, key, counting)]
         found = tuple(
             frozenset(
                 d for other in others for d, n in enumerate(leaf.shape)
@@ -535,7 +543,7 @@ class Session:
             p if isinstance(leaf, ConstantKey) else next(tensors)
             for p, leaf in zip(places, key.leaves, strict=True)
         ]
-        similar = [other for other in reversed(self._variants) if _same_but_sizes(other, key)]
+        similar = [other for other in reversed(self._variants) if same_but_sizes(other, key)]
         for variant in self._symbolic(key, arguments.tensors):
             if variant.sizes is not None and (
                 problem := variant.sizes.problem([x.shape for x in arguments.tensors])
@@ -576,30 +584,3 @@ def _is_number(leaf: TensorKey | ConstantKey) -> bool:
 def _numbers(leaves: Sequence[Any], places: set[int] | None) -> frozenset[int]:
     """Those of the places that hold a number that a size can be."""
     return frozenset(p for p in places or () if type(leaves[p]) is int and leaves[p] >= 0)
-
-
-def _same_but_sizes(one: CallKey, other: CallKey, without: Container[int] = ()) -> bool:
-    """Whether two calls differ in sizes only, and in what leaves are at certain places."""
-    if one.modes != other.modes or one.structure != other.structure or len(one.leaves) != len(other.leaves):
-        return False
-    for place, (a, b) in enumerate(zip(one.leaves, other.leaves, strict=True)):
-        if place in without:
-            continue
-        if isinstance(a, ConstantKey) or isinstance(b, ConstantKey):
-            if a != b:
-                return False
-        elif (a.dtype, len(a.shape), a.device, a.gradient) != (
-            b.dtype,
-            len(b.shape),
-            b.device,
-            b.gradient,
-        ) or _order(a) != _order(b):
-            return False
-    return True
-
-
-def _order(key: TensorKey) -> tuple[int, ...] | None:
-    """The order of the dimensions in memory; None for row-major."""
-    if key.strides is None:
-        return None
-    return tuple(sorted(range(len(key.strides)), key=key.strides.__getitem__))

@@ -20,7 +20,7 @@ def progress_lines(
     """Emit a line soon after the block begins, and another every few seconds until it ends.
 
     Args:
-        emit: takes a line, in a thread of its own.
+        emit: takes a line, in a separate thread.
         subject: of the work, which begins each line.
         at_once: emit the first line before the block begins.
     """

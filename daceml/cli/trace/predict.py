@@ -200,7 +200,7 @@ def _references(pairs: Sequence[str]) -> Rule | None:
 
 
 def _batches(recorded: str | None, wanted: float | None, traces: int) -> list[float]:
-    """Of each trace; none where nobody asks for samples."""
+    """Of each trace; empty where no samples are asked for."""
     try:
         batches = [float(word) for word in (recorded or "").split(",") if word.strip()]
     except ValueError as error:

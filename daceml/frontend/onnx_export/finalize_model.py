@@ -135,7 +135,7 @@ def _type_complex(graph: ir.Graph, program: ExportedProgram) -> None:
 
 
 def _remove_unread(graph: ir.Graph) -> None:
-    """Remove what nobody reads, and copies within the graph. Draws stay: they move torch's generator."""
+    """Remove unread nodes, and copies within the graph. Draws stay: they move torch's generator."""
     for node in reversed(list(graph)):
         if node.op_type == "Identity" and node.domain == "" and not node.outputs[0].is_graph_output():
             (source,) = node.inputs

@@ -4,7 +4,7 @@ Reshape(Transpose(x[n, h w, c])[n, c, h w])   ->   Transpose(Reshape(x)[n, h, w,
 Transpose(Reshape(y[n, c, h, w])[n, c, h w])  ->   Reshape(Transpose(y)[n, h, w, c])
 
 for operands and results of convolutions. The view goes to the side of the rows, where it costs nothing, so
-that the image is an array of its own: a layout with channels innermost makes the transposition disappear.
+that the image is a separate array: if it has channels innermost, the transposition is a copy along memory.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Gradients of depthwise convolutions with large windows: a loop of our own, for every geometry."""
+"""Gradients of depthwise convolutions with large windows, for every geometry."""
 
 from __future__ import annotations
 

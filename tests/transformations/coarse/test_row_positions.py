@@ -10,7 +10,6 @@ import torch
 
 import daceml
 from daceml.errors import ExecutionError
-from tests.support.golden import golden
 from tests.support.tensor_functions import Apply
 
 ROWS, EDGES = 9, 31
@@ -114,16 +113,13 @@ def test_positions_outside_are_refused(position: int):
 
 def test_others_keep_their_elements():
     x, i, u = inputs_of(5)
-    reasons = {
-        "other positions": lambda x, i, u: x.scatter_add(0, torch.arange(u.numel()).view_as(u) % 9, u),
-        "columns": lambda x, i, u: x.scatter_add(1, torch.zeros(9, 1, dtype=torch.int64).expand(9, 5), u[:9]),
-        "a part of a row": lambda x, i, u: x.scatter_add(0, i.view(-1, 1).expand(EDGES, 3), u),
+    cases: dict[str, Function] = {
+        "differ along a row": lambda x, i, u: x.scatter_add(0, torch.arange(u.numel()).view_as(u) % 9, u),
+        "first dimension": lambda x, i, u: x.scatter_add(
+            1, torch.zeros(9, 1, dtype=torch.int64).expand(9, 5), u[:9]
+        ),
+        "part of each row": lambda x, i, u: x.scatter_add(0, i.view(-1, 1).expand(EDGES, 3), u),
     }
-    found: list[str] = []
-    for function in reasons.values():
-        text = told(function, x, i, u)
-        assert "of rows" not in text
-        found += [
-            line.strip() for line in text.splitlines() if "its positions" in line or "a part of" in line
-        ]
-    assert "\n".join(found) == golden()
+    for reason, function in cases.items():
+        text = " ".join(told(function, x, i, u).split())  # lines end where a terminal ends
+        assert "of rows" not in text and reason in text

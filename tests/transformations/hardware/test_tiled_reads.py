@@ -101,7 +101,7 @@ def test_what_is_left_behind_is_valid():
     inputs = torch.randn(2, 65, 65), torch.randn(2, 65, 65)
     with torch.no_grad():
         assert torch.allclose(module(*inputs), gated(*inputs), atol=1e-6)
-        assert "tiled arrays" in str(daceml.explain(module, *inputs))
+        assert "tiled arrays" in " ".join(str(daceml.explain(module, *inputs)).split())
 
 
 def test_what_is_not_tiled_says_why():
@@ -130,4 +130,4 @@ def test_a_convolution_leaves_its_layout_in_tiles():
         expected = module.double()(x.double())
         module.float()
         assert (compiled(x).double() - expected).abs().max() < 1e-5
-        assert "tiled arrays" in str(daceml.explain(compiled, x))
+        assert "tiled arrays" in " ".join(str(daceml.explain(compiled, x)).split())
