@@ -35,6 +35,7 @@ from net import Net
 module = daceml.compile(Net())
 print("the first call", flush=True)
 module(torch.ones(2, 3, 16, 16))
+print("has ended", flush=True)
 """
 
 
@@ -82,7 +83,8 @@ def test_there_is_output_within_a_second_and_then_every_few_seconds(
     longer = slowness(tmp_path)
     seen = output_times_s(tmp_path, *arguments)
     began = next((place for place, (_, line) in enumerate(seen) if line == BEGINS), None)
-    times_s = [0.0, *(at_s for at_s, _ in seen)] if began is None else [at_s for at_s, _ in seen[began:]]
+    # a command ends with its process, a first call before the interpreter unloads what it has imported
+    times_s = [0.0, *(at_s for at_s, _ in seen)] if began is None else [at_s for at_s, _ in seen[began:-1]]
     assert times_s[-1] - times_s[0] > LONG_S, "a case of this test takes long"
     waits_s = [after - before for before, after in pairwise(times_s)]
     assert waits_s[0] < FIRST_S * longer, seen

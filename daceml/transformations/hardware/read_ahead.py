@@ -118,15 +118,17 @@ def fetch(sdfg: dace.SDFG, state: dace.SDFGState, top: nodes.MapEntry, block: Bl
     inner, array = block.entry, read.array
     source: Any
     if read.row is None:
-        (edge,) = state.in_edges_by_connector(inner, "IN_" + array)
-        source, memlet = edge.src, edge.data
+        (edge,) = [e for e in state.in_edges(inner) if e.data.data == array]
+        source, passed, memlet = edge.src, edge.src_conn, edge.data
     else:
         source = state.entry_node(inner)
         memlet = _part(read.row, block)
+        passed = next(e.src_conn for e in state.out_edges(top) if e.data.data == array)
         if source is not top:
             source.add_in_connector("IN_" + array)
             source.add_out_connector("OUT_" + array)
-            state.add_edge(top, "OUT_" + array, source, "IN_" + array, Memlet.from_memlet(read.row))
+            state.add_edge(top, passed, source, "IN_" + array, Memlet.from_memlet(read.row))
+            passed = "OUT_" + array
     tasklet = nodes.Tasklet(
         "fetch",
         {"_in": dtypes.pointer(sdfg.arrays[array].dtype)},
@@ -134,7 +136,7 @@ def fetch(sdfg: dace.SDFG, state: dace.SDFGState, top: nodes.MapEntry, block: Bl
         f"fetch(_in, {read.elements}, {symbolic.symstr(block.extent)});",
         language=dtypes.Language.CPP,
     )
-    state.add_edge(source, "OUT_" + array, tasklet, "_in", Memlet.from_memlet(memlet))
+    state.add_edge(source, passed, tasklet, "_in", Memlet.from_memlet(memlet))
     state.add_edge(tasklet, None, inner, None, Memlet())
 
 

@@ -126,8 +126,8 @@ class _Scope:
     def _write_block(self, block: Block, array: str) -> None:
         """What a block writes goes to an array of its own first."""
         state = self.state
-        (edge,) = state.in_edges_by_connector(block.exit, "IN_" + array)
-        (after,) = state.out_edges_by_connector(block.exit, "OUT_" + array)
+        (edge,) = [e for e in state.in_edges(block.exit) if e.data.data == array]
+        (after,) = [e for e in state.out_edges(block.exit) if e.data.data == array]
         desc = self.sdfg.arrays[array]
         name, _ = self.sdfg.add_transient(
             f"{array}_block",
@@ -138,8 +138,8 @@ class _Scope:
         )
         state.remove_edge(edge)
         state.remove_edge(after)
-        block.exit.remove_in_connector("IN_" + array)
-        block.exit.remove_out_connector("OUT_" + array)
+        block.exit.remove_in_connector(edge.dst_conn)
+        block.exit.remove_out_connector(after.src_conn)
         block.exit.add_in_connector("IN_" + name)
         block.exit.add_out_connector("OUT_" + name)
         held = add_access(state, name)

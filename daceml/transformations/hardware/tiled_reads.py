@@ -137,7 +137,7 @@ class _Scope:
         state, desc = self.state, self.sdfg.arrays[array]
         along = Loop(entry=row.entry, parameter=str(row.param))
         tiles: dict[str, nodes.AccessNode] = {}
-        for edge in list(state.out_edges_by_connector(row.entry, "OUT_" + array)):
+        for edge in self._reads(row.entry, array):
             step = stride_along(along, edge.data, desc)
             down = stride_along(Loop(entry=column.entry, parameter=str(column.param)), edge.data, desc)
             if down != 1 or not isinstance(step, int) or step * desc.dtype.bytes < _LINE_BYTES:
@@ -150,11 +150,17 @@ class _Scope:
             state.remove_edge(edge)
             state.add_edge(row.entry, "OUT_" + tile.data, edge.dst, edge.dst_conn, index)
         for block in (row, column):
-            if not any(True for _ in state.out_edges_by_connector(block.entry, "OUT_" + array)):
-                (before,) = state.in_edges_by_connector(block.entry, "IN_" + array)
-                state.remove_edge(before)
-                block.entry.remove_in_connector("IN_" + array)
-                block.entry.remove_out_connector("OUT_" + array)
+            read = {e.src_conn for e in state.out_edges(block.entry)}
+            for before in [e for e in state.in_edges(block.entry) if e.data.data == array]:
+                through = before.dst_conn.replace("IN_", "OUT_", 1)
+                if through not in read:
+                    state.remove_edge(before)
+                    block.entry.remove_in_connector(before.dst_conn)
+                    block.entry.remove_out_connector(through)
+
+    def _reads(self, entry: nodes.MapEntry, array: str) -> list[Any]:
+        """Edges by which what a loop does reads an array; connectors may have the name of another."""
+        return [e for e in self.state.out_edges(entry) if e.data.data == array]
 
     def _filled(self, read: Memlet, row: Block, column: Block, width: int, step: int) -> nodes.AccessNode:
         """A tile of what a block reads, from the top-level map to the loop along the result."""
@@ -178,7 +184,8 @@ class _Scope:
         )
         whole = Memlet(data=name, subset=Range([(0, width - 1, 1)] * 2))
         tile = add_access(state, name)
-        state.add_edge(self.entry, f"OUT_{read.data}", fill, "_in", part)
+        passed = self._reads(self.entry, read.data)[0].src_conn
+        state.add_edge(self.entry, passed, fill, "_in", part)
         state.add_edge(fill, "_out", tile, None, whole)
         source: Any = tile
         out = None

@@ -131,3 +131,29 @@ def test_a_convolution_leaves_its_layout_in_tiles():
         module.float()
         assert (compiled(x).double() - expected).abs().max() < 1e-5
         assert "tiled arrays" in " ".join(str(daceml.explain(compiled, x)).split())
+
+
+class Rows(nn.Module):
+    """A convolution and rows of its images; its gradient computes the rows again, in arrays of new names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolution, self.norm = nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16)
+        self.query, self.key = nn.Linear(64, 64), nn.Linear(64, 64)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        rows = torch.relu(self.norm(self.convolution(x))).flatten(2).transpose(1, 2)
+        rows = rows.reshape(rows.shape[0], -1, 64)
+        weights = torch.softmax(self.query(rows) @ self.key(rows).transpose(1, 2) / 8, -1)
+        return weights @ rows
+
+
+def test_arrays_that_a_gradient_computes_again_come_in_tiles():
+    module, x = Rows(), torch.randn(4, 3, 16, 16)
+    compiled = daceml.compile(module)
+    results = []
+    for m in (compiled, module):
+        module.zero_grad()
+        m(x).square().mean().backward()
+        results.append([p.grad.clone() for p in module.parameters() if p.grad is not None])
+    torch.testing.assert_close(*results)
