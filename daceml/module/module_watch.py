@@ -66,7 +66,11 @@ class ModuleWatch:
         classes: of objects among arguments and results.
         attributes: that count; None for all.
         hooks: whether hooks of submodules are parts of the program, so that what they read counts.
+    Attributes:
+        unchanged: whether the module still holds the very objects of the snapshot.
     """
+
+    unchanged: Callable[[], bool]
 
     def __init__(
         self,
@@ -108,17 +112,17 @@ class ModuleWatch:
         self._polls += [(f"the value of {read.name}", read.holds) for read in reads]
         self._before = [tuple(members[name] for name in names) for members, names in self._dicts]
         self._held = container_watch(self._dicts, self._lists)
+        self.unchanged = self._all_unchanged if self._tensors or self._polls else self._held
 
     def retaken(self, module: nn.Module) -> ModuleWatch:
         """The same kind of snapshot of the module as it stands now."""
         return ModuleWatch(module, *self._what, hooks=self._hooks)
 
-    def unchanged(self) -> bool:
-        """Whether the module still holds the very objects of the snapshot."""
+    def _all_unchanged(self) -> bool:
         return (
             self._held()
-            and (not self._tensors or all(_version(tensor) == version for tensor, version in self._tensors))
-            and (not self._polls or all(unchanged() for _, unchanged in self._polls))
+            and all(_version(tensor) == version for tensor, version in self._tensors)
+            and all(unchanged() for _, unchanged in self._polls)
         )
 
     def plainly_changed(self) -> bool:

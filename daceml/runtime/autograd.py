@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -104,6 +105,35 @@ class BackwardPass:
                     self._narrowed[places] = self.narrow(places)
         return self._narrowed[places]
 
+    @cached_property
+    def reads(self) -> tuple[int | torch.Tensor, ...]:
+        """Inputs of the forward program, and tensors of the module, that the backward program reads."""
+        return tuple(
+            place if isinstance(place, int) else self.read[place]
+            for kind, place in self.record.reads
+            if kind != "sizes"
+        )
+
+    @cached_property
+    def sized(self) -> tuple[int, ...]:
+        """Inputs of the forward program of which the backward program takes the sizes only."""
+        return tuple(p for kind, p in self.record.reads if kind == "sizes" and isinstance(p, int))
+
+    @cached_property
+    def fixed(self) -> tuple[int, ...]:
+        """Results that no gradient flows from."""
+        return tuple(i for i, moves in enumerate(self.record.differentiable) if not moves)
+
+    @cached_property
+    def all_outputs(self) -> tuple[int, ...] | None:
+        """Of each gradient, the output of the program that it is; None where one is anything else."""
+        sources = self.record.gradients
+        if self.exchange is not None or not self.record.cotangents or not all(self.record.reached):
+            return None
+        if not all(source is not None and source[0] == "output" for source in sources):
+            return None
+        return tuple(source[1] for source in sources if source is not None)
+
     def run(self, forward: Program, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """The user's outputs, as results of one node of autograd."""
         given = [x for x, wants in zip(inputs, self.wanted.inputs, strict=True) if wants]
@@ -146,29 +176,22 @@ class _Differentiable(torch.autograd.Function):
         *wanted: torch.Tensor,
     ) -> tuple[torch.Tensor, ...]:
         record = backward.record
-        changing = {id(tensor) for tensor in program.mutated}
-        read = [
-            inputs[place] if isinstance(place, int) else backward.read[place]
-            for kind, place in record.reads
-            if kind != "sizes"
-        ]
-        # of what this very call changes, the backward pass reads the value from before
-        read = [tensor.clone() if id(tensor) in changing else tensor for tensor in read]
+        read = [inputs[place] if isinstance(place, int) else place for place in backward.reads]
+        if program.mutated:
+            # of what this very call changes, the backward pass reads the value from before
+            changing = {id(tensor) for tensor in program.mutated}
+            read = [tensor.clone() if id(tensor) in changing else tensor for tensor in read]
         outputs = program(inputs)
         anchor = torch.empty(0)
-        ctx.save_for_backward(*(outputs[i] for i in record.saved), *read, anchor)
+        ctx.save_for_backward(*[outputs[i] for i in record.saved], *read, anchor)
         ctx.backward_pass = backward
         ctx.synchronizing = backward.exchange is not None and backward.exchange.synchronizing
         ctx.like = [_Like.of(outputs[i]) for i in record.cotangents]
-        ctx.sized = [
-            _Like.of(inputs[place])
-            for kind, place in record.reads
-            if kind == "sizes" and isinstance(place, int)
-        ]
-        ctx.wanted = [_Like.of(tensor) for tensor in wanted]
-        results = tuple(outputs[: record.results])
-        fixed = [x for x, moves in zip(results, record.differentiable, strict=True) if not moves]
-        ctx.mark_non_differentiable(*fixed)
+        ctx.sized = [_Like.of(inputs[place]) for place in backward.sized]
+        ctx.given = [_Like.of(x) for x in wanted[: len(wanted) - len(backward.state)]]
+        results = outputs[: record.results]
+        if backward.fixed:
+            ctx.mark_non_differentiable(*[results[i] for i in backward.fixed])
         ctx.set_materialize_grads(False)
         return *results, anchor
 
@@ -179,13 +202,16 @@ class _Differentiable(torch.autograd.Function):
         backward: BackwardPass = ctx.backward_pass
         record = backward.record
         _refuse_batches(given)
-        flows = [any(given[i] is not None for i in reached) for reached in record.reached]
-        if not any(flows):
+        # as a rule every result has a cotangent, and every gradient is an output of the program
+        places = None if any(g is None for g in given[: record.results]) else backward.all_outputs
+        flows = () if places is not None else _flows(given, record)
+        if places is None and not any(flows):
             return (None,) * (3 + len(flows))
         if backward.exchange is None and all(given[i] is None for i in record.cotangents):
             # only results that move with nothing have a cotangent
             zeros = (
-                like.zeros() if flowing else None for like, flowing in zip(ctx.wanted, flows, strict=True)
+                like.zeros() if flowing else None
+                for like, flowing in zip(_wanted(ctx, backward), flows, strict=True)
             )
             return None, None, None, *zeros
         narrowed = backward.narrowed(tuple(i for i in record.cotangents if given[i] is not None))
@@ -208,14 +234,18 @@ class _Differentiable(torch.autograd.Function):
                 with backward.exchange.backward(synchronizing=ctx.synchronizing) as exchanged:
                     outputs = program(cotangents, saved)
                 elsewhere = exchanged.elsewhere
-        found = {"output": outputs, "cotangent": cotangents}
-        sources = (record if narrowed is None else narrowed.record).gradients
-        # what this rank has not used another one may have: the average is everybody's
-        averaged = backward.exchange is not None and ctx.synchronizing
-        gradients = [
-            _gradient(source if flowing or averaged else None, found, like)
-            for source, flowing, like in zip(sources, flows, ctx.wanted, strict=True)
-        ]
+        gradients: list[torch.Tensor | None]
+        if places is not None and narrowed is None:
+            gradients = [outputs[i] for i in places]
+        else:
+            found = {"output": outputs, "cotangent": cotangents}
+            sources = (record if narrowed is None else narrowed.record).gradients
+            # what this rank has not used another one may have: the average is everybody's
+            averaged = backward.exchange is not None and ctx.synchronizing
+            gradients = [
+                _gradient(source if flowing or averaged else None, found, like)
+                for source, flowing, like in zip(sources, flows, _wanted(ctx, backward), strict=True)
+            ]
         if elsewhere:
             first = len(gradients) - len(backward.wanted.state)
             for place, key in enumerate(backward.wanted.state, first):
@@ -223,6 +253,16 @@ class _Differentiable(torch.autograd.Function):
         if again:
             gradients = _refusing_second(gradients, [*anchor, *cotangents])
         return None, None, None, *gradients
+
+
+def _flows(given: Sequence[torch.Tensor | None], record: GradientRecord) -> list[bool]:
+    """Of each wanted gradient, whether a cotangent leads to it."""
+    return [any(given[i] is not None for i in reached) for reached in record.reached]
+
+
+def _wanted(ctx: Any, backward: BackwardPass) -> list[_Like]:
+    """What each gradient looks like."""
+    return [*ctx.given, *map(_Like.of, backward.state)]
 
 
 def _cotangent(given: torch.Tensor | None, like: _Like) -> torch.Tensor:

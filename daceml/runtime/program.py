@@ -113,25 +113,56 @@ class Program:
         try:
             outputs = self._run(binding, inputs, [] if last_use is None else last_use)
         except RuntimeError as error:
-            if not str(error).startswith("daceml: "):
-                if (short := self._short_of_memory(first_line(error))) is not None:
-                    raise short from error
-                raise
-            if (failure := taken_error()) is not None:
-                raise failure from None  # of an operator of torch, as eager PyTorch raises it
-            why = binding.named(error)
-            if why == OUTSIDE_LIMITS:
-                return self._substitute()(inputs, last_use)
-            if why == OTHER_WEIGHTS:
-                return self._for_other_weights(binding)(inputs, last_use)
-            if (short := self._short_of_memory(why)) is not None:
-                raise short from error
-            kind, fix = next((row for start, row in _REFUSALS.items() if why.startswith(start)), _MISFIT)
-            raise kind(
-                "the compiled program refused a call", where=str(self.stored.folder), why=why, fix=fix
-            ) from error
+            return self._instead(error, binding, inputs, last_use)
         self._renewals.calls += 1
         return outputs
+
+    @property
+    def is_one_call(self) -> bool:
+        """Whether a call is that of one operator, see `call_once`: no condition, no buffer, no replay."""
+        return not (self.conditional or self.mutated or self._replays is not None)
+
+    def call_once(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor] | None:
+        """Run once as `__call__` does, without its questions; None where the inputs or weights do not fit.
+
+        Nothing has run then. For programs for which `is_one_call` is true, outside torch's modes.
+        """
+        try:
+            return self._call(inputs, self._binding.number)
+        except RuntimeError as error:
+            if str(error).startswith(("daceml: input ", "daceml: weight ")):
+                return None
+            return self._instead(error, self._binding, inputs)
+
+    def _instead(
+        self,
+        error: RuntimeError,
+        binding: Binding,
+        inputs: Sequence[torch.Tensor],
+        last_use: list[torch.Tensor] | None = None,
+    ) -> list[torch.Tensor]:
+        """What runs in the place of a call that has failed.
+
+        Raises:
+            RuntimeError: nothing does; the error, in words of this program where it is its own.
+        """
+        if not str(error).startswith("daceml: "):
+            if (short := self._short_of_memory(first_line(error))) is not None:
+                raise short from error
+            raise error
+        if (failure := taken_error()) is not None:
+            raise failure from None  # of an operator of torch, as eager PyTorch raises it
+        why = binding.named(error)
+        if why == OUTSIDE_LIMITS:
+            return self._substitute()(inputs, last_use)
+        if why == OTHER_WEIGHTS:
+            return self._for_other_weights(binding)(inputs, last_use)
+        if (short := self._short_of_memory(why)) is not None:
+            raise short from error
+        kind, fix = next((row for start, row in _REFUSALS.items() if why.startswith(start)), _MISFIT)
+        raise kind(
+            "the compiled program refused a call", where=str(self.stored.folder), why=why, fix=fix
+        ) from error
 
     def _short_of_memory(self, why: str) -> OutOfMemoryError | None:
         return memory_error(
