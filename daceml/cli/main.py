@@ -41,6 +41,7 @@ class _Commands(TyperGroup):
 
     def main(self, args: Any = None, *rest: Any, **options: Any) -> Any:
         arguments = current_spelling(sys.argv[1:] if args is None else args)
+        _show_no_types_of_flags(self)
         try:
             return super().main(arguments, *rest, **options)
         except DacemlError as error:
@@ -62,6 +63,15 @@ class _Commands(TyperGroup):
             traceback.print_exception(refusal.__cause__ or refusal)
         typer.echo(str(refusal), err=True)
         sys.exit(2)
+
+
+def _show_no_types_of_flags(command: Any) -> None:
+    """Let help texts list flags without `<bool>`, which reads as if they took a value."""
+    for option in command.get_params(typer.Context(command)):
+        if getattr(option, "is_flag", False):
+            option.metavar = ""
+    for child in getattr(command, "commands", {}).values():
+        _show_no_types_of_flags(child)
 
 
 def _say_interrupted() -> None:

@@ -115,6 +115,12 @@ def test_help_names_every_command():
     assert all(name in text for name in ("doctor", "compile", "explain", "verify", "cache"))
 
 
+@pytest.mark.parametrize("command", ["", "compile", "trace", "trace whatif", "cache clear"])
+def test_help_shows_no_type_of_a_flag(command: str):
+    text = daceml(*command.split(), "--help").stdout
+    assert "--help" in text and "<bool>" not in text
+
+
 def test_what_is_no_refusal_still_has_the_form_of_one(monkeypatch: pytest.MonkeyPatch):
     import daceml as package
 
