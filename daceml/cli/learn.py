@@ -66,9 +66,6 @@ def learn(
     debug: options.Debug = False,
 ) -> None:
     """Fit a model to each kind of operation with enough measurements on a device."""
-    from daceml.operations.database.store import OpDatabase
-    from daceml.operations.models.fitting.from_database import fit_all
-
     seconds = budget_s(budget, may_be_zero=True)
     check_targets([("--output", output)], read=database)
     figures, done = Figures(describe or ()), Done(output)
@@ -78,13 +75,17 @@ def learn(
         if not quiet:
             _show(lesson)
 
-    with working(quiet=quiet), OpDatabase(database, create=False) as rows:
-        publish("fitting models")
-        only = None if device is None else figures.need(device).name
-        try:
-            lessons = fit_all(rows.entries(), figures.find, only=only, budget_s=seconds, observe=observe)
-        finally:
-            done.save()
+    with working(quiet=quiet, imports_torch=True):
+        from daceml.operations.database.store import OpDatabase
+        from daceml.operations.models.fitting.from_database import fit_all
+
+        with OpDatabase(database, create=False) as rows:
+            publish("fitting models")
+            only = None if device is None else figures.need(device).name
+            try:
+                lessons = fit_all(rows.entries(), figures.find, only=only, budget_s=seconds, observe=observe)
+            finally:
+                done.save()
     if not done.models:
         unknown = f"; no figures are known of {', '.join(figures.unknown)}" if figures.unknown else ""
         raise EstimationError(
