@@ -119,7 +119,7 @@ def _check_file(path: Path, *, create: bool) -> None:
         raise DatabaseAccessError(
             "there is no such operation database" if path.parent.is_dir() else "there is no such folder",
             where=str(path),
-            fix="correct the path" + ("" if create else ", or pass create=True"),
+            fix="correct the path" + ("" if create else "; `daceml measure` or create=True makes a database"),
         ) from error
     except OSError as error:
         raise DatabaseAccessError(
