@@ -26,6 +26,7 @@ class ModuleRequest:
         autodiff_hooks: changes the networks of both passes in place; None where the user has none.
         averaging: which gradients are averaged over all ranks; None in one process.
         exchange: runs the all-reduces of the backward programs; None in one process.
+        before_eager: whether eager code of the user's reads the results, and may depend on their strides.
     """
 
     module: nn.Module
@@ -34,6 +35,7 @@ class ModuleRequest:
     autodiff_hooks: Callable[..., None] | None = None
     averaging: Averaging | None = None
     exchange: GradientExchange | None = None
+    before_eager: bool = False
 
     @property
     def backward(self) -> bool:

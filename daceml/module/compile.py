@@ -72,7 +72,7 @@ def compile_variant(
             captured = _captured(request, arguments, modes, symbolic, changing)
         if isinstance(captured, Variant):
             return captured
-        captured, replaced = with_whole_memory(captured)
+        captured, replaced = with_whole_memory(captured, eager_strides=request.before_eager)
         exported = captured.program
         watch = watch_traced(module, captured)
         making, state = making_of(request, arguments, modes, captured, stages)

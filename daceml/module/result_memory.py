@@ -2,7 +2,8 @@
 
 A program returns values in row-major order, each in memory of its own. Where several results are parts of one
 memory that forward has made, such as those of `x.sin().chunk(2)`, it returns the whole in the place of the
-first one, and a call takes its parts.
+first one, and a call takes its parts. In a forward that is cut, eager code may depend on the order of memory
+(`rand_like`, `as_strided`, `is_contiguous`): a result with permuted dimensions is part of such a whole, too.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import sympy
 import torch
 from torch.export.graph_signature import OutputKind, TensorArgument
 
 from daceml.frontend.capture.gradients.gradient_stops import storage
-from daceml.frontend.onnx_export.memory_views import memory_order
+from daceml.frontend.onnx_export.memory_views import expression, memory_order
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -28,9 +30,11 @@ _COMPARED = 1 << 20
 """Elements of tensors whose places in memory are compared one by one."""
 
 
-def with_whole_memory(captured: Capture) -> tuple[Capture, dict[int, Node]]:
+def with_whole_memory(captured: Capture, *, eager_strides: bool = False) -> tuple[Capture, dict[int, Node]]:
     """Let the program return the memory of results that share it. Mutates the program.
 
+    Args:
+        eager_strides: also that of results whose dimensions are permuted in memory.
     Returns:
         the capture, which knows of the whole whether it requires a gradient, and the nodes that forward
         returned, by their places among the tensors of the result.
@@ -44,7 +48,9 @@ def with_whole_memory(captured: Capture) -> tuple[Capture, dict[int, Node]]:
     for memory in dict.fromkeys(map(storage, returned)):
         places = [place for place, node in enumerate(returned) if storage(node) == memory]
         parts = list(dict.fromkeys(returned[place] for place in places))
-        if memory is None or memory in own or len(places) == 1 or any(is_whole(p.meta["val"]) for p in parts):
+        if memory is None or memory in own or any(is_whole(p.meta["val"]) for p in parts):
+            continue
+        if len(places) == 1 and not (eager_strides and _fills_memory(parts[0].meta["val"])):
             continue
         whole = _whole(program, memory)
         if whole is None or not all(_is_part(p.meta["val"], whole.meta["val"], symbols) for p in parts):
@@ -159,14 +165,16 @@ def _places(value: torch.Tensor) -> np.ndarray:
     return places
 
 
+def _fills_memory(value: torch.Tensor) -> bool:
+    """Whether a tensor is all of its memory, in some order of its dimensions."""
+    order = memory_order(value)
+    return order is not None and is_whole(value.permute(order))
+
+
 def is_whole(value: torch.Tensor) -> bool:
     """Whether a tensor is laid out as the program returns it, and is all of its memory."""
     if not value.is_contiguous() or expression(value.storage_offset()) != 0:
         return False
     elements = expression(value.numel())
-    return bool(elements * value.element_size() == expression(value.untyped_storage().nbytes()))
-
-
-def expression(number: Any) -> Any:
-    """A size as a number, or as an expression in symbols."""
-    return number.node.expr if isinstance(number, torch.SymInt) else number
+    rest = elements * value.element_size() - expression(value.untyped_storage().nbytes())
+    return bool(rest == 0 or (not isinstance(rest, int) and sympy.expand(rest) == 0))

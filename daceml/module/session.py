@@ -72,6 +72,7 @@ class Session:
         view: the compiled view of the module, given its session; hooks see it.
         cut: makes what runs the module where it is not one program; None to run it eagerly there.
         name: of the module, in logs and reports; that of its class where empty.
+        before_eager: whether it is a region of a forward that is cut: eager code reads its results.
         options: see `ModuleOptions`.
     Attributes:
         data_parallel: the other ranks of a run; None in one process.
@@ -84,11 +85,13 @@ class Session:
         *,
         cut: Callable[[Session], Partial] | None = None,
         name: str = "",
+        before_eager: bool = False,
         **options: Any,
     ) -> None:
         self.eager = eager
         self.view = view
         self.name = name or type(eager).__name__
+        self.before_eager = before_eager
         self._cut = cut
         self._partial: Partial | None = None
         self.options = module_options(options)
@@ -245,6 +248,7 @@ class Session:
             autodiff_hooks=self.run_autodiff_hooks if self.hooks else None,
             averaging=None if parallel is None else parallel.averaging,
             exchange=None if parallel is None else parallel.exchange,
+            before_eager=self.before_eager,
         )
 
     @property
@@ -511,7 +515,7 @@ class Session:
         options = cast("dict[str, Any]", {**self.options, **sizes})
         path = next((path for path, child in self.eager.named_modules() if child is module), "")
         name = f"{self.name}.{path}"
-        session = Session(module, self.view, cut=self._cut, name=name, **options)
+        session = Session(module, self.view, cut=self._cut, name=name, before_eager=True, **options)
         return lambda *args, **kwargs: session(args, kwargs)
 
     def _remember(self, key: CallKey, variant: Variant | EagerVariant) -> None:

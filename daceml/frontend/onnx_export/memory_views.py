@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import sympy
 import torch
 
 from daceml.errors import ExportError
@@ -122,7 +123,7 @@ def memory_order(value: torch.Tensor) -> list[int] | None:
     sizes, strides = value.shape, value.stride()
     long = [d for d in range(value.dim()) if sizes[d] != 1]
     if any(isinstance(n, torch.SymInt) for n in (*sizes, *strides)):
-        return list(range(value.dim())) if value.is_contiguous() else None
+        return list(range(value.dim())) if value.is_contiguous() else _symbolic_order(value)
     order = sorted(long, key=lambda d: (-strides[d], -sizes[d]))
     expected = 1
     for d in reversed(order):
@@ -130,6 +131,27 @@ def memory_order(value: torch.Tensor) -> list[int] | None:
             return None
         expected *= sizes[d]
     return [*(d for d in range(value.dim()) if d not in long), *order]
+
+
+def _symbolic_order(value: torch.Tensor) -> list[int] | None:
+    """The same of symbolic sizes: each stride is the product of the sizes further inside."""
+    left = [d for d in range(value.dim()) if not isinstance(value.shape[d], int) or value.shape[d] != 1]
+    order = [d for d in range(value.dim()) if d not in left]
+    inside: list[int] = []
+    expected: Any = sympy.Integer(1)
+    while left:
+        found = [d for d in left if sympy.expand(sympy.sympify(expression(value.stride(d))) - expected) == 0]
+        if not found:
+            return None
+        inside.insert(0, found[-1])
+        left.remove(found[-1])
+        expected *= expression(value.shape[found[-1]])
+    return order + inside
+
+
+def expression(number: Any) -> Any:
+    """A size as a number, or as an expression in symbols."""
+    return number.node.expr if isinstance(number, torch.SymInt) else number
 
 
 def _holds(node: Node, size: Any, stride: Any, offset: Any) -> bool:

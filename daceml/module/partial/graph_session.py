@@ -42,7 +42,7 @@ def graph_function(
     module = DynamoGraph(graph)
     symbolic = module.dynamic_shapes()
     given = {**options, "dynamic": False, "dynamic_shapes": symbolic, "fullgraph": whole}
-    session = Session(module, view, cut=PartialGraph, name=name, **given)
+    session = Session(module, view, cut=PartialGraph, name=name, before_eager=True, **given)
 
     if module.takes_tensors_only:
         return lambda *inputs: session(inputs, {})

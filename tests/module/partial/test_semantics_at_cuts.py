@@ -22,6 +22,7 @@ from torch.utils.checkpoint import checkpoint
 import daceml
 from daceml.errors import SharedMemoryError
 from daceml.module.module import DaceModule
+from tests.support.eager_twin import Function
 
 pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
 
@@ -418,3 +419,42 @@ def test_a_full_disk_is_no_reason_to_give_up_the_module(monkeypatch: pytest.Monk
             compiled(x)
     torch.testing.assert_close(compiled(x), module(x))
     assert compiled.session.variants
+
+
+def _gelu_of_transposed(x):
+    y = torch.nn.functional.gelu(x.transpose(1, 2))
+    print(end="")  # noqa: T201  (a cut)
+    return y
+
+
+ORDERS = {
+    "as_strided": lambda y: y.as_strided((y.numel(),), (1,)),
+    "is_contiguous": lambda y: y * 2 if y.is_contiguous() else y * 3,
+}
+
+
+@pytest.mark.parametrize("use", ORDERS.values(), ids=ORDERS)
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_eager_code_finds_the_strides_of_eager(use, dynamic):
+    x = torch.randn(2, 3, 4)
+    compiled = daceml.compile(
+        Function(lambda x: use(_gelu_of_transposed(x))), fullgraph=False, dynamic=dynamic, backward=False
+    )
+    for _ in range(2):
+        torch.testing.assert_close(compiled(x), use(_gelu_of_transposed(x)))
+
+
+def test_eager_code_draws_in_the_order_of_memory():
+    def function(x):
+        y = _gelu_of_transposed(x)
+        return y * torch.rand_like(y)
+
+    results = []
+    for call in (function, *[daceml.compile(Function(function), fullgraph=False)] * 2):
+        x = torch.linspace(-1, 1, 24).reshape(2, 3, 4).requires_grad_()
+        torch.manual_seed(1)
+        y = call(x)
+        results.append((y, *torch.autograd.grad((y * torch.arange(3)).sum(), x)))
+    for ours in results[1:]:
+        torch.testing.assert_close(ours, results[0])
+        assert ours[0].stride() == results[0][0].stride()
