@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch._ops import OpOverload
 
 from daceml.frontend.capture.exportable import RunsEagerlyError
+from daceml.frontend.capture.sizes.hints import hint
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -21,21 +23,47 @@ def refuse_errors(program: ExportedProgram) -> None:
     """
     for module in program.graph_module.modules():
         for node in getattr(module, "graph", program.graph).nodes:
-            rule = _LET_PASS.get(str(node.target))
-            if rule is not None and rule(*(_value(operand) for operand in node.args)):
+            # operators in place have the rules of the others
+            rule = _LET_PASS.get(str(node.target).replace("_.", "."))
+            unlike = rule is not None and rule(*torch.fx.map_arg(node.args, _value))
+            if unlike or _refuses_nothing(node):
                 raise RunsEagerlyError(f"torch's trace of {node.target} is not what an eager call does")
 
 
-def _value(operand: Any) -> Any:
-    return operand.meta.get("val") if isinstance(operand, torch.fx.Node) else operand
+def _value(node: torch.fx.Node) -> Any:
+    return node.meta.get("val")
 
 
-def _is_empty(x: Any, *_: Any) -> bool:
-    return any(size == 0 for size in x.shape if isinstance(size, int))
+def _refuses_nothing(node: torch.fx.Node) -> bool:
+    """Whether an operator on tensors without elements, or with such a result, raises an error.
+
+    The call is made: there is nothing to compute. Errors that depend on values are eager's to raise or not.
+    """
+    operator = node.target
+    if not isinstance(operator, OpOverload) or operator.namespace != "aten":
+        return False
+    tensors = [_value(node), *map(_value, node.all_input_nodes)]
+    if torch.Tag.nondeterministic_seeded in operator.tags or not any(map(_is_empty, tensors)):
+        return False
+    try:
+        operator(*torch.fx.map_arg(node.args, _example), **torch.fx.map_arg(node.kwargs, _example))
+    except Exception:
+        return True
+    return False
 
 
-def _is_empty_along(x: Any, dim: int, *_: Any) -> bool:
-    return x.dim() > 0 and isinstance(x.shape[dim], int) and x.shape[dim] == 0
+def _is_empty(value: Any) -> bool:
+    sizes = value.shape if isinstance(value, torch.Tensor) else ()
+    return any(size == 0 for size in sizes if isinstance(size, int))
+
+
+def _example(node: torch.fx.Node) -> Any:
+    """A value for a node in memory of its own; symbolic sizes are those of the traced call."""
+    value = _value(node)
+    if not isinstance(value, torch.Tensor):
+        return hint(value)
+    sizes, strides = (tuple(map(hint, numbers)) for numbers in (value.shape, value.stride()))
+    return torch.empty_strided(sizes, strides, dtype=value.dtype).zero_()
 
 
 def _is_unlike(view: Callable[..., torch.Tensor]) -> Callable[..., bool]:
@@ -60,6 +88,18 @@ def _is_unlike_rows(x: torch.Tensor, dim: int, index: torch.Tensor, source: torc
     return source.dim() != x.dim() or others[0] != others[1]
 
 
+def _is_unlike_places(
+    x: torch.Tensor, indices: Sequence[torch.Tensor | None], values: torch.Tensor, *_: Any
+) -> bool:
+    """Whether values cannot be expanded to the places that they are written to; masks select at the call."""
+    if any(index is not None and index.dtype in (torch.bool, torch.uint8) for index in indices):
+        return False
+    wanted = torch.ops.aten.index.Tensor(x, indices).shape
+    if values.dim() > len(wanted):
+        return True
+    return any(n not in (1, m) for n, m in zip(reversed(values.shape), reversed(wanted), strict=False))
+
+
 _LET_PASS: dict[str, Callable[..., bool]] = {
     "aten.threshold_backward.default": lambda gradient, x, *_: gradient.dtype != x.dtype,
     "aten.ldexp.Tensor": lambda x, other: other.dtype == torch.bool,
@@ -67,8 +107,7 @@ _LET_PASS: dict[str, Callable[..., bool]] = {
     "aten.slice_scatter.default": _is_unlike(torch.ops.aten.slice.Tensor),
     "aten.index_add.default": _is_unlike_rows,
     "aten.select_scatter.default": _is_unlike(torch.ops.aten.select.int),
-    **dict.fromkeys(("aten.max.default", "aten.min.default"), _is_empty),
-    **dict.fromkeys(("aten.max.dim", "aten.min.dim"), _is_empty_along),
+    "aten.index_put.default": _is_unlike_places,
 }
 """Operator -> whether an eager call with such arguments is unlike its trace."""
 

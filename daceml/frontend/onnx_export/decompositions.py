@@ -14,6 +14,8 @@ from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from daceml.frontend.capture.sizes.hints import hint
+
 
 def _arguments(node: torch.fx.Node) -> dict[str, Any]:
     """Arguments by name, with the schema's defaults."""
@@ -74,11 +76,6 @@ def example_arguments(node: torch.fx.Node) -> tuple[Any, Any]:
 
     with FakeTensorMode(allow_non_fake_inputs=True):
         return torch.fx.map_arg((node.args, dict(node.kwargs)), example)
-
-
-def hint(number: Any) -> Any:
-    """What a symbolic number was in the call that was traced; other values as they are."""
-    return number.node.hint if isinstance(number, torch.SymInt | torch.SymFloat | torch.SymBool) else number
 
 
 def is_spelled(node: torch.fx.Node, rule: Callable[..., Any], registry: Any) -> bool:

@@ -200,6 +200,7 @@ _FROM_ZERO = frozenset(
     | {f"aten.scatter.{overload}" for overload in ("src", "value", "reduce", "value_reduce")}
     | {"aten.scatter_add.default", "aten.scatter_reduce.two"}
     | {"aten.index_add.default", "aten.index_copy.default"}
+    | {"aten.max_unpool2d.default", "aten.max_unpool3d.default"}
 )
 _COUNTED = frozenset({"Gather", "GatherElements", "ScatterElements", "ScatterND"})
 

@@ -5,9 +5,16 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional
 
 import daceml
 from tests.support.eager_twin import Function, unlike_eager
+
+
+def placed(x, place, y):
+    x = x.clone()
+    x[place] = y
+    return x
 
 
 @pytest.mark.parametrize(
@@ -17,10 +24,24 @@ from tests.support.eager_twin import Function, unlike_eager
         (lambda x: x.min(1), [torch.ones(2, 0)]),
         (torch.ldexp, [torch.ones(2), torch.tensor([True, False])]),
         (lambda x: torch.logcumsumexp(x, 0), [torch.tensor(3)]),
+        (lambda x: functional.interpolate(x, scale_factor=0.5), [torch.ones(1, 2, 1, 4)]),
+        (lambda x: functional.interpolate(x, scale_factor=0.5), [torch.ones(1, 0, 4, 4)]),
+        (lambda x: functional.interpolate(x, scale_factor=0.5, mode="bilinear"), [torch.ones(1, 2, 4, 0)]),
+        (lambda x: functional.adaptive_avg_pool2d(x, 2), [torch.ones(2, 3, 0, 4)]),
+        (
+            lambda x, grid: functional.grid_sample(x, grid, align_corners=False),
+            [torch.ones(2, 3, 0, 5), torch.zeros(2, 6, 7, 2)],
+        ),
     ],
 )
-def test_errors_of_eager(function, tensors):
-    assert unlike_eager(function, *tensors, one_program=False) == []
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_errors_of_eager(function, tensors, dynamic):
+    assert unlike_eager(function, *tensors, one_program=False, dynamic=dynamic) == []
+
+
+def test_operators_without_elements_that_raise_no_error_are_compiled():
+    x = torch.ones(2, 0, 4)
+    assert unlike_eager(lambda x: (x.sum(1), torch.cat([x, x + 1], 1), x.transpose(1, 2) @ x), x) == []
 
 
 @pytest.mark.parametrize(
@@ -32,6 +53,11 @@ def test_errors_of_eager(function, tensors):
         (lambda x, y: x.select_scatter(y, 0, 1), (4,), [(3,), (5,), (1,), (5, 4)]),
         (lambda x, y: x.index_add(0, torch.tensor([3, 0, 3]), y), (3, 4), [(3, 3), (3, 1), (2, 4)]),
         (lambda x, y: x.index_copy(0, torch.tensor([3, 0]), y), (2, 4), [(2, 3), (2, 1), (3, 4)]),
+        (lambda x, y: x.clone().index_add_(0, torch.tensor([3, 0, 3]), y), (3, 4), [(3, 3), (3, 1), (2, 4)]),
+        (lambda x, y: x.index_put((torch.tensor([3, 0, 3]),), y), (3, 4), [(3, 3), (2, 4), (3,), (1, 3, 4)]),
+        (lambda x, y: x.index_put((torch.tensor([3, 0]),), y, True), (2, 4), [(2, 3), (3, 4), (5,)]),
+        (lambda x, y: placed(x, (slice(None), torch.tensor([3, 0])), y), (5, 2), [(5, 3), (4, 2), (4,)]),
+        (lambda x, y: placed(x, torch.tensor([[3, 0], [1, 2]]), y), (2, 2, 4), [(2, 2, 3), (3, 2, 4), (2,)]),
     ],
 )
 @pytest.mark.parametrize("dynamic", [False, True])

@@ -14,10 +14,12 @@ from daceml.frontend.onnx_export.translations.emit import (
     Size,
     Value,
     array,
+    cast,
     full,
     is_static,
     op,
     product,
+    rank_of,
     sizes_of,
     typed,
 )
@@ -78,6 +80,36 @@ def scatter_value(self: Value, dim: int, index: Value, value: float) -> Value:
 @translates("aten.scatter_add.default")
 def scatter_add(self: Value, dim: int, index: Value, src: Value) -> Value:
     return _scattered(self, dim, index, src, "add")
+
+
+@translates("aten.index_fill.int_Scalar")
+def index_fill(self: Value, dim: int, index: Value, value: float) -> Value:
+    return index_fill_tensor(self, dim, index, full((), value, self.dtype or ir.DataType.FLOAT))
+
+
+@translates("aten.index_fill.int_Tensor")
+def index_fill_tensor(self: Value, dim: int, index: Value, value: Value) -> Value:
+    """A scatter of rows; torch's decomposition leads to index_copy, which takes no negative positions."""
+    sizes = sizes_of(self)
+    if not sizes or rank_of(index) != 1:
+        raise UntranslatableError("a single number, or a position that is no list")
+    axis = dim % len(sizes)
+    count = sizes_of(index)[0]
+    shape = typed(op.Shape(self), dtype=_INT64, shape=(len(sizes),))
+    before, after = (
+        typed(op.Slice(shape, [start], [end]), dtype=_INT64, shape=(end - start,))
+        for start, end in ((0, axis), (axis + 1, len(sizes)))
+    )
+    extents = typed(op.Shape(index), dtype=_INT64, shape=(1,))
+    wanted = typed(op.Concat(before, extents, after, axis=0), dtype=_INT64, shape=(len(sizes),))
+    parts = [*sizes[:axis], count, *sizes[axis + 1 :]]
+    others = [d for d in range(len(sizes)) if d != axis]
+    column = typed(
+        op.Unsqueeze(index, others), index, shape=[count if d == axis else 1 for d in range(len(sizes))]
+    )
+    places = typed(op.Expand(column, wanted), index, shape=parts)
+    values = typed(op.Expand(cast(value, self.dtype or ir.DataType.FLOAT), wanted), self, shape=parts)
+    return op.ScatterElements(self, places, values, axis=axis)
 
 
 def _scattered(self: Value, dim: int, index: Value, src: Value, reduction: str) -> Value:

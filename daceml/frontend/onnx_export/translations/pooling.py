@@ -10,7 +10,17 @@ import numpy as np
 import onnx_ir as ir
 
 from daceml.frontend.onnx_export.translations import UnsupportedError, UntranslatableError, translates
-from daceml.frontend.onnx_export.translations.emit import Value, array, each, op, rank_of, sizes_of, typed
+from daceml.frontend.onnx_export.translations.emit import (
+    Value,
+    array,
+    each,
+    full,
+    is_static,
+    op,
+    rank_of,
+    sizes_of,
+    typed,
+)
 
 Sizes = int | Sequence[int]
 
@@ -116,6 +126,34 @@ def _adaptive(spatial: int) -> Any:
         return _batched(op.AveragePool, self, spatial, kernel_shape=ratios, strides=ratios)
 
     return translate
+
+
+@translates("aten.max_unpool2d.default")
+def max_unpool2d(self: Value, indices: Value, output_size: Sequence[int | Value]) -> Value:
+    return _placed_back(self, indices, output_size)
+
+
+@translates("aten.max_unpool3d.default")
+def max_unpool3d(
+    self: Value,
+    indices: Value,
+    output_size: Sequence[int | Value],
+    stride: Sequence[int],
+    padding: Sequence[int],
+) -> Value:
+    return _placed_back(self, indices, output_size)
+
+
+def _placed_back(self: Value, indices: Value, output_size: Sequence[int | Value]) -> Value:
+    """A scatter into one row an image, so that an index outside of its image is an error."""
+    sizes, wanted = sizes_of(self), [size for size in output_size if isinstance(size, int)]
+    if not is_static(sizes) or len(wanted) < len(output_size):
+        raise UnsupportedError("unpooling to a symbolic size")
+    outer = sizes[: len(sizes) - len(wanted)]
+    rows = [*outer, math.prod(sizes[len(outer) :])]
+    zeros = full([*outer, math.prod(wanted)], 0.0, self.dtype or ir.DataType.FLOAT)
+    values, places = (typed(op.Reshape(t, rows), t, shape=rows) for t in (self, indices))
+    return op.Reshape(typed(op.ScatterElements(zeros, places, values, axis=-1), zeros), [*outer, *wanted])
 
 
 for _spatial in (1, 2, 3):

@@ -233,7 +233,8 @@ def slice_tensor(
 def narrow(self: Value, dim: int, start: Extent, length: Extent) -> Value:
     if not isinstance(start, int) or not isinstance(length, int):
         raise UntranslatableError("a symbolic part")
-    return op.Slice(self, [start], [start + length], [dim])
+    # ONNX counts an end of 0 from the front
+    return op.Slice(self, [start], [start + length or (END if start else 0)], [dim])
 
 
 @translates("aten.flip.default")

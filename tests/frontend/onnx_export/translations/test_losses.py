@@ -11,6 +11,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from daceml.errors import ExportError
 from tests.support.compiled_functions import same_as_eager
+from tests.support.eager_twin import unlike_eager
 from tests.support.exported_models import Lambda, onnx_of, tensor
 from tests.support.golden import golden, raises
 from tests.support.sampling import sampled
@@ -46,6 +47,19 @@ def test_cross_entropy_of_probabilities_and_of_one_sample():
         ]
 
     same_as_eager(losses, tensor(4, 5), tensor(4, 5) + 1)
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize("shape", [(4, 5), (2, 5, 2)])
+def test_likelihoods_of_changing_sizes(shape: tuple[int, ...], reduction: str):
+    def losses(x: torch.Tensor, t: torch.Tensor) -> list[torch.Tensor]:
+        return [
+            F.nll_loss(x, t, weight=w, ignore_index=i, reduction=reduction)
+            for w, i in product((None, WEIGHT), (-100, 1))
+        ]
+
+    classes = CLASSES.reshape(shape[0], *shape[2:])
+    assert unlike_eager(losses, tensor(*shape), classes, gradients=True, dynamic=True) == []
 
 
 def test_cross_entropy_without_smoothing_stays_one_node():

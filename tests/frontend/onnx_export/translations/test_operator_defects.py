@@ -8,7 +8,9 @@ import pytest
 import torch
 from torch.nn import functional
 
-from tests.support.eager_twin import unlike_eager
+import daceml
+from daceml.errors import PositionError
+from tests.support.eager_twin import Function, unlike_eager
 
 INF, NAN = math.inf, math.nan
 ATEN = torch.ops.aten
@@ -226,3 +228,45 @@ def test_a_variance_of_too_few_elements_has_torch_s_gradient(correction):
         lambda x: torch.var_mean(x, 0, correction=correction)[0],
     ):
         assert unlike_eager(function, x, gradients=True) == []
+
+
+@pytest.mark.parametrize(("start", "length"), [(-3, 3), (-3, 2), (-5, 5), (2, 3), (0, 0), (-2, 0)])
+def test_a_part_that_starts_from_the_end(start, length):
+    x = torch.arange(10.0).reshape(5, 2)
+    assert unlike_eager(lambda x: torch.narrow(x, 0, start, length) * 2, x, gradients=True) == []
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_rows_that_are_filled_count_from_either_end(dynamic):
+    x, rows = torch.randn(4, 5, 3), torch.tensor([0, -1, -3])
+    assert unlike_eager(lambda x, i: x.index_fill(1, i, 2.5), x, rows, gradients=True, dynamic=dynamic) == []
+    assert (
+        unlike_eager(lambda x, i, v: x.index_fill(-1, i, v), x, rows, torch.tensor(2.0), dynamic=dynamic)
+        == []
+    )
+    for outside in (5, -6):
+        places = torch.tensor([outside, 0])
+        assert unlike_eager(lambda x, i: x.index_fill(1, i, 2.5), x, places, dynamic=dynamic) == []
+
+
+@pytest.mark.parametrize("index", [6, -1, -7, 12])
+def test_an_index_outside_of_its_image_is_no_place_to_unpool_to(index):
+    x = torch.randn(1, 2, 3)
+    places = torch.tensor([[[0, 2, index], [1, 3, 5]]])
+    compiled = daceml.compile(Function(lambda x, i: functional.max_unpool1d(x, i, 2)), backward=False)
+    good = places.clamp(0, 5)
+    assert torch.equal(compiled(x, good), functional.max_unpool1d(x, good, 2))
+    for call in (compiled, lambda x, i: functional.max_unpool1d(x, i, 2)):
+        with pytest.raises((RuntimeError, PositionError)):
+            call(x, places)
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 4, 6), (3, 4, 6), (1, 2, 4, 4, 6)])
+def test_what_was_pooled_is_placed_back(shape):
+    pool, unpool = (
+        (functional.max_pool3d, functional.max_unpool3d)
+        if len(shape) == 5
+        else (functional.max_pool2d, functional.max_unpool2d)
+    )
+    x = torch.randn(shape)
+    assert unlike_eager(lambda x: unpool(*pool(x, 2, return_indices=True), 2), x, gradients=True) == []
