@@ -220,9 +220,7 @@ def _write_to(seen: Seen) -> None:
     """What the caller does with results reaches what they share memory with."""
     with torch.no_grad():
         for leaf in pytree.tree_leaves(seen.results):
-            if isinstance(leaf, torch.Tensor) and not leaf.is_leaf:
-                leaf = leaf.detach()
             if isinstance(leaf, torch.Tensor) and all(
                 s or n == 1 for s, n in zip(leaf.stride(), leaf.shape, strict=True)
             ):
-                leaf.add_(1)
+                leaf.data.add_(1)  # some views that eager returns can neither be written to nor detached

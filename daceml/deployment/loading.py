@@ -18,7 +18,7 @@ from torch.utils import _pytree as pytree
 
 from daceml.deployment.interface import Tensor, interface_text
 from daceml.deployment.manifest import ModelManifest
-from daceml.errors import BundleError, CallError, DeploymentError, OutOfMemoryError, first_line
+from daceml.errors import BundleError, CallError, DeploymentError, OutOfMemoryError, PositionError, first_line
 from daceml.runtime.memory_errors import memory_error
 from daceml.toolchain.trusted_paths import private_folder
 
@@ -92,6 +92,7 @@ class LoadedModel(nn.Module):
         Raises:
             CallError: other arguments than those it was exported for.
             OutOfMemoryError: there is not enough memory.
+            PositionError: an index is past the ends of a dimension.
         """
         leaves, structure = pytree.tree_flatten(_ordered((args, kwargs), self._call))
         if structure != self._call:
@@ -153,11 +154,10 @@ class LoadedModel(nn.Module):
             why = error.value.decode(errors="replace")
             if (short := self._short_of_memory(why)) is not None:
                 raise short
-            raise CallError(
-                f"{self.manifest.model} refused a call",
-                why=why,
-                fix="pass inputs of the sizes that it was exported for",
-            )
+            what = f"{self.manifest.model} refused a call"
+            if why.startswith(PositionError.reason):
+                raise PositionError(what, why=why, fix=PositionError.advice)
+            raise CallError(what, why=why, fix="pass inputs of the sizes that it was exported for")
 
 
 def _checked(leaf: Any, record: Tensor) -> torch.Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from daceml.errors.base import DacemlError
 
 
@@ -149,6 +151,9 @@ class PositionError(ExecutionError, IndexError, RuntimeError):
     """An index past the ends of a dimension: in torch an IndexError, or for some operators a RuntimeError."""
 
     code = "DML407"
+    reason: ClassVar[str] = "an index is outside"
+    """How the reason of a program starts."""
+    advice: ClassVar[str] = "pass indices that the dimension has"
 
 
 class StaleWeightError(ExecutionError):

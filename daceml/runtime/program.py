@@ -28,7 +28,7 @@ _FIX_TENSOR = "mend the tensor that is named: shape, type and layout must be tho
 _MISFIT = (ExecutionError, _FIX_TENSOR)
 _REFUSALS: dict[str, tuple[type[ExecutionError], str]] = {
     "weight ": (StaleWeightError, _FIX_TENSOR),
-    "an index is outside": (PositionError, "pass indices that the dimension has"),
+    PositionError.reason: (PositionError, PositionError.advice),
     "the launch of kernel ": (
         ExecutionError,
         "run the call once more with CUDA_LAUNCH_BLOCKING=1, and report both messages",

@@ -18,7 +18,7 @@ from torch import nn
 import daceml
 from daceml.deployment import loading
 from daceml.deployment.exporting import Exported
-from daceml.errors import BundleError, CallError, DeploymentError
+from daceml.errors import BundleError, CallError, DeploymentError, PositionError
 from tests.support.golden import golden, raises
 
 
@@ -104,6 +104,20 @@ def test_a_tensor_without_its_memory_is_refused(twice: Exported):
         loaded(x)
     with raises(CallError, "x is torch.sparse_coo"):
         loaded(torch.randn(4, 6).to_sparse())
+
+
+def test_an_index_outside_is_the_error_of_a_compiled_module(tmp_path: Path):
+    class Rows(nn.Module):
+        def forward(self, x: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+            return 2 * x[rows]
+
+    x, rows = torch.randn(4, 6), torch.tensor([3, -4, 0])
+    loaded = daceml.load(daceml.export(Rows().eval(), x, rows, to=tmp_path / "rows").folder)
+    torch.testing.assert_close(loaded(x, rows), 2 * x[rows])
+    for outside in (4, -5):
+        with pytest.raises(PositionError, match=r"DML407.*refused a call") as refused:
+            loaded(x, torch.tensor([0, outside, 1]))
+        assert isinstance(refused.value, IndexError)
 
 
 def _at(*place: Any, value: Any) -> Callable[[Any], None]:

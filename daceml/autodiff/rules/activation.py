@@ -5,6 +5,8 @@ Smooth activations need no rule: their lowered form is differentiated.
 
 from __future__ import annotations
 
+import numpy as np
+
 from daceml.autodiff.vjp import vjp
 from daceml.onnx_ops.domain.torch_kernels import DOMAIN
 from daceml.onnx_ops.tracing.functions import where
@@ -65,8 +67,14 @@ def clip_vjp(doutput: Tensor, input: Tensor, min: Tensor | None, max: Tensor | N
 
 @vjp("HardTanh", domain=DOMAIN, wrt="data", name="HardTanhGrad")
 def hard_tanh_vjp(dresult: Tensor, result: Tensor, low: Tensor, high: Tensor) -> Tensor:
-    """0 at the bounds, as torch.nn.Hardtanh and ReLU6 have it; NaN keeps its gradient."""
-    return where((result <= low) | (result >= high), 0, dresult)
+    """0 at the bounds, as torch.nn.Hardtanh and ReLU6 have it, and at NaN, as in eager's vector loop."""
+    return where((result > low) & (result < high), dresult, 0)
+
+
+@vjp("Entropy", domain=DOMAIN, name="EntropyGrad")
+def entropy_vjp(dresult: Tensor, data: Tensor) -> Tensor:
+    """Infinite at 0, where the lowered form has an infinity times 0, and NaN for negative numbers."""
+    return -dresult * (np.log(data) + 1)
 
 
 @vjp("PRelu", wrt="X", name="PReluGrad_X")

@@ -66,6 +66,7 @@ ROWS: dict[str, Row] = {
     "Log1p": Row(inputs=("data",), outputs=("result",)),
     "Expm1": Row(inputs=("data",), outputs=("result",)),
     "Erfc": Row(inputs=("data",), outputs=("result",)),
+    "Entropy": Row(inputs=("data",), outputs=("result",)),
     "SignBit": Row(inputs=("data",), outputs=("result:B",)),
     "LogAddExp": Row(inputs=("first", "second"), outputs=("result",)),
     "LogAddExp2": Row(inputs=("first", "second"), outputs=("result",)),

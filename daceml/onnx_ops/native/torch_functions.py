@@ -30,6 +30,12 @@ def complementary_error(data: Tensor, result: Output) -> None:
     result[:] = elementwise("erfc", data)
 
 
+@implements("Entropy", domain=DOMAIN)
+def entropy(data: Tensor, result: Output) -> None:
+    product = where(data == 0, 0, -(data * np.log(data)))
+    result[:] = where(data < 0, -math.inf, product)
+
+
 @implements("SignBit", domain=DOMAIN)
 def sign_bit(data: Tensor, result: Output) -> None:
     """The bit itself: -0 and a negative NaN have it, and are not less than 0."""

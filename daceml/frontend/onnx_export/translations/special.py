@@ -25,6 +25,12 @@ def erfc(self: Value) -> Value:
     return kernel("Erfc")(_float(self))
 
 
+@translates("aten.special_entr.default")
+@rounds_once
+def entr(self: Value) -> Value:
+    return kernel("Entropy")(_float(self))
+
+
 @translates("aten.special_erfcx.default", "aten.special_log_ndtr.default")
 def tail(self: Value) -> Value:
     """Products of functions that overflow and underflow, of which nothing is left in the tails."""

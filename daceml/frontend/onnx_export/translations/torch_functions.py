@@ -86,6 +86,15 @@ def Erfc(data: FLOAT) -> FLOAT:  # noqa: N802
 
 
 @script(DACEML, default_opset=op)
+def Entropy(data: FLOAT) -> FLOAT:  # noqa: N802
+    """-x log(x); 0 at 0, and minus infinity for negative numbers."""
+    zero = op.CastLike(op.Constant(value_float=0.0), data)
+    lowest = op.CastLike(op.Constant(value_float=float("-inf")), data)
+    flat = op.Where(op.Equal(data, zero), zero, op.Neg(op.Mul(data, op.Log(data))))
+    return op.Where(op.Less(data, zero), lowest, flat)
+
+
+@script(DACEML, default_opset=op)
 def SignBit(data: FLOAT) -> BOOL:  # noqa: N802
     """Less than 0, or a zero whose inverse is; False for every NaN."""
     zero = op.CastLike(op.Constant(value_float=0.0), data)

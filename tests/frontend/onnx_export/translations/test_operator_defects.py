@@ -270,3 +270,16 @@ def test_what_was_pooled_is_placed_back(shape):
     )
     x = torch.randn(shape)
     assert unlike_eager(lambda x: unpool(*pool(x, 2, return_indices=True), 2), x, gradients=True) == []
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_the_gradient_of_an_entropy_is_infinite_at_zero(dtype):
+    x = torch.tensor([0.0, -0.0, INF, -INF, NAN, 1.0, 2.0, 1e-3, -1.0], dtype=dtype)
+    assert unlike_eager(torch.special.entr, x, gradients=True) == []
+
+
+@pytest.mark.parametrize("function", [functional.hardtanh, functional.relu6])
+def test_nan_has_no_gradient_through_bounds(function):
+    """As in eager's vector loop; in eager's loop over a rest that fills no vector it keeps its gradient."""
+    x = torch.tensor([NAN, 0.5, -3.0, 9.0, 1.0, -1.0, 6.0, 0.0] * 8)
+    assert unlike_eager(function, x, gradients=True) == []
