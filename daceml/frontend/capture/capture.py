@@ -200,6 +200,8 @@ def _capture(
             dynamic=dynamic, autocast=autocast, gradients=gradients, output=output, closed=closed,
         )  # fmt: skip
     _refuse_overwritten(reads)
+    if reads.rebound:
+        raise RunsEagerlyError("forward assigns the data of a tensor, which no trace shows")
     _refuse_generators(program)
     refuse_errors(program)
     _refuse_state(program, view.assigned)

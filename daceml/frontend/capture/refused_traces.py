@@ -53,7 +53,7 @@ def _refuses_nothing(node: torch.fx.Node) -> bool:
 
 
 def _is_empty(value: Any) -> bool:
-    sizes = value.shape if isinstance(value, torch.Tensor) else ()
+    sizes: tuple[Any, ...] = tuple(value.shape) if isinstance(value, torch.Tensor) else ()
     return any(size == 0 for size in sizes if isinstance(size, int))
 
 

@@ -89,12 +89,14 @@ class ReadValues:
         found: values that are constants of the trace.
         symbols: whether numbers of tensors of the call are followed as symbols.
         unknown: whether a value of unknown origin became a constant.
+        rebound: whether forward assigned the data of a tensor.
     """
 
     constants: bool
     found: list[ValueRead] = field(default_factory=list[ValueRead])
     symbols: bool = False
     unknown: bool = False
+    rebound: bool = False
     _roots: dict[int, _Root] = field(default_factory=dict[int, _Root])
     _used: list[_Root] = field(default_factory=list[_Root])
 
@@ -205,12 +207,13 @@ _OTHERS = frozenset(
 """What reads whole tensors."""
 
 _DATA = torch.Tensor.data.__get__  # pyright: ignore[reportAttributeAccessIssue]
+_REBOUND = torch.Tensor.data.__set__  # pyright: ignore[reportAttributeAccessIssue]
 
 
 class ValueReads(TorchFunctionMode):
     """Notices where a tensor's value becomes one of Python's.
 
-    `.data`, which no trace shows, is traced as `detach()`.
+    `.data`, which no trace shows, is traced as `detach()`; an assignment to it is refused.
     """
 
     def __init__(self, reads: ReadValues) -> None:
@@ -223,6 +226,8 @@ class ValueReads(TorchFunctionMode):
     ) -> Any:
         if func == _DATA:
             return args[0].detach()
+        if func == _REBOUND:
+            self.reads.rebound = True
         convert = _CONVERSIONS.get(func)
         if convert is not None and len(args) == 1 and not kwargs:
             tensor = args[0]

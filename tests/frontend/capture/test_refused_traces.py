@@ -104,3 +104,14 @@ def test_quantized_tensors_are_left_to_torch():
         return torch.quantize_per_tensor(x, 0.0213, 3, torch.qint8).int_repr()
 
     assert unlike_eager(function, torch.linspace(-3.0, 3.0, 50), one_program=False) == []
+
+
+@pytest.mark.parametrize("gradients", [False, True])
+def test_data_that_forward_assigns_is_not_lost(gradients):
+    def rebound(x):
+        y = x.clone()
+        y.data = x.detach() * 2
+        return y.add_(1)
+
+    x = torch.tensor([1.0, -3.0])
+    assert unlike_eager(rebound, x, gradients=gradients, one_program=False) == []
