@@ -23,6 +23,7 @@ from daceml.frontend.capture.gradients.extremum_gradients import read_chosen_ext
 from daceml.frontend.capture.gradients.gradient_changes import refuse_changes
 from daceml.frontend.capture.gradients.gradient_stops import mark_gradient_stops
 from daceml.frontend.capture.gradients.result_gradients import with_result_gradients
+from daceml.frontend.capture.gradients.scatter_gradients import give_scatter_gradients
 from daceml.frontend.capture.refused_traces import refuse_moved
 from daceml.frontend.capture.sizes.same_graph import same_graph
 from daceml.frontend.capture.trace_lock import tracing
@@ -65,6 +66,7 @@ def making_of(
     if wanted is not None:
         mark_gradient_stops(exported)
         read_chosen_extremes(exported)
+        give_scatter_gradients(exported)
         refuse_changes(exported, wanted)
         wanted = with_result_gradients(exported, wanted, captured.moving)
     making = Making(

@@ -23,6 +23,7 @@ from daceml.frontend.capture.exportable import RunsEagerlyError
 from daceml.frontend.capture.gradients.extremum_gradients import read_chosen_extremes
 from daceml.frontend.capture.gradients.gradient_changes import refuse_changes
 from daceml.frontend.capture.gradients.gradient_stops import mark_gradient_stops
+from daceml.frontend.capture.gradients.scatter_gradients import give_scatter_gradients
 from daceml.frontend.capture.redirected_forward import forward_of
 from daceml.frontend.capture.trace_lock import tracing
 from daceml.frontend.onnx_import.identifiers import identifier
@@ -213,6 +214,7 @@ class ModuleProgram:
                 exported = captured.program
                 mark_gradient_stops(exported)
                 read_chosen_extremes(exported)
+                give_scatter_gradients(exported)
                 wanted = Wanted(
                     inputs=tuple(t.requires_grad for t in call.arguments.tensors),
                     state=tuple(k for k, p in self.session.eager.named_parameters() if p.requires_grad),

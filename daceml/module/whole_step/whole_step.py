@@ -29,6 +29,7 @@ from daceml.frontend.capture.exportable import RunsEagerlyError
 from daceml.frontend.capture.gradients.extremum_gradients import read_chosen_extremes
 from daceml.frontend.capture.gradients.gradient_changes import refuse_changes
 from daceml.frontend.capture.gradients.gradient_stops import mark_gradient_stops
+from daceml.frontend.capture.gradients.scatter_gradients import give_scatter_gradients
 from daceml.frontend.capture.trace_lock import tracing
 from daceml.frontend.capture.traceable import refuse_script
 from daceml.garbage_collection import without_collection
@@ -232,6 +233,7 @@ class CompiledStep:
                 )
             mark_gradient_stops(exported)
             read_chosen_extremes(exported)
+            give_scatter_gradients(exported)
             refuse_changes(exported, _wanted(rows, arguments))
             order = self._layouts(rows)
             with torch.no_grad():

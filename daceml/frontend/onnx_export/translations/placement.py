@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -130,14 +131,29 @@ def _with_axis(value: Value) -> tuple[Value, list[Size]]:
 def scatter_reduce(
     self: Value, dim: int, index: Value, src: Value, reduce: str, *, include_self: bool = True
 ) -> Value:
-    """Only means, which ONNX's ScatterElements has not: sums divided by counts. torch's own table leaves the
-    last update in their place."""
+    """Means and extremes.
+
+    ONNX's ScatterElements has no means: they are sums divided by counts. torch's own table starts extremes
+    without the element itself from the largest finite number, or from NaN where the element is NaN.
+    """
+    kind = self.dtype
+    if (
+        reduce in ("amax", "amin")
+        and not include_self
+        and kind is not None
+        and kind in FLOATS
+        and sizes_of(self)
+    ):
+        worst = full((1,), -math.inf if reduce == "amax" else math.inf, kind)
+        places = typed(op.Shape(index), dtype=_INT64, shape=(rank_of(index),))
+        start = typed(op.Expand(worst, places), self, shape=sizes_of(index))
+        cleared = typed(op.ScatterElements(self, index, start, axis=dim), self)
+        return op.ScatterElements(cleared, index, src, axis=dim, reduction=reduce[1:])
     if reduce != "mean":
         raise UntranslatableError("torch's own table has it")
     sizes, places = sizes_of(self), sizes_of(index)
     if not (is_static(sizes) and is_static(places)):
         raise UnsupportedError("a scattered mean of symbolic sizes")
-    kind = self.dtype
     if kind is None or kind not in FLOATS or not sizes:
         raise UnsupportedError("a scattered mean of whole numbers, or into a single number")
     if sizes_of(src) != places:

@@ -189,3 +189,17 @@ def test_whole_numbers_stay_whole(kind: torch.dtype):
         ),
         x,
     )
+
+
+@pytest.mark.parametrize("kind", [torch.float64, torch.bfloat16], ids=str)
+def test_extremes_without_the_element_itself_may_be_infinite(kind: torch.dtype):
+    index = torch.tensor([0, 1, 2, 0, 3])
+    same(
+        Apart(
+            largest=lambda x, u: x.scatter_reduce(0, index, u, "amax", include_self=False),
+            smallest=lambda x, u: x.scatter_reduce(0, index, u, "amin", include_self=False),
+        ),
+        doubles(NAN, 3, INF, -INF, NAN).to(kind),
+        doubles(-INF, -INF, INF, 2, NAN).to(kind),
+        gradients=False,
+    )
