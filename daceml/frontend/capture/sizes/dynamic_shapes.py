@@ -161,10 +161,10 @@ def example(tensors: Sequence[torch.Tensor], specs: Sequence[Spec]) -> list[torc
     for tensor, spec in zip(tensors, specs, strict=True):
         for axis, dim in (spec or {}).items():
             if tensor.shape[axis] < _SMALLEST:
-                high, low = getattr(dim, "max", None), getattr(dim, "min", 0)
+                high, low = getattr(dim, "max", None), getattr(dim, "min", None) or 0  # of Dim.AUTO, None
                 size = max(_EXAMPLE, int(low))
                 size = size if high is None or high >= size else int(high)
-                size = sizes.setdefault(getattr(dim, "__name__", dim), size)
+                size = sizes.setdefault(getattr(dim, "__name__", str(dim)), size)
                 one = tensor.narrow(axis, 0, 1) if tensor.shape[axis] else tensor.new_zeros(
                     [1 if d == axis else n for d, n in enumerate(tensor.shape)]
                 )  # fmt: skip

@@ -275,3 +275,12 @@ def test_sizes_with_many_conditions_stay_fixed(
     assert traced.sizes is not None
     assert traced.sizes.problem([(3, 8, 8, 3)]) is None
     assert traced.sizes.problem([(3, 4, 8, 3)]) == "a size is 4 instead of 8"
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_torch_may_choose_a_size_that_is_small_at_first(first: int):
+    """`Dim.AUTO` has no bounds."""
+    module = nn.Linear(3, 2)
+    compiled = compile_module(module, dynamic_shapes={"input": {0: Dim.AUTO}})
+    for size in (first, 4, 6):
+        agree(compiled, module, torch.randn(size, 3))
