@@ -8,13 +8,16 @@ from typing import Any
 import torch
 from torch import fx, nn
 
+from daceml.frontend.capture.object_arguments import size_of_number
+
 
 class DynamoGraph(nn.Module):
     """A Dynamo graph as a function of tensors and constants.
 
-    Dynamo passes sizes beside the tensors that have them, and numbers of Python as tensors that the graph
-    reads with `.item()`. Sizes are read off the tensors again; numbers become constants that guard the
-    variant.
+    Dynamo passes sizes beside the tensors that have them, and floats of Python as tensors that the graph
+    reads with `.item()`. Sizes are read off the tensors again. Whole numbers that are no sizes, and that
+    Dynamo has seen change, become sizes of tensors without elements; all other numbers become constants that
+    guard the variant.
 
     Args:
         graph: parameters and buffers are among its inputs.
@@ -30,6 +33,9 @@ class DynamoGraph(nn.Module):
         self._tensors = [i for i, value in enumerate(values) if isinstance(value, torch.Tensor)]
         self._sizes = _sizes(values)
         self._shapes = [tuple(values[i].shape) for i in self._tensors]
+        self._counts = {
+            i for i, value in enumerate(values) if isinstance(value, torch.SymInt) and i not in self._sizes
+        }
         self._numbers = tuple(i for i in self._tensors if _read_as_number(placeholders[i]))
         _items_as_numbers(graph, [placeholders[i] for i in self._numbers])
         self._passed = [i for i in range(len(values)) if i not in self._sizes]
@@ -40,20 +46,31 @@ class DynamoGraph(nn.Module):
         from torch.export import Dim
 
         shapes = dict(zip(self._tensors, self._shapes, strict=True))
+        counts = {0: Dim.AUTO}
         specs = tuple(
-            {axis: Dim.AUTO for axis, n in enumerate(shapes.get(i, ())) if isinstance(n, torch.SymInt)}
+            counts
+            if i in self._counts
+            else {axis: Dim.AUTO for axis, n in enumerate(shapes.get(i, ())) if isinstance(n, torch.SymInt)}
             or None
             for i in self._passed
         )
         return {"inputs": specs} if any(specs) else None
 
     def arguments(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
-        """The inputs without sizes, and numbers as numbers."""
-        return tuple(inputs[i].item() if i in self._numbers else inputs[i] for i in self._passed)
+        """The inputs without sizes, numbers as numbers, and counts as tensors of this size."""
+        return tuple(self._argument(i, inputs[i]) for i in self._passed)
+
+    def _argument(self, position: int, given: Any) -> Any:
+        if position in self._numbers:
+            return given.item()
+        return size_of_number(given) if position in self._counts and given >= 0 else given
 
     def every_input(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
         """The inputs of the graph, sizes included, of what `arguments` returned."""
         given = dict(zip(self._passed, arguments, strict=True))
+        for position in self._counts:
+            if isinstance(given[position], torch.Tensor):
+                given[position] = given[position].shape[0]
         for position, (owner, axis) in self._sizes.items():
             given[position] = given[owner].shape[axis]
         return tuple(given[i] for i in range(len(given)))

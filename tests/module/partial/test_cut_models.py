@@ -18,6 +18,7 @@ from torch.utils import _pytree as pytree
 import daceml
 from daceml.config import config
 from daceml.module.module import DaceModule
+from daceml.module.partial.region_ledger import recorded_regions
 
 COUNT = 0
 
@@ -286,3 +287,33 @@ def test_torch_compile_runs_them_too(make: Callable[[], nn.Module], monkeypatch:
         equal(compiled, eager)  # pyright: ignore[reportArgumentType]
     finally:
         config.cache_clear()
+
+
+class Pooled(Layers):
+    """Sums over groups, whose number is read from the data."""
+
+    def forward(self, x: torch.Tensor, group: torch.Tensor) -> torch.Tensor:
+        count = int(group.max()) + 1
+        y = torch.tanh(self.first(x))
+        return torch.tanh(self.second(y.new_zeros(count, 8).index_add(0, group, y))) / count
+
+
+def test_a_whole_number_that_changes_needs_one_program_after_the_cut():
+    seed(0)
+    eager = Pooled()
+    compiled = daceml.compile(copy.deepcopy(eager), fullgraph=False)
+    with recorded_regions() as ledger:
+        for count in (3, 5, 4, 9, 1, 2, *range(10, 20)):
+            group = torch.randint(0, count, (24,))
+            group[0] = count - 1
+            x = torch.randn(24, 8)
+            results = []
+            for module in (compiled, eager):
+                module.zero_grad()
+                y = module(x, group)
+                y.square().sum().backward()
+                results.append([y, *(p.grad for p in module.parameters())])
+            torch.testing.assert_close(*results, rtol=1e-4, atol=1e-5)
+    programs = [region for region in ledger.regions.values() if not region.cuts]
+    assert len(programs) <= 4
+    assert len(ledger.regions) == len(programs) + 1  # nothing else is cut, nor runs eagerly
