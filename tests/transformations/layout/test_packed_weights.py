@@ -31,7 +31,7 @@ CONV = (
 )
 
 
-def packed(text: str) -> Network:
+def packed(text: str, *, watched: bool = False) -> Network:
     """A network after all passes, whose weights are the inputs W, V, B and C."""
     network = import_model(parse(text), name="network")
     network.weights |= {name: name.lower() for name in network.inputs if name in WEIGHTS}
@@ -39,7 +39,7 @@ def packed(text: str) -> Network:
     lower(network)
     fuse_maps(network)
     use_channels_last(network, frozen=True)
-    pack_weights(network)
+    pack_weights(network, watched=watched)
     schedule_maps(network)
     network.sdfg.validate()
     return network
@@ -111,6 +111,11 @@ def test_a_weight_that_stays(text: str, facts: list[str]):
     (reason,) = [refusal.reason for refusal in network.passes[-2].refused]
     assert reason == golden()
     assert all(fact in reason for fact in facts)
+
+
+@pytest.mark.parametrize(("rows", "count"), [(128, 0), (511, 0), (512, 1), (1024, 0)])
+def test_a_weight_that_every_call_looks_at_must_gain_more_than_that(rows: int, count: int):
+    assert packed(gemm(str(rows)), watched=True).passes[-2].applied.get("packed Gemm", 0) == count
 
 
 WINDOWS = [(3, 1, 1), (3, 2, 2), (3, 1, 0), (2, 1, 1), (3, 3, 4)]
