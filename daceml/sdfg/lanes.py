@@ -14,6 +14,7 @@ from dataclasses import replace
 import dace
 
 from daceml.sdfg.nest import Loop, Nest, Write, loop_parameters, start
+from daceml.sdfg.row_merging import is_merged
 from daceml.sdfg.scalar import DType, Index, Scalar, apply, read
 from daceml.sdfg.scalar_rewrite import free_names, nodes_of, substitute
 
@@ -52,6 +53,9 @@ def _adds_along_memory(
             continue
         array, index = node.data
         if not any(last in free_names(i) for i in index):
+            continue
+        if is_merged(index, last):
+            along = True
             continue
         strides = sdfg.arrays[array].strides if array not in local else _strides(local[array][0])
         for i, stride in zip(index, strides, strict=True):

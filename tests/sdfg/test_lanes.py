@@ -7,8 +7,10 @@ from pathlib import Path
 import dace
 import torch
 
+import daceml
 from daceml.sdfg.lanes import FEWEST_LANES, LANES, in_lanes, lanes_of
 from tests.support.nests import ROWS, arrays, run, shares
+from tests.support.tensor_functions import Apply, optimised
 
 
 def test_lanes_give_the_same_sum_and_extremum(tmp_path: Path) -> None:
@@ -28,3 +30,16 @@ def test_short_rows_and_columns_stay_one_after_the_other() -> None:
     sdfg.arrays["X"].strides = (1, ROWS)
     across = shares(2 * LANES)
     assert in_lanes(sdfg, across).loops == across.loops
+
+
+def test_images_of_short_rows_are_added_up_in_lanes() -> None:
+    def statistics(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return x.mean((1, 2, 3, 4)), x.amax((2, 3, 4))
+
+    for shape in ((2, 3, 4, 5, 7), (1, 2, 3, 3, 30), (2, 1, 1, 2, 9)):
+        x = torch.randn(shape)
+        compiled = daceml.compile(Apply(statistics), backward=False)
+        for ours, expected in zip(compiled(x), statistics(x.double()), strict=True):
+            torch.testing.assert_close(ours.double(), expected, rtol=1e-6, atol=1e-6)
+        arrays = optimised(statistics, shape).sdfg.arrays
+        assert sum(name.endswith("_lanes") for name in arrays) == 2

@@ -1,6 +1,8 @@
-"""Two dimensions of a loop as one row."""
+"""The last dimensions of a loop as one row."""
 
 from __future__ import annotations
+
+import operator
 
 import dace
 import pytest
@@ -45,6 +47,28 @@ def test_images_are_rows() -> None:
     image, row, column = loop.writes[0].value.data[1]
     assert (row, column) == (int_floor(element, 7), element - 7 * int_floor(element, 7))
     assert is_merged((image, row, column), str(element)) and not is_merged((row, column), "k0")
+
+
+def test_volumes_are_rows() -> None:
+    volume, (d, h, w) = (4, 5, 7), loop_parameters(3, 3)
+    (batch,) = points(1)
+    value = read("X", dace.float64, (batch, d, h, w), (2, *volume))
+    write = Write(target="s", index=(0,), value=value, operator="sum")
+    adds = Loop(params=(d, h, w), extents=volume, writes=(write,), sequential=3)
+    nest = Nest(label="s", params=(batch,), extents=(2,), loops=(adds,), local={"s": ((1,), dace.float64)})
+    (loop,) = merge_rows(nest, {"X": (2, *volume)}).loops
+    assert (loop.params, loop.extents, loop.sequential) == ((w,), (140,), 1)
+    index = loop.writes[0].value.data[1]
+    assert is_merged(index, str(w))
+    assert not is_merged(index[:-1], str(w)) and not is_merged((batch, w, w), str(w))
+    for element in (0, 6, 7, 34, 35, 139):
+        at = [i.subs(w, element).replace(int_floor, operator.floordiv) for i in index[1:]]
+        assert at == [element // 35, element // 7 % 5, element % 7]
+    # a part of each volume: its images are rows still
+    (loop,) = merge_rows(nest, {"X": (2, 6, 5, 7)}).loops
+    assert loop.extents == (140,)
+    (loop,) = merge_rows(nest, {"X": (2, 4, 6, 7)}).loops
+    assert loop.extents == (4, 35)
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from daceml.sdfg.lifting import NotLiftable, arrays_outside
 from daceml.sdfg.nest import Loop, Nest, Write, emit_chunks, emit_nest
 from daceml.sdfg.network import Network
 from daceml.sdfg.passes import ELSEWHERE, PassRecord, by_place, refused_arrays
+from daceml.sdfg.row_merging import merge_rows
 from daceml.sdfg.scalar import Index
 from daceml.sdfg.scalar_rewrite import nodes_of
 from daceml.sdfg.scopes import scope_nodes
@@ -295,7 +296,7 @@ class _Fusion:
             once = merge_equal_accumulations(keep_shared_values(plain, LOCAL_BYTES))
             sums = self.sums.get(unit, [])
             nest = once if sums and self.threads else self._divided(once)
-            same = not simplifications and len(nest.loops) == len(plain.loops) and nest.params == plain.params
+            same = not simplifications and _extents(nest) == _extents(plain)
             if len(unit.scopes) == 1 and not sums:
                 targets = [m.target for m in group.members]
                 if same or not all(map(self.network.may_change, targets)):
@@ -343,7 +344,7 @@ class _Fusion:
     def _divided(self, nest: Nest) -> Nest:
         """With rows in lanes, or divided among threads where they are long enough."""
         if not self.threads:
-            return in_lanes(self.sdfg, nest)
+            return in_lanes(self.sdfg, merge_rows(nest, self._contiguous(nest)))
         tiled = over_threads(nest, self._contiguous(nest))
         return nest if isinstance(tiled, str) else tiled
 
@@ -369,6 +370,11 @@ class _Fusion:
         self.state.remove_nodes_from(inside)
         for array in registers:
             self.sdfg.remove_data(array, validate=False)
+
+
+def _extents(nest: Nest) -> list[tuple[Index, ...]]:
+    """Of the points of a nest, and of each of its loops."""
+    return [nest.extents, *(loop.extents for loop in nest.loops)]
 
 
 def _simplified(nest: Nest) -> tuple[Nest, list[str]]:
