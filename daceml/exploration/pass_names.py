@@ -45,6 +45,7 @@ SHOWN: Mapping[str, str] = {
     "write_in_place": "InPlace",
     "tile_reads": "TiledReads",
     "stream_stores": "StreamedStores",
+    "merge_short_rows": "MergedRows",
     "schedule_maps": "ParallelLoops",
 }
 """Name in a recipe -> name in its records, which `explain` shows."""

@@ -31,6 +31,7 @@ from daceml.transformations.coarse.trivial_operators import remove_trivial_opera
 from daceml.transformations.coarse.unread_operators import remove_unread_operators
 from daceml.transformations.hardware.cpu_schedule import schedule_maps
 from daceml.transformations.hardware.device_schedule import schedule_on_device
+from daceml.transformations.hardware.merged_rows import merge_short_rows
 from daceml.transformations.hardware.streamed_stores import stream_stores
 from daceml.transformations.hardware.tiled_reads import tile_reads
 from daceml.transformations.layout.channels_last import use_channels_last
@@ -99,6 +100,7 @@ def standard_recipe() -> Recipe:
         Step(write_in_place, only=("inference", "frozen")),
         tile_reads,
         stream_stores,
+        merge_short_rows,
         schedule_maps,
     )
 
@@ -117,6 +119,7 @@ _PROCESSOR_ONLY = (
     "write_out_reductions",
     "tile_reads",
     "stream_stores",
+    "merge_short_rows",
     "schedule_maps",
     # in an order of reads and writes that threads do not keep
     "write_in_place",

@@ -39,21 +39,46 @@ class Place:
     steps: tuple[Any, ...]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Dimensions:
+    """How a map without others inside goes through memory.
+
+    Attributes:
+        groups: neighbouring dimensions that every access goes through as through one, outermost first.
+        edges: inside the map, of arrays outside it.
+        places: of their accesses, in the same order.
+    """
+
+    groups: list[list[int]]
+    edges: list[Any]
+    places: list[Place]
+
+
+def dimensions_of(sdfg: dace.SDFG, state: dace.SDFGState, entry: nodes.MapEntry) -> Dimensions | None:
+    """The dimensions of a map; None where it has others inside, or positions are data."""
+    first, *inside, last = scope_nodes(state, entry)
+    if not is_flat(sdfg, inside) or not _from_zero(entry.map):
+        return None
+    outside = {e.data.data for e in (*state.in_edges(first), *state.out_edges(last)) if not e.data.is_empty()}
+    edges = [e for n in (first, *inside) for e in state.out_edges(n) if e.data.data in outside]
+    places = [place_of(sdfg, edge.data, entry.map.params) for edge in edges]
+    known = [place for place in places if place is not None]
+    if len(known) < len(places):
+        return None
+    return Dimensions(groups=_groups(entry.map, known, _named(inside)), edges=edges, places=known)
+
+
 def flatten_dimensions(sdfg: dace.SDFG, state: dace.SDFGState, entry: nodes.MapEntry) -> None:
     """Merge dimensions of a map without others inside. Mutates the SDFG, which is a kernel's own.
 
     Where positions are data, the map stays as it is.
     """
-    first, *inside, last = scope_nodes(state, entry)
-    if not is_flat(sdfg, inside) or not _from_zero(entry.map):
+    found = dimensions_of(sdfg, state, entry)
+    if found is None:
         return
+    groups = found.groups
+    first, *_, last = scope_nodes(state, entry)
     outside = {name for name, desc in sdfg.arrays.items() if not desc.transient}
-    edges = [e for n in (first, *inside) for e in state.out_edges(n) if e.data.data in outside]
-    places = {id(edge.data): place_of(sdfg, edge.data, entry.map.params) for edge in edges}
-    if any(place is None for place in places.values()):
-        return
-    known: dict[int, Place] = {key: place for key, place in places.items() if place is not None}
-    groups = _groups(entry.map, list(known.values()), _named(inside))
     for name in outside:
         desc = sdfg.arrays[name]
         sdfg.remove_data(name, validate=False)
@@ -62,8 +87,7 @@ def flatten_dimensions(sdfg: dace.SDFG, state: dace.SDFGState, entry: nodes.MapE
     extents: list[Any] = entry.map.range.size()
     entry.map.range = Range([(0, math.prod(extents[d] for d in group) - 1, 1) for group in groups])
     entry.map.params = [str(param) for param in params]
-    for edge in edges:
-        place = known[id(edge.data)]
+    for edge, place in zip(found.edges, found.places, strict=True):
         index = place.start + sum(place.steps[g[-1]] * p for g, p in zip(groups, params, strict=True))
         edge.data.subset = Range([(index, index, 1)])
     for edge in (*state.in_edges(first), *state.out_edges(last)):
