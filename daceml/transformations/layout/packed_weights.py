@@ -38,7 +38,7 @@ _FEWEST_ELEMENTS = 16_384
 # Looking at an element takes 0.24 ns (17 GB/s, from memory), twice that beside other load; packing saves 0.2
 # to 0.3 ns of each at 128 rows. Packed and looked at against plain, on one thread: 0.9 to 1.0 of its speed at
 # 128 and at 256 rows, 0.97 to 1.0 at 512.
-_FEWEST_WATCHED_ROWS = 512
+_FEWEST_WATCHED_ROWS = 256
 # A product without a bias, into memory that is there already, takes 0.95 to 1.0 of the time of one with a
 # packed weight from 1,024 x 512 x 512 on, and 0.92 at 3,136 x 256 x 512.
 _MOST_ROWS = 1023
