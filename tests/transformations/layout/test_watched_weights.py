@@ -84,7 +84,7 @@ CHANGES: dict[str, Callable[[Net], object]] = {
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_change_is_seen_at_the_next_call(name: str):
-    net, x = network(), torch.randn(2, 3, 37, 35)
+    net, x = network(), torch.randn(3, 3, 37, 35)
     follower = daceml.compile(net, backward=False)
     before = assert_follows(follower, net, x)
     made = {record.function for record in follower.session.latest.program.manifest.prepared}
