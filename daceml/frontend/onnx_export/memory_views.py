@@ -135,7 +135,8 @@ def memory_order(value: torch.Tensor) -> list[int] | None:
 
 def _symbolic_order(value: torch.Tensor) -> list[int] | None:
     """The same of symbolic sizes: each stride is the product of the sizes further inside."""
-    left = [d for d in range(value.dim()) if not isinstance(value.shape[d], int) or value.shape[d] != 1]
+    sizes: tuple[Any, ...] = tuple(value.shape)
+    left = [d for d, size in enumerate(sizes) if not isinstance(size, int) or size != 1]
     order = [d for d in range(value.dim()) if d not in left]
     inside: list[int] = []
     expected: Any = sympy.Integer(1)

@@ -158,7 +158,7 @@ class _Scope:
                     block.entry.remove_in_connector(before.dst_conn)
                     block.entry.remove_out_connector(through)
 
-    def _reads(self, entry: nodes.MapEntry, array: str) -> list[Any]:
+    def _reads(self, entry: nodes.MapEntry, array: str | None) -> list[Any]:
         """Edges by which what a loop does reads an array; connectors may have the name of another."""
         return [e for e in self.state.out_edges(entry) if e.data.data == array]
 
