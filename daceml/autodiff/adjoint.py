@@ -237,12 +237,13 @@ class _Adjoint:
         return self._held(what, reduce_over(operator, how.params, how.extents, value))  # pyright: ignore
 
     def _of_extremum(self, reduction: Scalar, up: Scalar, total: Scalar) -> Scalar:
-        """Elements that are equal to the extremum share its gradient."""
+        """Elements that equal the extremum share its gradient; where it is NaN, theirs is, as in torch."""
         body = reduction.args[0]
         one, none = literal(1.0, up.dtype), literal(0.0, up.dtype)
         hit = apply("eq", body, total)
         count = self._sum_of("ties", reduction, "sum", apply("where", hit, one, none))
-        return apply("where", hit, up / cast(count, up.dtype), none)
+        share = up / cast(count, up.dtype)
+        return apply("where", hit, share, share * none)
 
     def _of_product(self, reduction: Scalar, up: Scalar) -> Scalar:
         """The product of the others: without a division where one of them is zero."""

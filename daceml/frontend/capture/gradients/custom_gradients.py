@@ -8,7 +8,7 @@ gradients. Differentiation puts the true cotangent in the place of the first and
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -74,6 +74,27 @@ def with_gradient() -> Any:
         return torch.empty_like(result)
 
     return torch.ops.daceml.with_gradient.default
+
+
+Emit = Callable[..., Any]
+"""Takes an operator and its arguments; adds the call to the graph."""
+
+
+def emitter(node: torch.fx.Node) -> Emit:
+    """Adds calls where the graph is being changed; they stem from the same line as a node."""
+
+    def emit(target: Any, *args: Any, **kwargs: Any) -> torch.fx.Node:
+        made = node.graph.call_function(target, args, kwargs)
+        value = target(*torch.fx.map_arg(args, value_of), **kwargs)
+        made.meta = dict(node.meta, val=value)
+        return made
+
+    return emit
+
+
+def value_of(operand: Any) -> Any:
+    """What a node of an exported graph gives; other operands as they are."""
+    return operand.meta["val"] if isinstance(operand, torch.fx.Node) else operand
 
 
 def traced_function(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from daceml.frontend.capture.gradients.custom_gradients import cotangent_of, with_gradient
+from daceml.frontend.capture.gradients.custom_gradients import (
+    Emit,
+    cotangent_of,
+    emitter,
+    value_of,
+    with_gradient,
+)
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -21,9 +27,6 @@ if TYPE_CHECKING:
 
 _ATEN = torch.ops.aten
 _SCATTERS = (_ATEN.scatter_reduce.two, _ATEN.scatter_reduce_.two)
-
-Emit = Callable[..., Any]
-"""Takes an operator and its arguments; adds the call to the graph."""
 
 
 def give_scatter_gradients(program: ExportedProgram) -> None:
@@ -38,16 +41,11 @@ def give_scatter_gradients(program: ExportedProgram) -> None:
 
 def _give(graph: Graph, node: Node) -> None:
     data, _, index, source, reduce = node.args[:5]
-    held, updates = _value(data), _value(source)
-    if not held.is_floating_point() or held.dim() == 0 or updates.shape != _value(index).shape:
+    held, updates = value_of(data), value_of(source)
+    if not held.is_floating_point() or held.dim() == 0 or updates.shape != value_of(index).shape:
         return
 
-    def emit(target: Any, *args: Any, **kwargs: Any) -> Node:
-        made = graph.call_function(target, args, kwargs)
-        value = target(*torch.fx.map_arg(args, _value), **kwargs)
-        made.meta = dict(node.meta, val=value)
-        return made
-
+    emit = emitter(node)
     with graph.inserting_before(node):
         result = emit(_ATEN.scatter_reduce.two, *node.args, **node.kwargs)
         cotangent = emit(cotangent_of(), result)
@@ -62,14 +60,10 @@ def _give(graph: Graph, node: Node) -> None:
     node.target, node.args, node.kwargs = target, arguments, {}
 
 
-def _value(operand: Any) -> Any:
-    return operand.meta["val"] if isinstance(operand, torch.fx.Node) else operand
-
-
 def _extreme(emit: Emit, node: Node, result: Node, cotangent: Node, *, included: bool) -> tuple[Node, Node]:
     """All elements that equal the result share its gradient."""
     data, dim, index, source = node.args[:4]
-    dtype = _value(data).dtype
+    dtype = value_of(data).dtype
 
     def equal(x: Any, y: Any) -> Node:
         return emit(_ATEN._to_copy.default, emit(_ATEN.eq.Tensor, x, y), dtype=dtype)
@@ -97,7 +91,7 @@ def _product(emit: Emit, node: Node, result: Node, cotangent: Node, *, included:
     if not included:
         of_data = emit(_ATEN.scatter.value, of_data, dim, index, 0)
     is_zero = emit(_ATEN.eq.Scalar, source, 0)
-    zero = emit(_ATEN._to_copy.default, is_zero, dtype=_value(data).dtype)
+    zero = emit(_ATEN._to_copy.default, is_zero, dtype=value_of(data).dtype)
     none = emit(_ATEN.zeros_like.default, data)
     zeros = emit(_ATEN.gather.default, emit(_ATEN.scatter_add.default, none, dim, index, zero), dim, index)
     single = emit(_ATEN.logical_and.default, is_zero, emit(_ATEN.eq.Scalar, zeros, 1))
