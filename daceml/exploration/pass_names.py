@@ -46,6 +46,7 @@ SHOWN: Mapping[str, str] = {
     "tile_reads": "TiledReads",
     "stream_stores": "StreamedStores",
     "merge_short_rows": "MergedRows",
+    "split_chains": "SplitChains",
     "schedule_maps": "ParallelLoops",
 }
 """Name in a recipe -> name in its records, which `explain` shows."""

@@ -375,6 +375,14 @@ def _at_most(amount: Size, limit: Size) -> Size:
     return int(smaller) if smaller.is_Integer else smaller
 
 
+def special_functions(tasklet: nodes.Tasklet) -> frozenset[str]:
+    """Names of the special functions that a tasklet computes; none of one in C++."""
+    if tasklet.language is not dace.dtypes.Language.Python:
+        return frozenset()
+    calls = [node.func for node in ast.walk(ast.parse(tasklet.code.as_string)) if isinstance(node, ast.Call)]
+    return SPECIAL_FUNCTIONS & {call.id for call in calls if isinstance(call, ast.Name)}
+
+
 @lru_cache(maxsize=4096)
 def _count(code: str) -> tuple[int, int, Mapping[str, int], bool]:
     """Operations, special functions, what these take, by kind, and whether anything is decided."""

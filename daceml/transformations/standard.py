@@ -32,6 +32,7 @@ from daceml.transformations.coarse.unread_operators import remove_unread_operato
 from daceml.transformations.hardware.cpu_schedule import schedule_maps
 from daceml.transformations.hardware.device_schedule import schedule_on_device
 from daceml.transformations.hardware.merged_rows import merge_short_rows
+from daceml.transformations.hardware.split_chains import split_chains
 from daceml.transformations.hardware.streamed_stores import stream_stores
 from daceml.transformations.hardware.tiled_reads import tile_reads
 from daceml.transformations.layout.channels_last import use_channels_last
@@ -101,6 +102,7 @@ def standard_recipe() -> Recipe:
         tile_reads,
         stream_stores,
         merge_short_rows,
+        split_chains,
         schedule_maps,
     )
 
@@ -120,6 +122,7 @@ _PROCESSOR_ONLY = (
     "tile_reads",
     "stream_stores",
     "merge_short_rows",
+    "split_chains",
     "schedule_maps",
     # in an order of reads and writes that threads do not keep
     "write_in_place",
