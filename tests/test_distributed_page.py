@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -29,15 +30,19 @@ def test_record_optimize_apply(
     (tmp_path / "train.py").write_text(script[1])
     record, search = (command.split() for command in commands)
 
-    code, out, err = told(capsys, *record)
-    assert code == 0, err
-    assert "daceml trace optimize traces" in out.splitlines()[-1]
-    assert sorted(path.name for path in (tmp_path / "traces").iterdir()) == [
-        "step_rank0.json.gz",
-        "step_rank1.json.gz",
-    ]
-
-    code, out, err = told(capsys, *search, "--json")
+    code, out, err = 2, "", ""
+    for _ in range(5):
+        shutil.rmtree("traces", ignore_errors=True)
+        code, out, err = told(capsys, *record)
+        assert code == 0, err
+        assert "daceml trace optimize traces" in out.splitlines()[-1]
+        assert sorted(path.name for path in (tmp_path / "traces").iterdir()) == [
+            "step_rank0.json.gz",
+            "step_rank1.json.gz",
+        ]
+        code, out, err = told(capsys, *search, "--json")
+        if "DML614" not in err:
+            break  # else a busy machine spoiled the recording, and the fix is to record again
     assert code == 0, err
     answer = json.loads(out)
     assert abs(answer["model_error"]) < 0.5  # of a run of five steps, on cores that others may use
