@@ -23,7 +23,7 @@ _is_grad_enabled, _is_inference_mode = torch.is_grad_enabled, torch.is_inference
 _default_dtype = torch.get_default_dtype
 
 OTHER: Final = object()
-"""In the place of a result: the call is another one."""
+"""Stands for a result where the call is another one."""
 
 
 class RepeatedCall:

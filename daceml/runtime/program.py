@@ -141,7 +141,7 @@ class Program:
         inputs: Sequence[torch.Tensor],
         last_use: list[torch.Tensor] | None = None,
     ) -> list[torch.Tensor]:
-        """What runs in the place of a call that has failed.
+        """What runs instead of a call that has failed.
 
         Raises:
             RuntimeError: nothing does; the error, in words of this program where it is its own.

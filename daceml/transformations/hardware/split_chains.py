@@ -108,7 +108,7 @@ class _Scope:
         return all(reads.get(str(e.data.data), 0) <= self._stage_of(e.src, stages) for e in written)
 
     def _split(self, block: Block, stages: Mapping[nodes.Tasklet, int]) -> None:
-        """One loop over the strip for each stage, in the place of the block's."""
+        """One loop over the strip for each stage, instead of the block's."""
         state = self.state
         ends = {0: (block.entry, block.exit)}
         for stage in sorted(set(stages.values()) - {0}):

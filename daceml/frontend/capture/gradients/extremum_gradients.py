@@ -3,7 +3,7 @@
 `x.max(dim)` and `x.min(dim)` give values and positions; among equal elements torch's gradient goes to the
 one at the position, while that of `x.amax(dim)` is shared. Where gradients are wanted, an exported program
 reads the values at the positions, which says so. The gradient of `x.max()` is shared, too, among all NaN
-where there is one, while that of `x.amax()` is NaN then: `x.max()` has a formula of its own. So has the
+where there is one, while that of `x.amax()` is NaN then: `x.max()` has a separate formula. So has the
 norm of infinite order, whose gradient at NaN is 0.
 """
 
