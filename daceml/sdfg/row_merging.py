@@ -42,7 +42,7 @@ def is_merged(index: Sequence[Index | None], param: str) -> bool:
     for place in index[first + 1 :]:
         if not isinstance(whole, symbolic.int_floor) or str(whole.args[0]) != param:
             return False
-        # i = e / (H W), j = e / W - H i: what is left of j without i is the quotient that k takes off, or e
+        # i = e / (H W), j = e / W - H i: j + H i is the quotient that the next place takes off, or e
         rest: Any = place
         size = -rest.coeff(whole)
         if size == 0 or whole.args[1] % size != 0:
