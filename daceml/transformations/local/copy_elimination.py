@@ -1,12 +1,18 @@
 """Results that are copies of another array: who writes that array writes the result.
 
-Two gradients that are one number, as those of a sum's operands, are one array with a copy of it; a reader of
-the first then reads the result.
+Where a call writes a matrix that the result is another shape of, as the last layer of a language model does,
+the matrix becomes a view of the result. Two gradients that are one number, as those of a sum's operands, are
+one array with a copy of it; a reader of the first then reads the result.
 """
 
 from __future__ import annotations
 
+import copy
+from typing import Any
+
 import dace
+import sympy
+from dace.memlet import Memlet
 from dace.sdfg import nodes
 
 from daceml.sdfg.lifting import NotLiftable, lift
@@ -14,6 +20,7 @@ from daceml.sdfg.network import Network
 from daceml.sdfg.passes import PassRecord
 from daceml.sdfg.scalar import HALF, Scalar
 from daceml.sdfg.scopes import scope_nodes, top_maps
+from daceml.sdfg.sizes import product, row_major, size
 
 
 def eliminate_copies(network: Network) -> int:
@@ -26,9 +33,14 @@ def eliminate_copies(network: Network) -> int:
     count = 0
     for entry in top_maps(state):
         ends = _copied(network, entry)
-        if ends is not None:
+        if ends is None:
+            continue
+        mine, theirs = (network.sdfg.arrays[node.data] for node in ends)
+        if mine.shape == theirs.shape:
             _join(network, entry, *ends)
-            count += 1
+        else:
+            _write_through(network, entry, *ends)
+        count += 1
     applied = {"CopyElimination": count} if count else {}
     network.passes.append(PassRecord(level="local", name="CopyElimination", applied=applied))
     return count
@@ -51,7 +63,11 @@ def _copied(network: Network, entry: nodes.MapEntry) -> tuple[nodes.AccessNode, 
     own = mine.transient and source.data not in kept
     if not own or target.data not in network.outputs or target.data in network.mutations:
         return None
-    if mine.dtype != theirs.dtype or mine.shape != theirs.shape or mine.strides != theirs.strides:
+    if mine.dtype != theirs.dtype:
+        return None
+    if (mine.shape, mine.strides) != (theirs.shape, theirs.strides) and not _is_written_by_a_call(
+        network, source, target
+    ):
         return None
     if any(len(_outside(network, array)) != 1 for array in (source.data, target.data)):
         return None
@@ -65,21 +81,42 @@ def _outside(network: Network, array: str) -> list[nodes.AccessNode]:
     return [n for n in network.state.data_nodes() if n.data == array and scopes[n] is None]
 
 
+def _is_written_by_a_call(network: Network, source: nodes.AccessNode, target: nodes.AccessNode) -> bool:
+    """Whether a call writes a matrix, and both arrays are in row-major order."""
+    sdfg = network.sdfg
+    writers = [edge.src for edge in network.state.in_edges(source)]
+    return (
+        len(sdfg.arrays[source.data].shape) == 2  # of more dimensions, it may get another order later
+        and [isinstance(writer, nodes.LibraryNode) for writer in writers] == [True]
+        and all(_is_row_major(sdfg.arrays[node.data]) for node in (source, target))
+    )
+
+
+def _is_row_major(desc: dace.data.Data) -> bool:
+    return tuple(map(str, desc.strides)) == tuple(map(str, row_major(size(s) for s in desc.shape)))
+
+
 def _is_copy(network: Network, entry: nodes.MapEntry, source: str) -> bool:
     sdfg = network.sdfg
     try:
         (statement,) = lift(sdfg, network.state, entry)
     except (NotLiftable, ValueError):
         return False
-    shape = sdfg.arrays[source].shape
-    value = _without_casts(statement.value, sdfg.arrays[source].dtype)
+    mine, theirs = sdfg.arrays[source], sdfg.arrays[statement.target]
+    value = _without_casts(statement.value, mine.dtype)
+    elements = product(size(s) for s in theirs.shape)
     return (
         statement.resolves is None
         and value.op == "read"
-        and value.data == (source, statement.index)
-        and statement.index == statement.params
-        and [str(e) for e in statement.extents] == [str(s) for s in shape]
+        and value.data[0] == source
+        and str(sympy.expand(product(statement.extents))) == str(sympy.expand(elements))  # all of it
+        and _offset(value.data[1], mine) == _offset(statement.index, theirs)
     )
+
+
+def _offset(index: tuple[Any, ...], desc: dace.data.Data) -> Any:
+    """Where an element lies, in elements."""
+    return sympy.expand(sum(i * s for i, s in zip(index, desc.strides, strict=True)))
 
 
 def _without_casts(value: Scalar, dtype: dace.typeclass) -> Scalar:
@@ -106,3 +143,30 @@ def _join(
             edge.data.data = new
     sdfg.remove_data(old, validate=False)
     network.scalars -= {old}
+
+
+def _write_through(
+    network: Network, entry: nodes.MapEntry, source: nodes.AccessNode, target: nodes.AccessNode
+) -> None:
+    """Let an array be a view of the result that had a copy of it."""
+    state, sdfg = network.state, network.sdfg
+    state.remove_nodes_from(scope_nodes(state, entry))
+    mine, whole = sdfg.arrays[source.data], Memlet.from_array(target.data, sdfg.arrays[target.data])
+    sdfg.remove_data(source.data, validate=False)
+    sdfg.add_view(source.data, mine.shape, mine.dtype, storage=mine.storage)
+    if readers := state.out_edges(source):
+        # a view that is written has one edge out, to what it views: others read another one
+        name, _ = sdfg.add_view(
+            f"{source.data}_read", mine.shape, mine.dtype, mine.storage, find_new_name=True
+        )
+        read = state.add_access(name)
+        read.add_in_connector("views", force=True)
+        state.add_edge(target, None, read, "views", copy.deepcopy(whole))
+        for edge in readers:
+            for one in state.memlet_tree(edge):
+                if one.data.data == source.data:
+                    one.data.data = name
+            state.add_edge(read, edge.src_conn, edge.dst, edge.dst_conn, edge.data)
+            state.remove_edge(edge)
+    source.add_out_connector("views", force=True)
+    state.add_edge(source, "views", target, None, whole)

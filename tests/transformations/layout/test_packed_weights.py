@@ -114,8 +114,19 @@ def test_a_weight_that_stays(text: str, facts: list[str]):
 
 
 @pytest.mark.parametrize(("rows", "count"), [(128, 0), (255, 0), (256, 1), (1024, 0)])
-def test_a_weight_that_every_call_looks_at_must_gain_more_than_that(rows: int, count: int):
+def test_a_weight_that_every_call_looks_at_must_gain_more_than_that(
+    rows: int, count: int, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
     assert packed(gemm(str(rows)), watched=True).passes[-2].applied.get("packed Gemm", 0) == count
+
+
+def test_with_short_vectors_no_product_gains_as_much(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX2")
+    network = packed(gemm("256"), watched=True)
+    assert not network.prepared
+    assert [refusal.reason for refusal in network.passes[-2].refused] == [golden()]
+    assert packed(gemm("256")).prepared
 
 
 WINDOWS = [(3, 1, 1), (3, 2, 2), (3, 1, 0), (2, 1, 1), (3, 3, 4)]
