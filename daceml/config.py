@@ -44,6 +44,8 @@ class Config:
         recompile_limit: states of a module, or values of numbers, for which it is compiled for the same
             inputs, at least 1; calls that meet another one run in parts or eagerly.
         search_budget_s: seconds that `auto_optimize="search"` may take for one kind of inputs.
+        measure: seconds for which a program that was just compiled may be timed next to eager PyTorch, which
+            runs the calls if it is faster; 0 never does.
         traces: folder into which recordings write their traces, as `daceml trace profile` sets it; empty
             means the folder that they name.
         log: level of the `daceml` loggers: debug, info, warning or error.
@@ -64,6 +66,7 @@ class Config:
     variants: int = 32
     recompile_limit: int = 8
     search_budget_s: int = 60
+    measure: int = 1
     traces: str = ""
     log: str = "warning"
 

@@ -88,6 +88,12 @@ def compile_variant(
                 program, backward = making.bind(state)
         if options["cuda_graphs"]:
             _use_graphs(making, program, backward)
+    eager = None
+    if captured.sizes is None and ranks is None and _may_run_eagerly(request):
+        from daceml.tuning.eager_comparison import compared_with_eager
+
+        with without_autocast(), torch.no_grad():
+            eager = compared_with_eager(making, program, backward, state, arguments.tensors)
     return Variant(
         program=program,
         exported=exported,
@@ -104,11 +110,20 @@ def compile_variant(
         device=making.target,
         architecture=making.architecture,
         decision=decision,
+        eager=eager,
         stages_s=stages.seconds,
         backward=backward,
         requiring=requirements(request, modes),
         reads=tuple(read for read in captured.reads if isinstance(read.source, int)),
     )
+
+
+def _may_run_eagerly(request: ModuleRequest) -> bool:
+    """Whether eager PyTorch may run a call that it runs faster: the user asks for no particular program."""
+    options = request.options
+    plain = request.hooks is None and options["auto_optimize"] is True and options["recompute"] == "cheap"
+    asked = ("fullgraph", "freeze", "prefer_native", "verify", "cuda_graphs", "recipe", "memory_budget_bytes")
+    return plain and all(options[name] in (None, False) for name in asked)
 
 
 def _use_graphs(making: Making, program: Program, backward: BackwardPass | None) -> None:

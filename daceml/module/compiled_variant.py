@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from daceml.sdfg.network import Device, Network
     from daceml.transformations.recipe import Recipe
     from daceml.tuning.decision import Decision
+    from daceml.tuning.eager_comparison import EagerComparison
 
 
 @dataclass(eq=False, kw_only=True)
@@ -50,6 +51,7 @@ class Variant:
         recipe: gives what took the place of the standard one: the user's recipe, or what a search has chosen.
         device, architecture: where its tensors lie, see `Network`.
         decision: what a search has found.
+        eager: how fast eager PyTorch is next to it; None where nobody knows.
         backward: how gradients are computed; None where nothing requires one.
         requiring: tensors of the module and whether they require a gradient, where that matters.
         reads: values of tensors of the arguments that it has for constants.
@@ -70,6 +72,7 @@ class Variant:
     device: Device = "cpu"
     architecture: int | None = None
     decision: Decision | None = None
+    eager: EagerComparison | None = None
     stages_s: dict[str, float] = field(default_factory=dict[str, float])
     backward: BackwardPass | None = None
     requiring: tuple[tuple[torch.Tensor, bool], ...] = ()
@@ -80,6 +83,17 @@ class Variant:
         """Floating-point operations of matrix multiplications, convolutions and attention in a call, without
         its backward pass."""
         return flops_of(self.exported)
+
+    @property
+    def loses(self) -> Cut | None:
+        """Why calls run eagerly all the same: the program is slower. None where it runs."""
+        if self.eager is None or not self.eager.slower:
+            return None
+        return Cut(
+            what=self.eager.sentence,
+            why="the two were timed side by side when the program was compiled",
+            fix="set DACEML_MEASURE=0, or compile with fullgraph=True, to run the program in any case",
+        )
 
     def same_gradients(self) -> bool:
         """Whether the module's tensors still require gradients where they did."""

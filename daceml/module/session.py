@@ -122,7 +122,12 @@ class Session:
             gradients = torch.is_grad_enabled() and self.options["backward"]
             with torch.set_grad_enabled(gradients), running_eagerly():
                 return variant.partial(args, kwargs)
-        if (ledger := open_ledger()) is None:
+        ledger = open_ledger()
+        if self.data_parallel is None and (why := variant.loses) is not None:
+            region = nullcontext() if ledger is None else ledger.inside(self, self.name, (why,))
+            with region, torch.set_grad_enabled(torch.is_grad_enabled() and self.options["backward"]):
+                return forward_of(self.eager)(*args, **kwargs)
+        if ledger is None:
             result = self._run(variant, tensors, args, kwargs)
             self._repeated = None if kwargs else repeated(variant, tensors, args)
             return result
@@ -454,6 +459,9 @@ class Session:
             variant = self._eager_variant(error)
         else:
             self._latest = variant
+            if (why := variant.loses) is not None:
+                level = logging.INFO if self.before_eager else logging.WARNING
+                log.log(level, "%s runs eagerly: %s (DACEML_MEASURE=0 runs the program)", name, why)
         self._remember(key, variant)
         return variant
 

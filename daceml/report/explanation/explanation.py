@@ -59,6 +59,7 @@ class Explanation:
         storage: what is stored for the backward pass or computed again, largest first; empty without one.
         by_rule, lowered: operators whose gradients come from a rule, and from their lowered form.
         search: what a search for a recipe has found; None without one.
+        slower: why calls run eagerly all the same: the program is slower; empty where it runs.
         buckets: gradients that are averaged over all ranks, in the order in which they are sent.
         ranks: who averages them, such as "2 ranks through gloo".
     """
@@ -83,6 +84,7 @@ class Explanation:
     memory_budget_bytes: int | None = None
     buckets: tuple[BucketRecord, ...] = ()
     ranks: str = ""
+    slower: str = ""
 
     @property
     def applied(self) -> dict[str, int]:
@@ -187,7 +189,8 @@ def explanation_of(module: DaceModule, variant: Variant) -> Explanation:
     """What one of a module's programs does."""
     name = type(module.session.eager).__name__
     found = explanation(name, *_facts(variant.program), variant.stages_s)
-    found = replace(found, search=variant.decision)
+    slower = variant.loses
+    found = replace(found, search=variant.decision, slower="" if slower is None else slower.what)
     if variant.backward is None:
         return found
     record, exchange = variant.backward.record, variant.backward.exchange

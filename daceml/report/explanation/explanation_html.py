@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from daceml.report.explanation.device_kernels_text import HEADERS as HEADERS_OF_KERNELS
 from daceml.report.explanation.device_kernels_text import headline as headline_of_kernels
 from daceml.report.explanation.device_kernels_text import kernel_rows
+from daceml.report.explanation.explanation_text import RUN_ANYWAY
 from daceml.report.explanation.levels import TITLES
 from daceml.report.explanation.search_text import HEADERS, headline, row_of
 from daceml.text_tables import in_millions
@@ -46,6 +47,8 @@ def explanation_html(explanation: Explanation) -> str:
         _table(("", "one at a time", "compiled"), totals),
         f"<details><summary>{len(explanation.steps)} steps</summary>{_table(_HEADERS, steps)}</details>",
     ]
+    if explanation.slower:
+        parts.insert(1, f"<p>calls run eagerly: {escape(explanation.slower)} ({RUN_ANYWAY})</p>")
     every_step = (*explanation.steps, *explanation.backward_steps)
     on_device = kernel_rows(every_step)
     if on_device:

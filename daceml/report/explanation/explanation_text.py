@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from daceml.runtime.records.manifest import StepRecord
 
 _GROUPS_SHOWN = 6  # of each level
+RUN_ANYWAY = "DACEML_MEASURE=0 runs the program"
 
 
 def explanation_text(explanation: Explanation, *, every_refusal: bool = False) -> str:
@@ -29,7 +30,10 @@ def explanation_text(explanation: Explanation, *, every_refusal: bool = False) -
     Args:
         every_refusal: one line a refusal, instead of the largest groups of the same reason.
     """
-    parts = [_headline(explanation), render(_steps(explanation.steps)), render(_totals(explanation))]
+    parts = [_headline(explanation)]
+    if explanation.slower:
+        parts.append("\n".join(wrapped(f"calls run eagerly: {explanation.slower} ({RUN_ANYWAY})", indent=0)))
+    parts += [render(_steps(explanation.steps)), render(_totals(explanation))]
     if explanation.levels:
         parts += [render(_levels(explanation.levels)), _passes(explanation.levels)]
     refused = _every_refusal(explanation) if every_refusal else _grouped_refusals(explanation)

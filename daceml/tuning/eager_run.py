@@ -1,0 +1,112 @@
+"""A traced module run by torch's own kernels, one by one: what a compiled program is compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx
+from torch.export.graph_signature import ConstantArgument, InputKind, TensorArgument
+
+from daceml.frontend.capture.gradients.gradient_stops import stop_gradient
+from daceml.tuning.program_run import own_state
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+    from daceml.runtime.records.gradients import Wanted
+
+_STATE = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
+
+
+class UnlikeEagerError(Exception):
+    """A trace that torch does not run as the module itself would run."""
+
+
+class EagerRun:
+    """Runs the operators of a trace, and torch's gradients of them where some are wanted.
+
+    Args:
+        exported: operators as forward calls them, in-place ones too.
+        state: key -> tensor of the module.
+        inputs: of a call.
+        wanted: gradients, if any.
+        changed: what forward changes, by key or by name of the input: it gets copies of these.
+    Raises:
+        UnlikeEagerError: the trace takes or calls something that is no tensor or operator of torch.
+    """
+
+    def __init__(
+        self,
+        exported: ExportedProgram,
+        state: Mapping[str, torch.Tensor],
+        inputs: Sequence[torch.Tensor],
+        wanted: Wanted | None,
+        changed: Collection[str],
+    ) -> None:
+        self._graph = _with_torchs_operators(exported.graph_module)
+        keys = () if wanted is None else wanted.state
+        constants = {key: x for key, x in exported.constants.items() if isinstance(x, torch.Tensor)}
+        owned = own_state({**constants, **state}, changed, keys)
+        wants = (False,) * len(inputs) if wanted is None else wanted.inputs
+        given = iter(zip(inputs, wants, strict=True))
+        self._given: list[Any] = []
+        leaves: list[torch.Tensor] = []
+        for spec in exported.graph_signature.input_specs:
+            if spec.kind in _STATE and spec.target in owned:
+                self._given.append(owned[spec.target])
+            elif spec.kind is InputKind.USER_INPUT and isinstance(spec.arg, TensorArgument):
+                tensor, wanted_here = next(given)
+                tensor = tensor.detach().clone() if spec.arg.name in changed else tensor.detach()
+                self._given.append(tensor.requires_grad_(wanted_here))
+                leaves += [tensor] * wanted_here
+            elif spec.kind is InputKind.USER_INPUT and isinstance(spec.arg, ConstantArgument):
+                self._given.append(spec.arg.value)
+            else:
+                raise UnlikeEagerError(f"an input of the trace is a {spec.kind.name.lower()}")
+        self._leaves = [*leaves, *(owned[key] for key in keys)]
+        self._cotangents: dict[int, torch.Tensor] = {}
+
+    def __call__(self) -> object:
+        """Run once, forward and backward."""
+        with torch.set_grad_enabled(bool(self._leaves)):
+            results: Sequence[Any] = self._graph(*self._given)
+            if not self._leaves:
+                return results
+            flowing = [
+                (place, x)
+                for place, x in enumerate(results)
+                if isinstance(x, torch.Tensor) and x.requires_grad
+            ]
+            if not flowing:
+                return results
+            return torch.autograd.grad(
+                [x for _, x in flowing],
+                self._leaves,
+                [self._cotangents.setdefault(place, torch.ones_like(x)) for place, x in flowing],
+                allow_unused=True,
+            )
+
+
+def _with_torchs_operators(module: fx.GraphModule) -> fx.GraphModule:
+    """A trace with `detach` where it marks that a gradient ends.
+
+    Raises:
+        UnlikeEagerError: another operator of daceml stands in it.
+    """
+    graph = fx.Graph()
+    graph.output(graph.graph_copy(module.graph, {}))
+    for node in graph.nodes:
+        if node.target is stop_gradient():
+            node.target = torch.ops.aten.detach.default
+        elif getattr(node.target, "namespace", "") == "daceml":
+            raise UnlikeEagerError(f"{node.target} stands for operators of torch")
+    return fx.GraphModule(module, graph)
+
+
+def bytes_of(exported: ExportedProgram) -> int:
+    """All that the operators of a trace write, which is what torch would hold at once at the most."""
+    values = (node.meta.get("val") for node in exported.graph.nodes if node.op == "call_function")
+    flat = (x for value in values for x in (value if isinstance(value, list | tuple) else (value,)))
+    return sum(x.numel() * x.element_size() for x in flat if isinstance(x, torch.Tensor))
