@@ -10,13 +10,28 @@ from __future__ import annotations
 import functools
 import json
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 _failed = threading.local()
+# What a node of torch's graph may keep without keeping a result
+_PLAIN = (
+    torch.Tensor,
+    torch.Size,
+    torch.dtype,
+    torch.device,
+    torch.layout,
+    str,
+    int,
+    float,
+    complex,
+    type(None),
+)
 _AUTOGRAD = torch.DispatchKey.AutogradFunctionality
 
 
@@ -112,22 +127,49 @@ class _Call:
         shares: whether results may be views of operands, or of each other.
         tensors, numbers: how many it takes.
         gradient: the results that there are cotangents of, and the operands whose gradients are wanted.
+        unread: shapes and types of operands -> what results are like that no gradient reads.
     """
 
-    overload: Callable[..., Any]
+    overload: Any
     shares: bool
     args: list[Any]
     kwargs: dict[str, Any]
     tensors: int
     numbers: int
     gradient: tuple[list[int], list[int]] | None
+    unread: dict[tuple[Any, ...], Any] = field(default_factory=dict[tuple[Any, ...], Any])
 
     def results(self, tensors: Sequence[torch.Tensor], numbers: Sequence[int]) -> list[torch.Tensor]:
         """What the operator gives, besides None."""
+        made = self._run(tensors, numbers)
+        return [made] if type(made) is torch.Tensor else _flat(made)
+
+    def _run(self, tensors: Sequence[torch.Tensor], numbers: Sequence[int]) -> Any:
         args = [_filled(a, tensors, numbers) for a in self.args]
         kwargs = {name: _filled(a, tensors, numbers) for name, a in self.kwargs.items()}
-        made = self.overload(*args, **kwargs)
-        return [made] if type(made) is torch.Tensor else _flat(made)
+        return self.overload._op(*args, **kwargs)  # what calling it calls
+
+    def _with_graph(
+        self,
+        operands: Sequence[torch.Tensor],
+        numbers: Sequence[int],
+        cotangents: Mapping[int, torch.Tensor],
+    ) -> list[torch.Tensor]:
+        """Results with torch's graph behind them; of no value where their gradients do not read them.
+
+        The first call for these shapes computes them, and learns whether they are read.
+        """
+        key = tuple((x.shape, x.dtype) for x in operands)
+        like = self.unread.get(key)
+        # sizes of results may depend on data, and cotangents have those of this call
+        if like is not None and all(_flat(like)[i].size == c.shape for i, c in cotangents.items()):
+            with _Unwritten(self.overload, like):
+                return _flat(self._run(operands, numbers))
+        with _Watched(self.overload) as watched:
+            made = _flat(self._run(operands, numbers))
+        if watched.alone and not _are_read(made):
+            self.unread[key] = watched.result
+        return made
 
     def apart(self, made: list[torch.Tensor], operands: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Results in memory of their own, as they are in it."""
@@ -154,7 +196,7 @@ class _Call:
         operands = [t.detach() for t in tensors]
         leaves = [operands[i].requires_grad_() for i in wanted]
         with torch._C._SetExcludeDispatchKeyGuard(_AUTOGRAD, False), torch.enable_grad():  # pyright: ignore
-            made = self.results(operands, numbers)
+            made = self._with_graph(operands, numbers, dict(zip(given, cotangents, strict=True)))
             pairs = [(made[i], c) for i, c in zip(given, cotangents, strict=True) if made[i].requires_grad]
             found = (
                 torch.autograd.grad(
@@ -170,6 +212,81 @@ class _Call:
         return list(found)
 
 
+class _Watched(TorchDispatchMode):
+    """Notes what an operator returns.
+
+    Attributes:
+        alone: whether it ran, once, and no other operator of torch besides.
+        result: tensors without memory, of the sizes, types and layout of those that it returned.
+    """
+
+    def __init__(self, overload: Any) -> None:
+        super().__init__()
+        self._overload = overload
+        self._calls: list[Any] = []
+        self.result: Any = None
+
+    @property
+    def alone(self) -> bool:
+        return self._calls == [self._overload]
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        made = func(*args, **(kwargs or {}))
+        self._calls.append(func)
+        self.result = tree_map_only(torch.Tensor, _without_memory, made)
+        return made
+
+
+class _Unwritten(TorchDispatchMode):
+    """Lets an operator return memory that nobody has written, in no time; others run."""
+
+    def __init__(self, overload: Any, result: Any) -> None:
+        super().__init__()
+        self._overload, self._result = overload, result
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func is not self._overload:
+            return func(*args, **(kwargs or {}))
+        return tree_map_only(_Like, lambda like: like.made(), self._result)
+
+
+@dataclass(frozen=True)
+class _Like:
+    """What a tensor is like, without its elements."""
+
+    size: torch.Size
+    stride: tuple[int, ...]
+    dtype: torch.dtype
+    device: torch.device
+
+    def made(self) -> torch.Tensor:
+        return torch.empty_strided(self.size, self.stride, dtype=self.dtype, device=self.device)
+
+
+def _without_memory(tensor: torch.Tensor) -> _Like:
+    return _Like(tensor.shape, tensor.stride(), tensor.dtype, tensor.device)
+
+
+def _are_read(made: Sequence[torch.Tensor]) -> bool:
+    """Whether the gradients of results keep any of them."""
+    memory = set(map(_memory, made))
+    for node in {id(x.grad_fn): x.grad_fn for x in made if x.grad_fn is not None}.values():
+        names = [name for name in dir(node) if name.startswith("_saved_")]
+        kept = [getattr(node, name) for name in names]
+        kept += [getattr(node, "saved_tensors", ()), vars(node) if hasattr(node, "__dict__") else {}]
+        leaves = tree_leaves(kept)
+        if any(
+            not isinstance(x, _PLAIN) or (isinstance(x, torch.Tensor) and _memory(x) in memory)
+            for x in leaves
+        ):
+            return True  # or in an object that may hold it
+    return False
+
+
 @functools.cache
 def _read(call: str) -> _Call:
     said = json.loads(call)
@@ -178,7 +295,7 @@ def _read(call: str) -> _Call:
     composite = overload.has_kernel_for_dispatch_key(torch.DispatchKey.CompositeImplicitAutograd)
     aliases = any(r.alias_info is not None for r in overload._schema.returns)
     return _Call(
-        overload=overload._op,  # what calling it calls
+        overload=overload,
         shares=composite or aliases or overload.namespace != "aten",
         args=_decoded(said["args"]),
         kwargs={name: _decoded(a) for name, a in said["kwargs"].items()},
@@ -196,7 +313,7 @@ def _count(value: Any, kind: str) -> int:
     return 0
 
 
-def _flat(value: Any) -> list[torch.Tensor]:
+def _flat(value: Any) -> list[Any]:
     if isinstance(value, tuple | list):
         return [tensor for element in value for tensor in _flat(element)]
     return [] if value is None else [value]
