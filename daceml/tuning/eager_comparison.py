@@ -95,7 +95,7 @@ def compared_with_eager(
         return None
     if found is None:
         return None
-    if found.rounds or not disturbing(others.share()):  # else a quieter moment may tell
+    if found.rounds >= _FEWEST_ROUNDS or not disturbing(others.share()):  # else a quieter moment may tell
         making.cache.get("decisions", key, lambda folder: _save(found, folder))
     return found
 
@@ -156,9 +156,10 @@ def timed(
         order = (1, 0) if len(rounds) % 2 else (0, 1)
         took = {i: _call_ms(runs[i], calls[i], clock) for i in order}
         rounds.append((took[0], took[1]))
-        few = len(rounds) < _FEWEST_ROUNDS
-        slower = _slower(rounds, _DOUBTFUL_MARGIN if few or disturbing(others.share()) else _MARGIN)
-        if not slower and not (few and brief):
+        few, disturbed = len(rounds) < _FEWEST_ROUNDS, disturbing(others.share())
+        margin = _DOUBTFUL_MARGIN if few or disturbed else _MARGIN
+        slower = not (few and disturbed) and _slower(rounds, margin)
+        if not slower and not (few and (brief or disturbed)):
             break
     if not rounds:
         return EagerComparison(program_ms=0.0, eager_ms=0.0, rounds=0, slower=False)

@@ -59,7 +59,9 @@ def operators() -> Generator[Operators]:
         library.impl(name, function, "CPU")
     torch.library.register_fake("reading::scaled", torch.empty_like, lib=library)
     torch.library.register_fake("reading::exponential", torch.empty_like, lib=library)
-    torch.library.register_fake("reading::chosen", lambda x, count: x.new_empty(count, *x.shape[1:]), lib=library)
+    torch.library.register_fake(
+        "reading::chosen", lambda x, count: x.new_empty(count, *x.shape[1:]), lib=library
+    )
     torch.library.register_autograd("reading::scaled", lambda ctx, g: 3 * g, lib=library)
     torch.library.register_autograd(
         "reading::exponential", lambda ctx, g: g * ctx.saved_tensors[0], setup_context=keep, lib=library

@@ -42,7 +42,10 @@ class Clock:
 
 
 @pytest.fixture(autouse=True)
-def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+def quiet(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    monkeypatch.setenv("DACEML_MEASURE", "1")
+    config.cache_clear()
+    request.addfinalizer(config.cache_clear)
     monkeypatch.setattr(eager_comparison, "disturbing", lambda share: False)
 
 
@@ -96,6 +99,10 @@ def test_disturbed_rounds_need_a_large_difference(monkeypatch: pytest.MonkeyPatc
     assert not timed(clock.takes(0.0036), clock.takes(0.003), limit_s=1.0, clock=clock).slower
     clock = Clock()
     assert timed(clock.takes(0.0042), clock.takes(0.003), limit_s=1.0, clock=clock).slower
+    clock = Clock()
+    assert not timed(
+        clock.takes(0.5), clock.takes(0.2), limit_s=1.0, clock=clock
+    ).slower  # and several rounds
 
 
 class Layers(nn.Module):
@@ -213,12 +220,9 @@ def test_who_asks_for_a_program_gets_it(options: dict[str, object], ran: list[st
     assert ran == [] and ours.session.latest.loses is None  # pyright: ignore
 
 
-def test_nothing_is_measured_where_the_environment_says_so(
-    ran: list[str], monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-):
+def test_nothing_is_measured_where_the_environment_says_so(ran: list[str], monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("DACEML_MEASURE", "0")
     config.cache_clear()
-    request.addfinalizer(config.cache_clear)
     with torch.no_grad():
         compiled(Layers().eval())(drawn(0, batch=11))
     assert ran == []
