@@ -46,13 +46,13 @@ def operators() -> Generator[Operators]:
         found.count("chosen")
         return x[:count].clone()
 
-    def keep(ctx, inputs, output):  # noqa: ANN001, ANN202
+    def keep(ctx, inputs, output):
         ctx.save_for_backward(output)
 
-    def keep_length(ctx, inputs, output):  # noqa: ANN001, ANN202
+    def keep_length(ctx, inputs, output):
         ctx.length = len(inputs[0])
 
-    def padded(ctx, g):  # noqa: ANN001, ANN202
+    def padded(ctx, g):
         return torch.cat([g, g.new_zeros(ctx.length - len(g), *g.shape[1:])]), None
 
     for name, function in (("scaled", scaled), ("exponential", exponential), ("chosen", chosen)):

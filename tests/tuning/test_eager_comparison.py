@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 
 import pytest
 import torch
@@ -42,11 +42,12 @@ class Clock:
 
 
 @pytest.fixture(autouse=True)
-def quiet(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+def quiet(monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
     monkeypatch.setenv("DACEML_MEASURE", "1")
     config.cache_clear()
-    request.addfinalizer(config.cache_clear)
     monkeypatch.setattr(eager_comparison, "disturbing", lambda share: False)
+    yield
+    config.cache_clear()
 
 
 @pytest.mark.parametrize(
