@@ -2,7 +2,8 @@
 
 A call is described by JSON: the operator's name (`aten.linalg_inv_ex.default`), its arguments, where
 `{"tensor": 0}`, `{"value": 1}` and `{"number": 0}` stand for tensors, their values and symbolic sizes that
-are given beside it, and in a backward pass which results and operands the gradient is between.
+are given beside it, and in a backward pass which results and operands the gradient is between. An operator
+reads `{"tensor": 0, "order": [1, 0]}` with its dimensions in that order.
 """
 
 from __future__ import annotations
@@ -39,11 +40,13 @@ _AUTOGRAD = torch.DispatchKey.AutogradFunctionality
 class Place:
     """Where an argument comes from: `kind` is tensor, value (of a tensor) or number.
 
-    `index` counts tensors, those whose value is meant among them, or numbers.
+    `index` counts tensors, those whose value is meant among them, or numbers. `order` is that of a tensor's
+    dimensions, where it is another one.
     """
 
     kind: str
     index: int
+    order: tuple[int, ...] = ()
 
 
 def call_text(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> str:
@@ -67,7 +70,7 @@ def _encoded(value: Any) -> Any:
         case complex():
             return {"complex": [value.real, value.imag]}
         case Place():
-            return {value.kind: value.index}
+            return {value.kind: value.index} | ({"order": list(value.order)} if value.order else {})
         case torch.dtype() | torch.layout() | torch.memory_format():
             return {"torch": str(value).removeprefix("torch.")}
         case torch.device():
@@ -85,7 +88,7 @@ def _decoded(value: Any) -> Any:
         case list():
             return [_decoded(v) for v in value]
         case {"tensor": index}:
-            return Place("tensor", index)
+            return Place("tensor", index, tuple(value.get("order", ())))
         case {"value": index}:
             return Place("value", index)
         case {"number": index}:
@@ -104,7 +107,9 @@ def _filled(value: Any, tensors: Sequence[torch.Tensor], numbers: Sequence[int])
     """An argument with what is given in its places."""
     kind = type(value)
     if kind is Place:
-        given = (numbers if value.kind == "number" else tensors)[value.index]
+        given: Any = (numbers if value.kind == "number" else tensors)[value.index]
+        if value.order:
+            return given.permute(value.order)
         return given.item() if value.kind == "value" else given
     return [_filled(v, tensors, numbers) for v in value] if kind is list else value
 
@@ -141,13 +146,15 @@ class _Call:
 
     def results(self, tensors: Sequence[torch.Tensor], numbers: Sequence[int]) -> list[torch.Tensor]:
         """What the operator gives, besides None."""
-        made = self._run(tensors, numbers)
+        args, kwargs = self._arguments(tensors, numbers)
+        made = self.overload._op(*args, **kwargs)  # what calling it calls
         return [made] if type(made) is torch.Tensor else _flat(made)
 
-    def _run(self, tensors: Sequence[torch.Tensor], numbers: Sequence[int]) -> Any:
+    def _arguments(
+        self, tensors: Sequence[torch.Tensor], numbers: Sequence[int]
+    ) -> tuple[list[Any], dict[str, Any]]:
         args = [_filled(a, tensors, numbers) for a in self.args]
-        kwargs = {name: _filled(a, tensors, numbers) for name, a in self.kwargs.items()}
-        return self.overload._op(*args, **kwargs)  # what calling it calls
+        return args, {name: _filled(a, tensors, numbers) for name, a in self.kwargs.items()}
 
     def _with_graph(
         self,
@@ -161,12 +168,13 @@ class _Call:
         """
         key = tuple((x.shape, x.dtype) for x in operands)
         like = self.unread.get(key)
+        args, kwargs = self._arguments(operands, numbers)
         # sizes of results may depend on data, and cotangents have those of this call
         if like is not None and all(_flat(like)[i].size == c.shape for i, c in cotangents.items()):
             with _Unwritten(self.overload, like):
-                return _flat(self._run(operands, numbers))
+                return _flat(self.overload._op(*args, **kwargs))
         with _Watched(self.overload) as watched:
-            made = _flat(self._run(operands, numbers))
+            made = _flat(self.overload._op(*args, **kwargs))
         if watched.alone and not _are_read(made):
             self.unread[key] = watched.result
         return made
@@ -309,7 +317,7 @@ def _count(value: Any, kind: str) -> int:
     if isinstance(value, list):
         return sum(_count(v, kind) for v in value)
     if isinstance(value, dict):
-        return 1 if list(value) == [kind] else sum(_count(v, kind) for v in value.values())
+        return 1 if kind in value else sum(_count(v, kind) for v in value.values())
     return 0
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch._ops import OpOverload
@@ -26,6 +26,12 @@ from daceml.runtime.torch_fallback import Place, call_text, torch_operator
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
     from torch.fx import Node
+
+
+_aten = torch.ops.aten
+_REVERSED = (_aten.t.default, _aten.numpy_T.default)
+_SWAPPED = (_aten.transpose.int, _aten.swapaxes.default, _aten.swapdims.default, _aten.mT.default)
+_REORDERED = (_aten.permute.default, *_REVERSED, *_SWAPPED)
 
 
 def refusal(node: Node) -> str | None:
@@ -138,6 +144,28 @@ def _results(value: Any) -> Iterator[Any]:
         yield value
 
 
+def _as_stored(operand: Node) -> tuple[Node, tuple[int, ...]]:
+    """The tensor whose dimensions an operand has in another order, and that order: () where it is its own.
+
+    torch's kernels read strides, so nothing has to be copied for them.
+    """
+    order = list(range(operand.meta["val"].ndim))
+    while operand.target in _REORDERED:
+        source, *dimensions = cast("tuple[Any, ...]", operand.args)
+        rank = len(order)
+        step = list(range(rank))
+        if operand.target in _SWAPPED:
+            a, b = (d % rank for d in dimensions or (-2, -1))
+            step[a], step[b] = step[b], step[a]
+        elif operand.target in _REVERSED:
+            step.reverse()
+        else:
+            step = [d % rank for d in dimensions[0]]
+        order = [step[d] for d in order]
+        operand = source
+    return operand, () if order == sorted(order) else tuple(order)
+
+
 def _encoded(node: Node) -> tuple[str, list[Node], list[Node]]:
     """A call as text, its tensors, and its symbolic sizes.
 
@@ -150,9 +178,12 @@ def _encoded(node: Node) -> tuple[str, list[Node], list[Node]]:
     def place(operand: Node, formal: str) -> Any:
         value = operand.meta.get("val")
         if isinstance(value, torch.Tensor):
-            tensors.append(operand)
-            # a number of Python that was read from a tensor, or computed from sizes, is a tensor in the graph
-            return Place("tensor" if "Tensor" in formal else "value", len(tensors) - 1)
+            if "Tensor" not in formal:  # a number that was read from a tensor, or computed from sizes
+                tensors.append(operand)
+                return Place("value", len(tensors) - 1)
+            source, order = _as_stored(operand)
+            tensors.append(source)
+            return Place("tensor", len(tensors) - 1, order)
         if isinstance(value, torch.SymInt):
             numbers.append(operand)
             return Place("number", len(numbers) - 1)

@@ -267,3 +267,32 @@ def test_a_library_has_no_python(tmp_path: Path):
     compiled: DaceModule = compile_module(Calls(torch.lgamma), fullgraph=True, backward=False).eval()
     with raises(DeploymentError, "aten.lgamma.default", "Python"):
         daceml.export(compiled, torch.rand(3), to=tmp_path / "out", libtorch=True)
+
+
+@pytest.mark.parametrize(
+    "reordered",
+    [
+        lambda x: x.mT,
+        lambda x: x.transpose(0, -1),
+        lambda x: x.permute(1, 2, 0).transpose(-1, 0),
+        lambda x: x.permute(2, 0, 1).permute(1, 2, 0),
+        lambda x: x.swapaxes(1, 0),
+        lambda x: x[0].T,
+        lambda x: x[:, 1].t(),
+    ],
+)
+@pytest.mark.parametrize("gradients", [False, True])
+def test_an_operator_reads_operands_in_another_order_where_they_lie(
+    reordered: Callable[[torch.Tensor], torch.Tensor], gradients: bool
+):
+    function = lambda x: torch.special.i0e(reordered(x.sin())) * 2  # noqa: E731
+    compiled = compile_module(Calls(function), fullgraph=True, backward=gradients)
+    given = (randn(3, 4, 5),)
+    for ours, theirs in zip(
+        results_and_gradients(compiled, given, gradients),
+        results_and_gradients(function, given, gradients),
+        strict=True,
+    ):
+        torch.testing.assert_close(ours, theirs)
+    steps = compiled.session.latest.program.manifest.steps
+    assert not any("Transpose" in step.title for step in steps)
