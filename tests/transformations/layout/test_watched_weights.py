@@ -20,6 +20,12 @@ from daceml.runtime.preparation_renewal import Renewals
 from tests.support.golden import golden, raises
 
 
+@pytest.fixture(autouse=True)
+def long_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With short ones, weights of products are not watched."""
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
+
+
 class Net(nn.Module):
     """Everything of which something is prepared: convolutions, a depthwise one, norms, a product."""
 
