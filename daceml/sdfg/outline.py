@@ -181,7 +181,13 @@ class _Scope:
         subset: Any = memlet.subset
         if origin is None:
             return subset
-        moved = Range([(b - o, e - o, s) for (b, e, s), o in zip(subset.ranges, origin, strict=True)])
+        # a memlet between two loops may cover a whole dimension, more than what the loops access of it
+        moved = Range(
+            [
+                (0 if (_known(b - o) or 0) < 0 else b - o, e - o, s)
+                for (b, e, s), o in zip(subset.ranges, origin, strict=True)
+            ]
+        )
         moved.tile_sizes = list(subset.tile_sizes)
         return moved
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import nn
 from torch.nn import functional
 
 import daceml
@@ -80,3 +81,31 @@ def test_a_training_step_is_the_same_without_the_pass() -> None:
         found.append([y.detach(), *(t.grad for t in given if t.grad is not None)])
     assert len(found[0]) == 3
     assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
+
+
+class Grown(nn.Module):
+    """Channels of images, and what a depthwise convolution makes of them, as in GhostNet and DenseNet."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(3, 12, 3, padding=1)
+        self.second = nn.Conv2d(12, 12, 3, padding=1, groups=12)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.first(x).relu()
+        return torch.cat([y, self.second(y)], 1)
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_a_part_of_a_result_is_written_in_blocks(training: bool):
+    module, x = Grown().train(training), torch.randn(4, 3, 40, 40)
+    compiled = daceml.compile(module)
+    with torch.set_grad_enabled(training):
+        result = compiled(x)
+        torch.testing.assert_close(result, module(x), rtol=1e-4, atol=1e-5)
+        if training:
+            result.square().sum().backward()
+            found = module.first.weight.grad
+            module.zero_grad()
+            module(x).square().sum().backward()
+            torch.testing.assert_close(found, module.first.weight.grad, rtol=1e-3, atol=1e-3)
