@@ -18,7 +18,9 @@ from daceml.runtime.timing.available_memory import available_bytes
 from daceml.runtime.timing.comparison import disturbing
 from daceml.runtime.timing.machine_load import Others
 from daceml.toolchain.cache import digest
+from daceml.tuning.eager_run import EagerRun, bytes_of
 from daceml.tuning.machine_speeds import fingerprint
+from daceml.tuning.program_run import ProgramRun, undisturbed
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -32,7 +34,7 @@ log = logging.getLogger(__name__)
 _SHARE = 0.1  # of the time that compiling took
 _MARGIN = 1.05
 _DOUBTFUL_MARGIN = 1.25  # of few rounds, or of disturbed ones
-_LEAST_LOSS_MS = 0.05  # below, what is measured is mostly how a call begins
+_LEAST_LOSS_MS = 0.2  # below, what is measured is mostly how a call begins
 _FEWEST_ROUNDS, _MOST_ROUNDS = 3, 9
 _BRIEF = 1 / 16  # of the limit: so many calls fit
 _BATCH_MS = 1.0
@@ -116,9 +118,6 @@ def _compare(
     *,
     limit_s: float,
 ) -> EagerComparison | None:
-    from daceml.tuning.eager_run import EagerRun, bytes_of
-    from daceml.tuning.program_run import ProgramRun, undisturbed
-
     free = available_bytes()
     if free is not None and _HELD_TWICE * bytes_of(exported) > free / 2:
         log.info("not compared with eager PyTorch, which might not find enough memory")

@@ -56,8 +56,8 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
         (0.004, 0.003, True),
         (0.003, 0.004, False),
         (0.0031, 0.003, False),  # within noise
-        (0.00009, 0.00005, False),  # the start of a call
-        (0.0002, 0.0001, True),
+        (0.00029, 0.0001, False),  # the start of a call
+        (0.0005, 0.0002, True),
     ],
 )
 def test_who_is_faster(program_s: float, eager_s: float, slower: bool):
