@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 import types
 from collections.abc import Container, Hashable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -241,3 +241,13 @@ def _order(key: TensorKey) -> tuple[int, ...] | None:
     if key.strides is None:
         return None
     return tuple(sorted(range(len(key.strides)), key=key.strides.__getitem__))
+
+
+def is_number(leaf: TensorKey | ConstantKey) -> bool:
+    """Whether an argument is a number that a size can be."""
+    return isinstance(leaf, ConstantKey) and leaf.kind is int and cast(int, leaf.value) >= 0
+
+
+def numbers_at(leaves: Sequence[Any], places: set[int] | None) -> frozenset[int]:
+    """Those of the places that hold a number that a size can be."""
+    return frozenset(p for p in places or () if type(leaves[p]) is int and leaves[p] >= 0)

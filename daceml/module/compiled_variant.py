@@ -51,7 +51,7 @@ class Variant:
         recipe: gives what took the place of the standard one: the user's recipe, or what a search has chosen.
         device, architecture: where its tensors lie, see `Network`.
         decision: what a search has found.
-        eager: how fast eager PyTorch is next to it; None where nobody knows.
+        eager: how fast eager PyTorch is next to it; None where that is not known.
         backward: how gradients are computed; None where nothing requires one.
         requiring: tensors of the module and whether they require a gradient, where that matters.
         reads: values of tensors of the arguments that it has for constants.

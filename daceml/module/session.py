@@ -24,8 +24,10 @@ from daceml.compiler.guards import (
     ConstantKey,
     TensorKey,
     call_key,
+    is_number,
     key_difference,
     named_key,
+    numbers_at,
     same_but_sizes,
 )
 from daceml.compiler.module_request import ModuleRequest
@@ -123,10 +125,9 @@ class Session:
             with torch.set_grad_enabled(gradients), running_eagerly():
                 return variant.partial(args, kwargs)
         ledger = open_ledger()
-        if self.data_parallel is None and (why := variant.loses) is not None:
-            region = nullcontext() if ledger is None else ledger.inside(self, self.name, (why,))
-            with region, torch.set_grad_enabled(torch.is_grad_enabled() and self.options["backward"]):
-                return forward_of(self.eager)(*args, **kwargs)
+        if self.data_parallel is None and (why := variant.loses):
+            with nullcontext() if ledger is None else ledger.inside(self, self.name, (why,)):
+                return self._run_eagerly(args, kwargs)
         if ledger is None:
             result = self._run(variant, tensors, args, kwargs)
             self._repeated = None if kwargs else repeated(variant, tensors, args)
@@ -163,8 +164,11 @@ class Session:
             if self.options["fullgraph"] or self._cut is None:
                 raise
             log.info("%s runs eagerly in this call: %s", self.name, shared.what)
-            with torch.set_grad_enabled(torch.is_grad_enabled() and self.options["backward"]):
-                return forward_of(self.eager)(*args, **kwargs)
+            return self._run_eagerly(args, kwargs)
+
+    def _run_eagerly(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        with torch.set_grad_enabled(torch.is_grad_enabled() and self.options["backward"]):
+            return forward_of(self.eager)(*args, **kwargs)
 
     def refuse_unaveraged(self, why: str) -> None:
         """Refuse to run without a program where gradients have to be averaged over ranks.
@@ -312,7 +316,7 @@ class Session:
                 raise
             return EagerVariant(None, cut_of(error), partial), []
         counting = frozenset[int]()
-        if self._counting and (counting := _numbers(leaves, self._counting.get(structure))):
+        if self._counting and (counting := numbers_at(leaves, self._counting.get(structure))):
             leaves = with_sizes(leaves, counting)
             quick = call_key(leaves, structure)
         tensors = [x for x in leaves if isinstance(x, torch.Tensor)]
@@ -335,7 +339,7 @@ class Session:
         """
         if not has_objects(key.structure):
             return False
-        numbers = {place for place, leaf in enumerate(key.leaves) if _is_number(leaf)}
+        numbers = {place for place, leaf in enumerate(key.leaves) if is_number(leaf)}
         others = [other for other in self._variants if same_but_sizes(other, key, numbers)]
         changing = {
             place for place in numbers for other in others if other.leaves[place] != key.leaves[place]
@@ -459,7 +463,7 @@ class Session:
             variant = self._eager_variant(error)
         else:
             self._latest = variant
-            if (why := variant.loses) is not None:
+            if why := variant.loses:
                 level = logging.INFO if self.before_eager else logging.WARNING
                 log.log(level, "%s runs eagerly: %s (DACEML_MEASURE=0 runs the program)", name, why)
         self._remember(key, variant)
@@ -594,12 +598,3 @@ def _transformed() -> bool:
 
 # What tracers pass in the place of tensors
 _TRACED = (FakeTensor, FunctionalTensor, fx.Proxy)
-
-
-def _is_number(leaf: TensorKey | ConstantKey) -> bool:
-    return isinstance(leaf, ConstantKey) and leaf.kind is int and cast(int, leaf.value) >= 0
-
-
-def _numbers(leaves: Sequence[Any], places: set[int] | None) -> frozenset[int]:
-    """Those of the places that hold a number that a size can be."""
-    return frozenset(p for p in places or () if type(leaves[p]) is int and leaves[p] >= 0)

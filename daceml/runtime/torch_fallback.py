@@ -248,7 +248,7 @@ class _Watched(TorchDispatchMode):
 
 
 class _Unwritten(TorchDispatchMode):
-    """Lets an operator return memory that nobody has written, in no time; others run."""
+    """Lets an operator return uninitialized memory, in no time; others run."""
 
     def __init__(self, overload: Any, result: Any) -> None:
         super().__init__()

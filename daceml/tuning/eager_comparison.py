@@ -103,7 +103,7 @@ def compared_with_eager(
 
 
 def _is_watched(backward: BackwardPass | None) -> bool:
-    """Whether somebody would see the calls: a mode of torch, or hooks on gradients."""
+    """Whether a mode of torch, or hooks on gradients, would see the calls."""
     trained = () if backward is None else backward.state
     hooked = any(x._backward_hooks for x in trained)  # pyright: ignore[reportPrivateUsage]
     return hooked or torch._C._len_torch_dispatch_stack() > 0  # pyright: ignore[reportPrivateUsage]

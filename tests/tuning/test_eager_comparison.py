@@ -84,7 +84,7 @@ def test_no_round_begins_after_the_limit():
     clock = Clock()
     found = timed(clock.takes(2.0), clock.takes(0.1), limit_s=1.0, clock=clock)
     assert found.rounds == 0 and not found.slower
-    assert clock.calls == 1  # of the program; nobody knows how long the other one takes
+    assert clock.calls == 1  # of the program alone
 
 
 def test_long_calls_are_compared_by_few_rounds_and_a_large_difference():

@@ -123,7 +123,7 @@ def test_a_product_writes_into_a_result_of_another_shape(shape: tuple[int, ...],
         torch.testing.assert_close(result, expected)
         assert result.stride() == expected.stride()
     steps = [step.title for step in compiled.session.latest.program.manifest.steps]
-    # where a symbolic dimension is split or joined with parts of another one, nobody proves the order
+    # where a symbolic dimension is split or joined with parts of another one, the order is not proven
     assert steps == ["Gemm", "Reshape"][: 1 + (dynamic and shape in ((2, -1, 3, 8), (-1, 16)))]
 
 
