@@ -20,19 +20,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 _failed = threading.local()
+_NUMBERS = (int, float, complex)
 # What a node of torch's graph may keep without keeping a result
-_PLAIN = (
-    torch.Tensor,
-    torch.Size,
-    torch.dtype,
-    torch.device,
-    torch.layout,
-    str,
-    int,
-    float,
-    complex,
-    type(None),
-)
+_PLAIN = (torch.Tensor, torch.dtype, torch.device, torch.layout, str, type(None), *_NUMBERS)
 _AUTOGRAD = torch.DispatchKey.AutogradFunctionality
 
 
@@ -166,7 +156,7 @@ class _Call:
 
         The first call for these shapes computes them, and learns whether they are read.
         """
-        key = tuple((x.shape, x.dtype) for x in operands)
+        key = (*((x.shape, x.dtype) for x in operands), *numbers)
         like = self.unread.get(key)
         args, kwargs = self._arguments(operands, numbers)
         # sizes of results may depend on data, and cotangents have those of this call
@@ -175,7 +165,8 @@ class _Call:
                 return _flat(self.overload._op(*args, **kwargs))
         with _Watched(self.overload) as watched:
             made = _flat(self.overload._op(*args, **kwargs))
-        if watched.alone and not _are_read(made):
+        sizes = [n for x in operands for n in (*x.shape, x.ndim)]
+        if watched.alone and not _are_read(made, tree_leaves((args, kwargs, sizes))):
             self.unread[key] = watched.result
         return made
 
@@ -279,14 +270,21 @@ def _without_memory(tensor: torch.Tensor) -> _Like:
     return _Like(tensor.shape, tensor.stride(), tensor.dtype, tensor.device)
 
 
-def _are_read(made: Sequence[torch.Tensor]) -> bool:
-    """Whether the gradients of results keep any of them."""
+def _are_read(made: Sequence[torch.Tensor], given: Sequence[Any]) -> bool:
+    """Whether the gradients of results keep any of them, or something that may have been made of one.
+
+    Args:
+        given: the operator's arguments and the sizes of its operands, which gradients of Python may keep.
+    """
+    numbers = {x for x in given if isinstance(x, _NUMBERS)}
     memory = set(map(_memory, made))
     for node in {id(x.grad_fn): x.grad_fn for x in made if x.grad_fn is not None}.values():
         names = [name for name in dir(node) if name.startswith("_saved_")]
         kept = [getattr(node, name) for name in names]
-        kept += [getattr(node, "saved_tensors", ()), vars(node) if hasattr(node, "__dict__") else {}]
-        leaves = tree_leaves(kept)
+        own = tree_leaves(vars(node)) if hasattr(node, "__dict__") else []
+        if any(isinstance(x, _NUMBERS) and x not in numbers for x in own):
+            return True  # a number that may be of a result, as that of `output.tolist()`
+        leaves = tree_leaves([kept, getattr(node, "saved_tensors", ()), own])
         if any(
             not isinstance(x, _PLAIN) or (isinstance(x, torch.Tensor) and _memory(x) in memory)
             for x in leaves

@@ -30,7 +30,7 @@ class Operators:
 def operators() -> Generator[Operators]:
     found = Operators()
     library = torch.library.Library("reading", "FRAGMENT")
-    for name in ("scaled", "exponential", "chosen"):
+    for name in ("scaled", "exponential", "chosen", "quartered"):
         more = ", int count" if name == "chosen" else ""
         library.define(f"{name}(Tensor x{more}) -> Tensor")
 
@@ -55,6 +55,18 @@ def operators() -> Generator[Operators]:
     def padded(ctx, g):
         return torch.cat([g, g.new_zeros(ctx.length - len(g), *g.shape[1:])]), None
 
+    def quartered(x: torch.Tensor) -> torch.Tensor:
+        found.count("quartered")
+        return 0.25 * x
+
+    def keep_number(ctx, inputs, output):
+        ctx.number = 0.25  # no argument: it might be of the result
+
+    library.impl("quartered", quartered, "CPU")
+    torch.library.register_fake("reading::quartered", torch.empty_like, lib=library)
+    torch.library.register_autograd(
+        "reading::quartered", lambda ctx, g: g * ctx.number, setup_context=keep_number, lib=library
+    )
     for name, function in (("scaled", scaled), ("exponential", exponential), ("chosen", chosen)):
         library.impl(name, function, "CPU")
     torch.library.register_fake("reading::scaled", torch.empty_like, lib=library)
@@ -117,3 +129,18 @@ def test_operators_of_torch():
         ours(x).backward()
         twin(y).backward()
         torch.testing.assert_close(x.grad, y.grad)
+
+
+class Quartered(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.ops.reading.quartered(x)
+
+
+def test_a_gradient_that_keeps_a_number_of_its_own_runs_the_operator_again(operators: Operators):
+    ours = daceml.compile(Quartered())
+    for _ in range(3):
+        x = torch.randn(4, 5, dtype=torch.float64, requires_grad=True)
+        operators.taken()
+        ours(x).sum().backward()
+        assert operators.taken() == {"quartered": 2}
+        torch.testing.assert_close(x.grad, torch.full_like(x, 0.25))

@@ -150,7 +150,7 @@ def _as_stored(operand: Node) -> tuple[Node, tuple[int, ...]]:
     torch's kernels read strides, so nothing has to be copied for them.
     """
     order = list(range(operand.meta["val"].ndim))
-    while operand.target in _REORDERED:
+    while operand.target in _REORDERED and not operand.kwargs:
         source, *dimensions = cast("tuple[Any, ...]", operand.args)
         rank = len(order)
         step = list(range(rank))
