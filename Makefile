@@ -49,6 +49,7 @@ help:
 	  'make fuzz        the large campaigns, random or over all floats: results under benchmarks/results (tens of minutes)' \
 	  'make strangers   models of transformers, timm, torchvision and others next to eager PyTorch (tens of minutes)' \
 	  'make graphnet    200 graphs of GraphNet next to eager PyTorch; DACEML_SUITES names the folder above GraphNet (hours)' \
+	  "make suites      programs of torch-mlir's and KernelBench's suites next to eager PyTorch; in DACEML_SUITES (hours)" \
 	  "make opinfo      every operator of torch's own database next to eager PyTorch (an hour)" \
 	  'make venv        the environment alone, in $(VENV)' \
 	  'make fake-device the CUDA path on a fake device: no GPU is needed, but 6 GB of disk for a torch with CUDA' \
@@ -100,6 +101,12 @@ graphnet: $(VENV)/.installed
 	@printf '\n== graphs of GraphNet\n'
 	@$(BIN)/python -m benchmarks.graphnet --check $(QUICK) --json build/bench/graphnet.json \
 	  $(call or_explain,a bar is missed,the lines above name graphs and reasons)
+
+.PHONY: suites
+suites: $(STRANGERS)/.installed
+	@printf "\n== others' suites\n"
+	@$(STRANGERS)/bin/python -m benchmarks.suites --check $(QUICK) --json build/bench/suites.json \
+	  $(call or_explain,a bar is missed,the lines above name programs and reasons)
 
 .PHONY: opinfo
 opinfo: $(VENV)/.installed

@@ -1,0 +1,1 @@
+"""Programs of others' test suites, compiled, next to eager PyTorch."""

@@ -1,0 +1,175 @@
+"""The verdict on one program of a suite, in one way of compiling it."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import torch
+from torch import nn
+
+import daceml
+from benchmarks.opinfo.calls import Seen, call
+from benchmarks.opinfo.judge import differences
+from benchmarks.suites.case import Arguments, Case
+from daceml.errors import DacemlError
+from daceml.module.partial.region_ledger import recorded_regions
+
+Way = Literal["evaluation", "training", "dynamic", "dynamo"]
+Verdict = Literal["equal", "cut", "eager", "refused", "wrong", "foreign", "crash", "hang", "not made"]
+
+_SEED = 7
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """What one program came to.
+
+    Attributes:
+        arguments: of its first call.
+        note: what differs, or why it is not one compiled program.
+    """
+
+    suite: str
+    name: str
+    way: Way
+    verdict: Verdict
+    arguments: str = ""
+    note: str = ""
+    seconds: float = 0.0
+
+    def row(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class _State:
+    """A module, and the tensors of it that a caller can look at."""
+
+    def __init__(self, module: nn.Module, called: Callable[..., Any], *, gradients: bool) -> None:
+        self.called = called
+        self.held = [*module.parameters(), *module.buffers()]
+        for parameter in module.parameters():
+            parameter.requires_grad_(parameter.requires_grad and gradients)
+
+    def play(self, calls: Sequence[Arguments], *, gradients: bool, wide: bool = False) -> list[Seen]:
+        """What each call came to; the module's tensors count as arguments of it."""
+        found: list[Seen] = []
+        for arguments in calls:
+            tensors = arguments.tensors(gradients=gradients, wide=wide)
+
+            def once(
+                *every: torch.Tensor, arguments: Arguments = arguments, count: int = len(tensors)
+            ) -> Any:
+                return self.called(*arguments.filled(every[:count]))
+
+            found.append(call(once, [*tensors, *self.held], gradients=gradients, seed=_SEED))
+        return found
+
+
+def judged(case: Case, way: Way) -> Judged:
+    """Compile a program in one way, call it as its suite does, and compare every call with eager's."""
+    start = time.perf_counter()
+    facts: dict[str, Any] = {"suite": case.suite, "name": case.name, "way": way}
+    gradients = way == "training"
+    try:
+        calls = case.calls()
+        eager = _played(case.make(), calls, gradients=gradients)
+    except Exception as error:
+        return Judged(**facts, verdict="not made", note=_first(error))
+    if not calls or (gradients and not any(seen.gradients for seen in eager)):
+        return Judged(**facts, verdict="not made", note="no gradient" if calls else "no call")
+    facts["arguments"] = calls[0].text()
+    module = case.make()
+    compiled = _compiled(module, way)
+    found = ""
+    verdict: Verdict = "equal"
+    for turn in range(2):
+        if turn:
+            module.load_state_dict(case.make().state_dict())
+        ours = _State(module, compiled, gradients=gradients).play(calls, gradients=gradients)
+        exact = _in_float64(case, calls, gradients=gradients)
+        verdict, found = _compared(ours, eager, exact)
+        if verdict == "wrong" and _compared(_reordered(case, calls, gradients=gradients), eager, exact)[1]:
+            verdict, found = "equal", ""
+        if found:
+            found = f"turn {turn + 1}, {found}"
+            break
+    if not found:
+        verdict, found = _how(compiled, calls, gradients=gradients)
+    torch.compiler.reset()
+    seconds = round(time.perf_counter() - start, 2)
+    return Judged(**facts, verdict=verdict, note=found[:400], seconds=seconds)
+
+
+def _compiled(module: nn.Module, way: Way) -> Callable[..., Any]:
+    if way == "dynamo":
+        return torch.compile(module, backend="daceml")
+    return daceml.compile(module, backward=way == "training", dynamic=way == "dynamic", fullgraph=False)
+
+
+def _played(
+    module: nn.Module, calls: Sequence[Arguments], *, gradients: bool, wide: bool = False
+) -> list[Seen]:
+    return _State(module, module, gradients=gradients).play(calls, gradients=gradients, wide=wide)
+
+
+def _reordered(case: Case, calls: Sequence[Arguments], *, gradients: bool) -> list[Seen]:
+    """Eager PyTorch that adds up in another order: where rounding grows, its results differ as well."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch warns of TF32 on its way back
+        with torch.backends.mkldnn.flags(enabled=False):
+            return _played(case.make(), calls, gradients=gradients)
+
+
+def _in_float64(case: Case, calls: Sequence[Arguments], *, gradients: bool) -> list[Seen] | None:
+    default = torch.get_default_dtype()
+    try:
+        module = case.make().double()
+        torch.set_default_dtype(torch.float64)
+        return _played(module, calls, gradients=gradients, wide=True)
+    except Exception:
+        return None  # it names an element type
+    finally:
+        torch.set_default_dtype(default)
+
+
+def _compared(
+    ours: Sequence[Seen], eager: Sequence[Seen], exact: Sequence[Seen] | None
+) -> tuple[Verdict, str]:
+    torch.manual_seed(_SEED)
+    before = torch.get_rng_state()
+    for number, (a, b) in enumerate(zip(ours, eager, strict=True)):
+        random = b.generator is not None and not torch.equal(b.generator, before)
+        reference = None if exact is None else exact[number]
+        found = differences(a, b, reference, elementwise=False, values=True, random=random)
+        if found:
+            return _kind_of(a, b), f"call {number + 1}: " + "; ".join(found[:3])
+    return "equal", ""
+
+
+def _kind_of(ours: Seen, eager: Seen) -> Verdict:
+    if ours.error is None or eager.error is not None:
+        return "wrong"
+    return "refused" if isinstance(ours.error, DacemlError) else "foreign"
+
+
+def _how(compiled: Any, calls: Sequence[Arguments], *, gradients: bool) -> tuple[Verdict, str]:
+    """Whether one program was compiled, several with cuts between them, or none."""
+    if not isinstance(compiled, daceml.DaceModule):
+        return "equal", ""
+    partial = compiled.session.partial
+    if partial is None:
+        return ("equal", "") if compiled.session.variants else ("eager", "forward runs eagerly, see the log")
+    if inner := [cut for cut in partial.cuts if cut.internal]:
+        return "foreign", f"inside, so that it runs eagerly: {inner[0]}"
+    with torch.set_grad_enabled(gradients), recorded_regions() as regions:
+        compiled(*calls[0].filled(calls[0].tensors(gradients=gradients)))
+    some = any(not region.cuts for region in regions.regions.values())
+    return "cut" if some else "eager", str(partial.cuts[0])
+
+
+def _first(error: BaseException) -> str:
+    return f"{type(error).__name__}: {next(iter(str(error).strip().splitlines()), '')}"
