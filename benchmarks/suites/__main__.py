@@ -29,7 +29,6 @@ _SUITES: dict[str, Callable[[Path], list[Case]]] = {
     kernelbench.NAME: kernelbench.cases,
 }
 _BAD = ("wrong", "foreign", "crash", "hang", "refused")
-_LIMIT_S = 300.0
 _CHUNK = 40
 _QUICK = 40  # every 40th program
 
@@ -68,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     waiting = [number for number, key in enumerate(keys) if key not in journal.rows]
     for chunk in (waiting[i : i + _CHUNK] for i in range(0, len(waiting), _CHUNK)):
         for outcome in run_cases(
-            work, chunk, processes=options.jobs, limit_s=_LIMIT_S, memory_bytes=24 << 30
+            work, chunk, processes=options.jobs, limit_s=options.limit_s, memory_bytes=24 << 30
         ):
             row = _row(keys[outcome.case], outcome)
             journal.add(row)

@@ -26,6 +26,7 @@ from daceml.module.result_memory import (
     size_symbols,
     user_tensors,
 )
+from daceml.module.strided_views import marked, start_in, strided
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -72,10 +73,13 @@ class Held:
 
 @dataclass(frozen=True)
 class View:
-    """A view of another leaf, in elements of its storage.
+    """A view of another leaf, in elements of its own type.
 
     Attributes:
+        offset: behind the first element of what it is a view of.
         detached: whether gradients do not flow into what it is a view of.
+        dtype: None where it is that of what it is a view of.
+        conjugated, negated: whether its numbers are conjugates or negatives of what memory holds.
     """
 
     base: Output | Input | Held
@@ -83,6 +87,9 @@ class View:
     strides: tuple[Number, ...]
     offset: Number
     detached: bool = False
+    dtype: torch.dtype | None = None
+    conjugated: bool = False
+    negated: bool = False
 
 
 @dataclass(frozen=True)
@@ -161,11 +168,12 @@ class ResultTemplate:
                 return value
             case Size(expression):
                 return _number(expression, sizes)
-            case View(base, shape, strides, offset, detached):
+            case View(base, shape, strides, offset, detached, dtype, conjugated, negated):
                 tensor: torch.Tensor = self._leaf(base, outputs, inputs, sizes)
                 tensor = tensor.detach() if detached else tensor
                 extents, steps = ([_number(n, sizes) for n in numbers] for numbers in (shape, strides))
-                return tensor.as_strided(extents, steps, tensor.storage_offset() + _number(offset, sizes))
+                view = strided(tensor, dtype or tensor.dtype, extents, steps, _number(offset, sizes))
+                return marked(view, conjugated=conjugated, negated=negated)
 
 
 def _specs(structure: pytree.TreeSpec) -> Iterator[pytree.TreeSpec]:
@@ -260,11 +268,14 @@ class _Bases:
             self._by_storage.setdefault(memory, (node, base))
 
     def enter_results(self, nodes: Sequence[Any]) -> None:
-        """Let a result that is all of its memory be the base of the others, wherever it stands."""
+        """Let a result that is all of its memory be the base of the others, wherever it stands.
+
+        One of real or complex numbers comes first: gradients do not flow through views of integers.
+        """
         positions: dict[Any, Output] = {}
         for position, node in enumerate(nodes):
             positions.setdefault(node, Output(position))
-        for node, position in positions.items():
+        for node, position in sorted(positions.items(), key=lambda item: _is_integer(item[0].meta["val"])):
             memory, origin = storage(node), _origin(node, self._by_node)
             if origin in self._by_node or memory is None or memory in self._by_storage:
                 continue
@@ -283,13 +294,22 @@ class _Bases:
             return fresh
         owner, base = known
         whole = owner.meta["val"]
-        if value.dtype != whole.dtype or (isinstance(base, Output) and not is_whole(whole)):
+        if isinstance(base, Output) and not is_whole(whole):
             return fresh
-        offset = expression(value.storage_offset()) - expression(whole.storage_offset())
+        start = start_in(value.dtype, whole)
+        if start is None:
+            return fresh
+        offset = expression(value.storage_offset()) - start
         shape, strides = (tuple(map(expression, ns)) for ns in (value.shape, value.stride()))
         used = {s for n in (*shape, *strides, offset) if not isinstance(n, int) for s in n.free_symbols}
-        view = View(base, shape, strides, offset, _stopped(node, owner))
+        dtype = None if value.dtype == whole.dtype else value.dtype
+        marks = {"conjugated": value.is_conj(), "negated": value.is_neg()}
+        view = View(base, shape, strides, offset, _stopped(node, owner), dtype, **marks)
         return view if used <= self.symbols.keys() else fresh
+
+
+def _is_integer(value: torch.Tensor) -> bool:
+    return not (value.is_floating_point() or value.is_complex())
 
 
 def _bases(program: ExportedProgram, state: Mapping[str, torch.Tensor]) -> _Bases:

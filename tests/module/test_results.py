@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch.utils import _pytree as pytree
 
+import daceml
 from daceml.module.module import compile_module
 from tests.support.eager_twin import Function, unlike_eager
 
@@ -159,3 +160,41 @@ def test_results_lie_in_a_plain_tensor_of_the_module():
 def test_a_result_that_comes_twice_is_one_tensor():
     assert unlike_eager(lambda x: (y := x.t().sin(), y), X) == []
     assert unlike_eager(lambda x: (y := x.t()[:1], {"again": y}), X) == []
+
+
+def both_parts(x):
+    return x.real, x.imag, torch.view_as_real(x)
+
+
+@pytest.mark.parametrize("gradients", [False, True])
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize(
+    ("function", "dtype"),
+    [
+        (both_parts, torch.complex64),
+        (lambda x: both_parts(x[1:]), torch.complex128),
+        (lambda x: (x.conj(), x.conj().imag, x.mH[1]), torch.complex64),
+        (lambda x: torch.view_as_complex(x[2:]), torch.float32),
+        (lambda x: x.view(torch.int32)[:, 1:], torch.float32),
+        (lambda x: x.view(torch.int64).t(), torch.float32),
+        (lambda x: (x[1:].view(torch.uint8), x), torch.float32),
+        (lambda x: (lambda y: (y.view(torch.int32), y))(x * 2), torch.float32),
+        (lambda x: (lambda y: (torch.view_as_real(y), y.conj(), y))(x * 2), torch.complex64),
+    ],
+)
+def test_a_view_of_another_type_or_of_conjugates_shares_memory(function, dtype, dynamic, gradients):
+    x = torch.randn(4, 2, dtype=dtype)
+    options = {"gradients": gradients, "dynamic": dynamic, "one_program": False}
+    assert unlike_eager(function, x, **options) == []
+
+
+def test_the_conjugate_of_an_argument_that_is_one_itself():
+    def function(x):
+        return x.conj(), x.mT, x.real, x.imag
+
+    compiled = daceml.compile(Function(function), backward=False, fullgraph=False)
+    for x in (torch.randn(3, 2, dtype=torch.complex64), torch.randn(3, 2, dtype=torch.complex64).conj()):
+        results = [function(x), compiled(x)]
+        for eager, ours in zip(*results, strict=True):
+            assert (ours.is_conj(), ours.is_neg()) == (eager.is_conj(), eager.is_neg())
+            assert torch.equal(ours, eager) and ours.data_ptr() == eager.data_ptr()

@@ -37,7 +37,7 @@ def unlike_eager(
     """What a caller can tell a compiled function from the eager one by, in two calls; nothing in a good case.
 
     Args:
-        gradients: of the arguments that are floating-point.
+        gradients: of the arguments of real or complex numbers.
         one_program: raise an error where the function is not one program; else it may be cut.
         random: it draws numbers.
     """
@@ -45,7 +45,7 @@ def unlike_eager(
     def fresh(dtype: torch.dtype | None = None) -> list[torch.Tensor]:
         copies = [x.detach().clone() for x in tensors]
         copies = [x.to(dtype) if dtype is not None and x.is_floating_point() else x for x in copies]
-        return [x.requires_grad_(gradients and x.is_floating_point()) for x in copies]
+        return [x.requires_grad_(gradients and (x.is_floating_point() or x.is_complex())) for x in copies]
 
     eager = call(function, fresh(), gradients=gradients, seed=SEED)
     exact = call(function, fresh(torch.float64), gradients=gradients, seed=SEED)

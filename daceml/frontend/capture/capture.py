@@ -22,6 +22,7 @@ from daceml.frontend.capture.mixed_types import refuse_mixed_types
 from daceml.frontend.capture.module_attributes import adopt, unchanged_tensors
 from daceml.frontend.capture.number_uses import only_values
 from daceml.frontend.capture.object_arguments import Change, kinds_of_objects
+from daceml.frontend.capture.random_generators import draw_from_torchs_generator
 from daceml.frontend.capture.refused_traces import refuse_errors
 from daceml.frontend.capture.sizes.dynamic_shapes import (
     SizeGuard,
@@ -202,7 +203,7 @@ def _capture(
     _refuse_overwritten(reads)
     if reads.rebound:
         raise RunsEagerlyError("forward assigns the data of a tensor, which no trace shows")
-    _refuse_generators(program)
+    draw_from_torchs_generator(program)
     refuse_errors(program)
     _refuse_state(program, view.assigned)
     if not (view.assigned or view.changes):
@@ -307,14 +308,6 @@ def _refuse_state(program: ExportedProgram, assigned: Sequence[Assignment]) -> N
             raise RunsEagerlyError(
                 f"forward keeps a tensor from call to call in the attribute {made.name!r}, which is no buffer"
             )
-
-
-def _refuse_generators(program: ExportedProgram) -> None:
-    """A program draws from torch's own generator alone."""
-    for part in program.graph_module.modules():
-        for node in getattr(part, "graph", program.graph).nodes:
-            if node.kwargs.get("generator") is not None:
-                raise RunsEagerlyError("forward passes a random generator")
 
 
 def _drop_assigned(program: ExportedProgram) -> None:

@@ -26,8 +26,15 @@ def refuse_errors(program: ExportedProgram) -> None:
             # operators in place have the rules of the others
             rule = _LET_PASS.get(str(node.target).replace("_.", "."))
             unlike = rule is not None and rule(*torch.fx.map_arg(node.args, _value))
-            if unlike or _refuses_nothing(node):
+            if unlike or _refuses_nothing(node) or _reads_bookkeeping(node):
                 raise RunsEagerlyError(f"torch's trace of {node.target} is not what an eager call does")
+
+
+def _reads_bookkeeping(node: torch.fx.Node) -> bool:
+    """Whether forward reads what an embedding bag keeps for its gradient, whose sizes no trace knows."""
+    if str(node.target) not in ("aten.embedding_bag.default", "aten.embedding_bag.padding_idx"):
+        return False
+    return any(user.args[1] != 0 and user.users for user in node.users)
 
 
 def _value(node: torch.fx.Node) -> Any:

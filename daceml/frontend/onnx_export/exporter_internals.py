@@ -14,6 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from daceml.config import config
 from daceml.frontend.onnx_export.functionalize import copied
 from daceml.frontend.onnx_export.translations import (
@@ -81,6 +83,8 @@ class Registry:
             found = _Entry(onnx_function=with_fallback(ours, target))
             # the dispatch takes one of the second kind where an operand is complex
             return [found, replace(found, is_complex=True)] if target is torch_operator() else [found]
+        if torch.Tag.nondeterministic_seeded in getattr(target, "tags", ()):
+            return []  # torch's translations draw other numbers than an eager call
         with contextlib.suppress(ImportError):
             return _torchlib().get(_target_name(target), [])
         return []
@@ -128,8 +132,6 @@ def public_exporter(program: ExportedProgram) -> ir.Model:
     Args:
         program: functional; its outputs are user outputs only (`with_mutations_as_outputs`).
     """
-    import torch
-
     targets: dict[Any, Translation] = {}
     for overload, translation in table().items():
         if "::" in overload:

@@ -52,6 +52,40 @@ def test_a_trace_leaves_the_state_alone():
         torch.testing.assert_close(compiled(ZEROS), seeded(ZEROS))
 
 
+def without_a_generator(x):
+    none = {"generator": None}
+    return (
+        torch.rand(2, 3, **none) + x,
+        torch.randn(3, 2, dtype=torch.float64, **none),
+        torch.rand_like(x, **none),
+        torch.randn_like(x, **none),
+        torch.randint(7, (3,), **none),
+        torch.randint(2, 7, (3,), **none),
+        torch.randint_like(x, 9, **none),
+        torch.randint_like(x, 2, 9, **none),
+        torch.randperm(5, **none),
+        torch.bernoulli(x.abs() / 4, **none),
+        torch.normal(x, 2.0, **none),
+        torch.multinomial(x.abs() + 1, 2, **none),
+    )
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_generators_that_are_none_draw_as_no_generator_does(dynamic):
+    x = torch.arange(3.0)
+    assert unlike_eager(without_a_generator, x, random=True, dynamic=dynamic) == []
+
+
+def test_generators_that_are_none_through_dynamo():
+    x = torch.arange(3.0)
+    torch.manual_seed(2)
+    eager = without_a_generator(x)
+    compiled = torch.compile(without_a_generator, backend="daceml")
+    for _ in range(2):
+        torch.manual_seed(2)
+        assert all(torch.equal(*pair) for pair in zip(compiled(x), eager, strict=True))
+
+
 @pytest.mark.parametrize(
     "function", [lambda x: x.clone().geometric_(0.3), lambda x: x.clone().cauchy_(), lambda x: x.cauchy_()]
 )

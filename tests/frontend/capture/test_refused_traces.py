@@ -115,3 +115,17 @@ def test_data_that_forward_assigns_is_not_lost(gradients):
 
     x = torch.tensor([1.0, -3.0])
     assert unlike_eager(rebound, x, gradients=gradients, one_program=False) == []
+
+
+@pytest.mark.parametrize("mode", [0, 1, 2])
+@pytest.mark.parametrize("last", [False, True])
+def test_what_a_bag_keeps_for_its_gradient_is_eagers(mode, last):
+    """torch's trace knows neither its sizes nor its numbers."""
+
+    def bags(weight, indices, offsets):
+        return torch.embedding_bag(weight, indices, offsets, False, mode, False, None, last)
+
+    offsets = torch.tensor([0, 2, 5] if last else [0, 2])
+    tensors = [torch.randn(4, 2), torch.tensor([0, 1, 2, 1, 3]), offsets]
+    assert unlike_eager(bags, *tensors, one_program=False) == []
+    assert unlike_eager(lambda *tensors: bags(*tensors)[0], *tensors) == []

@@ -41,7 +41,7 @@ def embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int | None = None,
 ) -> tuple[Value, Value, Value, Value]:
-    """Outputs 1 to 3 are read by torch's backward only: they repeat the offsets."""
+    """Outputs 1 to 3 are stand-ins for what torch's backward alone reads (`capture.refused_traces`)."""
     if scale_grad_by_freq:
         raise UnsupportedError("bags whose gradient is scaled by how often a row is used")
     unread = [op.Identity(offsets) for _ in range(3)]
