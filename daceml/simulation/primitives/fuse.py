@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,8 @@ from daceml.simulation.graph import NOTHING, Edges, Floats, Ints, Mask, TaskGrap
 from daceml.simulation.primitives.edit import without
 from daceml.simulation.primitives.select import launches_of
 from daceml.simulation.task import EdgeKind
+
+Place = Literal["first", "last"]
 
 
 def fuse(
@@ -36,13 +39,17 @@ def fuse(
     return fuse_groups(graph, np.where(mask, 0, NOTHING), np.array([total_us]), name=name)
 
 
-def fuse_groups(graph: TaskGraph, group: Ints, duration_us: Floats, *, name: str | None = None) -> TaskGraph:
+def fuse_groups(
+    graph: TaskGraph, group: Ints, duration_us: Floats, *, name: str | None = None, where: Place = "last"
+) -> TaskGraph:
     """Every group of tasks as one; `fuse` says how.
 
     Args:
         group: [n] number of the group of each task, NOTHING of those that stay alone.
         duration_us: [groups] of each whole.
         name: of the wholes; None lets each have that of its last task, with how many it stands for.
+        where: which task of its group a whole replaces. "first" also keeps the launch of the first task, so
+            that no whole begins later than its group did; only where no other lane delays a later task.
     Raises:
         WhatIfError: a group spans lanes, or is on one that is not ordered, or waits for itself through other
             lanes; a duration is below zero.
@@ -51,15 +58,17 @@ def fuse_groups(graph: TaskGraph, group: Ints, duration_us: Floats, *, name: str
     if not len(members):
         return graph
     _check(graph, group, members, duration_us)
+    stand = np.full(len(duration_us), 0 if where == "last" else len(graph), np.int64)
+    (np.maximum if where == "last" else np.minimum).at(stand, group[members], members)
     last = np.zeros(len(duration_us), np.int64)
-    np.maximum.at(last, group[members], members)
+    last[group[members]] = members
     count = np.bincount(group[members], minlength=len(duration_us))
     place = np.arange(len(graph))
-    place[members] = last[group[members]]
+    place[members] = stand[group[members]]
     gone = np.zeros(len(graph), np.bool_)
     gone[members] = True
-    gone[last[count > 0]] = False
-    kept = last[count > 1]
+    gone[stand[count > 0]] = False
+    kept = stand[count > 1]
     wholes = np.flatnonzero(count > 1)
 
     edges = graph.edges
@@ -73,9 +82,9 @@ def fuse_groups(graph: TaskGraph, group: Ints, duration_us: Floats, *, name: str
     tasks = dataclasses.replace(
         graph.tasks, duration_us=graph.tasks.duration_us.copy(), name=graph.tasks.name.copy()
     )
-    tasks.duration_us[last[count > 0]] = duration_us[count > 0]
+    tasks.duration_us[stand[count > 0]] = duration_us[count > 0]
     for task, whole in zip(kept.tolist(), wholes.tolist(), strict=True):
-        text = name or f"fused {count[whole]}: {graph.name_of(task)}"
+        text = name or f"fused {count[whole]}: {graph.name_of(int(last[whole]))}"
         tasks.name[task] = names.setdefault(text, len(names))
     fused = dataclasses.replace(graph, tasks=tasks, edges=merged, names=tuple(names))
     result = without(fused, gone | launches_of(graph, gone))
@@ -85,19 +94,20 @@ def fuse_groups(graph: TaskGraph, group: Ints, duration_us: Floats, *, name: str
 
 
 def cut_where_awaited(graph: TaskGraph, group: Ints) -> Ints:
-    """The groups, each cut behind every task that another lane waits for, as that would wait longer.
+    """The groups, cut after each task that another lane waits for and before each that waits for one.
 
-    Of such groups none waits for itself.
+    The other lane, or the first tasks of the group, would wait longer. Of such groups none waits for itself.
     """
-    awaited = np.zeros(len(graph), np.bool_)
+    awaited, waiting = np.zeros((2, len(graph)), np.bool_)
     waits = ~np.isin(graph.edges.kind, (EdgeKind.LAUNCH, EdgeKind.QUEUE, EdgeKind.CONTENTION))
     awaited[graph.edges.source[waits]] = True
+    waiting[graph.edges.target[waits]] = True
     parts: dict[tuple[int, int], int] = {}
     cuts: dict[int, int] = {}
     cut = np.full(len(graph), NOTHING, np.int64)
     for task in np.flatnonzero(group != NOTHING).tolist():
         number = int(group[task])
-        passed = cuts.get(number, 0)
+        passed = cuts.get(number, 0) + int(waiting[task])
         cut[task] = parts.setdefault((number, passed), len(parts))
         cuts[number] = passed + int(awaited[task])
     return cut

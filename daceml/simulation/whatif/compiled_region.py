@@ -71,7 +71,9 @@ class CompiledRegion(Optimization):
     def apply(self, graph: TaskGraph) -> TaskGraph:
         group, duration_us = self._groups(graph)
         region_keys = graph.tasks.key[self._region(graph)]
-        fused = fuse_groups(graph, group, duration_us)
+        # A compiler's own costs cover work that stands apart; what a run of neighbors is fused to begins as
+        # the first of them did.
+        fused = fuse_groups(graph, group, duration_us, where="last" if self.may_cost else "first")
         region = np.isin(fused.tasks.key, region_keys)
         if has_device(fused):
             calls = launch_of(fused)[region]
@@ -117,7 +119,7 @@ class CompiledRegion(Optimization):
         runs = self._runs(graph, self._region(graph) & ~computes(graph) & (group == NOTHING))
         members = runs != NOTHING
         group[members] = runs[members] + len(cost_us)
-        fused_us = self._fused_us(graph.tasks.duration_us[members], runs[members])
+        fused_us = self._fused_us(graph, members, runs[members])
         return group, np.concatenate([np.array(cost_us), fused_us])
 
     def _steps(self, graph: TaskGraph) -> list[NDArray[np.intp]]:
@@ -164,12 +166,15 @@ class CompiledRegion(Optimization):
         run[order] = np.cumsum(~same[order])
         return cut_where_awaited(graph, np.where(fusible, run, NOTHING))
 
-    def _fused_us(self, duration_us: Floats, run: Ints) -> Floats:
-        """Of each run the longest task, and a share of what the others move."""
+    def _fused_us(self, graph: TaskGraph, members: Mask, run: Ints) -> Floats:
+        """Of each run the longest task, and a share of what the others move; at most what the run took."""
         if not len(run):
             return np.zeros(0)
+        duration_us, gap_us = graph.tasks.duration_us[members], graph.tasks.gap_us[members].copy()
+        gap_us[np.unique(run, return_index=True)[1]] = 0.0  # the first gap of a run stays before it
+        taken_us = np.maximum(np.bincount(run, duration_us + gap_us), 0.0)
         longest_us = np.zeros(int(run.max()) + 1)
         np.maximum.at(longest_us, run, duration_us)
         moving_us = np.bincount(run, np.maximum(duration_us - self.floor_us.likely, 0.0))
         rest_us = moving_us - np.maximum(longest_us - self.floor_us.likely, 0.0)
-        return longest_us + rest_us * self.kept_share.likely
+        return np.minimum(longest_us + rest_us * self.kept_share.likely, taken_us)

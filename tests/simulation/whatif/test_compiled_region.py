@@ -51,6 +51,33 @@ def test_only_the_chosen_layers_are_compiled():
     )
 
 
+def test_a_fused_kernel_begins_as_early_as_the_first_that_it_replaces():
+    """Its launch is the first one: the last launch, which comes late, delays nothing."""
+    graph = graph_of(
+        "l_bias cpu 2 gap 1 phase forward step 0",
+        "bias gpu0 40 with l_bias + 4 phase forward step 0",
+        "l_gelu cpu 2 gap 3 phase forward step 0",
+        "gelu gpu0 4 with l_gelu + 30 phase forward step 0",
+    )
+    assert simulate(graph)["gelu"] == (41 + 4, 45 + 4)
+    assert simulate(applied(CERTAIN, graph))["fused 2: gelu"] == (5, 5 + 40 + 1.5)
+
+
+def test_work_that_waits_for_another_stream_is_not_fused_with_what_ran_before_it():
+    graph = graph_of(
+        "l_side cpu 2 phase forward step 0",
+        "side gpu1 100 with l_side + 4 step 0",
+        "l_bias cpu 2 gap 1 phase forward step 0",
+        "bias gpu0 40 with l_bias + 4 phase forward step 0",
+        "l_gelu cpu 2 gap 3 phase forward step 0",
+        "gelu gpu0 30 with l_gelu + 4 after side phase forward step 0",
+        "l_mask cpu 2 gap 3 phase forward step 0",
+        "mask gpu0 3 with l_mask + 4 phase forward step 0",
+    )
+    schedule = simulate(applied(dataclasses.replace(CERTAIN, layers=None), graph))
+    assert schedule["bias"][0] < 10 and schedule["fused 2: mask"][0] == schedule["side"][1]
+
+
 def test_costs_that_the_compiler_knows_are_taken():
     schedule = simulate(applied(dataclasses.replace(CERTAIN, layers="^fc$", costs_us={"fc": 7.0}), GRAPH))
     start, end = schedule["fused 2: bias"]
