@@ -6,12 +6,22 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from daceml.report.replay_json import path_sums
-from daceml.report.replay_text import error_line, in_ms, warnings_of, whatif_warnings
+from daceml.report.replay_text import (
+    busiest_tables,
+    communication_line,
+    error_line,
+    idle_table,
+    in_ms,
+    warnings_of,
+    whatif_warnings,
+)
 from daceml.simulation.analysis.breakdown import breakdown
+from daceml.simulation.analysis.busiest import Amounts
 from daceml.simulation.analysis.limits import limits
 from daceml.simulation.analysis.steps import recorded_step_times, step_times
 from daceml.simulation.engine import Schedule
 from daceml.simulation.whatif.whatif_result import Prediction
+from daceml.text_tables import TextTable
 
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 60rem; padding: 0 1rem }
@@ -27,8 +37,14 @@ td + td, th + th { text-align: right } .words td, .words th { text-align: left }
 _COLOURS = {"threads alone": "#d8a657", "both": "#7aa6d8", "devices alone": "#7fb77e", "nothing": "#bbb"}
 
 
-def replay_html(schedule: Schedule) -> str:
-    """Steps, shares, limits and the critical path of a replay."""
+def replay_html(schedule: Schedule, *, amounts: Amounts | None = None) -> str:
+    """Steps, shares, limits, the longest work and the critical path of a replay.
+
+    Args:
+        amounts: that tasks compute and move; None knows the sizes of copies and collectives.
+    """
+    unused = idle_table(schedule)
+    communication = communication_line(schedule)
     seen, recorded = step_times(schedule), recorded_step_times(schedule.graph)
     steps = [
         (name, in_ms(was), in_ms(now), f"{now / was - 1:+.2%}" if was else "-")
@@ -45,6 +61,10 @@ def replay_html(schedule: Schedule) -> str:
             _shares(schedule),
             "<h2>What limits it</h2>",
             _table(("if this cost nothing", "step ms", "at most saved"), limiting),
+            "" if unused is None else _text_table(unused),
+            "<h2>What takes longest</h2>",
+            *map(_text_table, busiest_tables(schedule, amounts)),
+            "" if communication is None else f"<p>{escape(communication)}</p>",
             "<h2>The critical path</h2>",
             _path(schedule),
             _notes(schedule.graph.notes),
@@ -128,6 +148,10 @@ def _notes(notes: Sequence[str], title: str = "note") -> str:
 
 def _table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return _raw_table(headers, ([escape(text) for text in row] for row in rows))
+
+
+def _text_table(shown: TextTable) -> str:
+    return _table(shown.headers, shown.rows)
 
 
 def _raw_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

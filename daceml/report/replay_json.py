@@ -8,20 +8,25 @@ from typing import Any
 
 from daceml.report.replay_text import warnings_of, whatif_warnings
 from daceml.simulation.analysis.breakdown import breakdown
-from daceml.simulation.analysis.busiest import busiest, overlap
+from daceml.simulation.analysis.busiest import Amounts, busiest, overlap
 from daceml.simulation.analysis.critical_path import critical_path
+from daceml.simulation.analysis.idle import idle
 from daceml.simulation.analysis.limits import limits
 from daceml.simulation.analysis.steps import recorded_step_times, step_error, step_times
 from daceml.simulation.engine import Schedule
 from daceml.simulation.whatif.whatif_result import Prediction, Refusal
 
 
-def replay_json(schedule: Schedule) -> dict[str, Any]:
-    """Steps, shares, limits and the critical path by kind of work; times in microseconds."""
+def replay_json(schedule: Schedule, *, amounts: Amounts | None = None) -> dict[str, Any]:
+    """Steps, shares, limits and the critical path by kind of work; times in microseconds.
+
+    Args:
+        amounts: that tasks compute and move; None knows the sizes of copies and collectives.
+    """
     graph = schedule.graph
     seen, recorded = step_times(schedule), recorded_step_times(graph)
     rows = zip(seen.names, recorded.loop_us.tolist(), seen.loop_us.tolist(), strict=True)
-    sent = overlap(schedule)
+    sent, unused = overlap(schedule), idle(schedule)
     return {
         "source": graph.source,
         "tasks": len(graph),
@@ -34,8 +39,11 @@ def replay_json(schedule: Schedule) -> dict[str, Any]:
         "breakdown": asdict(breakdown(schedule)),
         "limits": [asdict(limit) for limit in limits(schedule)],
         "critical_path_us": path_sums(schedule),
-        "busiest": {what: [asdict(row) for row in rows] for what, rows in busiest(graph).items()},
+        "busiest": {
+            what: [asdict(row) for row in rows] for what, rows in busiest(graph, amounts=amounts).items()
+        },
         "communication": None if sent is None else asdict(sent),
+        "idle": None if unused is None else asdict(unused),
         "warnings": list(warnings_of(schedule)),
         "notes": list(graph.notes),
     }

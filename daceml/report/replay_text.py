@@ -6,20 +6,27 @@ from collections.abc import Sequence
 from itertools import islice
 
 from daceml.simulation.analysis.breakdown import Breakdown, breakdown
-from daceml.simulation.analysis.busiest import busiest, overlap
+from daceml.simulation.analysis.busiest import Amounts, busiest, overlap
+from daceml.simulation.analysis.idle import idle
 from daceml.simulation.analysis.limits import Limit, limits
 from daceml.simulation.analysis.reliability import misses
 from daceml.simulation.analysis.steps import recorded_step_times, step_error, step_times
 from daceml.simulation.engine import Schedule
 from daceml.simulation.whatif.whatif_result import Prediction, Refusal
-from daceml.text_tables import Part, render, table
+from daceml.text_tables import Part, TextTable, render, table
 
 _MOST_STEPS = 12
 _LARGE_ERROR = 0.02
 
 
-def replay_text(schedule: Schedule, *, limiting: Sequence[Limit] | None = None) -> str:
-    """Steps as recorded and as replayed, where the time goes, what limits the run, what is not known."""
+def replay_text(
+    schedule: Schedule, *, limiting: Sequence[Limit] | None = None, amounts: Amounts | None = None
+) -> str:
+    """Steps as recorded and as replayed, where the time goes, what limits the run, what is not known.
+
+    Args:
+        amounts: that tasks compute and move; None knows the sizes of copies and collectives.
+    """
     graph = schedule.graph
     parts: list[Part] = [
         graph.source,
@@ -36,8 +43,10 @@ def replay_text(schedule: Schedule, *, limiting: Sequence[Limit] | None = None) 
         _shares(breakdown(schedule)),
         "",
         _limits(limits(schedule) if limiting is None else limiting),
-        *_busiest(schedule),
     ]
+    for found in (idle_table(schedule), *busiest_tables(schedule, amounts)):
+        parts += [] if found is None else ["", found]
+    parts += [] if (line := communication_line(schedule)) is None else ["", line]
     return render(*parts, *(f"note: {note}" for note in graph.notes))
 
 
@@ -93,25 +102,47 @@ def _limits(found: Sequence[Limit]) -> Part:
     return result
 
 
-def _busiest(schedule: Schedule) -> list[Part]:
-    """A table of each of kernels, operators and layers, and one line on communication."""
-    parts: list[Part] = []
-    for what, rows in busiest(schedule.graph).items():
+def busiest_tables(schedule: Schedule, amounts: Amounts | None = None) -> list[TextTable]:
+    """A table of each of kernels, operators and layers."""
+    tables: list[TextTable] = []
+    for what, rows in busiest(schedule.graph, amounts=amounts).items():
         title = f"{what}s that take longest"
-        result = table(title, "calls", "ms", "share", "GB/s", paths=(title,) if what == "layer" else ())
+        result = table(
+            title, "tasks", "ms", "share", "TFLOP/s", "GB/s", paths=(title,) if what == "layer" else ()
+        )
         for row in rows:
-            rate = "" if row.bytes_per_s is None else f"{row.bytes_per_s / 1e9:.1f}"
-            result.add_row(row.name, str(row.calls), in_ms(row.time_us), f"{row.share:.1%}", rate)
-        parts += ["", result]
-    if (seen := overlap(schedule)) is not None:
-        parts += [
-            "",
-            (
-                f"communication: {in_ms(seen.communication_us)} ms, of which kernels run during"
-                f" {_share(seen.hidden_us, seen.communication_us)}"
-            ),
-        ]
-    return parts
+            rates = (_rate(row.flops_per_s, 1e12, 2), _rate(row.bytes_per_s, 1e9, 1))
+            result.add_row(row.name, str(row.tasks), in_ms(row.time_us), f"{row.share:.1%}", *rates)
+        tables.append(result)
+    return tables
+
+
+def idle_table(schedule: Schedule) -> TextTable | None:
+    """Why no kernel ran; None of a run without kernels, and of one whose kernels always run."""
+    seen, whole_us = idle(schedule), schedule.makespan_us
+    if seen is None or not seen.total_us > 0:
+        return None
+    result = table("why no kernel runs, in the whole trace", "ms", "share")
+    for reason, time_us in seen.by_reason_us.items():
+        result.add_row(reason, in_ms(time_us), _share(time_us, whole_us))
+    if len(seen.by_reason_us) > 1:
+        result.add_row("together", in_ms(seen.total_us), _share(seen.total_us, whole_us))
+    return result
+
+
+def communication_line(schedule: Schedule) -> str | None:
+    """How much communication kernels hide; None of a run that does not communicate."""
+    seen = overlap(schedule)
+    if seen is None:
+        return None
+    share = _share(seen.hidden_us, seen.communication_us)
+    return f"communication: {in_ms(seen.communication_us)} ms, of which kernels run during {share}"
+
+
+def _rate(per_s: float | None, unit: float, digits: int) -> str:
+    if per_s is None:
+        return "-"
+    return f"{per_s / unit:,.{digits}f}" if per_s / unit >= 0.5 * 10**-digits else f"{per_s / unit:.1g}"
 
 
 def whatif_text(

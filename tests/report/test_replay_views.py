@@ -11,6 +11,7 @@ from daceml.report.perfetto import perfetto, write_perfetto
 from daceml.report.replay_html import replay_html, whatif_html
 from daceml.report.replay_json import replay_json, whatif_json
 from daceml.report.replay_text import replay_text, whatif_text
+from daceml.simulation.analysis.busiest import Amounts
 from daceml.simulation.analysis.critical_path import critical_path
 from daceml.simulation.engine import simulate
 from daceml.simulation.whatif.amp import AutomaticMixedPrecision
@@ -52,6 +53,17 @@ def test_pages_need_nothing_else_and_escape_what_they_show():
         assert "<script" not in page and "http" not in page
         assert "a &lt;note&gt;" in page
     assert "volta_sgemm&lt;128&gt;" in whatif_html([seen])
+
+
+def test_a_page_has_the_tables_of_the_terminal():
+    schedule = simulate(run())
+    amounts = Amounts(flops=np.full(len(run()), 9e9), bytes_moved=np.full(len(run()), 9e6))
+    page, text = replay_html(schedule, amounts=amounts), replay_text(schedule, amounts=amounts)
+    for told in ("why no kernel runs", "kernels that take longest", "TFLOP/s", "launch latency"):
+        assert told in page and told in text
+    (kernel,) = replay_json(schedule, amounts=amounts)["busiest"]["kernel"]
+    assert kernel["flops_per_s"] == 1e11 and kernel["bytes_per_s"] == 1e8
+    assert "0.10" in page and "0.1" in text
 
 
 def test_warnings_come_before_every_figure():

@@ -54,6 +54,7 @@ def replay(
 
     The trace has the CPU side and, if there is one, the device.
     """
+    from daceml.prediction.recorded_runs.recorded_amounts import recorded_amounts
     from daceml.profiling.kineto import read_trace
     from daceml.report.replay_html import replay_html
     from daceml.report.replay_json import replay_json
@@ -66,8 +67,13 @@ def replay(
         recorded = read_trace(trace)
         publish("replaying")
         schedule = simulate(build(recorded, Options(queue_depth=queue_depth)))
-        write_views(perfetto, html, {"replayed": schedule}, lambda: replay_html(schedule))
-        told = json.dumps(replay_json(schedule), indent=2) if as_json else replay_text(schedule)
+        amounts = recorded_amounts(schedule.graph, recorded)
+        write_views(perfetto, html, {"replayed": schedule}, lambda: replay_html(schedule, amounts=amounts))
+        told = (
+            json.dumps(replay_json(schedule, amounts=amounts), indent=2)
+            if as_json
+            else replay_text(schedule, amounts=amounts)
+        )
     typer.echo(told)
 
 

@@ -88,7 +88,7 @@ def critical_path(schedule: Schedule) -> CriticalPath:
     until_us = schedule.makespan_us
     by_end = True  # whether the end of the task is on the path, and not its start only
     while task != NONE:
-        source, edge, from_start = _binding(schedule, task)
+        source, edge, from_start = binding(schedule, task)
         if by_end:
             since_us = min(float(schedule.start_us[task]), until_us)
             segment = Segment(start_us=since_us, end_us=until_us, task=task, kind="task", edge=edge)
@@ -107,7 +107,7 @@ def critical_path(schedule: Schedule) -> CriticalPath:
     return CriticalPath(schedule=schedule, segments=tuple(reversed(backwards)))
 
 
-def _binding(schedule: Schedule, task: int) -> tuple[int, int, bool]:
+def binding(schedule: Schedule, task: int) -> tuple[int, int, bool]:
     """What made a task start: the task it waited for, the edge if by one, whether its start sufficed."""
     structure, tasks, edges = schedule.graph.structure, schedule.graph.tasks, schedule.graph.edges
     start_us, end_us = schedule.start_us, schedule.end_us

@@ -45,18 +45,23 @@ class MetaFlow(Optimization):
         for layer, factor in self.scale.items():
             if not 0 <= factor < np.inf:
                 return f"layer {layer!r} cannot take {factor} times as long"
+        if not (work(graph) & ~self._removed(graph)).any():
+            return "the layers to remove do all of the run's work: no step remains"
         return None
 
     def apply(self, graph: TaskGraph) -> TaskGraph:
         for layer, factor in self.scale.items():
             graph = scale(graph, self._of(graph, layer), factor)
-        gone = np.zeros(len(graph), np.bool_)
-        for layer in self.remove:
-            gone |= self._of(graph, layer)
-        return remove(graph, gone)
+        return remove(graph, self._removed(graph))
 
     def assumptions(self, graph: TaskGraph) -> tuple[str, ...]:
         return ("the optimizer's work stays: it is not told apart by layer",)
+
+    def _removed(self, graph: TaskGraph) -> Mask:
+        gone = np.zeros(len(graph), np.bool_)
+        for layer in self.remove:
+            gone |= self._of(graph, layer)
+        return gone
 
     def _of(self, graph: TaskGraph, layer: str) -> Mask:
         return work(graph) & select(graph, layer=layer)

@@ -29,8 +29,9 @@ def test_a_layer_goes_with_its_launches_and_another_one_grows():
         (MetaFlow(), ()),
         (MetaFlow(remove=("fc",)), ("'fc'",)),
         (MetaFlow(scale={"conv1": -1.0}), ("'conv1'", "-1.0")),
+        (MetaFlow(remove=("conv1", "conv2")), ("no step remains",)),
     ],
-    ids=["nothing", "no layer", "a negative time"],
+    ids=["nothing", "no layer", "a negative time", "all work"],
 )
 def test_a_policy_that_changes_nothing_is_refused(policy: MetaFlow, facts: tuple[str, ...]):
     reason = policy.check(GRAPH)
