@@ -72,8 +72,12 @@ def replay_html(schedule: Schedule, *, amounts: Amounts | None = None) -> str:
     )
 
 
-def whatif_html(predictions: Sequence[Prediction]) -> str:
-    """All questions beside the run as it was, then each with what it changes."""
+def whatif_html(predictions: Sequence[Prediction], *, assumed: Sequence[str] = ()) -> str:
+    """All questions beside the run as it was, then each with what it changes.
+
+    Args:
+        assumed: facts that were not given, and what was taken instead.
+    """
     first = predictions[0]
     longest_us = max([first.baseline_us, *(seen.slow_us for seen in predictions)])
     rows = [("as it was", in_ms(first.baseline_us), _span(first.baseline_us, None, longest_us), "1.00")]
@@ -90,6 +94,7 @@ def whatif_html(predictions: Sequence[Prediction]) -> str:
         _notes(whatif_warnings(predictions), "warning"),
         f"<p>{escape(error_line(first.baseline))}</p>",
         _raw_table(("what if", "step ms", "best .. worst", "speedup"), rows),
+        _notes(assumed, "assumed"),
     ]
     for seen in predictions:
         parts += [
@@ -98,7 +103,7 @@ def whatif_html(predictions: Sequence[Prediction]) -> str:
             _path(seen.schedule),
             f"<details><summary>{escape(seen.change.headline())}</summary>",
             f"<pre>{escape(str(seen.change))}</pre></details>",
-            "".join(f"<p class=note>assumed: {escape(text)}</p>" for text in seen.assumptions),
+            _notes(seen.assumptions, "assumed"),
         ]
     return _page(f"What if: {first.baseline.graph.source}", [*parts, _notes(first.baseline.graph.notes)])
 

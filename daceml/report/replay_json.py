@@ -60,8 +60,14 @@ def path_sums(schedule: Schedule) -> dict[str, float]:
     return dict(sorted(sums.items(), key=lambda item: -item[1]))
 
 
-def whatif_json(predictions: Sequence[Prediction], refusals: Sequence[Refusal] = ()) -> dict[str, Any]:
-    """The run as it was, and each question; times in microseconds."""
+def whatif_json(
+    predictions: Sequence[Prediction], refusals: Sequence[Refusal] = (), *, assumed: Sequence[str] = ()
+) -> dict[str, Any]:
+    """The run as it was, and each question; times in microseconds.
+
+    Args:
+        assumed: facts that were not given, and what was taken instead.
+    """
     first = predictions[0]
     return {
         "source": first.baseline.graph.source,
@@ -70,6 +76,7 @@ def whatif_json(predictions: Sequence[Prediction], refusals: Sequence[Refusal] =
         "warnings": whatif_warnings(predictions),
         "host": None if first.host is None else asdict(first.host),
         "notes": list(first.baseline.graph.notes),
+        "assumptions": list(assumed),
         "questions": [
             {
                 "optimizations": list(seen.titles),

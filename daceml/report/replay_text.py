@@ -146,9 +146,17 @@ def _rate(per_s: float | None, unit: float, digits: int) -> str:
 
 
 def whatif_text(
-    predictions: Sequence[Prediction], refusals: Sequence[Refusal] = (), *, changes: bool = False
+    predictions: Sequence[Prediction],
+    refusals: Sequence[Refusal] = (),
+    *,
+    assumed: Sequence[str] = (),
+    changes: bool = False,
 ) -> str:
-    """One row for each question, the run as it was first; then what it could not answer, and why."""
+    """One row for each question, the run as it was first; then what it could not answer, and why.
+
+    Args:
+        assumed: facts that were not given, and what was taken instead.
+    """
     result = table(
         "what if", "step ms", "best .. worst", "speedup", "tasks changed", details=("tasks changed",)
     )
@@ -164,7 +172,7 @@ def whatif_text(
             f"{seen.speedup:.2f} [{seen.speedup_low:.2f}, {seen.speedup_high:.2f}]",
             seen.change.headline(),
         )
-    assumptions = dict.fromkeys(text for seen in predictions for text in seen.assumptions)
+    assumptions = dict.fromkeys([*assumed, *(text for seen in predictions for text in seen.assumptions)])
     parts: list[Part] = [f"warning: {text}" for text in whatif_warnings(predictions)]
     parts += [error_line(baseline), "", result]
     parts += [f"refused [{refusal.code}]: {refusal.title}: {refusal.reason}" for refusal in refusals]

@@ -16,7 +16,10 @@ from daceml.errors import DacemlError, WhatIfError
 from daceml.runtime.progress import publish
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from daceml.profiling.trace import Trace
+    from daceml.simulation.whatif.optimization import Optimization
 
 # Whatever is no option of the command is a question.
 CONTEXT = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -85,13 +88,15 @@ def whatif(
         publish("reading the trace")
         recorded = read_trace(trace)
         known = gradients_of(gradients) if gradients is not None else Gradients.recorded(recorded.header)
+        card, card_link = _card_link(recorded)
         network = Network(
             link=link,
             inside=inside,
             gradients=known or gradients_in(recorded),
-            card_link=_card_link(recorded),
+            card_link=card_link,
         )
         asked, lacking = answerable(words, network)
+        assumed = [] if link or inside or card_link is None else _of_card(asked, card, card_link)
         publish("replaying")
         graph = build(recorded, Options(queue_depth=queue_depth))
         baseline = simulate(graph)
@@ -100,19 +105,39 @@ def whatif(
         refusals = [*lacking, *refusals]
         schedules = {"replayed": baseline}
         schedules |= {" + ".join(seen.titles): seen.schedule for seen in predictions}
-        write_views(perfetto, html, schedules, lambda: whatif_html(predictions))
+        write_views(perfetto, html, schedules, lambda: whatif_html(predictions, assumed=assumed))
     if as_json:
-        typer.echo(json.dumps(whatif_json(predictions, refusals), indent=2))
+        typer.echo(json.dumps(whatif_json(predictions, refusals, assumed=assumed), indent=2))
     else:
-        typer.echo(whatif_text(predictions, refusals, changes=changes))
+        typer.echo(whatif_text(predictions, refusals, assumed=assumed, changes=changes))
 
 
-def _card_link(recorded: Trace) -> str | None:
-    """The interconnect between cards of the recorded kind on one node, in each direction; None if unknown."""
+def _card_link(recorded: Trace) -> tuple[str, str | None]:
+    """The recorded card, and the interconnect between such cards on one node, in each direction, if known."""
     from daceml.prediction.recorded_runs.recording_device import origin_of
 
     try:
-        link = origin_of(recorded).link_bytes_per_s
+        card = origin_of(recorded)
     except DacemlError:
-        return None
-    return None if link is None else f"{link.value / 2 / 1e9:g}GB/s"  # data sheets count both directions
+        return "", None
+    if card.link_bytes_per_s is None:
+        return card.name, None
+    # data sheets count both directions
+    return card.name, f"{card.link_bytes_per_s.value / 2 / 1e9:g}GB/s"
+
+
+def _of_card(asked: Sequence[Optimization], card: str, card_link: str) -> list[str]:
+    """The sentence on a link that comes from the card; none where no question uses it."""
+    from daceml.simulation.network.links import Link, link_of
+    from daceml.simulation.network.topology import Topology
+
+    taken = link_of(card_link)
+    for one in asked:
+        value = getattr(one, "topology", getattr(one, "link", None))
+        used = value.inside if isinstance(value, Topology) else value
+        if isinstance(used, Link) and used == taken:
+            return [
+                f"no interconnect was given: devices are joined as {card} cards on one node can be, by"
+                f" {card_link} in each direction (data sheet); give --link for another one"
+            ]
+    return []

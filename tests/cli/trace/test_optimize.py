@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import json
+from itertools import cycle
 from pathlib import Path
 
 import pytest
 
 from daceml.distributed.bucket_plan import planned_buckets
+from tests.support import recorded_training
 from tests.support.command_line import told
 from tests.support.golden import golden
 from tests.support.recorded_training import LAYERS, documents, step_us, written
@@ -78,6 +80,21 @@ def test_a_run_that_was_not_recorded_by_us_is_refused(tmp_path: Path, capsys: py
     code, _, err = told(capsys, "trace", "optimize", tmp_path)
     assert (code, err) == (2, golden())
     assert err.startswith("[DML662] ") and "gradients" in err and "daceml.profile(model)" in err
+
+
+def test_no_advice_on_a_step_that_the_model_misses(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    """Two sums of one size: that which hides takes 50 ms, the other 1 ms. A model of sizes cannot tell."""
+    layers = (("last", 4_000_000, 1000.0, 3000.0), ("first", 4_000_000, 2000.0, 60_000.0))
+    lasts_us = cycle((50_000.0, 1000.0))
+    monkeypatch.setattr(recorded_training, "LAYERS", layers)
+    monkeypatch.setattr(recorded_training, "sum_us", lambda size: next(lasts_us))
+    folder, plan = written(tmp_path / "traces"), tmp_path / "plan.json"
+    code, out, err = told(capsys, "trace", "optimize", folder, "--budget", "1s", "--plan", plan, "--quiet")
+    assert (code, err) == (2, golden())
+    assert "no advice" in err and "more than 10%" in err
+    assert "to apply" not in out and not plan.exists()
 
 
 def test_what_does_not_fit_is_sharded_or_made_in_smaller_batches(

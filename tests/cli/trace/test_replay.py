@@ -88,6 +88,24 @@ def test_questions_about_a_file(trace: Path, capsys: pytest.CaptureFixture[str])
     assert answers["questions"][0]["step_us"] == pytest.approx(996 - 400, abs=2)
 
 
+def test_a_link_that_is_taken_from_the_card_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    run = Recording()
+    run.annotation("ProfilerStep#0", 0, 900)
+    run.operator("autograd::engine::evaluate_function: MmBackward0", 5, 30)
+    run.call("cudaLaunchKernel", 10, 5, ("volta_sgemm_64x64_nn", 7, 20, 800))
+    trace, page = tmp_path / "run.json", tmp_path / "page.html"
+    cards = [{"id": 0, "name": "Tesla V100-SXM2-16GB"}]
+    trace.write_text(json.dumps({"traceEvents": run.events, "deviceProperties": cards}))
+    asked = ("trace", "whatif", trace, "--ddp", "8", "--gradients", "10MB")
+    code, out, _ = told(capsys, *asked, "--html", page)
+    assert code == 0
+    assert "assumed: no interconnect was given" in out and "V100" in out and "150GB/s" in out
+    assert "no interconnect was given" in page.read_text()
+    (sentence,) = json.loads(told(capsys, *asked, "--json")[1])["assumptions"]
+    assert sentence == golden()
+    assert "no interconnect" not in told(capsys, *asked, "--link", "100Gbps")[1]
+
+
 def test_views_are_written(trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     page, view = tmp_path / "page.html", tmp_path / "view.json"
     code, _, _ = told(capsys, "trace", "whatif", trace, "--amp", "--html", page, "--perfetto", view)
