@@ -12,7 +12,9 @@ from daceml.report.replay_text import (
     error_line,
     idle_table,
     in_ms,
+    kinds_table,
     warnings_of,
+    whatif_kinds_table,
     whatif_warnings,
 )
 from daceml.simulation.analysis.breakdown import breakdown
@@ -43,7 +45,7 @@ def replay_html(schedule: Schedule, *, amounts: Amounts | None = None) -> str:
     Args:
         amounts: that tasks compute and move; None knows the sizes of copies and collectives.
     """
-    unused = idle_table(schedule)
+    unused, kinds = idle_table(schedule), kinds_table(schedule)
     communication = communication_line(schedule)
     seen, recorded = step_times(schedule), recorded_step_times(schedule.graph)
     steps = [
@@ -57,6 +59,7 @@ def replay_html(schedule: Schedule, *, amounts: Amounts | None = None) -> str:
             _notes(warnings_of(schedule), "warning"),
             f"<p>{escape(error_line(schedule))}</p>",
             _table(("step", "recorded ms", "replayed ms", "error"), steps),
+            "" if kinds is None else _text_table(kinds),
             "<h2>Where the time goes</h2>",
             _shares(schedule),
             "<h2>What limits it</h2>",
@@ -78,7 +81,7 @@ def whatif_html(predictions: Sequence[Prediction], *, assumed: Sequence[str] = (
     Args:
         assumed: facts that were not given, and what was taken instead.
     """
-    first = predictions[0]
+    first, kinds = predictions[0], whatif_kinds_table(predictions)
     longest_us = max([first.baseline_us, *(seen.slow_us for seen in predictions)])
     rows = [("as it was", in_ms(first.baseline_us), _span(first.baseline_us, None, longest_us), "1.00")]
     rows += [
@@ -94,6 +97,7 @@ def whatif_html(predictions: Sequence[Prediction], *, assumed: Sequence[str] = (
         _notes(whatif_warnings(predictions), "warning"),
         f"<p>{escape(error_line(first.baseline))}</p>",
         _raw_table(("what if", "step ms", "best .. worst", "speedup"), rows),
+        "" if kinds is None else _text_table(kinds),
         _notes(assumed, "assumed"),
     ]
     for seen in predictions:

@@ -12,7 +12,7 @@ from daceml.simulation.analysis.busiest import Amounts, busiest, overlap
 from daceml.simulation.analysis.critical_path import critical_path
 from daceml.simulation.analysis.idle import idle
 from daceml.simulation.analysis.limits import limits
-from daceml.simulation.analysis.steps import recorded_step_times, step_error, step_times
+from daceml.simulation.analysis.steps import kind_times, recorded_step_times, step_error, step_times
 from daceml.simulation.engine import Schedule
 from daceml.simulation.whatif.whatif_result import Prediction, Refusal
 
@@ -33,6 +33,10 @@ def replay_json(schedule: Schedule, *, amounts: Amounts | None = None) -> dict[s
         "edges": len(graph.edges),
         "lanes": [lane.name for lane in graph.lanes],
         "steps": [{"name": name, "recorded_us": was, "replayed_us": now} for name, was, now in rows],
+        "kinds": [
+            {"kind": now.kind, "steps": now.steps, "recorded_us": was.step_us, "replayed_us": now.step_us}
+            for now, was in zip(kind_times(seen), kind_times(recorded), strict=True)
+        ],
         "step_us": seen.step_us,
         "replay_error": step_error(schedule),
         "makespan_us": schedule.makespan_us,
@@ -83,6 +87,7 @@ def whatif_json(
                 "step_us": seen.step_us,
                 "fast_us": seen.fast_us,
                 "slow_us": seen.slow_us,
+                "kinds_us": {one.kind: one.step_us for one in kind_times(step_times(seen.schedule))},
                 "samples": seen.samples,
                 "speedup": seen.speedup,
                 "speedup_low": seen.speedup_low,

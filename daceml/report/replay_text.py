@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
 
@@ -9,9 +10,16 @@ from daceml.simulation.analysis.breakdown import Breakdown, breakdown
 from daceml.simulation.analysis.busiest import Amounts, busiest, overlap
 from daceml.simulation.analysis.idle import idle
 from daceml.simulation.analysis.limits import Limit, limits
+from daceml.simulation.analysis.profiler_cost import without_profiler
 from daceml.simulation.analysis.reliability import misses
-from daceml.simulation.analysis.steps import recorded_step_times, step_error, step_times
-from daceml.simulation.engine import Schedule
+from daceml.simulation.analysis.steps import (
+    kind_times,
+    recorded_step_times,
+    step_error,
+    step_kind,
+    step_times,
+)
+from daceml.simulation.engine import Schedule, simulate
 from daceml.simulation.whatif.whatif_result import Prediction, Refusal
 from daceml.text_tables import Part, TextTable, render, table
 
@@ -40,6 +48,7 @@ def replay_text(
             f" {in_ms(step_times(schedule).step_us)} ms"
         ),
         "",
+        *([] if (kinds := kinds_table(schedule)) is None else [kinds, ""]),
         _shares(breakdown(schedule)),
         "",
         _limits(limits(schedule) if limiting is None else limiting),
@@ -64,8 +73,11 @@ def warnings_of(schedule: Schedule) -> tuple[str, ...]:
 
 def error_line(schedule: Schedule) -> str:
     """What the model's own error on this run is; stands next to everything that it predicts."""
-    count = len(step_times(schedule).names)
-    return f"replay error of the run as it was: {step_error(schedule):.2%} (mean of {count} steps)"
+    kinds = Counter(step_kind(name) or "other" for name in step_times(schedule).names)
+    of = f"mean of {kinds.total()} steps"
+    if len(kinds) > 1:
+        of = "the worst kind of step of " + ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+    return f"replay error of the run as it was: {step_error(schedule):.2%} ({of})"
 
 
 def _steps(schedule: Schedule) -> Part:
@@ -77,6 +89,31 @@ def _steps(schedule: Schedule) -> Part:
         result.add_row(name, in_ms(recorded_us), in_ms(seen_us), f"{error:+.2%}")
     if len(seen.names) > _MOST_STEPS:
         result.add_row(f"... {len(seen.names) - _MOST_STEPS} more", "", "", "")
+    return result
+
+
+def kinds_table(schedule: Schedule) -> TextTable | None:
+    """Steps of each kind, from one that is done to the next; None of a run with steps of one kind."""
+    seen, recorded = kind_times(step_times(schedule)), kind_times(recorded_step_times(schedule.graph))
+    if not seen:
+        return None
+    result = table("kind of step", "steps", "recorded ms", "replayed ms", "error")
+    for now, was in zip(seen, recorded, strict=True):
+        error = f"{now.step_us / was.step_us - 1:+.2%}" if was.step_us > 0 else "-"
+        result.add_row(now.kind, str(now.steps), in_ms(was.step_us), in_ms(now.step_us), error)
+    return result
+
+
+def whatif_kinds_table(predictions: Sequence[Prediction]) -> TextTable | None:
+    """What a step of each kind takes, with each question; None of a run with steps of one kind."""
+    plain = kind_times(step_times(simulate(without_profiler(predictions[0].baseline.graph))))
+    if not plain:
+        return None
+    result = table("ms by kind of step", *(one.kind for one in plain))
+    result.add_row("as it was", *(in_ms(one.step_us) for one in plain))
+    for seen in predictions:
+        times = {one.kind: in_ms(one.step_us) for one in kind_times(step_times(seen.schedule))}
+        result.add_row(" + ".join(seen.titles), *(times.get(one.kind, "-") for one in plain))
     return result
 
 
@@ -175,6 +212,7 @@ def whatif_text(
     assumptions = dict.fromkeys([*assumed, *(text for seen in predictions for text in seen.assumptions)])
     parts: list[Part] = [f"warning: {text}" for text in whatif_warnings(predictions)]
     parts += [error_line(baseline), "", result]
+    parts += [] if (kinds := whatif_kinds_table(predictions)) is None else ["", kinds]
     parts += [f"refused [{refusal.code}]: {refusal.title}: {refusal.reason}" for refusal in refusals]
     parts += [f"assumed: {text}" for text in assumptions]
     parts += [f"note: {note}" for note in baseline.graph.notes]

@@ -51,7 +51,8 @@ EDGES: tuple[Pass, ...] = (
     keep_own_latencies,
 )
 
-_MOST_UNLINKED = 0.2
+# Shares of a device's tasks whose launch is not recorded, after the first task whose launch is
+_DOUBTFUL_UNLINKED, _MOST_UNLINKED = 0.2, 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,4 +115,9 @@ def _check(draft: Draft) -> None:
             where=draft.trace.source,
             why="what a kernel waits for is known through the call that launched it",
             fix="record the CPU side as well (ProfilerActivity.CPU), and from a warm-up step on",
+        )
+    if unlinked > _DOUBTFUL_UNLINKED * len(device):
+        draft.warnings.append(
+            f"{unlinked} of the {len(device)} tasks of the device were launched by calls that the trace"
+            " lacks: they follow their stream, whatever the host does"
         )

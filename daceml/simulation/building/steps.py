@@ -1,16 +1,21 @@
-"""Training steps as the profiler marked them, and which task belongs to which."""
+"""Steps as the profiler or a serving engine marked them, and which task belongs to which."""
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_right
 
-from daceml.profiling.trace import EventKind
+from daceml.profiling.trace import EventKind, Trace
 from daceml.simulation.building.draft import Draft, Row
 from daceml.simulation.graph import NOTHING
 from daceml.simulation.task import TaskKind
 
-STEP = re.compile(r"^ProfilerStep#\d+$")
+# Families of marks; the first that a trace has counts. torch's profiler, SGLang, then vLLM and xDiT
+MARKS = (
+    re.compile(r"^ProfilerStep#\d+$"),
+    re.compile(r"^step\[\w+ .*\]$"),
+    re.compile(r"^execute_(?:\d+_)?(?:context|diffusion)_"),
+)
 # By how much two steps that follow each other may seem to overlap: times are rounded
 _ROUNDED_US, _ROUNDED = 2.0, 0.01
 
@@ -21,12 +26,7 @@ def add_step_markers(draft: Draft) -> None:
     A trace without marks is one step, from its first task to its last one; it gets no markers.
     """
     trace = draft.trace
-    marks = [
-        event
-        for event in trace.events.of(EventKind.ANNOTATION, EventKind.OPERATOR).tolist()
-        if STEP.match(trace.name_of(event))
-    ]
-    marks = _disjoint(draft, marks)
+    marks = _disjoint(draft, _marks(trace))
     threads = [int(trace.events.lane[event]) for event in marks]
     if not marks:
         begin_us = min((row.begin_us for row in draft.rows), default=0.0)
@@ -55,6 +55,14 @@ def add_step_markers(draft: Draft) -> None:
                     step=len(draft.steps) - 1,
                 )
             )  # fmt: skip
+
+
+def _marks(trace: Trace) -> list[int]:
+    events = trace.events.of(EventKind.ANNOTATION, EventKind.OPERATOR).tolist()
+    for family in MARKS:
+        if marks := [event for event in events if family.match(trace.name_of(event))]:
+            return marks
+    return []
 
 
 def _disjoint(draft: Draft, marks: list[int]) -> list[int]:

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from daceml.simulation.analysis.steps import StepScale, recorded_step_times, step_error, step_times
+from daceml.simulation.analysis.steps import StepScale, recorded_step_times, step_error, step_kind, step_times
 from daceml.simulation.engine import simulate
 from daceml.simulation.graph import TaskGraph
 from tests.support.task_stories import graph_of
@@ -71,3 +71,20 @@ def test_steps_that_are_done_all_at_once_take_their_mean():
     """The kernel of the first step outlasts the second step."""
     schedule = simulate(graph_of("l0 cpu 10 step 0", "k0 gpu0 300 with l0 step 0", "l1 cpu 10 step 1"))
     assert step_times(schedule).step_us == 150
+
+
+@pytest.mark.parametrize(
+    ("mark", "kind"),
+    [
+        ("ProfilerStep#3", ""),
+        ("step[DECODE bs=32]", "decode"),
+        ("step[EXTEND bs=15 toks=15360]", "prefill"),
+        ("execute_context_2(64)_generation_0(0)", "prefill"),
+        ("execute_context_0(0)_generation_30(30)", "decode"),
+        ("execute_8192_context_9(sq8155sk8430)_generation_37(sq37sk34489)", "mixed"),
+        ("execute_context_0(0)_generation_0(0)", ""),
+        ("execute_diffusion_1_256x256", "diffusion"),
+    ],
+)
+def test_marks_of_servers_tell_the_kind_of_a_step(mark: str, kind: str):
+    assert step_kind(mark) == kind

@@ -57,6 +57,17 @@ def test_a_trace_without_the_cpu_side_is_refused():
         run.graph()
 
 
+def test_a_third_of_the_launches_lost_is_a_warning():
+    run = Recording()
+    for number, at in enumerate((0, 100, 200)):
+        run.call("cudaLaunchKernel", at, 5, (f"k{number}", 7, at + 8, 20))
+    lost = next(event for event in run.events if event["cat"] == "cuda_runtime" and event["ts"] == 100)
+    run.events.remove(lost)
+    graph = run.graph()
+    assert graph.warnings == (golden(),) and "1 of the 3" in graph.warnings[0]
+    assert run.replayed()["k1"] == (108, 128)
+
+
 def test_launches_lost_in_the_middle_are_refused():
     run = Recording()
     run.call("cudaLaunchKernel", 0, 5, ("gemm", 7, 8, 1))
