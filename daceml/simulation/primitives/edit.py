@@ -80,13 +80,27 @@ def _through(graph: TaskGraph, mask: Mask, place: Ints) -> Edges:
 
 
 def _begun_as_before(graph: TaskGraph, mask: Mask) -> NDArray[np.float64]:
-    """The gaps; that of the first task of a lane says when the lane begins, and stays with the first one."""
+    """The gaps; that of the first task of a lane says when the lane begins, and stays with the first one.
+
+    A task that ended before the one before it, as kernels that overlap can, let the next one start so much
+    earlier: without it that one still does.
+    """
     gap_us = graph.tasks.gap_us.copy()
     for lane in range(len(graph.lanes)):
         members = graph.lane_members(lane)
-        kept = members[~mask[members]]
-        if graph.lanes[lane].ordered and len(kept) and kept[0] != members[0]:
-            gap_us[kept[0]] = gap_us[members[0]]
+        stays = ~mask[members]
+        kept = members[stays]
+        if not graph.lanes[lane].ordered or not len(kept) or len(kept) == len(members):
+            continue
+        advanced_us = gap_us[members] + graph.tasks.duration_us[members]  # of the end of the lane's last task
+        sums_us = np.concatenate([[0.0], np.cumsum(np.where(stays, 0.0, advanced_us))])[:-1][stays]
+        between_us = np.diff(sums_us, prepend=0.0)
+        if stays[0]:
+            gap_us[kept] += np.minimum(between_us, 0.0)
+        else:
+            gap_us[kept[1:]] += np.minimum(between_us[1:], 0.0)
+            first_us = float(gap_us[members[0]])
+            gap_us[kept[0]] = min(first_us, float(between_us[0] + gap_us[kept[0]]))
     return gap_us
 
 

@@ -80,7 +80,11 @@ def fuse_groups(
     ).taken(source != target)
     names = {known: index for index, known in enumerate(graph.names)}
     tasks = dataclasses.replace(
-        graph.tasks, duration_us=graph.tasks.duration_us.copy(), name=graph.tasks.name.copy()
+        graph.tasks,
+        duration_us=graph.tasks.duration_us.copy(),
+        # the duration of the whole says what overlapped in the group
+        gap_us=np.where(gone, np.maximum(graph.tasks.gap_us, -graph.tasks.duration_us), graph.tasks.gap_us),
+        name=graph.tasks.name.copy(),
     )
     tasks.duration_us[stand[count > 0]] = duration_us[count > 0]
     for task, whole in zip(kept.tolist(), wholes.tolist(), strict=True):

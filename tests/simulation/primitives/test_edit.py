@@ -25,6 +25,13 @@ def test_the_gap_of_a_task_that_is_gone_may_stay():
     assert simulate(without(graph, select(graph, name="b"), keep_gaps=True))["c"] == (8, 12)
 
 
+def test_a_kernel_that_ended_before_the_one_before_it_does_not_delay_the_next_one():
+    graph = graph_of("a gpu0 100", "b gpu0 1 gap -5", "c gpu0 10 gap -1")
+    assert simulate(graph)["b"] == (95, 96) and simulate(graph)["c"] == (95, 105)
+    assert simulate(without(graph, graph.where_name(lambda name: name == "b")))["c"] == (95, 105)
+    assert simulate(without(graph, graph.where_name(lambda name: name == "a")))["c"][0] <= 95
+
+
 def test_a_lane_still_begins_when_it_began():
     graph = graph_of("wake cpu 2 gap 100", "work cpu 3 gap 1")
     assert simulate(without(graph, select(graph, name="wake")))["work"] == (100, 103)
