@@ -53,6 +53,14 @@ Together = Annotated[
 Optimizer = Annotated[
     str, typer.Option("--optimizer", metavar="NAME", help="optimizer of torch.optim, or none")
 ]
+Context = Annotated[
+    str | None,
+    typer.Option(
+        "--context",
+        metavar="SIZE",
+        help="GPU memory of a process without tensors (default: 551MiB)",
+    ),
+]
 Kinds = Annotated[bool, typer.Option("--kinds", help="time of each kind of operator, and longest layers")]
 
 
@@ -71,6 +79,7 @@ def predict(
     inference: Inference = False,
     devices: Together = 1,
     optimizer: Optimizer = "adam",
+    context: Context = None,
     kinds: Kinds = False,
     wide: options.Wide = False,
     as_json: options.Json = False,
@@ -91,6 +100,7 @@ def predict(
             step_prediction_json,
             step_prediction_text,
         )
+        from daceml.simulation.network.quantities import size_bytes
 
         targets = devices_of(to)
         prices = prices_of(price or (), targets)
@@ -108,8 +118,17 @@ def predict(
         )
         rows = None if database is None else files.enter_context(OpDatabase(database, create=False))
         learned = [] if models is None else [learned_durations(models, rows)]
+        context_bytes = None if context is None else int(size_bytes(context))
         predictions = [
-            predict_step(step, device=one, devices=devices, precision=wanted, database=rows, learned=learned)
+            predict_step(
+                step,
+                device=one,
+                devices=devices,
+                precision=wanted,
+                database=rows,
+                learned=learned,
+                context_bytes=context_bytes,
+            )
             for one in targets
         ]
     ordered = by_criterion(predictions, prices, sort.value)

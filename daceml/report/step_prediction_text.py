@@ -140,7 +140,8 @@ def _memory(need: MemoryNeed) -> dict[str, Any]:
     step = need.step
     return {
         "parameters": step.parameters, "buffers": step.buffers, "gradients": step.gradients,
-        "optimizer": step.optimizer, "saved": step.saved, "peak": step.peak, "buckets": need.buckets,
+        "optimizer": step.optimizer, "saved": step.saved, "peak": step.peak,
+        "segments": need.segments, "buckets": need.buckets,
         "reserved": need.reserved, "total": need.total, "available": need.available, "fits": need.fits,
     }  # fmt: skip
 

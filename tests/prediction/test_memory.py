@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
+
+import numpy as np
 import pytest
 
 from daceml.prediction.live_bytes import LiveBytes
 from daceml.prediction.model_step import StepMemory
 from daceml.prediction.model_steps.memory_need import CONTEXT_BYTES, NCCL_BYTES, memory_need
 from daceml.prediction.model_steps.step_prediction import predict_captured
-from tests.prediction.steps import PLAIN, parameter, step_of
+from daceml.simulation.memory.allocations import Allocations
+from tests.prediction.steps import PLAIN, parameter, sourced, step_of
 from tests.support.golden import golden
 
 
@@ -54,6 +58,59 @@ def test_what_is_larger_than_the_device_does_not_fit():
     step = step_of("a forward x 10", memory=memory(9_000_000_000))
     (flag,) = [flag for flag in predict_captured(step, PLAIN).flags if "9.6 GB" in flag]
     assert flag == golden() and "8.0 GB" in flag
+
+
+def test_a_measured_context_counts_instead_of_the_usual_one():
+    measured = 1450 * 2**20
+    need = memory_need(memory(7_000_000_000), PLAIN, context_bytes=measured)
+    assert need.reserved == measured and need.fits is False
+    step = step_of("a forward x 10", memory=memory(7_000_000_000))
+    assert (
+        predict_captured(step, PLAIN).memory.fits
+        and not predict_captured(step, PLAIN, context_bytes=measured).memory.fits
+    )
+
+
+def blocks(*sizes: int) -> StepMemory:
+    """Blocks that all live from the first operation to the last."""
+    count = len(sizes)
+    lives = Allocations(
+        size_bytes=np.array(sizes), taken_by=np.zeros(count, np.int64), given_back_by=np.ones(count, np.int64)
+    )
+    return StepMemory(
+        parameters=0, buffers=0, gradients=0, optimizer=0, saved=0, peak=sum(sizes), allocations=lives
+    )
+
+
+def test_segments_of_the_caching_allocator_decide_whether_a_step_fits():
+    """A block of 11 MiB takes a segment of its own, rounded up to 2 MiB: 12 for 11."""
+    held = blocks(*[11 * 2**20] * 10)
+    step = step_of("a forward x 10", "b forward x 10", memory=held)
+    need = predict_captured(step, PLAIN).memory
+    assert need is not None and need.segments == 10 * 12 * 2**20
+    assert need.total == need.segments + CONTEXT_BYTES
+    full = dataclasses.replace(PLAIN, memory_bytes=sourced(CONTEXT_BYTES + 115 * 2**20))
+    assert memory_need(held, full).fits, "110 MiB are allocated"
+    assert memory_need(held, full, step=step).fits is False, "120 MiB are reserved"
+
+
+def test_cached_blocks_are_given_back_before_a_step_does_not_fit():
+    """First 30 blocks of 1 MiB, small ones, then a large one: 40 MiB with what is cached, 20 without."""
+    sizes = np.array([2**20] * 20 + [20 * 2**20])
+    lives = Allocations(
+        size_bytes=sizes, taken_by=np.array([0] * 20 + [1]), given_back_by=np.array([0] * 20 + [1])
+    )
+    held = dataclasses.replace(blocks(20 * 2**20), allocations=lives)
+    step = step_of("a forward x 10", "b forward x 10", memory=held)
+    assert memory_need(held, PLAIN, step=step).segments == 40 * 2**20
+    full = dataclasses.replace(PLAIN, memory_bytes=sourced(CONTEXT_BYTES + 25 * 2**20))
+    need = memory_need(held, full, step=step)
+    assert need.fits and need.segments == 20 * 2**20
+
+
+def test_a_processor_has_no_context():
+    processor = dataclasses.replace(PLAIN, kind="cpu")
+    assert memory_need(memory(1000), processor, 1).total == 1000
 
 
 def test_an_unknown_need_is_said():

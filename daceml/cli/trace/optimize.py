@@ -36,6 +36,12 @@ MemoryLimit = Annotated[
         help="memory of a device: 80GB; needs a run recorded with memory=True",
     ),
 ]
+Context = Annotated[
+    str | None,
+    typer.Option(
+        "--context", metavar="SIZE", help="GPU memory of a process without tensors (default: 551MiB)"
+    ),
+]
 Budget = Annotated[
     str,
     typer.Option(
@@ -73,6 +79,7 @@ _EFFICIENCY = 0.75  # share of a link's bandwidth that collectives reach, as of 
 def optimize(
     folder: Folder,
     memory: MemoryLimit = None,
+    context: Context = None,
     budget: Budget = "1m",
     link: LinkSpeed = None,
     inside: InsideSpeed = None,
@@ -88,6 +95,7 @@ def optimize(
     With --memory, a run that does not fit is searched with accumulation, recomputation and sharding.
     --link replaces the recorded interconnect.
     """
+    from daceml.prediction.model_steps.memory_need import CONTEXT_BYTES
     from daceml.profiling.kineto.ranks import read_traces
     from daceml.report.strategy_text import run_text, strategy_json, strategy_text
     from daceml.simulation.distributed.recorded_run import RecordedRun
@@ -103,6 +111,7 @@ def optimize(
     check_targets([("--plan", plan)])
     seconds = budget_s(budget)
     memory_bytes = None if memory is None else size_bytes(memory)
+    context_bytes = CONTEXT_BYTES if context is None else size_bytes(context)
     with working(quiet=quiet):
         publish("reading and replaying the traces")
         recorded = RecordedRun.of(read_traces(folder))
@@ -112,7 +121,7 @@ def optimize(
         step = recorded_step(
             recorded.run, recorded.alignment, gradients,
             synchronization=None if link is None else _over(link, inside, recorded),
-            memory=None if memory is None else _memory(recorded, sizes),
+            memory=None if memory is None else _memory(recorded, sizes, context_bytes),
         )  # fmt: skip
     if not as_json:
         typer.echo(run_text(recorded))
@@ -175,10 +184,10 @@ def _over(link: str, inside: str | None, recorded: RecordedRun) -> Synchronizati
     return Synchronization.all_reduce(Topology.of(devices, link, inside=inside).at_efficiency(_EFFICIENCY))
 
 
-def _memory(recorded: RecordedRun, gradient_bytes: float) -> Memory:
+def _memory(recorded: RecordedRun, gradient_bytes: float, context_bytes: float) -> Memory:
     from daceml.simulation.distributed.strategy.recorded_memory import recorded_memory
 
-    found = [recorded_memory(trace, gradient_bytes) for trace in recorded.traces]
+    found = [recorded_memory(trace, gradient_bytes, context_bytes=context_bytes) for trace in recorded.traces]
     known = [one for one in found if one is not None]
     if not known:
         raise RecordedStepError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from daceml.errors import AllocationError
+from daceml.errors import AllocationError, DeviceMemoryError
 from daceml.prediction.model_step import ModelStep
 from daceml.simulation.graph import NOTHING, Ints, TaskGraph
 from daceml.simulation.memory.allocations import Allocations
@@ -70,6 +70,25 @@ def memory_in_order(step: ModelStep, *, allocator: CachingAllocator | None = Non
     order = np.lexsort((block, taken, time))
     events = AllocatorEvents(time_us=time[order], block=block[order], size_bytes=size[order])
     return replay_events(events, allocator)
+
+
+def reserved_bytes(step: ModelStep, room_bytes: int | None = None) -> int | None:
+    """What torch's caching allocator reserves of a device at most; None where the blocks are not known.
+
+    Args:
+        room_bytes: that segments may have: where they would need more, cached blocks are given back, as torch
+            does. Where that does not suffice either, the result is what they would need.
+    """
+    if step.memory is None or step.memory.allocations is None:
+        return None
+    needed = memory_in_order(step, allocator=CachingAllocator()).peak_reserved_bytes
+    if room_bytes is None or needed <= room_bytes or room_bytes < step.memory.peak:
+        return needed
+    try:
+        allocator = CachingAllocator(capacity_bytes=room_bytes)
+        return memory_in_order(step, allocator=allocator).peak_reserved_bytes
+    except DeviceMemoryError:
+        return needed
 
 
 def _blocks(step: ModelStep) -> Allocations:

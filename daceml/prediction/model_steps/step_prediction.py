@@ -93,6 +93,7 @@ def predict_captured(
     link: Link | None = None,
     measured: MeasuredCollective | None = None,
     interference: Estimate | None = None,
+    context_bytes: int | None = None,
 ) -> StepPrediction:
     """Predict a step whose operations are known.
 
@@ -100,6 +101,7 @@ def predict_captured(
         ladder: who knows durations; None takes rooflines alone.
         host: what launches cost.
         link, measured, interference: as `data_parallel` takes them.
+        context_bytes: of the device's memory, as `memory_need` takes it.
     Raises:
         DeviceError: a rate of the device is not known that some operation needs.
         StepPredictionError: a number of devices whose links are not known.
@@ -113,7 +115,10 @@ def predict_captured(
     step_us = step_times(schedule).step_us
     errors_us = _errors(run, step_us)
     alone_us = step_us if sending is None else run.alone().step_us()
-    memory = None if step.memory is None else memory_need(step.memory, device, devices if sending else 1)
+    memory = None
+    if step.memory is not None:
+        together = devices if sending else 1
+        memory = memory_need(step.memory, device, together, step=step, context_bytes=context_bytes)
     likely_us = durations.likely_us
     operators = [one.operation.operator for one in step.operations]
     notes = [*step.notes, *durations.notes, host.note]

@@ -20,6 +20,7 @@ from daceml.simulation.building.inflation import add_inflation
 from daceml.simulation.building.launch_queue import add_queue_edges
 from daceml.simulation.building.launches import add_launch_edges, keep_own_latencies
 from daceml.simulation.building.number_formats import add_card
+from daceml.simulation.building.overlaps import warn_of_overlaps
 from daceml.simulation.building.process_group_work import add_process_group_rows, add_process_group_waits
 from daceml.simulation.building.steps import add_step_markers, assign_steps
 from daceml.simulation.building.stream_waits import add_stream_waits
@@ -39,6 +40,7 @@ ROWS: tuple[Pass, ...] = (
     add_step_markers,
 )
 EDGES: tuple[Pass, ...] = (
+    warn_of_overlaps,
     assign_steps,
     attribute,
     attribute_compiled,

@@ -112,11 +112,25 @@ def test_what_does_not_fit_is_sharded_or_made_in_smaller_batches(
     # 6 MB each of parameters and gradients, 12 of Adam, 6 that nobody knows, 30 for the backward pass
     answers = {
         memory: json.loads(
-            told(capsys, "trace", "optimize", folder, "--memory", memory, "--json", "--budget", "1s")[1]
+            told(
+                capsys,
+                "trace",
+                "optimize",
+                folder,
+                "--memory",
+                memory,
+                "--context",
+                "1MB",
+                "--json",
+                "--budget",
+                "1s",
+            )[1]
         )
-        for memory in ("60MB", "50MB", "25MB")
+        for memory in ("61MB", "50MB", "25MB")
     }
-    assert {memory: answer["chosen"] for memory, answer in answers.items()}["60MB"] == []
+    assert {memory: answer["chosen"] for memory, answer in answers.items()}["61MB"] == []
+    usual = told(capsys, "trace", "optimize", folder, "--memory", "61MB", "--budget", "1s")
+    assert usual[0] == 2 and "[DML661] " in usual[2], "a usual context is larger"
     assert answers["50MB"]["chosen"]
     for memory, limit in (("50MB", 50e6), ("25MB", 25e6)):
         fitting = [one["peak_bytes"] for one in answers[memory]["candidates"] if one["fits"]]

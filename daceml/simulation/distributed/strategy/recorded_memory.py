@@ -22,14 +22,17 @@ STATES = {
 }
 
 
-def recorded_memory(trace: Trace, gradient_bytes: float) -> Memory | None:
+def recorded_memory(trace: Trace, gradient_bytes: float, *, context_bytes: float = 0.0) -> Memory | None:
     """Bytes of the device at the peak of the recorded steps; None where the trace has no such events.
 
     Parameters take as much as their gradients, and states of the optimizer what `STATES` says. What else is
     there at the lowest moment stays (`other`); what comes on top until the peak is kept for backward. On
     processors torch counts from the begin of the recording: what rises there is gradients, which come anew
     in each step, and what is kept. What enters the blocks of a model is in no trace: recomputation is taken
-    to save nothing.
+    to save nothing. What the caching allocator reserves beyond its blocks stays, too.
+
+    Args:
+        context_bytes: that a process takes of a GPU before any tensor; it stays (`other`).
     """
     events = trace.memory
     devices = events.device[events.device >= 0]
@@ -44,6 +47,9 @@ def recorded_memory(trace: Trace, gradient_bytes: float) -> Memory | None:
         stays = 2 * gradient_bytes + states
         other = max(0.0, low - stays)
         activations = max(0.0, high - stays - other)
+        reserved = events.reserved_bytes[own]
+        reserved = reserved[np.isfinite(reserved)]
+        other += max(0.0, float(reserved.max(initial=0.0)) - high) + context_bytes
     else:
         other, activations = 0.0, max(0.0, high - low - gradient_bytes)
     return Memory(

@@ -29,6 +29,14 @@ def test_the_peak_is_that_of_the_allocator():
     assert found.activations == found.boundaries == 400, "recomputation is taken to save nothing"
 
 
+def test_segments_beyond_their_blocks_and_the_context_stay():
+    run = trace([500.0, 900.0, 500.0], "Adam")
+    run = replace(run, memory=replace(run.memory, reserved_bytes=np.array([600.0, 1000.0, 1000.0])))
+    found = recorded_memory(run, 100.0, context_bytes=50.0)
+    assert found is not None
+    assert found.peak_bytes == 1000 + 50 and found.activations == 400 and found.other == 100 + 100 + 50
+
+
 def test_of_an_unknown_optimizer_nothing_can_be_spread():
     found = recorded_memory(trace([500.0, 900.0], "Unheard"), 100.0)
     assert found is not None
