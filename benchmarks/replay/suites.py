@@ -1,7 +1,8 @@
 """Replays of every trace in checkouts of other projects: python -m benchmarks.replay --suites.
 
 $DACEML_SUITES holds the checkouts (TraceLens, HolisticTraceAnalysis, kineto, param, chakra). A file is a
-trace if it names events of a profiler; what daceml refuses is counted with its reason.
+trace if it names events of a profiler; what daceml refuses is counted with its reason. Archives are not
+opened: unpack those of recorded traces (param's dlrm_kineto.tar.gz).
 """
 
 from __future__ import annotations

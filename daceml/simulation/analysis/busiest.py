@@ -93,7 +93,7 @@ def overlap(schedule: Schedule) -> Overlap | None:
 def _busiest(graph: TaskGraph, work: Mask, column: Ints, most: int, amounts: Amounts) -> tuple[Busy, ...]:
     chosen = work & (column != NOTHING)
     tasks, count = graph.tasks, len(graph.names)
-    time_us = np.bincount(column[chosen], tasks.duration_us[chosen], minlength=count)
+    time_us = np.bincount(column[chosen], tasks.duration_us[chosen], minlength=count).astype(np.float64)
     tasks_of = np.bincount(column[chosen], minlength=count)
     whole_us = float(tasks.duration_us[work].sum())
     flops = _rates(tasks.duration_us, time_us, column, chosen, amounts.flops)
