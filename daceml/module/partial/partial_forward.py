@@ -36,11 +36,13 @@ class _Outcome:
 
     Attributes:
         share: of the FLOPs, those in programs.
+        programs: that were entered.
         entries: of programs, and of parts that are cut.
         dear: whether entering parts that are cut takes a share of the time that can be seen.
     """
 
     share: float
+    programs: int
     entries: int
     dear: bool
 
@@ -112,15 +114,15 @@ class PartialForward:
             settled = best.share >= _ENOUGH and not (best.dear and best is outcome)
             if settled or len(self._outcomes) == len(self._ways):
                 self._kept = self._ways[self._outcomes.index(best)]
-                self._report(best.share, nested=nested)
+                self._report(best, nested=nested)
 
-    def _report(self, share: float, *, nested: bool) -> None:
+    def _report(self, outcome: _Outcome, *, nested: bool) -> None:
         if not self._said and not nested:
             name, cut = self.session.name, self.cuts[0]
+            does = f"programs do {100 * outcome.share:.0f} % of its FLOPs, explain names the eager parts"
             log.warning(
-                "%s is not one program: %s; programs do %.0f %% of its FLOPs, explain names the eager parts",
-                name, cut, 100 * share,
-            )  # fmt: skip
+                "%s is not one program: %s; %s", name, cut, does if outcome.programs else "it runs eagerly"
+            )
         self._said = True
 
 
@@ -136,6 +138,7 @@ def _outcome(seen: Counter[str]) -> _Outcome:
     within = seen["cut"] - 1  # besides the part that is judged
     return _Outcome(
         share=seen["compiled"] / flops if flops else 1.0,
+        programs=seen["programs"],
         entries=seen["programs"] + within,
         dear=within > 1 and flops < within * _WORTH_AN_ENTRY,
     )

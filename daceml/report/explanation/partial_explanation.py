@@ -87,7 +87,7 @@ class PartialExplanation:
 
 def _share(some: tuple[Region, ...], everything: tuple[Region, ...], figure: str) -> float:
     total = sum(getattr(region, figure) for region in everything)
-    return sum(getattr(region, figure) for region in some) / total if total else 1.0
+    return sum(getattr(region, figure) for region in some) / total if total else float(bool(some))
 
 
 def _reason(region: Region) -> str:

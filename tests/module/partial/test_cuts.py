@@ -86,6 +86,18 @@ def test_the_log_says_it_once(caplog: pytest.LogCaptureFixture):
     assert message == golden()
 
 
+def test_where_no_program_runs_log_and_explain_say_so(caplog: pytest.LogCaptureFixture):
+    compiled, x = cut(nn.ReLU()), torch.eye(3).to_sparse()
+    with caplog.at_level(logging.WARNING):
+        for _ in range(4):
+            compiled(x)
+    (message,) = caplog.messages
+    assert "a sparse_coo tensor" in message and message.endswith("it runs eagerly")
+    said = daceml.explain(compiled, x)
+    assert isinstance(said, PartialExplanation)
+    assert (said.programs, said.compiled_flops, said.compiled_time) == ((), 0.0, 0.0)
+
+
 def test_explain_names_each_region_its_reason_and_its_share():
     module = Branches()
     module.register_buffer("seen", torch.zeros(1))
