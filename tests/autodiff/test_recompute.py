@@ -264,3 +264,23 @@ def test_a_view_of_an_input_is_not_stored_beside_it():
     assert not [row for row in daceml.explain(compiled, x).storage if row.stored]
     (variant,) = compiled.session.variants
     assert len(variant.program.manifest.outputs) == 1
+
+
+def test_a_buffer_that_is_not_row_major_is_kept_for_the_backward_pass():
+    """What is kept of the caller's memory lies in row-major order, whatever the order of that memory is."""
+
+    class Scaled(nn.Module):
+        scale: torch.Tensor
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("scale", torch.linspace(1, 2, 48).reshape(8, 6).t())
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.sin(x * self.scale)
+
+    module = Scaled()
+    x = torch.linspace(-1, 1, 48).reshape(6, 8).requires_grad_()
+    (expected,) = torch.autograd.grad(module(x).sum(), x)
+    (gradient,) = torch.autograd.grad(daceml.compile(module, fullgraph=True)(x).sum(), x)
+    torch.testing.assert_close(gradient, expected)

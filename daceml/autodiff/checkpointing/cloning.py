@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import dace
-from dace.data import View
+from dace.data import Array, View
 from dace.sdfg import nodes
 
 from daceml.autodiff.activity import viewed
@@ -114,6 +114,8 @@ class _Cloning:
     def _array(self, like: str) -> str:
         desc = copy.deepcopy(self.sdfg.arrays[like])
         desc.transient = True
+        if isinstance(desc, Array) and not isinstance(desc, View):
+            desc.set_shape(desc.shape)  # the caller's strides are those of the caller's memory alone
         name = self.sdfg.add_datadesc(f"{like}_again", desc, find_new_name=True)
         if like in self.network.scalars:
             self.network.scalars |= {name}
