@@ -1,7 +1,9 @@
-"""Layers of torch.nn that torch.export cannot take, or takes wrongly, in a form that it can.
+"""What torch.export cannot take, or takes wrongly, in a form that it can: layers of torch.nn, distributions.
 
 A batch norm with `momentum=None` reads its counter into a Python number, which no trace can follow. An
 instance norm hides the change of its running statistics. Both are traced as the same computation on tensors.
+Distributions read whether their parameters and values are valid into Python, and raise an error if not: they
+are traced without that check, as Dynamo traces them, unless it is asked for by name (`validate_args=True`).
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.distributions import Distribution
 from torch.nn import functional
 from torch.nn.modules.batchnorm import _BatchNorm  # pyright: ignore[reportPrivateUsage]
 from torch.nn.modules.instancenorm import _InstanceNorm  # pyright: ignore[reportPrivateUsage]
@@ -28,7 +31,9 @@ def traceable(module: nn.Module) -> Generator[None]:
         ExportError: a layer that exchanges statistics with other processes, or TorchScript.
     """
     changed: list[tuple[nn.Module, str]] = []
+    validated = Distribution._validate_args  # pyright: ignore[reportPrivateUsage]
     try:
+        Distribution.set_default_validate_args(False)
         for path, layer in module.named_modules():
             refuse_script(layer, path)
             if not layer.training:
@@ -42,6 +47,7 @@ def traceable(module: nn.Module) -> Generator[None]:
                     changed.append((layer, name))
         yield
     finally:
+        Distribution.set_default_validate_args(validated)
         for layer, name in changed:
             layer.__dict__.pop(name, None)
 
