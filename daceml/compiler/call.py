@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
@@ -162,9 +163,7 @@ def trace_call(request: ModuleRequest, arguments: Arguments, modes: Modes, **siz
     """Trace the module for the sizes of these arguments, unless options of `capture` leave some symbolic."""
     import torch
 
-    # hooks around the call, such as those of a checkpoint, have no business with what tracing saves
-    unhooked = torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor)
-    with torch.set_grad_enabled(modes.grad_enabled), unhooked:
+    with torch.set_grad_enabled(modes.grad_enabled), _unhooked(), _unwound():
         return capture(
             request.module,
             arguments,
@@ -173,3 +172,36 @@ def trace_call(request: ModuleRequest, arguments: Arguments, modes: Modes, **siz
             output=not request.options["fullgraph"],  # it prints once, while it is traced
             **sizes,
         )
+
+
+@contextmanager
+def _unhooked() -> Generator[None]:
+    """Keep hooks around the call, such as those of a checkpoint, from what tracing saves."""
+    import torch
+
+    if torch._C._autograd._top_saved_tensors_default_hooks(True) is None:
+        yield  # functional transforms refuse even hooks that do nothing
+        return
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor):
+        yield
+
+
+@contextmanager
+def _unwound() -> Generator[None]:
+    """End functional transforms that a failed trace leaves open: calls in a graph of Dynamo begin them."""
+    import torch
+
+    transforms, hooks = torch._C._functorch, torch._C._autograd
+    depth, refused = (
+        transforms.get_dynamic_layer_stack_depth(),
+        hooks._saved_tensors_hooks_get_disabled_error_message(),
+    )
+    try:
+        yield
+    except BaseException:
+        transforms.pop_dynamic_layer_stack_and_undo_to_depth(depth)
+        if refused is None:
+            hooks._saved_tensors_hooks_enable()
+        else:
+            hooks._saved_tensors_hooks_disable(refused)
+        raise

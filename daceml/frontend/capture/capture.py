@@ -23,7 +23,7 @@ from daceml.frontend.capture.module_attributes import adopt, unchanged_tensors
 from daceml.frontend.capture.number_uses import only_values
 from daceml.frontend.capture.object_arguments import Change, kinds_of_objects
 from daceml.frontend.capture.random_generators import draw_from_torchs_generator
-from daceml.frontend.capture.refused_traces import refuse_errors
+from daceml.frontend.capture.refused_traces import refuse_errors, refuse_wrapped
 from daceml.frontend.capture.sizes.dynamic_shapes import (
     SizeGuard,
     Spec,
@@ -192,6 +192,7 @@ def _capture(
                 raise
             broken = broken_promise(error, module, arguments, specs)
             raise broken or refusal_of_torch(module, arguments, error) from error
+    refuse_wrapped(program)
     refuse_mixed_types(program, module, arguments)
     correct_memory(program)
     if specs is not None and any(found := ambiguous(program, specs)):

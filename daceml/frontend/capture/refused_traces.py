@@ -1,4 +1,4 @@
-"""Traces that are no program: errors of eager that a trace lets pass, and results on another device."""
+"""Traces that are no program: errors of eager that a trace lets pass, lost tensors, another device."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch._ops import OpOverload
 
+from daceml.errors import ExportError
 from daceml.frontend.capture.exportable import RunsEagerlyError
 from daceml.frontend.capture.sizes.hints import hint
 
@@ -35,6 +36,20 @@ def _reads_bookkeeping(node: torch.fx.Node) -> bool:
     if str(node.target) not in ("aten.embedding_bag.default", "aten.embedding_bag.padding_idx"):
         return False
     return any(user.args[1] != 0 and user.users for user in node.users)
+
+
+def refuse_wrapped(program: ExportedProgram) -> None:
+    """Refuse a trace that took a tensor of a functional transform for a constant.
+
+    Raises:
+        ExportError: torch.func.grad, vjp or jvp of tensors from outside of the function, such as parameters.
+    """
+    if any(map(torch._C._functorch.is_functorch_wrapped_tensor, program.constants.values())):
+        raise ExportError(
+            "forward transforms a function, and its trace takes tensors of the transform for constants",
+            why="torch.func.grad, vjp and jvp wrap their operands, and torch's exporter does not see inside",
+            fix="compute the derivative outside of forward; or leave fullgraph=True out",
+        )
 
 
 def _value(node: torch.fx.Node) -> Any:

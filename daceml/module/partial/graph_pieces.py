@@ -155,8 +155,6 @@ def _modes(graph: fx.GraphModule) -> dict[str, Cut]:
         i for i, node in enumerate(calls) if "_functorch" in str(getattr(node.target, "__module__", ""))
     ]
     if transforms:
-        for node in list(graph.graph.nodes):
-            found.pop(node.name, None)
         nodes = [node for node in graph.graph.nodes if node.op in _CALLS]
         first, last = nodes.index(calls[transforms[0]]), nodes.index(calls[transforms[-1]])
         for node in nodes[first : last + 1]:

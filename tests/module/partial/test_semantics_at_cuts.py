@@ -20,7 +20,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import daceml
-from daceml.errors import SharedMemoryError
+from daceml.errors import ExportError, SharedMemoryError
 from daceml.module.module import DaceModule
 from tests.support.eager_twin import Function
 
@@ -149,6 +149,30 @@ class RefusedInVmap(Base):
         return torch.vmap(one)(self.part(x)), self.other(x)
 
 
+class DerivativesPerSample(Base):
+    """Each begins with calls of the graph that change how autograd keeps tensors, and ends with others."""
+
+    def forward(self, x):
+        weights = dict(self.part.named_parameters())
+
+        def loss(weights: dict[str, torch.Tensor], row: torch.Tensor) -> torch.Tensor:
+            return torch.func.functional_call(self.part, weights, (row,)).square().sum()
+
+        each = torch.func.vmap(torch.func.grad(loss, argnums=1), in_dims=(None, 0))(weights, self.other(x))
+        return each, torch.func.vmap(torch.func.jacrev(self.part))(x)
+
+
+class InnerStep(Base):
+    def forward(self, x):
+        weights = dict(self.part.named_parameters())
+        steps = torch.func.grad(lambda w: torch.func.functional_call(self.part, w, (x,)).square().sum())(
+            weights
+        )
+        return self.other(
+            torch.func.functional_call(self.part, {k: weights[k] - 0.1 * steps[k] for k in steps}, (x,))
+        )
+
+
 class NewNumbers(Base):
     def forward(self, x):
         return self.part(x) * x.sum().item()
@@ -177,6 +201,8 @@ MODELS = [
     DrawsThenBranches,
     OwnGeneratorThenBranches,
     RefusedInVmap,
+    DerivativesPerSample,
+    InnerStep,
     NewNumbers,
     Modes,
 ]
@@ -219,6 +245,20 @@ def test_calls_are_those_of_eager(make: Callable[[], nn.Module], gradient: bool)
     assert getattr(module, "count", 0) == getattr(eager, "count", 0)
     if isinstance(module, Swaps):
         assert module.active is module.part and type(module.active) is Part
+
+
+@pytest.mark.parametrize("make", [DerivativesPerSample, InnerStep])
+def test_a_failed_trace_ends_the_transforms_that_it_began(make: Callable[[], nn.Module]):
+    x = torch.randn(4, 8)
+    with torch.no_grad():
+        with pytest.raises(ExportError):
+            daceml.compile(make(), backward=False, fullgraph=True)(x)
+        cut(make(), backward=False)(x)
+        doubled = Function(lambda y: torch.vmap(lambda row: row * 2)(y))
+        torch.testing.assert_close(daceml.compile(doubled, fullgraph=True)(x), x * 2)
+    assert torch._C._functorch.get_dynamic_layer_stack_depth() == 0
+    with torch.autograd.graph.save_on_cpu():  # hooks are allowed
+        pass
 
 
 def test_a_checkpoint_runs_forward_twice_in_the_same_way():
