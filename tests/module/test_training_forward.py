@@ -242,6 +242,23 @@ def test_left_to_torch(name: str, caplog: pytest.LogCaptureFixture):
     assert not compiled_backward(compiled)
 
 
+def advantages(m: Any, x: torch.Tensor) -> torch.Tensor:
+    """Made in the size of what has a gradient, and filled without one, as in advantage estimation."""
+    found, last = torch.zeros_like(x), x.new_zeros(x.shape[1:])
+    with torch.no_grad():
+        for row in reversed(range(len(x))):
+            found[row] = last = x[row] * m.weight + 0.9 * last
+        m.kept.copy_(torch.ones_like(x[0]))
+    return m.layer(x) * found + m.kept
+
+
+def test_a_tensor_of_which_only_the_size_is_taken_has_no_gradient():
+    torch.manual_seed(0)
+    compiled, eager = twins(WithState(advantages))
+    trains_like(compiled, eager, double(2, 3), steps=1)
+    assert compiled_backward(compiled)
+
+
 def test_hooks_of_submodules_are_left_to_torch_while_they_are_there(caplog: pytest.LogCaptureFixture):
     torch.manual_seed(0)
     compiled, eager = twins(nn.Sequential(nn.Linear(3, 3), nn.Tanh()).double())
