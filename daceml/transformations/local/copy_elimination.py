@@ -104,12 +104,15 @@ def _is_copy(network: Network, entry: nodes.MapEntry, source: str) -> bool:
         return False
     mine, theirs = sdfg.arrays[source], sdfg.arrays[statement.target]
     value = _without_casts(statement.value, mine.dtype)
-    elements = product(size(s) for s in theirs.shape)
+    given, taken, written = (
+        str(sympy.expand(product(sizes)))
+        for sizes in (map(size, mine.shape), statement.extents, map(size, theirs.shape))
+    )
     return (
         statement.resolves is None
         and value.op == "read"
         and value.data[0] == source
-        and str(sympy.expand(product(statement.extents))) == str(sympy.expand(elements))  # all of it
+        and given == taken == written  # all of both: the first rows of a matrix are a smaller result
         and _offset(value.data[1], mine) == _offset(statement.index, theirs)
     )
 

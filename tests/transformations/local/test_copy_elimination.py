@@ -164,3 +164,32 @@ def test_a_product_that_is_a_result_itself_is_not_shared():
     one, other = daceml.compile(module, backward=False)(x)
     torch.testing.assert_close(one.reshape(3, -1), other)
     torch.testing.assert_close(one, module(x)[0])
+
+
+class FirstRows(Reshaped):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear(x)[:4]
+
+
+class Joined(Reshaped):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:  # pyright: ignore
+        return self.linear(torch.cat([x, y]))
+
+
+def test_a_result_that_is_the_first_rows_of_a_product_is_copied():
+    """The product writes all of its rows, which the result has no memory for."""
+    module, x = FirstRows(()), torch.randn(8, 16)
+    compiled = daceml.compile(copy.deepcopy(module), backward=False)
+    torch.testing.assert_close(compiled(x), module(x))
+    assert len(compiled.session.latest.program.manifest.steps) == 2
+
+
+def test_gradients_that_are_rows_of_a_product_are_copied():
+    module = Joined(())
+    x, y = (torch.randn(4, 16, requires_grad=True) for _ in range(2))
+    compiled = daceml.compile(copy.deepcopy(module))
+    found, expected = (torch.autograd.grad(call(x, y).square().sum(), [x, y]) for call in (compiled, module))
+    torch.testing.assert_close(found, expected)
+    backward = compiled.session.latest.backward
+    assert backward is not None
+    assert {"x_gradient", "y_gradient"} <= {step.title for step in backward.program.manifest.steps}
