@@ -179,7 +179,8 @@ def _unhooked() -> Generator[None]:
     """Keep hooks around the call, such as those of a checkpoint, from what tracing saves."""
     import torch
 
-    if torch._C._autograd._top_saved_tensors_default_hooks(True) is None:
+    hooks: Any = torch._C._autograd  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
+    if hooks._top_saved_tensors_default_hooks(True) is None:
         yield  # functional transforms refuse even hooks that do nothing
         return
     with torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor):
@@ -191,11 +192,10 @@ def _unwound() -> Generator[None]:
     """End functional transforms that a failed trace leaves open: calls in a graph of Dynamo begin them."""
     import torch
 
-    transforms, hooks = torch._C._functorch, torch._C._autograd
-    depth, refused = (
-        transforms.get_dynamic_layer_stack_depth(),
-        hooks._saved_tensors_hooks_get_disabled_error_message(),
-    )
+    transforms: Any = torch._C._functorch  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
+    hooks: Any = torch._C._autograd  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
+    depth = transforms.get_dynamic_layer_stack_depth()
+    refused = hooks._saved_tensors_hooks_get_disabled_error_message()
     try:
         yield
     except BaseException:

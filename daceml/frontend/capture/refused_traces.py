@@ -44,7 +44,9 @@ def refuse_wrapped(program: ExportedProgram) -> None:
     Raises:
         ExportError: torch.func.grad, vjp or jvp of tensors from outside of the function, such as parameters.
     """
-    if any(map(torch._C._functorch.is_functorch_wrapped_tensor, program.constants.values())):
+    transforms: Any = torch._C._functorch  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
+    tensors = (t for t in program.constants.values() if isinstance(t, torch.Tensor))
+    if any(map(transforms.is_functorch_wrapped_tensor, tensors)):
         raise ExportError(
             "forward transforms a function, and its trace takes tensors of the transform for constants",
             why="torch.func.grad, vjp and jvp wrap their operands, and torch's exporter does not see inside",
