@@ -91,6 +91,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=1, help="processes at once")
     parser.add_argument("--journal", type=Path, default=Path("build/bench/suites.jsonl"), metavar="FILE",
                         help="rows that are known already; a run that was stopped goes on there")  # fmt: skip
+    parser.add_argument("--limit-s", type=float, default=300.0, help="seconds for one program")
     parser.add_argument(
         "--again", nargs="*", metavar="VERDICT", help="run programs with these verdicts again"
     )

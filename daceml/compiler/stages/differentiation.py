@@ -80,7 +80,7 @@ def differentiate(
         if gradient in parts.backward.outputs:
             signature[gradient] = GRADIENT + name
     record = replace(
-        _record(parts, results, arrays, outputs, reached, _flat(results, outputs, wanted)),
+        _record(parts, results, arrays, outputs, reached, _flat(results, outputs, arrays, reached, wanted)),
         storage=tuple(map(_storage, decisions)),
         by_rule=gradients.by_rule,
         lowered=gradients.lowered,
@@ -116,17 +116,32 @@ def _identity(network: Network, array: str) -> str:
     return f"{array}: {kind}, {edge.src_conn} of {name} from {sources}"
 
 
-def _flat(results: tuple[str, ...], outputs: list[str], wanted: Wanted) -> dict[int, tuple[int, ...]]:
-    """Results that require a gradient in eager PyTorch and move with nothing here: their gradient is zero.
+def _flat(
+    results: tuple[str, ...],
+    outputs: list[str],
+    arrays: list[str | None],
+    reached: Mapping[str, Collection[str]],
+    wanted: Wanted,
+) -> dict[int, tuple[int, ...]]:
+    """Where a gradient is zero for any cotangent: eager PyTorch computes it, and here nothing leads to it.
+
+    Such are results that move with nothing, as of `sign`, and operands whose share is left out, as in
+    `addmm(..., beta=0)` or of a tensor that is written over.
 
     Returns:
         place of the result -> places of the tensors that it gives zeros to.
     """
-    return {
-        place: sources
+
+    def leads(result: str, place: int) -> bool:
+        array = arrays[place]
+        return result in outputs and array is not None and result in reached[array]
+
+    found = {
+        place: tuple(source for source in sources if not leads(results[place], source))
         for place, sources in enumerate(wanted.reaching)
-        if sources and results[place] not in outputs and results.index(results[place]) == place
+        if sources and results.index(results[place]) == place
     }
+    return {place: sources for place, sources in found.items() if sources}
 
 
 def _record(

@@ -124,9 +124,16 @@ def _is_unlike_places(
     return any(n not in (1, m) for n, m in zip(reversed(values.shape), reversed(wanted), strict=False))
 
 
+def _is_no_reshape(_: torch.Tensor, size: Sequence[int], stride: Sequence[int]) -> bool:
+    """Whether a view counts strides that are not those of its sizes: a trace takes it for a reshape."""
+    return tuple(torch.empty(tuple(size), device="meta").stride()) != tuple(stride)
+
+
 _LET_PASS: dict[str, Callable[..., bool]] = {
+    "aten._reshape_alias.default": _is_no_reshape,
     "aten.threshold_backward.default": lambda gradient, x, *_: gradient.dtype != x.dtype,
     "aten.ldexp.Tensor": lambda x, other: other.dtype == torch.bool,
+    "aten.huber_loss.default": lambda x, target, *_: x.dtype != target.dtype,
     "aten.logcumsumexp.default": lambda x, *_: not (x.is_floating_point() or x.is_complex()),
     "aten.slice_scatter.default": _is_unlike(torch.ops.aten.slice.Tensor),
     "aten.index_add.default": _is_unlike_rows,

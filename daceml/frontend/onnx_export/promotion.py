@@ -25,6 +25,7 @@ TO_RESULT = frozenset(
         "addcmul",
         "addmm",
         "addmv",
+        "angle",
         "asin",
         "asinh",
         "atan",
@@ -71,6 +72,7 @@ TO_RESULT = frozenset(
         "mish",
         "mul",
         "neg",
+        "outer",
         "pow",
         "reciprocal",
         "remainder",
@@ -80,6 +82,7 @@ TO_RESULT = frozenset(
         "sign",
         "silu",
         "sin",
+        "sinc",
         "sinh",
         "softplus",
         "sqrt",
@@ -105,6 +108,18 @@ TO_RESULT = frozenset(
 )
 """Operators that compute in the element type of their result."""
 
+_SPELLINGS = {
+    "divide": "div",
+    "multiply": "mul",
+    "subtract": "sub",
+    "ger": "outer",
+    "special_erf": "erf",
+    "special_expm1": "expm1",
+    "special_log1p": "log1p",
+    "special_sinc": "sinc",
+}
+"""Other names of operators, which torch's own translations take for what they are not: of one type."""
+
 COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
 """Operators that compute in the common type of their operands."""
 
@@ -117,6 +132,7 @@ def promote(program: ExportedProgram) -> None:
     for node in list(program.graph.nodes):
         if node.op != "call_function" or not isinstance(node.target, OpOverload):
             continue
+        _spell(node)
         _say_type(node)
         namespace, name = node.target.namespace, node.target.overloadpacket.__name__
         if namespace != "aten" or not isinstance(node.meta.get("val"), torch.Tensor):
@@ -132,6 +148,14 @@ def promote(program: ExportedProgram) -> None:
         for position in positions:
             if position < len(node.args):
                 node.update_arg(position, _cast(program.graph, node, node.args[position], wanted))
+
+
+def _spell(node: torch.fx.Node) -> None:
+    """Give an operator its usual name."""
+    target: Any = node.target
+    if target.namespace == "aten" and (name := _SPELLINGS.get(target.overloadpacket.__name__)) is not None:
+        packet = getattr(torch.ops.aten, name)
+        node.target = getattr(packet, str(target).rpartition(".")[2], target)
 
 
 def _say_type(node: torch.fx.Node) -> None:

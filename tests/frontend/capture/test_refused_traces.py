@@ -129,3 +129,17 @@ def test_what_a_bag_keeps_for_its_gradient_is_eagers(mode, last):
     tensors = [torch.randn(4, 2), torch.tensor([0, 1, 2, 1, 3]), offsets]
     assert unlike_eager(bags, *tensors, one_program=False) == []
     assert unlike_eager(lambda *tensors: bags(*tensors)[0], *tensors) == []
+
+
+def test_a_view_with_other_strides_than_its_sizes_is_eagers():
+    def function(x):
+        return torch.ops.aten._reshape_alias(x, (4, 6), (1, 4)).sin()
+
+    x = torch.arange(24.0)
+    assert unlike_eager(function, x, gradients=True, one_program=False) == []
+    assert unlike_eager(lambda x: torch.ops.aten._reshape_alias(x, (4, 6), (6, 1)).sin(), x) == []
+
+
+def test_a_loss_of_two_types_has_the_type_of_its_input():
+    x = torch.arange(3.0)
+    assert unlike_eager(functional.huber_loss, x, x.double() + 1, one_program=False) == []

@@ -17,6 +17,7 @@ from daceml.frontend.capture.exportable import RunsEagerlyError
 from daceml.frontend.capture.gradients.gradient_stops import (
     changed,
     changed_by,
+    operands_read,
     regions,
     stop_gradient,
     storage,
@@ -31,15 +32,6 @@ if TYPE_CHECKING:
 
 _SPARSE = frozenset({"sparse", "sparse_grad"})
 """Arguments of ATen's embeddings and of its gather."""
-
-_OF_ITS_OWN = frozenset(
-    f"aten::{name}"
-    for name in (
-        "empty_like", "full_like", "new_empty", "new_empty_strided", "new_full", "new_ones", "new_zeros",
-        "ones_like", "rand_like", "randint_like", "randn_like", "zeros_like",
-    )
-)  # fmt: skip
-"""Operators that take sizes and type of an operand, and nothing of its values."""
 
 
 def refuse_changes(program: ExportedProgram, wanted: Wanted) -> None:
@@ -110,8 +102,7 @@ class _Walk:
                 return False
             operands = [a for a in node.args if isinstance(a, torch.fx.Node) and a.op != "get_attr"]
             return _Walk(region, [self._flows(a) for a in operands]).run()
-        flows = any(self._flows(operand) for operand in node.all_input_nodes)
-        flows = flows and getattr(node.target, "_schema", node).name not in _OF_ITS_OWN
+        flows = any(self._flows(operand) for operand in operands_read(node))
         if flows and (asked := _sparse_gradient(node)):
             raise RunsEagerlyError(f"forward asks for a sparse gradient: {asked}")
         for target in changed_by(node):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from daceml.frontend.capture.exportable import RunsEagerlyError
+from daceml.frontend.capture.gradients.custom_gradients import with_gradient
 from daceml.frontend.capture.number_uses import reads_a_number
 
 if TYPE_CHECKING:
@@ -22,6 +23,31 @@ if TYPE_CHECKING:
     from torch.fx import Graph, GraphModule, Node
 
 _DETACH = torch.ops.aten.detach.default
+
+
+_VALUES_UNREAD = frozenset(
+    f"aten::{name}"
+    for name in (
+        "empty_like", "full_like", "new_empty", "new_empty_strided", "new_full", "new_ones", "new_zeros",
+        "ones_like", "rand_like", "randint_like", "randn_like", "zeros_like",
+    )
+)  # fmt: skip
+
+
+_FIRST_READ = frozenset(f"aten::{name}" for name in ("expand_as", "reshape_as", "to", "type_as", "view_as"))
+
+
+def operands_read(node: Node) -> list[Node]:
+    """The operands that a result has a gradient to; of the others an operator takes sizes or type alone.
+
+    A function with a gradient of its own has one to those operands that its gradient names.
+    """
+    if node.target is with_gradient():
+        return list(node.args[1])  # pyright: ignore[reportArgumentType, reportCallIssue]
+    name = getattr(node.target, "_schema", node).name
+    if name in _VALUES_UNREAD:
+        return []
+    return node.all_input_nodes[:1] if name in _FIRST_READ else node.all_input_nodes
 
 
 @functools.cache

@@ -56,12 +56,14 @@ def without_own_gradients() -> Generator[None]:
         RunsEagerlyError: forward has gradients of its own; raised inside the block where it meets them.
     """
     thread = threading.get_ident()
-    function, inference = torch.autograd.Function, torch.inference_mode
-    apply, enter = function.__dict__["apply"], inference.__enter__
+    # what `Function.apply` calls: forward may hold that method itself, as of `relu = MyReLU.apply`
+    function: Any = torch.autograd.function._SingleLevelFunction  # pyright: ignore[reportPrivateUsage]
+    inference = torch.inference_mode
+    enter = inference.__enter__
 
     def checked(cls: Any, *args: Any, **kwargs: Any) -> Any:
         if threading.get_ident() != thread or f"{cls.__module__}.".startswith(_TRACERS):
-            return apply.__get__(None, cls)(*args, **kwargs)
+            return super(function, cls).apply(*args, **kwargs)
         if f"{cls.__module__}.".startswith("torch."):
             raise RunsEagerlyError(f"forward calls {cls.__qualname__}, whose backward is its own")
         return traced_function(cls, args, kwargs)
@@ -72,12 +74,12 @@ def without_own_gradients() -> Generator[None]:
         enter(self)
 
     try:
-        function.apply = classmethod(checked)  # pyright: ignore[reportAttributeAccessIssue]
+        function.apply = classmethod(checked)
         inference.__enter__ = entered
         with _Refusals():
             yield
     finally:
-        function.apply = apply
+        del function.apply
         inference.__enter__ = enter
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch.export.graph_signature import OutputKind, TensorArgument
 
-from daceml.frontend.capture.gradients.gradient_stops import stop_gradient
+from daceml.frontend.capture.gradients.gradient_stops import operands_read, stop_gradient
 from daceml.runtime.records.gradients import Wanted
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def _reaching(result: Node, places: dict[Node, int]) -> tuple[int, ...]:
         value = node.meta.get("val")
         if node.target is stop_gradient() or (isinstance(value, torch.Tensor) and not _is_float(value)):
             continue
-        new = [operand for operand in node.all_input_nodes if operand not in seen]
+        new = [operand for operand in operands_read(node) if operand not in seen]
         seen.update(new)
         waiting += new
     return tuple(sorted(found))

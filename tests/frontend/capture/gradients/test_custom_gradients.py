@@ -111,6 +111,28 @@ def test_a_function_that_is_all_of_a_module() -> None:
     assert torch.equal(gradients(module, daceml.compile(module), x)[0], gradients(module, module, x)[0])
 
 
+straight_through = StraightThrough.apply
+
+
+class Held(nn.Module):
+    """Holds the method by which functions are called, as most code does, here in a module and a variable."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.swish = ScaledSwish.apply
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return straight_through(self.swish(x))
+
+
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # by Dynamo
+def test_a_function_whose_method_forward_holds() -> None:
+    x = torch.tensor([0.5, -2.0, 0.3], requires_grad=True)
+    expected = gradients(Held(), Held(), x)[0]
+    assert torch.equal(gradients(Held(), daceml.compile(Held()), x)[0], expected)
+    assert torch.equal(gradients(Held(), torch.compile(Held(), backend="daceml"), x)[0], expected)
+
+
 def test_without_gradients_the_function_is_its_forward() -> None:
     x = torch.randn(3)
     module = Applied(ScaledSwish)

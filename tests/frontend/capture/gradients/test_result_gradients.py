@@ -26,6 +26,49 @@ def test_a_result_that_moves_with_nothing_has_a_gradient_of_zero(function):
     assert unlike_eager(lambda x, y: (function(x), x * y, y * 2), X, Y, gradients=True) == []
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, y: torch.addmm(x.expand(2, 2), y[:, None], y[None], beta=0),
+        lambda x, y: torch.ops.aten.leaky_relu_backward(y, x, 0.1, False),
+        lambda x, y: x.clone().zero_() + y,
+        lambda x, y: x.clone().copy_(y),
+        lambda x, y: x.sign() * y,
+        lambda x, y: x.angle() + y,
+    ],
+    ids=["beta=0", "a gradient's gradient", "filled", "written over", "sign", "angle"],
+)
+def test_an_operand_that_does_not_count_gets_zeros(function):
+    assert unlike_eager(function, X, Y, gradients=True) == []
+
+
+class OfTheSecond(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, y):
+        return x * y
+
+    @staticmethod
+    def backward(ctx, gradient):  # pyright: ignore[reportIncompatibleMethodOverride]
+        return None, gradient
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, y: torch.zeros_like(x) + y,
+        lambda x, y: torch.empty_like(x).copy_(y),
+        lambda x, y: y[:1].expand_as(x) * y.view_as(x),
+        lambda x, y: y.type_as(x) * 2,
+        lambda x, y: (x > 0).float() * y,
+        lambda x, y: x.detach() * y,
+        OfTheSecond.apply,
+    ],
+    ids=["zeros_like", "empty_like", "sizes", "type", "mask", "detached", "function"],
+)
+def test_an_operand_without_a_way_of_gradients_gets_none(function):
+    assert unlike_eager(function, X, Y, gradients=True) == []
+
+
 def test_numbers_around_a_mean_give_it_a_gradient_of_zero():
     assert unlike_eager(lambda x, y: torch.normal(x, y.abs()), X, Y, gradients=True, random=True) == []
 
