@@ -17,6 +17,7 @@ from daceml.compiler.stages.stage_timer import Stages
 from daceml.compiler.stance import current_stance
 from daceml.errors import RecompileError
 from daceml.frontend.capture.call_device import CPU, without_autocast
+from daceml.frontend.capture.gradients.torch_forward import TorchForward, UnlikeEagerError, draws
 from daceml.frontend.capture.trace_lock import tracing
 from daceml.garbage_collection import without_collection
 from daceml.runtime.autograd import BackwardPass, GradientExchange, Narrowed
@@ -128,7 +129,9 @@ class Making:
             program = Program(stored, state, self.device)
             if program.conditional:
                 program.substitute = functools.partial(self._unconditional, state)
-            return program, None if behind is None else backward_pass(behind, self, self.key(), state)
+            if behind is None:
+                return program, None
+            return program, backward_pass(behind, self, self.key(), state, program.changed)
 
     def _unconditional(self, state: Mapping[str, torch.Tensor]) -> Program:
         """The program that reads weights at each call, and whose activations keep NaN without limits."""
@@ -219,7 +222,14 @@ class Making:
         return self.made
 
 
-def backward_pass(folder: Path, making: Making, key: str, state: Mapping[str, torch.Tensor]) -> BackwardPass:
+def backward_pass(
+    folder: Path, making: Making, key: str, state: Mapping[str, torch.Tensor], changed: Collection[str]
+) -> BackwardPass:
+    """The backward half of a program.
+
+    Args:
+        changed: what the program changes, by key or by name of the input.
+    """
     record, wanted = GradientRecord.load(folder), making.wanted
     assert wanted is not None, "what is differentiated is wanted"
     # the second half of a budget's plan goes with its first, a hook sees each pass once, and ranks that use
@@ -234,7 +244,21 @@ def backward_pass(folder: Path, making: Making, key: str, state: Mapping[str, to
         read={key: state[key] for _, key in record.reads if isinstance(key, str)},
         narrow=functools.partial(_narrowed, kept, key, record) if alone else lambda _: None,
         exchange=making.exchange,
+        torch_forward=functools.partial(_torch_forward, making, state, changed),
+        draws=draws(making.exported),
     )
+
+
+def _torch_forward(
+    making: Making, state: Mapping[str, torch.Tensor], changed: Collection[str]
+) -> TorchForward | None:
+    if making.target != "cpu" and draws(making.exported):
+        return None  # from the device's generator, whose state is not kept
+    try:
+        return TorchForward(making.exported, state, changed)
+    except UnlikeEagerError as error:
+        log.info("gradients cannot be differentiated again: %s", error)
+        return None
 
 
 def _narrowed(making: Making, key: str, whole: GradientRecord, places: tuple[int, ...]) -> Narrowed | None:

@@ -9,6 +9,7 @@ import torch
 
 from daceml.frontend.onnx_export.memory_views import expression
 
+_negated: Any = torch.ops.aten._neg_view.default
 _HALF = {torch.complex32: torch.float16, torch.complex64: torch.float32, torch.complex128: torch.float64}
 
 
@@ -45,10 +46,10 @@ def strided(
 def _as_stored(tensor: torch.Tensor) -> torch.Tensor:
     """A tensor without the marks that its numbers are conjugates or negatives of what memory holds."""
     tensor = tensor.conj() if tensor.is_conj() else tensor
-    return torch._neg_view(tensor) if tensor.is_neg() else tensor  # pyright: ignore[reportPrivateUsage]
+    return _negated(tensor) if tensor.is_neg() else tensor
 
 
 def marked(tensor: torch.Tensor, *, conjugated: bool, negated: bool) -> torch.Tensor:
     """A view whose numbers are conjugates or negatives of what memory holds."""
     tensor = tensor.conj() if conjugated else tensor
-    return torch._neg_view(tensor) if negated else tensor  # pyright: ignore[reportPrivateUsage]
+    return _negated(tensor) if negated else tensor

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
@@ -70,6 +71,9 @@ class BackwardPass:
         read: state_dict key -> tensor, of what the backward program reads.
         narrow: makes the half that is right where only the results at some places have a cotangent.
         exchange: averages gradients over all ranks; None in one process.
+        torch_forward: makes the forward pass of torch's own kernels, for gradients that are differentiated
+            again; None where there is none.
+        draws: whether that pass draws random numbers.
     """
 
     program: Program
@@ -79,6 +83,10 @@ class BackwardPass:
     read: dict[str, torch.Tensor]
     narrow: Callable[[tuple[int, ...]], Narrowed | None] = lambda _: None
     exchange: GradientExchange | None = None
+    torch_forward: Callable[[], Callable[[Sequence[torch.Tensor]], Sequence[torch.Tensor]] | None] = lambda: (
+        None
+    )
+    draws: bool = False
     _narrowed: dict[tuple[int, ...], Narrowed | None] = field(default_factory=dict)  # pyright: ignore
     _narrowing: threading.Lock = field(default_factory=threading.Lock)
 
@@ -134,6 +142,11 @@ class BackwardPass:
             return None
         return tuple(source[1] for source in sources if source is not None)
 
+    @cached_property
+    def again(self) -> Callable[[Sequence[torch.Tensor]], Sequence[torch.Tensor]] | None:
+        """The forward pass of torch's own kernels, if there is one."""
+        return self.torch_forward()
+
     def run(self, forward: Program, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """The user's outputs, as results of one node of autograd."""
         given = [x for x, wants in zip(inputs, self.wanted.inputs, strict=True) if wants]
@@ -181,6 +194,7 @@ class _Differentiable(torch.autograd.Function):
             # of what this very call changes, the backward pass reads the value from before
             changing = {id(tensor) for tensor in program.mutated}
             read = [tensor.clone() if id(tensor) in changing else tensor for tensor in read]
+        ctx.generator = torch.get_rng_state() if backward.draws else None
         outputs = program(inputs)
         anchor = torch.empty(0)
         ctx.save_for_backward(*[outputs[i] for i in record.saved], *read, anchor)
@@ -189,6 +203,9 @@ class _Differentiable(torch.autograd.Function):
         ctx.like = [_Like.of(outputs[i]) for i in record.cotangents]
         ctx.sized = [_Like.of(inputs[place]) for place in backward.sized]
         ctx.given = [_Like.of(x) for x in wanted[: len(wanted) - len(backward.state)]]
+        # for gradients that are differentiated again; activations are not kept for that alone
+        ctx.inputs = [x if x.grad_fn is None else weakref.ref(x) for x in inputs]
+        ctx.versions = [x._version for x in (*inputs, *backward.state)]
         results = outputs[: record.results]
         if backward.fixed:
             ctx.mark_non_differentiable(*[results[i] for i in backward.fixed])
@@ -201,7 +218,11 @@ class _Differentiable(torch.autograd.Function):
     ) -> tuple[torch.Tensor | None, ...]:
         backward: BackwardPass = ctx.backward_pass
         record = backward.record
-        _refuse_batches(given)
+        batched = _is_batch(given)
+        if (batched or torch.is_grad_enabled()) and (found := _torchs_gradients(ctx, given)) is not None:
+            return None, None, None, *found
+        if batched:
+            raise _batch_error()
         # as a rule every result has a cotangent, and every gradient is an output of the program
         places = None if any(g is None for g in given[: record.results]) else backward.all_outputs
         flows = () if places is not None else _flows(given, record)
@@ -255,6 +276,55 @@ class _Differentiable(torch.autograd.Function):
         return None, None, None, *gradients
 
 
+def keep_dynamo_out() -> None:
+    """Let Dynamo not trace backward passes that run within code that it watches."""
+    import torch._dynamo
+
+    if not hasattr(_Differentiable.backward, "_torchdynamo_disable"):
+        hidden: Any = torch._dynamo.disable(_Differentiable.backward)  # pyright: ignore[reportUnknownMemberType]
+        _Differentiable.backward = staticmethod(hidden)
+
+
+def _torchs_gradients(ctx: Any, given: Sequence[torch.Tensor | None]) -> Sequence[torch.Tensor | None] | None:
+    """Gradients by torch's own kernels, of its own forward pass: of a batch of cotangents, or differentiable.
+
+    Returns:
+        None where what forward was given is gone or has changed, and where its trace has operators of daceml.
+    """
+    backward: BackwardPass = ctx.backward_pass
+    if backward.exchange is not None or backward.again is None:
+        return None
+    inputs = _kept(ctx)
+    if inputs is None or ctx.versions != [x._version for x in (*inputs, *backward.state)]:
+        return None
+    with nullcontext() if ctx.generator is None else torch.random.fork_rng(devices=()):
+        if ctx.generator is not None:
+            torch.set_rng_state(ctx.generator)
+        results = backward.again(inputs)
+    flowing = [
+        (result, cotangent)
+        for result, cotangent in zip(results, given, strict=False)
+        if cotangent is not None and result.requires_grad
+    ]
+    wanted = [x for x, wants in zip(inputs, backward.wanted.inputs, strict=True) if wants]
+    outputs, cotangents = zip(*flowing, strict=True) if flowing else ((), ())
+    again = torch.is_grad_enabled()
+    return torch.autograd.grad(
+        outputs, [*wanted, *backward.state], cotangents, create_graph=again, allow_unused=True
+    )
+
+
+def _kept(ctx: Any) -> list[torch.Tensor] | None:
+    """What forward was given; None where an activation is gone that nobody else holds."""
+    backward: BackwardPass = ctx.backward_pass
+    saved = ctx.saved_tensors[len(backward.record.saved) :]
+    read = {place: x for place, x in zip(backward.reads, saved, strict=False) if isinstance(place, int)}
+    found = [x if isinstance(x, torch.Tensor) else x() for x in ctx.inputs]
+    found = [read.get(place) if x is None else x for place, x in enumerate(found)]
+    known = [x for x in found if x is not None]
+    return known if len(known) == len(found) else None
+
+
 def _flows(given: Sequence[torch.Tensor | None], record: GradientRecord) -> list[bool]:
     """Of each wanted gradient, whether a cotangent leads to it."""
     return [any(given[i] is not None for i in reached) for reached in record.reached]
@@ -279,16 +349,19 @@ def _gradient(
     return like.zeros() if kind == "zero" else found[kind][place]
 
 
-def _refuse_batches(cotangents: Sequence[torch.Tensor | None]) -> None:
-    functorch = torch._C._functorch  # pyright: ignore
+def _is_batch(cotangents: Sequence[torch.Tensor | None]) -> bool:
+    functorch: Any = torch._C._functorch  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
     batched = (functorch.is_legacy_batchedtensor, functorch.is_batchedtensor)
-    if any(kind(g) for g in cotangents if g is not None for kind in batched):
-        raise GradientError(
-            "a batch of gradients was asked for in one backward pass of a compiled module",
-            why="its backward pass is a program for one cotangent of each result",
-            fix="ask for one gradient at a time, without is_grads_batched=True or vectorize=True;\n"
-            "or call the eager module: with daceml.stance('force_eager')",
-        )
+    return any(kind(g) for g in cotangents if g is not None for kind in batched)
+
+
+def _batch_error() -> GradientError:
+    return GradientError(
+        "a batch of gradients was asked for in one backward pass of a compiled module",
+        why="its backward pass is a program for one cotangent of each result",
+        fix="ask for one gradient at a time, without is_grads_batched=True or vectorize=True;\n"
+        "or call the eager module: with daceml.stance('force_eager')",
+    )
 
 
 def _refusing_second(
@@ -315,6 +388,6 @@ class _Once(torch.autograd.Function):
     def backward(ctx: Any, *_: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         raise GradientError(
             "the gradients of a compiled module were differentiated once more",
-            why="its backward pass is a program without a backward pass of its own",
+            why="forward has a gradient of its own, averages over ranks, or was given what has changed since",
             fix="call the eager module where create_graph=True is used: with daceml.stance('force_eager')",
         )

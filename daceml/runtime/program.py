@@ -118,6 +118,12 @@ class Program:
         return outputs
 
     @property
+    def changed(self) -> frozenset[str]:
+        """What a call changes: keys of the module's tensors, and names of inputs."""
+        outputs = (output.name.partition("::next") for output in self.manifest.outputs)
+        return frozenset((*self.manifest.mutated, *(name for name, mark, _ in outputs if mark)))
+
+    @property
     def is_one_call(self) -> bool:
         """Whether a call is that of one operator, see `call_once`: no condition, no buffer, no replay."""
         return not (self.conditional or self.mutated or self._replays is not None)

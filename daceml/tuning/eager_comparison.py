@@ -122,11 +122,9 @@ def _compare(
     if free is not None and _HELD_TWICE * bytes_of(exported) > free / 2:
         log.info("not compared with eager PyTorch, which might not find enough memory")
         return None
-    outputs = (output.name.partition("::next") for output in program.manifest.outputs)
-    changed = {*program.manifest.mutated, *(name for name, mark, _ in outputs if mark)}
     wanted = None if backward is None else backward.wanted
     with undisturbed():
-        eager = EagerRun(exported, state, inputs, wanted, changed)
+        eager = EagerRun(exported, state, inputs, wanted, program.changed)
         own = ProgramRun(program, backward, inputs, limit=0.0)
         try:
             return timed(own, eager, limit_s=limit_s)

@@ -6,22 +6,15 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import fx
 from torch.export.graph_signature import ConstantArgument, InputKind, TensorArgument
 
-from daceml.frontend.capture.gradients.gradient_stops import stop_gradient
+from daceml.frontend.capture.gradients.torch_forward import STATE, UnlikeEagerError, with_torchs_operators
 from daceml.tuning.program_run import own_state
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
     from daceml.runtime.records.gradients import Wanted
-
-_STATE = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
-
-
-class UnlikeEagerError(Exception):
-    """A trace that torch does not run as the module itself would run."""
 
 
 class EagerRun:
@@ -45,7 +38,7 @@ class EagerRun:
         wanted: Wanted | None,
         changed: Collection[str],
     ) -> None:
-        self._graph = _with_torchs_operators(exported.graph_module)
+        self._graph = with_torchs_operators(exported.graph_module)
         keys = () if wanted is None else wanted.state
         constants = {key: x for key, x in exported.constants.items() if isinstance(x, torch.Tensor)}
         owned = own_state({**constants, **state}, changed, keys)
@@ -54,7 +47,7 @@ class EagerRun:
         self._given: list[Any] = []
         leaves: list[torch.Tensor] = []
         for spec in exported.graph_signature.input_specs:
-            if spec.kind in _STATE and spec.target in owned:
+            if spec.kind in STATE and spec.target in owned:
                 self._given.append(owned[spec.target])
             elif spec.kind is InputKind.USER_INPUT and isinstance(spec.arg, TensorArgument):
                 tensor, wanted_here = next(given)
@@ -87,22 +80,6 @@ class EagerRun:
                 [self._cotangents.setdefault(place, torch.ones_like(x)) for place, x in flowing],
                 allow_unused=True,
             )
-
-
-def _with_torchs_operators(module: fx.GraphModule) -> fx.GraphModule:
-    """A trace with `detach` where it marks that a gradient ends.
-
-    Raises:
-        UnlikeEagerError: another operator of daceml stands in it.
-    """
-    graph = fx.Graph()
-    graph.output(graph.graph_copy(module.graph, {}))
-    for node in graph.nodes:
-        if node.target is stop_gradient():
-            node.target = torch.ops.aten.detach.default
-        elif getattr(node.target, "namespace", "") == "daceml":
-            raise UnlikeEagerError(f"{node.target} stands for operators of torch")
-    return fx.GraphModule(module, graph)
 
 
 def bytes_of(exported: ExportedProgram) -> int:

@@ -13,6 +13,7 @@ from torch import nn
 from torch._dynamo import list_backends
 from torch._dynamo.exc import BackendCompilerFailed
 
+import daceml
 from daceml.errors import ConfigurationError
 from tests.support.golden import golden, raises
 from tests.support.sampling import sampled
@@ -191,3 +192,41 @@ def test_a_cache_grows_in_three_programs(caplog: pytest.LogCaptureFixture):
                 torch.testing.assert_close(ours, theirs)
     compilations = [m for m in caplog.messages if m.startswith("compiling")]
     assert len(compilations) == 3, compilations
+
+
+class Residual(nn.Module):
+    """Asks for the derivative of its own network, as a physics-informed network does."""
+
+    def __init__(self, *, asks: bool = False) -> None:
+        super().__init__()
+        self.network = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 1))
+        self.asks = asks
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        x = x.requires_grad_() if self.asks else x
+        u = self.network(x)
+        (slope,) = torch.autograd.grad(u.sum(), [x], create_graph=True)
+        return u, slope.pow(2).sum(1)
+
+
+@pytest.mark.filterwarnings("ignore:.*not a leaf Tensor:UserWarning")  # Dynamo looks at .grad
+@pytest.mark.parametrize("asks", [False, True])
+@pytest.mark.parametrize("dynamo", [False, True])
+def test_a_forward_that_asks_for_gradients_trains(asks: bool, dynamo: bool):
+    module = Residual(asks=asks).double()
+
+    def trained(call: Any) -> list[torch.Tensor]:
+        module.zero_grad()
+        x = torch.linspace(-1, 1, 10, dtype=torch.float64).reshape(5, 2)
+        u, slope = call(x if asks else x.requires_grad_())
+        (u.sum() + slope.sum()).backward()
+        return [
+            u.detach(),
+            slope.detach(),
+            *(p.grad.clone() for p in module.parameters() if p.grad is not None),
+        ]
+
+    eager = trained(module)
+    compiled = torch.compile(module, backend="daceml") if dynamo else daceml.compile(module, fullgraph=False)
+    for _ in range(3):
+        torch.testing.assert_close(trained(compiled), eager, rtol=1e-12, atol=1e-13)

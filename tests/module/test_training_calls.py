@@ -202,36 +202,85 @@ def test_a_weight_that_changes_before_the_backward_pass_is_an_error(pair):
         y.sum().backward()
 
 
-def test_a_second_derivative_is_refused_even_where_autograd_could_not_see_it(pair):
-    compiled, _ = pair
-    x = double(3, 4).requires_grad_()
-    # the gradient depends on the weights, which the cotangent of a sum does not show
-    loss = compiled(x).sum()
-    (slope,) = torch.autograd.grad(loss, x, create_graph=True)
-    with raises(GradientError, "create_graph=True", "force_eager"):
-        (loss + slope.pow(2).sum()).backward()
-    with daceml.stance("force_eager"):
-        (slope,) = torch.autograd.grad(compiled(x).sum(), x, create_graph=True)
-        slope.pow(2).sum().backward()
-
-
-def test_no_second_derivative_is_silently_nothing(pair):
-    compiled, _ = pair
-
-    def loss(x):
-        return compiled(x).sum()
-
+def test_second_derivatives(pair):
     x = double(3, 4)
-    for second in (functional.hvp, functional.vhp, functional.jvp):
-        with raises(GradientError, "create_graph=True"):
-            second(loss, x, x if second is not functional.jvp else x.cos())
-    with raises(GradientError, "create_graph=True"):
-        functional.hessian(loss, x)
-    # a penalty of gradients, of which autograd sees that they depend on nothing
-    weights = list(compiled.parameters())
-    slopes = torch.autograd.grad(loss(x), weights, create_graph=True)
-    with raises(GradientError, "create_graph=True"):
-        torch.autograd.grad(sum(g.pow(2).sum() for g in slopes), weights, allow_unused=True)
+
+    def penalized(module):
+        leaf = x.clone().requires_grad_()
+        loss = module(leaf).sum()
+        (slope,) = torch.autograd.grad(loss, leaf, create_graph=True)
+        (loss + slope.pow(2).sum()).backward()
+        return [leaf.grad, *gradients(module)]
+
+    def of_weights(module):
+        weights = list(module.parameters())
+        # nobody else holds what the module is given
+        slopes = torch.autograd.grad(module(x * 2).sin().sum(), weights, create_graph=True)
+        return torch.autograd.grad(sum(g.pow(2).sum() for g in slopes), weights, allow_unused=True)
+
+    def third(module):
+        leaf = x.clone().requires_grad_()
+        (first,) = torch.autograd.grad(module(leaf).sin().sum(), leaf, create_graph=True)
+        (second,) = torch.autograd.grad(first.pow(2).sum(), leaf, create_graph=True)
+        return torch.autograd.grad(second.sum(), leaf)
+
+    for use in (penalized, of_weights, third):
+        both(pair, use)
+
+
+@pytest.mark.parametrize("product", [functional.hvp, functional.vhp, functional.jvp, functional.hessian])
+def test_products_with_second_derivatives(pair, product):
+    x = double(3, 4)
+    more = () if product is functional.hessian else (x.cos() if product is functional.jvp else x,)
+    both(pair, lambda module: product(lambda y: module(y).sin().sum(), x, *more))
+
+
+def test_second_derivatives_draw_what_forward_has_drawn():
+    ours, theirs = twins(nn.Sequential(nn.Linear(4, 5), nn.Dropout(0.5), nn.Linear(5, 1)).double())
+    x = double(3, 4)
+
+    def penalized(module):
+        leaf = x.clone().requires_grad_()
+        torch.manual_seed(3)
+        (slope,) = torch.autograd.grad(module(leaf).sin().sum(), leaf, create_graph=True)
+        slope.pow(2).sum().backward()
+        return [leaf.grad, *gradients(module), torch.rand(2)]
+
+    both((ours, theirs), penalized)
+
+
+def test_second_derivatives_have_no_effect_on_buffers():
+    ours, theirs = twins(nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Tanh()).double())
+    x = double(3, 4)
+
+    def penalized(module):
+        leaf = x.clone().requires_grad_()
+        (slope,) = torch.autograd.grad(module(leaf).sum(), leaf, create_graph=True)
+        slope.pow(2).sum().backward()
+        return [leaf.grad, *gradients(module), *module.buffers()]
+
+    both((ours, theirs), penalized)
+
+
+def test_a_second_derivative_of_a_function_with_its_own_gradient_is_refused():
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, gradient):  # pyright: ignore[reportIncompatibleMethodOverride]
+            return gradient * 3
+
+    class Module(nn.Module):
+        def forward(self, x):
+            return Doubled.apply(x.sin())
+
+    compiled = daceml.compile(Module())
+    x = double(3, 4).requires_grad_()
+    (slope,) = torch.autograd.grad(compiled(x).sum(), x, create_graph=True)
+    with raises(GradientError, "create_graph=True", "force_eager"):
+        slope.pow(2).sum().backward()
 
 
 def test_gradients_that_could_be_differentiated_are_used_like_others(pair):
@@ -252,13 +301,16 @@ def test_gradients_that_could_be_differentiated_are_used_like_others(pair):
         both(pair, train)
 
 
-def test_a_batch_of_gradients_is_refused(pair):
-    compiled, _ = pair
-    y = compiled(double(3, 4))
-    with raises(GradientError, "is_grads_batched=True", "force_eager"):
-        torch.autograd.grad(y, list(compiled.parameters()), double(5, 3, 4), is_grads_batched=True)
-    with raises(GradientError, "vectorize=True"):
-        functional.jacobian(compiled, double(3, 4), vectorize=True)
+def test_a_batch_of_gradients(pair):
+    x, cotangents = double(3, 4), double(5, 3, 4)
+
+    def batch(module):
+        return torch.autograd.grad(
+            module(x), list(module.parameters()), cotangents, is_grads_batched=True, retain_graph=True
+        )
+
+    both(pair, batch)
+    both(pair, lambda module: functional.jacobian(module, x, vectorize=True))
 
 
 def test_hooks_of_tensors_and_of_the_module(pair):

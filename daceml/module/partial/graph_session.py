@@ -22,6 +22,7 @@ from daceml.module.partial.dynamo_graph import DynamoGraph
 from daceml.module.partial.graph_pieces import Piece, pieces_of
 from daceml.module.partial.region_ledger import open_ledger
 from daceml.module.session import Session
+from daceml.runtime.autograd import keep_dynamo_out
 
 if TYPE_CHECKING:
     from daceml.compiler.options import ModuleOptions
@@ -39,6 +40,7 @@ def graph_function(
         name: of the graph, in logs and reports.
         whole: raise an error where the graph is not one program.
     """
+    keep_dynamo_out()
     module = DynamoGraph(graph)
     symbolic = module.dynamic_shapes()
     given = {**options, "dynamic": False, "dynamic_shapes": symbolic, "fullgraph": whole}
