@@ -74,6 +74,7 @@ class BackwardPass:
         torch_forward: makes the forward pass of torch's own kernels, for gradients that are differentiated
             again; None where there is none.
         draws: whether that pass draws random numbers.
+        cloned: places of inputs, and keys of the module's tensors, that may change before the backward pass.
     """
 
     program: Program
@@ -87,6 +88,7 @@ class BackwardPass:
         None
     )
     draws: bool = False
+    cloned: frozenset[int | str] = frozenset()
     _narrowed: dict[tuple[int, ...], Narrowed | None] = field(default_factory=dict)  # pyright: ignore
     _narrowing: threading.Lock = field(default_factory=threading.Lock)
 
@@ -190,6 +192,9 @@ class _Differentiable(torch.autograd.Function):
     ) -> tuple[torch.Tensor, ...]:
         record = backward.record
         read = [inputs[place] if isinstance(place, int) else place for place in backward.reads]
+        if backward.cloned:
+            kept = (kind != "sizes" and place in backward.cloned for kind, place in record.reads)
+            read = [tensor.clone() if clone else tensor for tensor, clone in zip(read, kept, strict=False)]
         if program.mutated:
             # of what this very call changes, the backward pass reads the value from before
             changing = {id(tensor) for tensor in program.mutated}
@@ -318,7 +323,11 @@ def _kept(ctx: Any) -> list[torch.Tensor] | None:
     """What forward was given; None where an activation is gone that nobody else holds."""
     backward: BackwardPass = ctx.backward_pass
     saved = ctx.saved_tensors[len(backward.record.saved) :]
-    read = {place: x for place, x in zip(backward.reads, saved, strict=False) if isinstance(place, int)}
+    read = {
+        place: x
+        for place, x in zip(backward.reads, saved, strict=False)
+        if isinstance(place, int) and place not in backward.cloned
+    }
     found = [x if isinstance(x, torch.Tensor) else x() for x in ctx.inputs]
     found = [read.get(place) if x is None else x for place, x in enumerate(found)]
     known = [x for x in found if x is not None]

@@ -202,6 +202,34 @@ def test_a_weight_that_changes_before_the_backward_pass_is_an_error(pair):
         y.sum().backward()
 
 
+class OfCopies(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 5)
+        self.register_buffer("scale", torch.tensor(2.0))
+
+    def forward(self, x):
+        return self.linear(x[1:].clone() * self.scale.clone()).sin()
+
+
+def test_what_forward_has_cloned_may_change_before_the_backward_pass():
+    ours, theirs = twins(OfCopies().double())
+    x = double(3, 4).requires_grad_()
+
+    def changed(module):
+        module.zero_grad()
+        module.scale.fill_(2)
+        h = x * 2
+        y = module(h)
+        with torch.no_grad():
+            h.add_(1)
+            module.scale.add_(1)
+        y.sum().backward()
+        return gradients(module)
+
+    both((ours, theirs), changed)
+
+
 def test_second_derivatives(pair):
     x = double(3, 4)
 
