@@ -18,7 +18,12 @@ from daceml.compiler.stance import current_stance
 from daceml.errors import RecompileError
 from daceml.frontend.capture.call_device import CPU, without_autocast
 from daceml.frontend.capture.gradients.cloned_operands import cloned_operands
-from daceml.frontend.capture.gradients.torch_forward import TorchForward, UnlikeEagerError, draws
+from daceml.frontend.capture.gradients.torch_forward import (
+    TorchForward,
+    UnlikeEagerError,
+    draws,
+    kept_state,
+)
 from daceml.frontend.capture.trace_lock import tracing
 from daceml.garbage_collection import without_collection
 from daceml.runtime.autograd import BackwardPass, GradientExchange, Narrowed
@@ -247,6 +252,7 @@ def backward_pass(
         exchange=making.exchange,
         torch_forward=functools.partial(_torch_forward, making, state, changed),
         draws=draws(making.exported),
+        watched=tuple(state[key] for key in kept_state(making.exported, changed) if key in state),
         cloned=cloned_operands(making.exported),
     )
 

@@ -74,6 +74,7 @@ class BackwardPass:
         torch_forward: makes the forward pass of torch's own kernels, for gradients that are differentiated
             again; None where there is none.
         draws: whether that pass draws random numbers.
+        watched: tensors of the module that forward reads, and does not change.
         cloned: places of inputs, and keys of the module's tensors, that may change before the backward pass.
     """
 
@@ -88,6 +89,7 @@ class BackwardPass:
         None
     )
     draws: bool = False
+    watched: tuple[torch.Tensor, ...] = ()
     cloned: frozenset[int | str] = frozenset()
     _narrowed: dict[tuple[int, ...], Narrowed | None] = field(default_factory=dict)  # pyright: ignore
     _narrowing: threading.Lock = field(default_factory=threading.Lock)
@@ -210,7 +212,7 @@ class _Differentiable(torch.autograd.Function):
         ctx.given = [_Like.of(x) for x in wanted[: len(wanted) - len(backward.state)]]
         # for gradients that are differentiated again; activations are not kept for that alone
         ctx.inputs = [x if x.grad_fn is None else weakref.ref(x) for x in inputs]
-        ctx.versions = [x._version for x in (*inputs, *backward.state)]
+        ctx.versions = [x._version for x in (*inputs, *backward.watched)]
         results = outputs[: record.results]
         if backward.fixed:
             ctx.mark_non_differentiable(*[results[i] for i in backward.fixed])
@@ -300,7 +302,7 @@ def _torchs_gradients(ctx: Any, given: Sequence[torch.Tensor | None]) -> Sequenc
     if backward.exchange is not None or backward.again is None:
         return None
     inputs = _kept(ctx)
-    if inputs is None or ctx.versions != [x._version for x in (*inputs, *backward.state)]:
+    if inputs is None or ctx.versions != [x._version for x in (*inputs, *backward.watched)]:
         return None
     with nullcontext() if ctx.generator is None else torch.random.fork_rng(devices=()):
         if ctx.generator is not None:

@@ -290,6 +290,32 @@ def test_second_derivatives_have_no_effect_on_buffers():
     both((ours, theirs), penalized)
 
 
+def test_a_second_derivative_of_what_has_changed_is_refused():
+    class Counting(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("calls", torch.zeros((), dtype=torch.float64))
+            self.register_buffer("scale", torch.ones((), dtype=torch.float64))
+
+        def forward(self, x, *, counting: bool = False):
+            if counting:
+                self.calls += 1
+            return x.sin() * (self.scale + self.calls)
+
+    module = Counting()
+    compiled = daceml.compile(module)
+    x = double(3, 4).requires_grad_()
+    y = compiled(x, counting=True).sum()  # by the number of calls before
+    (slope,) = torch.autograd.grad(y, x, create_graph=True)
+    with raises(GradientError, "create_graph=True"):
+        slope.sum().backward()
+    y = compiled(x).sum()
+    module.scale.mul_(2)
+    (slope,) = torch.autograd.grad(y, x, create_graph=True, retain_graph=True)
+    with raises(GradientError, "create_graph=True"):
+        slope.sum().backward()
+
+
 def test_a_second_derivative_of_a_function_with_its_own_gradient_is_refused():
     class Doubled(torch.autograd.Function):
         @staticmethod

@@ -30,12 +30,14 @@ class TorchForward:
         state: key -> tensor of the module.
         changed: what forward changes, by key or by name of the input: it gets copies of these.
     Raises:
-        UnlikeEagerError: the trace takes or calls something that is no tensor or operator of torch.
+        UnlikeEagerError: the trace takes or calls something that is no tensor or operator of torch; or its
+            results depend on what it changes, which is another value by now.
     """
 
     def __init__(
         self, exported: ExportedProgram, state: Mapping[str, torch.Tensor], changed: Collection[str]
     ) -> None:
+        _refuse_state(exported, changed)
         self._graph = with_torchs_operators(exported.graph_module)
         self._specs = exported.graph_signature.input_specs
         self._results = [
@@ -65,6 +67,35 @@ class TorchForward:
 
     def _own(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
         return tensor.clone() if name in self._changed else tensor
+
+
+def kept_state(exported: ExportedProgram, changed: Collection[str]) -> list[str]:
+    """Keys of the module's tensors that a trace reads and does not change."""
+    specs = exported.graph_signature.input_specs
+    keys = [spec.target for spec in specs if spec.kind in (InputKind.PARAMETER, InputKind.BUFFER)]
+    return [key for key in keys if key is not None and key not in changed]
+
+
+def _refuse_state(exported: ExportedProgram, changed: Collection[str]) -> None:
+    signature = exported.graph_signature
+    keys = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
+    for node in exported.graph.nodes:
+        if node.op == "placeholder" and keys.get(node.name, node.name) in changed:
+            for user in node.users:
+                if not _only_changes(user, node):
+                    raise UnlikeEagerError(f"forward reads {keys.get(node.name, node.name)} and changes it")
+
+
+def _only_changes(user: fx.Node, changed: fx.Node) -> bool:
+    """Whether an operator writes a tensor, and its other results do not depend on what the tensor was."""
+    schema = getattr(user.target, "_schema", None)
+    if schema is None:
+        return False
+    names = [formal.name for formal in schema.arguments]
+    given: dict[str, Any] = {**dict(zip(names, user.args, strict=False)), **user.kwargs}
+    if given.get("running_mean") is changed or given.get("running_var") is changed:
+        return given.get("training", given.get("use_input_stats")) is True
+    return bool(schema.is_mutable) and user.args[0] is changed and not user.users
 
 
 def draws(exported: ExportedProgram) -> bool:
