@@ -34,11 +34,11 @@ class Prediction:
         baseline_us: what a step of the run takes as it was, without the profiler where that is known.
         step_us: what a step takes then, in the long run.
         fast_us, slow_us: the same with all uncertain figures at best and at worst, widened by the error of
-            the replay. Where the host limits the step, from what the device needs to what the host took as
-            it was recorded.
+            the replay. Where the host limits the run or the answer, from what the device needs to what the
+            host took as it was recorded.
         speedup_low, speedup_high: of the same pairs of steps, with and without the optimisations.
         host: of the run as it was; None where the host does not limit it, or there is no device.
-        host_limits: whether the host limits the answer.
+        host_limits: whether the host limits the run or the answer.
         samples: how many times as many samples a step takes, on all devices.
         change: what was done to the graph.
         assumptions: what the answer takes for granted.
@@ -178,7 +178,7 @@ class _Pair:
 def _pairs(
     run: _Run, optimizations: Sequence[Optimization], schedules: Mapping[Side, Schedule]
 ) -> list[_Pair]:
-    """At best, likely and at worst; where the host limits the step, without it and as recorded, too."""
+    """At best, likely and at worst; where the host limits either step, without it and as recorded, too."""
     found = [
         _Pair(before_us=run.step_us, after_us=run.scale.step_us(schedule)) for schedule in schedules.values()
     ]
@@ -192,7 +192,7 @@ def _pairs(
         )
         for schedule in schedules.values()
     ]
-    if not host_limits(found[0].after_us, free[0].after_us):
+    if run.host is None and not host_limits(found[0].after_us, free[0].after_us):
         return found
     recorded = _schedule(run.replay.graph, optimizations, "slow")
     return [

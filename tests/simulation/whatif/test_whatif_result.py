@@ -8,6 +8,7 @@ import pytest
 
 from daceml.errors import WhatIfError
 from daceml.report.replay_text import whatif_warnings
+from daceml.simulation.analysis.reliability import without_host
 from daceml.simulation.graph import TaskGraph
 from daceml.simulation.primitives.scale import scale
 from daceml.simulation.primitives.select import select
@@ -118,6 +119,21 @@ def test_where_the_host_limits_an_answer_reaches_from_its_device_to_the_recorded
     assert (seen.step_us, seen.fast_us, seen.slow_us) == (80, 5, 100)  # events cost 2 us each
     assert seen.speedup == 1 and (seen.speedup_low, seen.speedup_high) == (1, 4)
     assert whatif_warnings([seen]) == [str(seen.host)] and str(seen.host) == golden()
+
+
+@dataclass(frozen=True, kw_only=True)
+class FreeHost(FasterKernels):
+    """Threads that take no time."""
+
+    def apply(self, graph: TaskGraph) -> TaskGraph:
+        return without_host(graph)
+
+
+def test_an_answer_that_frees_a_run_of_its_host_gains_between_nothing_and_what_was_recorded():
+    """Of the 100 us that were recorded, nobody knows how many the profiler took."""
+    seen = predict(host_bound(), [FreeHost()])
+    assert (seen.step_us, seen.speedup) == (20, 4)
+    assert (seen.speedup_low, seen.speedup_high) == (1, 5)
 
 
 def test_what_the_profiler_was_measured_to_cost_counts_instead_of_what_is_usual():
