@@ -24,6 +24,7 @@ from daceml.cli.prediction_targets import (
     To,
     check_criterion,
     devices_of,
+    predicted_each,
 )
 from daceml.cli.work import working
 from daceml.errors import CaptureError, ModelReferenceError, StepPredictionError
@@ -119,8 +120,9 @@ def predict(
         rows = None if database is None else files.enter_context(OpDatabase(database, create=False))
         learned = [] if models is None else [learned_durations(models, rows)]
         context_bytes = None if context is None else int(size_bytes(context))
-        predictions = [
-            predict_step(
+        predictions = predicted_each(
+            targets,
+            lambda one: predict_step(
                 step,
                 device=one,
                 devices=devices,
@@ -128,9 +130,9 @@ def predict(
                 database=rows,
                 learned=learned,
                 context_bytes=context_bytes,
-            )
-            for one in targets
-        ]
+            ),
+            precision=precision,
+        )
     ordered = by_criterion(predictions, prices, sort.value)
     if as_json:
         typer.echo(json.dumps(step_prediction_json(ordered, prices), indent=2))

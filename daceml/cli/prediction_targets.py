@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from daceml.errors import PredictionError
+from daceml.errors import DeviceError, ImplausibleAnswerError, PredictionError
 
 if TYPE_CHECKING:
     from daceml.devices.specification import Device
     from daceml.prediction.prices import Price
 
+Found = TypeVar("Found")
 
 To = Annotated[
     str,
@@ -79,3 +80,30 @@ def check_criterion(criterion: str, prices: Mapping[str, Price]) -> None:
             why="no price is given; daceml has no list of prices, as they change",
             fix="give the price of each device: --price H100=2.95@2026-05-20",
         )
+
+
+def predicted_each(
+    devices: Sequence[Device], predicted: Callable[[Device], Found], *, precision: str | None
+) -> list[Found]:
+    """What is predicted of each device; of several, those without a plausible answer are named and left out.
+
+    Raises:
+        DeviceError, ImplausibleAnswerError: a single device has no answer.
+        PredictionError: none of several has one.
+    """
+    found: list[Found] = []
+    for device in devices:
+        try:
+            found.append(predicted(device))
+        except (DeviceError, ImplausibleAnswerError) as error:
+            if len(devices) == 1:
+                raise
+            reason = f"{error.what}: {error.why}" if error.why else error.what
+            typer.echo(f"left out [{error.code}]: {device.name}: {reason}", err=True)
+    if not found:
+        raise PredictionError(
+            f"none of the devices can be predicted{f' in {precision}' if precision else ''}",
+            why="the lines above say why of each",
+            fix="take another precision, or describe the devices: docs/devices.md",
+        )
+    return found

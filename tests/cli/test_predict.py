@@ -64,6 +64,22 @@ def test_the_table_says_how_sure_each_row_is(capsys: pytest.CaptureFixture[str])
     assert "L4" in price and "0.5" in price
 
 
+def test_a_device_whose_answer_breaks_a_law_is_left_out_and_the_others_stand(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    work_us = iter((1e12, 0.0))  # of three steps; more than any on the first device takes
+    monkeypatch.setattr(
+        "daceml.prediction.model_steps.step_prediction.remaining_work_us", lambda graph: next(work_us)
+    )
+    predict(WIDE, to="H100,L4", inputs=["8,32"], as_json=True, quiet=True)
+    out, err = capsys.readouterr()
+    assert [one["device"] for one in json.loads(out)["predictions"]] == ["L4"]
+    assert (
+        err.startswith("left out [DML614]: H100-SXM5-80GB: ")
+        and "the remaining work takes 333333333.333 ms" in err
+    )
+
+
 def test_a_batch_is_the_first_size_of_every_input(capsys: pytest.CaptureFixture[str]):
     (small,) = told(capsys, WIDE, to="H100", inputs=["8,32"])
     (large,) = told(capsys, WIDE, to="H100", inputs=["8,32"], batch=1024)

@@ -20,10 +20,11 @@ from daceml.cli.prediction_targets import (
     To,
     check_criterion,
     devices_of,
+    predicted_each,
 )
 from daceml.cli.trace.trace_file import refuse_model
 from daceml.cli.work import working
-from daceml.errors import DeviceError, ImplausibleAnswerError, PredictionError
+from daceml.errors import PredictionError
 from daceml.runtime.progress import publish
 
 if TYPE_CHECKING:
@@ -161,27 +162,16 @@ def _predicted(
     from daceml.profiling.kineto import read_trace
 
     runs = [RecordedRun.of(read_trace(trace), origin=origin) for trace in traces]
-    found: list[DevicePrediction] = []
-    for device in devices:
-        try:
-            changes = [] if precision is None else [in_precision(precision, device)]
-            if batch is None:
-                samples = batches[0] if batches else None
-                found.append(runs[0].on(device, optimizations=changes, batch=samples, **how))
-            else:
-                known = [BatchRun(run=run, batch=one) for run, one in zip(runs, batches, strict=True)]
-                found.append(with_batch(known, batch, device, optimizations=changes, **how))
-        except (DeviceError, ImplausibleAnswerError) as error:
-            if len(devices) == 1:
-                raise
-            typer.echo(f"left out [{error.code}]: {device.name}: {error.what}", err=True)
-    if not found:
-        raise PredictionError(
-            f"none of the devices can be predicted{f' in {precision}' if precision else ''}",
-            why="the lines above say why of each",
-            fix="take another precision, or describe the devices: docs/devices.md",
-        )
-    return found
+
+    def on(device: Device) -> DevicePrediction:
+        changes = [] if precision is None else [in_precision(precision, device)]
+        if batch is None:
+            samples = batches[0] if batches else None
+            return runs[0].on(device, optimizations=changes, batch=samples, **how)
+        known = [BatchRun(run=run, batch=one) for run, one in zip(runs, batches, strict=True)]
+        return with_batch(known, batch, device, optimizations=changes, **how)
+
+    return predicted_each(devices, on, precision=precision)
 
 
 def _references(pairs: Sequence[str]) -> Rule | None:

@@ -154,6 +154,19 @@ def test_devices_without_a_precision_are_named_and_left_out(trace: Path, capsys:
     assert "bf16" in err
 
 
+def test_a_device_whose_answer_breaks_a_law_is_left_out_and_the_others_stand(
+    trace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    work_us = iter((1e12, 0.0))  # more than any step on the first device takes
+    module = "daceml.prediction.recorded_runs.cross_device"
+    monkeypatch.setattr(f"{module}.remaining_work_us", lambda graph: next(work_us))
+    code, out, err = told(capsys, "trace", "predict", trace, "--to", "T4,L4")
+    assert (code, err) == (0, golden())
+    assert "left out [DML614]: T4" in err and "1000000000.000 ms" in err
+    assert figures(out, "L4")
+    assert "T4 " not in out
+
+
 def test_measured_durations_come_from_the_database(
     trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
