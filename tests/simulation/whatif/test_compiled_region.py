@@ -63,6 +63,23 @@ def test_a_fused_kernel_begins_as_early_as_the_first_that_it_replaces():
     assert simulate(applied(CERTAIN, graph))["fused 2: gelu"] == (5, 5 + 40 + 1.5)
 
 
+def test_host_work_that_is_no_dispatch_stays():
+    """Before its second launch something else takes 20 ms, of which dispatch is 200 us at most."""
+    graph = graph_of(
+        *(
+            sentence
+            for name, gap_us in (("bias", 10), ("gelu", 20_000), ("gemm", 10))
+            for sentence in (
+                f"l_{name} cpu 2 gap {gap_us} phase forward step 0",
+                f"{name} gpu0 10 with l_{name} + 4 phase forward layer fc step 0",
+            )
+        )
+    )
+    seen = predict(graph, [CompiledRegion()])
+    assert seen.step_us > 20_000 - 200
+    assert 1 <= seen.speedup < 1.1
+
+
 def test_work_that_waits_for_another_stream_is_not_fused_with_what_ran_before_it():
     graph = graph_of(
         "l_side cpu 2 phase forward step 0",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 from random import Random
+from typing import Any
 
 import pytest
 
-from daceml.errors import StrategyError
+from daceml.errors import ImplausibleAnswerError, StrategyError
 from daceml.simulation.distributed.strategy.choices import (
     GradientAccumulation,
     MixedPrecision,
@@ -18,7 +20,7 @@ from daceml.simulation.distributed.strategy.choices import (
 from daceml.simulation.distributed.strategy.evaluation import Accelerations, Evaluator
 from daceml.simulation.distributed.strategy.optimizer import CHOICES, optimize, register_choice
 from daceml.simulation.distributed.strategy.plan import Plan, nothing_fuses
-from daceml.simulation.distributed.strategy.search import Problem, Progress, search
+from daceml.simulation.distributed.strategy.search import Found, Problem, Progress, search
 from daceml.simulation.distributed.strategy.training_step import Memory
 from daceml.simulation.distributed.strategy.walk import KINDS, OPERATOR_FUSION, TENSOR_FUSION
 from tests.simulation.distributed.strategy.steps import MB, all_fuse, chain, sums
@@ -62,6 +64,17 @@ def test_the_search_is_the_same_again_and_accelerations_do_not_change_its_algori
     fast = search(problem, refine=False)
     assert fast.step_us == pytest.approx(plain.step_us, rel=0.02)
     assert fast.simulated < plain.simulated
+
+
+def test_a_strategy_that_is_slower_than_the_default_is_refused(monkeypatch: pytest.MonkeyPatch):
+    def promised(problem: Problem, **how: Any) -> Found:
+        found = search(problem, **how)
+        return replace(found, default_us=found.step_us / 2)
+
+    monkeypatch.setattr("daceml.simulation.distributed.strategy.optimizer.search", promised)
+    problem = Problem(step=random_step(1), synchronization=sums(), kinds=frozenset({TENSOR_FUSION}))
+    with raises(ImplausibleAnswerError, "less work does not slow a step down", exact=False):
+        optimize(problem, budget_s=0.1)
 
 
 def test_only_what_can_be_fused_is():
