@@ -116,9 +116,9 @@ FAULTS: tuple[Fault, ...] = (
     ),
     # module
     Fault(
-        file="daceml/module/results.py",
-        old="return tensor.as_strided(extents, steps, tensor.storage_offset() + _number(offset, sizes))",
-        new="return tensor.as_strided(extents, steps, _number(offset, sizes))",
+        file="daceml/module/strided_views.py",
+        old="return tensor.as_strided(shape, strides, tensor.storage_offset() + offset)",
+        new="return tensor.as_strided(shape, strides, offset)",
         wrong="a result that is a view of an input begins in it, also where the input is a part of a tensor",
     ),
     # distributed

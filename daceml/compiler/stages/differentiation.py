@@ -132,16 +132,16 @@ def _flat(
         place of the result -> places of the tensors that it gives zeros to.
     """
 
-    def leads(result: str, place: int) -> bool:
-        array = arrays[place]
-        return result in outputs and array is not None and result in reached[array]
-
-    found = {
-        place: tuple(source for source in sources if not leads(results[place], source))
-        for place, sources in enumerate(wanted.reaching)
-        if sources and results.index(results[place]) == place
-    }
-    return {place: sources for place, sources in found.items() if sources}
+    found: dict[int, tuple[int, ...]] = {}
+    for place, (sources, certain) in enumerate(zip(wanted.reaching, wanted.certain, strict=True)):
+        result = results[place]
+        if not sources or results.index(result) != place:
+            continue
+        if result not in outputs:
+            found[place] = sources
+        elif rest := tuple(s for s in certain if result not in reached.get(arrays[s] or "", ())):
+            found[place] = rest
+    return found
 
 
 def _record(

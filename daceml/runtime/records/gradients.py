@@ -23,12 +23,14 @@ class Wanted:
         reaching: for each result of forward's the places, among the inputs and then the state that require a
             gradient, of those that it gives one to; None where it requires no gradient. () where a program
             decides.
+        certain: those of them that it reaches outside parts that are graphs of their own, as under autocast.
     """
 
     inputs: tuple[bool, ...]
     state: tuple[str, ...]
     outputs: tuple[int, ...] | None = None
     reaching: tuple[tuple[int, ...] | None, ...] = ()
+    certain: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

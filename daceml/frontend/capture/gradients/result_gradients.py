@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
+from torch._ops import HigherOrderOperator
 from torch.export.graph_signature import OutputKind, TensorArgument
 
 from daceml.frontend.capture.gradients.gradient_stops import operands_read, stop_gradient
@@ -40,7 +41,11 @@ def with_result_gradients(program: ExportedProgram, wanted: Wanted, moving: Sequ
     reaching = tuple(
         _reaching(node, places) if moves else None for node, moves in zip(returned, moving, strict=True)
     )
-    return replace(wanted, reaching=reaching)
+    certain = tuple(
+        _reaching(node, places, regions=False) if moves else ()
+        for node, moves in zip(returned, moving, strict=True)
+    )
+    return replace(wanted, reaching=reaching, certain=certain)
 
 
 def _places(program: ExportedProgram, wanted: Wanted) -> dict[Node, int]:
@@ -62,7 +67,12 @@ def _places(program: ExportedProgram, wanted: Wanted) -> dict[Node, int]:
     return found
 
 
-def _reaching(result: Node, places: dict[Node, int]) -> tuple[int, ...]:
+def _reaching(result: Node, places: dict[Node, int], *, regions: bool = True) -> tuple[int, ...]:
+    """Places of the tensors that a result has a way of gradients to.
+
+    Args:
+        regions: also through parts that are graphs of their own, as under autocast, where gradients may end.
+    """
     waiting, seen, found = [result], {result}, set[int]()
     while waiting:
         node = waiting.pop()
@@ -70,6 +80,8 @@ def _reaching(result: Node, places: dict[Node, int]) -> tuple[int, ...]:
             found.add(places[node])
         value = node.meta.get("val")
         if node.target is stop_gradient() or (isinstance(value, torch.Tensor) and not _is_float(value)):
+            continue
+        if not regions and isinstance(node.target, HigherOrderOperator):
             continue
         new = [operand for operand in operands_read(node) if operand not in seen]
         seen.update(new)
