@@ -13,11 +13,8 @@ from torch import nn
 
 import daceml
 from benchmarks.opinfo.calls import Seen, call
-from benchmarks.opinfo.judge import differences
+from benchmarks.opinfo.judge import differences, fault_of, how_compiled
 from benchmarks.opinfo.samples import InPlaceModule, Sample, dtype_of, has_gradient, samples_of
-from daceml.errors import DacemlError
-from daceml.module.partial.cut import Cut
-from daceml.module.partial.region_ledger import recorded_regions
 
 Mode = Literal["forward", "gradient", "in place", "in place, argument"]
 Verdict = Literal["equal", "cut", "eager", "refused", "wrong", "foreign", "crash", "hang", "no sample"]
@@ -136,22 +133,20 @@ def judged(
             random=random,
         )
         if found:
-            return _kind_of(ours, eager), f"call {calls}: " + "; ".join(found[:3])
-    partial = compiled.session.partial
-    if partial is None:
-        ran = eager.error is not None or bool(compiled.session.variants)
-        return ("equal", "") if ran else ("eager", "forward runs eagerly, see the log")
-    if inner := [cut for cut in partial.cuts if cut.internal]:
-        return "foreign", f"inside, so that it runs eagerly: {inner[0]}"
-    if eager.error is not None:
+            return fault_of(ours, eager), f"call {calls}: " + "; ".join(found[:3])
+    if eager.error is not None and not _fails_inside(compiled):
         return "equal", "eager raises the same error"
-    return _programs(compiled, sample, gradients), str(partial.cuts[0])
+
+    def once() -> None:
+        with torch.set_grad_enabled(gradients):
+            compiled(*sample.fresh(gradients=gradients))
+
+    return how_compiled(compiled, once)
 
 
-def _kind_of(ours: Seen, eager: Seen) -> Verdict:
-    if ours.error is None or eager.error is not None:
-        return "wrong"
-    return "refused" if isinstance(ours.error, DacemlError) else "foreign"
+def _fails_inside(compiled: daceml.DaceModule) -> bool:
+    partial = compiled.session.partial
+    return partial is not None and any(cut.internal for cut in partial.cuts)
 
 
 def _draws(module: nn.Module, sample: Sample, eager: Seen, gradients: bool) -> bool:
@@ -171,10 +166,3 @@ def _in_float64(sample: Sample, make: Callable[[Sample], nn.Module], gradients: 
         return None  # it takes float32 only
     finally:
         torch.set_default_dtype(default)
-
-
-def _programs(compiled: nn.Module, sample: Sample, gradients: bool) -> Verdict:
-    with torch.set_grad_enabled(gradients), recorded_regions() as regions:
-        compiled(*sample.fresh(gradients=gradients))
-    everything: list[tuple[Cut, ...]] = [region.cuts for region in regions.regions.values()]
-    return "cut" if any(not cuts for cuts in everything) else "eager"

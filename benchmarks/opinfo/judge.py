@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Literal
 
 import torch
 
+import daceml
 from benchmarks.opinfo.calls import Seen
+from daceml.errors import DacemlError
+from daceml.module.partial.region_ledger import recorded_regions
 from daceml.verification.accuracy import tensor_error
+
+Compiled = Literal["equal", "cut", "eager", "foreign"]
+Fault = Literal["wrong", "refused", "foreign"]
 
 # operators in a row that add up rounding errors, roughly: a decomposition has a handful
 _DEPTH = 100
@@ -16,6 +23,30 @@ _ELEMENT_EPS = 64.0
 _ELEMENT_OVER_EAGER = 4.0
 # Where eager itself is this far from float64, it chose another sign or another root.
 _AMBIGUOUS = 1e-2
+
+
+def fault_of(ours: Seen, eager: Seen) -> Fault:
+    """What a call that differs from eager's is: another result, or an error of daceml or of anything else."""
+    if ours.error is None or eager.error is not None:
+        return "wrong"
+    return "refused" if isinstance(ours.error, DacemlError) else "foreign"
+
+
+def how_compiled(compiled: daceml.DaceModule, once: Callable[[], object]) -> tuple[Compiled, str]:
+    """Whether a module is one program, several with cuts between them, or none; and why it is not one.
+
+    Args:
+        once: calls it.
+    """
+    partial = compiled.session.partial
+    if partial is None:
+        return ("equal", "") if compiled.session.variants else ("eager", "forward runs eagerly, see the log")
+    if inner := [cut for cut in partial.cuts if cut.internal]:
+        return "foreign", f"inside, so that it runs eagerly: {inner[0]}"
+    with recorded_regions() as regions:
+        once()
+    some = any(not region.cuts for region in regions.regions.values())
+    return "cut" if some else "eager", str(partial.cuts[0])
 
 
 def differences(

@@ -13,10 +13,8 @@ from torch import nn
 
 import daceml
 from benchmarks.opinfo.calls import Seen, call
-from benchmarks.opinfo.judge import differences
+from benchmarks.opinfo.judge import differences, fault_of, how_compiled
 from benchmarks.suites.case import Arguments, Case
-from daceml.errors import DacemlError
-from daceml.module.partial.region_ledger import recorded_regions
 
 Way = Literal["evaluation", "training", "dynamic", "dynamo"]
 Verdict = Literal["equal", "cut", "eager", "refused", "wrong", "foreign", "crash", "hang", "not made"]
@@ -97,8 +95,8 @@ def judged(case: Case, way: Way) -> Judged:
         if found:
             found = f"turn {turn + 1}, {found}"
             break
-    if not found:
-        verdict, found = _how(compiled, calls, gradients=gradients)
+    if not found and eager[0].error is None:
+        verdict, found = _how_compiled(compiled, calls[0], gradients=gradients)
     torch.compiler.reset()
     seconds = round(time.perf_counter() - start, 2)
     return Judged(**facts, verdict=verdict, note=found[:400], seconds=seconds)
@@ -146,29 +144,19 @@ def _compared(
         reference = None if exact is None else exact[number]
         found = differences(a, b, reference, elementwise=False, values=True, random=random)
         if found:
-            return _kind_of(a, b), f"call {number + 1}: " + "; ".join(found[:3])
+            return fault_of(a, b), f"call {number + 1}: " + "; ".join(found[:3])
     return "equal", ""
 
 
-def _kind_of(ours: Seen, eager: Seen) -> Verdict:
-    if ours.error is None or eager.error is not None:
-        return "wrong"
-    return "refused" if isinstance(ours.error, DacemlError) else "foreign"
-
-
-def _how(compiled: Any, calls: Sequence[Arguments], *, gradients: bool) -> tuple[Verdict, str]:
-    """Whether one program was compiled, several with cuts between them, or none."""
+def _how_compiled(compiled: Any, arguments: Arguments, *, gradients: bool) -> tuple[Verdict, str]:
     if not isinstance(compiled, daceml.DaceModule):
-        return "equal", ""
-    partial = compiled.session.partial
-    if partial is None:
-        return ("equal", "") if compiled.session.variants else ("eager", "forward runs eagerly, see the log")
-    if inner := [cut for cut in partial.cuts if cut.internal]:
-        return "foreign", f"inside, so that it runs eagerly: {inner[0]}"
-    with torch.set_grad_enabled(gradients), recorded_regions() as regions:
-        compiled(*calls[0].filled(calls[0].tensors(gradients=gradients)))
-    some = any(not region.cuts for region in regions.regions.values())
-    return "cut" if some else "eager", str(partial.cuts[0])
+        return "equal", ""  # by Dynamo, which does not say
+
+    def once() -> None:
+        with torch.set_grad_enabled(gradients):
+            compiled(*arguments.filled(arguments.tensors(gradients=gradients)))
+
+    return how_compiled(compiled, once)
 
 
 def _first(error: BaseException) -> str:

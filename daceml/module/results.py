@@ -73,7 +73,7 @@ class Held:
 
 @dataclass(frozen=True)
 class View:
-    """A view of another leaf, in elements of its own type.
+    """A view of another leaf; sizes, strides and offset count elements of the view.
 
     Attributes:
         offset: behind the first element of what it is a view of.

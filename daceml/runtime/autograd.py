@@ -210,7 +210,7 @@ class _Differentiable(torch.autograd.Function):
         ctx.like = [_Like.of(outputs[i]) for i in record.cotangents]
         ctx.sized = [_Like.of(inputs[place]) for place in backward.sized]
         ctx.given = [_Like.of(x) for x in wanted[: len(wanted) - len(backward.state)]]
-        # for gradients that are differentiated again; activations are not kept for that alone
+        # for second derivatives; activations are not kept alive for them
         ctx.inputs = [x if x.grad_fn is None else weakref.ref(x) for x in inputs]
         ctx.versions = [x._version for x in (*inputs, *backward.watched)]
         results = outputs[: record.results]
@@ -225,11 +225,14 @@ class _Differentiable(torch.autograd.Function):
     ) -> tuple[torch.Tensor | None, ...]:
         backward: BackwardPass = ctx.backward_pass
         record = backward.record
-        batched = _is_batch(given)
-        if (batched or torch.is_grad_enabled()) and (found := _torchs_gradients(ctx, given)) is not None:
-            return None, None, None, *found
-        if batched:
-            raise _batch_error()
+        inputs, batched = ctx.inputs, _is_batch(given)
+        if not torch._C._autograd._get_current_graph_task_keep_graph():  # pyright: ignore
+            ctx.inputs = None
+        if batched or torch.is_grad_enabled():
+            if (found := _torchs_gradients(ctx, inputs, given)) is not None:
+                return None, None, None, *found
+            if batched:
+                raise _batch_error()
         # as a rule every result has a cotangent, and every gradient is an output of the program
         places = None if any(g is None for g in given[: record.results]) else backward.all_outputs
         flows = () if places is not None else _flows(given, record)
@@ -292,28 +295,36 @@ def keep_dynamo_out() -> None:
         _Differentiable.backward = staticmethod(hidden)
 
 
-def _torchs_gradients(ctx: Any, given: Sequence[torch.Tensor | None]) -> Sequence[torch.Tensor | None] | None:
-    """Gradients by torch's own kernels, of its own forward pass: of a batch of cotangents, or differentiable.
+def _torchs_gradients(
+    ctx: Any, inputs: Sequence[Any] | None, given: Sequence[torch.Tensor | None]
+) -> Sequence[torch.Tensor | None] | None:
+    """Gradients that can be differentiated, or of a batch of cotangents: torch runs the forward pass again.
 
+    Args:
+        inputs: of the forward pass, as it kept them; None after a backward pass that freed the graph.
+        given: the cotangents.
     Returns:
-        None where what forward was given is gone or has changed, and where its trace has operators of daceml.
+        None if there is no such forward pass, if a tensor that it reads has been freed or changed, or if a
+        batch would need random numbers, which torch refuses to draw there.
     """
     backward: BackwardPass = ctx.backward_pass
-    if backward.exchange is not None or backward.again is None:
+    if inputs is None or backward.exchange is not None or backward.again is None:
         return None
-    inputs = _kept(ctx)
-    if inputs is None or ctx.versions != [x._version for x in (*inputs, *backward.watched)]:
+    if ctx.generator is not None and _is_batch(given):
+        return None
+    tensors = _alive(ctx, inputs)
+    if tensors is None or ctx.versions != [x._version for x in (*tensors, *backward.watched)]:
         return None
     with nullcontext() if ctx.generator is None else torch.random.fork_rng(devices=()):
         if ctx.generator is not None:
             torch.set_rng_state(ctx.generator)
-        results = backward.again(inputs)
+        results = backward.again(tensors)
     flowing = [
         (result, cotangent)
         for result, cotangent in zip(results, given, strict=False)
         if cotangent is not None and result.requires_grad
     ]
-    wanted = [x for x, wants in zip(inputs, backward.wanted.inputs, strict=True) if wants]
+    wanted = [x for x, wants in zip(tensors, backward.wanted.inputs, strict=True) if wants]
     outputs, cotangents = zip(*flowing, strict=True) if flowing else ((), ())
     again = torch.is_grad_enabled()
     return torch.autograd.grad(
@@ -321,8 +332,8 @@ def _torchs_gradients(ctx: Any, given: Sequence[torch.Tensor | None]) -> Sequenc
     )
 
 
-def _kept(ctx: Any) -> list[torch.Tensor] | None:
-    """What forward was given; None where an activation is gone that nobody else holds."""
+def _alive(ctx: Any, inputs: Sequence[Any]) -> list[torch.Tensor] | None:
+    """The inputs of the forward pass; None if an activation among them has been freed."""
     backward: BackwardPass = ctx.backward_pass
     saved = ctx.saved_tensors[len(backward.record.saved) :]
     read = {
@@ -330,7 +341,7 @@ def _kept(ctx: Any) -> list[torch.Tensor] | None:
         for place, x in zip(backward.reads, saved, strict=False)
         if isinstance(place, int) and place not in backward.cloned
     }
-    found = [x if isinstance(x, torch.Tensor) else x() for x in ctx.inputs]
+    found = [x if isinstance(x, torch.Tensor) else x() for x in inputs]
     found = [read.get(place) if x is None else x for place, x in enumerate(found)]
     known = [x for x in found if x is not None]
     return known if len(known) == len(found) else None
@@ -369,7 +380,9 @@ def _is_batch(cotangents: Sequence[torch.Tensor | None]) -> bool:
 def _batch_error() -> GradientError:
     return GradientError(
         "a batch of gradients was asked for in one backward pass of a compiled module",
-        why="its backward pass is a program for one cotangent of each result",
+        why="its backward pass takes one cotangent of each result. torch's kernels take batches, but not if\n"
+        "forward contains an autograd.Function, draws random numbers or runs on several ranks, or if a\n"
+        "tensor that it read was freed or changed since",
         fix="ask for one gradient at a time, without is_grads_batched=True or vectorize=True;\n"
         "or call the eager module: with daceml.stance('force_eager')",
     )
@@ -399,6 +412,7 @@ class _Once(torch.autograd.Function):
     def backward(ctx: Any, *_: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         raise GradientError(
             "the gradients of a compiled module were differentiated once more",
-            why="forward has a gradient of its own, averages over ranks, or was given what has changed since",
+            why="forward contains an autograd.Function or runs on several ranks, or a tensor that it read was"
+            " freed or changed since",
             fix="call the eager module where create_graph=True is used: with daceml.stance('force_eager')",
         )

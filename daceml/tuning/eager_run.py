@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
-from torch.export.graph_signature import ConstantArgument, InputKind, TensorArgument
 
-from daceml.frontend.capture.gradients.torch_forward import STATE, UnlikeEagerError, with_torchs_operators
+from daceml.frontend.capture.gradients.torch_forward import TorchForward
 from daceml.tuning.program_run import own_state
 
 if TYPE_CHECKING:
@@ -38,40 +37,28 @@ class EagerRun:
         wanted: Wanted | None,
         changed: Collection[str],
     ) -> None:
-        self._graph = with_torchs_operators(exported.graph_module)
         keys = () if wanted is None else wanted.state
         constants = {key: x for key, x in exported.constants.items() if isinstance(x, torch.Tensor)}
         owned = own_state({**constants, **state}, changed, keys)
+        self._forward = TorchForward(exported, owned, ())
+        names = [name for name in exported.graph_signature.user_inputs if isinstance(name, str)]
         wants = (False,) * len(inputs) if wanted is None else wanted.inputs
-        given = iter(zip(inputs, wants, strict=True))
-        self._given: list[Any] = []
-        leaves: list[torch.Tensor] = []
-        for spec in exported.graph_signature.input_specs:
-            if spec.kind in STATE and spec.target in owned:
-                self._given.append(owned[spec.target])
-            elif spec.kind is InputKind.USER_INPUT and isinstance(spec.arg, TensorArgument):
-                tensor, wanted_here = next(given)
-                tensor = tensor.detach().clone() if spec.arg.name in changed else tensor.detach()
-                self._given.append(tensor.requires_grad_(wanted_here))
-                leaves += [tensor] * wanted_here
-            elif spec.kind is InputKind.USER_INPUT and isinstance(spec.arg, ConstantArgument):
-                self._given.append(spec.arg.value)
-            else:
-                raise UnlikeEagerError(f"an input of the trace is a {spec.kind.name.lower()}")
+        given: list[torch.Tensor] = []
+        for name, tensor, moves in zip(names, inputs, wants, strict=True):
+            own = tensor.detach().clone() if name in changed else tensor.detach()
+            given.append(own.requires_grad_(moves))
+        leaves = [tensor for tensor, moves in zip(given, wants, strict=True) if moves]
+        self._arguments = self._forward.arguments(given)
         self._leaves = [*leaves, *(owned[key] for key in keys)]
         self._cotangents: dict[int, torch.Tensor] = {}
 
     def __call__(self) -> object:
         """Run once, forward and backward."""
         with torch.set_grad_enabled(bool(self._leaves)):
-            results: Sequence[Any] = self._graph(*self._given)
+            results = self._forward.results(self._arguments)
             if not self._leaves:
                 return results
-            flowing = [
-                (place, x)
-                for place, x in enumerate(results)
-                if isinstance(x, torch.Tensor) and x.requires_grad
-            ]
+            flowing = [(place, x) for place, x in enumerate(results) if x.requires_grad]
             if not flowing:
                 return results
             return torch.autograd.grad(

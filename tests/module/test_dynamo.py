@@ -195,7 +195,7 @@ def test_a_cache_grows_in_three_programs(caplog: pytest.LogCaptureFixture):
 
 
 class Residual(nn.Module):
-    """Asks for the derivative of its own network, as a physics-informed network does."""
+    """Differentiates a network with respect to its input, as physics-informed networks do."""
 
     def __init__(self, *, asks: bool = False) -> None:
         super().__init__()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import warnings
+import weakref
 
 import pytest
 import torch
@@ -242,7 +244,7 @@ def test_second_derivatives(pair):
 
     def of_weights(module):
         weights = list(module.parameters())
-        # nobody else holds what the module is given
+        # the argument is freed after the call
         slopes = torch.autograd.grad(module(x * 2).sin().sum(), weights, create_graph=True)
         return torch.autograd.grad(sum(g.pow(2).sum() for g in slopes), weights, allow_unused=True)
 
@@ -365,6 +367,26 @@ def test_a_batch_of_gradients(pair):
 
     both(pair, batch)
     both(pair, lambda module: functional.jacobian(module, x, vectorize=True))
+
+
+def test_a_batch_of_gradients_of_random_numbers_is_refused():
+    compiled = daceml.compile(nn.Sequential(nn.Linear(4, 5), nn.Dropout(0.5)).double())
+    y = compiled(double(3, 4))
+    with raises(GradientError, "is_grads_batched=True", "force_eager"):
+        torch.autograd.grad(y, list(compiled.parameters()), double(2, 3, 5), is_grads_batched=True)
+
+
+def test_arguments_are_freed_with_the_graph(pair):
+    compiled, _ = pair
+    losses, references = [], []
+    for _ in range(3):  # the first call compiles
+        x = double(3, 4)
+        references.append(weakref.ref(x))
+        losses.append(compiled(x).sum())
+        losses[-1].backward()
+        del x
+    gc.collect()
+    assert [reference() for reference in references] == [None] * 3
 
 
 def test_hooks_of_tensors_and_of_the_module(pair):

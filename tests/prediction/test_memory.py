@@ -83,7 +83,7 @@ def blocks(*sizes: int) -> StepMemory:
 
 
 def test_segments_of_the_caching_allocator_decide_whether_a_step_fits():
-    """A block of 11 MiB takes a segment of its own, rounded up to 2 MiB: 12 for 11."""
+    """A block of 11 MiB takes a whole segment, rounded up to a multiple of 2 MiB: 12 MiB."""
     held = blocks(*[11 * 2**20] * 10)
     step = step_of("a forward x 10", "b forward x 10", memory=held)
     need = predict_captured(step, PLAIN).memory

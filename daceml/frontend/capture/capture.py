@@ -214,6 +214,7 @@ def _capture(
     sizes = None if specs is None else size_guard(program)
     if dynamic and conditions_fix(program):
         log.info("%s: sizes on which forward sets many conditions stay fixed", type(module).__name__)
+    program.example_inputs = None  # a batch, as long as the program lives
     return Capture(
         program=program,
         sizes=sizes,

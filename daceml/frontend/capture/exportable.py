@@ -173,6 +173,7 @@ def exportable(
             for child, members in before:
                 child.__dict__.clear()
                 child.__dict__.update(members)
+            del own["forward"]  # it holds the arguments
     view.assigned = [
         replace(made, owner=module) if made.owner is view.module else made for made in view.assigned
     ]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def draw_from_torchs_generator(program: ExportedProgram) -> None:
-    """Let calls with `generator=None` be calls of the overload without one, as they draw the same numbers.
+    """Replace overloads that take a generator, where it is None, by those that take none.
 
     Raises:
         RunsEagerlyError: a call is given another generator.
@@ -22,16 +22,18 @@ def draw_from_torchs_generator(program: ExportedProgram) -> None:
         for node in getattr(part, "graph", program.graph).nodes:
             if node.kwargs.get("generator") is not None:
                 raise RunsEagerlyError("forward passes a random generator")
-            if isinstance(node.target, OpOverload) and "generator" in str(node.target).rpartition(".")[2]:
-                node.target = _without_generator(node.target)
+            if isinstance(node.target, OpOverload) and (plain := _without_generator(node.target)) is not None:
+                node.target = plain
                 node.kwargs = {name: value for name, value in node.kwargs.items() if name != "generator"}
 
 
-def _without_generator(target: OpOverload) -> OpOverload:
-    """The overload with the same arguments but for the generator."""
+def _without_generator(target: OpOverload) -> OpOverload | None:
+    """The overload that takes the same arguments and no generator; None if this one takes none either."""
+    if "generator" not in str(target).rpartition(".")[2]:
+        return None
     packet = target.overloadpacket
     others = (getattr(packet, name) for name in packet.overloads() if "generator" not in name)
-    return next(other for other in others if _arguments(other) == _arguments(target))
+    return next((other for other in others if _arguments(other) == _arguments(target)), None)
 
 
 def _arguments(overload: OpOverload) -> list[tuple[str, str]]:

@@ -125,8 +125,13 @@ def _is_unlike_places(
 
 
 def _is_no_reshape(_: torch.Tensor, size: Sequence[int], stride: Sequence[int]) -> bool:
-    """Whether a view counts strides that are not those of its sizes: a trace takes it for a reshape."""
-    return tuple(torch.empty(tuple(size), device="meta").stride()) != tuple(stride)
+    """Whether the strides of a view are not row-major: a trace takes it for a reshape."""
+    expected = 1
+    for extent, step in zip(reversed(size), reversed(stride), strict=True):
+        if extent != 1 and step != expected:
+            return True
+        expected *= extent
+    return False
 
 
 _LET_PASS: dict[str, Callable[..., bool]] = {

@@ -104,7 +104,7 @@ def test_steps_of_which_only_the_first_sends_still_take_time():
 
 
 def test_several_devices_of_a_run_that_hides_its_sums_behind_the_host_may_gain_less():
-    """The sums hide in the time of the host; what that is without the profiler nobody knows."""
+    """The all-reduces overlap with the host, whose time without the profiler is unknown."""
     graph = graph_of(
         *(
             sentence
@@ -149,7 +149,7 @@ class FreeHost(FasterKernels):
 
 
 def test_an_answer_that_frees_a_run_of_its_host_gains_between_nothing_and_what_was_recorded():
-    """Of the 100 us that were recorded, nobody knows how many the profiler took."""
+    """How many of the recorded 100 us the profiler took is unknown."""
     seen = predict(host_bound(), [FreeHost()])
     assert (seen.step_us, seen.speedup) == (20, 4)
     assert (seen.speedup_low, seen.speedup_high) == (1, 5)

@@ -40,7 +40,7 @@ _FIRST_READ = frozenset(f"aten::{name}" for name in ("expand_as", "reshape_as", 
 def operands_read(node: Node) -> list[Node]:
     """The operands that a result has a gradient to; of the others an operator takes sizes or type alone.
 
-    A function with a gradient of its own has one to those operands that its gradient names.
+    Of an `autograd.Function` these are the operands that its backward pass returns a gradient for.
     """
     if node.target is with_gradient():
         return list(node.args[1])  # pyright: ignore[reportArgumentType, reportCallIssue]

@@ -14,8 +14,7 @@ from daceml.frontend.capture.gradients.gradient_stops import stop_gradient
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
-STATE = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
-"""Inputs of a trace that are not the caller's."""
+_STATE = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 
 
 class UnlikeEagerError(Exception):
@@ -23,7 +22,7 @@ class UnlikeEagerError(Exception):
 
 
 class TorchForward:
-    """The operators of a trace, called once more: no effects, and what autograd needs for any derivative.
+    """Runs the operators of a trace again, without effects, so that autograd can compute any derivative.
 
     Args:
         exported: operators as forward calls them, in-place ones too.
@@ -37,36 +36,60 @@ class TorchForward:
     def __init__(
         self, exported: ExportedProgram, state: Mapping[str, torch.Tensor], changed: Collection[str]
     ) -> None:
+        _refuse_inputs(exported, state)
         _refuse_state(exported, changed)
-        self._graph = with_torchs_operators(exported.graph_module)
+        self._graph = _with_torchs_operators(exported.graph_module)
         self._specs = exported.graph_signature.input_specs
         self._results = [
             place
             for place, spec in enumerate(exported.graph_signature.output_specs)
             if spec.kind is OutputKind.USER_OUTPUT and isinstance(spec.arg, TensorArgument)
         ]
-        constants = {key: x for key, x in exported.constants.items() if isinstance(x, torch.Tensor)}
-        self._state, self._changed = {**constants, **state}, frozenset(changed)
+        self._state = {**_constants(exported), **state}
+        self._changed = frozenset(changed)
 
     def __call__(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """The tensors that forward returns for its tensors, as parts of autograd's graph."""
+        """The tensors that forward returns, as parts of autograd's graph.
+
+        Args:
+            inputs: the tensors among the arguments.
+        """
+        with torch.enable_grad():
+            return self.results(self.arguments(inputs))
+
+    def arguments(self, inputs: Sequence[torch.Tensor]) -> list[Any]:
+        """All that the trace takes: tensors of the module, of the caller, and constants."""
         given: list[Any] = []
         waiting = iter(inputs)
         for spec in self._specs:
-            if spec.kind in STATE and spec.target in self._state:
-                given.append(self._own(self._state[spec.target], spec.target))
-            elif spec.kind is InputKind.USER_INPUT and isinstance(spec.arg, TensorArgument):
+            if spec.kind in _STATE:
+                given.append(self._own(self._state[str(spec.target)], str(spec.target)))
+            elif isinstance(spec.arg, TensorArgument):
                 given.append(self._own(next(waiting), spec.arg.name))
-            elif spec.kind is InputKind.USER_INPUT and isinstance(spec.arg, ConstantArgument):
-                given.append(spec.arg.value)
             else:
-                raise UnlikeEagerError(f"an input of the trace is a {spec.kind.name.lower()}")
-        with torch.enable_grad():
-            results: Sequence[Any] = self._graph(*given)
+                given.append(spec.arg.value)  # pyright: ignore[reportAttributeAccessIssue]
+        return given
+
+    def results(self, arguments: Sequence[Any]) -> list[torch.Tensor]:
+        """The tensors that forward returns, for what `arguments` gives."""
+        results: Sequence[Any] = self._graph(*arguments)
         return [results[place] for place in self._results]
 
     def _own(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
         return tensor.clone() if name in self._changed else tensor
+
+
+def _constants(exported: ExportedProgram) -> dict[str, torch.Tensor]:
+    return {key: x for key, x in exported.constants.items() if isinstance(x, torch.Tensor)}
+
+
+def _refuse_inputs(exported: ExportedProgram, state: Mapping[str, torch.Tensor]) -> None:
+    known = {**_constants(exported), **state}
+    for spec in exported.graph_signature.input_specs:
+        own = spec.kind in _STATE and spec.target in known
+        given = spec.kind is InputKind.USER_INPUT and isinstance(spec.arg, TensorArgument | ConstantArgument)
+        if not (own or given):
+            raise UnlikeEagerError(f"an input of the trace is a {spec.kind.name.lower()} of another kind")
 
 
 def kept_state(exported: ExportedProgram, changed: Collection[str]) -> list[str]:
@@ -117,7 +140,7 @@ def _draws(node: fx.Node) -> bool:
     return not chances or any(given.get(name) for name in chances)
 
 
-def with_torchs_operators(module: fx.GraphModule) -> fx.GraphModule:
+def _with_torchs_operators(module: fx.GraphModule) -> fx.GraphModule:
     """A trace with `detach` where it marks that a gradient ends.
 
     Raises:
