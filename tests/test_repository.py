@@ -17,7 +17,6 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 LINKS = ("transformations", "onnx_ops", "autodiff", "codegen_cuda")
-IMPORT_LIMIT_S = 0.3
 # What all tests may import: shared stories, and a device to run on.
 SHARED = ("tests.support.", "tests.codegen_cuda.fake_device.")
 
@@ -51,17 +50,12 @@ def test_a_linked_package_can_be_imported_by_its_full_name(name: str):
     assert done.returncode == 0, done.stderr
 
 
-def test_importing_daceml_is_fast_and_loads_nothing_heavy():
-    code = (
-        "import sys, time; start = time.perf_counter(); import daceml; took = time.perf_counter() - start;"
-        "print(took, *sorted({'torch', 'dace', 'onnx', 'onnxruntime', 'sympy', 'numpy'} & set(sys.modules)))"
-    )
-    runs = [python(code) for _ in range(3)]
-    assert all(done.returncode == 0 for done in runs), runs[0].stderr
-    seconds, *heavy = min((done.stdout.split() for done in runs), key=lambda words: float(words[0]))
-    assert heavy == []
-    # The best of three: the first may have to compile, and others may be using the machine.
-    assert float(seconds) < IMPORT_LIMIT_S
+def test_importing_daceml_loads_nothing_but_its_version():
+    done = python("import sys; before = set(sys.modules); import daceml; print(*set(sys.modules) - before)")
+    assert done.returncode == 0, done.stderr
+    foreign = {name.partition(".")[0] for name in done.stdout.split()} - sys.stdlib_module_names
+    assert foreign == {"daceml"}
+    assert len(done.stdout.split()) < 20
 
 
 def test_every_folder_of_daceml_is_a_package():
