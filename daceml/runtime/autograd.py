@@ -137,6 +137,11 @@ class BackwardPass:
         return tuple(i for i, moves in enumerate(self.record.differentiable) if not moves)
 
     @cached_property
+    def saved_results(self) -> tuple[int, ...]:
+        """Places among `record.saved` of results: the caller may change them before the backward pass."""
+        return tuple(i for i, output in enumerate(self.record.saved) if output < self.record.results)
+
+    @cached_property
     def all_outputs(self) -> tuple[int, ...] | None:
         """Of each gradient, the output of the program that it is; None where one is anything else."""
         sources = self.record.gradients
@@ -214,6 +219,8 @@ class _Differentiable(torch.autograd.Function):
         ctx.inputs = [x if x.grad_fn is None else weakref.ref(x) for x in inputs]
         ctx.versions = [x._version for x in (*inputs, *backward.watched)]
         results = outputs[: record.results]
+        shown = [record.saved[i] for i in backward.saved_results]
+        ctx.saved_results = [(i, weakref.ref(results[i]), results[i]._version) for i in shown]
         if backward.fixed:
             ctx.mark_non_differentiable(*[results[i] for i in backward.fixed])
         ctx.set_materialize_grads(False)
@@ -252,10 +259,14 @@ class _Differentiable(torch.autograd.Function):
         cotangents = [_cotangent(given[i], like[i]) for i in taken]
         # a backward pass that needs nothing may run again, as in eager
         again = torch.is_grad_enabled()  # create_graph=True
-        saved: list[torch.Tensor] = list(ctx.saved_tensors) if record.saved or record.reads or again else []
-        anchor = [saved.pop()] if saved else []
-        saved += [like.unread() for like in ctx.sized]
-        saved = [x.contiguous() for x in (saved if narrowed is None else [saved[i] for i in narrowed.takes])]
+        try:
+            saved = _unpacked(ctx, None if narrowed is None else narrowed.takes, anchored=again)
+        except RuntimeError:  # a result has changed in place since; torch's kernels may not need it
+            if (found := _torchs_gradients(ctx, inputs, given)) is None:
+                raise
+            return None, None, None, *found
+        anchor = [saved.pop()] if again else []
+        saved = [x.contiguous() for x in saved]
         ctx.maybe_clear_saved_tensors()  # unless the graph is retained
         elsewhere: Mapping[str, torch.Tensor] = {}
         with torch.no_grad():
@@ -295,10 +306,34 @@ def keep_dynamo_out() -> None:
         _Differentiable.backward = staticmethod(hidden)
 
 
+def _unpacked(ctx: Any, takes: tuple[int, ...] | None, *, anchored: bool) -> list[torch.Tensor]:
+    """What a backward program takes after the cotangents, and the anchor if that is wanted.
+
+    Args:
+        takes: places of what it takes; None if that is everything.
+    Raises:
+        RuntimeError: of torch, if a tensor that it takes has been changed in place.
+    """
+    record: GradientRecord = ctx.backward_pass.record
+    held = len(record.saved) + len(ctx.backward_pass.reads)
+    unread = [like.unread() for like in ctx.sized]
+    everything = takes is None or anchored or any(i in ctx.backward_pass.saved_results for i in takes)
+    if everything:
+        *saved, anchor = ctx.saved_tensors if held or anchored else (None,)
+        found = [*saved, *unread]
+        found = found if takes is None else [found[i] for i in takes]
+        return [*found, anchor] if anchored else found
+    raw = ctx._raw_saved_tensors
+    return [raw[i].unpack() if i < held else unread[i - held] for i in takes]
+
+
 def _torchs_gradients(
     ctx: Any, inputs: Sequence[Any] | None, given: Sequence[torch.Tensor | None]
 ) -> Sequence[torch.Tensor | None] | None:
-    """Gradients that can be differentiated, or of a batch of cotangents: torch runs the forward pass again.
+    """Gradients that no program has: torch runs the forward pass again, and then its own backward pass.
+
+    They can be differentiated, and may be of a batch of cotangents. They read a result of the call, which the
+    caller may have changed, only if torch's own kernels do.
 
     Args:
         inputs: of the forward pass, as it kept them; None after a backward pass that freed the graph.
@@ -319,6 +354,9 @@ def _torchs_gradients(
         if ctx.generator is not None:
             torch.set_rng_state(ctx.generator)
         results = backward.again(tensors)
+    for place, result, version in ctx.saved_results:
+        if (kept := result()) is not None and kept._version != version:
+            torch.autograd.graph.increment_version(results[place])  # torch refuses what it would have refused
     flowing = [
         (result, cotangent)
         for result, cotangent in zip(results, given, strict=False)
@@ -335,7 +373,10 @@ def _torchs_gradients(
 def _alive(ctx: Any, inputs: Sequence[Any]) -> list[torch.Tensor] | None:
     """The inputs of the forward pass; None if an activation among them has been freed."""
     backward: BackwardPass = ctx.backward_pass
-    saved = ctx.saved_tensors[len(backward.record.saved) :]
+    try:
+        saved = ctx.saved_tensors[len(backward.record.saved) :]
+    except RuntimeError:  # one of them has been changed in place
+        saved = ()
     read = {
         place: x
         for place, x in zip(backward.reads, saved, strict=False)

@@ -204,6 +204,42 @@ def test_a_weight_that_changes_before_the_backward_pass_is_an_error(pair):
         y.sum().backward()
 
 
+class WithSine(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.linear = nn.Linear(4, 5)
+        self.dropout = nn.Dropout(0.5)
+
+    def forward(self, x):
+        y = self.linear(self.dropout(x))
+        return y, y.sin()
+
+
+def test_a_result_may_change_if_the_gradients_asked_for_do_not_need_it():
+    pair = twins(WithSine().double())
+
+    def use(module):
+        torch.manual_seed(1)
+        x = double(3, 4).requires_grad_()
+        y, _ = module(x.cos())
+        y.mul_(2)
+        y[:, 0] = 1
+        y.pow(2).sum().backward()
+        return x.grad, gradients(module)
+
+    both(pair, use)
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_result_that_changes_is_an_error_if_the_gradients_asked_for_need_it(kept):
+    for module in twins(WithSine().double()):
+        y, z = module(double(3, 4))
+        y.mul_(2)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            (y.sum() + z.sum()).backward(retain_graph=kept)
+
+
 class OfCopies(nn.Module):
     def __init__(self) -> None:
         super().__init__()

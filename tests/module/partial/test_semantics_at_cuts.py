@@ -247,6 +247,26 @@ def test_calls_are_those_of_eager(make: Callable[[], nn.Module], gradient: bool)
         assert module.active is module.part and type(module.active) is Part
 
 
+class ChangesWhatAProgramGave(Base):
+    def forward(self, x):
+        y = self.part.linear(x)
+        if y.abs().sum().item() > 0:
+            y[:, 0] = 1.0
+        y.mul_(2)
+        return self.other(y)
+
+
+def test_eager_code_changes_a_result_that_another_result_needs_for_its_gradient():
+    eager = ChangesWhatAProgramGave()
+    compiled = cut(copy.deepcopy(eager))
+    found = []
+    for module in (compiled, eager):
+        x = torch.linspace(-1, 1, 32).reshape(4, 8).requires_grad_()
+        module(x).sin().sum().backward()
+        found.append([x.grad, *(p.grad for p in module.parameters())])
+    torch.testing.assert_close(*found)
+
+
 @pytest.mark.parametrize("make", [DerivativesPerSample, InnerStep])
 def test_a_failed_trace_ends_the_transforms_that_it_began(make: Callable[[], nn.Module]):
     x = torch.randn(4, 8)
