@@ -23,7 +23,7 @@ from daceml.frontend.capture.forward_errors import first_lines
 from daceml.frontend.capture.provenance import module_of_node, source_of_node
 from daceml.frontend.capture.quiet_torch import quiet
 from daceml.frontend.onnx_export import exporter_internals as internals
-from daceml.frontend.onnx_export.decompositions import SOMETIMES, is_decomposed, is_spelled
+from daceml.frontend.onnx_export.decompositions import OWN, SOMETIMES, is_decomposed, is_spelled
 from daceml.frontend.onnx_export.exporter_internals import Registry
 from daceml.frontend.onnx_export.finalize_model import finish
 from daceml.frontend.onnx_export.functionalize import decomposed, functionalize, log
@@ -126,7 +126,8 @@ def _prepare(program: ExportedProgram) -> ExportedProgram:
         decompositions = {
             target: rule
             for target, rule in _decompositions(unknown).items()
-            if any(map(refusal, unknown[target]))
+            if (str(target) in OWN and any(map(is_decomposed, unknown[target])))
+            or any(map(refusal, unknown[target]))
             or all(is_spelled(n, rule, registry) for n in unknown[target])
         }
         if not decompositions:
@@ -179,7 +180,9 @@ def _decompositions(targets: Mapping[Any, Any]) -> dict[Any, Any]:
     for target in targets:
         if not isinstance(target, OpOverload):
             continue
-        if target in core:
+        if str(target) in OWN:
+            found[target] = OWN[str(target)]
+        elif target in core:
             found[target] = core[target]
         elif target.has_kernel_for_dispatch_key(torch.DispatchKey.CompositeImplicitAutograd):
             found[target] = target.decompose

@@ -45,6 +45,17 @@ def pair(x: torch.Tensor) -> torch.Tensor:
     return torch.complex(x, 1 - x)
 
 
+def written(x: torch.Tensor) -> torch.Tensor:
+    """Complex numbers written into parts of complex tensors, in each of the ways that code has."""
+    spectrum = torch.zeros(3, *x.shape, dtype=torch.complex128)
+    spectrum[0, :, :2] = pair(x)[:, :2]
+    spectrum[1] = x  # of real numbers
+    spectrum[-1] = pair(x)[0]  # of another shape
+    spectrum[:, 0, -1] *= 2j
+    spectrum.diagonal(dim1=-1, dim2=0).copy_(pair(x)[:, :3])
+    return spectrum
+
+
 # name -> forward, the arguments, whether they require gradients
 PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[torch.Tensor, ...]], bool]] = {
     "inverse": (torch.linalg.inv, lambda: (positive(4),), True),
@@ -86,6 +97,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[torch.Tensor, .
     "complex views": (
         lambda x: torch.view_as_real(torch.fft.fft(x)).transpose(0, 1)[..., 1], lambda: (randn(4, 6),), True,
     ),
+    "complex writes": (lambda x: written(x).abs(), lambda: (randn(4, 5) + 3,), True),
     "the value of a tensor": (
         lambda x, n: F.leaky_relu(x, n.item()), lambda: (randn(5), torch.tensor(0.3)), False,
     ),
