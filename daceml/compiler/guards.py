@@ -248,6 +248,6 @@ def is_number(leaf: TensorKey | ConstantKey) -> bool:
     return isinstance(leaf, ConstantKey) and leaf.kind is int and cast(int, leaf.value) >= 0
 
 
-def numbers_at(leaves: Sequence[Any], places: set[int] | None) -> frozenset[int]:
+def numbers_at(leaves: Sequence[Any], places: set[int]) -> frozenset[int]:
     """Those of the places that hold a number that a size can be."""
-    return frozenset(p for p in places or () if type(leaves[p]) is int and leaves[p] >= 0)
+    return frozenset(p for p in places if type(leaves[p]) is int and leaves[p] >= 0)

@@ -12,6 +12,7 @@ import gc
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -66,6 +67,7 @@ class ModuleWatch:
         classes: of objects among arguments and results.
         attributes: that count; None for all.
         hooks: whether hooks of submodules are parts of the program, so that what they read counts.
+        moving: id of a module and attribute, of what does not count because forward itself changes it.
     Attributes:
         unchanged: whether the module still holds the very objects of the snapshot.
     """
@@ -82,9 +84,11 @@ class ModuleWatch:
         attributes: AttributesRead | None = None,
         *,
         hooks: bool = False,
+        moving: AbstractSet[tuple[int, str]] = frozenset(),
     ) -> None:
         self._what = assigned, bound, reads, classes, attributes
         self._hooks = hooks
+        self._moving = moving
         self._read = attributes
         self._entries: dict[str, Any] = {}
         self._tensors: list[tuple[torch.Tensor, int]] = []
@@ -95,7 +99,7 @@ class ModuleWatch:
         self._known = set(self._seen)
         self._bound = {id(tensor) for tensor in bound}
         self._complete = True
-        ignored = {(id(made.owner), made.name) for made in assigned}
+        ignored = {(id(made.owner), made.name) for made in assigned} | moving
         for path, child in module.named_modules():
             if isinstance(child, torch.jit.ScriptModule):
                 continue  # no program has one
@@ -116,7 +120,19 @@ class ModuleWatch:
 
     def retaken(self, module: nn.Module) -> ModuleWatch:
         """The same kind of snapshot of the module as it stands now."""
-        return ModuleWatch(module, *self._what, hooks=self._hooks)
+        return ModuleWatch(module, *self._what, hooks=self._hooks, moving=self._moving)
+
+    def without_moved(self, module: nn.Module) -> ModuleWatch:
+        """A snapshot of the module as it stands now, where what has changed since this one does not count."""
+        now = self.retaken(module)
+        moved = self._differences(now)
+        found = {
+            (id(child), name)
+            for path, child in module.named_modules()
+            for name in child.__dict__
+            if name not in FRAMEWORK and any(_leads_to(f"{path}.{name}" if path else name, m) for m in moved)
+        }
+        return ModuleWatch(module, *self._what, hooks=self._hooks, moving=self._moving | found)
 
     def _all_unchanged(self) -> bool:
         return (
@@ -135,15 +151,16 @@ class ModuleWatch:
 
     def difference(self, now: ModuleWatch) -> str | None:
         """The first entry that differs, or None; plain values that were replaced by equal ones do not."""
-        if self._entries.keys() != now._entries.keys():
-            return sorted(self._entries.keys() ^ now._entries.keys())[0]
-        for name, before in self._entries.items():
-            after = now._entries[name]
-            if not _same(before, after):
-                return name
+        return next(iter(self._differences(now)), None)
+
+    def _differences(self, now: ModuleWatch) -> list[str]:
+        """Every entry that differs."""
+        found = sorted(self._entries.keys() ^ now._entries.keys())
+        both = self._entries.keys() & now._entries.keys()
+        found += [n for n in self._entries if n in both and not _same(self._entries[n], now._entries[n])]
         changed = [t for t, version in self._tensors if _version(t) != version]
-        names = [name for name, value in self._entries.items() for t in changed if value is t]
-        return next(iter([*names, *(path for path, unchanged in self._polls if not unchanged())]), None)
+        found += [name for name, value in self._entries.items() for t in changed if value is t]
+        return [*found, *(path for path, unchanged in self._polls if not unchanged())]
 
     def _module(self, path: str, module: nn.Module, kinds: Sequence[str], ignored: set[str]) -> None:
         own = module.__dict__
@@ -257,6 +274,11 @@ def watch_traced(module: nn.Module, captured: Capture) -> ModuleWatch:
     numbers = [r.source for r in reads if isinstance(r.source, torch.Tensor) and r.source.numel() == 1]
     bound = () if captured.other_reads else (*registered(module), *captured.held.values(), *numbers)
     return ModuleWatch(module, results, bound, reads, captured.classes, captured.attributes, hooks=True)
+
+
+def _leads_to(attribute: str, path: str) -> bool:
+    """Whether a path is that of an attribute, or of something in it."""
+    return path.startswith(attribute) and not path[len(attribute) :][:1].isidentifier()
 
 
 def _holds(read: Callable[[], Any], before: Any) -> bool:

@@ -6,7 +6,6 @@ import functools
 import inspect
 import logging
 import threading
-from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, cast
@@ -21,14 +20,9 @@ from torch.utils._python_dispatch import _disable_current_modes  # pyright: igno
 
 from daceml.compiler.guards import (
     CallKey,
-    ConstantKey,
-    TensorKey,
     call_key,
-    is_number,
-    key_difference,
     named_key,
     numbers_at,
-    same_but_sizes,
 )
 from daceml.compiler.module_request import ModuleRequest
 from daceml.compiler.options import module_options
@@ -46,13 +40,14 @@ from daceml.errors import (
 )
 from daceml.frontend.capture.arguments import Arguments, flatten, with_sizes
 from daceml.frontend.capture.exportable import RunsEagerlyError
-from daceml.frontend.capture.object_arguments import containers, has_objects
+from daceml.frontend.capture.object_arguments import containers
 from daceml.frontend.capture.redirected_forward import forward_of
 from daceml.frontend.capture.trace_lock import running_eagerly
 from daceml.module.compile_progress import shown_while_compiling
 from daceml.module.compiled_variant import EagerVariant, Partial, Variant
 from daceml.module.hooks import CompilationHooks
 from daceml.module.inference_results import inference_tensors, outside_inference_mode
+from daceml.module.known_variants import KnownVariants
 from daceml.module.module_watch import ModuleWatch, registered
 from daceml.module.partial.cut import cut_of, is_refusal
 from daceml.module.partial.region_ledger import open_ledger
@@ -98,8 +93,8 @@ class Session:
         self._partial: Partial | None = None
         self.options = module_options(options)
         self.hooks = CompilationHooks()
-        self._variants: dict[CallKey, list[Variant | EagerVariant]] = {}
-        self._counting: dict[Any, set[int]] = {}  # by the structure of the arguments
+        symbolic = self.options["dynamic"] or self.options["dynamic_shapes"] is not None
+        self._known = KnownVariants(eager, symbolic=symbolic)
         self._overflow: dict[CallKey, EagerVariant] = {}  # for what is new where programs are many
         self._lock = threading.RLock()
         self._latest: Variant | None = None
@@ -119,11 +114,12 @@ class Session:
         variant, tensors = self._prepare(args, kwargs)
         if not isinstance(variant, Variant):
             self.refuse_unaveraged("its log says why it runs eagerly (DACEML_LOG=warning)")
-            if variant is None or variant.partial is None:
+            if variant is None:
                 return forward_of(self.eager)(*args, **kwargs)
-            gradients = torch.is_grad_enabled() and self.options["backward"]
-            with torch.set_grad_enabled(gradients), running_eagerly():
-                return variant.partial(args, kwargs)
+            try:
+                return self._run_in_pieces(variant.partial, args, kwargs)
+            finally:
+                variant.has_run(self.eager)
         ledger = open_ledger()
         if self.data_parallel is None and (why := variant.loses):
             with nullcontext() if ledger is None else ledger.inside(self, self.name, (why,)):
@@ -158,13 +154,21 @@ class Session:
         except StaleWeightError as stale:
             # module.half() and module.to(memory_format=...) change parameters in place
             log.info("compiling %s: %s", self.name, stale.why)
-            self._drop(variant)
+            with self._lock:
+                self._known.drop(variant)
             return self(args, kwargs)
         except SharedMemoryError as shared:
             if self.options["fullgraph"] or self._cut is None:
                 raise
             log.info("%s runs eagerly in this call: %s", self.name, shared.what)
             return self._run_eagerly(args, kwargs)
+
+    def _run_in_pieces(self, partial: Partial | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if partial is None:
+            return forward_of(self.eager)(*args, **kwargs)
+        gradients = torch.is_grad_enabled() and self.options["backward"]
+        with torch.set_grad_enabled(gradients), running_eagerly():
+            return partial(args, kwargs)
 
     def _run_eagerly(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         with torch.set_grad_enabled(torch.is_grad_enabled() and self.options["backward"]):
@@ -243,8 +247,7 @@ class Session:
     @property
     def variants(self) -> tuple[Variant, ...]:
         """Every compiled variant."""
-        found = [v for known in self._variants.values() for v in known if isinstance(v, Variant)]
-        return tuple(dict.fromkeys(found))
+        return tuple(dict.fromkeys(self._known))
 
     @property
     def request(self) -> ModuleRequest:
@@ -273,8 +276,7 @@ class Session:
     def forget(self) -> None:
         """Drop every compiled variant; the next call compiles."""
         with self._lock:
-            self._variants.clear()
-            self._counting.clear()
+            self._known.clear()
             self._overflow.clear()
             self._latest = None
             self._repeated = None
@@ -316,123 +318,31 @@ class Session:
                 raise
             return EagerVariant(None, cut_of(error), partial), []
         counting = frozenset[int]()
-        if self._counting and (counting := numbers_at(leaves, self._counting.get(structure))):
+        places = self._known.counting(structure)
+        if places and (counting := numbers_at(leaves, places)):
             leaves = with_sizes(leaves, counting)
             quick = call_key(leaves, structure)
         tensors = [x for x in leaves if isinstance(x, torch.Tensor)]
-        variant = self._find(quick, tensors)
+        variant = self._known.find(quick, tensors)
         if variant is None:
             key = named_key(quick)
             with self._lock:
-                variant = self._find(key, tensors) or self._find_equal(key, tensors)
-                variant = variant or self._find_sizes(key, tensors)
-                if variant is None and self._count_numbers(key):
+                variant = self._known.find(key, tensors) or self._known.find_alike(key, tensors)
+                if variant is None and self._known.count_numbers(key):
                     return self._prepare(args, kwargs)
+                variant = variant or self._known.find_cut(key)
                 variant = variant or self._compile(key, Arguments(args, kwargs, counting))
         return variant, tensors
-
-    def _count_numbers(self, key: CallKey) -> bool:
-        """Let numbers that differ among calls with the same objects, as a counter does, be symbolic sizes.
-
-        Returns:
-            whether there are any that were not known.
-        """
-        if not has_objects(key.structure):
-            return False
-        numbers = {place for place, leaf in enumerate(key.leaves) if is_number(leaf)}
-        others = [other for other in self._variants if same_but_sizes(other, key, numbers)]
-        changing = {
-            place for place in numbers for other in others if other.leaves[place] != key.leaves[place]
-        }
-        if changing:
-            self._counting.setdefault(key.structure, set()).update(changing)
-        return bool(changing)
-
-    def _drop(self, variant: Variant) -> None:
-        with self._lock:
-            for key, known in list(self._variants.items()):
-                self._variants[key] = [other for other in known if other is not variant]
-                if not self._variants[key]:
-                    del self._variants[key]
-
-    def _find(self, key: tuple[Any, ...], tensors: Sequence[torch.Tensor]) -> Variant | EagerVariant | None:
-        # a tuple equals the named tuple of the same content
-        for variant in self._variants.get(key, ()):  # pyright: ignore[reportCallIssue, reportArgumentType]
-            if variant.watch is None or (
-                variant.watch.unchanged() and variant.same_gradients() and variant.same_values(tensors)
-            ):
-                return variant
-        return None
-
-    def _find_equal(self, key: CallKey, tensors: Sequence[torch.Tensor]) -> Variant | EagerVariant | None:
-        """A variant for which the module differs in objects only, not in what they are."""
-        for variant in self._variants.get(key, ()):
-            if variant.same_gradients() and variant.same_values(tensors) and self._is_alike(variant):
-                return variant
-        return None
-
-    def _is_alike(self, variant: Variant | EagerVariant) -> bool:
-        """Whether the module is what it was for a variant, in other objects perhaps."""
-        if variant.watch is None or variant.watch.unchanged():
-            return True
-        if variant.watch.plainly_changed():
-            return False
-        now = variant.watch.retaken(self.eager)
-        if variant.watch.difference(now) is not None:
-            return False
-        variant.watch = now
-        return True
-
-    def _find_sizes(self, key: CallKey, tensors: Sequence[torch.Tensor]) -> Variant | None:
-        """A variant with symbolic sizes that these sizes fit; remembered for them."""
-        shapes = [tensor.shape for tensor in tensors]
-        for variant in self._symbolic(key, tensors):
-            fits = variant.sizes is not None and variant.sizes.problem(shapes) is None
-            if fits and variant.same_gradients():
-                self._remember(key, variant)
-                return variant
-        return None
-
-    def _symbolic(self, key: CallKey, tensors: Sequence[torch.Tensor]) -> list[Variant]:
-        """Variants with symbolic sizes for calls that differ from this one in sizes only."""
-        open_sizes: dict[Variant, CallKey] = {}
-        for other, known in self._variants.items():
-            for variant in known:
-                if isinstance(variant, Variant) and variant.sizes is not None:
-                    open_sizes.setdefault(variant, other)  # its keys differ in sizes only
-        return [
-            variant
-            for variant, other in open_sizes.items()
-            if same_but_sizes(other, key) and variant.same_values(tensors) and self._is_alike(variant)
-        ]
-
-    def _changing(self, key: CallKey) -> tuple[frozenset[int], ...] | None:
-        """Of each tensor, the dimensions that differ among calls with the same objects; None where none do.
-
-        A cache has another length at every call: a program for each length would be one for each call.
-        """
-        if not has_objects(key.structure):
-            return None
-        counting = self._counting.get(key.structure, set())
-        others = [other for other in self._variants if same_but_sizes(other, key, counting)]
-        found = tuple(
-            frozenset(
-                d for other in others for d, n in enumerate(leaf.shape)
-                if place in counting or cast("TensorKey", other.leaves[place]).shape[d] != n
-            )
-            for place, leaf in enumerate(key.leaves) if isinstance(leaf, TensorKey)
-        )  # fmt: skip
-        return found if any(found) else None
 
     def _compile(self, key: CallKey, arguments: Arguments) -> Variant | EagerVariant | None:
         name = self.name
         self._check_signature(arguments.args, arguments.kwargs)
         variant: Variant | EagerVariant
-        known = [v for v in self._variants.get(key, ()) if isinstance(v, Variant)]
+        known = self._known.compiled_for(key)
         full = len(known) >= config().recompile_limit
         if full and key in self._overflow:
             return self._overflow[key]
-        reason = self._reason(key, arguments)
+        reason = self._known.reason(key, arguments)
         stance = current_stance()
         if stance == "eager_on_recompile":
             log.info("%s runs eagerly (%s): the stance is eager_on_recompile", name, reason)
@@ -466,7 +376,7 @@ class Session:
             if why := variant.loses:
                 level = logging.INFO if self.before_eager else logging.WARNING
                 log.log(level, "%s runs eagerly: %s (DACEML_MEASURE=0 runs the program)", name, why)
-        self._remember(key, variant)
+        self._known.remember(key, variant)
         return variant
 
     def _compiled(self, key: CallKey, arguments: Arguments) -> Variant:
@@ -475,11 +385,11 @@ class Session:
         # what the caller records of its own operators is none of tracing's
         modes = _disable_current_modes() if open_ledger() is not None else nullcontext()
         with modes, outside_inference_mode():
-            symbolic = self._symbolic(key, arguments.tensors)
+            symbolic = self._known.of_any_size(key, arguments.tensors)
             make = functools.partial(
                 compile_variant, self.request, arguments, key.modes, symbolic, ranks=self.data_parallel
             )
-            if (changing := self._changing(key)) is None:
+            if (changing := self._known.changing(key)) is None:
                 return make()
             try:
                 return make(changing=changing)
@@ -529,51 +439,6 @@ class Session:
         name = f"{self.name}.{path}"
         session = Session(module, self.view, cut=self._cut, name=name, before_eager=True, **options)
         return lambda *args, **kwargs: session(args, kwargs)
-
-    def _remember(self, key: CallKey, variant: Variant | EagerVariant) -> None:
-        if key not in self._variants and len(self._variants) >= config().variants:
-            self._make_room()
-        self._variants.setdefault(key, []).insert(0, variant)
-
-    def _make_room(self) -> None:
-        """Forget one key: of a variant that others lead to, if there is one."""
-        uses = Counter(id(variant) for known in self._variants.values() for variant in known)
-        spare = (key for key, known in self._variants.items() if all(uses[id(v)] > 1 for v in known))
-        oldest = next(spare, None)
-        if oldest is None:
-            oldest = next(iter(self._variants))
-            log.warning(
-                "%s is called with more than %d kinds of inputs: the variant of the oldest is dropped "
-                "(compile it with dynamic=True, or set DACEML_VARIANTS)",
-                type(self.eager).__name__, config().variants,
-            )  # fmt: skip
-        del self._variants[oldest]
-
-    def _reason(self, key: CallKey, arguments: Arguments) -> str:
-        """Which guard of the nearest variant failed."""
-        if not self._variants:
-            return "first call"
-        known = [v for v in self._variants.get(key, ()) if isinstance(v, Variant)]
-        if known:
-            was = known[0].watch
-            changed = was.difference(was.retaken(self.eager))
-            if changed is None and (other := known[0].other_value(arguments.tensors)):
-                return other
-            return f"{changed or 'what requires a gradient'} of the module has changed"
-        places = [f"argument {i}" for i in range(len(key.leaves))]
-        tensors = iter(arguments.names(forward_of(self.eager)))
-        places = [
-            p if isinstance(leaf, ConstantKey) else next(tensors)
-            for p, leaf in zip(places, key.leaves, strict=True)
-        ]
-        similar = [other for other in reversed(self._variants) if same_but_sizes(other, key)]
-        for variant in self._symbolic(key, arguments.tensors):
-            if variant.sizes is not None and (
-                problem := variant.sizes.problem([x.shape for x in arguments.tensors])
-            ):
-                return problem
-        nearest = similar[0] if similar else next(reversed(self._variants))
-        return key_difference(nearest, key, places) or "other inputs"
 
     def _check_signature(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         signature = inspect.signature(forward_of(self.eager))

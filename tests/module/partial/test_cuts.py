@@ -6,6 +6,7 @@ import inspect
 import logging
 import threading
 import warnings
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -209,6 +210,49 @@ def test_new_sizes_states_and_replaced_parts():
     module.double()
     x = x.double()
     torch.testing.assert_close(compiled(x), module(x))
+
+
+@pytest.mark.parametrize(("dynamic", "attempts"), [(True, 1), (False, 2)])
+def test_a_model_that_is_cut_is_not_traced_again_for_every_size(dynamic, attempts, caplog):
+    caplog.set_level(logging.INFO, "daceml.module.session")
+    module = Branches()
+    compiled = cut(module, dynamic=dynamic)
+    for size in (2, 2, 3, 5, 1, 4, 2):
+        x = torch.randn(size, 8, 8)
+        torch.testing.assert_close(compiled(x), module(x), rtol=1e-4, atol=1e-5)
+    started = [r.getMessage() for r in caplog.records if r.getMessage().startswith("compiling Branches: ")]
+    assert len(started) == attempts
+    module.layers[0].append(nn.GELU())  # another module may be one program
+    torch.testing.assert_close(compiled(x), module(x), rtol=1e-4, atol=1e-5)
+    assert caplog.text.count("compiling Branches: ") > attempts
+
+
+def test_what_forward_itself_changes_is_no_reason_to_trace_it_again(caplog):
+    class Records(Branches):
+        def __init__(self) -> None:
+            super().__init__()
+            self.history, self.kept, self.totals = [], {}, SimpleNamespace(calls=0)
+            self.layers[0].seen = torch.zeros(())
+            self.scale = 1.0
+
+        def forward(self, x):
+            self.history.append(x.shape)
+            self.kept[len(self.history)] = x
+            self.totals.calls += 1
+            self.layers[0].seen = self.layers[0].seen + 1
+            return super().forward(x) * self.scale
+
+    caplog.set_level(logging.INFO, "daceml.module.session")
+    module = Records()
+    compiled = cut(module)
+    x = torch.randn(3, 8, 8)
+    for _ in range(4):
+        compiled(x)
+    assert len(module.history) == module.totals.calls == module.layers[0].seen == 4
+    assert caplog.text.count("compiling Records: ") == 1
+    module.scale = 3.0
+    torch.testing.assert_close(compiled(x), module(x), rtol=1e-4, atol=1e-5)
+    assert caplog.text.count("compiling Records: ") == 2
 
 
 def test_results_are_detached_without_a_backward_pass():
