@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from daceml.simulation.graph import NOTHING, Floats, Ints, Mask, TaskGraph
 from daceml.simulation.primitives.fuse import cut_where_awaited, fuse_groups
+from daceml.simulation.primitives.host_work import other_work_us
 from daceml.simulation.primitives.select import select
-from daceml.simulation.task import Phase, TaskKind
+from daceml.simulation.task import Phase
 from daceml.simulation.whatif.blocks import launch_of
 from daceml.simulation.whatif.optimization import Estimate, Optimization
 from daceml.simulation.whatif.work import computes, has_device, work
@@ -84,7 +85,7 @@ class CompiledRegion(Optimization):
         dispatch_us = np.minimum(gap_us, self.dispatch_us.likely)
         saved_us = np.maximum(dispatch_us - self.launch_gap_us.likely, 0.0)
         gap_us = np.where(region, gap_us - saved_us, gap_us)
-        return fused.with_times(gap_us=gap_us + self._other_work_us(graph, fused))
+        return fused.with_times(gap_us=gap_us + other_work_us(graph, fused, self.dispatch_us.likely))
 
     def assumptions(self, graph: TaskGraph) -> tuple[str, ...]:
         assumed = ["checks of the compiled code's guards fit between its launches"]
@@ -99,21 +100,6 @@ class CompiledRegion(Optimization):
             " goes; the rest is other work of the host, and stays"
         )
         return tuple(assumed)
-
-    def _other_work_us(self, graph: TaskGraph, fused: TaskGraph) -> Floats:
-        """[fused tasks] of calls that go right before each and the time before them, what is no dispatch."""
-        stays = np.isin(graph.tasks.key, fused.tasks.key)
-        gaps_us = np.where(graph.structure.before >= 0, graph.tasks.gap_us, 0.0)
-        calls_us = np.where(graph.tasks.kind == TaskKind.CALL, graph.tasks.duration_us, 0.0)
-        most_us = self.dispatch_us.likely
-        other_us = np.maximum(gaps_us - most_us, 0.0) + np.maximum(calls_us - most_us, 0.0)
-        other_us[stays | graph.on_device()] = 0.0
-        moved_us = np.zeros(len(graph))
-        for lane in range(len(graph.lanes)):
-            members = graph.lane_members(lane)
-            kept = stays[members]
-            moved_us[members[kept]] = np.diff(np.cumsum(other_us[members])[kept], prepend=0.0)
-        return moved_us[stays]
 
     def _region(self, graph: TaskGraph) -> Mask:
         return work(graph) & select(graph, layer=self.layers, phase=self.phases)

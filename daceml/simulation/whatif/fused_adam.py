@@ -9,6 +9,7 @@ import numpy as np
 
 from daceml.simulation.graph import NOTHING, Floats, Ints, Mask, TaskGraph
 from daceml.simulation.primitives.fuse import cut_where_awaited, fuse_groups
+from daceml.simulation.primitives.host_work import other_work_us
 from daceml.simulation.primitives.select import select
 from daceml.simulation.task import EdgeKind, Phase
 from daceml.simulation.whatif.blocks import launch_of
@@ -31,6 +32,8 @@ class FusedAdam(Optimization):
             about 18 words a weight and the fused one 7; at worst nothing is saved, as Daydream assumes.
         floor_us: of each task, what is not spent on moving bytes.
         python_us: what the one call takes on the CPU before it launches; never more than what it replaces.
+        dispatch_us: of each call that goes and of the time before it, what dispatch takes at most, as of
+            `CompiledRegion`; the rest is other work of the host, and stays.
         parameters: how many weights there are, if known: then `bytes_per_s` gives the duration.
         bytes_per_s: that the device's memory moves.
     """
@@ -44,6 +47,7 @@ class FusedAdam(Optimization):
     moved_share: Estimate = Estimate(0.45, fast=7 / 18, slow=1.0)
     floor_us: Estimate = Estimate(1.5, fast=2.0, slow=1.0)
     python_us: Estimate = Estimate(600.0, fast=150.0, slow=1500.0)
+    dispatch_us: Estimate = Estimate(200.0, fast=350.0, slow=50.0)
     parameters: float | None = None
     bytes_per_s: float | None = None
 
@@ -65,19 +69,28 @@ class FusedAdam(Optimization):
     def apply(self, graph: TaskGraph) -> TaskGraph:
         group = self._groups(graph)
         fused = fuse_groups(graph, group, self._duration_us(graph, group), name="fused optimizer")
+        most_us = self.dispatch_us.likely
+        other_us = other_work_us(graph, fused, most_us)
+        fused = fused.with_times(gap_us=fused.tasks.gap_us + other_us)
+        other_us += np.maximum(fused.tasks.gap_us - other_us - most_us, 0.0)
         whole = np.flatnonzero(fused.where_name(lambda name: name == "fused optimizer"))
         number = group[graph.index_of(fused.tasks.key[whole])]
         python_us = np.minimum(self.python_us.likely, self._cpu_us(graph, group)[number])
         if not has_device(fused):
-            return self._with_python(fused, whole, python_us)
+            return self._with_python(fused, whole, python_us, other_us)
         calls = launch_of(fused)[whole]
-        return self._with_python(fused, calls[calls >= 0], python_us[calls >= 0])
+        return self._with_python(fused, calls[calls >= 0], python_us[calls >= 0], other_us)
 
-    def _with_python(self, graph: TaskGraph, calls: Ints, python_us: Floats) -> TaskGraph:
-        """What Python does begins once all that the call waits for is there: it is the call's own time."""
+    def _with_python(self, graph: TaskGraph, calls: Ints, python_us: Floats, other_us: Floats) -> TaskGraph:
+        """What Python does begins once all that the call waits for is there: it is the call's own time.
+
+        Args:
+            other_us: [n] of the time before each task, what is no dispatch.
+        """
         duration_us, gap_us = graph.tasks.duration_us.copy(), graph.tasks.gap_us.copy()
         duration_us[calls] += python_us
-        gap_us[calls[graph.structure.before[calls] >= 0]] = 0.0
+        later = calls[graph.structure.before[calls] >= 0]
+        gap_us[later] = other_us[later]
         longer_us = np.zeros(len(graph))
         longer_us[calls] = python_us
         from_call = (graph.edges.kind == EdgeKind.LAUNCH) & graph.edges.from_start
@@ -117,13 +130,15 @@ class FusedAdam(Optimization):
         return once_us + _sums(of, moving_us) * self.moved_share.likely
 
     def _cpu_us(self, graph: TaskGraph, group: Ints) -> Floats:
-        """Of each group, what the CPU takes for it: its calls, or what lies between its operators."""
+        """Of each group, what dispatch takes on the CPU: its calls, or what lies between its operators."""
         members = np.flatnonzero(group != NOTHING)
-        gap_us = np.maximum(graph.tasks.gap_us, 0.0)
+        most_us = self.dispatch_us.likely
+        gap_us = np.clip(graph.tasks.gap_us, 0.0, most_us)
         if not has_device(graph):
             return _sums(group[members], gap_us[members])
         calls = launch_of(graph)[members]
-        taken_us = np.where(calls >= 0, gap_us[calls] + graph.tasks.duration_us[calls], 0.0)
+        called_us = np.minimum(graph.tasks.duration_us[calls], most_us)
+        taken_us = np.where(calls >= 0, gap_us[calls] + called_us, 0.0)
         return _sums(group[members], taken_us)
 
 

@@ -50,6 +50,17 @@ def test_python_never_takes_longer_than_what_it_replaces():
     assert schedule["l3"] == (4, 46) and schedule["fused optimizer"] == (47, 67)
 
 
+@pytest.mark.parametrize("call", [0, 3])
+def test_host_work_that_is_no_dispatch_stays(call: int):
+    """Before one launch something else takes 20 ms, of which dispatch is 200 us at most."""
+    paused = tuple(
+        sentence.replace("gap 8", "gap 20_000") if sentence.startswith(f"l{call} ") else sentence
+        for sentence in run()
+    )
+    start_us, _ = simulate(applied(CERTAIN, graph_of(*paused)))["fused optimizer"]
+    assert start_us == pytest.approx(27 + 20_000 - 200)
+
+
 def test_with_the_number_of_weights_the_memory_decides():
     known = FusedAdam(parameters=1e6, bytes_per_s=28e12 / 10, python_us=Estimate.known(0))
     assert simulate(applied(known, graph_of(*run())))["fused optimizer"] == (13, 23)
