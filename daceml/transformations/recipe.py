@@ -30,7 +30,7 @@ LOOPS: tuple[Level, ...] = ("local", "layout", "hardware")
 Situation = Literal["inference", "frozen", "training"]
 """What is compiled: a network, one whose weights do not change any more, or a training step."""
 
-_LINE = 110
+_LINE = 79
 _OWN = "daceml.transformations."
 
 
@@ -346,11 +346,16 @@ class Recipe:
     def __str__(self) -> str:
         names = [f"{step.name} ({', '.join(step.only)})" if step.only else step.name for step in self.steps]
         width = max(map(len, names), default=0)
-        left = max(_LINE - width - 17, 20)
+        left = max(_LINE - width - 6, 20)
         lines: list[str] = []
+        level: str | None = ""
         for number, (step, name) in enumerate(zip(self.steps, names, strict=True), 1):
-            summary = textwrap.shorten(step.summary, left, placeholder=" …")
-            lines.append(f"{number:>2}  {step.level or '':<9}  {name:<{width}}  {summary}".rstrip())
+            if step.level != level:
+                level = step.level
+                lines.append(level or "without a level")
+            first, *rest = textwrap.wrap(step.summary, left, break_on_hyphens=False) or [""]
+            lines.append(f"{number:>2}  {name:<{width}}  {first}".rstrip())
+            lines += [" " * (width + 6) + line for line in rest]
         return "\n".join(lines)
 
 

@@ -55,7 +55,7 @@ def test_the_standard_recipe_is_one_for_all_situations():
     assert recipe.ordered() == recipe
     assert [s.name for s in recipe.when("training").at("layout")] == ["sum_columns", "write_out_reductions"]
     assert "pack_weights" in [s.name for s in recipe.when("frozen")]
-    assert all(len(line) <= 110 for line in str(recipe).splitlines())
+    assert all(len(line) < 80 for line in str(recipe).splitlines())
 
 
 def test_a_pass_that_keeps_no_record_is_noted():
