@@ -114,6 +114,23 @@ def overload_of(name: str) -> Any:
     return getattr(getattr(getattr(torch.ops, namespace), packet), overload)
 
 
+def draws_numbers(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether a call draws random numbers: attention and recurrent layers do with dropout alone.
+
+    Args:
+        target: of a node; what is no operator of torch draws none.
+        args, kwargs: as in a graph, or as read from a call's text.
+    """
+    if torch.Tag.nondeterministic_seeded not in getattr(target, "tags", ()):
+        return False
+    names = [formal.name for formal in target._schema.arguments]
+    given: dict[str, Any] = {**dict(zip(names, args, strict=False)), **kwargs}
+    if given.get("train", given.get("training")) is False:
+        return False
+    chances = [name for name in ("dropout_p", "dropout") if name in names]
+    return not chances or any(given.get(name) for name in chances)
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Call:
     """A call that has been read.

@@ -116,6 +116,7 @@ class Network:
         passes: what every pass so far did and refused, in order.
         origins: array -> the ONNX nodes that compute it, or whose gradients it sums up; nothing of copies and
             other arrays that come from no node.
+        traced: names of ONNX nodes -> nodes of the trace that was exported.
         places: arrays that the running pass may change, where the recipe says so; None: all.
     """
 
@@ -138,6 +139,7 @@ class Network:
     signature: dict[str, str] = field(default_factory=dict[str, str])
     passes: list[PassRecord] = field(default_factory=list[PassRecord])
     origins: dict[str, tuple[NodeOrigin, ...]] = field(default_factory=dict[str, tuple[NodeOrigin, ...]])
+    traced: dict[str, str] = field(default_factory=dict[str, str])
     places: frozenset[str] | None = None
 
     def prepare(self, made: Preparation, name: str, like: dace.data.Data) -> str:

@@ -23,10 +23,11 @@ from daceml.frontend.capture.forward_errors import first_lines
 from daceml.frontend.capture.provenance import module_of_node, source_of_node
 from daceml.frontend.capture.quiet_torch import quiet
 from daceml.frontend.onnx_export import exporter_internals as internals
+from daceml.frontend.onnx_export.chosen_kernels import functional_form
 from daceml.frontend.onnx_export.decompositions import OWN, SOMETIMES, is_decomposed, is_spelled
 from daceml.frontend.onnx_export.exporter_internals import Registry
 from daceml.frontend.onnx_export.finalize_model import finish
-from daceml.frontend.onnx_export.functionalize import decomposed, functionalize, log
+from daceml.frontend.onnx_export.functionalize import copied, decomposed, functionalize, log
 from daceml.frontend.onnx_export.graph_cleanup import simplify
 from daceml.frontend.onnx_export.memory_views import views_of_memory
 from daceml.frontend.onnx_export.negative_zeros import separate_negative_zeros
@@ -113,8 +114,9 @@ def _is_alike(node: torch.fx.Node, other: torch.fx.Node) -> bool:
 def _prepare(program: ExportedProgram) -> ExportedProgram:
     """A functional graph whose every operator has a translation."""
     registry = Registry()
+    functional = functional_form(program)
     for _ in range(_ROUNDS):
-        prepared = functionalize(program)
+        prepared = copied(functional)
         correct_strides(prepared)
         draw_in_memory_order(prepared)  # before copies go, whose layout counts
         views_of_memory(prepared)
@@ -134,7 +136,7 @@ def _prepare(program: ExportedProgram) -> ExportedProgram:
             break
         log.info("decomposing %s: no translation", ", ".join(sorted(map(str, decompositions))))
         try:
-            program = decomposed(program, decompositions)
+            functional = functionalize(decomposed(functional, decompositions))
         except Exception as error:
             raise _unknown_error(prepared, unknown) from error
     else:

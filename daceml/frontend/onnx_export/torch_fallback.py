@@ -54,7 +54,7 @@ def refusal(node: Node) -> str | None:
         if free_unbacked_symbols(result):
             return f"the sizes of what {target} gives depend on data"
     try:
-        _encoded(node)
+        encoded_call(node)
     except TypeError as error:
         return str(error)
     return None
@@ -66,8 +66,8 @@ def _is_quantized(target: OpOverload) -> bool:
 
 
 def touches_complex(node: Node) -> bool:
-    """Whether a node computes with complex numbers, or gives them."""
-    if node.op != "call_function" or node.target is operator.getitem:
+    """Whether a node computes with complex numbers, or gives them, and is no call of torch's kernel yet."""
+    if node.op != "call_function" or node.target in (operator.getitem, torch_operator()):
         return False
     values = [node.meta.get("val"), *(operand.meta.get("val") for operand in node.all_input_nodes)]
     return any(isinstance(v, torch.Tensor) and v.is_complex() for value in values for v in _results(value))
@@ -78,7 +78,7 @@ def call_by_name(program: ExportedProgram, chosen: Iterable[Node]) -> None:
     graph = program.graph
     called = list(chosen)
     for node in called:
-        call, tensors, numbers = _encoded(node)
+        call, tensors, numbers = encoded_call(node)
         value = node.meta["val"]
         given = list(_results(value))
         with graph.inserting_before(node):
@@ -167,7 +167,7 @@ def _as_stored(operand: Node) -> tuple[Node, tuple[int, ...]]:
     return operand, () if order == sorted(order) else tuple(order)
 
 
-def _encoded(node: Node) -> tuple[str, list[Node], list[Node]]:
+def encoded_call(node: Node) -> tuple[str, list[Node], list[Node]]:
     """A call as text, its tensors, and its symbolic sizes.
 
     Raises:

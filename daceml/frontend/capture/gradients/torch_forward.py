@@ -10,6 +10,7 @@ from torch import fx
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind, TensorArgument
 
 from daceml.frontend.capture.gradients.gradient_stops import stop_gradient
+from daceml.runtime.torch_fallback import draws_numbers
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -124,20 +125,7 @@ def _only_changes(user: fx.Node, changed: fx.Node) -> bool:
 def draws(exported: ExportedProgram) -> bool:
     """Whether a call of a trace draws random numbers."""
     graphs = (part.graph for part in exported.graph_module.modules() if isinstance(part, fx.GraphModule))
-    return any(_draws(node) for graph in graphs for node in graph.nodes)
-
-
-def _draws(node: fx.Node) -> bool:
-    """Whether an operator draws random numbers: attention and recurrent layers do with dropout alone."""
-    if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
-        return False
-    schema: Any = node.target._schema  # pyright: ignore[reportFunctionMemberAccess, reportAttributeAccessIssue]
-    names = [formal.name for formal in schema.arguments]
-    given: dict[str, Any] = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
-    if given.get("train", given.get("training")) is False:
-        return False
-    chances = [name for name in ("dropout_p", "dropout") if name in names]
-    return not chances or any(given.get(name) for name in chances)
+    return any(draws_numbers(n.target, n.args, n.kwargs) for graph in graphs for n in graph.nodes)
 
 
 def _with_torchs_operators(module: fx.GraphModule) -> fx.GraphModule:

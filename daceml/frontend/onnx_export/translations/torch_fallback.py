@@ -8,20 +8,20 @@ from typing import Any
 
 import onnx_ir as ir
 import onnxscript.evaluator
-import torch
 
 from daceml.frontend.onnx_export.translations import translates
 from daceml.frontend.onnx_export.translations.emit import Value
 from daceml.onnx_ops.domain.torch_fallback import DOMAIN
-from daceml.runtime.torch_fallback import overload_of
+from daceml.runtime.torch_fallback import draws_numbers, overload_of
 
 
 @translates("daceml.torch_operator.default")
 def torch_operator(
     call: str, results: int, underived: str, tensors: Sequence[Value], numbers: Sequence[Value]
 ) -> Sequence[Value]:
-    name = json.loads(call)["operator"]
-    draws = int(torch.Tag.nondeterministic_seeded in overload_of(name).tags)
+    said = json.loads(call)
+    name = said["operator"]
+    draws = int(draws_numbers(overload_of(name), said["args"], said["kwargs"]))
     node = ir.Node(
         DOMAIN,
         name,
