@@ -18,11 +18,12 @@ from daceml.exploration.microbenchmarks import COURSE, measured
 from daceml.operations.database.records import Duration, Entry, Environment, Operation
 from daceml.operations.database.store import OpDatabase
 from daceml.runtime.timing.comparison import disturbing
+from daceml.runtime.timing.machine_fingerprint import fingerprint
 from daceml.runtime.timing.machine_load import Others
 from daceml.toolchain.cache import Cache
 from daceml.toolchain.processor import cpu_model
 from daceml.toolchain.trusted_paths import make_private
-from daceml.tuning.machine_speeds import fingerprint, this_machine
+from daceml.tuning.machine_speeds import this_machine
 from daceml.tuning.step_features import AMOUNTS, StepFacts
 from daceml.tuning.step_times import StepTimes
 

@@ -15,7 +15,7 @@ from daceml.exploration.results import Exploration, Objective, Outcome, Row, Tim
 from daceml.exploration.variant_space import Space
 from daceml.exploration.variant_timings import Programs
 from daceml.frontend.capture.arguments import Arguments
-from daceml.tuning.machine_speeds import fingerprint
+from daceml.runtime.timing.machine_fingerprint import fingerprint
 from daceml.tuning.variant import Variant
 
 if TYPE_CHECKING:

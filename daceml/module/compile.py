@@ -82,21 +82,29 @@ def compile_variant(
                 making, decision = _searched(request, making, captured, arguments, state)
             with stages.stage("key"):
                 making.key()
+            known = None
+            compares = captured.sizes is None and ranks is None and _may_run_eagerly(request)
+            if compares:
+                from daceml.tuning.comparison_record import remembered
+
+                making, known = remembered(making, arguments.tensors)
             program, backward = making.bind(state)
             if ranks is not None and backward is not None and not ranks.agree(backward.record.buckets):
                 making = making.averaging_as(ranks.averaging)
                 program, backward = making.bind(state)
         if options["cuda_graphs"]:
             _use_graphs(making, program, backward)
-    eager = None
-    if captured.sizes is None and ranks is None and _may_run_eagerly(request):
-        from daceml.tuning.eager_comparison import compared_with_eager
+    eager = known
+    if compares and known is None and making.made:
+        from daceml.tuning.program_choice import ChosenProgram, choose_program
 
+        compiled = ChosenProgram(making=making, program=program, backward=backward)
         with without_autocast(), torch.no_grad():
-            eager = compared_with_eager(making, program, backward, state, arguments.tensors)
+            chosen = choose_program(compiled, state, arguments.tensors)
+        making, program, backward, eager = chosen.making, chosen.program, chosen.backward, chosen.eager
     return Variant(
         program=program,
-        exported=exported,
+        exported=making.exported,
         watch=watch,
         template=result_template(exported, state, replaced),
         sizes=captured.sizes,

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from daceml.runtime.program import Program
     from daceml.sdfg.network import Device, Network
     from daceml.transformations.recipe import Recipe
+    from daceml.tuning.comparison_record import EagerComparison
     from daceml.tuning.decision import Decision
-    from daceml.tuning.eager_comparison import EagerComparison
 
 
 @dataclass(eq=False, kw_only=True)

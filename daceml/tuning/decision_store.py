@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from daceml.config import config
+from daceml.runtime.timing.machine_fingerprint import fingerprint
 from daceml.toolchain.cache import Cache, digest
 from daceml.tuning.decision import Decision
-from daceml.tuning.machine_speeds import fingerprint
 
 log = logging.getLogger(__name__)
 

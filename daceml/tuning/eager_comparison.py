@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -17,9 +14,8 @@ from daceml.config import config
 from daceml.runtime.timing.available_memory import available_bytes
 from daceml.runtime.timing.comparison import disturbing
 from daceml.runtime.timing.machine_load import Others
-from daceml.toolchain.cache import digest
+from daceml.tuning.comparison_record import EagerComparison
 from daceml.tuning.eager_run import EagerRun, bytes_of
-from daceml.tuning.machine_speeds import fingerprint
 from daceml.tuning.program_run import ProgramRun, undisturbed
 
 if TYPE_CHECKING:
@@ -35,31 +31,10 @@ _SHARE = 0.1  # of the time that compiling took
 _MARGIN = 1.05
 _DOUBTFUL_MARGIN = 1.25  # of few rounds, or of disturbed ones
 _LEAST_LOSS_MS = 0.2  # below, what is measured is mostly how a call begins
-_FEWEST_ROUNDS, _MOST_ROUNDS = 3, 9
+FEWEST_ROUNDS, _MOST_ROUNDS = 3, 9
 _BRIEF = 1 / 16  # of the limit: so many calls fit
 _BATCH_MS = 1.0
 _HELD_TWICE = 2  # torch holds results and what it has saved of them for the gradients
-
-
-@dataclass(frozen=True, kw_only=True)
-class EagerComparison:
-    """Milliseconds of a call, side by side.
-
-    Attributes:
-        program_ms, eager_ms: medians; 0 where a call took too long to be repeated.
-        rounds: in which each of them ran.
-        slower: whether the program lost by more than noise and the start of a call.
-    """
-
-    program_ms: float
-    eager_ms: float
-    rounds: int
-    slower: bool
-
-    @property
-    def sentence(self) -> str:
-        """What was seen."""
-        return f"eager PyTorch takes {self.eager_ms:.3g} ms here, the program {self.program_ms:.3g} ms"
 
 
 def compared_with_eager(
@@ -69,7 +44,7 @@ def compared_with_eager(
     state: Mapping[str, torch.Tensor],
     inputs: Sequence[torch.Tensor],
 ) -> EagerComparison | None:
-    """The comparison that the cache has of a program, or a new one of a program that was compiled just now.
+    """Compare a program that was compiled just now with eager PyTorch.
 
     It takes at most a tenth of the time that compiling took, and `DACEML_MEASURE` seconds.
 
@@ -80,26 +55,18 @@ def compared_with_eager(
         None where nothing is known: nothing was compiled, there is too little memory for torch's results, or
         torch cannot run the trace as it would run the module.
     """
-    if config().measure == 0 or making.target != "cpu":
-        return None
-    shapes = str([tuple(x.shape) for x in inputs])
-    key = digest(making.key(), "eager", fingerprint(), torch.__version__, shapes)
-    if (known := making.cache.find("decisions", key)) is not None:
-        return _load(known)
     if not making.made or _is_watched(backward):
         return None
-    limit_s = min(config().measure, _SHARE * sum(making.stages.seconds.values()))
-    others = Others()
     try:
-        found = _compare(making.exported, program, backward, state, inputs, limit_s=limit_s)
+        return _compare(making.exported, program, backward, state, inputs, limit_s=limit_s(making))
     except Exception as error:  # whatever torch does not do with a trace: the program stands
         log.debug("not compared with eager PyTorch: %s: %s", type(error).__name__, error)
         return None
-    if found is None:
-        return None
-    if found.rounds >= _FEWEST_ROUNDS or not disturbing(others.share()):  # else a quieter moment may tell
-        making.cache.get("decisions", key, lambda folder: _save(found, folder))
-    return found
+
+
+def limit_s(making: Making) -> float:
+    """Seconds for which a program that was compiled just now may be timed."""
+    return min(config().measure, _SHARE * sum(making.stages.seconds.values()))
 
 
 def _is_watched(backward: BackwardPass | None) -> bool:
@@ -153,7 +120,7 @@ def timed(
         order = (1, 0) if len(rounds) % 2 else (0, 1)
         took = {i: _call_ms(runs[i], calls[i], clock) for i in order}
         rounds.append((took[0], took[1]))
-        few, disturbed = len(rounds) < _FEWEST_ROUNDS, disturbing(others.share())
+        few, disturbed = len(rounds) < FEWEST_ROUNDS, disturbing(others.share())
         margin = _DOUBTFUL_MARGIN if few or disturbed else _MARGIN
         slower = not (few and disturbed) and _slower(rounds, margin)
         if not slower and not (few and (brief or disturbed)):
@@ -177,11 +144,3 @@ def _call_ms(run: Callable[[], object], calls: int, clock: Callable[[], float]) 
     for _ in range(calls):
         run()
     return (clock() - start) * 1e3 / calls
-
-
-def _save(found: EagerComparison, folder: Path) -> None:
-    (folder / "eager.json").write_text(json.dumps(asdict(found), indent=1))
-
-
-def _load(folder: Path) -> EagerComparison:
-    return EagerComparison(**json.loads((folder / "eager.json").read_text()))

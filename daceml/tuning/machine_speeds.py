@@ -7,7 +7,6 @@ these.
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -18,9 +17,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from daceml.runtime.timing.machine_fingerprint import fingerprint
 from daceml.toolchain.cache import Cache, digest
 from daceml.toolchain.cxx import toolchain
-from daceml.toolchain.processor import cpu_model
 from daceml.tuning.speed_loops import SOURCE, Speeds
 
 _CACHED_ELEMENTS = 2**14
@@ -71,12 +70,6 @@ class Machine:
             return self.memory_bytes_per_s
         sizes, speeds = zip(*self.levels, strict=True)
         return exp(float(np.interp(log(max(moved, 1)), [log(s) for s in sizes], [log(s) for s in speeds])))
-
-
-def fingerprint() -> str:
-    """What decides how fast programs are besides themselves: processor, cores, torch's threads."""
-    cores, threads = len(os.sched_getaffinity(0)), torch.get_num_threads()
-    return f"{cpu_model()}, {cores} cores, {threads} {'thread' if threads == 1 else 'threads'}"
 
 
 def this_machine(cache: Cache) -> Machine:

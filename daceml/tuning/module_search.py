@@ -12,11 +12,12 @@ from daceml.compiler.stages.stage_timer import Stages
 from daceml.compiler.verification.value_difference import limit_of
 from daceml.garbage_collection import without_collection
 from daceml.onnx_ops.external import external_call
+from daceml.runtime.timing.machine_fingerprint import fingerprint
 from daceml.toolchain.cache import digest
 from daceml.tuning.decision import Decision
 from daceml.tuning.decision_store import stored_decision
 from daceml.tuning.greedy_search import decide
-from daceml.tuning.machine_speeds import fingerprint, this_machine
+from daceml.tuning.machine_speeds import this_machine
 from daceml.tuning.program_run import ProgramRun, own_state, undisturbed
 from daceml.tuning.step_features import Predictor, identity, program_facts, symbol_values
 from daceml.tuning.variant_recipes import choices_for, varied_recipe, varied_recomputation

@@ -112,15 +112,20 @@ class ProgramRun:
         count = None if self.backward is None else self.backward.record.results
         return self.program.manifest.outputs[:count]
 
-    def profile(self) -> list[float]:
-        """Microseconds of each step, forward then backward: the least of some runs."""
+    def profile(self, fewest: int = _FEWEST_RUNS, patience_s: float = _PATIENCE_S) -> list[float]:
+        """Microseconds of each step, forward then backward: the least of some runs.
+
+        Args:
+            fewest: runs of each pass.
+            patience_s: after which no more run of a pass begins.
+        """
         self.reset()
         with torch.no_grad():
             inputs = [x.detach() for x in self.inputs]
-            found = _least(lambda: self.program.profile(inputs))
+            found = _least(lambda: self.program.profile(inputs), fewest, patience_s)
             if self.backward is not None:
                 behind, given = self.backward.program, self._given(self.backward, inputs)
-                found += _least(lambda: behind.profile(given))
+                found += _least(lambda: behind.profile(given), fewest, patience_s)
         self.reset()
         return found
 
@@ -208,10 +213,12 @@ def unhooked() -> Generator[None]:
         yield
 
 
-def _least(run: Callable[[], list[float]]) -> list[float]:
+def _least(
+    run: Callable[[], list[float]], fewest: int = _FEWEST_RUNS, patience_s: float = _PATIENCE_S
+) -> list[float]:
     """The least of some runs, number by number."""
-    end, found = time.perf_counter() + _PATIENCE_S, [run()]
-    while len(found) < _FEWEST_RUNS or (time.perf_counter() < end and len(found) < _MOST_RUNS):
+    end, found = time.perf_counter() + patience_s, [run()]
+    while len(found) < fewest or (time.perf_counter() < end and len(found) < _MOST_RUNS):
         found.append(run())
     return [min(times) for times in zip(*found, strict=True)]
 

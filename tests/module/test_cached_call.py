@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 CALL = """
 import sys
 import torch
@@ -21,15 +23,16 @@ print(*sorted({"dace", "onnx", "onnxscript", "onnx_ir", "onnxruntime"} & set(sys
 """
 
 
-def _said(cache: Path) -> list[str]:
-    environment = {**os.environ, "DACEML_CACHE": str(cache)}
+def _said(cache: Path, measure: str) -> list[str]:
+    environment = {**os.environ, "DACEML_CACHE": str(cache), "DACEML_MEASURE": measure}
     done = subprocess.run(
         [sys.executable, "-c", CALL], env=environment, capture_output=True, text=True, check=True
     )
     return done.stdout.splitlines()
 
 
-def test_a_second_process_calls_without_dace_and_onnx(tmp_path: Path):
-    first, second = _said(tmp_path), _said(tmp_path)
+@pytest.mark.parametrize("measure", ["0", "1"])
+def test_a_second_process_calls_without_dace_and_onnx(tmp_path: Path, measure: str):
+    first, second = _said(tmp_path, measure), _said(tmp_path, measure)
     assert {"dace", "onnx"} <= set(first[1].split())
     assert second == [first[0], ""]

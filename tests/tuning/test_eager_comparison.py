@@ -16,7 +16,8 @@ from daceml.module.partial.region_ledger import recorded_regions
 from daceml.report.explanation.explanation import Explanation
 from daceml.transformations.standard import standard_recipe
 from daceml.tuning import eager_comparison
-from daceml.tuning.eager_comparison import EagerComparison, timed
+from daceml.tuning.comparison_record import EagerComparison
+from daceml.tuning.eager_comparison import timed
 from tests.support.golden import golden
 
 

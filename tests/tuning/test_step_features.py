@@ -15,8 +15,9 @@ from daceml.compiler.pipeline import optimised_network
 from daceml.config import config
 from daceml.frontend.capture.capture import export_program
 from daceml.onnx_ops.external import external_call
+from daceml.runtime.timing.machine_fingerprint import fingerprint
 from daceml.toolchain.cache import Cache
-from daceml.tuning.machine_speeds import Machine, fingerprint, measure
+from daceml.tuning.machine_speeds import Machine, measure
 from daceml.tuning.step_features import (
     Predictor,
     StepFacts,

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from daceml.runtime.program import Program
     from daceml.runtime.records.gradients import BucketRecord, StorageRecord
     from daceml.runtime.records.manifest import Manifest, StepRecord
+    from daceml.tuning.comparison_record import TorchKernel
     from daceml.tuning.decision import Decision
 
 # StepRecord.kind -> its name among the counts
@@ -60,6 +61,8 @@ class Explanation:
         by_rule, lowered: operators whose gradients come from a rule, and from their lowered form.
         search: what a search for a recipe has found; None without one.
         slower: why calls run eagerly all the same: the program is slower; empty where it runs.
+        torch_kernels: operators that torch's own kernels run, because these were measured to be faster.
+        torch_gain: what a call takes with them and without, in a sentence; empty where there are none.
         buckets: gradients that are averaged over all ranks, in the order in which they are sent.
         ranks: who averages them, such as "2 ranks through gloo".
     """
@@ -85,6 +88,8 @@ class Explanation:
     buckets: tuple[BucketRecord, ...] = ()
     ranks: str = ""
     slower: str = ""
+    torch_kernels: tuple[TorchKernel, ...] = ()
+    torch_gain: str = ""
 
     @property
     def applied(self) -> dict[str, int]:
@@ -191,6 +196,8 @@ def explanation_of(module: DaceModule, variant: Variant) -> Explanation:
     found = explanation(name, *_facts(variant.program), variant.stages_s)
     slower = variant.loses
     found = replace(found, search=variant.decision, slower="" if slower is None else slower.what)
+    if variant.eager is not None and variant.eager.kernels:
+        found = replace(found, torch_kernels=variant.eager.kernels, torch_gain=variant.eager.gain)
     if variant.backward is None:
         return found
     record, exchange = variant.backward.record, variant.backward.exchange

@@ -10,6 +10,7 @@ from daceml.report.explanation.gradients_text import gradients_text
 from daceml.report.explanation.levels import TITLES, group
 from daceml.report.explanation.search_text import search_text
 from daceml.report.explanation.storage_text import storage_text
+from daceml.report.explanation.torch_kernels_text import torch_kernels_text
 from daceml.runtime.records.manifest import EXAMPLE_SIZE
 from daceml.text_tables import TextTable, in_millions, render, table, wrapped
 
@@ -41,6 +42,7 @@ def explanation_text(explanation: Explanation, *, every_refusal: bool = False) -
     blocks = (
         _backward(explanation),
         device_kernels_text((*explanation.steps, *explanation.backward_steps)),
+        torch_kernels_text(explanation.torch_kernels, explanation.torch_gain),
         _outside(explanation),
         refused,
         gradients,
@@ -119,18 +121,21 @@ _NO_OTHER = {
     "torch": "ONNX has no operator for it, and daceml no translation",
     "onnxruntime": "no other implementation is registered",
 }
+_MEASURED = "measured to be faster than generated kernels"
 
 
 def _outside(explanation: Explanation) -> str:
     """Every step that torch's dispatcher or ONNX Runtime executes, with the reasons why nothing else does."""
     lines: list[str] = []
+    chosen = {(kernel.operator, kernel.where) for kernel in explanation.torch_kernels}
     for kind, title in _OUTSIDE.items():
         outside = [step for step in explanation.steps if step.kind == kind]
         lines += [title] if outside else []
         for step in outside:
             place = ", ".join(part for part in (step.module_path, step.source) if part)
             lines.append(f"  {step.label}{f' ({place})' if place else ''}")
-            reasons = step.refusals or (_NO_OTHER[kind],)
+            measured = (step.label, place) in chosen
+            reasons = (_MEASURED,) if measured else step.refusals or (_NO_OTHER[kind],)
             for reason in reasons:
                 lines += wrapped(reason, indent=4)
     return "\n".join(lines)

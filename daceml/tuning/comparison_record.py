@@ -1,0 +1,120 @@
+"""What a comparison with eager PyTorch has found, and its place in the cache, where later processes look."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from daceml.config import config
+from daceml.frontend.onnx_export.chosen_kernels import with_torch_kernels
+from daceml.runtime.timing.machine_fingerprint import fingerprint
+from daceml.toolchain.cache import digest
+
+if TYPE_CHECKING:
+    from daceml.compiler.program_builder import Making
+
+
+@dataclass(frozen=True, kw_only=True)
+class TorchKernel:
+    """An operator that torch's own kernel runs, because it was measured to be faster.
+
+    Attributes:
+        node: of the functional form of the trace.
+        operator: as torch names it, such as `aten.lstm.input`.
+        where: the module and the user's line that it came from.
+        program_us: of the steps that computed it in the program without this choice, gradients included. Of
+            a step of several operators it has the share that these have of eager's time.
+        torch_us: of torch's kernel, and of its derivative, on the same operands.
+    """
+
+    node: str
+    operator: str
+    where: str
+    program_us: float
+    torch_us: float
+
+    @property
+    def lost_us(self) -> float:
+        """What the program loses by not calling torch's kernel."""
+        return self.program_us - self.torch_us
+
+
+@dataclass(frozen=True, kw_only=True)
+class EagerComparison:
+    """Milliseconds of a call, side by side.
+
+    Attributes:
+        program_ms, eager_ms: medians; 0 where a call took too long to be repeated.
+        rounds: in which each of them ran.
+        slower: whether the program lost by more than noise and the start of a call.
+        kernels: operators of the program that torch's kernels run, because these are faster.
+        without_ms: of the program without this choice; 0 where there is none.
+    """
+
+    program_ms: float
+    eager_ms: float
+    rounds: int
+    slower: bool
+    kernels: tuple[TorchKernel, ...] = ()
+    without_ms: float = 0.0
+
+    @property
+    def sentence(self) -> str:
+        """What was seen."""
+        return f"eager PyTorch takes {self.eager_ms:.3g} ms here, the program {self.program_ms:.3g} ms"
+
+    @property
+    def gain(self) -> str:
+        """What torch's kernels bring the program."""
+        count = f"{len(self.kernels)} operator{'' if len(self.kernels) == 1 else 's'}"
+        return (
+            f"torch's kernels run {count}, which was measured to be faster: a call takes "
+            f"{self.program_ms:.3g} ms instead of {self.without_ms:.3g} ms; "
+            f"eager PyTorch takes {self.eager_ms:.3g} ms"
+        )
+
+
+def may_compare(making: Making) -> bool:
+    """Whether programs of this kind are compared at all."""
+    return config().measure != 0 and making.target == "cpu"
+
+
+def remembered(making: Making, inputs: Sequence[torch.Tensor]) -> tuple[Making, EagerComparison | None]:
+    """How the program is made that an earlier comparison has found to be fastest, and what it has seen.
+
+    Args:
+        making: of the program as it is without any choice.
+        inputs: of a call.
+    """
+    folder = making.cache.find("decisions", _key(making, inputs)) if may_compare(making) else None
+    if folder is None:
+        return making, None
+    record = json.loads((folder / "eager.json").read_text())
+    kernels = tuple(TorchKernel(**kernel) for kernel in record.pop("kernels"))
+    known = EagerComparison(**record, kernels=kernels)
+    return (with_kernels(making, kernels) if kernels else making), known
+
+
+def remember(making: Making, inputs: Sequence[torch.Tensor], found: EagerComparison) -> None:
+    """Store what was found for a program as it is without any choice."""
+
+    def save(folder: Path) -> None:
+        (folder / "eager.json").write_text(json.dumps(asdict(found), indent=1))
+
+    making.cache.get("decisions", _key(making, inputs), save)
+
+
+def with_kernels(making: Making, kernels: Collection[TorchKernel]) -> Making:
+    """The same programs, in which torch's kernels run these operators."""
+    exported = with_torch_kernels(making.exported, [kernel.node for kernel in kernels])
+    return replace(making, exported=exported, made=[], record=None, known_key="", objects=None)
+
+
+def _key(making: Making, inputs: Sequence[torch.Tensor]) -> str:
+    shapes = str([tuple(x.shape) for x in inputs])
+    return digest(making.key(), "eager", fingerprint(), torch.__version__, shapes)

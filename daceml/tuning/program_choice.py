@@ -1,0 +1,142 @@
+"""The fastest of a compiled program, the same with torch's kernels for some operators, and eager PyTorch."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import torch
+
+from daceml.frontend.capture.call_device import without_autocast
+from daceml.frontend.capture.trace_lock import tracing
+from daceml.runtime.timing.comparison import disturbing
+from daceml.runtime.timing.machine_load import Others
+from daceml.tuning import eager_comparison
+from daceml.tuning.comparison_record import (
+    EagerComparison,
+    TorchKernel,
+    may_compare,
+    remember,
+    with_kernels,
+)
+from daceml.tuning.eager_comparison import FEWEST_ROUNDS, compared_with_eager, limit_s
+from daceml.tuning.eager_run import EagerRun
+from daceml.tuning.program_run import ProgramRun, undisturbed
+from daceml.tuning.torch_kernels import MARGIN, EagerNodes, slower_operators, steps_by_node, time_by_node
+
+if TYPE_CHECKING:
+    from daceml.compiler.program_builder import Making
+    from daceml.runtime.autograd import BackwardPass
+    from daceml.runtime.program import Program
+
+log = logging.getLogger(__name__)
+
+_CLEARLY_FASTER = 1.25
+_DOUBTFUL_MARGIN = 2.0  # of operators that were timed while others disturbed
+_CALLS = 4  # that fit the limit: of the program and of eager PyTorch, step by step
+_PROFILES = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChosenProgram:
+    """A program, how it is made, and how fast eager PyTorch is next to it, where that is known."""
+
+    making: Making
+    program: Program
+    backward: BackwardPass | None
+    eager: EagerComparison | None = None
+
+
+def choose_program(
+    chosen: ChosenProgram, state: Mapping[str, torch.Tensor], inputs: Sequence[torch.Tensor]
+) -> ChosenProgram:
+    """Compare a program with eager PyTorch; if it is not clearly faster, let torch run some of its operators.
+
+    These are the operators that torch's own kernels run faster. If they promise much, the program is compiled
+    once more with them, and stays as it was if it is no faster then. The cache keeps what was found.
+
+    Args:
+        chosen: compiled just now, without this choice.
+        state: key -> tensor of the module; what a call changes is put back.
+        inputs: of a call, at whose sizes everything is timed; read and not changed.
+    """
+    making, others = chosen.making, Others()
+    if not may_compare(making):
+        return chosen
+    found = compared_with_eager(making, chosen.program, chosen.backward, state, inputs)
+    if found is None:
+        return chosen
+    chosen = replace(chosen, eager=found)
+    if found.rounds and found.program_ms * _CLEARLY_FASTER > found.eager_ms:
+        try:
+            chosen = _with_faster_operators(chosen, found, state, inputs, others)
+        except Exception as error:  # whatever torch does not do with an operator: the program stands
+            log.info("no torch kernels chosen: %s: %s", type(error).__name__, error)
+    assert chosen.eager is not None, "both programs are compared"
+    disturbed = disturbing(others.share())
+    if chosen.eager.rounds >= FEWEST_ROUNDS or not disturbed:  # else a quieter moment may tell
+        remember(making, inputs, chosen.eager)
+    return chosen
+
+
+def _with_faster_operators(
+    chosen: ChosenProgram,
+    found: EagerComparison,
+    state: Mapping[str, torch.Tensor],
+    inputs: Sequence[torch.Tensor],
+    others: Others,
+) -> ChosenProgram:
+    """The program with torch's kernels for operators that they run faster; the same if it is not faster."""
+    making, limit = chosen.making, limit_s(chosen.making)
+    if (found.program_ms + found.eager_ms) * _CALLS / 2 > limit * 1e3:
+        return chosen
+    with undisturbed():
+        kernels = _faster_kernels(chosen, state, inputs, others, limit)
+    if not kernels:
+        return chosen
+    made = with_kernels(making, kernels)
+    with tracing(), without_autocast(), torch.no_grad():
+        program, backward = made.bind(state)
+    wanted = None if backward is None else backward.wanted
+    with undisturbed():
+        eager = EagerRun(making.exported, state, inputs, wanted, program.changed)
+        before = ProgramRun(chosen.program, chosen.backward, inputs, limit=0.0)
+        after = ProgramRun(program, backward, inputs, limit=0.0)
+        try:
+            gain = eager_comparison.timed(before, after, limit_s=limit)
+            seen = eager_comparison.timed(after, eager, limit_s=limit) if gain.slower else None
+        finally:
+            before.reset()
+    if seen is None:
+        log.info("torch's kernels for %s make no faster program", _named(kernels))
+        return chosen
+    log.info(
+        "torch's kernels run %s: a call takes %.3g ms instead of %.3g ms (DACEML_MEASURE)",
+        _named(kernels), gain.eager_ms, gain.program_ms,
+    )  # fmt: skip
+    eager_now = replace(seen, kernels=tuple(kernels), without_ms=gain.program_ms)
+    return ChosenProgram(making=made, program=program, backward=backward, eager=eager_now)
+
+
+def _faster_kernels(
+    chosen: ChosenProgram,
+    state: Mapping[str, torch.Tensor],
+    inputs: Sequence[torch.Tensor],
+    others: Others,
+    limit: float,
+) -> list[TorchKernel]:
+    making, program, backward = chosen.making, chosen.program, chosen.backward
+    steps = (*program.manifest.steps, *(() if backward is None else backward.program.manifest.steps))
+    steps_us = ProgramRun(program, backward, inputs, limit=0.0).profile(_PROFILES, limit / _CALLS)
+    with tracing():
+        eager = EagerNodes(making.exported, state, inputs, None if backward is None else backward.wanted)
+    nodes = steps_by_node(steps, making.made[0].network.traced)
+    program_us = time_by_node(steps_us, nodes, eager.forward_us())
+    margin = _DOUBTFUL_MARGIN if disturbing(others.share()) else MARGIN
+    return slower_operators(eager, program_us, sum(steps_us), limit_s=limit / 2, margin=margin)
+
+
+def _named(kernels: Sequence[TorchKernel]) -> str:
+    return ", ".join(f"{kernel.operator} ({kernel.where})" for kernel in kernels)
