@@ -10,6 +10,7 @@ from daceml.codegen.loop_hints import with_bools_as_bytes, with_independent_iter
 from daceml.codegen_cuda.kernel_unit import kernel_unit
 from daceml.sdfg.outline import Kernel
 from daceml.sdfg.scopes import top_maps
+from daceml.transformations.hardware.sum_blocks import with_sums_in_blocks
 
 # what every generated kernel includes; the precompiled header stands for it
 _GENERATED_INCLUDES = re.compile(
@@ -28,8 +29,9 @@ def kernel_source(kernel: Kernel) -> str:
     """C++ or CUDA source of one kernel, by DaCe's code generator."""
     if kernel.on_device:
         return kernel_unit(kernel).text
-    main = next(o for o in codegen.generate_code(kernel.sdfg, validate=True) if o.name == kernel.name)
-    (state,) = kernel.sdfg.states()
+    sdfg = with_sums_in_blocks(kernel.sdfg)
+    main = next(o for o in codegen.generate_code(sdfg, validate=True) if o.name == kernel.name)
+    (state,) = sdfg.states()
     (entry,) = top_maps(state)
     source = _GENERATED_INCLUDES.sub("", main.clean_code)
     source = with_bools_as_bytes(with_independent_iterations(source, len(entry.map.params)))

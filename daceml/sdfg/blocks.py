@@ -60,12 +60,12 @@ def block_last_loop(sdfg: dace.SDFG, state: dace.SDFGState, entry: nodes.MapEntr
     inside = scope_nodes(state, entry)
     taken = {p for n in inside if isinstance(n, nodes.MapEntry) for p in n.map.params}
     old = outer.params[-1]
-    v = symbolic.symbol(old if old.startswith("v") else _free("v", taken))
-    start = _free("b", taken)
+    v = symbolic.symbol(old if old.startswith("v") else free_name("v", taken))
+    start = free_name("b", taken)
     first: Index = 0 if whole and len(outer.params) > 1 else symbolic.symbol(start)
     width = min(width, count)
     extent: Index = width if count % width == 0 else sympy.Min(width, count - first)
-    _rename(state, inside, old, first + v)
+    rename_parameter(state, inside, old, first + v)
     if isinstance(first, int):
         outer.params, outer.range = outer.params[:-1], Range(outer.range.ranges[:-1])
     else:
@@ -80,11 +80,12 @@ def block_last_loop(sdfg: dace.SDFG, state: dace.SDFGState, entry: nodes.MapEntr
     return block
 
 
-def _free(letter: str, taken: set[str]) -> str:
+def free_name(letter: str, taken: set[str]) -> str:
+    """A parameter that is not taken: `b0`, `b1`, …"""
     return next(name for name in (f"{letter}{n}" for n in range(len(taken) + 1)) if name not in taken)
 
 
-def _rename(state: dace.SDFGState, inside: Sequence[Any], old: str, new: Index) -> None:
+def rename_parameter(state: dace.SDFGState, inside: Sequence[Any], old: str, new: Index) -> None:
     """An expression in the place of a parameter, in everything behind the map's entry."""
     names: dict[Any, Any] = {symbolic.symbol(old): new}
     text = f"({symbolic.symstr(new)})"

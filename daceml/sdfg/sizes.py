@@ -24,10 +24,19 @@ def size(value: object) -> Size:
 
 
 def number(value: Size, symbols: Mapping[str, int]) -> int:
-    """A size at given values of the symbols."""
+    """A size at given values of the symbols; 0 where these are so small that it divides by 0."""
     if isinstance(value, int):
         return value
-    return int(value.subs({s: symbols[str(s)] for s in value.free_symbols}))
+    try:
+        return int(value.subs({s: symbols[str(s)] for s in value.free_symbols}))
+    except ZeroDivisionError:
+        return 0
+
+
+def number_of_all(value: Size, symbol: int) -> int:
+    """A size where every symbol has the same value."""
+    names = () if isinstance(value, int) else value.free_symbols
+    return number(value, {str(name): symbol for name in names})
 
 
 def product(sizes: Iterable[Size]) -> Size:

@@ -27,7 +27,7 @@ from daceml.sdfg.external import AtenCall
 from daceml.sdfg.network_costs import call_cost
 from daceml.sdfg.outline import Outliner
 from daceml.sdfg.scopes import scope_nodes
-from daceml.sdfg.sizes import Size, product, size
+from daceml.sdfg.sizes import Size, number_of_all, product, size
 from daceml.sdfg.tasklet_code import find_reductions
 
 if TYPE_CHECKING:
@@ -269,9 +269,7 @@ def _arithmetic(op_type: str) -> float:
 
 def at_example(amount: Size) -> int:
     """A size at the example value of every symbol."""
-    if isinstance(amount, int):
-        return amount
-    return int(amount.subs(dict.fromkeys(amount.free_symbols, EXAMPLE_SIZE)))
+    return number_of_all(amount, EXAMPLE_SIZE)
 
 
 def _at_example(cost: Cost) -> Cost:

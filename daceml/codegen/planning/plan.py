@@ -25,7 +25,7 @@ from daceml.sdfg.external import AtenCall, ExternalCall, FallbackCall
 from daceml.sdfg.network import LimitCheck
 from daceml.sdfg.outline import Kernel, KernelCall, Outliner
 from daceml.sdfg.program_order import program_order
-from daceml.sdfg.sizes import product, size, size_bytes
+from daceml.sdfg.sizes import number_of_all, product, size, size_bytes
 from daceml.sdfg.tensor_lists import ListCall
 
 if TYPE_CHECKING:
@@ -368,7 +368,4 @@ def _closing_copies(network: Network, roots: dict[str, str], locations: dict[str
 
 
 def _is_large(desc: dace.data.Data) -> bool:
-    amount = size_bytes(desc)
-    if not isinstance(amount, int):
-        amount = int(amount.subs(dict.fromkeys(amount.free_symbols, EXAMPLE_SIZE)))  # pyright: ignore
-    return amount >= _LARGE_BYTES
+    return number_of_all(size_bytes(desc), EXAMPLE_SIZE) >= _LARGE_BYTES

@@ -14,13 +14,13 @@ import dace
 import sympy
 from dace.sdfg import nodes
 
-from daceml.sdfg.builder import Builder, Computation, parameters, reduced_parameters
+from daceml.sdfg.builder import Builder, Computation, parameters
 from daceml.sdfg.lifting import NotLiftable, Statement, lift
+from daceml.sdfg.nest import Loop, Nest, Write, emit_nest, loop_parameters, points, start
 from daceml.sdfg.network import Network
 from daceml.sdfg.passes import PassRecord
-from daceml.sdfg.scalar import Index, Reduction, Scalar, literal, read
+from daceml.sdfg.scalar import Index, Reduction, Scalar, read
 from daceml.sdfg.scalar_rewrite import free_names, nodes_of, replace_parts, substitute
-from daceml.sdfg.scatter import Loop, Scatter, emit_scatter
 from daceml.sdfg.scopes import remove_scope, scope_nodes, top_maps
 from daceml.sdfg.sizes import product
 from daceml.sdfg.tasklet_code import find_reductions
@@ -153,7 +153,7 @@ def _emit(builder: Builder, columns: _Columns) -> str:
     sums, _ = builder.sdfg.add_transient(
         f"{statement.target}_sums", extents, reduction.dtype, find_new_name=True
     )
-    emit_scatter(builder, _scatter(sums, columns, how, extents))
+    emit_nest(builder, _nest(sums, columns, how, extents))
     places = dict(zip(columns.places, parameters(len(extents)), strict=True))
     total = read(sums, reduction.dtype, parameters(len(extents)), extents)
     names: dict[str, Index] = {str(p): 0 for p in statement.params}
@@ -171,40 +171,31 @@ def _emit(builder: Builder, columns: _Columns) -> str:
     return sums
 
 
-def _scatter(sums: str, columns: _Columns, how: Reduction, extents: tuple[Index, ...]) -> Scatter:
+def _nest(sums: str, columns: _Columns, how: Reduction, extents: tuple[Index, ...]) -> Nest:
     """Lanes of runs of columns; each adds up the rows in their order."""
     width = extents[-1]
-    run = next((n for n in range(_LONGEST, _SHORTEST - 1, -1) if width % n == 0), width)
-    lanes = [*extents[:-1], *([width // run] if run != width else [])]
-    rows = len(how.params)
-    begin: Index = parameters(len(lanes))[-1] * run if run != width else 0
-    column = begin + reduced_parameters(rows + 1)[-1]
-    outer = parameters(len(extents) - 1)
+    run = next((n for n in range(_LONGEST, _SHORTEST - 1, -1) if width % n == 0), min(width, _LONGEST))
+    outer = points(len(extents))
+    rest = run if width % run == 0 else sympy.Min(run, width - outer[-1] * run)
+    rows = loop_parameters(len(how.params), len(how.params) + 1)
+    (place,) = loop_parameters(0, 1)
     names: dict[str, Index] = {str(p): 0 for p in columns.statement.params}
-    names |= dict(zip(columns.places, (*outer, column), strict=True))
-    names |= dict(zip(map(str, how.params), reduced_parameters(rows), strict=True))
+    names |= dict(zip(columns.places, (*outer[:-1], outer[-1] * run + rows[-1]), strict=True))
+    names |= dict(zip(map(str, how.params), rows[:-1], strict=True))
     dtype = columns.reduction.dtype
-    body = substitute(columns.reduction.args[0], names)
-    first = begin + reduced_parameters(1)[0]
-    return Scatter(
+    body = substitute(columns.reduction.args[0], names).astype(dtype)
+    name = f"{sums}_run"
+    added = Write(target=name, index=(rows[-1],), value=body, operator="sum")
+    total = read(name, dtype, (place,), (run,))
+    written = Write(target=sums, index=(*outer[:-1], outer[-1] * run + place), value=total)
+    return Nest(
         label=f"{columns.statement.label}_columns",
-        target=sums,
-        params=parameters(len(lanes)),
-        extents=tuple(lanes),
-        start=Loop(
-            params=reduced_parameters(1),
-            extents=(run,),
-            index=(*outer, first),
-            value=literal(0.0 if dtype in _FLOATS else 0, dtype),
+        params=outer,
+        extents=(*extents[:-1], -(-width // run)),
+        loops=(
+            start(name, (run,), dtype, "sum"),
+            Loop(params=rows, extents=(*how.extents, rest), writes=(added,), sequential=len(how.params)),
+            Loop(params=(place,), extents=(rest,), writes=(written,)),
         ),
-        updates=Loop(
-            params=reduced_parameters(rows + 1),
-            extents=(*how.extents, run),
-            index=(*outer, column),
-            value=body.astype(dtype),
-        ),
-        operator="add",
+        local={name: ((run,), dtype)},
     )
-
-
-_FLOATS = (dace.float32, dace.float64)

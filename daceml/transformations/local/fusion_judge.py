@@ -9,7 +9,7 @@ import dace
 
 from daceml.config import config
 from daceml.sdfg.nest import is_small
-from daceml.sdfg.sizes import Size, product, size
+from daceml.sdfg.sizes import Size, number_of_all, product, size
 from daceml.transformations.local.fusion_groups import (
     Group,
     axes_of,
@@ -67,9 +67,7 @@ class Judge:
 
     def number(self, amount: Size) -> int:
         """An amount at the example size."""
-        if isinstance(amount, int):
-            return amount
-        return int(amount.subs(dict.fromkeys(amount.free_symbols, self.example_size)))  # pyright: ignore
+        return number_of_all(amount, self.example_size)
 
     def joined(self, first: Group, second: Group, vanishing: Collection[str]) -> Joined | str:
         """Both as one, or the reason why not.
