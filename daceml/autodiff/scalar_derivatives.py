@@ -120,6 +120,8 @@ def _angle(args: Operands, y: Scalar, g: Scalar) -> tuple[Scalar, Scalar]:
 
 _PARTIALS: dict[str, Partials] = {
     **{op: _smooth(op) for op in _DEFINITIONS},
+    # that of the definition is NaN below -1, where torch's is not
+    "acosh": lambda args, y, g: (g / apply("sqrt", args[0] * args[0] - 1.0),),
     "sigmoid": lambda args, y, g: (g * ((1.0 - y) * y),),
     "rectify": lambda args, y, g: (apply("where", apply("le", y, 0.0), _zero(g), g),),
     "abs": lambda args, y, g: (g * apply("sign", args[0]),),

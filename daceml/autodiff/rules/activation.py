@@ -5,11 +5,10 @@ Smooth activations need no rule: their lowered form is differentiated.
 
 from __future__ import annotations
 
-import numpy as np
-
 from daceml.autodiff.vjp import vjp
 from daceml.onnx_ops.domain.torch_kernels import DOMAIN
 from daceml.onnx_ops.tracing.functions import where
+from daceml.onnx_ops.tracing.sums import summed_to
 from daceml.onnx_ops.tracing.tensor import Tensor
 
 
@@ -71,12 +70,6 @@ def hard_tanh_vjp(dresult: Tensor, result: Tensor, low: Tensor, high: Tensor) ->
     return where((result > low) & (result < high), dresult, 0)
 
 
-@vjp("Entropy", domain=DOMAIN, name="EntropyGrad")
-def entropy_vjp(dresult: Tensor, data: Tensor) -> Tensor:
-    """Infinite at 0, where the lowered form has an infinity times 0, and NaN for negative numbers."""
-    return -dresult * (np.log(data) + 1)
-
-
 @vjp("PRelu", wrt="X", name="PReluGrad_X")
 def prelu_vjp(dY: Tensor, X: Tensor, slope: Tensor) -> Tensor:
     """The slope at 0."""
@@ -86,9 +79,4 @@ def prelu_vjp(dY: Tensor, X: Tensor, slope: Tensor) -> Tensor:
 @vjp("PRelu", wrt="slope", name="PReluGrad_slope")
 def prelu_slope_vjp(dY: Tensor, X: Tensor, slope: Tensor) -> Tensor:
     """Summed over what the slope was broadcast to."""
-    terms = where(X > 0, 0, X * dY)
-    lead = X.rank - slope.rank
-    ones = [lead + d for d, n in enumerate(slope.shape) if n == 1 and X.shape[lead + d] != 1]
-    if ones:
-        terms = terms.sum(ones, keepdims=True)
-    return terms.sum(tuple(range(lead))) if lead else terms
+    return summed_to(where(X > 0, 0, X * dY), slope)

@@ -15,6 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from daceml.frontend.capture.sizes.hints import hint
+from daceml.frontend.onnx_export.own_decompositions import COMPLEX_WRITES
 
 
 def _arguments(node: torch.fx.Node) -> dict[str, Any]:
@@ -98,45 +99,12 @@ def _complex(node: torch.fx.Node) -> bool:
     return node.meta["val"].is_complex()
 
 
-def _copy(whole: torch.Tensor, source: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
-    return source.to(whole.dtype).expand(whole.shape) if whole.is_complex() else NotImplemented
-
-
-def _through_parts(scatter: OpOverload) -> Callable[..., torch.Tensor]:
-    """A write into a complex tensor as the same write of real and imaginary parts."""
-
-    def rule(whole: torch.Tensor, source: torch.Tensor, *places: int, **named: int) -> torch.Tensor:
-        if not whole.is_complex():
-            return NotImplemented
-        formals = [argument.name for argument in scatter._schema.arguments[2:]]  # pyright: ignore[reportPrivateUsage]
-        given = {**dict(zip(formals, places, strict=False)), **named}
-        dims = {name: given.get(name, default) for name, default in _DIMENSIONS.items() if name in formals}
-        given |= {name: dim % whole.ndim for name, dim in dims.items()}
-        parts, written = (torch.view_as_real(t.to(whole.dtype)) for t in (whole, source))
-        if "dim2" in dims:  # a diagonal comes after the other dimensions
-            written = written.movedim(-1, -2)
-        return torch.view_as_complex(scatter(parts, written, **given))
-
-    return rule
-
-
-_DIMENSIONS = {"dim": 0, "dim1": 0, "dim2": 1}
-"""Arguments that count dimensions, some from the end, and their defaults."""
-
-_SCATTERS = ("slice_scatter", "select_scatter", "diagonal_scatter")
-
-OWN: dict[str, Callable[..., Any]] = {
-    "aten.copy.default": _copy,
-    **{f"aten.{name}.default": _through_parts(getattr(torch.ops.aten, name).default) for name in _SCATTERS},
-}
-"""Operators of which torch has no derivative for complex numbers, written with such as have one."""
-
 ROWS: dict[str, Callable[[torch.fx.Node], bool]] = {
     # the second result, the weight of all targets, is another number in torch's own translation
     "aten.nll_loss_forward.default": _always,
     "aten.nll_loss2d_forward.default": _always,
     "aten.cross_entropy_loss.default": _smoothed_or_probabilities,
-    **dict.fromkeys(OWN, _complex),
+    **{str(target): _complex for target in COMPLEX_WRITES},
 }
 
 SOMETIMES = frozenset(ROWS)

@@ -24,13 +24,14 @@ from daceml.frontend.capture.provenance import module_of_node, source_of_node
 from daceml.frontend.capture.quiet_torch import quiet
 from daceml.frontend.onnx_export import exporter_internals as internals
 from daceml.frontend.onnx_export.chosen_kernels import functional_form
-from daceml.frontend.onnx_export.decompositions import OWN, SOMETIMES, is_decomposed, is_spelled
+from daceml.frontend.onnx_export.decompositions import SOMETIMES, is_decomposed, is_spelled
 from daceml.frontend.onnx_export.exporter_internals import Registry
 from daceml.frontend.onnx_export.finalize_model import finish
 from daceml.frontend.onnx_export.functionalize import copied, decomposed, functionalize, log
 from daceml.frontend.onnx_export.graph_cleanup import simplify
 from daceml.frontend.onnx_export.memory_views import views_of_memory
 from daceml.frontend.onnx_export.negative_zeros import separate_negative_zeros
+from daceml.frontend.onnx_export.own_decompositions import OWN
 from daceml.frontend.onnx_export.promotion import promote
 from daceml.frontend.onnx_export.random_memory_order import draw_in_memory_order
 from daceml.frontend.onnx_export.symbolic_numbers import numbers_as_tensors
@@ -128,7 +129,7 @@ def _prepare(program: ExportedProgram) -> ExportedProgram:
         decompositions = {
             target: rule
             for target, rule in _decompositions(unknown).items()
-            if (str(target) in OWN and any(map(is_decomposed, unknown[target])))
+            if (target in OWN and any(map(is_decomposed, unknown[target])))
             or any(map(refusal, unknown[target]))
             or all(is_spelled(n, rule, registry) for n in unknown[target])
         }
@@ -176,14 +177,14 @@ def _unknown(program: ExportedProgram, registry: Any) -> dict[Any, list[torch.fx
 
 
 def _decompositions(targets: Mapping[Any, Any]) -> dict[Any, Any]:
-    """How torch writes each target with other operators, where it can."""
+    """How each target is written with other operators, where it can be."""
     core, more = torch.export.default_decompositions(), decomposition_table
     found: dict[Any, Any] = {}
     for target in targets:
         if not isinstance(target, OpOverload):
             continue
-        if str(target) in OWN:
-            found[target] = OWN[str(target)]
+        if target in OWN:
+            found[target] = OWN[target]
         elif target in core:
             found[target] = core[target]
         elif target.has_kernel_for_dispatch_key(torch.DispatchKey.CompositeImplicitAutograd):

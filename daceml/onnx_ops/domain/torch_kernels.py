@@ -67,6 +67,8 @@ ROWS: dict[str, Row] = {
     "Expm1": Row(inputs=("data",), outputs=("result",)),
     "Erfc": Row(inputs=("data",), outputs=("result",)),
     "Entropy": Row(inputs=("data",), outputs=("result",)),
+    "XLogY": Row(inputs=("first", "second"), outputs=("result",)),
+    "XLog1PY": Row(inputs=("first", "second"), outputs=("result",)),
     "SignBit": Row(inputs=("data",), outputs=("result:B",)),
     "LogAddExp": Row(inputs=("first", "second"), outputs=("result",)),
     "LogAddExp2": Row(inputs=("first", "second"), outputs=("result",)),

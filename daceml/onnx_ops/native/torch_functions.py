@@ -36,6 +36,22 @@ def entropy(data: Tensor, result: Output) -> None:
     result[:] = where(data < 0, -math.inf, product)
 
 
+@implements("XLogY", domain=DOMAIN)
+def x_log_y(first: Tensor, second: Tensor, result: Output) -> None:
+    """x log(y); 0 for 0 and a number, and NaN beside NaN."""
+    _times_logarithm(first, second, np.log(second), result)
+
+
+@implements("XLog1PY", domain=DOMAIN)
+def x_log1p_y(first: Tensor, second: Tensor, result: Output) -> None:
+    """x log(1 + y); 0 for 0 and a number, and NaN beside NaN."""
+    _times_logarithm(first, second, np.log1p(second), result)
+
+
+def _times_logarithm(first: Tensor, second: Tensor, logarithm: Tensor, result: Output) -> None:
+    result[:] = where(np.isnan(second), second, where(first == 0, 0, first * logarithm))
+
+
 @implements("SignBit", domain=DOMAIN)
 def sign_bit(data: Tensor, result: Output) -> None:
     """The bit itself: -0 and a negative NaN have it, and are not less than 0."""

@@ -104,18 +104,21 @@ def copysign_number(self: Value, other: float) -> Value:
 @translates("aten.xlogy.Tensor")
 @rounds_once
 def xlogy(self: Value, other: Value) -> Value:
-    """x log(y), and 0 for 0 log(0); the slope by x at 0 is log(y)."""
+    """x log(y), and 0 for 0 log(0)."""
+    return _times_logarithm("XLogY", self, other)
+
+
+@translates("aten.special_xlog1py.default")
+@rounds_once
+def xlog1py(self: Value, other: Value) -> Value:
+    """x log(1 + y), and 0 for 0 log(0)."""
+    return _times_logarithm("XLog1PY", self, other)
+
+
+def _times_logarithm(name: str, self: Value, other: Value) -> Value:
     if self.dtype not in FLOATS or self.dtype != other.dtype:
         raise UntranslatableError(f"x log(y) of {self.dtype} and {other.dtype}")
-    shape = broadcast(self, other)
-    nothing = typed(op.Equal(self, 0.0), self, dtype=BOOL)
-    without = op.Or(
-        typed(op.LessOrEqual(other, 0.0), other, dtype=BOOL), typed(op.IsInf(other), other, dtype=BOOL)
-    )
-    empty = typed(op.And(nothing, typed(without, other, dtype=BOOL)), dtype=BOOL, shape=shape)
-    product = typed(op.Mul(self, typed(op.Log(other), other)), dtype=self.dtype, shape=shape)
-    unsigned = typed(op.Add(product, 0.0), product)
-    return op.Where(empty, 0.0, typed(op.Where(nothing, unsigned, product), product))
+    return typed(kernel(name)(self, other), dtype=self.dtype, shape=broadcast(self, other))
 
 
 @translates("aten.xlogy.Scalar_Other")
@@ -141,8 +144,13 @@ def logit(self: Value, eps: float | None = None) -> Value:
 
 @rounds_once
 def _log_odds(x: Value) -> Value:
-    rest = typed(op.Sub(full((), 1.0, x.dtype or ir.DataType.FLOAT), x), x)
-    return op.Log(typed(op.Div(x, rest), x))
+    """Infinite slopes at 0 and 1, where that of a quotient would be an infinity times 0, and NaN outside."""
+    kind = x.dtype or ir.DataType.FLOAT
+    outside = (typed(op.Less(x, 0.0), x, dtype=BOOL), typed(op.Greater(x, 1.0), x, dtype=BOOL))
+    nothing = typed(op.Where(typed(op.Or(*outside), x, dtype=BOOL), full((), math.nan, kind), x), x)
+    x = typed(op.Add(x, typed(kernel("StopGradient")(typed(op.Sub(nothing, x), x)), x)), x)
+    rest = typed(op.Sub(full((), 1.0, kind), x), x)
+    return op.Sub(typed(op.Log(x), x), typed(op.Log(rest), x))
 
 
 @translates("aten.fake_quantize_per_tensor_affine.default", "aten.fake_quantize_per_channel_affine.default")

@@ -95,6 +95,23 @@ def Entropy(data: FLOAT) -> FLOAT:  # noqa: N802
 
 
 @script(DACEML, default_opset=op)
+def XLogY(first: FLOAT, second: FLOAT) -> FLOAT:  # noqa: N802
+    """x log(y); 0 for 0 and a number."""
+    zero = op.CastLike(op.Constant(value_float=0.0), first)
+    number = op.Where(op.Equal(first, zero), zero, op.Mul(first, op.Log(second)))
+    return op.Where(op.IsNaN(second), second, number)
+
+
+@script(DACEML, default_opset=op)
+def XLog1PY(first: FLOAT, second: FLOAT) -> FLOAT:  # noqa: N802
+    """x log(1 + y); 0 for 0 and a number."""
+    zero = op.CastLike(op.Constant(value_float=0.0), first)
+    one = op.CastLike(op.Constant(value_float=1.0), first)
+    number = op.Where(op.Equal(first, zero), zero, op.Mul(first, op.Log(op.Add(second, one))))
+    return op.Where(op.IsNaN(second), second, number)
+
+
+@script(DACEML, default_opset=op)
 def SignBit(data: FLOAT) -> BOOL:  # noqa: N802
     """Less than 0, or a zero whose inverse is; False for every NaN."""
     zero = op.CastLike(op.Constant(value_float=0.0), data)

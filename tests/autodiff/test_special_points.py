@@ -1,0 +1,101 @@
+"""Gradients where a function has a kink, a pole or a value of its own: those of eager PyTorch."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+import daceml
+
+Function = Callable[..., torch.Tensor]
+
+NUMBERS = [-math.inf, -2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0, math.inf]
+# Whole vectors: eager's loop over the last few elements has another gradient at NaN than that over vectors
+PAIRS = torch.tensor(list(itertools.product([*NUMBERS, math.nan], repeat=2)) + [(1.0, 1.0)] * 28)
+
+
+class Apply(nn.Module):
+    def __init__(self, function: Function) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
+        return self.function(*inputs)
+
+
+def compare(function: Function, *inputs: torch.Tensor) -> None:
+    def gradients(module: Function) -> list[torch.Tensor]:
+        given = [x.clone().requires_grad_() for x in inputs]
+        result = module(*given)
+        return [result.detach(), *torch.autograd.grad(result.sum(), given)]
+
+    ours, eager = gradients(daceml.compile(Apply(function))), gradients(function)
+    for one, other in zip(ours, eager, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6, equal_nan=True)
+
+
+ONE: dict[str, Function] = {
+    "acosh": torch.acosh,
+    "logit": torch.logit,
+    "x^-2": lambda x: x**-2,
+    "x^-3": lambda x: x**-3,
+    "x^-0.5": lambda x: x**-0.5,
+    "x^-1": lambda x: x**-1,
+    "x^0.5": lambda x: x**0.5,
+    "x^0": lambda x: x**0,
+    "xlogy(x, x)": lambda x: torch.xlogy(x, x),
+    "xlogy(x, 0)": lambda x: torch.xlogy(x, 0.0),
+    "hypot(x, x)": lambda x: torch.hypot(x, x),
+    "untaken logarithm": lambda x: torch.where(x > 0, x.log(), torch.zeros_like(x)),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("name", ONE)
+def test_functions_of_one_number(name: str, dtype: torch.dtype) -> None:
+    compare(ONE[name], torch.tensor(NUMBERS, dtype=dtype).repeat(16))
+
+
+TWO: dict[str, Function] = {
+    "xlogy": torch.xlogy,
+    "xlog1py": torch.special.xlog1py,
+    "hypot": torch.hypot,
+    "atan2": torch.atan2,
+    "power": torch.pow,
+    "huber": lambda x, y: functional.huber_loss(x, y, reduction="none"),
+    "huber 2": lambda x, y: functional.huber_loss(x, y, reduction="sum", delta=2.0),
+    "smooth l1": lambda x, y: functional.smooth_l1_loss(x, y, reduction="none"),
+    "smooth l1 2": lambda x, y: functional.smooth_l1_loss(x, y, beta=2.0),
+    "l1": lambda x, y: functional.smooth_l1_loss(x, y, reduction="none", beta=0.0),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("name", TWO)
+def test_functions_of_two_numbers(name: str, dtype: torch.dtype) -> None:
+    first, second = PAIRS.to(dtype).unbind(1)
+    compare(TWO[name], first, second)
+
+
+def test_what_is_broadcast_gets_the_sum_of_slopes() -> None:
+    """Each of the slopes at (0, 0) and (1, 0) counts: NaN and an infinity are NaN."""
+    x, y = torch.tensor([[0.0], [1.0], [2.0]]), torch.tensor([0.0, 0.5, 1.0, 2.0])
+    for function in (torch.xlogy, torch.special.xlog1py, torch.hypot):
+        compare(function, x, y)
+        compare(function, x[0], y - 1)
+        compare(function, y.reshape(2, 1, 2), x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_losses_of_halves_are_computed_in_float32(dtype: torch.dtype) -> None:
+    x, y = torch.linspace(-4, 4, 64, dtype=dtype), torch.linspace(4, -3, 64, dtype=dtype)
+    for loss in (functional.huber_loss, functional.smooth_l1_loss):
+        with torch.no_grad():
+            compiled = daceml.compile(Apply(loss), backward=False)
+            torch.testing.assert_close(compiled(x, y), loss(x, y))
