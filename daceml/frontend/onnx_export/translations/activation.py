@@ -25,7 +25,8 @@ from daceml.frontend.onnx_export.translations.torch_kernels import kernel
 
 @translates("aten.relu.default")
 def relu(self: Value) -> Value:
-    return op.Relu(self)
+    # ONNX has no Relu of unsigned numbers, none of which is negative
+    return op.Identity(self) if self.dtype == ir.DataType.UINT8 else op.Relu(self)
 
 
 @translates("aten.sigmoid.default")

@@ -49,7 +49,6 @@ UNARY = {
     "neg": "Neg",
     "reciprocal": "Reciprocal",
     "round": "Round",
-    "sign": "Sign",
     "sin": "Sin",
     "sinh": "Sinh",
     "sqrt": "Sqrt",

@@ -111,13 +111,18 @@ def all_dims(self: Value, dim: Dims = None, keepdim: bool = False) -> Value:
     return _all(self, dim, keepdim)
 
 
+_ORDERED = {ir.DataType.BOOL: ir.DataType.UINT8, ir.DataType.INT16: ir.DataType.INT32}
+"""A type that ONNX's extremes take, with the order of the first one: False < True."""
+
+
 def _largest(operator: Any, self: Value, dim: Dims, keepdim: bool) -> Value:
-    """The extreme of numbers; of booleans, False < True, which ONNX does not order."""
-    if self.dtype != ir.DataType.BOOL or rank_of(self) == 0:
+    """The extreme of numbers, as ONNX has it: not of int16, nor of booleans, which it does not order."""
+    wider = _ORDERED.get(self.dtype or ir.DataType.FLOAT)
+    if wider is None or rank_of(self) == 0:
         return _reduce(operator, self, dim, keepdim)
-    found = _reduce(operator, cast(self, ir.DataType.UINT8), dim, keepdim)
-    found.dtype = ir.DataType.UINT8
-    return op.Cast(found, to=ir.DataType.BOOL)
+    found = _reduce(operator, cast(self, wider), dim, keepdim)
+    found.dtype = wider
+    return op.Cast(found, to=self.dtype)
 
 
 @translates("aten.amax.default")

@@ -64,6 +64,21 @@ def isneginf(self: Value) -> Value:
     return op.IsInf(self, detect_positive=0) if self.dtype in FLOATS else _never(self)
 
 
+@translates("aten.isfinite.default")
+def isfinite(self: Value) -> Value:
+    """True for every whole number."""
+    if self.dtype in FLOATS:
+        parts = (typed(test(self), self, dtype=BOOL) for test in (op.IsInf, op.IsNaN))
+        return op.Not(typed(op.Or(*parts), self, dtype=BOOL))
+    return op.Not(typed(_never(self), self, dtype=BOOL))
+
+
+@translates("aten.sign.default", "aten.sgn.default")
+def sign(self: Value) -> Value:
+    """Of a bool, itself."""
+    return op.Identity(self) if self.dtype == BOOL else op.Sign(self)
+
+
 @translates("aten.signbit.default")
 def signbit(self: Value) -> Value:
     """Of -0 and of a negative NaN too, which are not less than 0."""

@@ -203,3 +203,29 @@ def test_extremes_without_the_element_itself_may_be_infinite(kind: torch.dtype):
         doubles(-INF, -INF, INF, 2, NAN).to(kind),
         gradients=False,
     )
+
+
+WHOLE = [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
+
+
+class OfWholeNumbers(nn.Module):
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        found = {"finite": x.isfinite(), "nan": x.isnan(), "infinite": x.isinf(), "sign": x.sign()}
+        found |= {"sgn": x.sgn(), "largest": x.amax(), "smallest": x.min(), "first": x[:2].max(0)[0]}
+        return found if x.dtype == torch.bool else {**found, "relu": x.relu(), "absolute": x.abs()}
+
+
+@pytest.mark.parametrize("dtype", WHOLE, ids=str)
+def test_whole_numbers_are_finite_and_have_signs(dtype: torch.dtype) -> None:
+    x = torch.tensor([0, 1, 2, 5, -3, -128, 127]).to(dtype)
+    ours, eager = daceml.compile(OfWholeNumbers(), backward=False)(x), OfWholeNumbers()(x)
+    for name, value in eager.items():
+        assert ours[name].dtype == value.dtype and torch.equal(ours[name], value), name
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str)
+def test_finite_numbers_are_neither_infinite_nor_nan(dtype: torch.dtype) -> None:
+    x = torch.tensor([0.0, -0.0, 1.0, -INF, INF, NAN, torch.finfo(dtype).max], dtype=dtype)
+    ours, eager = daceml.compile(OfWholeNumbers(), backward=False)(x), OfWholeNumbers()(x)
+    for name, value in eager.items():
+        torch.testing.assert_close(ours[name], value, rtol=0, atol=0, equal_nan=True, msg=name)
