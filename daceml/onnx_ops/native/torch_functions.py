@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import dace
 import numpy as np
@@ -48,7 +49,7 @@ def x_log1p_y(first: Tensor, second: Tensor, result: Output) -> None:
     _times_logarithm(first, second, np.log1p(second), result)
 
 
-def _times_logarithm(first: Tensor, second: Tensor, logarithm: Tensor, result: Output) -> None:
+def _times_logarithm(first: Tensor, second: Tensor, logarithm: Any, result: Output) -> None:
     result[:] = where(np.isnan(second), second, where(first == 0, 0, first * logarithm))
 
 

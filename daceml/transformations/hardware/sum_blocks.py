@@ -121,7 +121,7 @@ def _sum(state: dace.SDFGState, entry: nodes.MapEntry) -> _Sum | None:
     for ends in into:
         terms = [e for e in ends if isinstance(e.src, nodes.Tasklet)]
         most = max(most, sum(_repeated(state, term, entry, count) for term in terms))
-    targets = tuple(edge.data.data for edge in sums)
+    targets = tuple(str(edge.data.data) for edge in sums)
     return _Sum(entry=entry, exit=exit_, targets=targets, count=count, inside=most)
 
 
@@ -230,7 +230,7 @@ def _block(state: dace.SDFGState, loop: _Sum, cut: _Cut, cuts: dict[str, int]) -
         if isinstance(extent, int):
             extents.append(-(-extent // cut.width))
         else:
-            extents.append(symbolic.int_ceil(extent, cut.width))
+            extents.append(size(symbolic.int_ceil(extent, cut.width)))
             cuts[number] = cuts.get(old, 0) + 1
     inner.params, inner.range = inner.params[cut.dimension :], Range(inner.range.ranges[cut.dimension :])
     symbols = [symbolic.symbol(param) for param in params]
