@@ -1,4 +1,4 @@
-"""Operators by other operators, where torch's decompositions or kernels lack the derivatives of eager PyTorch.
+"""Operators by other operators, where torch's decompositions or kernels lack eager's derivatives.
 
 Losses: the slope of a branch that is not taken must be finite, as an infinity times 0 is NaN.
 Writes into complex tensors: autograd knows the in-place operators alone, and a program has functional ones.
