@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
-from torch import nn
 
 from daceml.errors import InferenceTensorError, SharedMemoryError
 from daceml.frontend.capture.exportable import Assignment
@@ -252,11 +251,6 @@ class EagerVariant:
     watch: ModuleWatch | None
     cut: Cut | None = None
     partial: Partial | None = None
-
-    def has_run(self, module: nn.Module) -> None:
-        """Note the module as a call leaves it: what forward itself changes is no reason to trace it again."""
-        if self.watch is not None and not self.watch.unchanged():
-            self.watch = self.watch.without_moved(module)
 
     def same_gradients(self) -> bool:
         """It is right whatever requires a gradient."""

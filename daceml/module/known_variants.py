@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any, cast
 
 from daceml.compiler.guards import (
@@ -35,6 +36,8 @@ class KnownVariants:
     Args:
         eager: the module as the user wrote it.
         symbolic: whether its variants are traced with symbolic sizes.
+    Attributes:
+        moving: id of a module or class and attribute, of what forward changes where it is not one program.
     """
 
     def __init__(self, eager: nn.Module, *, symbolic: bool) -> None:
@@ -42,6 +45,7 @@ class KnownVariants:
         self.symbolic = symbolic
         self._of_key: dict[CallKey, list[Variant | EagerVariant]] = {}
         self._counting: dict[Any, set[int]] = {}  # by the structure of the arguments
+        self.moving: AbstractSet[tuple[int, str]] = frozenset()
 
     def __iter__(self) -> Iterator[Variant]:
         """Every compiled variant, for each key that leads to it."""
@@ -50,6 +54,16 @@ class KnownVariants:
     def compiled_for(self, key: CallKey) -> list[Variant]:
         """Compiled variants for the same inputs, the last one first."""
         return [v for v in self._of_key.get(key, ()) if isinstance(v, Variant)]
+
+    def count(self, key: CallKey) -> int:
+        """How often the module was traced for the same inputs."""
+        return len(self._of_key.get(key, ()))
+
+    def has_run(self, variant: EagerVariant) -> None:
+        """Note the module as a call leaves it: what forward itself changes is no reason to trace it again."""
+        if variant.watch is not None and not variant.watch.unchanged():
+            variant.watch = variant.watch.without_moved(self.eager, self.moving)
+            self.moving = variant.watch.moving
 
     def clear(self) -> None:
         """Forget everything."""

@@ -88,10 +88,11 @@ class ModuleWatch:
     ) -> None:
         self._what = assigned, bound, reads, classes, attributes
         self._hooks = hooks
-        self._moving = moving
+        self.moving = moving
         self._read = attributes
         self._entries: dict[str, Any] = {}
         self._tensors: list[tuple[torch.Tensor, int]] = []
+        self._owners: list[tuple[int, str, Sequence[str]]] = []
         self._dicts: list[WatchedDict] = []
         self._lists: list[list[Any]] = []
         self._polls: list[tuple[str, Callable[[], bool]]] = []
@@ -120,19 +121,23 @@ class ModuleWatch:
 
     def retaken(self, module: nn.Module) -> ModuleWatch:
         """The same kind of snapshot of the module as it stands now."""
-        return ModuleWatch(module, *self._what, hooks=self._hooks, moving=self._moving)
+        return ModuleWatch(module, *self._what, hooks=self._hooks, moving=self.moving)
 
-    def without_moved(self, module: nn.Module) -> ModuleWatch:
-        """A snapshot of the module as it stands now, where what has changed since this one does not count."""
+    def without_moved(self, module: nn.Module, known: AbstractSet[tuple[int, str]]) -> ModuleWatch:
+        """A snapshot of the module as it stands now, where what has changed since this one does not count.
+
+        Args:
+            known: what does not count either.
+        """
         now = self.retaken(module)
         moved = self._differences(now)
         found = {
-            (id(child), name)
-            for path, child in module.named_modules()
-            for name in child.__dict__
-            if name not in FRAMEWORK and any(_leads_to(f"{path}.{name}" if path else name, m) for m in moved)
+            (owner, name)
+            for owner, prefix, names in (*self._owners, *now._owners)
+            for name in names
+            if any(_leads_to(prefix + name, path) for path in moved)
         }
-        return ModuleWatch(module, *self._what, hooks=self._hooks, moving=self._moving | found)
+        return ModuleWatch(module, *self._what, hooks=self._hooks, moving={*self.moving, *known, *found})
 
     def _all_unchanged(self) -> bool:
         return (
@@ -171,9 +176,13 @@ class ModuleWatch:
             n for n in own
             if n not in ignored and n not in redirects and (read is None or n in read or n in _ALWAYS)
         )  # fmt: skip
-        members: list[tuple[str, dict[Any, Any]]] = [(kind, own[kind]) for kind in kinds]
-        self._dicts += [(own, names), *((m, tuple(m)) for _, m in members)]
+        members: list[tuple[str, dict[Any, Any]]] = [
+            (kind, {n: value for n, value in own[kind].items() if (id(module), n) not in self.moving})
+            for kind in kinds
+        ]
+        self._dicts += [(own, names), *((own[kind], tuple(m)) for kind, m in members)]
         prefix = f"{path}." if path else ""
+        self._owners += [(id(module), prefix, tuple(part)) for part in (names, *(m for _, m in members))]
         self._class(type(module))
         for name in names:
             self._attribute(prefix + name, own[name])
@@ -255,9 +264,12 @@ class ModuleWatch:
             members: Any = gc.get_referents(base.__dict__)[0]
             # what Python writes there by itself says nothing
             names = tuple(
-                n for n in members if not (n.startswith("__") and n.endswith("__")) or n == "__call__"
-            )
+                n for n in members
+                if (not (n.startswith("__") and n.endswith("__")) or n == "__call__")
+                and (id(base), n) not in self.moving
+            )  # fmt: skip
             self._dicts.append((members, names))
+            self._owners.append((id(base), f"{base.__qualname__}.", names))
             for name in names:
                 self._attribute(f"{base.__qualname__}.{name}", members[name])
 
@@ -278,7 +290,8 @@ def watch_traced(module: nn.Module, captured: Capture) -> ModuleWatch:
 
 def _leads_to(attribute: str, path: str) -> bool:
     """Whether a path is that of an attribute, or of something in it."""
-    return path.startswith(attribute) and not path[len(attribute) :][:1].isidentifier()
+    rest = path.removeprefix(attribute)
+    return rest != path and (not rest or rest[0] in ".[")
 
 
 def _holds(read: Callable[[], Any], before: Any) -> bool:

@@ -119,7 +119,7 @@ class Session:
             try:
                 return self._run_in_pieces(variant.partial, args, kwargs)
             finally:
-                variant.has_run(self.eager)
+                self._known.has_run(variant)
         ledger = open_ledger()
         if self.data_parallel is None and (why := variant.loses):
             with nullcontext() if ledger is None else ledger.inside(self, self.name, (why,)):
@@ -338,8 +338,8 @@ class Session:
         name = self.name
         self._check_signature(arguments.args, arguments.kwargs)
         variant: Variant | EagerVariant
-        known = self._known.compiled_for(key)
-        full = len(known) >= config().recompile_limit
+        count = self._known.count(key)
+        full = count >= config().recompile_limit
         if full and key in self._overflow:
             return self._overflow[key]
         reason = self._known.reason(key, arguments)
@@ -360,7 +360,7 @@ class Session:
                 logging.INFO if self._said_limit else logging.WARNING,
                 "%s %s for what is new: it was compiled %d times for the same inputs, last because %s; "
                 "what it was compiled for still runs compiled (DACEML_RECOMPILE_LIMIT)",
-                name, "is cut" if variant.partial else "runs eagerly", len(known), reason,
+                name, "is cut" if variant.partial else "runs eagerly", count, reason,
             )  # fmt: skip
             self._said_limit = True
             self._overflow[key] = variant
@@ -408,7 +408,7 @@ class Session:
         if not is_refusal(error):
             raise error
         partial = self._cut_at(error)
-        watch = ModuleWatch(self.eager, (), registered(self.eager))
+        watch = ModuleWatch(self.eager, (), registered(self.eager), moving=self._known.moving)
         if isinstance(error, RunsEagerlyError):
             if partial is None:
                 log.warning("%s runs eagerly: %s", self.name, error)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import threading
-import weakref
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
@@ -15,6 +14,7 @@ import torch
 from daceml.errors import GradientError
 from daceml.runtime.program import Program
 from daceml.runtime.records.gradients import BucketRecord, GradientRecord, Source, Wanted
+from daceml.runtime.torch_gradients import Again, KeptCall, Wants, is_batch
 
 
 class Exchanged(Protocol):
@@ -85,9 +85,7 @@ class BackwardPass:
     read: dict[str, torch.Tensor]
     narrow: Callable[[tuple[int, ...]], Narrowed | None] = lambda _: None
     exchange: GradientExchange | None = None
-    torch_forward: Callable[[], Callable[[Sequence[torch.Tensor]], Sequence[torch.Tensor]] | None] = lambda: (
-        None
-    )
+    torch_forward: Callable[[], Again | None] = lambda: None
     draws: bool = False
     watched: tuple[torch.Tensor, ...] = ()
     cloned: frozenset[int | str] = frozenset()
@@ -152,9 +150,14 @@ class BackwardPass:
         return tuple(source[1] for source in sources if source is not None)
 
     @cached_property
-    def again(self) -> Callable[[Sequence[torch.Tensor]], Sequence[torch.Tensor]] | None:
+    def again(self) -> Again | None:
         """The forward pass of torch's own kernels, if there is one."""
-        return self.torch_forward()
+        return None if self.exchange is not None else self.torch_forward()
+
+    @cached_property
+    def wants(self) -> Wants:
+        """What gradients of torch's own kernels may be asked for."""
+        return Wants(inputs=self.wanted.inputs, state=self.state, watched=self.watched)
 
     def run(self, forward: Program, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """The user's outputs, as results of one node of autograd."""
@@ -206,21 +209,18 @@ class _Differentiable(torch.autograd.Function):
             # of what this very call changes, the backward pass reads the value from before
             changing = {id(tensor) for tensor in program.mutated}
             read = [tensor.clone() if id(tensor) in changing else tensor for tensor in read]
-        ctx.generator = torch.get_rng_state() if backward.draws else None
+        ctx.kept = KeptCall(inputs, backward.wants, draws=backward.draws)
         outputs = program(inputs)
-        anchor = torch.empty(0)
+        anchor = torch.zeros(1)
         ctx.save_for_backward(*[outputs[i] for i in record.saved], *read, anchor)
         ctx.backward_pass = backward
         ctx.synchronizing = backward.exchange is not None and backward.exchange.synchronizing
         ctx.like = [_Like.of(outputs[i]) for i in record.cotangents]
         ctx.sized = [_Like.of(inputs[place]) for place in backward.sized]
         ctx.given = [_Like.of(x) for x in wanted[: len(wanted) - len(backward.state)]]
-        # for second derivatives; activations are not kept alive for them
-        ctx.inputs = [x if x.grad_fn is None else weakref.ref(x) for x in inputs]
-        ctx.versions = [x._version for x in (*inputs, *backward.watched)]
         results = outputs[: record.results]
-        shown = [record.saved[i] for i in backward.saved_results]
-        ctx.saved_results = [(i, weakref.ref(results[i]), results[i]._version) for i in shown]
+        for i in backward.saved_results:
+            ctx.kept.shows(record.saved[i], results[record.saved[i]])
         if backward.fixed:
             ctx.mark_non_differentiable(*[results[i] for i in backward.fixed])
         ctx.set_materialize_grads(False)
@@ -232,11 +232,11 @@ class _Differentiable(torch.autograd.Function):
     ) -> tuple[torch.Tensor | None, ...]:
         backward: BackwardPass = ctx.backward_pass
         record = backward.record
-        inputs, batched = ctx.inputs, _is_batch(given)
-        if not torch._C._autograd._get_current_graph_task_keep_graph():  # pyright: ignore
-            ctx.inputs = None
-        if batched or torch.is_grad_enabled():
-            if (found := _torchs_gradients(ctx, inputs, given)) is not None:
+        unpacked = _Unpacked(ctx)
+        # a backward pass that needs nothing may run again, as in eager
+        again, batched = torch.is_grad_enabled(), is_batch(given)  # create_graph=True
+        if again or batched:
+            if (found := unpacked.torchs_gradients(given)) is not None:
                 return None, None, None, *found
             if batched:
                 raise _batch_error()
@@ -257,15 +257,13 @@ class _Differentiable(torch.autograd.Function):
         taken = narrowed.record.cotangents if narrowed is not None else record.cotangents
         like = dict(zip(record.cotangents, ctx.like, strict=True))
         cotangents = [_cotangent(given[i], like[i]) for i in taken]
-        # a backward pass that needs nothing may run again, as in eager
-        again = torch.is_grad_enabled()  # create_graph=True
         try:
-            saved = _unpacked(ctx, None if narrowed is None else narrowed.takes, anchored=again)
+            saved = unpacked.taken(None if narrowed is None else narrowed.takes)
+            anchor = [unpacked.anchor] if again else []
         except RuntimeError:  # a result has changed in place since; torch's kernels may not need it
-            if (found := _torchs_gradients(ctx, inputs, given)) is None:
+            if (found := unpacked.torchs_gradients(given)) is None:
                 raise
             return None, None, None, *found
-        anchor = [saved.pop()] if again else []
         saved = [x.contiguous() for x in saved]
         ctx.maybe_clear_saved_tensors()  # unless the graph is retained
         elsewhere: Mapping[str, torch.Tensor] = {}
@@ -306,86 +304,59 @@ def keep_dynamo_out() -> None:
         _Differentiable.backward = staticmethod(hidden)
 
 
-def _unpacked(ctx: Any, takes: tuple[int, ...] | None, *, anchored: bool) -> list[torch.Tensor]:
-    """What a backward program takes after the cotangents, and the anchor if that is wanted.
+class _Unpacked:
+    """What a call has saved, in one backward pass. Hooks of the user may let it be read once only."""
 
-    Args:
-        takes: places of what it takes; None if that is everything.
-    Raises:
-        RuntimeError: of torch, if a tensor that it takes has been changed in place.
-    """
-    record: GradientRecord = ctx.backward_pass.record
-    held = len(record.saved) + len(ctx.backward_pass.reads)
-    unread = [like.unread() for like in ctx.sized]
-    everything = takes is None or anchored or any(i in ctx.backward_pass.saved_results for i in takes)
-    if everything:
-        *saved, anchor = ctx.saved_tensors if held or anchored else (None,)
-        found = [*saved, *unread]
-        found = found if takes is None else [found[i] for i in takes]
-        return [*found, anchor] if anchored else found
-    raw = ctx._raw_saved_tensors
-    return [raw[i].unpack() if i < held else unread[i - held] for i in takes]
+    def __init__(self, ctx: Any) -> None:
+        self._ctx = ctx
+        self._backward: BackwardPass = ctx.backward_pass
+        self._kept: KeptCall | None = ctx.kept
+        if not torch._C._autograd._get_current_graph_task_keep_graph():  # pyright: ignore
+            ctx.kept = None
 
+    @cached_property
+    def _all(self) -> tuple[torch.Tensor, ...]:
+        return self._ctx.saved_tensors
 
-def _torchs_gradients(
-    ctx: Any, inputs: Sequence[Any] | None, given: Sequence[torch.Tensor | None]
-) -> Sequence[torch.Tensor | None] | None:
-    """Gradients that no program has: torch runs the forward pass again, and then its own backward pass.
+    @property
+    def anchor(self) -> torch.Tensor:
+        """What leads autograd to the node's inputs."""
+        return self._all[-1]
 
-    They can be differentiated, and may be of a batch of cotangents. They read a result of the call, which the
-    caller may have changed, only if torch's own kernels do.
+    def taken(self, places: tuple[int, ...] | None) -> list[torch.Tensor]:
+        """What a backward program takes after the cotangents.
 
-    Args:
-        inputs: of the forward pass, as it kept them; None after a backward pass that freed the graph.
-        given: the cotangents.
-    Returns:
-        None if there is no such forward pass, if a tensor that it reads has been freed or changed, or if a
-        batch would need random numbers, which torch refuses to draw there.
-    """
-    backward: BackwardPass = ctx.backward_pass
-    if inputs is None or backward.exchange is not None or backward.again is None:
-        return None
-    if ctx.generator is not None and _is_batch(given):
-        return None
-    tensors = _alive(ctx, inputs)
-    if tensors is None or ctx.versions != [x._version for x in (*tensors, *backward.watched)]:
-        return None
-    with nullcontext() if ctx.generator is None else torch.random.fork_rng(devices=()):
-        if ctx.generator is not None:
-            torch.set_rng_state(ctx.generator)
-        results = backward.again(tensors)
-    for place, result, version in ctx.saved_results:
-        if (kept := result()) is not None and kept._version != version:
-            torch.autograd.graph.increment_version(results[place])  # torch refuses what it would have refused
-    flowing = [
-        (result, cotangent)
-        for result, cotangent in zip(results, given, strict=False)
-        if cotangent is not None and result.requires_grad
-    ]
-    wanted = [x for x, wants in zip(tensors, backward.wanted.inputs, strict=True) if wants]
-    outputs, cotangents = zip(*flowing, strict=True) if flowing else ((), ())
-    again = torch.is_grad_enabled()
-    return torch.autograd.grad(
-        outputs, [*wanted, *backward.state], cotangents, create_graph=again, allow_unused=True
-    )
+        Args:
+            places: of what it takes; None if that is everything.
+        Raises:
+            RuntimeError: of torch, if a tensor that it takes has been changed in place.
+        """
+        held = len(self._backward.record.saved) + len(self._backward.reads)
+        unread = [like.unread() for like in self._ctx.sized]
+        if places is None:
+            return [*(self._all[:held] if held else ()), *unread]
+        if "_all" in self.__dict__ or any(i in self._backward.saved_results for i in places):
+            return [self._all[i] if i < held else unread[i - held] for i in places]
+        raw = self._ctx._raw_saved_tensors
+        return [raw[i].unpack() if i < held else unread[i - held] for i in places]
 
-
-def _alive(ctx: Any, inputs: Sequence[Any]) -> list[torch.Tensor] | None:
-    """The inputs of the forward pass; None if an activation among them has been freed."""
-    backward: BackwardPass = ctx.backward_pass
-    try:
-        saved = ctx.saved_tensors[len(backward.record.saved) :]
-    except RuntimeError:  # one of them has been changed in place
-        saved = ()
-    read = {
-        place: x
-        for place, x in zip(backward.reads, saved, strict=False)
-        if isinstance(place, int) and place not in backward.cloned
-    }
-    found = [x if isinstance(x, torch.Tensor) else x() for x in inputs]
-    found = [read.get(place) if x is None else x for place, x in enumerate(found)]
-    known = [x for x in found if x is not None]
-    return known if len(known) == len(found) else None
+    def torchs_gradients(
+        self, cotangents: Sequence[torch.Tensor | None]
+    ) -> Sequence[torch.Tensor | None] | None:
+        """Those of torch's own kernels, see `KeptCall`; None after a backward pass that freed the graph."""
+        backward = self._backward
+        if self._kept is None or backward.again is None:
+            return None
+        try:
+            saved = self._all[len(backward.record.saved) :]
+        except RuntimeError:  # one of them has been changed in place
+            saved = ()
+        read = {
+            place: x
+            for place, x in zip(backward.reads, saved, strict=False)
+            if isinstance(place, int) and place not in backward.cloned
+        }
+        return self._kept.gradients(backward.again, cotangents, read)
 
 
 def _flows(given: Sequence[torch.Tensor | None], record: GradientRecord) -> list[bool]:
@@ -410,12 +381,6 @@ def _gradient(
         return None
     kind, place = source
     return like.zeros() if kind == "zero" else found[kind][place]
-
-
-def _is_batch(cotangents: Sequence[torch.Tensor | None]) -> bool:
-    functorch: Any = torch._C._functorch  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
-    batched = (functorch.is_legacy_batchedtensor, functorch.is_batchedtensor)
-    return any(kind(g) for g in cotangents if g is not None for kind in batched)
 
 
 def _batch_error() -> GradientError:

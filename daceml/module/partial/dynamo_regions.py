@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 import threading
+import weakref
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -45,12 +46,15 @@ class DynamoRegions:
         self.breaks: list[Cut] = []
         self._compile_graph, self._count = compile_graph, 0
         self._name = name
-        self._run = _compiled(forward_of(module), self._backend, dynamic=dynamic)
+        # Dynamo keeps its backends for as long as the class of the module lives
+        this: weakref.ref[DynamoRegions] = weakref.ref(self)
+        self._run = _compiled(forward_of(module), functools.partial(_backend, this), dynamic=dynamic)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._run(*args, **kwargs)
 
-    def _backend(self, graph: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+    def compiled(self, graph: fx.GraphModule) -> Callable[..., Any]:
+        """A function for one graph of Dynamo's."""
         self._count += 1
         reason = getattr(graph, "compile_subgraph_reason", None)
         if reason is not None and getattr(reason, "graph_break", False):
@@ -58,6 +62,13 @@ class DynamoRegions:
             if cut not in self.breaks:
                 self.breaks.append(cut)
         return self._compile_graph(graph, f"{self._name}, graph {self._count}")
+
+
+def _backend(
+    regions: weakref.ref[DynamoRegions], graph: fx.GraphModule, example_inputs: Sequence[Any]
+) -> Callable[..., Any]:
+    alive = regions()
+    return graph.forward if alive is None else alive.compiled(graph)
 
 
 def _cut_at(reason: Any) -> Cut:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import logging
 import threading
 import warnings
+import weakref
 from types import SimpleNamespace
 
 import pytest
@@ -14,6 +16,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 import daceml
+from daceml.config import config
 from daceml.errors import CallError, ConfigurationError, ExportError, NotCompiledError, NotSynchronizedError
 from daceml.module.module import DaceModule
 from daceml.report.explanation.partial_explanation import PartialExplanation
@@ -253,6 +256,58 @@ def test_what_forward_itself_changes_is_no_reason_to_trace_it_again(caplog):
     module.scale = 3.0
     torch.testing.assert_close(compiled(x), module(x), rtol=1e-4, atol=1e-5)
     assert caplog.text.count("compiling Records: ") == 2
+
+
+def test_state_that_moves_in_buffers_and_classes_is_no_reason_to_trace_again(caplog):
+    class Averages(Branches):
+        runs = 0
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("average", torch.zeros(()))
+
+        def forward(self, x):
+            type(self).runs += 1
+            y = super().forward(x)
+            self.average = self.average * 0.9 + y.detach().mean()
+            return y
+
+    caplog.set_level(logging.INFO, "daceml.module.session")
+    module = Averages()
+    compiled = cut(module)
+    for size in (2, 3, 2, 3, 2, 3):
+        compiled(torch.randn(size, 8, 8))
+    assert caplog.text.count("compiling Averages: ") == 2
+
+
+def test_attempts_to_trace_a_cut_model_come_to_an_end(caplog):
+    class Scaled(Branches):
+        scale = 1.0
+        scales = 0  # another attribute, whose name begins like the first
+
+        def forward(self, x):
+            return super().forward(x) * self.scale
+
+    caplog.set_level(logging.INFO, "daceml.module.session")
+    module = Scaled()
+    compiled = cut(module)
+    x = torch.randn(2, 8, 8)
+    limit = config().recompile_limit
+    for number in range(limit + 3):
+        module.scale = 1.0 + number
+        torch.testing.assert_close(compiled(x), module(x), rtol=1e-4, atol=1e-5)
+    assert caplog.text.count("compiling Scaled: ") == limit
+
+
+def test_a_cut_model_is_freed():
+    module = Branches()
+    compiled = cut(module)
+    gone = weakref.ref(module)
+    compiled(torch.randn(2, 8, 8))
+    compiled(torch.randn(2, 8, 8))
+    del module, compiled
+    gc.collect()
+    assert gone() is None
 
 
 def test_results_are_detached_without_a_backward_pass():

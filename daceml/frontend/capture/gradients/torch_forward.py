@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -49,22 +49,33 @@ class TorchForward:
         self._state = {**_constants(exported), **state}
         self._changed = frozenset(changed)
 
-    def __call__(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    def __call__(
+        self, inputs: Sequence[torch.Tensor], state: Mapping[int, torch.Tensor]
+    ) -> list[torch.Tensor]:
         """The tensors that forward returns, as parts of autograd's graph.
 
         Args:
             inputs: the tensors among the arguments.
+            state: id of a tensor of the module -> what stands for it; no gradient flows to the others.
         """
         with torch.enable_grad():
-            return self.results(self.arguments(inputs))
+            return self.results(self.arguments(inputs, lambda x: state.get(id(x), x.detach())))
 
-    def arguments(self, inputs: Sequence[torch.Tensor]) -> list[Any]:
-        """All that the trace takes: tensors of the module, of the caller, and constants."""
+    def arguments(
+        self,
+        inputs: Sequence[torch.Tensor],
+        of_module: Callable[[torch.Tensor], torch.Tensor] = lambda tensor: tensor,
+    ) -> list[Any]:
+        """All that the trace takes: tensors of the module, of the caller, and constants.
+
+        Args:
+            of_module: what stands for a tensor of the module.
+        """
         given: list[Any] = []
         waiting = iter(inputs)
         for spec in self._specs:
             if spec.kind in _STATE:
-                given.append(self._own(self._state[str(spec.target)], str(spec.target)))
+                given.append(self._own(of_module(self._state[str(spec.target)]), str(spec.target)))
             elif isinstance(spec.arg, TensorArgument):
                 given.append(self._own(next(waiting), spec.arg.name))
             else:
