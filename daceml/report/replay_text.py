@@ -44,7 +44,7 @@ def replay_text(
         "",
         _steps(schedule),
         (
-            f"a step in the long run, from one that the loop and the device have done to the next:"
+            f"a step in the steady state, from the end of one to the end of the next:"
             f" {in_ms(step_times(schedule).step_us)} ms"
         ),
         "",
