@@ -67,6 +67,7 @@ class _Compiled:
     Attributes:
         tensors: of the module, by key.
         layouts: strides of the optimizer's tensors for which it was compiled.
+        stages_s: seconds of each stage of the compilation, where this process compiled it.
         bound: the optimizer's tensors, in the order of `rows.held`.
     """
 
@@ -75,6 +76,7 @@ class _Compiled:
     rows: UpdatedRows
     tensors: Mapping[str, torch.Tensor]
     layouts: Mapping[str, Mapping[str, tuple[int, ...]]]
+    stages_s: Mapping[str, float]
     program: Program | None = None
     bound: Sequence[torch.Tensor | None] = ()
 
@@ -138,14 +140,7 @@ class CompiledStep:
             inputs: the model's tensor, or a tuple of its arguments.
             targets: what the loss takes besides the output, a tensor or a tuple.
         """
-        if any(autocast_types()):
-            raise CallError(
-                "a compiled step was called under autocast",
-                why="it would run in the types of the parameters",
-                fix="enter autocast inside the model's forward, or compile the module alone (daceml.compile)",
-            )
-        both = tuple(x if isinstance(x, tuple) else (x,) for x in (inputs, targets))
-        arguments = Arguments(both, {})
+        arguments = _arguments(inputs, targets)
         compiled = self._compiled(arguments)
         made = [] if compiled.fits() else compiled.rows.prepare()
         try:
@@ -164,6 +159,15 @@ class CompiledStep:
         # what schedulers of learning rates look at
         self.optimizer._opt_called = True  # pyright: ignore[reportAttributeAccessIssue]
         return loss
+
+    def compiled(self, inputs: Any, targets: Any = ()) -> tuple[StoredProgram, Mapping[str, float]]:
+        """The program of a step with these arguments, compiled if need be and not run.
+
+        Returns:
+            the program, and the seconds of each stage in which this process compiled it.
+        """
+        found = self._compiled(_arguments(inputs, targets))
+        return found.stored, found.stages_s
 
     def _keys(self) -> dict[int, str]:
         return {id(p): key for key, p in self.module.named_parameters()}
@@ -239,7 +243,8 @@ class CompiledStep:
             with torch.no_grad():
                 parameters = dict(self.module.named_parameters())
                 tensors = parameters | dict(self.module.named_buffers()) | captured.held
-                stored = self._stored(cache, exported, rows, order, arguments, tensors)
+                stages = Stages()
+                stored = self._stored(cache, exported, rows, order, arguments, tensors, stages)
             updated = UpdatedRows(self.optimizer, rows, parameters, frozenset(stored.manifest.mutated))
             return _Compiled(
                 stored=stored,
@@ -247,6 +252,7 @@ class CompiledStep:
                 rows=updated,
                 tensors=tensors,
                 layouts=order,
+                stages_s=stages.seconds,
             )
 
     def _stored(
@@ -257,6 +263,7 @@ class CompiledStep:
         order: dict[str, dict[str, tuple[int, ...]]],
         arguments: Arguments,
         state: Mapping[str, torch.Tensor],
+        stages: Stages,
     ) -> StoredProgram:
         wanted, levels = _wanted(rows, arguments), bool(self.options["auto_optimize"])
 
@@ -285,7 +292,7 @@ class CompiledStep:
 
         def make(folder: Path) -> None:
             with without_collection():
-                stages, sample = Stages(), None
+                sample = None
                 with stages.stage("import"):
                     from daceml.compiler.stages.program_folder import build
                     from daceml.module.whole_step.step_network import step_network
@@ -300,6 +307,16 @@ class CompiledStep:
 
         key = key_of(recipe, verify=self.options["verify"], ranges=self.options["ranges"])
         return StoredProgram(cache.get("programs", key, make))
+
+
+def _arguments(inputs: Any, targets: Any) -> Arguments:
+    if any(autocast_types()):
+        raise CallError(
+            "a compiled step was called under autocast",
+            why="it would run in the types of the parameters",
+            fix="enter autocast inside the model's forward, or compile the module alone (daceml.compile)",
+        )
+    return Arguments(tuple(x if isinstance(x, tuple) else (x,) for x in (inputs, targets)), {})
 
 
 _OPTIONS = ("auto_optimize", "ranges", "recipe", "search_budget_s", "verify")

@@ -15,6 +15,7 @@ from daceml.errors import CallError, ConfigurationError
 from daceml.module.compiled_variant import EagerVariant, Variant
 from daceml.module.module import DaceModule, compile_module
 from daceml.module.onnx_model import ONNXModel
+from daceml.module.whole_step.whole_step import CompiledStep
 from daceml.report.explanation.levels import Level, levels_of
 from daceml.report.explanation.partial_explanation import PartialExplanation, explain_partial
 from daceml.runtime.records.levels import LevelRecord, load_levels
@@ -125,7 +126,9 @@ class Explanation:
         return explanation_html(self)
 
 
-def explain(module: nn.Module | ONNXModel, *args: Any, **kwargs: Any) -> Explanation | PartialExplanation:
+def explain(
+    module: nn.Module | ONNXModel | CompiledStep, *args: Any, **kwargs: Any
+) -> Explanation | PartialExplanation:
     """Say what a module is compiled to for these arguments; compiles it if need be.
 
     A module that is one program is not run. One that is cut is called four times, to see what its parts do.
@@ -133,7 +136,8 @@ def explain(module: nn.Module | ONNXModel, *args: Any, **kwargs: Any) -> Explana
 
     Args:
         module: an nn.Module, which is compiled without a backward pass; a compiled module, also within
-            `DistDataParallel`; or an `ONNXModel`, whose arguments may be left out.
+            `DistDataParallel`; an `ONNXModel`, whose arguments may be left out; or what `compile_step`
+            returned, with inputs and targets.
         args, kwargs: of a call.
     Returns:
         what the program does; a `PartialExplanation` of a module that is cut.
@@ -143,6 +147,8 @@ def explain(module: nn.Module | ONNXModel, *args: Any, **kwargs: Any) -> Explana
     """
     if isinstance(module, DistDataParallel):
         module = module.module
+    if isinstance(module, CompiledStep):
+        return explanation_of_step(module, args, kwargs)
     if isinstance(module, DaceModule) and torch.is_grad_enabled():
         return _of_compiled(module, args, kwargs)  # with the backward pass that this call would have
     with torch.no_grad():
@@ -152,7 +158,7 @@ def explain(module: nn.Module | ONNXModel, *args: Any, **kwargs: Any) -> Explana
             return explanation_of_model(module)
         if not isinstance(module, nn.Module):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigurationError(
-                f"explain takes an nn.Module or an ONNXModel, not a {type(module).__name__}",
+                f"explain takes an nn.Module, an ONNXModel or a compiled step, not a {type(module).__name__}",
                 fix="pass an instance of a module, then the arguments of a call",
             )
         compiled = module if isinstance(module, DaceModule) else compile_module(module, backward=False)
@@ -188,6 +194,14 @@ def explain_program(module: nn.Module, *args: Any, **kwargs: Any) -> Explanation
 def explanation_of_model(model: ONNXModel) -> Explanation:
     """What the program of an ONNX model does."""
     return explanation(model.name, *_facts(model.program), model.stages_s)
+
+
+def explanation_of_step(step: CompiledStep, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Explanation:
+    """What the program of a whole training step does."""
+    stored, stages_s = step.compiled(*args, **kwargs)
+    name = f"a training step of {type(step.module.model).__name__}"
+    found = explanation(name, stored.manifest, load_levels(stored.folder), stages_s)
+    return replace(found, search=step.decision)
 
 
 def explanation_of(module: DaceModule, variant: Variant) -> Explanation:

@@ -267,3 +267,18 @@ def test_a_module_is_explained_however_it_comes(how: str):
 def test_what_is_no_module_is_refused():
     with raises(ConfigurationError, "explain", "nn.Module", "ONNXModel", "builtin_function_or_method"):
         explain(len, 3)  # pyright: ignore[reportArgumentType]
+
+
+def test_a_training_step_is_explained_and_not_run():
+    model = torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.Tanh())
+    optimizer = torch.optim.Adam(model.parameters())
+    step = daceml.compile_step(model, torch.nn.functional.mse_loss, optimizer)
+    x, y = torch.randn(4, 6), torch.randn(4, 5)
+    before = [p.detach().clone() for p in model.parameters()]
+    seen = explain(step, x, y)
+    torch.testing.assert_close([p.detach() for p in model.parameters()], before)
+    assert not optimizer.state
+    assert "Sequential" in seen.name and seen.counts["kernels"] > 0 and "transform" in seen.compile_seconds
+    labels = " ".join(s.label for s in seen.steps)
+    assert "Tanh" in labels and "update parameters" in labels
+    assert str(seen).splitlines()[0].startswith("a training step of Sequential: ")
