@@ -24,7 +24,7 @@ _Measure = Annotated[
     bool,
     typer.Option(
         "--measure",
-        help="also measured rates of the CPU and the devices (some seconds each)",
+        help="also measure the rates of the CPU and the devices (some seconds each)",
     ),
 ]
 

@@ -65,7 +65,7 @@ def explore(
     measurements: Annotated[
         int, typer.Option(min=0, help="maximum number of measured variants besides the standard recipe")
     ] = 4,
-    most: Annotated[int, typer.Option(min=1, help="maximum number of different programs to predict")] = 160,
+    most: Annotated[int, typer.Option(min=1, help="predict at most this many different programs")] = 160,
     seed: Annotated[
         int, typer.Option(help="seed of measurement orders and of the model's random numbers")
     ] = 0,

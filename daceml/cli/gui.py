@@ -61,7 +61,7 @@ def gui(
     passes: PassesFile = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="port of the server; 0 takes a free one")] = 0,
     no_browser: Annotated[
-        bool, typer.Option("--no-browser", help="printed address only, without opening a browser")
+        bool, typer.Option("--no-browser", help="print the address and do not open a browser")
     ] = False,
     output: Report = None,
     quiet: options.Quiet = False,

@@ -42,7 +42,7 @@ def learn(
         typer.Option(
             "--device",
             metavar="DEVICE",
-            help="only device to fit models for; rows of other devices still help",
+            help="fit models for this device only; rows of other devices still help",
         ),
     ] = None,
     describe: Annotated[

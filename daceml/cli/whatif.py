@@ -30,7 +30,7 @@ With = Annotated[
     typer.Option(
         "--with",
         metavar="ADDITION",
-        help="addition to the recipe: bf16, freeze, products-in-loops; repeatable",
+        help="also use bf16, freeze, or products-in-loops (matrix multiplications as generated loops); repeatable",
     ),
 ]
 

@@ -70,7 +70,7 @@ PlanFile = Annotated[
 ]
 Partition = Annotated[
     bool,
-    typer.Option("--partition", help="also buckets sent in parts, which daceml cannot apply"),
+    typer.Option("--partition", help="also try buckets sent in parts, which daceml cannot apply"),
 ]
 
 _EFFICIENCY = 0.75  # share of a link's bandwidth that collectives reach, as of `daceml trace whatif --ddp`
