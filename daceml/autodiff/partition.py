@@ -68,12 +68,12 @@ def partition(network: Network, gradients: Gradients) -> Partition:
 
     cotangents = gradients.cotangents
     sized = _sized(network, (*cotangents.values(), *saved, *read))
-    backward = _taken(network, behind, border, (*cotangents.values(), *sized))
+    given = {*cotangents.values()}
+    targets = [a for a in gradients.arrays.values() if a is not None and a not in given]
+    backward = _taken(network, behind, border, (*cotangents.values(), *sized, *targets))
     forward = _rest(network)
     forward.outputs = (*network.outputs, *(a for a in saved if a not in network.outputs))
     _open(forward, saved)
-    given = {*cotangents.values()}
-    targets = [a for a in gradients.arrays.values() if a is not None and a not in given]
     backward.inputs = (*cotangents.values(), *saved, *read, *sized)
     backward.outputs = tuple(dict.fromkeys(targets))
     backward.weights, backward.mutations, backward.checks = {}, {}, []

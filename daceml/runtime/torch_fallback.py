@@ -114,6 +114,17 @@ def overload_of(name: str) -> Any:
     return getattr(getattr(getattr(torch.ops, namespace), packet), overload)
 
 
+def may_give_views(overload: Any) -> bool:
+    """Whether results of an operator may lie in memory of its operands, or of each other.
+
+    The schemas of composite operators, of the user's own and of those with "unsafe" in their name do not say.
+    """
+    name = overload.overloadpacket.__name__
+    silent = overload.has_kernel_for_dispatch_key(torch.DispatchKey.CompositeImplicitAutograd)
+    silent = silent or overload.namespace != "aten" or name.startswith(("unsafe_", "_unsafe_"))
+    return silent or any(result.alias_info is not None for result in overload._schema.returns)
+
+
 def draws_numbers(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     """Whether a call draws random numbers: attention and recurrent layers do with dropout alone.
 
@@ -315,11 +326,9 @@ def _read(call: str) -> _Call:
     said = json.loads(call)
     arguments = [said["args"], said["kwargs"]]
     overload = overload_of(said["operator"])
-    composite = overload.has_kernel_for_dispatch_key(torch.DispatchKey.CompositeImplicitAutograd)
-    aliases = any(r.alias_info is not None for r in overload._schema.returns)
     return _Call(
         overload=overload,
-        shares=composite or aliases or overload.namespace != "aten",
+        shares=may_give_views(overload),
         args=_decoded(said["args"]),
         kwargs={name: _decoded(a) for name, a in said["kwargs"].items()},
         tensors=_count(arguments, "tensor") + _count(arguments, "value"),

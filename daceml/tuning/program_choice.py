@@ -77,7 +77,10 @@ def choose_program(
     assert chosen.eager is not None, "both programs are compared"
     disturbed = disturbing(others.share())
     if chosen.eager.rounds >= FEWEST_ROUNDS or not disturbed:  # else a quieter moment may tell
-        remember(making, inputs, chosen.eager)
+        try:
+            remember(making, inputs, chosen.eager)
+        except OSError as error:  # a full disk: a later process compares again
+            log.info("the comparison with eager PyTorch is not stored: %s", error)
     return chosen
 
 

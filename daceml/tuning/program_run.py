@@ -120,13 +120,15 @@ class ProgramRun:
             patience_s: after which no more run of a pass begins.
         """
         self.reset()
-        with torch.no_grad():
-            inputs = [x.detach() for x in self.inputs]
-            found = _least(lambda: self.program.profile(inputs), fewest, patience_s)
-            if self.backward is not None:
-                behind, given = self.backward.program, self._given(self.backward, inputs)
-                found += _least(lambda: behind.profile(given), fewest, patience_s)
-        self.reset()
+        try:
+            with torch.no_grad():
+                inputs = [x.detach() for x in self.inputs]
+                found = _least(lambda: self.program.profile(inputs), fewest, patience_s)
+                if self.backward is not None:
+                    behind, given = self.backward.program, self._given(self.backward, inputs)
+                    found += _least(lambda: behind.profile(given), fewest, patience_s)
+        finally:
+            self.reset()
         return found
 
     def steps_us(self, call_us: float) -> list[float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable
@@ -69,6 +70,7 @@ TWO: dict[str, Function] = {
     "atan2": torch.atan2,
     "power": torch.pow,
     "huber": lambda x, y: functional.huber_loss(x, y, reduction="none"),
+    "huber inf": lambda x, y: functional.huber_loss(x, y, delta=math.inf),
     "huber 2": lambda x, y: functional.huber_loss(x, y, reduction="sum", delta=2.0),
     "smooth l1": lambda x, y: functional.smooth_l1_loss(x, y, reduction="none"),
     "smooth l1 2": lambda x, y: functional.smooth_l1_loss(x, y, beta=2.0),
@@ -81,6 +83,30 @@ TWO: dict[str, Function] = {
 def test_functions_of_two_numbers(name: str, dtype: torch.dtype) -> None:
     first, second = PAIRS.to(dtype).unbind(1)
     compare(TWO[name], first, second)
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_entropies_of_certain_events_have_finite_slopes(dtype: torch.dtype, reduction: str) -> None:
+    """A saturated sigmoid is 0 or 1, where the slope of a logarithm that is bounded is no number."""
+    numbers = [0.0, 1e-14, 0.25, 0.5, 1 - 1e-7, 1.0]
+    p, t = torch.tensor(list(itertools.product(numbers, repeat=2)), dtype=dtype).unbind(1)
+    loss = functools.partial(functional.binary_cross_entropy, reduction=reduction)
+    compare(loss, p, t)
+    compare(lambda x: loss(torch.sigmoid(60 * x), t, weight=t + 1), p)
+    compare(lambda x: loss(x.reshape(4, 9), t.reshape(4, 9)), p)
+
+
+def test_powers_with_an_exponent_of_more_dimensions() -> None:
+    for x, shape in ((torch.tensor([1.0, 2.0, 3.0]), (1, 1)), (torch.tensor(2.0), (1,))):
+        exponent = torch.full(shape, -2.0, dtype=torch.float64)
+        compare(lambda x, exponent=exponent: x**exponent, x.double())
+
+
+def test_gradients_of_nothing() -> None:
+    nothing = torch.randn(3, 0)
+    compare(lambda x: x.sum(-1) / ((x > 0).sum(-1) + 1), nothing)
+    compare(lambda x: x.sum(-1) * (x > 0).any(-1), nothing)
 
 
 def test_what_is_broadcast_gets_the_sum_of_slopes() -> None:

@@ -18,6 +18,7 @@ from daceml.config import config
 from daceml.frontend.onnx_export.chosen_kernels import functional_form, may_choose
 from daceml.module.compiled_variant import Variant
 from daceml.report.explanation.explanation import Explanation
+from daceml.runtime.program import Program
 from daceml.runtime.records.gradients import Wanted
 from daceml.runtime.records.manifest import StepRecord
 from daceml.sdfg.origin import NodeOrigin
@@ -282,6 +283,34 @@ def test_an_operator_that_fails_leaves_the_program_as_it_is(
         ours(drawn(11, 12))
     assert "no torch kernels chosen: RuntimeError: no such kernel" in caplog.messages
     assert called(latest(ours).program.manifest.steps) == []
+
+
+def test_a_profile_that_fails_leaves_no_trace_in_the_module(
+    clock: list[EagerComparison], monkeypatch: pytest.MonkeyPatch
+):
+    """The program has run by then, and counted a batch."""
+    profile = Program.profile
+
+    def failing(*args: Any) -> list[float]:
+        profile(*args)
+        raise RuntimeError("interrupted")
+
+    monkeypatch.setattr(Program, "profile", failing)
+    monkeypatch.setattr(program_choice, "limit_s", lambda making: 1e6)
+    module = nn.Sequential(nn.BatchNorm1d(12), nn.Tanh()).train()
+    ours = compiled(module)
+    ours(drawn(11, 12))
+    assert int(module[0].num_batches_tracked) == 1
+
+
+def test_a_full_disk_is_no_reason_to_fail(clock: list[EagerComparison], monkeypatch: pytest.MonkeyPatch):
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(program_choice, "remember", full)
+    module = Slow().eval()
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(module)(drawn(11, 12)), module(drawn(11, 12)))
 
 
 def test_explain_names_the_operators_and_both_times(

@@ -6,8 +6,8 @@ from daceml.autodiff.vjp import vjp
 from daceml.onnx_ops.tracing.tensor import Tensor
 
 
-def _negative(Y: Tensor) -> str | None:
-    if Y.value is None or Y.value.size != 1:
+def _negative(X: Tensor, Y: Tensor) -> str | None:
+    if Y.value is None or Y.value.size != 1 or Y.rank > X.rank:
         return "the exponent is no constant number"
     return None if float(Y.value.reshape(())) < 0 else "a power that is not negative is no quotient"
 

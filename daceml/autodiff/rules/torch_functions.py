@@ -6,7 +6,7 @@ import numpy as np
 
 from daceml.autodiff.vjp import vjp
 from daceml.onnx_ops.domain.torch_kernels import DOMAIN
-from daceml.onnx_ops.tracing.functions import where
+from daceml.onnx_ops.tracing.functions import maximum, where
 from daceml.onnx_ops.tracing.sums import summed_to
 from daceml.onnx_ops.tracing.tensor import Tensor
 
@@ -41,6 +41,19 @@ def x_log1p_y_factor_vjp(dresult: Tensor, first: Tensor, second: Tensor) -> Tens
 def x_log1p_y_logarithm_vjp(dresult: Tensor, first: Tensor, second: Tensor) -> Tensor:
     """NaN at (0, -1), before sums over what was broadcast."""
     return summed_to(dresult * first / (second + 1), second)
+
+
+@vjp("BinaryCrossEntropy", domain=DOMAIN, wrt="probability", name="BinaryCrossEntropyGrad")
+def binary_cross_entropy_vjp(dresult: Tensor, probability: Tensor, target: Tensor) -> Tensor:
+    """The one without bounds of logarithms, and finite at 0 and 1: torch divides by 1e-12 at least."""
+    spread = maximum((1 - probability) * probability, 1e-12)
+    return dresult * (probability - target) / spread
+
+
+@vjp("BinaryCrossEntropy", domain=DOMAIN, wrt="target", name="BinaryCrossEntropyGradOfTarget")
+def binary_cross_entropy_target_vjp(dresult: Tensor, probability: Tensor) -> Tensor:
+    """Infinite at 0 and 1."""
+    return dresult * (np.log1p(-probability) - np.log(probability))
 
 
 @vjp("Hypot", domain=DOMAIN, wrt="first", name="HypotGradOfFirst")

@@ -6,13 +6,13 @@ A node is named as in the functional form of its trace, in which no operator is 
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
 from daceml.frontend.onnx_export.functionalize import copied, functionalize
 from daceml.frontend.onnx_export.torch_fallback import call_by_name, refusal
-from daceml.runtime.torch_fallback import draws_numbers
+from daceml.runtime.torch_fallback import draws_numbers, may_give_views
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -61,14 +61,8 @@ def may_choose(node: Node) -> bool:
     if draws_numbers(node.target, node.args, node.kwargs):
         return False
     own = _memories(node)
-    return bool(own) and not (_may_alias(node) and any(own & _memories(x) for x in node.all_input_nodes))
-
-
-def _may_alias(node: Node) -> bool:
-    """Whether an operator may give views: what is made of one in place has that one's memory in the trace."""
-    target: Any = node.target
-    composite = target.has_kernel_for_dispatch_key(torch.DispatchKey.CompositeImplicitAutograd)
-    return composite or any(result.alias_info is not None for result in target._schema.returns)
+    is_view = may_give_views(node.target) and any(own & _memories(x) for x in node.all_input_nodes)
+    return bool(own) and not is_view
 
 
 def _memories(node: Node) -> set[int]:

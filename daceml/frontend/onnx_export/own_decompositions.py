@@ -6,6 +6,7 @@ Writes into complex tensors: autograd knows the in-place operators alone, and a 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -35,6 +36,8 @@ def _apart(self: Tensor, target: Tensor) -> Tensor:
 def huber_loss(self: Tensor, target: Tensor, reduction: int = _MEAN, delta: float = 1.0) -> Tensor:
     """Half of the square up to `delta`, and a line of its slope beyond."""
     apart = _apart(self, target)
+    if math.isinf(delta):  # nothing is far
+        return _reduced(0.5 * apart * apart, reduction, torch.result_type(self, target))
     far = apart > delta  # NaN is near: its slope is NaN
     near = torch.where(far, delta, apart)
     loss = torch.where(far, delta * (apart - 0.5 * delta), 0.5 * near * near)

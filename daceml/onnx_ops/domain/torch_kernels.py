@@ -69,6 +69,7 @@ ROWS: dict[str, Row] = {
     "Entropy": Row(inputs=("data",), outputs=("result",)),
     "XLogY": Row(inputs=("first", "second"), outputs=("result",)),
     "XLog1PY": Row(inputs=("first", "second"), outputs=("result",)),
+    "BinaryCrossEntropy": Row(inputs=("probability", "target"), outputs=("result",)),
     "SignBit": Row(inputs=("data",), outputs=("result:B",)),
     "LogAddExp": Row(inputs=("first", "second"), outputs=("result",)),
     "LogAddExp2": Row(inputs=("first", "second"), outputs=("result",)),

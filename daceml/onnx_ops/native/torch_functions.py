@@ -53,6 +53,13 @@ def _times_logarithm(first: Tensor, second: Tensor, logarithm: Any, result: Outp
     result[:] = where(np.isnan(second), second, where(first == 0, 0, first * logarithm))
 
 
+@implements("BinaryCrossEntropy", domain=DOMAIN)
+def binary_cross_entropy(probability: Tensor, target: Tensor, result: Output) -> None:
+    """Logarithms are -100 at least, as in torch."""
+    hit, missed = (maximum(x, -100.0) for x in (np.log(probability), np.log1p(-probability)))
+    result[:] = (target - 1) * missed - target * hit
+
+
 @implements("SignBit", domain=DOMAIN)
 def sign_bit(data: Tensor, result: Output) -> None:
     """The bit itself: -0 and a negative NaN have it, and are not less than 0."""

@@ -76,6 +76,17 @@ def test_views_and_random_numbers_are_not_chosen():
     assert "aten.huber_loss.default" in called and not called & refused
 
 
+def test_views_that_their_schema_hides_are_not_chosen():
+    class Hidden(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            first, _ = torch.unsafe_split(torch.ops.aten._unsafe_view(x * 1, [24, 2]), 12)
+            return first * 2
+
+    program = torch.export.export(Hidden(), (torch.randn(2, 24),))
+    chosen = {str(n.target) for n in functional_form(program).graph.nodes if may_choose(n)}
+    assert chosen == {"aten.mul.Tensor"}
+
+
 def test_complex_numbers_may_be_inside():
     class Spectrum(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -112,6 +112,15 @@ def XLog1PY(first: FLOAT, second: FLOAT) -> FLOAT:  # noqa: N802
 
 
 @script(DACEML, default_opset=op)
+def BinaryCrossEntropy(probability: FLOAT, target: FLOAT) -> FLOAT:  # noqa: N802
+    """-t log(p) - (1 - t) log(1 - p), with logarithms of -100 at least."""
+    one = op.CastLike(op.Constant(value_float=1.0), probability)
+    least = op.CastLike(op.Constant(value_float=-100.0), probability)
+    hit, missed = op.Max(op.Log(probability), least), op.Max(op.Log(one - probability), least)
+    return (target - one) * missed - target * hit
+
+
+@script(DACEML, default_opset=op)
 def SignBit(data: FLOAT) -> BOOL:  # noqa: N802
     """Less than 0, or a zero whose inverse is; False for every NaN."""
     zero = op.CastLike(op.Constant(value_float=0.0), data)
