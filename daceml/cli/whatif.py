@@ -30,8 +30,7 @@ With = Annotated[
     typer.Option(
         "--with",
         metavar="ADDITION",
-        help="also use bf16, freeze, or products-in-loops (matrix multiplications as generated loops);"
-        " repeatable",
+        help="also use bf16, freeze, or products-in-loops; repeatable",
     ),
 ]
 
