@@ -17,7 +17,6 @@ from daceml.sdfg.scopes import top_maps
 from daceml.sdfg.sizes import Size, product, size
 from daceml.transformations.hardware.device_kernel import lower_for_device
 from daceml.transformations.hardware.gpu_points import BLOCK, POINT, THREADS, Spread
-from daceml.transformations.hardware.sum_blocks import with_sums_in_blocks
 
 HEADERS = "\n".join(
     f"#include <daceml/{name}.h>" for name in ("device", "collectives", "vectors", "dace_names")
@@ -163,7 +162,6 @@ def _on_device(sdfg: dace.SDFG) -> tuple[dace.SDFG, Spread]:
     """A copy whose map goes over blocks and threads."""
     on_device = copy.deepcopy(sdfg)
     spread = lower_for_device(on_device)
-    on_device = with_sums_in_blocks(on_device)
     for array in on_device.arrays.values():
         # what is made inside belongs to one thread
         registers, memory = dtypes.StorageType.Register, dtypes.StorageType.GPU_Global

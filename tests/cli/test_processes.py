@@ -55,7 +55,8 @@ def test_ctrl_c_leaves_nothing_half_built(tmp_path: Path):
         assert line == "traced\n"  # what a model prints goes to stderr
         time.sleep(0.1)
         os.killpg(process.pid, signal.SIGINT)
-        assert process.stderr.read() == golden()
+        left = process.stderr.read().splitlines(keepends=True)
+        assert "".join(line for line in left if not line.endswith(" s)\n")) == golden()  # without progress
         assert process.wait() == 130
     assert not (tmp_path / "x.onnx").exists()
     assert list(tmp_path.rglob("building/*")) == []

@@ -7,7 +7,8 @@ acc += f(k) for k in 0..K   ->   for b in 0..K / 128:
 
 Where there are still many blocks, they are blocks of blocks. The inner loop is the one it was, so it goes in
 vectors as before. A sum that goes into an array (lanes, columns) has a part for each of its elements. Sums
-are cut when the text of a kernel is written: costs and passes see one loop.
+are cut when the text of a kernel is written: costs and passes see one loop. Threads of a device share a sum
+already; more parts would take their registers.
 
 Source: Higham, The accuracy of floating point summation (1993), section 3: pairwise summation.
 """

@@ -19,7 +19,6 @@ from daceml.frontend.onnx_export.export import export_program
 from daceml.sdfg.outline import Outliner
 from daceml.sdfg.scopes import top_maps
 from daceml.transformations.hardware.sum_blocks import with_sums_in_blocks
-from daceml.transformations.standard import device_recipe
 
 Function = Callable[..., torch.Tensor]
 
@@ -67,11 +66,6 @@ def test_sums_of_millions_are_exact(name: str, dynamic: bool) -> None:
     function, terms = FORMS[name]
     compiled = daceml.compile(Apply(function), backward=False, dynamic=dynamic)
     assert error(compiled(tenths(name)), terms) <= LIMIT
-
-
-def test_sums_on_a_device_are_exact() -> None:
-    compiled = daceml.compile(Apply(lambda x: x.sum()), backward=False, recipe=device_recipe(), dynamic=True)
-    assert error(compiled(tenths("everything")), TERMS) <= LIMIT
 
 
 REDUCTIONS: dict[str, Function] = {
