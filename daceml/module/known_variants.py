@@ -69,6 +69,7 @@ class KnownVariants:
         """Forget everything."""
         self._of_key.clear()
         self._counting.clear()
+        self.moving = frozenset()
 
     def remember(self, key: CallKey, variant: Variant | EagerVariant) -> None:
         """Add a variant; the oldest key makes room where there are too many."""

@@ -9,39 +9,30 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from torch import nn
 from torch.nn import functional
 
 import daceml
+from tests.support.eager_twin import Function
 
-Function = Callable[..., torch.Tensor]
+Form = Callable[..., torch.Tensor]
 
 NUMBERS = [-math.inf, -2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0, math.inf]
 # Whole vectors: eager's loop over the last few elements has another gradient at NaN than that over vectors
 PAIRS = torch.tensor(list(itertools.product([*NUMBERS, math.nan], repeat=2)) + [(1.0, 1.0)] * 28)
 
 
-class Apply(nn.Module):
-    def __init__(self, function: Function) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
-        return self.function(*inputs)
-
-
-def compare(function: Function, *inputs: torch.Tensor) -> None:
-    def gradients(module: Function) -> list[torch.Tensor]:
+def compare(function: Form, *inputs: torch.Tensor) -> None:
+    def gradients(module: Form) -> list[torch.Tensor]:
         given = [x.clone().requires_grad_() for x in inputs]
         result = module(*given)
         return [result.detach(), *torch.autograd.grad(result.sum(), given)]
 
-    ours, eager = gradients(daceml.compile(Apply(function))), gradients(function)
+    ours, eager = gradients(daceml.compile(Function(function))), gradients(function)
     for one, other in zip(ours, eager, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6, equal_nan=True)
 
 
-ONE: dict[str, Function] = {
+ONE: dict[str, Form] = {
     "acosh": torch.acosh,
     "logit": torch.logit,
     "x^-2": lambda x: x**-2,
@@ -63,7 +54,7 @@ def test_functions_of_one_number(name: str, dtype: torch.dtype) -> None:
     compare(ONE[name], torch.tensor(NUMBERS, dtype=dtype).repeat(16))
 
 
-TWO: dict[str, Function] = {
+TWO: dict[str, Form] = {
     "xlogy": torch.xlogy,
     "xlog1py": torch.special.xlog1py,
     "hypot": torch.hypot,
@@ -123,5 +114,5 @@ def test_losses_of_halves_are_computed_in_float32(dtype: torch.dtype) -> None:
     x, y = torch.linspace(-4, 4, 64, dtype=dtype), torch.linspace(4, -3, 64, dtype=dtype)
     for loss in (functional.huber_loss, functional.smooth_l1_loss):
         with torch.no_grad():
-            compiled = daceml.compile(Apply(loss), backward=False)
+            compiled = daceml.compile(Function(loss), backward=False)
             torch.testing.assert_close(compiled(x, y), loss(x, y))

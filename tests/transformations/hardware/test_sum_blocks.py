@@ -19,8 +19,9 @@ from daceml.frontend.onnx_export.export import export_program
 from daceml.sdfg.outline import Outliner
 from daceml.sdfg.scopes import top_maps
 from daceml.transformations.hardware.sum_blocks import with_sums_in_blocks
+from tests.support.eager_twin import Function
 
-Function = Callable[..., torch.Tensor]
+Form = Callable[..., torch.Tensor]
 
 # Of equal terms all roundings have the same sign: two million of them, one after the other, are off by 1e-11.
 TERMS = 2**21
@@ -29,22 +30,13 @@ TERMS = 2**21
 LIMIT = 256 * 2.0**-53
 
 
-class Apply(nn.Module):
-    def __init__(self, function: Function) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
-        return self.function(*inputs)
-
-
 def error(found: torch.Tensor, terms: int, dtype: torch.dtype = torch.float64) -> float:
     """Of a sum of tenths, relative."""
     exact = Fraction(torch.tensor(0.1, dtype=dtype).item()) * terms
     return max(float(abs(Fraction(value) - exact) / exact) for value in found.double().reshape(-1).tolist())
 
 
-FORMS: dict[str, tuple[Function, int]] = {
+FORMS: dict[str, tuple[Form, int]] = {
     "everything": (lambda x: x.sum(), TERMS),
     "few rows": (lambda x: x.reshape(4, -1).sum(1), TERMS // 4),
     "few columns": (lambda x: x.reshape(-1, 3).sum(0), TERMS // 4),
@@ -64,11 +56,11 @@ def tenths(name: str, dtype: torch.dtype = torch.float64) -> torch.Tensor:
 @pytest.mark.parametrize("name", FORMS)
 def test_sums_of_millions_are_exact(name: str, dynamic: bool) -> None:
     function, terms = FORMS[name]
-    compiled = daceml.compile(Apply(function), backward=False, dynamic=dynamic)
+    compiled = daceml.compile(Function(function), backward=False, dynamic=dynamic)
     assert error(compiled(tenths(name)), terms) <= LIMIT
 
 
-REDUCTIONS: dict[str, Function] = {
+REDUCTIONS: dict[str, Form] = {
     "norm": lambda x: torch.linalg.vector_norm(x),
     "logsumexp": lambda x: x.logsumexp(0),
     "softmax": lambda x: x.softmax(0)[:1] * x.numel(),
@@ -82,7 +74,7 @@ EXACT = {"norm": 0.1 * TERMS**0.5, "logsumexp": None, "softmax": 1.0, "variance"
 
 @pytest.mark.parametrize("name", REDUCTIONS)
 def test_what_is_made_of_sums_is_exact(name: str) -> None:
-    compiled = daceml.compile(Apply(REDUCTIONS[name]), backward=False)
+    compiled = daceml.compile(Function(REDUCTIONS[name]), backward=False)
     exact = EXACT[name]
     expected = torch.log(torch.tensor(float(TERMS), dtype=torch.float64)) + 0.1 if exact is None else exact
     assert float((compiled(tenths(name)) / expected - 1).abs().max()) <= LIMIT
@@ -93,7 +85,7 @@ def test_variances_are_exact_where_those_of_eager_are_not() -> None:
     x = (torch.rand(TERMS) < 0.5).double()
     ones = int(x.sum())
     exact = Fraction(ones * (TERMS - ones), TERMS * (TERMS - 1))
-    found = Fraction(daceml.compile(Apply(lambda x: x.var()), backward=False)(x).item())
+    found = Fraction(daceml.compile(Function(lambda x: x.var()), backward=False)(x).item())
     assert abs(found / exact - 1) <= LIMIT
 
 
@@ -101,7 +93,7 @@ def test_gradients_that_are_sums_are_exact() -> None:
     """Of a bias, a scale and a single number."""
     bias, scale, factor = (torch.ones(n, dtype=torch.float64, requires_grad=True) for n in (64, 64, 1))
     x = torch.full((TERMS // 64, 64), 0.1, dtype=torch.float64)
-    compiled = daceml.compile(Apply(lambda x, b, s, f: ((x * s + 0.1 * b) * f).sum()))
+    compiled = daceml.compile(Function(lambda x, b, s, f: ((x * s + 0.1 * b) * f).sum()))
     compiled(x, bias, scale, factor).backward()
     assert bias.grad is not None and scale.grad is not None and factor.grad is not None
     assert error(bias.grad, TERMS // 64) <= LIMIT
@@ -115,7 +107,7 @@ LENGTHS = (0, 1, 2, 127, 128, 129, 255, 256, 257, 383, 4095, 4097, 8193, 16_383,
 @pytest.mark.parametrize("shape", [(), (3,), (1, 3)], ids=str)
 def test_sums_of_every_length_have_all_terms(shape: tuple[int, ...]) -> None:
     """Whole numbers: a sum is right or wrong. The length is known, or not."""
-    module = Apply(lambda x: x.sum(0))
+    module = Function(lambda x: x.sum(0))
     open_length = daceml.compile(module, backward=False, dynamic=True)
     for length in LENGTHS:
         x = torch.randint(-9, 9, (length, *shape), dtype=torch.float64)
@@ -133,9 +125,9 @@ def test_segments_of_every_length_have_all_terms() -> None:
     assert torch.equal(daceml.compile(bags, backward=False)(positions, offsets), bags(positions, offsets))
 
 
-def kernels(function: Function, *shape: int) -> list[tuple[bool, str]]:
+def kernels(function: Form, *shape: int) -> list[tuple[bool, str]]:
     """Of the program of a function: whether sums are cut, and the text."""
-    network = onnx_network(export_program(Apply(function), (torch.ones(shape),)), Stages())
+    network = onnx_network(export_program(Function(function), (torch.ones(shape),)), Stages())
     network = optimise(network, Stages()).network
     outliner = Outliner()
     found = [outliner.outline(network.sdfg, network.state, e).kernel for e in top_maps(network.state)]
