@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 
 from daceml.errors import ExplorationError
-from daceml.exploration.pass_names import askable_passes, find_pass
+from daceml.exploration.pass_names import askable_passes
 from daceml.tuning.call_precision import TORCH_TYPES
 from daceml.tuning.recipe_changes import CHOICES, NO_RECOMPUTATION
 from daceml.tuning.variant import Variant
@@ -43,7 +43,7 @@ def addition_named(text: str, training: bool) -> Variant:
     known = additions(training)
     if (name := _slug(text)) in known:
         return known[name]
-    if find_pass(text, askable_passes(training)) is not None:
+    if text in askable_passes(training):
         raise ExplorationError(
             f"{text} is in the standard recipe",
             why="only what is not there can be added to it",

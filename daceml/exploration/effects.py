@@ -96,8 +96,8 @@ def effects(
 
     Args:
         inputs, named: of the call.
-        passes: fuse_subgraphs or SubgraphFusion, see `pass_names.py`; those that run only where weights are
-            frozen are told there; empty is all others that the situation has, if nothing is added.
+        passes: names, such as fuse_subgraphs; those that run only where weights are frozen are told there;
+            empty is all others that the situation has, if nothing is added.
         additions: what the standard recipe does not do: bf16, freeze, products-in-loops; see `additions.py`.
         training: whether a step is a forward and a backward pass; None: whether the model is in training
             mode.

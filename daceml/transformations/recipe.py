@@ -61,7 +61,7 @@ class Step:
             raise ConfigurationError(
                 f"{given} is no pass",
                 why="a pass takes a network: a function, or an instance of a rewrite",
-                fix="write for example Recipe(fuse_maps, MishLifting())",
+                fix="write for example Recipe(fuse_maps, OneRelu())",
             )
         if self.places is not None and not self.takes_places:
             raise ConfigurationError(

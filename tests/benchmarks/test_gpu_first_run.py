@@ -223,7 +223,8 @@ def ready_cache(folder: Path) -> Path:
 @pytest.mark.slow
 @pytest.mark.timeout(2400)  # minutes on two cores
 def test_every_step_is_rehearsed(tmp_path: Path):
-    command = ["bash", str(ROOT / "benchmarks" / "gpu_first_run.sh"), "--emulated", "--check"]
+    # one cell of each kind and mode: make gpu-rehearsal runs all of them
+    command = ["bash", str(ROOT / "benchmarks" / "gpu_first_run.sh"), "--emulated", "--check", "--quick"]
     environment = {**os.environ, "PYTHON": sys.executable}
     done = subprocess.run(
         [*command, "--out", str(tmp_path / "out")],

@@ -42,7 +42,7 @@ def test_a_table_and_a_file(model: str, tmp_path: Path, capsys: pytest.CaptureFi
 
 def test_effects_and_devices(model: str, capsys: pytest.CaptureFixture[str]):
     code, out, err = told(
-        capsys, "whatif", model, "-i", "8,16", "--without", "MapFusion", "--on", "H100", "--json", "-q"
+        capsys, "whatif", model, "-i", "8,16", "--without", "fuse_maps", "--on", "H100", "--json", "-q"
     )
     assert code == 0, err
     answer = json.loads(out)

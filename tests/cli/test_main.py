@@ -171,6 +171,6 @@ def test_verify_compares_intermediate_values():
 def test_explain_lists_every_refusal():
     done = daceml("explain", f"{FILE}:Mish", "--input", "4,6", "--all")
     text = " ".join(done.stdout.split())  # lines end where a terminal ends
-    found = re.search(r"ParallelLoops, mul \(models.py:\d+\), <0.001 MB: (.*? one thread runs them)", text)
+    found = re.search(r"schedule_maps, mul \(models.py:\d+\), <0.001 MB: (.*? one thread runs them)", text)
     assert found and found[1] == golden()
     assert "24" in found[1]

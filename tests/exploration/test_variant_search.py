@@ -14,7 +14,7 @@ import daceml
 from daceml.errors import ConfigurationError, ExplorationError
 from daceml.exploration.effects import effects
 from daceml.exploration.explore import Explored
-from daceml.exploration.pass_names import SHOWN, STAGES, frozen_passes, known_passes, pass_named
+from daceml.exploration.pass_names import STAGES, frozen_passes, known_passes, pass_named
 from daceml.exploration.results import Row
 from daceml.exploration.step_database import Library
 from daceml.transformations.standard import standard_recipe
@@ -196,19 +196,12 @@ def test_a_budget_that_is_none_is_refused():
 
 # ---- effects
 
-_PASSES = ("MapFusion", "use_columns")
-
-
-def test_passes_have_two_names():
-    names = known_passes(training=False)
-    assert pass_named("SubgraphFusion", names) == pass_named("fuse_subgraphs", names) == "fuse_subgraphs"
-    assert pass_named("CopyElimination", names) == "eliminate_copies"
-    assert pass_named("LayerNormalizationLifting", known_passes(training=True)) == "lift_layer_normalization"
-    assert pass_named("OneSweep", names) == "sweep_rows_once"
+_PASSES = ("fuse_maps", "use_columns")
 
 
 @pytest.mark.parametrize(
-    ("typed", "meant"), [("fuse_map", "fuse_maps"), ("MapFushion", "MapFusion"), ("Onesweep", "OneSweep")]
+    ("typed", "meant"),
+    [("fuse_map", "fuse_maps"), ("fuse-maps", "fuse_maps"), ("use_column", "use_columns")],
 )
 def test_what_is_misspelt_is_not_taken_for_a_pass(typed: str, meant: str):
     with raises(ExplorationError, repr(typed), repr(meant)):
@@ -229,7 +222,7 @@ def test_names_are_those_that_records_have(training: bool, frozen: bool):
     assert {one.name for one in every if not one.by} == STAGES - {
         "MemoryPlan"
     }  # which the program's plan makes
-    assert {one.by: one.name for one in records} == {one.by: SHOWN[one.by] for one in records}
+    assert all(one.by == one.name for one in records)
     ran = {one.by for one in records}
     situation = "training" if training else "frozen" if frozen else "inference"
     assert ran == {step.name for step in standard_recipe().when(situation)}
@@ -237,22 +230,22 @@ def test_names_are_those_that_records_have(training: bool, frozen: bool):
 
 
 def test_a_pass_of_frozen_weights_is_told_where_they_are_frozen():
-    (found,) = effects(_model().eval(), inputs(), passes=["TransposedWeights"], limit_s=0.5)
+    (found,) = effects(_model().eval(), inputs(), passes=["transpose_weights"], limit_s=0.5)
     assert found.name == "transpose_weights" and found.frozen and not found.why
     assert "transpose_weights" not in known_passes(training=False)
-    with raises(ExplorationError, "'TransposedWeights'", "MapFusion"):
-        effects(_model(), inputs(), passes=["TransposedWeights"], training=True)
+    with raises(ExplorationError, "'transpose_weights'", "fuse_maps"):
+        effects(_model(), inputs(), passes=["transpose_weights"], training=True)
 
 
 def test_what_the_recipe_has_is_not_added():
-    with raises(ExplorationError, "MapFusion", "--without MapFusion"):
-        effects(_model().eval(), inputs(), additions=["MapFusion"])
+    with raises(ExplorationError, "fuse_maps", "--without fuse_maps"):
+        effects(_model().eval(), inputs(), additions=["fuse_maps"])
 
 
 @pytest.mark.slow
 def test_an_effect_is_told_among_others_and_alone():
     fused, idle = effects(
-        _model().eval(), inputs(), passes=["MapFusion", "use_columns"], measure=True, limit_s=2
+        _model().eval(), inputs(), passes=["fuse_maps", "use_columns"], measure=True, limit_s=2
     )
     assert fused.name == "fuse_maps" and fused.changes and not fused.why
     for ratio in (fused.among, fused.alone, fused.measured_among, fused.measured_alone):

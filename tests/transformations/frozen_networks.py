@@ -27,7 +27,7 @@ def frozen(module: nn.Module) -> daceml.DaceModule:
     return compiled
 
 
-def applied(compiled: daceml.DaceModule, name: str = "ConvolutionActivations") -> dict[str, int]:
+def applied(compiled: daceml.DaceModule, name: str = "fuse_activations") -> dict[str, int]:
     """How often a pass applied each of its rewrites."""
     return next(p.applied for p in compiled.session.latest.network.passes if p.name == name)
 

@@ -167,7 +167,7 @@ def test_users_find_both_classes_in_the_package():
 
 @pytest.mark.parametrize("given", [Rewrite, "lift", None])
 def test_what_is_no_pass_is_refused_at_once(given: Any):
-    with raises(ConfigurationError, getattr(given, "__name__", given), "Recipe(fuse_maps, MishLifting())"):
+    with raises(ConfigurationError, getattr(given, "__name__", given), "Recipe(fuse_maps, OneRelu())"):
         Recipe(given)
 
 

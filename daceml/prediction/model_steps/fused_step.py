@@ -2,7 +2,7 @@
 
 Neighbours that are no products and no look-ups become one kernel as long as each reads what the ones before
 have written: elements, rows and their statistics. Such a kernel reads what comes from outside once, and
-writes what somebody reads behind it. So do daceml's SubgraphFusion and TorchInductor, under more conditions.
+writes what somebody reads behind it. So do daceml's fuse_subgraphs and TorchInductor, under more conditions.
 """
 
 from __future__ import annotations

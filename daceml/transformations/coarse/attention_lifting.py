@@ -1,4 +1,4 @@
-"""AttentionLifting: scaled dot-product attention where it is spelled out.
+"""lift_attention: scaled dot-product attention where it is spelled out.
 
 softmax(q k' * scale) v                       ->   Attention(q, k, v)
 softmax(q k' * scale + mask) v                ->   Attention(q, k, v, mask)
@@ -32,7 +32,7 @@ from daceml.transformations.coarse.transpositions import order_of
 from daceml.transformations.rewriting.pattern import OperatorGraph
 from daceml.transformations.rewriting.replacement import Value
 
-NAME = "AttentionLifting"
+NAME = "lift_attention"
 
 
 @by_place

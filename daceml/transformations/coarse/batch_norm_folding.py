@@ -1,4 +1,4 @@
-"""BatchNormFolding: a normalization with fixed statistics becomes part of the convolution before it.
+"""fold_batch_norms: a normalization with fixed statistics becomes part of the convolution before it.
 
 BatchNormalization(Conv(X, W, B), scale, shift, mean, variance)   ->   Conv(X, W s, (B - mean) s + shift)
 
@@ -47,8 +47,8 @@ def fold_batch_norms(network: Network) -> int:
     network.passes.append(
         PassRecord(
             level="coarse",
-            name="BatchNormFolding",
-            applied={"BatchNormFolding": folded} if folded else {},
+            name="fold_batch_norms",
+            applied={"fold_batch_norms": folded} if folded else {},
             refused=tuple(refused),
         )
     )

@@ -1,4 +1,4 @@
-"""BiasSeparation: the bias of a linear layer is added in the loop that reads its result.
+"""separate_biases: the bias of a linear layer is added in the loop that reads its result.
 
 act(Gemm(A, W, b))            ->   act(Gemm(A, W) + b)
 act(Reshape(Gemm(A, W, b)))   ->   act(Reshape(Gemm(A, W)) + b)      the last dimension stays
@@ -20,7 +20,7 @@ from daceml.sdfg.passes import by_place
 from daceml.transformations.coarse.forms import Form, rewrite_forms, rounded_once
 from daceml.transformations.rewriting.replacement import Value
 
-NAME = "BiasSeparation"
+NAME = "separate_biases"
 _SUMS = frozenset({"Add", "Sub"})
 _LOOPS = _SUMS | {
     "Celu", "Clip", "Elu", "Erf", "Exp", "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu", "Mish", "Mul",

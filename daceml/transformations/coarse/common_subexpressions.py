@@ -1,4 +1,4 @@
-"""CommonSubexpressions: what two operators compute from the same operands is computed once.
+"""merge_common_subexpressions: what two operators compute from the same operands is computed once.
 
 f(x), f(x)   ->   f(x), read by both
 
@@ -40,7 +40,7 @@ def merge_common_subexpressions(network: Network) -> int:
     network.passes.append(
         PassRecord(
             level="coarse",
-            name="CommonSubexpressions",
+            name="merge_common_subexpressions",
             applied={"equal operators": len(merging.merged)} if merging.merged else {},
             refused=tuple(merging.refused),
         )

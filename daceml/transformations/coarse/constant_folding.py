@@ -1,4 +1,4 @@
-"""ConstantFolding: what takes roots, powers, quotients or exponentials of constants alone is computed once.
+"""fold_constants: what takes roots, powers, quotients or exponentials of constants alone is computed once.
 
 f(constants)   ->   a constant
 
@@ -22,7 +22,7 @@ from daceml.transformations.rewriting.pattern import OperatorGraph
 from daceml.transformations.rewriting.refusals import refused_node
 from daceml.transformations.rewriting.replacement import ReplacementOps, Value, remove_unread, take_place
 
-NAME = "ConstantFolding"
+NAME = "fold_constants"
 # Constants are part of the program: 256 KiB of float32
 _MOST_ELEMENTS = 65_536
 

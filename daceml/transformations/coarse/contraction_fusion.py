@@ -1,4 +1,4 @@
-"""ContractionFusion: transpositions in front of products and behind them become part of the products.
+"""fuse_contractions: transpositions in front of products and behind them become part of the products.
 
 MatMul(A, Transpose(B))   ->   Gemm(A, B, transB)              matrices
 MatMul(A, Transpose(B))   ->   Einsum(A, B, "abc,adc->abd")    with batches
@@ -30,7 +30,7 @@ from daceml.transformations.rewriting.pattern import OperatorGraph
 from daceml.transformations.rewriting.refusals import refused_result
 from daceml.transformations.rewriting.replacement import ReplacementOps, Value, remove_unread, take_place
 
-NAME = "ContractionFusion"
+NAME = "fuse_contractions"
 
 
 @dataclass(frozen=True, kw_only=True)

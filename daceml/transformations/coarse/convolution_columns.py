@@ -81,7 +81,7 @@ def use_columns(
     network.passes.append(
         PassRecord(
             level="coarse",
-            name="ConvolutionColumns",
+            name="use_columns",
             applied={"convolutions as products": made} if made else {},
             refused=tuple(refused),
         )

@@ -67,7 +67,7 @@ def place_padding(network: Network) -> tuple[int, int]:
     network.passes.append(
         PassRecord(
             level="coarse",
-            name="ConvolutionPadding",
+            name="place_padding",
             applied={name: count for name, count in applied.items() if count},
             refused=tuple(refused),
         )

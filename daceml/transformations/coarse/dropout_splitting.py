@@ -1,4 +1,4 @@
-"""DropoutSplitting: Dropout(x) -> x * mask / (1 - ratio), with a mask that is drawn by itself.
+"""split_dropout: Dropout(x) -> x * mask / (1 - ratio), with a mask that is drawn by itself.
 
 The draw writes a byte for each element, and the arithmetic joins the loops around it, in the backward pass
 as well.
@@ -16,7 +16,7 @@ from daceml.sdfg.network import Network
 from daceml.sdfg.passes import by_place
 from daceml.transformations.coarse.forms import Form, rewrite_forms
 
-NAME = "DropoutSplitting"
+NAME = "split_dropout"
 
 
 @by_place

@@ -1,4 +1,4 @@
-"""FrozenFolding: what depends on weights alone is computed when a program is bound, and not at every call.
+"""fold_frozen_weights: what depends on weights alone is computed when a program is bound, not at calls.
 
 f(weights, constants)   ->   a prepared array
 
@@ -30,7 +30,7 @@ from daceml.transformations.rewriting.pattern import OperatorGraph
 from daceml.transformations.rewriting.refusals import refused_node
 from daceml.transformations.rewriting.replacement import Value, remove_unread, take_place
 
-NAME = "FrozenFolding"
+NAME = "fold_frozen_weights"
 # Bytes of a result for each byte of the weights that it is made of
 _MOST_GROWTH = 2
 # Results of this size may be larger than that

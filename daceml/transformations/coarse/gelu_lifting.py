@@ -1,4 +1,4 @@
-"""GeluLifting: the Gaussian error linear unit where it is spelled out.
+"""lift_gelu: the Gaussian error linear unit where it is spelled out.
 
 x / 2 * (1 + erf(x / sqrt 2))                              ->   Gelu(x)
 x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x ** 3)))   ->   Gelu(x, approximate="tanh")
@@ -16,7 +16,7 @@ from daceml.sdfg.network import Network
 from daceml.sdfg.passes import by_place
 from daceml.transformations.coarse.forms import Form, is_nearly, rewrite_forms, rounded_once
 
-NAME = "GeluLifting"
+NAME = "lift_gelu"
 _CUBIC = 0.044715
 Written = Callable[[Any, Any, Any], Any]
 # (what erf or tanh is taken of, the operator's attribute, the factor)

@@ -1,4 +1,4 @@
-"""ImageViews: rows of tokens that become images, and images that become rows, keep their four dimensions.
+"""keep_images: rows of tokens that become images, and images that become rows, keep their four dimensions.
 
 Reshape(Transpose(x[n, h w, c])[n, c, h w])   ->   Transpose(Reshape(x)[n, h, w, c])[n, c, h, w]
 Transpose(Reshape(y[n, c, h, w])[n, c, h w])  ->   Reshape(Transpose(y)[n, h, w, c])
@@ -19,7 +19,7 @@ from daceml.transformations.coarse.transpositions import order_of
 from daceml.transformations.rewriting.pattern import OperatorGraph
 from daceml.transformations.rewriting.replacement import ReplacementOps, Value, remove_unread, take_place
 
-NAME = "ImageViews"
+NAME = "keep_images"
 _VIEWS = frozenset({"Flatten", "Reshape", "Squeeze", "Unsqueeze"})
 _IMAGE = 4  # dimensions
 # Between a convolution and the view of its result; batch norms are folded later

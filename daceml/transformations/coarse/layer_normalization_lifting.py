@@ -1,4 +1,4 @@
-"""LayerNormalizationLifting: a layer normalization where it is spelled out, and what is done to its result.
+"""lift_layer_normalization: a layer normalization where it is spelled out, and what is done to its result.
 
 (x - mean(x)) / sqrt(mean((x - mean(x)) ** 2) + epsilon)   ->   LayerNormalization(x)
 LayerNormalization(x) * scale                              ->   LayerNormalization(x, scale)
@@ -20,7 +20,7 @@ from daceml.transformations.coarse.last_dimensions import first_of_last, fits_ro
 from daceml.transformations.coarse.normalization_scale import NormalizationScale
 from daceml.transformations.rewriting.replacement import Value
 
-NAME = "LayerNormalizationLifting"
+NAME = "lift_layer_normalization"
 
 
 @by_place

@@ -1,4 +1,4 @@
-"""MatmulScaling: a product of matrices that is scaled by a constant scales itself, where that saves a loop.
+"""scale_products: a product of matrices that is scaled by a constant scales itself, where that saves a loop.
 
 Gemm(A, B) * s   ->   Gemm(A, B, alpha=s)
 Gemm(A, B) / s   ->   Gemm(A, B, alpha=1 / s)
@@ -26,7 +26,7 @@ from daceml.transformations.coarse.forms import Form, rewrite_forms, rounded_onc
 from daceml.transformations.rewriting.pattern import OperatorGraph
 from daceml.transformations.rewriting.replacement import Value
 
-NAME = "MatmulScaling"
+NAME = "scale_products"
 # a factor of scores or of an average is larger; times it, what is not tiny keeps all digits
 SMALLEST = 2.0**-16
 _OUTSIDE = "an operand times it could leave the range of its type, or a sum of zeros change its sign"

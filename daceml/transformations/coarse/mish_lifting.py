@@ -1,4 +1,4 @@
-"""MishLifting: x tanh(softplus(x)) -> Mish(x), whose gradient needs x only."""
+"""lift_mish: x tanh(softplus(x)) -> Mish(x), whose gradient needs x only."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from daceml.sdfg.network import Network
 from daceml.sdfg.passes import by_place
 from daceml.transformations.coarse.forms import Form, rewrite_forms, rounded_once
 
-NAME = "MishLifting"
+NAME = "lift_mish"
 
 
 @by_place

@@ -1,4 +1,4 @@
-"""ProductJoining: products of one input with several weights that do not change any more become one.
+"""join_products: products of one input with several weights that do not change any more become one.
 
 Gemm(X, A, a), Gemm(X, B, b)   ->   Split(Gemm(X, A and B, a and b))      queries, keys and values; gates
 
@@ -26,7 +26,7 @@ from daceml.transformations.rewriting.pattern import OperatorGraph
 from daceml.transformations.rewriting.refusals import refused_result
 from daceml.transformations.rewriting.replacement import ReplacementOps, Value, remove_unread, take_place
 
-NAME = "ProductJoining"
+NAME = "join_products"
 # Elements of all parts together, where copies of them are made
 _MOST_COPIED = 32_768
 _PLAIN = {"transA": 0, "transB": 1, "alpha": 1.0, "beta": 1.0}

@@ -1,4 +1,4 @@
-"""RMSNormalizationLifting: a division by the root of the mean square, where it is spelled out.
+"""lift_rms_normalization: a division by the root of the mean square, where it is spelled out.
 
 x / sqrt(mean(x ** 2) + epsilon)   ->   RMSNormalization(x)
 RMSNormalization(x) * scale        ->   RMSNormalization(x, scale)
@@ -16,7 +16,7 @@ from daceml.transformations.coarse.forms import Form, rewrite_forms, rounded_onc
 from daceml.transformations.coarse.last_dimensions import first_of_last, ones
 from daceml.transformations.coarse.normalization_scale import NormalizationScale
 
-NAME = "RMSNormalizationLifting"
+NAME = "lift_rms_normalization"
 
 
 @by_place

@@ -1,4 +1,4 @@
-"""RowPositions: positions that are the same all along a row look up, or add to, whole rows.
+"""use_row_positions: positions that are the same all along a row look up, or add to, whole rows.
 
 ScatterElements(x[n, …], Expand(i[e, 1, …]), u[e, …], axis=0)   ->   ScatterND(x, i[e, 1], u)
 GatherElements(x[n, …], Expand(i[e, 1, …]), axis=0)             ->   Gather(x, i[e])
@@ -18,7 +18,7 @@ from daceml.transformations.rewriting.pattern import OperatorGraph
 from daceml.transformations.rewriting.refusals import refused_result
 from daceml.transformations.rewriting.replacement import ReplacementOps, Value, remove_unread, take_place
 
-NAME = "RowPositions"
+NAME = "use_row_positions"
 _ELEMENTS = {"ScatterElements": "scatters of rows", "GatherElements": "gathers of rows"}
 
 

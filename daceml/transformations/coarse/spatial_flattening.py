@@ -1,4 +1,4 @@
-"""SpatialFlattening: batch norms, and elementwise operators behind them, go along all positions at once.
+"""flatten_spatial_dimensions: batch norms, and elementwise operators behind them, go along all positions.
 
 BatchNormalization(X[n, c, h, w])   ->   Reshape(BatchNormalization(Reshape(X)[n, c, h w]))
 Relu, Add, …(flattened)             ->   the same of [n, c, h w]
@@ -28,7 +28,7 @@ from daceml.transformations.rewriting.pattern import OperatorGraph
 from daceml.transformations.rewriting.refusals import refused_node
 from daceml.transformations.rewriting.replacement import ReplacementOps, Value, remove_unread, take_place
 
-NAME = "SpatialFlattening"
+NAME = "flatten_spatial_dimensions"
 # Rows of this many elements keep the vectors busy by themselves
 _LONG_ROW = 64
 ELEMENTWISE = frozenset(

@@ -1,4 +1,4 @@
-"""SwishLifting: x sigmoid(x) and x sigmoid(alpha x) -> Swish(x), whose gradient needs x only.
+"""lift_swish: x sigmoid(x) and x sigmoid(alpha x) -> Swish(x), whose gradient needs x only.
 
 So does torch's SiLU, which comes as a product and a sigmoid: ONNX has no operator for it before opset 24.
 """
@@ -11,7 +11,7 @@ from daceml.sdfg.network import Network
 from daceml.sdfg.passes import by_place
 from daceml.transformations.coarse.forms import Form, rewrite_forms, rounded_once
 
-NAME = "SwishLifting"
+NAME = "lift_swish"
 
 
 @by_place

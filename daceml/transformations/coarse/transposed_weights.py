@@ -1,4 +1,4 @@
-"""TransposedWeights: small weights that do not change any more lie in the order in which products read them.
+"""transpose_weights: small weights that do not change any more lie in the order in which products read them.
 
 Gemm(A, W, C, transB=1)   ->   Gemm(A, W as [k, n], C)
 
@@ -24,7 +24,7 @@ from daceml.transformations.rewriting.pattern import OperatorGraph
 from daceml.transformations.rewriting.refusals import refused_node
 from daceml.transformations.rewriting.replacement import Value
 
-NAME = "TransposedWeights"
+NAME = "transpose_weights"
 _TYPES: frozenset[DType] = frozenset({dace.float32, dace.float64})
 _MOST_BYTES = 524_288
 

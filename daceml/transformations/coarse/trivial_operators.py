@@ -1,4 +1,4 @@
-"""TrivialOperators: operators that give their operand unchanged, bit by bit, and pairs that one can do.
+"""remove_trivial_operators: what gives its operand unchanged, bit by bit, and pairs that one can do.
 
 Cast(x, its own type), Transpose(x, in order), Reshape(x, its own shape), Pad(x, 0), Slice(x, all),
 Expand(x, its own shape), AveragePool 1x1(x), x * 1, x / 1, x - 0, x ** 1, …   ->   x
@@ -30,7 +30,7 @@ from daceml.transformations.rewriting.pattern import OperatorGraph
 from daceml.transformations.rewriting.refusals import refused_result
 from daceml.transformations.rewriting.replacement import ReplacementOps, Value, remove_unread, take_place
 
-NAME = "TrivialOperators"
+NAME = "remove_trivial_operators"
 _VIEWS = frozenset({"Flatten", "Reshape", "Squeeze", "Unsqueeze"})
 # type -> types that hold each of its values
 _WIDER: dict[Any, tuple[Any, ...]] = {

@@ -1,4 +1,4 @@
-"""UnreadOperators: what nobody reads is not computed."""
+"""remove_unread_operators: what nobody reads is not computed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def remove_unread_operators(network: Network) -> int:
     network.passes.append(
         PassRecord(
             level="coarse",
-            name="UnreadOperators",
+            name="remove_unread_operators",
             applied={"unread operators": gone} if gone else {},
             refused=tuple(refused_node(n, _DRAWS) for n, unread in kept.items() if unread),
         )

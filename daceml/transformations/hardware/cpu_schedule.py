@@ -51,7 +51,7 @@ def schedule_maps(network: Network, *, fewest_iterations: int | None = None) -> 
         parallel += 1
     applied = {"parallel loops": parallel} if parallel else {}
     network.passes.append(
-        PassRecord(level="hardware", name="ParallelLoops", applied=applied, refused=tuple(refused))
+        PassRecord(level="hardware", name="schedule_maps", applied=applied, refused=tuple(refused))
     )
     return parallel
 

@@ -1,4 +1,4 @@
-"""MergedRows: rows that fill no vectors are one with the dimensions outside them, side by side in memory.
+"""merge_short_rows: rows that fill no vectors are one with the dimensions outside them in memory.
 
 for n, c, h, w: Y[n, c, h, w] = f(X[n, c, h, w], b[c])   ->   for n, c, e: w = e - W (e / W), h = e / W
 
@@ -35,7 +35,9 @@ def merge_short_rows(network: Network) -> int:
     """
     merged = sum(_merge(network, entry) for entry in top_maps(network.state))
     network.passes.append(
-        PassRecord(level="hardware", name="MergedRows", applied={"merged loops": merged} if merged else {})
+        PassRecord(
+            level="hardware", name="merge_short_rows", applied={"merged loops": merged} if merged else {}
+        )
     )
     return merged
 

@@ -1,4 +1,4 @@
-"""SplitChains: special functions of each other are computed in strips, one function after the other.
+"""split_chains: special functions of each other are computed in strips, one function after the other.
 
 for i: Y[i] = sigmoid(gelu(X[i]))   ->   for strips of i: for v in the strip: t[v] = gelu(X[i + v])
                                                           for v in the strip: Y[i + v] = sigmoid(t[v])
@@ -44,7 +44,7 @@ def split_chains(network: Network) -> int:
     """
     changed = sum(_Scope(network, entry).run() for entry in top_maps(network.state))
     network.passes.append(
-        PassRecord(level="hardware", name="SplitChains", applied={"split loops": changed} if changed else {})
+        PassRecord(level="hardware", name="split_chains", applied={"split loops": changed} if changed else {})
     )
     return changed
 

@@ -1,4 +1,4 @@
-"""StreamedStores: what is too large for the caches is written past them.
+"""stream_stores: what is too large for the caches is written past them.
 
 for i in 0..n: Y[i] = f(X[i])   ->   for b in 0, 128, …: fetch X ahead; for v in 0..128: s[v] = f(X[b + v])
                                                        Y[b : b + 128] = s, past the caches
@@ -50,7 +50,7 @@ def stream_stores(network: Network) -> tuple[str, ...]:
     network.passes.append(
         PassRecord(
             level="hardware",
-            name="StreamedStores",
+            name="stream_stores",
             applied={"streamed arrays": len(streamed)} if streamed else {},
             refused=refused_arrays(network.sdfg, refused),
         )

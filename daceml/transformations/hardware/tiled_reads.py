@@ -1,4 +1,4 @@
-"""TiledReads: what a loop reads across memory comes in tiles, a cache line of each row at a time.
+"""tile_reads: what a loop reads across memory comes in tiles, a cache line of each row at a time.
 
 for i, k: Y[i, k] = f(X[k, i])   ->   for blocks of i and k: T = transpose(X[block of k, block of i])
                                                              for i, k in the block: Y[i, k] = f(T[i, k])
@@ -46,7 +46,7 @@ def tile_reads(network: Network) -> tuple[str, ...]:
     network.passes.append(
         PassRecord(
             level="hardware",
-            name="TiledReads",
+            name="tile_reads",
             applied={"tiled arrays": len(tiled)} if tiled else {},
             refused=refused_arrays(network.sdfg, refused),
         )

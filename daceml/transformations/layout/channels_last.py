@@ -1,5 +1,5 @@
-"""ChannelsLast: arrays around convolutions keep their channels innermost in memory, as vendor kernels want
-them.
+"""use_channels_last: arrays around convolutions keep their channels innermost in memory, as vendor kernels
+want them.
 
 X[n, c, h, w], strides (CHW, HW, W, 1)   ->   X[n, c, h, w], strides (HWC, 1, WC, C)
 
@@ -243,8 +243,8 @@ class _ChannelsLast:
         self.network.passes.append(
             PassRecord(
                 level="layout",
-                name="ChannelsLast",
-                applied={"ChannelsLast": len(changed)} if changed else {},
+                name="use_channels_last",
+                applied={"use_channels_last": len(changed)} if changed else {},
                 refused=tuple(
                     Refusal(subject=array, reason=reason, size_bytes=size_bytes(self.sdfg.arrays[array]))
                     for array, reason in refused.items()

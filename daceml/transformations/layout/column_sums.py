@@ -56,8 +56,8 @@ def sum_columns(network: Network) -> int:
         sums = _emit(builder, found)
         network.absorb(sums, (found.statement.target,))
     count = len(summed)
-    applied = {"ColumnSums": count} if count else {}
-    network.passes.append(PassRecord(level="layout", name="ColumnSums", applied=applied))
+    applied = {"sum_columns": count} if count else {}
+    network.passes.append(PassRecord(level="layout", name="sum_columns", applied=applied))
     return count
 
 

@@ -1,4 +1,4 @@
-"""ConvolutionActivations: the loop behind a convolution becomes a part of its kernel.
+"""fuse_activations: the loop behind a convolution becomes a part of its kernel.
 
 relu(Conv(X, W, B) + Z)   ->   ConvActivation(X, W, B, Z)      also clip, x sigmoid(x), and the sum alone
 
@@ -66,7 +66,7 @@ def fuse_activations(network: Network) -> int:
     if checks:
         applied["checks of magnitudes"] = checks
     network.passes.append(
-        PassRecord(level="layout", name="ConvolutionActivations", applied=applied, refused=tuple(refused))
+        PassRecord(level="layout", name="fuse_activations", applied=applied, refused=tuple(refused))
     )
     return sum(applied.values()) - checks
 

@@ -1,4 +1,4 @@
-"""InPlace: a loop that is the only reader of an array writes its result into the same memory.
+"""write_in_place: a loop that is the only reader of an array writes its result into the same memory.
 
 T[i] = f(R[i], ...)   ->   R[i] = f(R[i], ...)      nobody else reads R
 
@@ -48,15 +48,15 @@ class _InPlace:
         self.network.passes.append(
             PassRecord(
                 level="layout",
-                name="InPlace",
-                applied={"InPlace": len(sources)} if sources else {},
+                name="write_in_place",
+                applied={"write_in_place": len(sources)} if sources else {},
                 refused=refused_arrays(self.sdfg, refused),
             )
         )
         return tuple(sources)
 
     def _is_result_of_call(self, node: nodes.AccessNode) -> bool:
-        """Whether an operator gives it as a whole; what loops write, MapFusion has joined with its reader."""
+        """Whether an operator gives it as a whole; what loops write, fuse_maps has joined with its reader."""
         return [isinstance(e.src, ONNXNode) for e in self.state.in_edges(node)] == [True]
 
     def _target(self, node: nodes.AccessNode) -> nodes.AccessNode | str:

@@ -1,4 +1,4 @@
-"""PackedWeights: weights in the order that a kernel wants, made once and not at every call.
+"""pack_weights: weights in the order that a kernel wants, made once and not at every call.
 
 Conv(X, W)           ->  Conv(X, packed W)          oneDNN; otherwise it reorders the weight at every call
 depthwise Conv(X, W) ->  Conv(X, W as [kh, kw, C])  a loop of our own, for windows of at most 9 elements
@@ -87,7 +87,7 @@ def pack_weights(network: Network, *, watched: bool = False) -> int:
         title = f"{made.function if made.function in _OWN else 'packed'} {node.op_type}"
         counts[title] = counts.get(title, 0) + 1
     network.passes.append(
-        PassRecord(level="layout", name="PackedWeights", applied=counts, refused=tuple(refused))
+        PassRecord(level="layout", name="pack_weights", applied=counts, refused=tuple(refused))
     )
     return sum(counts.values())
 

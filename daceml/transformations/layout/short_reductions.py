@@ -1,4 +1,4 @@
-"""ShortReductions: a reduction of a few elements is written out, so that the loop around it vectorises.
+"""write_out_reductions: a reduction of a few elements is written out, so that the loop around it vectorises.
 
 y[c] = max over k in 0..3 of x[c, k]   ->   y[c] = max(max(x[c, 0], x[c, 1]), x[c, 2])
 
@@ -53,8 +53,8 @@ def write_out_reductions(network: Network) -> int:
     network.passes.append(
         PassRecord(
             level="layout",
-            name="ShortReductions",
-            applied={"ShortReductions": written} if written else {},
+            name="write_out_reductions",
+            applied={"write_out_reductions": written} if written else {},
             refused=tuple(refused),
         )
     )

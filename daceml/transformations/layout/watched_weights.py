@@ -1,4 +1,4 @@
-"""WatchedWeights: what is prepared of weights is right while a look at all their bytes gives the same number.
+"""watch_weights: what is prepared of weights is right while a look at all their bytes gives the same number.
 
 weights, prepared arrays   ->   if (fingerprint(weights) != fingerprint) give up; prepared arrays
 
@@ -30,6 +30,6 @@ def watch_weights(network: Network) -> int:
         name = network.prepare(made, "fingerprint", dace.data.Array(dace.int64, (1,)))
         network.weight_check = WeightCheck(arrays=arrays, fingerprint=name)
     network.passes.append(
-        PassRecord(level="layout", name="WatchedWeights", applied={"weights": len(arrays)} if arrays else {})
+        PassRecord(level="layout", name="watch_weights", applied={"weights": len(arrays)} if arrays else {})
     )
     return len(arrays)

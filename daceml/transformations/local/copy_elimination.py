@@ -41,8 +41,8 @@ def eliminate_copies(network: Network) -> int:
         else:
             _write_through(network, entry, *ends)
         count += 1
-    applied = {"CopyElimination": count} if count else {}
-    network.passes.append(PassRecord(level="local", name="CopyElimination", applied=applied))
+    applied = {"eliminate_copies": count} if count else {}
+    network.passes.append(PassRecord(level="local", name="eliminate_copies", applied=applied))
     return count
 
 

@@ -1,4 +1,4 @@
-"""MapFusion: a map that reads element by element what one other map writes joins it; the array between
+"""fuse_maps: a map that reads element by element what one other map writes joins it; the array between
 disappears.
 
 T[i] = f(X[i]);  Y[i] = g(T[i])   ->   Y[i] = g(f(X[i]))
@@ -41,7 +41,7 @@ class FusionReport:
         examples = {reason: array for array, reason in reversed(self.refused.items())}
         counts = Counter(self.refused.values())
         return tuple(
-            f"MapFusion: {reason} ({count} array{'s' * (count > 1)}, for example {examples[reason]})"
+            f"fuse_maps: {reason} ({count} array{'s' * (count > 1)}, for example {examples[reason]})"
             for reason, count in counts.most_common()
         )
 
@@ -57,8 +57,8 @@ def fuse_maps(network: Network) -> FusionReport:
 def _record(report: FusionReport, network: Network) -> PassRecord:
     return PassRecord(
         level="local",
-        name="MapFusion",
-        applied={"MapFusion": len(report.fused)} if report.fused else {},
+        name="fuse_maps",
+        applied={"fuse_maps": len(report.fused)} if report.fused else {},
         refused=refused_arrays(network.sdfg, report.refused),
         places=report.fused,
     )

@@ -126,7 +126,7 @@ class _Sweeps:
         left = {array: why for array, why in self.refused.items() if array in self.sdfg.arrays}
         refused = refused_arrays(self.sdfg, left)
         self.network.passes.append(
-            PassRecord(level="local", name="OneSweep", applied=applied, refused=refused)
+            PassRecord(level="local", name="sweep_rows_once", applied=applied, refused=refused)
         )
         return count
 

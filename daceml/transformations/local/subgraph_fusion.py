@@ -1,4 +1,4 @@
-"""SubgraphFusion: maps that share iterations become one nest, whose parts hand values over in registers and
+"""fuse_subgraphs: maps that share iterations become one nest, whose parts hand values over in registers and
 small local arrays.
 
 A softmax is a maximum, exponentials, a sum and a quotient of each row: four maps over different boxes, which
@@ -92,7 +92,7 @@ def fuse_subgraphs(
     launches = share_launches(fusion.graph, fusion.judge, fusion.sums) if threads and everywhere else 0
     report = fusion.rewrite()
     counts = {
-        "SubgraphFusion": report.fused,
+        "fuse_subgraphs": report.fused,
         "sums next to rows": report.sums,
         "launches of independent loops": launches,
     }
@@ -101,7 +101,7 @@ def fuse_subgraphs(
     network.passes.append(
         PassRecord(
             level="local",
-            name="SubgraphFusion",
+            name="fuse_subgraphs",
             applied={**fused, **report.simplified},
             refused=refused_arrays(network.sdfg, left),
             places=tuple(dict.fromkeys(report.places)),

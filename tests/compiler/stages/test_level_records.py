@@ -45,10 +45,10 @@ def test_there_is_a_record_for_every_level():
 
 def test_a_refusal_has_the_users_name_the_place_and_the_size():
     local = records()["local"]
-    assert local.applied == {"MapFusion": 1}
+    assert local.applied == {"fuse_maps": 1}
     (refusal,) = local.refused
     assert (refusal.transformation, refusal.subject, refusal.where) == (
-        "MapFusion",
+        "fuse_maps",
         "head.tanh",
         "head, model.py:7",
     )
@@ -71,8 +71,8 @@ def test_the_workspace_is_compared_with_separate_arrays():
 
 
 def test_they_lie_beside_the_manifest_and_are_loaded_on_their_own(tmp_path: Path):
-    refused = (RefusalRecord(transformation="MapFusion", subject="x", reason="no", size_bytes=3),)
-    levels = (LevelRecord(level="local", transformations=("MapFusion",), refused=refused),)
+    refused = (RefusalRecord(transformation="fuse_maps", subject="x", reason="no", size_bytes=3),)
+    levels = (LevelRecord(level="local", transformations=("fuse_maps",), refused=refused),)
     empty = Manifest(
         inputs=(),
         outputs=(),
@@ -88,7 +88,7 @@ def test_they_lie_beside_the_manifest_and_are_loaded_on_their_own(tmp_path: Path
     empty.save(tmp_path)
     assert load_levels(tmp_path) == levels
     assert Manifest.load(tmp_path).levels == ()
-    assert "MapFusion" not in (tmp_path / "manifest.json").read_text()
+    assert "fuse_maps" not in (tmp_path / "manifest.json").read_text()
 
 
 def test_a_program_without_records_has_none(tmp_path: Path):

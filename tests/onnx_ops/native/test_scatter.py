@@ -181,5 +181,5 @@ def test_one_lane_is_one_thread() -> None:
         '{ Y = ScatterElements <reduction = "add"> (X, I, U) }'
     )
     network = lowered_text(text, ("native",))[1].network
-    (record,) = [p for p in network.passes if p.name == "ParallelLoops"]
+    (record,) = [p for p in network.passes if p.name == "schedule_maps"]
     assert [r.reason for r in record.refused] == [golden()]

@@ -79,15 +79,15 @@ LEVELS = (
     ),
     LevelRecord(
         level="local",
-        transformations=("MapFusion",),
-        applied={"MapFusion": 1},
+        transformations=("fuse_maps",),
+        applied={"fuse_maps": 1},
         refused=(
-            RefusalRecord(transformation="MapFusion", subject="t1", reason=READERS.format(2), size_bytes=4),
+            RefusalRecord(transformation="fuse_maps", subject="t1", reason=READERS.format(2), size_bytes=4),
             RefusalRecord(
-                transformation="MapFusion", subject="t2", reason="it is a view", size_bytes=900_000
+                transformation="fuse_maps", subject="t2", reason="it is a view", size_bytes=900_000
             ),
             RefusalRecord(
-                transformation="MapFusion",
+                transformation="fuse_maps",
                 subject="t3",
                 reason=READERS.format(13),
                 size_bytes=1_000_000,
@@ -101,7 +101,7 @@ LEVELS = (
         applied={"arrays in one workspace": 2},
         figures={"separate_bytes": 7_000_000, "workspace_bytes": 3_000_000},
     ),
-    LevelRecord(level="hardware", transformations=("ParallelLoops",)),
+    LevelRecord(level="hardware", transformations=("schedule_maps",)),
 )
 ROWS = (
     "Conv convolution layer1.conv 4.00 90.00",
@@ -183,7 +183,7 @@ def test_a_call_is_named_by_its_operators_and_a_kernel_by_its_label():
 
 def test_long_names_fit_the_page():
     long = StepRecord(kind="kernel", label="Label_" * 30, module_path="module." * 20, unique_bytes=10**12)
-    refused = RefusalRecord(transformation="MapFusion", subject="x " * 45, reason="reason " * 40)
+    refused = RefusalRecord(transformation="fuse_maps", subject="x " * 45, reason="reason " * 40)
     levels = (LevelRecord(level="local", applied={"name " * 30: 3}, refused=(refused,)),)
     seen = explanation("Net", Manifest(**{**vars(MANIFEST), "steps": (long,)}), levels, {})
     assert max(map(len, str(seen).splitlines())) <= WIDTH
@@ -192,14 +192,14 @@ def test_long_names_fit_the_page():
 
 def test_the_full_text_has_every_refusal():
     text = explained().full_text()
-    assert "    MapFusion, t1, <0.001 MB: it has 2 readers\n" in text
-    assert "    MapFusion, t3 (layer1.bn, model.py:7), 1.00 MB: it has 13 readers\n" in text
+    assert "    fuse_maps, t1, <0.001 MB: it has 2 readers\n" in text
+    assert "    fuse_maps, t3 (layer1.bn, model.py:7), 1.00 MB: it has 13 readers\n" in text
 
 
 def test_many_reasons_are_cut_and_counted():
     reasons = ["it is " + "abcdefgh"[i] * 3 for i in range(8)]
     refused = tuple(
-        RefusalRecord(transformation="MapFusion", subject="x", reason=reason, size_bytes=8 - i)
+        RefusalRecord(transformation="fuse_maps", subject="x", reason=reason, size_bytes=8 - i)
         for i, reason in enumerate(reasons)
     )
     seen = explanation("Net", MANIFEST, (LevelRecord(level="local", refused=refused),), {})
@@ -233,7 +233,7 @@ def test_it_can_be_written_as_json():
 
 def test_a_notebook_gets_html_without_raw_names():
     spoiled = StepRecord(kind="kernel", label="<script>")
-    refused = RefusalRecord(transformation="MapFusion", subject="<b>", reason="it is <i>")
+    refused = RefusalRecord(transformation="fuse_maps", subject="<b>", reason="it is <i>")
     levels = (LevelRecord(level="local", refused=(refused,)),)
     html = explanation("Net", Manifest(**{**vars(MANIFEST), "steps": (spoiled,)}), levels, {})._repr_html_()
     assert "&lt;script&gt;" in html and "<script>" not in html
@@ -253,7 +253,7 @@ def test_a_module_is_explained_however_it_comes(how: str):
     assert (seen.counts["kernels"], seen.counts["aten"], seen.counts["onnxruntime"]) == (1, 0, 0)
     assert seen.bytes["unique"] == 2 * 64 * 48 * 4
     assert seen.eager["kernels"] == 3
-    assert seen.applied["MapFusion"] == 2
+    assert seen.applied["fuse_maps"] == 2
     levels = {level.name: level for level in seen.levels}
     assert [level.before["steps"] for level in seen.levels] == [3, 3, 3, 1, 1]
     assert levels["local"].before["unique_bytes"] > levels["local"].after["unique_bytes"]

@@ -298,4 +298,4 @@ def test_the_standard_recipe_lifts_where_many_keys_are():
         compiled = daceml.compile(Of(divided), backward=False)
         with torch.no_grad():
             torch.testing.assert_close(compiled(q, k, k), divided(q, k, k))
-        assert ("AttentionLifting" in str(daceml.explain(compiled, q, k, k).applied)) == (keys >= 192)
+        assert ("lift_attention" in str(daceml.explain(compiled, q, k, k).applied)) == (keys >= 192)

@@ -1,4 +1,4 @@
-"""BatchNormFolding: one rounding of new weights, and the convolutions that keep their normalization."""
+"""fold_batch_norms: one rounding of new weights, and the convolutions that keep their normalization."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Net(nn.Module):
 
 
 def record(compiled: daceml.DaceModule) -> tuple[dict[str, int], list[str]]:
-    found = next(p for p in compiled.session.latest.network.passes if p.name == "BatchNormFolding")
+    found = next(p for p in compiled.session.latest.network.passes if p.name == "fold_batch_norms")
     return found.applied, [r.reason for r in found.refused]
 
 
@@ -46,7 +46,7 @@ def test_one_rounding(groups: int, bias: bool, dims: int):
     compiled = frozen(net)
     with torch.no_grad():
         torch.testing.assert_close(compiled(x.double()), exact, rtol=1e-12, atol=1e-12)
-        assert record(compiled) == ({"BatchNormFolding": 1}, [])
+        assert record(compiled) == ({"fold_batch_norms": 1}, [])
         single = frozen(net.float())
         error, eager = (single(x) - exact).square().mean(), (net(x) - exact).square().mean()
     # over 480 draws 0.8 to 1.17 times eager's; of the largest errors, 4 % of the draws are above 1.5 times
@@ -99,4 +99,4 @@ def test_one_weight_under_two_normalizations():
     compiled = frozen(net)
     with torch.no_grad():
         torch.testing.assert_close(compiled(x), net(x))
-    assert record(compiled) == ({"BatchNormFolding": 2}, [])
+    assert record(compiled) == ({"fold_batch_norms": 2}, [])

@@ -1,4 +1,4 @@
-"""BiasSeparation: which loops add a bias, torch's numbers and gradients, and why others stay."""
+"""separate_biases: which loops add a bias, torch's numbers and gradients, and why others stay."""
 
 from __future__ import annotations
 

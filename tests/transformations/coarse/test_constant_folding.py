@@ -52,7 +52,7 @@ def test_what_is_as_cheap_as_reading_it_stays():
         return x.masked_fill(ahead, -math.inf).softmax(-1)
 
     network = lifted(Of(causal), torch.randn(5, 5))
-    assert "\n".join(reasons(network, "ConstantFolding")) == golden()
+    assert "\n".join(reasons(network, "fold_constants")) == golden()
     equals_eager(Of(causal), torch.randn(5, 5, dtype=torch.float64))
 
 

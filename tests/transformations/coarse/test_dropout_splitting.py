@@ -55,7 +55,7 @@ def test_a_loop_takes_it_in():
     module = daceml.compile(Between())
     explanation = daceml.explain(module, torch.randn(64, 32), torch.randn(32))
     assert explanation.counts["kernels"] == 1, str(explanation)
-    assert "DropoutSplitting" in str(explanation)
+    assert "split_dropout" in str(explanation)
 
 
 def test_what_is_not_finite_stays_so_where_it_is_dropped():

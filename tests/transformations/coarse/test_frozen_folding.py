@@ -1,4 +1,4 @@
-"""FrozenFolding: what is computed when a program is bound, eager's numbers with it, and what stays."""
+"""fold_frozen_weights: what is computed when a program is bound, eager's numbers with it, and what stays."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Holder(nn.Module):
 
 
 def record(compiled: daceml.DaceModule) -> tuple[dict[str, int], list[str]]:
-    found = next(p for p in compiled.session.latest.network.passes if p.name == "FrozenFolding")
+    found = next(p for p in compiled.session.latest.network.passes if p.name == "fold_frozen_weights")
     return found.applied, [r.reason for r in found.refused]
 
 

@@ -1,4 +1,4 @@
-"""ImageViews: views between rows and images go to the side of the rows, and values stay."""
+"""keep_images: views between rows and images go to the side of the rows, and values stay."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Patches(nn.Module):
 
 
 def moved(network: Network) -> int:
-    (record,) = (p for p in network.passes if p.name == "ImageViews")
+    (record,) = (p for p in network.passes if p.name == "keep_images")
     return record.applied.get("views of images", 0)
 
 

@@ -1,4 +1,4 @@
-"""ProductJoining: which products become one, eager's numbers with it, and the reasons of those that stay."""
+"""join_products: which products become one, eager's numbers with it, and the reasons of those that stay."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Result(Gates):
 
 
 def record(compiled: daceml.DaceModule) -> tuple[dict[str, int], list[str]]:
-    found = next(p for p in compiled.session.latest.network.passes if p.name == "ProductJoining")
+    found = next(p for p in compiled.session.latest.network.passes if p.name == "join_products")
     return found.applied, [r.reason for r in found.refused]
 
 

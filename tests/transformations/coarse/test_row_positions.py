@@ -1,4 +1,4 @@
-"""RowPositions: scatters and gathers of whole rows, with the values and the refusals of elements."""
+"""use_row_positions: scatters and gathers of whole rows, with the values and the refusals of elements."""
 
 from __future__ import annotations
 

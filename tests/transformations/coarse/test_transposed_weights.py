@@ -1,4 +1,4 @@
-"""TransposedWeights: which products read a weight row by row, and eager's numbers with it."""
+"""transpose_weights: which products read a weight row by row, and eager's numbers with it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.transformations.frozen_networks import frozen
 
 
 def record(compiled: daceml.DaceModule) -> tuple[dict[str, int], list[str]]:
-    found = next(p for p in compiled.session.latest.network.passes if p.name == "TransposedWeights")
+    found = next(p for p in compiled.session.latest.network.passes if p.name == "transpose_weights")
     return found.applied, [r.reason for r in found.refused]
 
 

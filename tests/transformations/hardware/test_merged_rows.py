@@ -18,7 +18,7 @@ def bent(x: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 
 def merged(function: Function, *shapes: tuple[int, ...]) -> int:
-    (found,) = (p for p in optimised(function, *shapes).passes if p.name == "MergedRows")
+    (found,) = (p for p in optimised(function, *shapes).passes if p.name == "merge_short_rows")
     return found.applied.get("merged loops", 0)
 
 

@@ -14,7 +14,7 @@ PLAIN = standard_recipe().without("split_chains")
 
 
 def split(function: Function, *shapes: tuple[int, ...]) -> int:
-    (found,) = (p for p in optimised(function, *shapes).passes if p.name == "SplitChains")
+    (found,) = (p for p in optimised(function, *shapes).passes if p.name == "split_chains")
     return found.applied.get("split loops", 0)
 
 

@@ -35,7 +35,7 @@ def streaming(monkeypatch: pytest.MonkeyPatch) -> Iterator[Streaming]:
 
 
 def record(function: Function, *shapes: tuple[int, ...]) -> PassRecord:
-    (found,) = (p for p in optimised(function, *shapes).passes if p.name == "StreamedStores")
+    (found,) = (p for p in optimised(function, *shapes).passes if p.name == "stream_stores")
     return found
 
 

@@ -18,7 +18,7 @@ PLAIN = standard_recipe().without("tile_reads")
 
 
 def record(function: Function, *shapes: tuple[int, ...]) -> PassRecord:
-    (found,) = (p for p in optimised(function, *shapes).passes if p.name == "TiledReads")
+    (found,) = (p for p in optimised(function, *shapes).passes if p.name == "tile_reads")
     return found
 
 

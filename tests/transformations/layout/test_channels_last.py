@@ -1,4 +1,4 @@
-"""ChannelsLast: what changes layout and what stays, with torch's numbers either way."""
+"""use_channels_last: what changes layout and what stays, with torch's numbers either way."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_a_network_of_many_operators_at_open_sizes():
                 assert a.stride() == e.contiguous().stride()
                 torch.testing.assert_close(a.double(), e, rtol=1e-4, atol=1e-5)
     explanation = str(daceml.explain(compiled, torch.randn(2, 3, 37, 50)))
-    assert "ChannelsLast" in explanation
+    assert "use_channels_last" in explanation
 
 
 def test_a_weight_that_is_changed_in_place_is_seen():

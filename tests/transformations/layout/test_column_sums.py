@@ -1,4 +1,4 @@
-"""ColumnSums: where it applies, that values stay, and what it leaves alone."""
+"""sum_columns: where it applies, that values stay, and what it leaves alone."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def record(function: Callable[[torch.Tensor], torch.Tensor], *shape: int) -> Pas
     with torch.no_grad():
         network = onnx_network(export_program(Apply(function), (torch.ones(shape),)), Stages())
         passes = optimise(network, Stages()).network.passes
-    return next(p for p in passes if p.name == "ColumnSums")
+    return next(p for p in passes if p.name == "sum_columns")
 
 
 FUNCTIONS = (
@@ -56,7 +56,7 @@ def test_sums_of_columns_are_those_of_torch(shape: tuple[int, ...]) -> None:
 
 
 def test_it_applies_to_sums_over_leading_dimensions_only() -> None:
-    assert record(lambda x: x.sum(0), 64, 48).applied == {"ColumnSums": 1}
+    assert record(lambda x: x.sum(0), 64, 48).applied == {"sum_columns": 1}
     assert not record(lambda x: x.sum(1), 64, 48).applied, "rows lie in memory as they are summed"
     assert not record(lambda x: x.sum(0), 8, 48).applied, "eight rows are few"
     assert not record(lambda x: x.amax(0), 64, 48).applied, "a maximum is no sum"

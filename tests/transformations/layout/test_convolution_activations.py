@@ -1,4 +1,4 @@
-"""ConvolutionActivations: what is fused, eager's numbers with it, and NaN and infinities in every place."""
+"""fuse_activations: what is fused, eager's numbers with it, and NaN and infinities in every place."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_a_network_that_draws_is_not_run_again():
     compiled = frozen(Noisy(2).eval())
     with torch.no_grad():
         compiled(torch.randn(1, 16, 40, 40))
-    record = next(p for p in compiled.session.latest.network.passes if p.name == "ConvolutionActivations")
+    record = next(p for p in compiled.session.latest.network.passes if p.name == "fuse_activations")
     assert record.applied == {}
     said = "\n".join(sorted({r.reason for r in record.refused}))
     assert said == golden()

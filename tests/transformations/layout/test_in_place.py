@@ -1,4 +1,4 @@
-"""InPlace: what a call gives and one loop reads is written over, and nothing else is."""
+"""write_in_place: what a call gives and one loop reads is written over, and nothing else is."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def record(module: nn.Module, *shape: int) -> PassRecord:
         network = onnx_network(export_program(module.eval(), (torch.ones(shape),)), Stages())
         network.live = True  # activations stay loops
         passes = optimise(network, Stages()).network.passes
-    return next(p for p in passes if p.name == "InPlace")
+    return next(p for p in passes if p.name == "write_in_place")
 
 
 def test_three_activations_are_written_over_their_convolutions() -> None:
     found = record(Block(), 2, 16, 41, 37)
-    assert found.applied == {"InPlace": 3}
+    assert found.applied == {"write_in_place": 3}
     (refusal,) = found.refused
     assert refusal.reason == golden()
     assert "caller" in refusal.reason, "the sum is a result"

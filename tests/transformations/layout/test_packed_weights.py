@@ -1,4 +1,4 @@
-"""PackedWeights: which nodes read one, torch's numbers with NaN and infinities, and why others do not."""
+"""pack_weights: which nodes read one, torch's numbers with NaN and infinities, and why others do not."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def close_to_eager(net: nn.Module, x: torch.Tensor) -> dict[str, int]:
         net.float()
     theirs = (eager - exact).abs().max()
     assert (y - exact).abs().max() <= 2 * theirs
-    return applied(compiled, "PackedWeights")
+    return applied(compiled, "pack_weights")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""ShortReductions: every bit stays, NaN and infinities too, and what is left alone says why."""
+"""write_out_reductions: every bit stays, NaN and infinities too, and what is left alone says why."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def record(function: Callable[[torch.Tensor], torch.Tensor], *shape: int) -> Pas
     with torch.no_grad():
         network = onnx_network(export_program(Apply(function), (torch.ones(shape),)), Stages())
         passes = optimise(network, Stages()).network.passes
-    return next(p for p in passes if p.name == "ShortReductions")
+    return next(p for p in passes if p.name == "write_out_reductions")
 
 
 def special(*shape: int) -> torch.Tensor:

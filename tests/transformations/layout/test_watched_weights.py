@@ -1,4 +1,4 @@
-"""WatchedWeights: every change of a weight is seen at the next call, however it was made."""
+"""watch_weights: every change of a weight is seen at the next call, however it was made."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def test_no_more_is_kept_than_the_option_says(monkeypatch: pytest.MonkeyPatch):
         net, x = network(), torch.randn(2, 3, 37, 35)
         compiled = daceml.compile(net, backward=False)
         assert_follows(compiled, net, x)
-        record = next(p for p in compiled.session.latest.network.passes if p.name == "PackedWeights")
+        record = next(p for p in compiled.session.latest.network.passes if p.name == "pack_weights")
     finally:
         monkeypatch.undo()
         config.cache_clear()

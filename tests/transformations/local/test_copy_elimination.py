@@ -1,4 +1,4 @@
-"""CopyElimination: a result that was a copy is written where it is made; what has to be a copy stays one."""
+"""eliminate_copies: a result that was a copy is written where it is made; what has to be a copy stays one."""
 
 from __future__ import annotations
 

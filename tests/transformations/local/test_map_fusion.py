@@ -1,4 +1,4 @@
-"""MapFusion: applies to chains of equal loops, keeps values, and says why it does not apply elsewhere."""
+"""fuse_maps: applies to chains of equal loops, keeps values, and says why it does not apply elsewhere."""
 
 from __future__ import annotations
 

@@ -74,12 +74,12 @@ def tensors(found: torch.Tensor | tuple[torch.Tensor, ...]) -> tuple[torch.Tenso
 
 
 def swept(function: Function, *shapes: tuple[int, ...]) -> int:
-    (record,) = (p for p in optimised(function, *shapes).passes if p.name == "OneSweep")
+    (record,) = (p for p in optimised(function, *shapes).passes if p.name == "sweep_rows_once")
     return record.applied.get("statistics in one sweep", 0)
 
 
 def reasons(function: Function, *shapes: tuple[int, ...]) -> str:
-    (record,) = (p for p in optimised(function, *shapes).passes if p.name == "OneSweep")
+    (record,) = (p for p in optimised(function, *shapes).passes if p.name == "sweep_rows_once")
     return "; ".join(refusal.reason for refusal in record.refused)
 
 

@@ -19,12 +19,12 @@ from tests.support.tensor_functions import Apply, Function, optimised
 
 def taken(function: Function, *shapes: tuple[int, ...]) -> int:
     """How many sums are part of a loop over rows."""
-    (record,) = (p for p in optimised(function, *shapes).passes if p.name == "SubgraphFusion")
+    (record,) = (p for p in optimised(function, *shapes).passes if p.name == "fuse_subgraphs")
     return record.applied.get("sums next to rows", 0)
 
 
 def reasons(function: Function, *shapes: tuple[int, ...]) -> str:
-    (record,) = (p for p in optimised(function, *shapes).passes if p.name == "SubgraphFusion")
+    (record,) = (p for p in optimised(function, *shapes).passes if p.name == "fuse_subgraphs")
     return "; ".join(refusal.reason for refusal in record.refused)
 
 

@@ -1,4 +1,4 @@
-"""SubgraphFusion: where maps become one, that values stay, and what it says where they do not."""
+"""fuse_subgraphs: where maps become one, that values stay, and what it says where they do not."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def maps(function: Function, *shapes: tuple[int, ...]) -> int:
 
 def reasons(function: Function, *shapes: tuple[int, ...]) -> set[str]:
     passes = optimised(function, *shapes).passes
-    (record,) = (p for p in passes if p.name == "SubgraphFusion")
+    (record,) = (p for p in passes if p.name == "fuse_subgraphs")
     return {refusal.reason for refusal in record.refused}
 
 
