@@ -12,6 +12,7 @@ from daceml.cli import options
 from daceml.cli.inputs import make_inputs
 from daceml.cli.model_reference import resolve
 from daceml.cli.output_files import check_targets, written_aside
+from daceml.cli.prediction_targets import OtherDevices, names_of
 from daceml.cli.work import working
 from daceml.errors import ConfigurationError
 from daceml.time_budget import budget_s
@@ -20,12 +21,6 @@ if TYPE_CHECKING:
     from daceml.exploration.results import Objective, Row
 
 Budget = Annotated[str, typer.Option("--budget", metavar="TIME", help="time limit: 90s, 2m, 1.5h")]
-Devices = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--device", metavar="NAME", help="device of `daceml devices` to predict as well; repeatable"
-    ),
-]
 ObjectiveName = Annotated[str, typer.Option("--objective", help="time, memory or cost")]
 Precisions = Annotated[
     list[str] | None,
@@ -56,7 +51,7 @@ def explore(
     dims: options.Dims = None,
     train: options.Train = False,
     budget: Budget = "2m",
-    device: Devices = None,
+    to: OtherDevices = None,
     objective: ObjectiveName = "time",
     precision: Precisions = None,
     batch: Batches = None,
@@ -78,7 +73,7 @@ def explore(
 ) -> None:
     """Predict every variant of a model, and measure the most promising ones.
 
-    Times with --batch, --device and --ranks are for as many samples as the given call has.
+    Times with --batch, --to and --ranks are for as many samples as the given call has.
     """
     check_targets([("--output", output)])
     seconds = budget_s(budget)
@@ -96,7 +91,7 @@ def explore(
                 f"{model} is no module", why="variants are those of PyTorch modules", fix="give path.py:Name"
             )
         call = make_inputs(module, inputs, dims, inputs_file)
-        names = list(device or ())
+        names = names_of(to)
         prices = prices_of(price or (), [find_device(name) for name in names])
         try:
             found = explored(

@@ -8,7 +8,11 @@ import typer
 
 _MOVED = ("profile", "replay", "optimize")  # took traces, or made them
 _SPLIT = ("whatif", "predict")  # took a trace or a model
-_OPTIONS = {"--export": "--device-kernels"}  # of `compile`
+_OPTIONS = {
+    "compile": {"--export": "--device-kernels"},
+    "explore": {"--device": "--to"},
+    "whatif": {"--on": "--to"},
+}
 _TRACES = (".json", ".gz")
 _SILENT = ("--json", "--quiet", "-q")
 
@@ -21,11 +25,10 @@ def current_spelling(arguments: Sequence[str]) -> list[str]:
     command = arguments[0] if arguments else ""
     found = list(arguments)
     renamed: list[str] = []
-    if command == "compile":
-        for old, new in _OPTIONS.items():
-            if any(word.partition("=")[0] == old for word in found):
-                renamed.append(f"`{old}` is now `{new}`")
-                found = [new + word[len(old) :] if word.partition("=")[0] == old else word for word in found]
+    for old, new in _OPTIONS.get(command, {}).items():
+        if any(word.partition("=")[0] == old for word in found):
+            renamed.append(f"`{old}` is now `{new}`")
+            found = [new + word[len(old) :] if word.partition("=")[0] == old else word for word in found]
     if _is_moved(command, arguments[1:]):
         renamed.append(f"`daceml {command}` is now `daceml trace {command}`")
         found = ["trace", *found]

@@ -26,6 +26,10 @@ To = Annotated[
         show_default=False,
     ),
 ]
+OtherDevices = Annotated[
+    list[str] | None,
+    typer.Option("--to", metavar="DEVICE[,DEVICE]...", help="devices of `daceml devices` to predict as well"),
+]
 Prices = Annotated[
     list[str] | None,
     typer.Option(
@@ -53,6 +57,11 @@ class Criterion(StrEnum):
 Sort = Annotated[Criterion, typer.Option("--sort", help="criterion that sorts the rows, best first")]
 
 
+def names_of(words: Sequence[str] | None) -> list[str]:
+    """The names in the values of an option that may be repeated: ["H100,L4", "T4"] has three."""
+    return [name.strip() for word in words or () for name in word.split(",") if name.strip()]
+
+
 def devices_of(text: str) -> list[Device]:
     """The devices of "H100,L4", in this order.
 
@@ -62,7 +71,7 @@ def devices_of(text: str) -> list[Device]:
     """
     from daceml.devices.catalogue import find_device
 
-    devices = [find_device(name.strip()) for name in text.split(",") if name.strip()]
+    devices = [find_device(name) for name in names_of([text])]
     if not devices:
         raise PredictionError("no device is named", fix="pass --to H100,L4; daceml devices lists the devices")
     return devices

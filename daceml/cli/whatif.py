@@ -10,6 +10,7 @@ import typer
 from daceml.cli import options
 from daceml.cli.inputs import make_inputs
 from daceml.cli.model_reference import resolve
+from daceml.cli.prediction_targets import OtherDevices, names_of
 from daceml.cli.sibling import Sibling
 from daceml.cli.work import working
 from daceml.errors import WhatIfError
@@ -56,10 +57,7 @@ def whatif(
     measure: Annotated[
         bool, typer.Option("--measure", help="measured effects, besides predicted ones")
     ] = False,
-    on: Annotated[
-        list[str] | None,
-        typer.Option("--on", metavar="DEVICE", help="device to predict the model on; repeatable"),
-    ] = None,
+    to: OtherDevices = None,
     ranks: options.Ranks = None,
     wide: options.Wide = False,
     as_json: options.Json = False,
@@ -68,10 +66,11 @@ def whatif(
 ) -> None:
     """Predict the effect of compiler passes on a model, among the other passes and alone.
 
-    --on adds the time on other devices. `daceml trace whatif` answers questions about a recorded run.
+    --to adds the time on other devices. `daceml trace whatif` answers questions about a recorded run.
     """
-    if ranks and not on:
-        raise WhatIfError("--ranks without a device", fix="name it as well: --on H100 --ranks 8")
+    devices = names_of(to)
+    if ranks and not devices:
+        raise WhatIfError("--ranks without a device", fix="name it as well: --to H100 --ranks 8")
     with working(quiet=quiet, imports_torch=True):
         from torch import nn
 
@@ -88,10 +87,10 @@ def whatif(
         module = eager_module(module)
         call = make_inputs(module, inputs, None, inputs_file)
         subject = Subject(module, call.args, call.kwargs, training=train)
-        asked = question(subject, devices=on or (), ranks=ranks or ())
+        asked = question(subject, devices=devices, ranks=ranks or ())
         rows = tuple(elsewhere(module, call.args, call.kwargs, training=train, asked=asked))
         found: tuple[Effect, ...] = ()
-        if without or added or not on:
+        if without or added or not devices:
             found = effects(
                 module, *call.args, passes=without or (), additions=added or (), training=train,
                 measure=measure, **call.kwargs,

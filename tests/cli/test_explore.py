@@ -42,7 +42,7 @@ def test_a_table_and_a_file(model: str, tmp_path: Path, capsys: pytest.CaptureFi
 
 def test_effects_and_devices(model: str, capsys: pytest.CaptureFixture[str]):
     code, out, err = told(
-        capsys, "whatif", model, "-i", "8,16", "--without", "fuse_maps", "--on", "H100", "--json", "-q"
+        capsys, "whatif", model, "-i", "8,16", "--without", "fuse_maps", "--to", "H100", "--json", "-q"
     )
     assert code == 0, err
     answer = json.loads(out)
@@ -63,7 +63,7 @@ def test_effects_and_devices(model: str, capsys: pytest.CaptureFixture[str]):
     [
         (["explore", "MODEL", "--budget", "soon"], "--budget 'soon'"),
         (["explore", "MODEL", "-i", "8,16", "--objective", "speed"], "--objective speed"),
-        (["explore", "MODEL", "-i", "8,16", "--device", "Z80"], "Z80"),
+        (["explore", "MODEL", "-i", "8,16", "--to", "Z80"], "Z80"),
         (["whatif", "MODEL", "-i", "8,16", "--without", "nothing"], "'nothing'"),
         (["whatif", "MODEL", "-i", "8,16", "--ranks", "8"], "--ranks"),
         (["whatif", "MODEL", "-i", "8,16", "--amp"], "--amp"),

@@ -18,6 +18,8 @@ from daceml.cli.old_spellings import current_spelling
         ("predict a.json b.json --to L4", "trace predict a.json b.json --to L4"),
         ("compile net.py:Net --export out --arch 90", "compile net.py:Net --device-kernels out --arch 90"),
         ("compile net.py:Net --export=out", "compile net.py:Net --device-kernels=out"),
+        ("whatif net.py:Net -i 8 --on H100 --on L4", "whatif net.py:Net -i 8 --to H100 --to L4"),
+        ("explore net.py:Net -i 8 --device=H100", "explore net.py:Net -i 8 --to=H100"),
     ],
 )
 def test_an_old_spelling_becomes_the_new_one_with_a_note(

@@ -11,8 +11,8 @@ from tests.support.golden import golden
 @pytest.mark.parametrize(
     ("command", "own", "foreign"),
     [
-        ("whatif", ["--without", "--input", "--on"], ["--link", "--perfetto", "--gradients"]),
-        ("trace whatif", ["--link", "--perfetto", "--gradients"], ["--without", "--input", "--on"]),
+        ("whatif", ["--without", "--input", "--measure"], ["--link", "--perfetto", "--gradients"]),
+        ("trace whatif", ["--link", "--perfetto", "--gradients"], ["--without", "--input", "--measure"]),
         ("predict", ["--input", "--dim", "--optimizer"], ["--from", "--batch-recorded", "--host-factor"]),
         (
             "trace predict",

@@ -90,7 +90,7 @@ def too_long(lines: list[str]) -> list[str]:
         f"explain {CALL}",
         f"explain {CALL} --all --train",
         f"verify {CALL} --train",
-        f"whatif {CALL} --without fuse_subgraphs --on H100 --ranks 8",
+        f"whatif {CALL} --without fuse_subgraphs --to H100 --ranks 8",
         f"predict {CALL} --to H100,L4,A100 --price L4=0.7@2026-05-20 --devices 4 --kinds",
         "devices",
         "devices H100 L4",
@@ -102,7 +102,7 @@ def too_long(lines: list[str]) -> list[str]:
         pytest.param("learn rows.db --budget 0s", marks=pytest.mark.slow),
         pytest.param(f"measure {CALL} --budget 5s", marks=pytest.mark.slow),
         pytest.param(f"whatif {CALL} --without fuse_subgraphs --measure", marks=pytest.mark.slow),
-        pytest.param(f"explore {CALL} --budget 20s --measurements 1 --device H100", marks=pytest.mark.slow),
+        pytest.param(f"explore {CALL} --budget 20s --measurements 1 --to H100", marks=pytest.mark.slow),
         pytest.param(f"explain {CALL} --search", marks=pytest.mark.slow),
     ],
 )
