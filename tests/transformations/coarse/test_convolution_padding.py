@@ -68,6 +68,7 @@ def test_equal_pads_are_taken_into_the_convolution():
         ("0, 0, 1, 1, 0, 0, 1, 1", {"mode": "reflect"}, ["reflect"]),
         ("0, 0, 2, 2, 0, 0, -1, 2", {}, ["crop"]),
         ("1, 0, 1, 1, 0, 0, 1, 1", {}, ["channels"]),
+        ("0, 0, 1, 1, 1, 0, 1, 1", {}, ["channels"]),
         ("0, 0, 1, 1, 0, 0, 1, 1", {"more": ", float value = {1.0}"}, ["zero"]),
     ],
 )
