@@ -82,7 +82,7 @@ def compile_variant(
                 making, decision = _searched(request, making, captured, arguments, state)
             with stages.stage("key"):
                 making.key()
-            known = None
+            known, plain = None, making
             compares = captured.sizes is None and ranks is None and _may_run_eagerly(request)
             if compares:
                 from daceml.tuning.comparison_record import remembered
@@ -95,12 +95,15 @@ def compile_variant(
         if options["cuda_graphs"]:
             _use_graphs(making, program, backward)
     eager = known
-    if compares and known is None and making.made:
-        from daceml.tuning.program_choice import ChosenProgram, choose_program
+    if compares and (making.made if known is None else known.is_doubtful):
+        from daceml.tuning.program_choice import ChosenProgram, choose_program, compare_again
 
-        compiled = ChosenProgram(making=making, program=program, backward=backward)
+        chosen = ChosenProgram(making=making, program=program, backward=backward, eager=known)
         with without_autocast(), torch.no_grad():
-            chosen = choose_program(compiled, state, arguments.tensors)
+            if known is None:
+                chosen = choose_program(chosen, state, arguments.tensors)
+            else:
+                chosen = compare_again(chosen, plain, state, arguments.tensors)
         making, program, backward, eager = chosen.making, chosen.program, chosen.backward, chosen.eager
     return Variant(
         program=program,

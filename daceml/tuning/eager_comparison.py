@@ -31,41 +31,44 @@ _SHARE = 0.1  # of the time that compiling took
 _MARGIN = 1.05
 _DOUBTFUL_MARGIN = 1.25  # of few rounds, or of disturbed ones
 _LEAST_LOSS_MS = 0.2  # below, what is measured is mostly how a call begins
-FEWEST_ROUNDS, _MOST_ROUNDS = 3, 9
+_FEWEST_ROUNDS, _MOST_ROUNDS = 3, 9
 _BRIEF = 1 / 16  # of the limit: so many calls fit
 _BATCH_MS = 1.0
 _HELD_TWICE = 2  # torch holds results and what it has saved of them for the gradients
 
 
 def compared_with_eager(
-    making: Making,
+    exported: ExportedProgram,
     program: Program,
     backward: BackwardPass | None,
     state: Mapping[str, torch.Tensor],
     inputs: Sequence[torch.Tensor],
+    *,
+    limit_s: float,
 ) -> EagerComparison | None:
-    """Compare a program that was compiled just now with eager PyTorch.
-
-    It takes at most a tenth of the time that compiling took, and `DACEML_MEASURE` seconds.
+    """Compare a program with eager PyTorch.
 
     Args:
+        exported: what it was compiled from.
         state: key -> tensor of the module; what a call changes is put back.
         inputs: of a call, at whose sizes both are timed; read and not changed.
+        limit_s: after which no round begins.
     Returns:
-        None where nothing is known: nothing was compiled, there is too little memory for torch's results, or
-        torch cannot run the trace as it would run the module.
+        None where nothing is known: there is too little memory for torch's results, or torch cannot run the
+        trace as it would run the module.
     """
-    if not making.made or _is_watched(backward):
+    if _is_watched(backward):
         return None
     try:
-        return _compare(making.exported, program, backward, state, inputs, limit_s=limit_s(making))
+        return _compare(exported, program, backward, state, inputs, limit_s=limit_s)
     except Exception as error:  # whatever torch does not do with a trace: the program stands
         log.debug("not compared with eager PyTorch: %s: %s", type(error).__name__, error)
         return None
 
 
 def limit_s(making: Making) -> float:
-    """Seconds for which a program that was compiled just now may be timed."""
+    """Seconds for which a program that was compiled just now may be timed: a tenth of what that took, and
+    `DACEML_MEASURE` at the most."""
     return min(config().measure, _SHARE * sum(making.stages.seconds.values()))
 
 
@@ -115,20 +118,27 @@ def timed(
         eager()
         calls = [max(1, int(_BATCH_MS / max(_call_ms(run, 1, clock), 1e-3))) for run in runs]
     rounds: list[tuple[float, float]] = []
-    slower = False
+    slower = disturbed = False
     while clock() < end and len(rounds) < _MOST_ROUNDS:
         order = (1, 0) if len(rounds) % 2 else (0, 1)
         took = {i: _call_ms(runs[i], calls[i], clock) for i in order}
         rounds.append((took[0], took[1]))
-        few, disturbed = len(rounds) < FEWEST_ROUNDS, disturbing(others.share())
+        few, disturbed = len(rounds) < _FEWEST_ROUNDS, disturbing(others.share())
         margin = _DOUBTFUL_MARGIN if few or disturbed else _MARGIN
         slower = not (few and disturbed) and _slower(rounds, margin)
         if not slower and not (few and (brief or disturbed)):
             break
     if not rounds:
-        return EagerComparison(program_ms=0.0, eager_ms=0.0, rounds=0, slower=False)
+        return EagerComparison(program_ms=0.0, eager_ms=0.0, rounds=0, slower=False, limit_s=limit_s)
     own_ms, eager_ms = (median(times) for times in zip(*rounds, strict=True))
-    return EagerComparison(program_ms=own_ms, eager_ms=eager_ms, rounds=len(rounds), slower=slower)
+    return EagerComparison(
+        program_ms=own_ms,
+        eager_ms=eager_ms,
+        rounds=len(rounds),
+        slower=slower,
+        disturbed=disturbed,
+        limit_s=limit_s,
+    )
 
 
 def _slower(rounds: Sequence[tuple[float, float]], margin: float) -> bool:

@@ -21,7 +21,7 @@ from daceml.tuning.comparison_record import (
     remember,
     with_kernels,
 )
-from daceml.tuning.eager_comparison import FEWEST_ROUNDS, compared_with_eager, limit_s
+from daceml.tuning.eager_comparison import compared_with_eager, limit_s
 from daceml.tuning.eager_run import EagerRun
 from daceml.tuning.program_run import ProgramRun, undisturbed
 from daceml.tuning.torch_kernels import MARGIN, EagerNodes, slower_operators, steps_by_node, time_by_node
@@ -63,9 +63,9 @@ def choose_program(
         inputs: of a call, at whose sizes everything is timed; read and not changed.
     """
     making, others = chosen.making, Others()
-    if not may_compare(making):
+    if not (may_compare(making) and making.made):
         return chosen
-    found = compared_with_eager(making, chosen.program, chosen.backward, state, inputs)
+    found = _compared(chosen, state, inputs, limit_s(making))
     if found is None:
         return chosen
     chosen = replace(chosen, eager=found)
@@ -75,13 +75,41 @@ def choose_program(
         except Exception as error:  # whatever torch does not do with an operator: the program stands
             log.info("no torch kernels chosen: %s: %s", type(error).__name__, error)
     assert chosen.eager is not None, "both programs are compared"
-    disturbed = disturbing(others.share())
-    if chosen.eager.rounds >= FEWEST_ROUNDS or not disturbed:  # else a quieter moment may tell
-        try:
-            remember(making, inputs, chosen.eager)
-        except OSError as error:  # a full disk: a later process compares again
-            log.info("the comparison with eager PyTorch is not stored: %s", error)
+    remember(making, inputs, chosen.eager)
     return chosen
+
+
+def compare_again(
+    chosen: ChosenProgram,
+    plain: Making,
+    state: Mapping[str, torch.Tensor],
+    inputs: Sequence[torch.Tensor],
+) -> ChosenProgram:
+    """Compare a program with eager PyTorch once more, since others disturbed when an earlier process did.
+
+    Args:
+        chosen: out of the cache, with what that process has seen.
+        plain: how it is made without any choice.
+        state, inputs: see `choose_program`.
+    """
+    known = chosen.eager
+    assert known is not None, "what an earlier process has seen"
+    found = _compared(chosen, state, inputs, known.limit_s)
+    if found is None:
+        return chosen
+    seen = found if found.rounds else known
+    kernels, without_ms = known.kernels, known.without_ms
+    eager = replace(seen, tries=known.tries + 1, kernels=kernels, without_ms=without_ms)
+    remember(plain, inputs, eager)
+    return replace(chosen, eager=eager)
+
+
+def _compared(
+    chosen: ChosenProgram, state: Mapping[str, torch.Tensor], inputs: Sequence[torch.Tensor], limit_s: float
+) -> EagerComparison | None:
+    return compared_with_eager(
+        chosen.making.exported, chosen.program, chosen.backward, state, inputs, limit_s=limit_s
+    )
 
 
 def _with_faster_operators(
@@ -116,8 +144,8 @@ def _with_faster_operators(
         log.info("torch's kernels for %s make no faster program", _named(kernels))
         return chosen
     log.info(
-        "torch's kernels run %s: a call takes %.3g ms instead of %.3g ms (DACEML_MEASURE)",
-        _named(kernels), gain.eager_ms, gain.program_ms,
+        "torch's kernels run %s: a call takes %.3g ms instead of %.3g ms; %s (DACEML_MEASURE)",
+        _named(kernels), gain.eager_ms, gain.program_ms, gain.circumstances,
     )  # fmt: skip
     eager_now = replace(seen, kernels=tuple(kernels), without_ms=gain.program_ms)
     return ChosenProgram(making=made, program=program, backward=backward, eager=eager_now)

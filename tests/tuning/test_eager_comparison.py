@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Generator, Sequence
+from dataclasses import replace
 
 import pytest
 import torch
@@ -67,6 +68,7 @@ def test_who_is_faster(program_s: float, eager_s: float, slower: bool):
     assert found.slower is slower
     assert found.program_ms == pytest.approx(program_s * 1e3)
     assert found.eager_ms == pytest.approx(eager_s * 1e3)
+    assert (found.limit_s, found.disturbed) == (1.0, False)
 
 
 def test_one_disturbed_round_says_nothing():
@@ -100,7 +102,9 @@ def test_disturbed_rounds_need_a_large_difference(monkeypatch: pytest.MonkeyPatc
     clock = Clock()
     assert not timed(clock.takes(0.0036), clock.takes(0.003), limit_s=1.0, clock=clock).slower
     clock = Clock()
-    assert timed(clock.takes(0.0042), clock.takes(0.003), limit_s=1.0, clock=clock).slower
+    found = timed(clock.takes(0.0042), clock.takes(0.003), limit_s=1.0, clock=clock)
+    assert found.slower and found.disturbed
+    assert found.circumstances == "9 rounds, disturbed by other processes"
     clock = Clock()
     assert not timed(
         clock.takes(0.5), clock.takes(0.2), limit_s=1.0, clock=clock
@@ -200,6 +204,45 @@ def test_a_later_compilation_takes_the_comparison_from_the_cache(ran: list[str])
         again(x)
     assert ran == ["compared"]
     assert again.session.latest.eager.slower  # pyright: ignore
+
+
+def test_what_others_disturbed_is_compared_again(monkeypatch: pytest.MonkeyPatch):
+    lost = EagerComparison(program_ms=4.0, eager_ms=3.0, rounds=3, slower=True, disturbed=True, limit_s=0.5)
+    won = replace(lost, program_ms=3.0, slower=False, disturbed=False)
+    waiting, limits = [lost, replace(lost, rounds=0), won], list[float]()
+
+    def timed(*_: object, limit_s: float) -> EagerComparison:
+        limits.append(limit_s)
+        return waiting.pop(0)
+
+    monkeypatch.setattr(eager_comparison, "timed", timed)
+    module, x = Layers().eval(), drawn(0, batch=13)
+    seen: list[EagerComparison] = []
+    with torch.no_grad():
+        expected = module(x)
+        for _ in range(5):
+            ours = compiled(module)
+            torch.testing.assert_close(ours(x), expected)
+            seen.append(ours.session.latest.eager)  # pyright: ignore
+    # what no round has measured changes nothing, and what nobody disturbed stands
+    assert seen == [lost, replace(lost, tries=2), *[replace(won, tries=3)] * 3]
+    assert limits[1:] == [0.5, 0.5]
+
+
+def test_a_machine_that_never_is_quiet_is_asked_five_times(monkeypatch: pytest.MonkeyPatch):
+    lost = EagerComparison(program_ms=4.0, eager_ms=3.0, rounds=3, slower=True, disturbed=True)
+    calls: list[float] = []
+
+    def timed(*_: object, limit_s: float) -> EagerComparison:
+        calls.append(limit_s)
+        return lost
+
+    monkeypatch.setattr(eager_comparison, "timed", timed)
+    module = Layers().eval()
+    with torch.no_grad():
+        for _ in range(7):
+            compiled(module)(drawn(0, batch=14))
+    assert len(calls) == 5
 
 
 @pytest.mark.parametrize(
