@@ -16,6 +16,7 @@ from daceml.compiler.stages.stage_timer import Stages
 from daceml.compiler.verification.verify_passes import verify_inference, verify_training
 from daceml.errors import ExportError, ShapeError
 from daceml.frontend.capture.data_dependence import decided_by_data
+from daceml.frontend.onnx_export.chosen_implementations import chosen_implementations
 from daceml.frontend.onnx_export.chosen_kernels import traced_names
 from daceml.frontend.onnx_export.export import to_onnx
 from daceml.frontend.onnx_import.importer import import_model
@@ -51,6 +52,7 @@ def onnx_network(
         with stages.stage("sdfg"):
             network = import_model(model, name="network")
             network.traced = traced_names(model)
+            network.preferred = chosen_implementations(exported)
     except (ExportError, ShapeError) as error:
         reason = decided_by_data(exported, error)
         if reason is error:

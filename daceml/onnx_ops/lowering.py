@@ -38,7 +38,7 @@ class Choice:
     """The implementation of one node.
 
     Attributes:
-        implementation: the first that applies.
+        implementation: the preferred one, or the first that applies.
         refusals: (title, reason) of those ranked higher.
         trace: what a native implementation records.
         alias: source and result of an alias implementation.
@@ -81,13 +81,15 @@ class LoweringReport:
 
 
 def choose(node: ONNXNode, network: Network, *, allowed: Sequence[Kind] = KINDS) -> Choice:
-    """The first implementation that applies to a node. Changes nothing.
+    """The implementation that the network prefers, if it applies, or the first that does. Changes nothing.
 
     Raises:
         NoImplementationError: every implementation refused; the message has one line for each.
     """
     refusals: list[tuple[str, str]] = []
-    for implementation in implementations_of(node.op_type, node.domain):
+    preferred = network.preferred.get(node.title)
+    known = implementations_of(node.op_type, node.domain)
+    for implementation in sorted(known, key=lambda row: row.title != preferred):
         if implementation.kind not in allowed:
             refusals.append(
                 (implementation.title, f"{implementation.kind} implementations are not allowed here")
@@ -109,6 +111,12 @@ def choose(node: ONNXNode, network: Network, *, allowed: Sequence[Kind] = KINDS)
         why="\n".join(reasons),
         fix=f'allow onnxruntime implementations, or add @implements("{node.op_type}") under daceml/onnx_ops/',
     )
+
+
+def refusal(implementation: Implementation, node: ONNXNode, network: Network) -> str | None:
+    """Why an implementation does not apply to a node; None where it does. Changes nothing."""
+    answer = _try(implementation, node, network)
+    return answer if isinstance(answer, str) else None
 
 
 def _try(

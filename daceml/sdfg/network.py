@@ -117,6 +117,8 @@ class Network:
         origins: array -> the ONNX nodes that compute it, or whose gradients it sums up; nothing of copies and
             other arrays that come from no node.
         traced: names of ONNX nodes -> nodes of the trace that was exported.
+        preferred: operators and names of ONNX nodes ("Gemm Gemm_1") -> title of the implementation that
+            they get if it applies.
         places: arrays that the running pass may change, where the recipe says so; None: all.
     """
 
@@ -140,6 +142,7 @@ class Network:
     passes: list[PassRecord] = field(default_factory=list[PassRecord])
     origins: dict[str, tuple[NodeOrigin, ...]] = field(default_factory=dict[str, tuple[NodeOrigin, ...]])
     traced: dict[str, str] = field(default_factory=dict[str, str])
+    preferred: dict[str, str] = field(default_factory=dict[str, str])
     places: frozenset[str] | None = None
 
     def prepare(self, made: Preparation, name: str, like: dace.data.Data) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from daceml.config import config
+from daceml.frontend.onnx_export.chosen_implementations import with_implementations
 from daceml.frontend.onnx_export.chosen_kernels import with_torch_kernels
 from daceml.runtime.timing.machine_fingerprint import fingerprint
 from daceml.toolchain.cache import digest
@@ -44,9 +45,64 @@ class TorchKernel:
     torch_us: float
 
     @property
+    def by(self) -> str:
+        """What runs it."""
+        return "torch's kernel"
+
+    @property
+    def chosen_us(self) -> float:
+        """Of what runs it."""
+        return self.torch_us
+
+    @property
     def lost_us(self) -> float:
         """What the program loses by not calling torch's kernel."""
         return self.program_us - self.torch_us
+
+
+@dataclass(frozen=True, kw_only=True)
+class OtherImplementation:
+    """An operator that another implementation than its first one runs, because it was measured to be faster.
+
+    Attributes:
+        node: operator and name of the ONNX node.
+        where: the module and the user's line that it came from.
+        before, chosen: titles of the implementations, such as `aten:bmm` and `native:einsum`.
+        program_us: of the step that computed it in the program without this choice.
+        other_us: of the other implementation, compiled and run alone at the same sizes.
+    """
+
+    node: str
+    where: str
+    before: str
+    chosen: str
+    program_us: float
+    other_us: float
+
+    @property
+    def operator(self) -> str:
+        """As ONNX names it."""
+        return self.node.partition(" ")[0]
+
+    @property
+    def name(self) -> str:
+        """Of the ONNX node."""
+        return self.node.partition(" ")[2]
+
+    @property
+    def by(self) -> str:
+        """What runs it."""
+        return self.chosen
+
+    @property
+    def chosen_us(self) -> float:
+        """Of what runs it."""
+        return self.other_us
+
+    @property
+    def lost_us(self) -> float:
+        """What the program loses without this choice."""
+        return self.program_us - self.other_us
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +117,8 @@ class EagerComparison:
         limit_s: after which no round began.
         tries: processes that have compared the two; the earlier ones were disturbed.
         kernels: operators of the program that torch's kernels run, because these are faster.
-        without_ms: of the program without this choice; 0 where there is none.
+        implementations: operators that other implementations run for the same reason.
+        without_ms: of the program without these choices; 0 where there is none.
     """
 
     program_ms: float
@@ -72,6 +129,7 @@ class EagerComparison:
     limit_s: float = 0.0
     tries: int = 1
     kernels: tuple[TorchKernel, ...] = ()
+    implementations: tuple[OtherImplementation, ...] = ()
     without_ms: float = 0.0
 
     @property
@@ -92,11 +150,23 @@ class EagerComparison:
         return self.disturbed and self.tries < _MOST_TRIES
 
     @property
+    def choices(self) -> tuple[TorchKernel | OtherImplementation, ...]:
+        """Operators that something else runs than without measuring."""
+        return (*self.kernels, *self.implementations)
+
+    @property
     def gain(self) -> str:
-        """What torch's kernels bring the program."""
-        count = f"{len(self.kernels)} operator{'' if len(self.kernels) == 1 else 's'}"
+        """What the choices bring the program."""
+        parts = [
+            f"{who} {len(these)} operator{'' if len(these) == 1 else 's'}"
+            for who, these in (
+                ("torch's kernels run", self.kernels),
+                ("other implementations run", self.implementations),
+            )
+            if these
+        ]
         return (
-            f"torch's kernels run {count}, which was measured to be faster: a call takes "
+            f"{' and '.join(parts)}, which was measured to be faster: a call takes "
             f"{self.program_ms:.3g} ms instead of {self.without_ms:.3g} ms; "
             f"eager PyTorch takes {self.eager_ms:.3g} ms ({self.circumstances})"
         )
@@ -122,8 +192,9 @@ def remembered(making: Making, inputs: Sequence[torch.Tensor]) -> tuple[Making, 
             break
         record = json.loads((folder / "eager.json").read_text())
         kernels = tuple(TorchKernel(**kernel) for kernel in record.pop("kernels"))
-        known = EagerComparison(**record, kernels=kernels)
-    return (with_kernels(making, known.kernels) if known and known.kernels else making), known
+        others = tuple(OtherImplementation(**other) for other in record.pop("implementations"))
+        known = EagerComparison(**record, kernels=kernels, implementations=others)
+    return (with_choices(making, known.choices) if known and known.choices else making), known
 
 
 def remember(making: Making, inputs: Sequence[torch.Tensor], found: EagerComparison) -> None:
@@ -138,9 +209,12 @@ def remember(making: Making, inputs: Sequence[torch.Tensor], found: EagerCompari
         log.info("the comparison with eager PyTorch is not stored: %s", error)
 
 
-def with_kernels(making: Making, kernels: Collection[TorchKernel]) -> Making:
-    """The same programs, in which torch's kernels run these operators."""
-    exported = with_torch_kernels(making.exported, [kernel.node for kernel in kernels])
+def with_choices(making: Making, choices: Collection[TorchKernel | OtherImplementation]) -> Making:
+    """The same programs with these choices."""
+    kernels = [choice.node for choice in choices if isinstance(choice, TorchKernel)]
+    others = {c.node: c.chosen for c in choices if isinstance(c, OtherImplementation)}
+    exported = with_torch_kernels(making.exported, kernels)
+    exported = with_implementations(exported, others)
     return replace(making, exported=exported, made=[], record=None, known_key="", objects=None)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from daceml.compiler.verification.value_difference import limit_of
 from daceml.frontend.capture.call_device import without_autocast
 from daceml.frontend.capture.trace_lock import tracing
 from daceml.runtime.timing.comparison import disturbing
@@ -16,20 +17,29 @@ from daceml.runtime.timing.machine_load import Others
 from daceml.tuning import eager_comparison
 from daceml.tuning.comparison_record import (
     EagerComparison,
+    OtherImplementation,
     TorchKernel,
     may_compare,
     remember,
-    with_kernels,
+    with_choices,
 )
 from daceml.tuning.eager_comparison import compared_with_eager, limit_s
 from daceml.tuning.eager_run import EagerRun
 from daceml.tuning.program_run import ProgramRun, undisturbed
-from daceml.tuning.torch_kernels import MARGIN, EagerNodes, slower_operators, steps_by_node, time_by_node
+from daceml.tuning.torch_kernels import (
+    MARGIN,
+    EagerNodes,
+    slower_operators,
+    steps_by_node,
+    time_by_node,
+    traced_node,
+)
 
 if TYPE_CHECKING:
     from daceml.compiler.program_builder import Making
     from daceml.runtime.autograd import BackwardPass
     from daceml.runtime.program import Program
+    from daceml.tuning.other_implementations import Candidate
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +47,7 @@ _CLEARLY_FASTER = 1.25
 _DOUBTFUL_MARGIN = 2.0  # of operators that were timed while others disturbed
 _CALLS = 4  # that fit the limit: of the program and of eager PyTorch, step by step
 _PROFILES = 2
+_WORTH_IT = 0.1  # of a call, that all choices gain: the program is compiled once more
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,8 +109,13 @@ def compare_again(
     if found is None:
         return chosen
     seen = found if found.rounds else known
-    kernels, without_ms = known.kernels, known.without_ms
-    eager = replace(seen, tries=known.tries + 1, kernels=kernels, without_ms=without_ms)
+    eager = replace(
+        seen,
+        tries=known.tries + 1,
+        kernels=known.kernels,
+        implementations=known.implementations,
+        without_ms=known.without_ms,
+    )
     remember(plain, inputs, eager)
     return replace(chosen, eager=eager)
 
@@ -124,50 +140,84 @@ def _with_faster_operators(
     if (found.program_ms + found.eager_ms) * _CALLS / 2 > limit * 1e3:
         return chosen
     with undisturbed():
-        kernels = _faster_kernels(chosen, state, inputs, others, limit)
-    if not kernels:
+        choices = _faster_choices(chosen, state, inputs, others, limit)
+    if not choices:
         return chosen
-    made = with_kernels(making, kernels)
+    made = with_choices(making, choices)
     with tracing(), without_autocast(), torch.no_grad():
         program, backward = made.bind(state)
     wanted = None if backward is None else backward.wanted
     with undisturbed():
         eager = EagerRun(making.exported, state, inputs, wanted, program.changed)
         before = ProgramRun(chosen.program, chosen.backward, inputs, limit=0.0)
-        after = ProgramRun(program, backward, inputs, limit=0.0)
+        after = ProgramRun(program, backward, inputs, limit=limit_of(making.made[0].network))
         try:
+            other = any(isinstance(choice, OtherImplementation) for choice in choices)
+            if other and (differs := after.difference(before)):
+                log.warning("not chosen, since results differ (%s): %s", differs, _named(choices))
+                return chosen
             gain = eager_comparison.timed(before, after, limit_s=limit)
             seen = eager_comparison.timed(after, eager, limit_s=limit) if gain.slower else None
         finally:
             before.reset()
     if seen is None:
-        log.info("torch's kernels for %s make no faster program", _named(kernels))
+        log.info("no faster program: %s", _named(choices))
         return chosen
     log.info(
-        "torch's kernels run %s: a call takes %.3g ms instead of %.3g ms; %s (DACEML_MEASURE)",
-        _named(kernels), gain.eager_ms, gain.program_ms, gain.circumstances,
+        "%s: a call takes %.3g ms instead of %.3g ms; %s (DACEML_MEASURE)",
+        _named(choices), gain.eager_ms, gain.program_ms, gain.circumstances,
     )  # fmt: skip
-    eager_now = replace(seen, kernels=tuple(kernels), without_ms=gain.program_ms)
+    kernels = tuple(choice for choice in choices if isinstance(choice, TorchKernel))
+    implementations = tuple(choice for choice in choices if isinstance(choice, OtherImplementation))
+    eager_now = replace(seen, kernels=kernels, implementations=implementations, without_ms=gain.program_ms)
     return ChosenProgram(making=made, program=program, backward=backward, eager=eager_now)
+
+
+def _faster_choices(
+    chosen: ChosenProgram,
+    state: Mapping[str, torch.Tensor],
+    inputs: Sequence[torch.Tensor],
+    others: Others,
+    limit: float,
+) -> list[TorchKernel | OtherImplementation]:
+    """What promises to make the program faster; nothing where all of it promises little."""
+    from daceml.tuning.other_implementations import candidates, faster_implementations
+
+    making, program, backward = chosen.making, chosen.program, chosen.backward
+    run = ProgramRun(program, backward, inputs, limit=0.0)
+    steps_us, call_us = (found := run.profile(_PROFILES, limit / _CALLS)), sum(found)
+    margin = _DOUBTFUL_MARGIN if disturbing(others.share()) else MARGIN
+    kernels = _faster_kernels(chosen, state, inputs, steps_us, limit=limit, margin=margin)
+    passes = (program, *(() if backward is None else (backward.program,)))
+    found_others: list[Candidate] = []
+    for part, made in zip(passes, making.made, strict=True):
+        steps = part.manifest.steps
+        found_others += candidates(steps, steps_us[: len(steps)], made.network, call_us)
+        steps_us = steps_us[len(steps) :]
+    implementations = faster_implementations(found_others, making.cache, limit_s=limit / 2, margin=margin)
+    traced, by_torch = making.made[0].network.traced, {kernel.node for kernel in kernels}
+    choices = [*kernels, *(c for c in implementations if traced_node(c.name, traced) not in by_torch)]
+    worth_it = sum(choice.lost_us for choice in choices) >= _WORTH_IT * call_us
+    return choices if worth_it else []
 
 
 def _faster_kernels(
     chosen: ChosenProgram,
     state: Mapping[str, torch.Tensor],
     inputs: Sequence[torch.Tensor],
-    others: Others,
+    steps_us: Sequence[float],
+    *,
     limit: float,
+    margin: float,
 ) -> list[TorchKernel]:
     making, program, backward = chosen.making, chosen.program, chosen.backward
     steps = (*program.manifest.steps, *(() if backward is None else backward.program.manifest.steps))
-    steps_us = ProgramRun(program, backward, inputs, limit=0.0).profile(_PROFILES, limit / _CALLS)
     with tracing():
         eager = EagerNodes(making.exported, state, inputs, None if backward is None else backward.wanted)
     nodes = steps_by_node(steps, making.made[0].network.traced)
     program_us = time_by_node(steps_us, nodes, eager.forward_us())
-    margin = _DOUBTFUL_MARGIN if disturbing(others.share()) else MARGIN
     return slower_operators(eager, program_us, sum(steps_us), limit_s=limit / 2, margin=margin)
 
 
-def _named(kernels: Sequence[TorchKernel]) -> str:
-    return ", ".join(f"{kernel.operator} ({kernel.where})" for kernel in kernels)
+def _named(choices: Sequence[TorchKernel | OtherImplementation]) -> str:
+    return ", ".join(f"{choice.by} runs {choice.operator} ({choice.where})" for choice in choices)

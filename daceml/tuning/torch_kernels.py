@@ -32,7 +32,6 @@ log = logging.getLogger(__name__)
 MARGIN = 1.25  # by which a generated operator is slower
 _LEAST_US = 20.0  # that an operator loses: about what calling torch's kernel costs
 _LEAST_SHARE = 0.02  # of a call, that an operator loses
-_WORTH_IT = 0.1  # of a call, that all of them lose: the program is compiled once more
 _FORWARD_RUNS, _KERNEL_RUNS = 2, 5
 _SHARE_OF_ONE = 0.05  # of the limit, for the calls of one operator
 
@@ -43,10 +42,10 @@ def steps_by_node(steps: Sequence[StepRecord], traced: Mapping[str, str]) -> lis
     Args:
         traced: name of an ONNX node -> node of the trace.
     """
-    return [frozenset(filter(None, (_traced(o.onnx_name, traced) for o in step.nodes))) for step in steps]
+    return [frozenset(filter(None, (traced_node(o.onnx_name, traced) for o in step.nodes))) for step in steps]
 
 
-def _traced(name: str, traced: Mapping[str, str]) -> str | None:
+def traced_node(name: str, traced: Mapping[str, str]) -> str | None:
     """The node of the trace; what a rewrite or a derivative makes of an ONNX node is named `<node>/...`."""
     while name not in traced:
         name, mark, _ = name.rpartition("/")
@@ -210,7 +209,7 @@ def slower_operators(
     limit_s: float,
     margin: float = MARGIN,
 ) -> list[TorchKernel]:
-    """The operators that torch's kernels run faster, those that lose most first; none where all lose little.
+    """The operators that torch's kernels run faster, those that lose most first.
 
     Args:
         program_us: microseconds of each node in the program.
@@ -233,5 +232,4 @@ def slower_operators(
             node=name, operator=str(node.target), where=where, program_us=us, torch_us=torch_us
         )
         found.append(kernel)
-    worth_it = sum(kernel.lost_us for kernel in found) >= _WORTH_IT * call_us
-    return sorted(found, key=lambda kernel: -kernel.lost_us) if worth_it else []
+    return sorted(found, key=lambda kernel: -kernel.lost_us)

@@ -70,6 +70,32 @@ def test_a_native_node_becomes_maps() -> None:
     assert report.nodes[0].writes == ("y0", "softmax_y0_part_0", "softmax_y0_part_1")
 
 
+@pytest.mark.parametrize(
+    ("preferred", "chosen"),
+    [
+        ({}, "aten:cumsum"),
+        ({"CumSum c": "native:triangle"}, "native:triangle"),
+        ({"CumSum d": "native:triangle"}, "aten:cumsum"),  # another node
+        ({"CumSum c": "native:unknown"}, "aten:cumsum"),
+    ],
+)
+def test_what_a_network_prefers_comes_first(preferred: dict[str, str], chosen: str) -> None:
+    network = network_for("CumSum", random(2, 3), np.array(1), constants=(1,))
+    node = only_node(network)
+    node.onnx_name = "c"
+    network.preferred = preferred
+    assert choose(node, network).implementation.title == chosen
+
+
+def test_a_preferred_implementation_that_refuses_is_left_out() -> None:
+    network = network_for("Gemm", random(2, 3).astype(np.int32), random(3, 4).astype(np.int32))
+    node = only_node(network)
+    network.preferred = {node.title: "aten:addmm"}
+    choice = choose(node, network)
+    assert choice.implementation.title == "native:gemm"
+    assert [title for title, _ in choice.refusals] == ["aten:addmm"]
+
+
 def test_choosing_changes_nothing() -> None:
     network = network_for("Softmax", random(2, 3))
     before = network.sdfg.to_json()["nodes"]

@@ -16,7 +16,7 @@ from daceml.module.compiled_variant import Variant
 from daceml.module.partial.region_ledger import recorded_regions
 from daceml.report.explanation.explanation import Explanation
 from daceml.transformations.standard import standard_recipe
-from daceml.tuning import eager_comparison
+from daceml.tuning import eager_comparison, program_choice
 from daceml.tuning.comparison_record import EagerComparison
 from daceml.tuning.eager_comparison import timed
 from tests.support.golden import golden
@@ -44,7 +44,7 @@ class Clock:
 
 
 @pytest.fixture(autouse=True)
-def quiet(monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
+def quiet(new_programs: None, monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
     monkeypatch.setenv("DACEML_MEASURE", "1")
     config.cache_clear()
     monkeypatch.setattr(eager_comparison, "disturbing", lambda share: False)
@@ -142,6 +142,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return EagerComparison(program_ms=4.0, eager_ms=3.0, rounds=9, slower=True)
 
     monkeypatch.setattr(eager_comparison, "timed", both)
+    monkeypatch.setattr(program_choice, "_faster_choices", lambda *_: [])
     return seen
 
 

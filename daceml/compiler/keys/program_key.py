@@ -16,6 +16,7 @@ from daceml.codegen_cuda.toolchain import cuda_toolchain, nvtx_folder
 from daceml.compiler.keys.recipe_key import recipe_key
 from daceml.config import PACKAGE_FOLDER, config
 from daceml.frontend.capture.module_attributes import places
+from daceml.frontend.onnx_export.chosen_implementations import chosen_implementations
 from daceml.frontend.onnx_export.chosen_kernels import torch_kernels
 from daceml.toolchain.cache import digest
 from daceml.toolchain.cxx import toolchain_for
@@ -65,6 +66,7 @@ def program_key(
         ),
         repr(program.graph_signature),
         *(f"torch's kernel {name}" for name in torch_kernels(program)),
+        *(f"implementation {item}" for item in chosen_implementations(program).items()),
         *(_describe(n.name, n.meta.get("val")) for n in program.graph.nodes if n.op == "placeholder"),
         *(_content(n, value) for n, value in sorted(program.constants.items()) if n not in buffers),
         # several names of one tensor are one weight of the program

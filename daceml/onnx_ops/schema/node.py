@@ -96,6 +96,11 @@ class ONNXNode(LibraryNode):
         for attribute, value in attributes.items():
             self.set_attribute(attribute, value)
 
+    @property
+    def title(self) -> str:
+        """Operator and name."""
+        return f"{self.op_type} {self.onnx_name}".rstrip()
+
     def attribute_values(self) -> dict[str, Any]:
         """Every attribute of the schema by name: the node's value, else the schema's default, else None.
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from daceml.runtime.program import Program
     from daceml.runtime.records.gradients import BucketRecord, StorageRecord
     from daceml.runtime.records.manifest import Manifest, StepRecord
-    from daceml.tuning.comparison_record import TorchKernel
+    from daceml.tuning.comparison_record import OtherImplementation, TorchKernel
     from daceml.tuning.decision import Decision
 
 # StepRecord.kind -> its name among the counts
@@ -63,7 +63,8 @@ class Explanation:
         search: what a search for a recipe has found; None without one.
         slower: why calls run eagerly all the same: the program is slower; empty where it runs.
         torch_kernels: operators that torch's own kernels run, because these were measured to be faster.
-        torch_gain: what a call takes with them and without, in a sentence; empty where there are none.
+        implementations: operators that other implementations than their first ones run for that reason.
+        gain: what a call takes with these choices and without, in a sentence; empty where there are none.
         buckets: gradients that are averaged over all ranks, in the order in which they are sent.
         ranks: who averages them, such as "2 ranks through gloo".
     """
@@ -90,7 +91,13 @@ class Explanation:
     ranks: str = ""
     slower: str = ""
     torch_kernels: tuple[TorchKernel, ...] = ()
-    torch_gain: str = ""
+    implementations: tuple[OtherImplementation, ...] = ()
+    gain: str = ""
+
+    @property
+    def choices(self) -> tuple[TorchKernel | OtherImplementation, ...]:
+        """Operators that something else runs because it was measured to be faster."""
+        return (*self.torch_kernels, *self.implementations)
 
     @property
     def applied(self) -> dict[str, int]:
@@ -210,8 +217,10 @@ def explanation_of(module: DaceModule, variant: Variant) -> Explanation:
     found = explanation(name, *_facts(variant.program), variant.stages_s)
     slower = variant.loses
     found = replace(found, search=variant.decision, slower="" if slower is None else slower.what)
-    if variant.eager is not None and variant.eager.kernels:
-        found = replace(found, torch_kernels=variant.eager.kernels, torch_gain=variant.eager.gain)
+    if (seen := variant.eager) is not None and seen.choices:
+        found = replace(
+            found, torch_kernels=seen.kernels, implementations=seen.implementations, gain=seen.gain
+        )
     if variant.backward is None:
         return found
     record, exchange = variant.backward.record, variant.backward.exchange

@@ -11,10 +11,10 @@ from daceml.report.explanation.device_kernels_text import headline as headline_o
 from daceml.report.explanation.device_kernels_text import kernel_rows
 from daceml.report.explanation.explanation_text import RUN_ANYWAY
 from daceml.report.explanation.levels import TITLES
+from daceml.report.explanation.measured_choices_text import HEADERS as HEADERS_OF_CHOICES
+from daceml.report.explanation.measured_choices_text import SOURCES
+from daceml.report.explanation.measured_choices_text import row_of as row_of_choice
 from daceml.report.explanation.search_text import HEADERS, headline, row_of
-from daceml.report.explanation.torch_kernels_text import HEADERS as HEADERS_OF_TORCH
-from daceml.report.explanation.torch_kernels_text import SOURCES
-from daceml.report.explanation.torch_kernels_text import row_of as row_of_torch
 from daceml.text_tables import in_millions
 
 if TYPE_CHECKING:
@@ -62,9 +62,9 @@ def explanation_html(explanation: Explanation) -> str:
     if explanation.levels:
         parts.append(_table(("level", "applied", "refused", *_AMOUNTS), map(_level, explanation.levels)))
     parts += [_refused(level) for level in explanation.levels if level.refused]
-    if explanation.torch_kernels:
-        parts.append(f"<p>{escape(explanation.torch_gain)} ({escape(SOURCES)})</p>")
-        parts.append(_table(HEADERS_OF_TORCH, map(row_of_torch, explanation.torch_kernels)))
+    if explanation.choices:
+        parts.append(f"<p>{escape(explanation.gain)} ({escape(SOURCES)})</p>")
+        parts.append(_table(HEADERS_OF_CHOICES, map(row_of_choice, explanation.choices)))
     if explanation.search is not None:
         trials = [(*row_of(trial), trial.why) for trial in explanation.search.trials]
         parts.append(f"<p>search: {escape(headline(explanation.search))}</p>")

@@ -8,9 +8,9 @@ from daceml.report.explanation.buckets_text import buckets_text
 from daceml.report.explanation.device_kernels_text import device_kernels_text
 from daceml.report.explanation.gradients_text import gradients_text
 from daceml.report.explanation.levels import TITLES, group
+from daceml.report.explanation.measured_choices_text import measured_choices_text
 from daceml.report.explanation.search_text import search_text
 from daceml.report.explanation.storage_text import storage_text
-from daceml.report.explanation.torch_kernels_text import torch_kernels_text
 from daceml.runtime.records.manifest import EXAMPLE_SIZE
 from daceml.text_tables import TextTable, in_millions, render, table, wrapped
 
@@ -42,7 +42,7 @@ def explanation_text(explanation: Explanation, *, every_refusal: bool = False) -
     blocks = (
         _backward(explanation),
         device_kernels_text((*explanation.steps, *explanation.backward_steps)),
-        torch_kernels_text(explanation.torch_kernels, explanation.torch_gain),
+        measured_choices_text(explanation.choices, explanation.gain),
         _outside(explanation),
         refused,
         gradients,
