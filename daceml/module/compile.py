@@ -6,6 +6,7 @@ ONNX and DaCe are imported only where a program is not in the cache yet.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from daceml.compiler.call import agree, capture_call, making_of, trace_call
@@ -83,7 +84,7 @@ def compile_variant(
             with stages.stage("key"):
                 making.key()
             known, plain = None, making
-            compares = captured.sizes is None and ranks is None and _may_run_eagerly(request)
+            compares = ranks is None and _may_run_eagerly(request)
             if compares:
                 from daceml.tuning.comparison_record import remembered
 
@@ -105,6 +106,14 @@ def compile_variant(
             else:
                 chosen = compare_again(chosen, plain, state, arguments.tensors)
         making, program, backward, eager = chosen.making, chosen.program, chosen.backward, chosen.eager
+    compare = None
+    if eager is not None and captured.sizes is not None:
+        from daceml.module.compared_sizes import ComparedSizes
+        from daceml.tuning.program_choice import ChosenProgram
+
+        kept = replace(making, made=[])  # what was built goes
+        first = ChosenProgram(making=kept, program=program, backward=backward, eager=eager)
+        compare = ComparedSizes(first, replace(plain, made=[]), state, arguments.tensors)
     return Variant(
         program=program,
         exported=making.exported,
@@ -122,6 +131,7 @@ def compile_variant(
         architecture=making.architecture,
         decision=decision,
         eager=eager,
+        compare=compare,
         stages_s=stages.seconds,
         backward=backward,
         requiring=requirements(request, modes),
@@ -133,7 +143,7 @@ def _may_run_eagerly(request: ModuleRequest) -> bool:
     """Whether eager PyTorch may run a call that it runs faster: the user asks for no particular program."""
     options = request.options
     plain = request.hooks is None and options["auto_optimize"] is True and options["recompute"] == "cheap"
-    asked = ("fullgraph", "freeze", "prefer_native", "verify", "cuda_graphs", "recipe", "memory_budget_bytes")
+    asked = ("fullgraph", "prefer_native", "verify", "cuda_graphs", "recipe", "memory_budget_bytes")
     return plain and all(options[name] in (None, False) for name in asked)
 
 

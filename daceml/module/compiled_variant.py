@@ -52,6 +52,7 @@ class Variant:
         device, architecture: where its tensors lie, see `Network`.
         decision: what a search has found.
         eager: how fast eager PyTorch is next to it; None where that is not known.
+        compare: tells the same at other sizes, where sizes are symbolic; None where `eager` holds for all.
         backward: how gradients are computed; None where nothing requires one.
         requiring: tensors of the module and whether they require a gradient, where that matters.
         reads: values of tensors of the arguments that it has for constants.
@@ -73,6 +74,7 @@ class Variant:
     architecture: int | None = None
     decision: Decision | None = None
     eager: EagerComparison | None = None
+    compare: Callable[[Sequence[torch.Tensor]], EagerComparison | None] | None = None
     stages_s: dict[str, float] = field(default_factory=dict[str, float])
     backward: BackwardPass | None = None
     requiring: tuple[tuple[torch.Tensor, bool], ...] = ()
@@ -87,13 +89,11 @@ class Variant:
     @property
     def loses(self) -> Cut | None:
         """Why calls run eagerly all the same: the program is slower. None where it runs."""
-        if self.eager is None or not self.eager.slower:
-            return None
-        return Cut(
-            what=self.eager.sentence,
-            why="the two were timed side by side when the program was compiled",
-            fix="set DACEML_MEASURE=0, or compile with fullgraph=True, to run the program in any case",
-        )
+        return _cut(self.eager)
+
+    def loses_at(self, tensors: Sequence[torch.Tensor]) -> Cut | None:
+        """`loses` at the sizes of these arguments."""
+        return _cut(self.eager if self.compare is None else self.compare(tensors))
 
     def same_gradients(self) -> bool:
         """Whether the module's tensors still require gradients where they did."""
@@ -218,6 +218,16 @@ class Variant:
             device=self.device,
             architecture=self.architecture,
         ).network
+
+
+def _cut(seen: EagerComparison | None) -> Cut | None:
+    if seen is None or not seen.slower:
+        return None
+    return Cut(
+        what=seen.sentence,
+        why="the two were timed side by side when the program was compiled",
+        fix="set DACEML_MEASURE=0, or compile with fullgraph=True, to run the program in any case",
+    )
 
 
 def _place(tensor: torch.Tensor) -> int:

@@ -121,7 +121,7 @@ class Session:
             finally:
                 self._known.has_run(variant)
         ledger = open_ledger()
-        if self.data_parallel is None and (why := variant.loses):
+        if self.data_parallel is None and (why := variant.loses_at(tensors)):
             with nullcontext() if ledger is None else ledger.inside(self, self.name, (why,)):
                 return self._run_eagerly(args, kwargs)
         if ledger is None:

@@ -184,6 +184,12 @@ def remembered(making: Making, inputs: Sequence[torch.Tensor]) -> tuple[Making, 
         making: of the program as it is without any choice.
         inputs: of a call.
     """
+    known = stored_comparison(making, inputs)
+    return (with_choices(making, known.choices) if known and known.choices else making), known
+
+
+def stored_comparison(making: Making, inputs: Sequence[torch.Tensor]) -> EagerComparison | None:
+    """What an earlier comparison has seen; see `remembered`."""
     known = None
     while may_compare(making) and (known is None or known.is_doubtful):
         tries = 1 if known is None else known.tries + 1
@@ -194,7 +200,7 @@ def remembered(making: Making, inputs: Sequence[torch.Tensor]) -> tuple[Making, 
         kernels = tuple(TorchKernel(**kernel) for kernel in record.pop("kernels"))
         others = tuple(OtherImplementation(**other) for other in record.pop("implementations"))
         known = EagerComparison(**record, kernels=kernels, implementations=others)
-    return (with_choices(making, known.choices) if known and known.choices else making), known
+    return known
 
 
 def remember(making: Making, inputs: Sequence[torch.Tensor], found: EagerComparison) -> None:
@@ -218,7 +224,13 @@ def with_choices(making: Making, choices: Collection[TorchKernel | OtherImplemen
     return replace(making, exported=exported, made=[], record=None, known_key="", objects=None)
 
 
+def size_class(inputs: Sequence[torch.Tensor]) -> tuple[int, ...]:
+    """Sizes for which one comparison holds where they are symbolic: each up to the next power of two."""
+    return tuple((size - 1).bit_length() for x in inputs for size in x.shape)
+
+
 def _key(making: Making, inputs: Sequence[torch.Tensor], tries: int) -> str:
-    shapes = str([tuple(x.shape) for x in inputs])
+    symbolic = bool(making.exported.range_constraints)
+    shapes = str(size_class(inputs) if symbolic else [tuple(x.shape) for x in inputs])
     again = () if tries == 1 else (f"try {tries}",)
     return digest(making.key(), "eager", fingerprint(), torch.__version__, shapes, *again)

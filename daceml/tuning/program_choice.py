@@ -21,6 +21,7 @@ from daceml.tuning.comparison_record import (
     TorchKernel,
     may_compare,
     remember,
+    stored_comparison,
     with_choices,
 )
 from daceml.tuning.eager_comparison import compared_with_eager, limit_s
@@ -118,6 +119,36 @@ def compare_again(
     )
     remember(plain, inputs, eager)
     return replace(chosen, eager=eager)
+
+
+def comparison_elsewhere(
+    chosen: ChosenProgram, plain: Making, state: Mapping[str, torch.Tensor], inputs: Sequence[torch.Tensor]
+) -> EagerComparison | None:
+    """A comparison with eager PyTorch at other sizes than those at which the program was compiled.
+
+    Args:
+        chosen: with what was seen at those; its sizes are symbolic.
+        plain, state, inputs: see `compare_again`.
+    """
+    first = chosen.eager
+    assert first is not None, "what was seen at other sizes"
+    known = stored_comparison(plain, inputs)
+    if known is not None and known.choices == first.choices and not known.is_doubtful:
+        return known
+    with without_autocast(), torch.no_grad():
+        found = _compared(chosen, state, inputs, first.limit_s)
+    if found is None:
+        return None
+    tries = 1 if known is None else known.tries + 1
+    found = replace(
+        found,
+        tries=tries,
+        kernels=first.kernels,
+        implementations=first.implementations,
+        without_ms=first.without_ms,
+    )
+    remember(plain, inputs, found)
+    return found
 
 
 def _compared(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
@@ -19,6 +20,7 @@ from daceml.transformations.standard import standard_recipe
 from daceml.tuning import eager_comparison, program_choice
 from daceml.tuning.comparison_record import EagerComparison
 from daceml.tuning.eager_comparison import timed
+from daceml.tuning.program_run import ProgramRun
 from tests.support.golden import golden
 
 
@@ -246,13 +248,78 @@ def test_a_machine_that_never_is_quiet_is_asked_five_times(monkeypatch: pytest.M
     assert len(calls) == 5
 
 
+def test_frozen_weights_are_compared_too(ran: list[str]):
+    module = Layers().eval()
+    ours = compiled(module, freeze=True, backward=False)
+    with torch.no_grad():
+        torch.testing.assert_close(ours(drawn(0, batch=16)), module(drawn(0, batch=16)))
+    assert ran == ["compared"] and ours.session.latest.loses is not None  # pyright: ignore
+
+
+@pytest.fixture
+def sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Rows with which programs were compared; eager PyTorch is faster for less than 32."""
+    seen: list[int] = []
+
+    def timed(
+        program: Callable[[], object], eager: Callable[[], object], *, limit_s: float
+    ) -> EagerComparison:
+        assert isinstance(program, ProgramRun)
+        program()
+        eager()
+        seen.append(len(program.inputs[0]))
+        return EagerComparison(program_ms=4.0, eager_ms=3.0, rounds=9, slower=seen[-1] < 32)
+
+    monkeypatch.setattr(eager_comparison, "timed", timed)
+    monkeypatch.setattr(program_choice, "_faster_choices", lambda *_: [])
+    return seen
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_symbolic_sizes_are_compared_in_classes(
+    training: bool, sizes: list[int], monkeypatch: pytest.MonkeyPatch
+):
+    module = nn.Sequential(nn.Linear(12, 7), nn.Tanh())
+    twin = copy.deepcopy(module)
+    ran_compiled: list[int] = []
+    run = Variant.__call__
+
+    def noted(self: Variant, tensors: Sequence[torch.Tensor], *rest: object, **more: object) -> object:
+        ran_compiled.append(len(tensors[0]))
+        return run(self, tensors, *rest, **more)  # pyright: ignore[reportArgumentType]
+
+    monkeypatch.setattr(Variant, "__call__", noted)
+    for model in (module, copy.deepcopy(twin)):  # the second one finds the comparisons in the cache
+        ours = compiled(model, dynamic=True)
+        ran_compiled.clear()
+        for batch in (9, 12, 100, 16, 70, 9):
+            x, y = (drawn(batch, batch=batch).requires_grad_(training) for _ in range(2))
+            with torch.set_grad_enabled(training):
+                got, expected = ours(x), twin(y)
+            torch.testing.assert_close(got, expected)
+            if training:
+                got.square().sum().backward()
+                expected.square().sum().backward()
+                torch.testing.assert_close(x.grad, y.grad)
+        (variant,) = ours.session.variants  # pyright: ignore
+        assert variant.sizes is not None
+        assert ran_compiled == [100, 70]
+        assert sizes == [9, 100]
+
+
+def test_a_program_that_changes_buffers_is_compared_once(sizes: list[int]):
+    module = Layers().train()
+    ours = compiled(module, dynamic=True, backward=False)
+    for batch in (9, 100, 1000):
+        ours(drawn(0, batch=batch))
+    assert sizes == [9] and int(module.norm.num_batches_tracked) == 3  # pyright: ignore[reportArgumentType]
+
+
 @pytest.mark.parametrize(
     "options",
     [
         {"fullgraph": True},
-        {"freeze": True, "backward": False},
         {"auto_optimize": False},
-        {"dynamic": True},
         {"prefer_native": True},
         {"recompute": "none"},
         {"recipe": standard_recipe()},
