@@ -9,7 +9,8 @@ from daceml.errors import ConfigurationError
 Stance = Literal["default", "eager_on_recompile", "fail_on_recompile", "force_eager"]
 _STANCES = ("default", "eager_on_recompile", "fail_on_recompile", "force_eager")
 
-_current: list[Stance] = ["default"]
+stances: list[Stance] = ["default"]
+"""One stance, which holds now: asking this list takes less than a function."""
 
 
 class stance:  # noqa: N801  a function to its users, which also is a context manager
@@ -34,16 +35,16 @@ class stance:  # noqa: N801  a function to its users, which also is a context ma
                 why=f"stances are {', '.join(_STANCES)}",
                 fix="write for example daceml.stance('fail_on_recompile')",
             )
-        self._before: Stance = _current[0]
-        _current[0] = name
+        self._before: Stance = stances[0]
+        stances[0] = name
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *failure: object) -> None:
-        _current[0] = self._before
+        stances[0] = self._before
 
 
 def current_stance() -> Stance:
     """The stance of this process."""
-    return _current[0]
+    return stances[0]

@@ -196,13 +196,13 @@ def _session_in_charge(module: DaceModule) -> Session | None:
 
     None, too, within a larger module that is being compiled: the whole is better than its parts.
     """
-    if torch.jit.is_tracing():  # pyright: ignore[reportPrivateImportUsage]
-        return None  # torch.jit.trace and torch.onnx.export(dynamo=False) follow the eager forward
     if torch.compiler.is_dynamo_compiling() or (torch.compiler.is_compiling() and tracing_here()):
         session: Session | None = getattr(module, "_session", None)
         if session is not None:
             session.refuse_unaveraged("it is part of a larger program, which would have none")
         return None
+    if torch._C._is_tracing():  # pyright: ignore  asked of Python, it takes three times as long
+        return None  # torch.jit.trace and torch.onnx.export(dynamo=False) follow the eager forward
     return getattr(module, "_session", None)
 
 

@@ -57,8 +57,7 @@ class _Watch:
             native.daceml_watch_list(watch, id(entries))
             for value in objects:
                 native.daceml_watch_entry(watch, None, id(value))
-        unchanged = native.daceml_watch_unchanged
-        return lambda: unchanged(watch) == 1
+        return partial(native.daceml_watch_unchanged, ctypes.c_void_p(watch))
 
 
 def _unchanged(held: _Held, items: _Items) -> bool:
@@ -84,5 +83,5 @@ def _native() -> ctypes.PyDLL:
     native.daceml_watch_list.argtypes = [pointer, pointer]
     native.daceml_watch_entry.argtypes = [pointer, pointer, pointer]
     native.daceml_watch_unchanged.argtypes = [pointer]
-    native.daceml_watch_unchanged.restype = ctypes.c_int32
+    native.daceml_watch_unchanged.restype = ctypes.c_bool  # a Python function in between would cost as much
     return native

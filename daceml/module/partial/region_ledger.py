@@ -154,12 +154,13 @@ class _EagerOperations(TorchDispatchMode):
         return result
 
 
-_recording: dict[int, RegionLedger] = {}
+recording: dict[int, RegionLedger] = {}
+"""Threads whose calls are recorded now."""
 
 
 def open_ledger() -> RegionLedger | None:
     """The ledger of the call that this thread records, if any."""
-    return _recording.get(threading.get_ident()) if _recording else None
+    return recording.get(threading.get_ident()) if recording else None
 
 
 @contextmanager
@@ -170,9 +171,9 @@ def recorded_regions() -> Generator[RegionLedger]:
         yield outer
         return
     ledger = RegionLedger()
-    _recording[threading.get_ident()] = ledger
+    recording[threading.get_ident()] = ledger
     try:
         with _EagerOperations(ledger):
             yield ledger
     finally:
-        del _recording[threading.get_ident()]
+        del recording[threading.get_ident()]
