@@ -90,9 +90,30 @@ def kinds(m: Any, x: torch.Tensor, index: torch.Tensor) -> dict[str, Any]:
     }
 
 
+def begins_to_require(m: Any, x: torch.Tensor) -> torch.Tensor:
+    """As wav2vec2 does with its input; and what requires a gradient already, or does not any more."""
+    h = m.kept[:, None].sin()
+    h.requires_grad = True
+    m.weight.requires_grad_()
+    m.kept.requires_grad_(False)
+    return m.layer(x) * h * m.layer(x).requires_grad_()
+
+
+def detached_in_place(m: Any, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """The value from before, and what was computed of it, keep their gradients."""
+    y = m.layer(x)
+    first, powers = y[0], y.exp()
+    y.detach_()
+    z = (x * m.weight).detach_().requires_grad_() * m.weight
+    return y, y * m.weight * powers, first * m.weight, z
+
+
 COMPILED: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
-    f.__name__: (f, (double(2, 3),)) for f in (averages, averages_of_constants, filled_in_place, flat)
-} | {"kinds": (kinds, (double(4, 3), torch.tensor([0, 3, 3])))}
+    f.__name__: (f, (double(2, 3),)) for f in (
+        averages, averages_of_constants, filled_in_place, flat, detached_in_place,
+    )
+} | {"kinds": (kinds, (double(4, 3), torch.tensor([0, 3, 3]))),
+       "begins to require": (begins_to_require, (double(3, 3),))}  # fmt: skip
 
 
 def test_compiled_together():
@@ -178,8 +199,27 @@ def own_gradient(m: Any, x: torch.Tensor) -> torch.Tensor:
         return torch.autograd.grad(m.layer(x).pow(3).sum(), x)[0] * m.weight
 
 
-def detached_in_place(m: Any, x: torch.Tensor) -> torch.Tensor:
-    return (x * 2).detach_() * m.weight
+def detached_input(m: Any, x: torch.Tensor) -> torch.Tensor:
+    return x.detach_() * m.weight
+
+
+def detached_in_place_and_changed(m: Any, x: torch.Tensor) -> torch.Tensor:
+    y = m.layer(x)
+    y.detach_().add_(1)
+    return y * x
+
+
+def returns_a_new_leaf(m: Any, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    h = m.kept.sin().requires_grad_()
+    return h, h * m.layer(x)
+
+
+def moves_with_a_new_leaf_alone(m: Any, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    return m.kept.sin().requires_grad_().exp(), m.layer(x)
+
+
+def requires_of_a_buffer(m: Any, x: torch.Tensor) -> torch.Tensor:
+    return m.layer(x) * m.kept.requires_grad_()
 
 
 def detached_and_changed(m: Any, x: torch.Tensor) -> torch.Tensor:
@@ -215,7 +255,11 @@ EAGER: dict[str, tuple[Callable[..., Any], str]] = {
     # name: (forward, what the reason names)
     "hook of a tensor": (own_hook, "register_hook"),
     "gradient asked for": (own_gradient, "torch.autograd.grad"),
-    "detached in place": (detached_in_place, "detach_"),
+    "detached input": (detached_input, "detach_"),
+    "detached in place and changed": (detached_in_place_and_changed, "detached"),
+    "returns a new leaf": (returns_a_new_leaf, "it has made"),
+    "moves with a new leaf alone": (moves_with_a_new_leaf_alone, "it has made"),
+    "requires of a buffer": (requires_of_a_buffer, "requires_grad_"),
     "detached and changed": (detached_and_changed, "detached"),
     "changed without gradient": (changed_without_gradient, "mul in place under no_grad"),
     "clipped weight": (clipped_weight, "p_weight in place under no_grad"),

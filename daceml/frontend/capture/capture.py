@@ -274,9 +274,9 @@ def _apart(tensors: Sequence[torch.Tensor], module: nn.Module) -> list[torch.Ten
 
 
 @contextmanager
-def _followed() -> Generator[None]:
+def _followed(given: Sequence[torch.Tensor]) -> Generator[None]:
     """Trace forward within the block for a backward pass."""
-    with without_own_gradients(), marked_in_autocast():
+    with without_own_gradients(given), marked_in_autocast():
         yield
 
 

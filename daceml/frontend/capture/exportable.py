@@ -23,6 +23,7 @@ from torch.utils._pytree import tree_leaves
 from daceml.frontend.capture.arguments import Arguments
 from daceml.frontend.capture.attributes_read import AttributesRead, recorded_reads
 from daceml.frontend.capture.call_device import autocast_regions
+from daceml.frontend.capture.gradients.new_leaves import rests_on_new_leaves
 from daceml.frontend.capture.hook_refusals import hook_refusal
 from daceml.frontend.capture.hook_state import hook_name, traced_hooks
 from daceml.frontend.capture.module_attributes import held_values, is_plain_object
@@ -107,7 +108,7 @@ def exportable(
     arguments: Arguments,
     reads: ReadValues,
     autocast: tuple[torch.dtype | None, ...] = (),
-    around: Callable[[], AbstractContextManager[object]] = nullcontext,
+    around: Callable[[Sequence[torch.Tensor]], AbstractContextManager[object]] = nullcontext,
     *,
     output: bool = True,
 ) -> Generator[ExportView]:
@@ -120,7 +121,7 @@ def exportable(
     Args:
         reads: notes values that forward turns into Python's.
         autocast: the types of the autocast regions that the call is in, see `call_device.autocast_types`.
-        around: what forward is traced in, besides.
+        around: what forward is traced in, besides, of the tensors of the caller and of the module.
         output: whether what forward prints is an effect that no program can repeat.
     Raises:
         RunsEagerlyError: a submodule has a hook; or, from within the export, forward changes a list or dict
@@ -140,13 +141,14 @@ def exportable(
             view.reads.follow(real[name], name, traced, real[name])
         for name, tensor in reached:
             view.reads.follow(tensor, name, tensor, tensor)
+        given = [*tensors, *(t for _, t in _registered(module)), *(t for _, t in reached)]
         args, kwargs = arguments.rebuild(tensors)
         held = HeldContents(args, kwargs)
         layouts = _layouts(view.module, tensors)
         with (
             _watched_attributes(view, module),
             autocast_regions(autocast),
-            around(),
+            around(given),
             _watched_python(module, output=output),
             recorded_reads() as view.attributes,
         ):
@@ -156,7 +158,10 @@ def exportable(
         assigned = [made.owner.__dict__[made.name] for made in view.assigned]
         whole = held.described((result, assigned, held.changed()))
         view.changes = held.changes
-        view.moving = tuple(t.requires_grad for t in tree_leaves(whole) if isinstance(t, torch.Tensor))
+        results = [leaf for leaf in tree_leaves(whole) if isinstance(leaf, torch.Tensor)]
+        if any(rests_on_new_leaves(result, given) for result in results):
+            raise RunsEagerlyError("forward returns what has its gradient from a tensor that it has made")
+        view.moving = tuple(result.requires_grad for result in results)
         return whole
 
     positional = inspect.Parameter.POSITIONAL_OR_KEYWORD

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from torch.fx import Graph, GraphModule, Node
 
 _DETACH = torch.ops.aten.detach.default
+_DETACH_IN_PLACE = torch.ops.aten.detach_.default
 
 
 _VALUES_UNREAD = frozenset(
@@ -80,7 +81,7 @@ def _mark(module: GraphModule) -> None:
     for node in list(graph.nodes):
         if node.op != "call_function":
             continue
-        if node.target is _DETACH:
+        if node.target in (_DETACH, _DETACH_IN_PLACE):
             _refuse_written(storage(node), later[node])
             node.target = stop_gradient()
             continue

@@ -8,7 +8,7 @@ itself: torch keeps such a module. An exported program has the operators of the 
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -26,12 +26,17 @@ _REFUSED: dict[Any, str] = {
     torch.Tensor.register_hook: "register_hook of a tensor",
     torch.Tensor.register_post_accumulate_grad_hook: "register_post_accumulate_grad_hook of a tensor",
     torch.Tensor.retain_grad: "retain_grad of a tensor",
-    torch.Tensor.requires_grad_: "requires_grad_ of a tensor",
-    torch.Tensor.requires_grad.__set__: "requires_grad_ of a tensor",  # pyright: ignore[reportAttributeAccessIssue]
-    torch.Tensor.detach_: "detach_ of a tensor",
     torch.Tensor.backward: "backward",
     torch.autograd.grad: "torch.autograd.grad",
 }
+
+_SET: Any = torch.Tensor.requires_grad.__set__  # pyright: ignore[reportAttributeAccessIssue]
+_SWITCHES: dict[Any, str] = {
+    torch.Tensor.requires_grad_: "requires_grad_",
+    _SET: "requires_grad_",
+    torch.Tensor.detach_: "detach_",
+}
+"""What changes whether a tensor requires a gradient: allowed for what forward has made itself."""
 
 
 def refuse_gradient_hooks(module: nn.Module) -> None:
@@ -47,11 +52,13 @@ def refuse_gradient_hooks(module: nn.Module) -> None:
 
 
 @contextmanager
-def without_own_gradients() -> Generator[None]:
+def without_own_gradients(given: Sequence[torch.Tensor]) -> Generator[None]:
     """Trace a forward pass within the block, for a backward pass that is derived from the trace.
 
     The block is one thread's; what others do meanwhile is left alone.
 
+    Args:
+        given: the tensors of the caller and of the module, as they are traced.
     Raises:
         RunsEagerlyError: forward has gradients of its own; raised inside the block where it meets them.
     """
@@ -76,7 +83,7 @@ def without_own_gradients() -> Generator[None]:
     try:
         function.apply = classmethod(checked)
         inference.__enter__ = entered
-        with _Refusals():
+        with _Refusals(given):
             yield
     finally:
         del function.apply
@@ -84,11 +91,23 @@ def without_own_gradients() -> Generator[None]:
 
 
 class _Refusals(TorchFunctionMode):
-    """Refuses what forward may not ask of its tensors."""
+    """Refuses what forward may not ask of its tensors, or of those that the caller and the module have."""
+
+    def __init__(self, given: Sequence[torch.Tensor]) -> None:
+        super().__init__()
+        self._given = frozenset(map(id, given))
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         if func in _REFUSED:
             raise RunsEagerlyError(f"forward calls {_REFUSED[func]}")
+        if func in _SWITCHES and id(args[0]) in self._given:
+            if func == torch.Tensor.detach_ or args[0].requires_grad != _wanted(*args[1:], **(kwargs or {})):
+                raise RunsEagerlyError(f"forward calls {_SWITCHES[func]} of a tensor that it has not made")
+            return args[0]
         return func(*args, **(kwargs or {}))
+
+
+def _wanted(requires_grad: bool = True) -> bool:
+    return requires_grad
