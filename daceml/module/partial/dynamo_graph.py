@@ -104,6 +104,7 @@ def _read_as_number(placeholder: fx.Node) -> bool:
 def _items_as_numbers(graph: fx.GraphModule, placeholders: Sequence[fx.Node]) -> None:
     for placeholder in placeholders:
         for item in list(placeholder.users):
+            placeholder.meta["example_value"] = value_of(item)
             item.replace_all_uses_with(placeholder)
             graph.graph.erase_node(item)
     graph.recompile()

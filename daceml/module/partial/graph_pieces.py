@@ -12,6 +12,7 @@ from torch import fx
 from torch.fx.passes.split_module import split_module
 
 from daceml.frontend.capture.provenance import source_of_node
+from daceml.frontend.capture.sizes.hints import hint
 from daceml.module.partial.cut import Cut
 from daceml.module.partial.dynamo_graph import DynamoGraph, value_of
 
@@ -181,14 +182,19 @@ def _refusal(graph: fx.GraphModule, node: fx.Node, check: Check) -> Cut | None:
     fx.map_arg((node.args, node.kwargs), operands.append)  # pyright: ignore[reportArgumentType]
     operands = list(dict.fromkeys(operands))
     source = source_of_node(node)
-    if not all(_is_tensor(operand) or operand.op == "get_attr" for operand in operands):
+    numbers = {operand: number for operand in operands if (number := _number(operand)) is not None}
+    if _number(node) is not None and len(numbers) == len(operands):
+        return None  # it belongs to the piece that it is in
+    if not all(_is_tensor(o) or o.op == "get_attr" or o in numbers for o in operands):
         return Cut(what=f"{_name(node)} takes a value that is no tensor", where=source)
     alone = fx.Graph()
-    inputs: dict[fx.Node, fx.Node] = {}
+    inputs: dict[fx.Node, Any] = dict(numbers)
     examples: list[torch.Tensor] = []
     for operand in operands:
         if operand.op == "get_attr":
             inputs[operand] = alone.get_attr(operand.target)  # pyright: ignore[reportArgumentType]
+            continue
+        if operand in numbers:
             continue
         fake = value_of(operand)
         examples.append(_like(fake))
@@ -200,6 +206,12 @@ def _refusal(graph: fx.GraphModule, node: fx.Node, check: Check) -> Cut | None:
     if cut is None:
         return None
     return Cut(what=cut.what, where=source or cut.where, why=cut.why, fix=cut.fix, internal=cut.internal)
+
+
+def _number(node: fx.Node) -> int | float | None:
+    """What a number was in the call that was traced; None for other values."""
+    value = hint(value_of(node))
+    return value if isinstance(value, int | float) else None
 
 
 def _like(fake: torch.Tensor) -> torch.Tensor:

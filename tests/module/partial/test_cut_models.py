@@ -317,3 +317,37 @@ def test_a_whole_number_that_changes_needs_one_program_after_the_cut():
     programs = [region for region in ledger.regions.values() if not region.cuts]
     assert len(programs) <= 4
     assert len(ledger.regions) == len(programs) + 1  # nothing else is cut, nor runs eagerly
+
+
+class Scaled(nn.Module):
+    """Numbers of Python and sizes, used on both sides of an operator that no program has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = 0.3
+        self.first, self.second = (nn.Parameter(torch.randn(8, 8)) for _ in range(2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        half = self.scale * 0.5
+        y = torch.tanh(x.reshape(x.shape[0] * 2, 8) @ self.first) * self.scale + half
+        y = torch.linalg.inv(y.mT @ y + torch.eye(8))
+        y = x.reshape(x.shape[0] * 2, 8) @ y @ self.second
+        return torch.tanh(y).reshape(x.shape[0], 2, 8) / self.scale * half
+
+
+def test_numbers_and_sizes_go_from_piece_to_piece():
+    seed(0)
+    eager = Scaled()
+    compiled = daceml.compile(copy.deepcopy(eager), fullgraph=False, dynamic=True)
+    with recorded_regions() as ledger:
+        for size in (3, 5, 4):
+            x = torch.randn(size, 2, 8)
+            results = []
+            for module in (compiled, eager):
+                module.zero_grad()
+                y = module(x)
+                y.square().sum().backward()
+                results.append([y, *(p.grad for p in module.parameters())])
+            torch.testing.assert_close(*results, rtol=1e-4, atol=1e-5)
+    programs = [region for region in ledger.regions.values() if not region.cuts]
+    assert len(programs) == 2  # whatever the size
