@@ -224,14 +224,19 @@ def _number(value: Any) -> Dim:
 
 def _divided(value: Any, divisor: Any) -> Any:
     """Rounded to zero, where that is known."""
-    if not (isinstance(divisor, int) and divisor > 0) and value != 0:
+    if not _divides(divisor) and value != 0:
         return None
     rounded = floor_div(value, divisor)
     return rounded if never_negative(value) or rounded == ceil_div(value, divisor) else None
 
 
+def _divides(divisor: Any) -> bool:
+    """Whether it is positive wherever a program divides by it."""
+    return divisor != 0 and never_negative(divisor)
+
+
 def _remainder(value: Any, divisor: Any) -> Any:
-    return floor_mod(value, divisor) if isinstance(divisor, int) and divisor > 0 else None
+    return floor_mod(value, divisor) if _divides(divisor) else None
 
 
 def _modulo(node: _Node) -> Elements | None:
@@ -240,7 +245,7 @@ def _modulo(node: _Node) -> Elements | None:
 
 
 def _floored(value: Any, divisor: Any) -> Any:
-    return floor_div(value, divisor) if isinstance(divisor, int) and divisor > 0 else None
+    return floor_div(value, divisor) if _divides(divisor) else None
 
 
 def _extreme(function: Callable[..., Any], python: Callable[..., int]) -> Callable[[_Node], Elements | None]:

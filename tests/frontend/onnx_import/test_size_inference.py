@@ -25,7 +25,8 @@ def sizes(graph: str) -> dict[str, str]:
 
 def test_arithmetic_on_sizes_is_followed():
     found = sizes("""
-        g (float[N, T] x) => (int64[2] both, int64[1] lower, int64[1] rest, int64[1] kept, int64[] count)
+        g (float[N, T] x) => (int64[2] both, int64[1] lower, int64[1] rest, int64[1] kept, int64[] count,
+              int64[1] fitting)
         <int64[1] one = {1}, int64[1] two = {2}, int64[1] four = {4}, int64[1] eight = {8}> {
             shape = Shape(x)
             t = Gather(shape, one)
@@ -35,15 +36,21 @@ def test_arithmetic_on_sizes_is_followed():
             rest = Mod(minus, four)
             kept = Min(t, eight)
             count = Size(x)
+            over = Mod(t, lower)
+            whole = Sub(t, over)
+            fitting = Div(whole, lower)
         }""")
     assert found["both"] == "T, T"
     assert found["lower"] == "int_floor(T, 2)"
     assert found["rest"] == "-T + 4*int_floor(T + 3, 4)"
     assert found["kept"] == "Min(8, T)"
     assert found["count"] == "N*T"
+    assert found["fitting"] == "int_floor(T, int_floor(T, 2))"
 
 
-@pytest.mark.parametrize("text", ["Div(less, two)", "Div(two, t)", "Mod(t, t)", "Mod<fmod = 1>(minus, two)"])
+@pytest.mark.parametrize(
+    "text", ["Div(less, two)", "Div(two, less)", "Mod(t, less)", "Mod<fmod = 1>(minus, two)"]
+)
 def test_what_rounds_in_a_way_that_is_not_known_is_left_to_the_run(text: str):
     found = sizes(f"""
         g (float[T] x) => (int64[1] y) <int64[1] two = {{2}}, int64[1] nine = {{9}}> {{
@@ -112,6 +119,17 @@ def test_a_border_that_may_crop():
 def test_chunks_and_repetitions():
     agree(lambda x: torch.cat([part * n for n, part in enumerate(x.chunk(2, 1), 1)], 1), LENGTHS)
     agree(lambda x: x.repeat(1, 2, 1) + x.new_ones(4).repeat(2 * x.shape[1], 1), LENGTHS)
+
+
+def test_overlapping_windows_whose_length_is_computed():
+    def overlapping(x: torch.Tensor) -> torch.Tensor:
+        count = x.shape[1] // 8
+        windows = x.cumsum(1).view(x.shape[0], count, x.shape[1] // count, 4)
+        size, strides = list(windows.size()), list(windows.stride())
+        size[1], strides[1] = 2 * size[1] - 1, strides[1] // 2
+        return windows.as_strided(size, strides) * 2
+
+    agree(overlapping, (16, 24, 48))
 
 
 def test_windows_and_parts_one_by_one():
