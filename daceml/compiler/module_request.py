@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from torch import nn
@@ -41,3 +41,7 @@ class ModuleRequest:
     def backward(self) -> bool:
         """Whether results carry gradients where something requires them."""
         return self.options["backward"]
+
+    def with_fixed_sizes(self) -> ModuleRequest:
+        """The same, where no size is symbolic that the user has not named."""
+        return replace(self, options={**self.options, "dynamic": False})

@@ -387,17 +387,19 @@ class Session:
         with modes, outside_inference_mode():
             symbolic = self._known.of_any_size(key, arguments.tensors)
             make = functools.partial(
-                compile_variant, self.request, arguments, key.modes, symbolic, ranks=self.data_parallel
-            )
-            if (changing := self._known.changing(key)) is None:
-                return make()
+                compile_variant, arguments=arguments, modes=key.modes, symbolic=symbolic,
+                ranks=self.data_parallel,
+            )  # fmt: skip
+            changing = self._known.changing(key)
+            if changing is None and not self.options["dynamic"]:
+                return make(self.request)
             try:
-                return make(changing=changing)
+                return make(self.request, changing=changing)
             except Exception as error:
-                if not is_refusal(error):
+                if not is_refusal(error) or (changing is None and isinstance(error, RunsEagerlyError)):
                     raise
                 log.info("compiling %s for these sizes alone: %s", self.name, cut_of(error))
-                return make()
+                return make(self.request.with_fixed_sizes())
 
     def _eager_variant(self, error: Exception) -> EagerVariant:
         """What runs where a module is not one program.

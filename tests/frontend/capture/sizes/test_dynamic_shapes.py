@@ -245,6 +245,23 @@ def test_other_sizes_stay_open_where_one_that_is_computed_is_1():
     assert len(compiled.session.variants) == 1
 
 
+def test_sizes_that_no_program_can_have_as_symbols_are_fixed():
+    """Of a difference of sizes a program does not know whether it is positive, nor how a division rounds."""
+
+    def overlapping(x: torch.Tensor) -> torch.Tensor:
+        count = x.shape[0] - 12
+        windows = x.cumsum(0).view(count, x.shape[0] // count, 4)
+        size, strides = list(windows.size()), list(windows.stride())
+        size[0], strides[0] = 2 * size[0] - 1, strides[0] // 2
+        return windows.as_strided(size, strides) * 2
+
+    compiled = compile_module(Function(overlapping), backward=False, dynamic=True, fullgraph=True)
+    for length in (16, 18, 16):
+        x = torch.arange(4.0 * length).view(length, 4)
+        assert torch.equal(compiled(x), overlapping(x))
+    assert [variant.sizes for variant in compiled.session.variants] == [None, None]
+
+
 class Windows(nn.Module):
     """Attention within windows and within shifted ones, as in a Swin transformer."""
 
