@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import random
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -47,6 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.getLogger("daceml").setLevel(logging.ERROR)
     every = [case for name, folder in folders.items() for case in _SUITES[name](folder)]
     chosen = [case for case in every if not options.cases or any(word in case.name for word in options.cases)]
+    if options.count is not None:
+        chosen = random.Random(options.seed).sample(chosen, min(options.count, len(chosen)))
     chosen = chosen[::_QUICK] if options.quick else chosen
     jobs: list[tuple[Case, Way]] = [(case, way) for way in options.ways or get_args(Way) for case in chosen]
     keys: list[Key] = [(case.suite, case.name, way) for case, way in jobs]
@@ -88,6 +91,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--suites", nargs="*", choices=list(_SUITES), help="without it, all that are there")
     parser.add_argument("--ways", nargs="*", choices=get_args(Way), help="without it, all")
     parser.add_argument("--cases", nargs="*", metavar="WORD", help="programs with one of these words")
+    parser.add_argument("--count", type=int, help="programs that are drawn; without it, all")
+    parser.add_argument("--seed", type=int, default=0, help="of the draw")
     parser.add_argument("--jobs", type=int, default=1, help="processes at once")
     parser.add_argument("--journal", type=Path, default=Path("build/bench/suites.jsonl"), metavar="FILE",
                         help="rows that are known already; a run that was stopped goes on there")  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -144,6 +145,16 @@ def test_a_program_runs_and_its_bars_are_printed(
     assert "{'equal': 3}" in told and "torch-mlir's programs not passed: 0 %, at most 0 %" in told
     assert main(["--folder", str(tmp_path)]) == 0
     assert "no suites" in capsys.readouterr().out
+
+
+def test_programs_are_drawn_by_a_seed(folder: Path, tmp_path: Path):
+    drawn: list[set[str]] = []
+    for seed in ("0", "0", "1"):
+        journal = tmp_path / f"j{len(drawn)}"
+        line = ["--folder", str(folder), "--ways", "evaluation", "--count", "1", "--seed", seed]
+        assert main([*line, "--journal", str(journal)]) == 0
+        drawn.append({row["name"] for row in map(json.loads, journal.read_text().splitlines())})
+    assert drawn[0] == drawn[1] != drawn[2] and all(len(names) == 1 for names in drawn)
 
 
 class _Scaled(nn.Module):
