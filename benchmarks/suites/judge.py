@@ -5,11 +5,14 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import torch
 from torch import nn
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import daceml
 from benchmarks.opinfo.calls import Seen, call
@@ -61,10 +64,23 @@ class _State:
             def once(
                 *every: torch.Tensor, arguments: Arguments = arguments, count: int = len(tensors)
             ) -> Any:
-                return self.called(*arguments.filled(every[:count]))
+                with _Wide() if wide else nullcontext():
+                    return self.called(*arguments.filled(every[:count]))
 
             found.append(call(once, [*tensors, *self.held], gradients=gradients, seed=_SEED))
         return found
+
+
+class _Wide(TorchDispatchMode):
+    """Computes in float64 where a program names float32: gradients of float64 have a reference, too."""
+
+    def __torch_dispatch__(
+        self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        args, kwargs = pytree.tree_map(
+            lambda a: torch.float64 if a is torch.float32 else a, (args, kwargs or {})
+        )
+        return func(*args, **kwargs)
 
 
 def judged(case: Case, way: Way) -> Judged:
@@ -129,7 +145,7 @@ def _in_float64(case: Case, calls: Sequence[Arguments], *, gradients: bool) -> l
         torch.set_default_dtype(torch.float64)
         return _played(module, calls, gradients=gradients, wide=True)
     except Exception:
-        return None  # it names an element type
+        return None  # it needs the element types that it has
     finally:
         torch.set_default_dtype(default)
 

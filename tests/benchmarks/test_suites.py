@@ -207,6 +207,23 @@ def test_gradients_are_compared(monkeypatch: pytest.MonkeyPatch):
     assert "gradient 1" in judged(_case(), "training").note
 
 
+def test_the_reference_is_of_float64_where_a_program_names_float32(monkeypatch: pytest.MonkeyPatch):
+    class Cube(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.to(torch.float32) ** 3
+
+    class Product(nn.Module):  # rounds elsewhere, so its gradient, of float64, is not eager's
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.float() * x.float() * x.float()
+
+    x = torch.rand(64, dtype=torch.float64)
+    case = Case(suite="", name="", make=Cube, calls=lambda: [Arguments.of([x])])
+    monkeypatch.setattr(judging, "_compiled", lambda module, way: Product())
+    assert judged(case, "training").verdict == "equal"
+    monkeypatch.setattr(judging, "_compiled", lambda module, way: lambda x: x.half().float() ** 3)
+    assert judged(case, "training").verdict == "wrong"
+
+
 def test_an_error_is_foreign_or_a_refusal(monkeypatch: pytest.MonkeyPatch):
     def failing(error: Exception) -> object:
         def call(*arguments: object) -> object:
