@@ -133,6 +133,25 @@ def test_parameters_of_functions_have_all_digits_in_float64():
             )
 
 
+def test_variances_over_an_empty_list_of_dimensions_have_the_gradient_of_their_value():
+    """All dimensions count; eager's gradient divides by 1 - correction, as if there were one element."""
+
+    def deviations(dimensions: list[int]) -> Apart:
+        return Apart(
+            variance=lambda x: x.var(dimensions),
+            deviation=lambda x: x.std(dimensions, correction=2, keepdim=True),
+            biased=lambda x: x.std(dimensions, unbiased=False),
+            beside_mean=lambda x: torch.var_mean(x, dimensions)[0],
+        )
+
+    x = torch.randn(2, 3, 4, dtype=torch.float64)
+    over_none, over_all = deviations([]), deviations([0, 1, 2])
+    ours = values_and_gradients(daceml.compile(over_none), over_none, x)
+    for name, both in values_and_gradients(over_all, over_all, x).items():
+        for found, wanted in zip(ours[name], both, strict=True):
+            torch.testing.assert_close(found, wanted, msg=lambda text, n=name: f"{n}: {text}")
+
+
 def test_variances_of_halves_do_not_overflow():
     functions = Apart(
         all=lambda x: x.std(),
