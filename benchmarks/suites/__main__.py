@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         import torch
 
         torch.set_num_threads(1)
-        tell(judged(*jobs[number]).row())
+        tell(judged(*jobs[number], made=lambda: tell({"made": True})).row())
 
     waiting = [number for number, key in enumerate(keys) if key not in journal.rows]
     for chunk in (waiting[i : i + _CHUNK] for i in range(0, len(waiting), _CHUNK)):
@@ -105,13 +105,19 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def _row(key: Key, outcome: Outcome) -> dict[str, Any]:
     """What a program came to; a crash and a process that takes too long are rows as well."""
+    made = outcome.told.pop("made", False)
     if "verdict" in outcome.told:
         return outcome.told
     suite, name, way = key
-    verdict = "hang" if outcome.end == "timeout" else "crash"
+    verdict = "not made" if not made else "hang" if outcome.end == "timeout" else "crash"
     seconds = round(outcome.duration_s, 2)
     facts = {"suite": suite, "name": name, "way": way, "verdict": verdict}
-    return {**facts, "arguments": "", "note": outcome.end, "seconds": seconds}
+    return {
+        **facts,
+        "arguments": "",
+        "note": outcome.end if made else f"eager PyTorch: {outcome.end}",
+        "seconds": seconds,
+    }
 
 
 def _line(row: dict[str, Any]) -> str:

@@ -83,8 +83,12 @@ class _Wide(TorchDispatchMode):
         return func(*args, **kwargs)
 
 
-def judged(case: Case, way: Way) -> Judged:
-    """Compile a program in one way, call it as its suite does, and compare every call with eager's."""
+def judged(case: Case, way: Way, *, made: Callable[[], None] = lambda: None) -> Judged:
+    """Compile a program in one way, call it as its suite does, and compare every call with eager's.
+
+    Args:
+        made: is called when eager PyTorch has run it.
+    """
     start = time.perf_counter()
     facts: dict[str, Any] = {"suite": case.suite, "name": case.name, "way": way}
     gradients = way == "training"
@@ -95,6 +99,7 @@ def judged(case: Case, way: Way) -> Judged:
         return Judged(**facts, verdict="not made", note=_first(error))
     if not calls or (gradients and not any(seen.gradients for seen in eager)):
         return Judged(**facts, verdict="not made", note="no gradient" if calls else "no call")
+    made()
     facts["arguments"] = calls[0].text()
     module = case.make()
     compiled = _compiled(module, way)

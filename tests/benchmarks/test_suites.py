@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import torch
 from torch import nn
 
 import daceml
+from benchmarks.suites import __main__ as program
 from benchmarks.suites import judge as judging
 from benchmarks.suites import kernelbench, torch_mlir
 from benchmarks.suites.__main__ import main
@@ -155,6 +157,35 @@ def test_programs_are_drawn_by_a_seed(folder: Path, tmp_path: Path):
         assert main([*line, "--journal", str(journal)]) == 0
         drawn.append({row["name"] for row in map(json.loads, journal.read_text().splitlines())})
     assert drawn[0] == drawn[1] != drawn[2] and all(len(names) == 1 for names in drawn)
+
+
+class _Waiting(nn.Module):
+    """Never returns: at once, or where it is compiled."""
+
+    def __init__(self, *, eager: bool) -> None:
+        super().__init__()
+        self.eager = eager
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.eager or torch.compiler.is_compiling():
+            time.sleep(1000)
+        return x
+
+
+@pytest.mark.parametrize(
+    ("eager", "verdict", "note"), [(True, "not made", "eager PyTorch: timeout"), (False, "hang", "timeout")]
+)
+def test_a_program_that_eager_does_not_end_is_not_daceml_s_fault(
+    eager: bool, verdict: str, note: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setitem(
+        program._SUITES, kernelbench.NAME, lambda folder: [_case(lambda: _Waiting(eager=eager))]
+    )
+    journal = tmp_path / "journal"
+    line = ["--folder", str(folder), "--suites", kernelbench.NAME, "--ways", "evaluation", "--limit-s", "8"]
+    assert main([*line, "--journal", str(journal)]) == 0
+    (row,) = map(json.loads, journal.read_text().splitlines())
+    assert (row["verdict"], row["note"]) == (verdict, note)
 
 
 class _Scaled(nn.Module):
