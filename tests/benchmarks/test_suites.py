@@ -118,6 +118,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the program sets is as it was afterwards."""
+    monkeypatch.setenv("DACEML_FULLGRAPH", "1")
+
+
 def test_every_call_of_a_case_is_played(folder: Path, capsys: pytest.CaptureFixture[str]):
     cases = {case.name: case for case in torch_mlir.cases(folder / torch_mlir.NAME)}
     assert "left out: vision.py" in capsys.readouterr().err
@@ -157,6 +163,21 @@ def test_programs_are_drawn_by_a_seed(folder: Path, tmp_path: Path):
         assert main([*line, "--journal", str(journal)]) == 0
         drawn.append({row["name"] for row in map(json.loads, journal.read_text().splitlines())})
     assert drawn[0] == drawn[1] != drawn[2] and all(len(names) == 1 for names in drawn)
+
+
+class _Strided(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.as_strided((2,), (1,), 1) * 2
+
+
+def test_a_graph_of_dynamo_may_be_cut_as_modules_may(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setitem(program._SUITES, kernelbench.NAME, lambda folder: [_case(_Strided)])
+    journal = tmp_path / "journal"
+    line = ["--folder", str(folder), "--suites", kernelbench.NAME, "--ways", "dynamo"]
+    assert main([*line, "--journal", str(journal)]) == 0
+    assert json.loads(journal.read_text())["verdict"] == "equal"
 
 
 class _Waiting(nn.Module):
