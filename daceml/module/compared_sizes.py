@@ -10,13 +10,13 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes  # pyright: ignore[reportPrivateUsage]
 
 from daceml.module.inference_results import outside_inference_mode
+from daceml.tuning.chosen_program import ChosenProgram, comparison_elsewhere
 from daceml.tuning.comparison_record import EagerComparison, size_class
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from daceml.compiler.program_builder import Making
-    from daceml.tuning.program_choice import ChosenProgram
 
 
 class ComparedSizes:
@@ -54,8 +54,6 @@ class ComparedSizes:
         return self._known[sizes]
 
     def _compared(self, inputs: Sequence[torch.Tensor]) -> EagerComparison | None:
-        from daceml.tuning.program_choice import comparison_elsewhere
-
         with _disable_current_modes(), outside_inference_mode():
             given = [x.detach().contiguous() for x in inputs]
             return comparison_elsewhere(self._first, self._plain, self._state, given)

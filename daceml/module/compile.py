@@ -97,11 +97,13 @@ def compile_variant(
             _use_graphs(making, program, backward)
     eager = known
     if compares and (making.made if known is None else known.is_doubtful):
-        from daceml.tuning.program_choice import ChosenProgram, choose_program, compare_again
+        from daceml.tuning.chosen_program import ChosenProgram, compare_again
 
         chosen = ChosenProgram(making=making, program=program, backward=backward, eager=known)
         with without_autocast(), torch.no_grad():
             if known is None:
+                from daceml.tuning.program_choice import choose_program
+
                 chosen = choose_program(chosen, state, arguments.tensors)
             else:
                 chosen = compare_again(chosen, plain, state, arguments.tensors)
@@ -109,7 +111,7 @@ def compile_variant(
     compare = None
     if eager is not None and captured.sizes is not None:
         from daceml.module.compared_sizes import ComparedSizes
-        from daceml.tuning.program_choice import ChosenProgram
+        from daceml.tuning.chosen_program import ChosenProgram
 
         kept = replace(making, made=[])  # what was built goes
         first = ChosenProgram(making=kept, program=program, backward=backward, eager=eager)

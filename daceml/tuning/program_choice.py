@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
 import torch
 
@@ -15,17 +14,18 @@ from daceml.frontend.capture.trace_lock import tracing
 from daceml.runtime.timing.comparison import disturbing
 from daceml.runtime.timing.machine_load import Others
 from daceml.tuning import eager_comparison
+from daceml.tuning.chosen_program import ChosenProgram, compared
 from daceml.tuning.comparison_record import (
     EagerComparison,
     OtherImplementation,
     TorchKernel,
     may_compare,
     remember,
-    stored_comparison,
     with_choices,
 )
-from daceml.tuning.eager_comparison import compared_with_eager, limit_s
+from daceml.tuning.eager_comparison import limit_s
 from daceml.tuning.eager_run import EagerRun
+from daceml.tuning.other_implementations import Candidate, candidates, faster_implementations
 from daceml.tuning.program_run import ProgramRun, undisturbed
 from daceml.tuning.torch_kernels import (
     MARGIN,
@@ -36,12 +36,6 @@ from daceml.tuning.torch_kernels import (
     traced_node,
 )
 
-if TYPE_CHECKING:
-    from daceml.compiler.program_builder import Making
-    from daceml.runtime.autograd import BackwardPass
-    from daceml.runtime.program import Program
-    from daceml.tuning.other_implementations import Candidate
-
 log = logging.getLogger(__name__)
 
 _CLEARLY_FASTER = 1.25
@@ -49,16 +43,6 @@ _DOUBTFUL_MARGIN = 2.0  # of operators that were timed while others disturbed
 _CALLS = 4  # that fit the limit: of the program and of eager PyTorch, step by step
 _PROFILES = 2
 _WORTH_IT = 0.1  # of a call, that all choices gain: the program is compiled once more
-
-
-@dataclass(frozen=True, kw_only=True)
-class ChosenProgram:
-    """A program, how it is made, and how fast eager PyTorch is next to it, where that is known."""
-
-    making: Making
-    program: Program
-    backward: BackwardPass | None
-    eager: EagerComparison | None = None
 
 
 def choose_program(
@@ -77,7 +61,7 @@ def choose_program(
     making, others = chosen.making, Others()
     if not (may_compare(making) and making.made):
         return chosen
-    found = _compared(chosen, state, inputs, limit_s(making))
+    found = compared(chosen, state, inputs, limit_s(making))
     if found is None:
         return chosen
     chosen = replace(chosen, eager=found)
@@ -89,74 +73,6 @@ def choose_program(
     assert chosen.eager is not None, "both programs are compared"
     remember(making, inputs, chosen.eager)
     return chosen
-
-
-def compare_again(
-    chosen: ChosenProgram,
-    plain: Making,
-    state: Mapping[str, torch.Tensor],
-    inputs: Sequence[torch.Tensor],
-) -> ChosenProgram:
-    """Compare a program with eager PyTorch once more, since others disturbed when an earlier process did.
-
-    Args:
-        chosen: out of the cache, with what that process has seen.
-        plain: how it is made without any choice.
-        state, inputs: see `choose_program`.
-    """
-    known = chosen.eager
-    assert known is not None, "what an earlier process has seen"
-    found = _compared(chosen, state, inputs, known.limit_s)
-    if found is None:
-        return chosen
-    seen = found if found.rounds else known
-    eager = replace(
-        seen,
-        tries=known.tries + 1,
-        kernels=known.kernels,
-        implementations=known.implementations,
-        without_ms=known.without_ms,
-    )
-    remember(plain, inputs, eager)
-    return replace(chosen, eager=eager)
-
-
-def comparison_elsewhere(
-    chosen: ChosenProgram, plain: Making, state: Mapping[str, torch.Tensor], inputs: Sequence[torch.Tensor]
-) -> EagerComparison | None:
-    """A comparison with eager PyTorch at other sizes than those at which the program was compiled.
-
-    Args:
-        chosen: with what was seen at those; its sizes are symbolic.
-        plain, state, inputs: see `compare_again`.
-    """
-    first = chosen.eager
-    assert first is not None, "what was seen at other sizes"
-    known = stored_comparison(plain, inputs)
-    if known is not None and known.choices == first.choices and not known.is_doubtful:
-        return known
-    with without_autocast(), torch.no_grad():
-        found = _compared(chosen, state, inputs, first.limit_s)
-    if found is None:
-        return None
-    tries = 1 if known is None else known.tries + 1
-    found = replace(
-        found,
-        tries=tries,
-        kernels=first.kernels,
-        implementations=first.implementations,
-        without_ms=first.without_ms,
-    )
-    remember(plain, inputs, found)
-    return found
-
-
-def _compared(
-    chosen: ChosenProgram, state: Mapping[str, torch.Tensor], inputs: Sequence[torch.Tensor], limit_s: float
-) -> EagerComparison | None:
-    return compared_with_eager(
-        chosen.making.exported, chosen.program, chosen.backward, state, inputs, limit_s=limit_s
-    )
 
 
 def _with_faster_operators(
@@ -212,8 +128,6 @@ def _faster_choices(
     limit: float,
 ) -> list[TorchKernel | OtherImplementation]:
     """What promises to make the program faster; nothing where all of it promises little."""
-    from daceml.tuning.other_implementations import candidates, faster_implementations
-
     making, program, backward = chosen.making, chosen.program, chosen.backward
     run = ProgramRun(program, backward, inputs, limit=0.0)
     steps_us, call_us = (found := run.profile(_PROFILES, limit / _CALLS)), sum(found)

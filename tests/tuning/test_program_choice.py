@@ -24,7 +24,7 @@ from daceml.runtime.records.gradients import Wanted
 from daceml.runtime.records.manifest import StepRecord
 from daceml.sdfg.origin import NodeOrigin
 from daceml.toolchain.cache import Cache
-from daceml.tuning import eager_comparison, program_choice
+from daceml.tuning import chosen_program, eager_comparison, program_choice
 from daceml.tuning.comparison_record import EagerComparison, TorchKernel
 from daceml.tuning.program_run import ProgramRun
 from daceml.tuning.torch_kernels import EagerNodes, slower_operators, steps_by_node, time_by_node
@@ -239,7 +239,7 @@ def test_a_later_compilation_takes_the_choice_from_the_cache(
     with torch.no_grad():
         expected = module(x)
         compiled(module)(x)
-        monkeypatch.setattr(program_choice, "compared_with_eager", lambda *_, **__: pytest.fail("compared"))
+        monkeypatch.setattr(chosen_program, "compared_with_eager", lambda *_, **__: pytest.fail("compared"))
         again = compiled(module)
         torch.testing.assert_close(again(x), expected)
     variant = latest(again)
