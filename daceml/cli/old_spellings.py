@@ -29,7 +29,7 @@ def current_spelling(arguments: Sequence[str]) -> list[str]:
         if any(word.partition("=")[0] == old for word in found):
             renamed.append(f"`{old}` is now `{new}`")
             found = [new + word[len(old) :] if word.partition("=")[0] == old else word for word in found]
-    if _is_moved(command, arguments[1:]):
+    if _is_moved(command, found[1:]):
         renamed.append(f"`daceml {command}` is now `daceml trace {command}`")
         found = ["trace", *found]
     if not any(word in _SILENT for word in arguments):

@@ -77,7 +77,8 @@ class LoadedModel(nn.Module):
                 fix="export the model again, on this machine",
             )
         self._model = ctypes.c_void_p(handle)
-        weakref.finalize(self, end, handle)
+        # not at the end of the process: other functions that run then may call the model
+        weakref.finalize(self, end, handle).atexit = False
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise DeploymentError(

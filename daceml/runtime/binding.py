@@ -65,7 +65,8 @@ class Binding:
                 "module.to(memory_format=torch.contiguous_format), parameter.data = parameter.contiguous()",
             ) from error
         self._fallback = self._set_fallback(stored)
-        weakref.finalize(self, launcher.release, self.number)
+        # not at the end of the process: other functions that run then may call the program
+        weakref.finalize(self, launcher.release, self.number).atexit = False
 
     def named(self, error: BaseException) -> str:
         """The launcher's message, with names instead of numbers."""

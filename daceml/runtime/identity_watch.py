@@ -48,7 +48,8 @@ class _Watch:
         watch = native.daceml_watch_new()
         if watch is None:
             return partial(_unchanged, self._held, self._items)
-        weakref.finalize(self, native.daceml_watch_delete, watch)
+        # not at the end of the process: what is called then still asks the watch
+        weakref.finalize(self, native.daceml_watch_delete, watch).atexit = False
         for members, keys, objects, size in self._held:
             native.daceml_watch_dict(watch, id(members), size)
             for key, value in zip(keys, objects, strict=True):

@@ -225,8 +225,8 @@ def with_choices(making: Making, choices: Collection[TorchKernel | OtherImplemen
 
 
 def size_class(inputs: Sequence[torch.Tensor]) -> tuple[int, ...]:
-    """Sizes for which one comparison holds where they are symbolic: each up to the next power of two."""
-    return tuple((size - 1).bit_length() for x in inputs for size in x.shape)
+    """Sizes for which one comparison holds where they are symbolic: 0, or up to the next power of two."""
+    return tuple((size - 1).bit_length() if size else -1 for x in inputs for size in x.shape)
 
 
 def _key(making: Making, inputs: Sequence[torch.Tensor], tries: int) -> str:

@@ -166,7 +166,10 @@ def faster_implementations(
                 program_us=one.us, other_us=us,
             )
         )  # fmt: skip
-    return sorted(faster, key=lambda choice: -choice.lost_us)
+    best: dict[str, OtherImplementation] = {}
+    for choice in sorted(faster, key=lambda choice: -choice.lost_us):
+        best.setdefault(choice.node, choice)
+    return list(best.values())
 
 
 def _timed_alone(candidate: Candidate, cache: Cache, key: str, patience_s: float) -> float | None:

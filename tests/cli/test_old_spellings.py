@@ -19,6 +19,7 @@ from daceml.cli.old_spellings import current_spelling
         ("compile net.py:Net --export out --arch 90", "compile net.py:Net --device-kernels out --arch 90"),
         ("compile net.py:Net --export=out", "compile net.py:Net --device-kernels=out"),
         ("whatif net.py:Net -i 8 --on H100 --on L4", "whatif net.py:Net -i 8 --to H100 --to L4"),
+        ("whatif net.py:Net -i 8 --on mine.json", "whatif net.py:Net -i 8 --to mine.json"),
         ("explore net.py:Net -i 8 --device=H100", "explore net.py:Net -i 8 --to=H100"),
     ],
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, nullcontext
 from typing import Any
@@ -217,3 +219,25 @@ def test_an_index_outside_is_refused_in_the_same_words():
             messages.append(str(caught.value))
         assert messages[0] == messages[1]
         assert torch.equal(compiled(x, index), x[index])
+
+
+_AT_EXIT = """
+import atexit
+held = {}
+def last():
+    import torch
+    with torch.no_grad():
+        print(held["model"](held["x"]).shape)
+atexit.register(last)  # what was registered first runs last
+import torch
+import daceml
+held |= {"model": daceml.compile(torch.nn.Linear(4, 3)), "x": torch.ones(2, 4)}
+with torch.no_grad():
+    for _ in range(3):
+        held["model"](held["x"])
+"""
+
+
+def test_what_runs_at_the_end_of_a_process_may_call():
+    done = subprocess.run([sys.executable, "-c", _AT_EXIT], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "torch.Size([2, 3])\n"), done.stderr

@@ -153,6 +153,16 @@ def test_what_is_chosen(
     ] * chosen
 
 
+def test_the_fastest_of_several_is_chosen(found: list[Candidate], monkeypatch: pytest.MonkeyPatch):
+    took = {"native:gemm": 500.0, "native:tiled": 300.0, "native:wide": 400.0}
+    monkeypatch.setattr(other_implementations, "_timed_alone", lambda one, *_: took[one.other])
+    monkeypatch.setattr(Cache, "find", lambda *_: None)
+    gemm = next(one for one in found if one.node.op_type == "Gemm")
+    several = [replace(gemm, us=1000.0, other=other) for other in took]
+    (choice,) = faster_implementations(several, Cache(config().cache_folder), limit_s=1.0, margin=1.25)
+    assert (choice.chosen, choice.lost_us) == ("native:tiled", 700.0)
+
+
 def test_a_choice_is_part_of_the_key():
     exported = torch.export.export(Small().eval(), (drawn(8, 6),))
     keys = {
