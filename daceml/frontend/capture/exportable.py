@@ -121,7 +121,8 @@ def exportable(
     Args:
         reads: notes values that forward turns into Python's.
         autocast: the types of the autocast regions that the call is in, see `call_device.autocast_types`.
-        around: what forward is traced in, besides, of the tensors of the caller and of the module.
+        around: what forward is traced in, besides, of the tensors of the caller and of the module, where
+            gradients are derived from the trace.
         output: whether what forward prints is an effect that no program can repeat.
     Raises:
         RunsEagerlyError: a submodule has a hook; or, from within the export, forward changes a list or dict
@@ -159,7 +160,8 @@ def exportable(
         whole = held.described((result, assigned, held.changed()))
         view.changes = held.changes
         results = [leaf for leaf in tree_leaves(whole) if isinstance(leaf, torch.Tensor)]
-        if any(rests_on_new_leaves(result, given) for result in results):
+        for_gradients = around is not nullcontext
+        if for_gradients and any(rests_on_new_leaves(result, given) for result in results):
             raise RunsEagerlyError("forward returns what has its gradient from a tensor that it has made")
         view.moving = tuple(result.requires_grad for result in results)
         return whole
