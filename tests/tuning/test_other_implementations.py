@@ -28,6 +28,7 @@ from daceml.tuning import eager_comparison, other_implementations, program_choic
 from daceml.tuning.comparison_record import EagerComparison, OtherImplementation
 from daceml.tuning.other_implementations import Candidate, candidates, faster_implementations
 from daceml.tuning.program_run import ProgramRun
+from tests.support.eager_twin import assert_same_step
 from tests.support.golden import golden
 
 
@@ -221,17 +222,8 @@ def test_both_passes_run_what_was_chosen_and_so_does_a_later_process(
     torch.manual_seed(0)
     module = Small().train(training)
     twin, ours = copy.deepcopy(module), compiled(module)
-    x = drawn(5, 6).requires_grad_(training)
-    y = x.detach().clone().requires_grad_(training)
-    with torch.set_grad_enabled(training), caplog.at_level(logging.INFO, "daceml.tuning"):
-        got, expected = ours(x), twin(y)
-    torch.testing.assert_close(got, expected)
-    if training:
-        got.square().sum().backward()
-        expected.square().sum().backward()
-        torch.testing.assert_close(x.grad, y.grad)
-        for mine, theirs in zip(module.parameters(), twin.parameters(), strict=True):
-            torch.testing.assert_close(mine.grad, theirs.grad)
+    with caplog.at_level(logging.INFO, "daceml.tuning"):
+        assert_same_step(ours, twin, drawn(5, 6), training=training)
     variant = latest(ours)
     assert clock == [] and variant.eager is not None
     chosen = {choice.operator: choice.chosen for choice in variant.eager.implementations}
@@ -244,9 +236,8 @@ def test_both_passes_run_what_was_chosen_and_so_does_a_later_process(
     assert {s.kind for part in parts for s in part.manifest.steps} == {"kernel"}
     (said,) = [record.getMessage() for record in caplog.records if "instead of" in record.getMessage()]
     assert "native:triangle runs CumSum (" in said
-    with torch.set_grad_enabled(training):
-        again = compiled(copy.deepcopy(twin))
-        torch.testing.assert_close(again(x), expected)
+    again = compiled(copy.deepcopy(twin))
+    assert_same_step(again, copy.deepcopy(twin), drawn(5, 6), training=training)
     assert latest(again).eager == variant.eager
     assert "lower" not in latest(again).stages_s  # nothing was compiled
 

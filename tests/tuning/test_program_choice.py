@@ -28,6 +28,7 @@ from daceml.tuning import chosen_program, eager_comparison, program_choice
 from daceml.tuning.comparison_record import EagerComparison, TorchKernel
 from daceml.tuning.program_run import ProgramRun
 from daceml.tuning.torch_kernels import EagerNodes, slower_operators, steps_by_node, time_by_node
+from tests.support.eager_twin import assert_same_step
 from tests.support.golden import golden
 
 
@@ -210,17 +211,8 @@ def test_a_slow_operator_alone_becomes_a_call_of_torchs_kernel(
     torch.manual_seed(0)
     module = Slow().train(training)
     twin, ours = copy.deepcopy(module), compiled(module)
-    x = drawn(6, 12).requires_grad_(training)
-    y = x.detach().clone().requires_grad_(training)
-    with torch.set_grad_enabled(training), caplog.at_level(logging.INFO, "daceml.tuning"):
-        got, expected = ours(x), twin(y)
-    torch.testing.assert_close(got, expected)
-    if training:
-        got.square().sum().backward()
-        expected.square().sum().backward()
-        torch.testing.assert_close(x.grad, y.grad)
-        for mine, theirs in zip(module.parameters(), twin.parameters(), strict=True):
-            torch.testing.assert_close(mine.grad, theirs.grad)
+    with caplog.at_level(logging.INFO, "daceml.tuning"):
+        assert_same_step(ours, twin, drawn(6, 12), training=training)
     variant = latest(ours)
     assert clock == []
     assert variant.loses is None and variant.eager is not None

@@ -231,7 +231,7 @@ def _divided(value: Any, divisor: Any) -> Any:
 
 
 def _divides(divisor: Any) -> bool:
-    """Whether it is positive wherever a program divides by it."""
+    """Whether it is positive, unless a size makes it 0: docs/limits.md says what a program does then."""
     return divisor != 0 and never_negative(divisor)
 
 
