@@ -11,6 +11,8 @@ from daceml.transformations.standard import standard_recipe
 STAGES = frozenset({"Lowering", "MemoryPlan"})
 """What `explain` shows besides, and no recipe has: every program is lowered and laid out."""
 
+_CALLS = {"training": "training steps", "inference": "inference", "frozen": "inference with frozen weights"}
+
 
 def known_passes(training: bool) -> list[str]:
     """Names of the standard recipe's passes for a situation, in their order."""
@@ -34,13 +36,20 @@ def pass_named(text: str, names: Sequence[str]) -> str:
     """The pass of a name that a user typed.
 
     Raises:
-        ExplorationError: there is none; the nearest is suggested.
+        ExplorationError: there is none, and the nearest is suggested; or it runs for other calls only.
     """
     if text in names:
         return text
     if text in STAGES:
         raise ExplorationError(
             f"{text} is no pass that could be left out", why="no program is without it", fix="name a pass"
+        )
+    only = {situation for step in standard_recipe() if step.name == text for situation in step.only}
+    if only:
+        raise ExplorationError(
+            f"pass {text!r} does not run for this call",
+            why=f"it runs only in {' and in '.join(_CALLS[situation] for situation in sorted(only))}",
+            fix="ask for a training step (--train)" if only == {"training"} else "ask without --train",
         )
     closest = difflib.get_close_matches(text, names, n=1)
     raise ExplorationError(

@@ -264,10 +264,11 @@ class Recipe:
         """
         names = [step.name for step in self.steps]
         if name not in names:
-            close = difflib.get_close_matches(name, names, n=1)
+            known = dict.fromkeys(names)
+            close = difflib.get_close_matches(name, known, n=1)
             raise ConfigurationError(
                 f"the recipe has no pass {name!r}",
-                why=f"it has {', '.join(names) or 'none'}",
+                why=f"it has {', '.join(known) or 'none'}",
                 fix=f"did you mean {close[0]!r}?" if close else "print(recipe) shows the names",
             )
         return names.index(name)

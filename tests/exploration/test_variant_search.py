@@ -233,8 +233,10 @@ def test_a_pass_of_frozen_weights_is_told_where_they_are_frozen():
     (found,) = effects(_model().eval(), inputs(), passes=["transpose_weights"], limit_s=0.5)
     assert found.name == "transpose_weights" and found.frozen and not found.why
     assert "transpose_weights" not in known_passes(training=False)
-    with raises(ExplorationError, "'transpose_weights'", "fuse_maps"):
+    with raises(ExplorationError, "'transpose_weights'", "frozen", "without --train"):
         effects(_model(), inputs(), passes=["transpose_weights"], training=True)
+    with raises(ExplorationError, "'lift_mish'", "training", "--train"):
+        effects(_model().eval(), inputs(), passes=["lift_mish"])
 
 
 def test_what_the_recipe_has_is_not_added():
