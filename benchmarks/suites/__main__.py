@@ -38,7 +38,6 @@ Key = tuple[str, str, str]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parse(arguments)
-    os.environ["DACEML_FULLGRAPH"] = "0"  # before daceml reads it: graphs of Dynamo are cut, too
     folders = {
         name: options.folder / name for name in options.suites or _SUITES if options.folder is not None
     }

@@ -29,17 +29,19 @@ def backend(
     Args:
         graph: parameters and buffers are among its inputs.
         example_inputs: fake tensors, and symbolic integers for sizes that change.
-        options: `auto_optimize`, as for `daceml.compile`.
+        options: `auto_optimize` and `fullgraph`, as for `daceml.compile`.
     Returns:
-        a function of the graph's inputs. Operators that no program can express run eagerly, between programs.
+        a function of the graph's inputs. Operators that no program can express run eagerly, between programs,
+        unless `fullgraph` is set.
     Raises:
         ConfigurationError: a mode, or an option that a graph cannot have.
     """
     given = dict(options or {})
-    if mode is not None or given.keys() - {"auto_optimize"}:
+    if mode is not None or given.keys() - {"auto_optimize", "fullgraph"}:
         raise ConfigurationError(
-            "the daceml backend of torch.compile has one option, auto_optimize, and no modes",
+            "the daceml backend of torch.compile has the options auto_optimize and fullgraph, and no modes",
             why=f"it was given {'mode ' + repr(mode) if mode is not None else ', '.join(given)}",
             fix='write torch.compile(module, backend="daceml"), with dynamic=True where sizes change',
         )
-    return graph_function(graph, view_of, module_options(given), name="graph", whole=config().fullgraph)
+    whole = given.pop("fullgraph", config().fullgraph)
+    return graph_function(graph, view_of, module_options(given), name="graph", whole=whole)

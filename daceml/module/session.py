@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import logging
 import threading
 from collections.abc import Callable, Sequence
@@ -41,7 +40,7 @@ from daceml.errors import (
 from daceml.frontend.capture.arguments import Arguments, flatten, with_sizes
 from daceml.frontend.capture.exportable import RunsEagerlyError
 from daceml.frontend.capture.object_arguments import containers
-from daceml.frontend.capture.redirected_forward import forward_of
+from daceml.frontend.capture.redirected_forward import forward_of, forward_signature
 from daceml.frontend.capture.trace_lock import running_eagerly
 from daceml.module.compile_progress import shown_while_compiling
 from daceml.module.compiled_variant import EagerVariant, Partial, Variant
@@ -443,7 +442,7 @@ class Session:
         return lambda *args, **kwargs: session(args, kwargs)
 
     def _check_signature(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        signature = inspect.signature(forward_of(self.eager))
+        signature = forward_signature(forward_of(self.eager))
         try:
             signature.bind(*args, **kwargs)
         except TypeError as error:

@@ -118,12 +118,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(autouse=True)
-def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the program sets is as it was afterwards."""
-    monkeypatch.setenv("DACEML_FULLGRAPH", "1")
-
-
 def test_every_call_of_a_case_is_played(folder: Path, capsys: pytest.CaptureFixture[str]):
     cases = {case.name: case for case in torch_mlir.cases(folder / torch_mlir.NAME)}
     assert "left out: vision.py" in capsys.readouterr().err

@@ -14,7 +14,7 @@ from torch._dynamo import list_backends
 from torch._dynamo.exc import BackendCompilerFailed
 
 import daceml
-from daceml.errors import ConfigurationError
+from daceml.errors import ConfigurationError, ExportError
 from tests.support.golden import golden, raises
 from tests.support.sampling import sampled
 
@@ -163,6 +163,19 @@ def test_unknown_options_are_refused():
         torch.compile(Net().eval(), backend="daceml", options={"max_autotune": True})(torch.randn(3, 5))
     refusal = caught.value.inner_exception
     assert isinstance(refusal, ConfigurationError) and str(refusal) == golden()
+
+
+@pytest.mark.parametrize("options", [{"fullgraph": False}, {"fullgraph": True}])
+def test_a_graph_that_is_not_one_program_is_cut_or_refused(options: dict[str, bool]):
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return x.as_strided((2,), (1,), 1) * 2
+
+    compiled = torch.compile(function, backend="daceml", options=options)
+    if options["fullgraph"]:
+        with raises(ExportError, "as_strided"):
+            compiled(torch.ones(2, 3))
+    else:
+        agree(compiled, function, torch.randn(2, 3))
 
 
 class Grows(nn.Module):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -192,6 +193,56 @@ def own_hook(m: Any, x: torch.Tensor) -> torch.Tensor:
     if y.requires_grad:
         y.register_hook(lambda g: g * 10)
     return y.sin()
+
+
+class TwiceTanh:
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        return x.tanh() * 2
+
+
+class Static(nn.Module):
+    forward = staticmethod(torch.sin)
+
+
+class OfItsClass(nn.Module):
+    @classmethod
+    def forward(cls, x: torch.Tensor) -> torch.Tensor:
+        return x.exp()
+
+
+class Partial(nn.Module):
+    def scaled(self, by: float, x: torch.Tensor) -> torch.Tensor:
+        return x * by
+
+    forward = functools.partialmethod(scaled, 3)
+
+
+class AnyCallable(nn.Module):
+    forward = TwiceTanh()
+
+
+@pytest.mark.parametrize("make", [Static, OfItsClass, Partial, AnyCallable])
+def test_forward_is_bound_as_python_binds_it(make: type[nn.Module]):
+    trains_like(*twins(nn.Sequential(nn.Linear(3, 3).double(), make())), double(4, 3))
+    trains_like(*twins(make()), double(4, 3))
+
+
+class Loss(nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return (x * y).sin()
+
+
+@pytest.mark.parametrize("computed", [True, False])
+def test_inputs_may_be_results_of_other_modules(computed: bool):
+    """A loss, for one, has no parameters, and its inputs have gradients of their own."""
+    compiled, eager = twins(Loss())
+    found: list[list[torch.Tensor]] = []
+    for module in (compiled, eager):
+        leaves = [torch.linspace(0, 1, 4, dtype=torch.float64, requires_grad=True) for _ in range(2)]
+        inputs = [leaf.exp() for leaf in leaves] if computed else leaves
+        found.append(list(torch.autograd.grad(module(*inputs).sum(), leaves)))
+    same(*found)
+    assert compiled_backward(compiled)
 
 
 def own_gradient(m: Any, x: torch.Tensor) -> torch.Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from daceml.frontend.capture.object_arguments import (
     opened,
     size_of_number,
 )
+from daceml.frontend.capture.redirected_forward import forward_signature
 
 _DESCRIBED = 8
 
@@ -104,9 +104,9 @@ class Arguments:
         group, place = path[:2]
         if group == 1:
             return str(place)
-        formal = list(inspect.signature(forward).parameters.values())
+        formal = list(forward_signature(forward).parameters.values())
         for position, parameter in enumerate(formal):
-            if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            if parameter.kind is parameter.VAR_POSITIONAL:
                 return f"{parameter.name}_{place - position}"
             if position == place:
                 return parameter.name

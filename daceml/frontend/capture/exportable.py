@@ -23,13 +23,13 @@ from torch.utils._pytree import tree_leaves
 from daceml.frontend.capture.arguments import Arguments
 from daceml.frontend.capture.attributes_read import AttributesRead, recorded_reads
 from daceml.frontend.capture.call_device import autocast_regions
-from daceml.frontend.capture.gradients.new_leaves import rests_on_new_leaves
+from daceml.frontend.capture.gradients.new_leaves import gradient_origins, rests_on_new_leaves
 from daceml.frontend.capture.hook_refusals import hook_refusal
 from daceml.frontend.capture.hook_state import hook_name, traced_hooks
 from daceml.frontend.capture.module_attributes import held_values, is_plain_object
 from daceml.frontend.capture.object_arguments import Change, HeldContents, same_part
 from daceml.frontend.capture.python_effects import PythonEffectError, watched_effects
-from daceml.frontend.capture.redirected_forward import own_forward
+from daceml.frontend.capture.redirected_forward import class_forward, own_forward
 from daceml.frontend.capture.values_read import ReadValues, ValueReads
 
 _HOOKS = (
@@ -133,7 +133,7 @@ def exportable(
     own = {**module.__dict__, **{name: OrderedDict() for name in _HOOKS if name in module.__dict__}}
     view.module.__dict__ = own
     instance_forward = own_forward(module)
-    forward: Callable[..., Any] = instance_forward or type(module).forward.__get__(view.module)
+    forward: Callable[..., Any] = instance_forward or class_forward(view.module)
 
     def flat(*tensors: torch.Tensor) -> Any:
         for place, (traced, given) in enumerate(zip(tensors, arguments.tensors, strict=True)):
@@ -143,6 +143,7 @@ def exportable(
         for name, tensor in reached:
             view.reads.follow(tensor, name, tensor, tensor)
         given = [*tensors, *(t for _, t in _registered(module)), *(t for _, t in reached)]
+        origins = gradient_origins(given)
         args, kwargs = arguments.rebuild(tensors)
         held = HeldContents(args, kwargs)
         layouts = _layouts(view.module, tensors)
@@ -161,7 +162,7 @@ def exportable(
         view.changes = held.changes
         results = [leaf for leaf in tree_leaves(whole) if isinstance(leaf, torch.Tensor)]
         for_gradients = around is not nullcontext
-        if for_gradients and any(rests_on_new_leaves(result, given) for result in results):
+        if for_gradients and any(rests_on_new_leaves(result, origins) for result in results):
             raise RunsEagerlyError("forward returns what has its gradient from a tensor that it has made")
         view.moving = tuple(result.requires_grad for result in results)
         return whole

@@ -7,6 +7,7 @@ redirected it runs something else; other threads, tracers and the call itself fi
 from __future__ import annotations
 
 import functools
+import inspect
 import threading
 import weakref
 from collections.abc import Callable, Generator, Sequence
@@ -33,7 +34,7 @@ class RedirectedForward:
         self.given: Forward | None = own_forward(module)
         self.users = 0
         self._threads = threading.local()
-        functools.update_wrapper(self, type(module).forward if self.given is None else self.given)
+        functools.update_wrapper(self, class_forward(module) if self.given is None else self.given)
         self.__wrapped__ = forward_of(module)
 
     def push(self, call: Forward) -> None:
@@ -56,12 +57,12 @@ class RedirectedForward:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Forward:
         module = self._module()
-        return self._own() if module is None else type(module).forward.__get__(memo.get(id(module), module))
+        return self._own() if module is None else class_forward(memo.get(id(module), module))
 
     def _own(self) -> Forward:
         module = self._module()
         assert module is not None, "its attribute is being called"
-        return self.given or type(module).forward.__get__(module)
+        return self.given or class_forward(module)
 
     def _stack(self) -> list[Forward]:
         if not hasattr(self._threads, "stack"):
@@ -91,7 +92,22 @@ def own_forward(module: nn.Module) -> Forward | None:
 
 def forward_of(module: nn.Module) -> Forward:
     """A module's own forward, redirected or not."""
-    return own_forward(module) or type(module).forward.__get__(module)
+    return own_forward(module) or class_forward(module)
+
+
+def class_forward(module: nn.Module) -> Forward:
+    """The forward of a module's class, bound to it as Python does: a method, a staticmethod, any callable."""
+    found = inspect.getattr_static(type(module), "forward")
+    bind = getattr(type(found), "__get__", None)
+    return found if bind is None else bind(found, module, type(module))
+
+
+def forward_signature(forward: Forward) -> inspect.Signature:
+    """The parameters of a forward; any for a function of C, such as `torch.sin`, which tells none."""
+    try:
+        return inspect.signature(forward)
+    except ValueError:
+        return inspect.signature(lambda *args, **kwargs: None)
 
 
 @contextmanager

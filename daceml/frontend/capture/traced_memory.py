@@ -15,7 +15,7 @@ from torch.export.graph_signature import TensorArgument
 from torch.utils import _pytree as pytree
 
 from daceml.frontend.capture.exportable import RunsEagerlyError
-from daceml.frontend.capture.gradients.gradient_stops import regions
+from daceml.frontend.capture.gradients.gradient_stops import follows_from_tensors, regions
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -116,23 +116,10 @@ def _refuse_changed_shapes(module: GraphModule, shared: set[Node]) -> None:
     """A tensor that has two names in the trace would change its shape under one of them alone."""
     for node in module.graph.nodes:
         changes = torch.Tag.inplace_view in getattr(node.target, "tags", ())
-        if _packet(node) is _aten.detach_ and not _follows_from_inputs(node):
-            continue  # as torch.tensor(x.size(0)) does
+        if _packet(node) is _aten.detach_ and not follows_from_tensors(node):
+            continue
         if node.op == "call_function" and changes and node.args[0] in shared:
             raise RunsEagerlyError(f"forward changes the shape or the strides of {node.args[0]} in place")
-
-
-def _follows_from_inputs(node: Node) -> bool:
-    """Whether a tensor may have a gradient: it follows from tensors, not from sizes and numbers alone."""
-    seen, waiting = {node}, [node]
-    while waiting:
-        current = waiting.pop()
-        if current.op != "call_function":
-            return True
-        operands = [n for n in current.all_input_nodes if isinstance(n.meta.get("val"), torch.Tensor)]
-        waiting += [operand for operand in operands if operand not in seen]
-        seen.update(operands)
-    return False
 
 
 def _recount_users(module: GraphModule) -> None:

@@ -13,6 +13,7 @@ from dace.frontend.python.common import StringLiteral
 
 from daceml.errors import CallError, SignatureError
 from daceml.frontend.capture.arguments import Arguments
+from daceml.frontend.capture.redirected_forward import forward_signature
 from daceml.module.programs.closure import TORCH_TYPES
 
 _VARIADIC = 16  # how many arguments a program may pass for `*args`, and how many too many it notices
@@ -27,7 +28,7 @@ def argument_names(forward: Callable[..., Any]) -> tuple[list[str], list[str]]:
     """
     names: list[str] = []
     constants: list[str] = []
-    for parameter in inspect.signature(forward).parameters.values():
+    for parameter in forward_signature(forward).parameters.values():
         match parameter.kind:
             case parameter.VAR_KEYWORD:
                 continue
@@ -83,7 +84,7 @@ def program_call(
         CallError: something that is neither an array nor a constant.
     """
     names, _ = argument_names(forward)
-    signature = inspect.signature(forward)
+    signature = forward_signature(forward)
     if len(args) > 0 and names[len(args) - 1].startswith(_EXTRA):
         raise SignatureError(
             f"{name} was called with too many arguments in a DaCe program",

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _DETACH = torch.ops.aten.detach.default
 _DETACH_IN_PLACE = torch.ops.aten.detach_.default
+_NUMBERS = torch.ops.aten.lift_fresh_copy.default
+"""A tensor that forward makes of numbers."""
 
 
 _VALUES_UNREAD = frozenset(
@@ -81,6 +83,8 @@ def _mark(module: GraphModule) -> None:
     for node in list(graph.nodes):
         if node.op != "call_function":
             continue
+        if node.target is _DETACH_IN_PLACE and not follows_from_tensors(node):
+            continue
         if node.target in (_DETACH, _DETACH_IN_PLACE):
             _refuse_written(storage(node), later[node])
             node.target = stop_gradient()
@@ -101,6 +105,24 @@ def _mark(module: GraphModule) -> None:
                 _mark(region)
     graph.lint()
     module.recompile()
+
+
+def follows_from_tensors(node: Node) -> bool:
+    """Whether a tensor may have a gradient: it follows from tensors, not from sizes and numbers alone.
+
+    `torch.tensor(1.0)` and `torch.tensor(x.size(0))` detach in place what they have just made.
+    """
+    seen, waiting = {node}, [node]
+    while waiting:
+        current = waiting.pop()
+        if current.target is _NUMBERS:
+            continue
+        if current.op != "call_function":
+            return True
+        operands = [n for n in current.all_input_nodes if isinstance(n.meta.get("val"), torch.Tensor)]
+        waiting += [operand for operand in operands if operand not in seen]
+        seen.update(operands)
+    return False
 
 
 def _written_later(module: GraphModule) -> dict[Node, frozenset[int | None]]:

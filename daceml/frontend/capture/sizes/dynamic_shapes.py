@@ -18,6 +18,7 @@ import torch
 
 from daceml.errors import ConfigurationError
 from daceml.frontend.capture.arguments import Arguments
+from daceml.frontend.capture.redirected_forward import forward_signature
 
 if TYPE_CHECKING:
     import sympy
@@ -90,17 +91,15 @@ def _place(
     wanted: Any, arguments: Arguments, forward: Callable[..., Any], path: tuple[Any, ...]
 ) -> tuple[Any, ...]:
     """How a leaf is found in a specification: by name or position of the argument, then inwards."""
-    import inspect
-
     if not isinstance(wanted, Mapping):
         if not isinstance(wanted, list | tuple):
             raise _bad_spec("dynamic_shapes", f"it is a {type(wanted).__name__}, not a dict or a tuple")
         position = path[1] if path[0] == 0 else len(arguments.args) + list(arguments.kwargs).index(path[1])
         return (position, *path[2:])
     if path[0] == 0:
-        formal = list(inspect.signature(forward).parameters.values())
+        formal = list(forward_signature(forward).parameters.values())
         for position, parameter in enumerate(formal):
-            if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            if parameter.kind is parameter.VAR_POSITIONAL:
                 return (parameter.name, path[1] - position, *path[2:])
             if position == path[1]:
                 return (parameter.name, *path[2:])
