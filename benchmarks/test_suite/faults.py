@@ -56,7 +56,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         file="daceml/transformations/layout/in_place.py",
         old="""        if any(str(e.data.subset) != place for e in reads):
-            return "the loop reads other elements than the one that it writes"
+            return "the kernel reads elements other than the one it writes"
 """,
         new="",
         wrong="a loop writes in place only if it reads no element that another iteration writes",

@@ -68,7 +68,7 @@ def drawn_at_random(step: nodes.Node) -> bool:
 def viewed(state: dace.SDFGState, node: nodes.AccessNode) -> str:
     """The array that a view is another shape of."""
     found = _viewed(state, node)
-    assert found is not None, f"{node.data} is no view"
+    assert found is not None, f"{node.data} is not a view"
     return found
 
 

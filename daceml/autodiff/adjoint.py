@@ -303,7 +303,7 @@ def _has(found: Sequence[LeafCotangent], leaf: Scalar) -> bool:
 
 @dataclass(frozen=True)
 class _Scattered:
-    """The adjoint of a read at positions that are data: added up in order, in lanes that share nothing."""
+    """The adjoint of a read at positions that depend on data: summed in order, in independent lanes."""
 
     leaf: Scalar
     term: Scalar

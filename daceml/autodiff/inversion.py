@@ -3,8 +3,8 @@
 Where f is affine with whole numbers, the equations f(p) = j are solved for some of the parameters, one for
 each dimension of X; those that are left are summed over. So a gradient is gathered: every element is
 written once, no two writes meet and nothing is filled with zeros. A broadcast becomes a sum, a slice a
-condition, a stencil or a convolution a sum over the window. Only positions that are data, or indices that are
-not affine, scatter.
+condition, a stencil or a convolution a sum over the window. Only positions that depend on data, or
+indices that are not affine, scatter.
 """
 
 from __future__ import annotations

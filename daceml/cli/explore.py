@@ -88,7 +88,9 @@ def explore(
         module = resolve(model, train=train)
         if not isinstance(module, nn.Module):
             raise ConfigurationError(
-                f"{model} is no module", why="variants are those of PyTorch modules", fix="give path.py:Name"
+                f"{model} is not a module",
+                why="variants are those of PyTorch modules",
+                fix="give path.py:Name",
             )
         call = make_inputs(module, inputs, dims, inputs_file)
         names = names_of(to)

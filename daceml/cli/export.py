@@ -47,7 +47,7 @@ def export(
         module = resolve(model)
         if not isinstance(module, nn.Module):
             raise DeploymentError(
-                f"{model} is no module", why="files of ONNX run in ONNX Runtime", fix="give path.py:Name"
+                f"{model} is not a module", why="files of ONNX run in ONNX Runtime", fix="give path.py:Name"
             )
         call = make_inputs(module, inputs, dims, inputs_file)
         made = exported(

@@ -116,7 +116,7 @@ def _model_page(
     module = resolve(target, train=train)
     if not isinstance(module, nn.Module):
         raise ConfigurationError(
-            f"{target} is no module", why="passes are chosen for PyTorch modules", fix="give path.py:Name"
+            f"{target} is not a module", why="passes are chosen for PyTorch modules", fix="give path.py:Name"
         )
     call = make_inputs(module, list(inputs or ()) or None, None, inputs_file)
     own, offered = _recipe_of(recipe, "RECIPE"), _recipe_of(passes, "PASSES")

@@ -157,7 +157,7 @@ def _step(
 
     if batch is not None and (batch < 1 or batch != int(batch)):
         raise StepPredictionError(
-            f"--batch {batch:g} is no number of samples", fix="give a whole number above 0"
+            f"--batch {batch:g} is not a number of samples", fix="give a whole number above 0"
         )
     size = None if batch is None else int(batch)
     maker = None if optimizer == "none" else optimizer

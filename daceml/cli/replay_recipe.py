@@ -32,7 +32,7 @@ def replay_recipe(target: str, recipe: Recipe, *, hash: str, inputs: Sequence[st
     try:
         module = resolve(target, train=training)
         if not isinstance(module, nn.Module):
-            raise ConfigurationError(f"{target} is no module", fix="give path.py:Name")
+            raise ConfigurationError(f"{target} is not a module", fix="give path.py:Name")
         call = make_inputs(module, inputs)
         check_recipe(module, call.args, recipe, hash=hash, training=training)
     except DacemlError as error:

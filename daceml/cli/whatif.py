@@ -83,7 +83,7 @@ def whatif(
 
         module = resolve(model, train=train)
         if not isinstance(module, nn.Module):
-            raise WhatIfError(f"{model} is no module", fix="give path.py:Name of a module, or a trace")
+            raise WhatIfError(f"{model} is not a module", fix="give path.py:Name of a module, or a trace")
         module = eager_module(module)
         call = make_inputs(module, inputs, None, inputs_file)
         subject = Subject(module, call.args, call.kwargs, training=train)

@@ -88,7 +88,7 @@ def _value(name: str, value: Any, sources: Mapping[str, str], where: str) -> Any
         return value
     if name in _LISTS:
         if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-            raise _refused(where, f"{name} is no list of texts", f'write: {name} = ["...", "..."]')
+            raise _refused(where, f"{name} is not a list of texts", f'write: {name} = ["...", "..."]')
         return tuple(value)
     if not _whole(value) or value <= 0:
         raise _refused(where, f"{name} is {value!r}", "write 90 for compute capability 9.0")

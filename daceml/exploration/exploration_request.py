@@ -89,7 +89,7 @@ def question(
 def _each(given: Any, name: str, example: str) -> Sequence[Any]:
     """Values of a list, which a text or a number is not."""
     if isinstance(given, str) or not isinstance(given, Iterable):
-        raise ExplorationError(f"{name}={given!r}", why="it is no list", fix=f"write {name}={example}")
+        raise ExplorationError(f"{name}={given!r}", why="it is not a list", fix=f"write {name}={example}")
     found: list[Any] = [*given]
     return found
 

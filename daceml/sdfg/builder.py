@@ -3,9 +3,9 @@
 A computation without a reduction is one map with one tasklet. One with a reduction is a map over the output's
 indices that holds: init tasklet -> accumulator (a register) -> sequential map that adds into it -> final
 tasklet. A segment's length is data: a tasklet reads it, and it enters the sequential map as a dynamic range.
-Writes at positions that are data are scatters (`daceml.sdfg.scatter`), steps that continue from each other
-recurrences (`daceml.sdfg.recurrence`). Nothing is parsed and nothing is propagated: subsets are built as
-objects, outer ones from the bounds of affine indices.
+Writes at positions that depend on data are scatters (`daceml.sdfg.scatter`), steps that continue from each
+other recurrences (`daceml.sdfg.recurrence`). Nothing is parsed and nothing is propagated: subsets are built
+as objects, outer ones from the bounds of affine indices.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ class Network:
             the same name where the network writes the buffer in place.
         scalars: names of arrays whose tensor has rank 0.
         saved: arrays that the forward pass computes for the backward pass, though no result depends on them.
-        checks: positions that are data.
+        checks: positions that depend on data.
         limits: arrays on whose magnitudes vendor kernels rely.
         weight_check: looks whether what is prepared is still right; None where weights do not change.
         signature: names as the user knows them, array name -> ONNX value name.

@@ -1,4 +1,4 @@
-"""Scatters: a computation that writes at positions that are data, in the canonical form.
+"""Scatters: a computation that writes at positions that depend on data, in the canonical form.
 
 One top-level map runs over the lanes: parts of the target that no update leaves, so that two of them never
 write the same element, and may run at the same time. Inside it two sequential maps follow each other: the

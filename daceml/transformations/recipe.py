@@ -59,7 +59,7 @@ class Step:
         if inspect.isclass(self.run) or not callable(self.run):
             given = f"the class {self.run.__name__}" if inspect.isclass(self.run) else repr(self.run)
             raise ConfigurationError(
-                f"{given} is no pass",
+                f"{given} is not a pass",
                 why="a pass takes a network: a function, or an instance of a rewrite",
                 fix="write for example Recipe(fuse_maps, OneRelu())",
             )
@@ -335,12 +335,12 @@ class Recipe:
         try:
             rows = json.loads(text)
         except (json.JSONDecodeError, RecursionError) as error:
-            raise ConfigurationError("the text is no recipe", why=str(error), fix=fix) from error
+            raise ConfigurationError("the text is not a recipe", why=str(error), fix=fix) from error
         if not isinstance(rows, list) or not all(
             isinstance(row, dict) and {"pass", "options"} <= row.keys() for row in rows
         ):
             raise ConfigurationError(
-                "the text is no recipe", why="a recipe is a list of objects with pass and options", fix=fix
+                "the text is not a recipe", why="a recipe is a list of objects with pass and options", fix=fix
             )
         return cls(*(Step.from_data(row, modules=modules) for row in rows))
 

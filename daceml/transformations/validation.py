@@ -69,7 +69,7 @@ def canonical_fault(network: Network) -> str | None:
         if isinstance(node, nodes.Tasklet):
             return f"tasklet {node.label} is in no map, and a kernel is a map"
         if isinstance(node, ONNXNode) and not node.implementation:
-            return f"{node.op_type} ({node.where()}) is no map and no call"
+            return f"{node.op_type} ({node.where()}) is neither a map nor a call"
     return _array_fault(network, [node for node in top if isinstance(node, nodes.AccessNode)])
 
 

@@ -76,7 +76,7 @@ def test_traces_that_cannot_be_are_faults():
     for change, fault in (
         ({"duration_us": -events.duration_us}, "durations below zero, or a first event that is not at zero"),
         ({"start_us": events.start_us[::-1]}, "durations below zero, or a first event that is not at zero"),
-        ({"start_us": np.full(len(events), np.nan)}, "start that is no number"),
+        ({"start_us": np.full(len(events), np.nan)}, "start that is not a number"),
         ({"lane": events.lane + 4}, "lane out of range"),
         ({"lane": np.zeros(len(events), np.int64)}, "device work on a thread"),
     ):

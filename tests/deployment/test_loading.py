@@ -182,7 +182,7 @@ def test_what_is_no_plain_file_is_refused_at_once(name: str, kind: str, twice: E
         (place / name).symlink_to("/dev/zero")
     else:
         (place / name).mkdir()
-    with raises(BundleError, "it is no plain file", exact=False):
+    with raises(BundleError, "it is not a plain file", exact=False):
         daceml.load(place)
 
 

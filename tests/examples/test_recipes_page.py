@@ -75,7 +75,7 @@ def test_a_layer_normalization_is_lifted(script: Any):
     torch.testing.assert_close(other(x), other.session.eager(x))
     reasons = daceml.explain(other, x).refused
     (reason,) = [reason for reason in reasons if "LiftNormalization" in reason]
-    assert reason.rpartition(": <")[0] == golden()  # behind it: bytes and places
+    assert reason.partition(": ")[2] == golden()  # before it: bytes and places
 
 
 class Columns(nn.Module):
@@ -96,7 +96,7 @@ def test_padding_goes_into_a_convolution(script: Any):
         recipe=script.Recipe(script.PadConvFusion()),
     )  # fmt: skip
     torch.testing.assert_close(other(x), other.session.eager(x), rtol=1e-5, atol=1e-5)
-    assert "PadConvFusion" not in applied(other, x), "it pads with something else than zeros"
+    assert "PadConvFusion" not in applied(other, x), "it does not pad with zeros"
 
 
 @pytest.mark.parametrize("script", [3], indirect=True)
@@ -108,7 +108,7 @@ def test_a_scale_goes_into_a_product(script: Any):
     same_gradients(script.scores, *batches)
     reasons = daceml.explain(script.scores, *batches).refused
     (reason,) = [reason for reason in reasons if "ScaleIntoGemm" in reason]
-    assert reason.rpartition(": <")[0] == golden()  # behind it: bytes and places
+    assert reason.partition(": ")[2] == golden()  # before it: bytes and places
 
 
 @pytest.mark.parametrize("script", [4], indirect=True)

@@ -1,4 +1,4 @@
-"""Functions that read or write at positions that are data."""
+"""Functions that read or write at positions that depend on data."""
 
 from __future__ import annotations
 

@@ -187,7 +187,7 @@ class ForwardSteps:
     def _again(self, node: nodes.Node) -> tuple[str | None, float, bool]:
         """Why an operator must not run a second time, else what it computes and whether it is elementwise."""
         if not isinstance(node, ONNXNode) or is_custom(node) or stops(node):
-            return "it is no operator", 0.0, False
+            return "it is not an operator", 0.0, False
         choice = self._choice(node)
         if isinstance(choice, str):
             return choice, 0.0, False

@@ -160,11 +160,11 @@ def _cotangents(
     for name, value in zip(names, values, strict=True):
         desc, problem = sdfg.arrays.get(name), None
         if desc is None or desc.dtype not in FLOATS:
-            problem = "it is no array of floating-point numbers of this program"
+            problem = "it is not an array of floating-point numbers of this program"
         elif value is None and str(desc.total_size) != "1":
             problem = f"its shape is {_shape(desc)}, and ones are implied for a single element only"
         elif value is not None and value not in sdfg.arrays:
-            problem = "its cotangent is no array of this program"
+            problem = "its cotangent is not an array of this program"
         elif value is not None and _shape(sdfg.arrays[value]) != _shape(desc):
             problem = f"its shape is {_shape(desc)}, that of its cotangent {_shape(sdfg.arrays[value])}"
         if problem is not None:

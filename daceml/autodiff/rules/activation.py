@@ -49,7 +49,7 @@ def hard_swish_vjp(dY: Tensor, X: Tensor) -> Tensor:
 
 def _constant_bounds(min: Tensor | None, max: Tensor | None) -> str | None:
     if any(b is not None and b.value is None for b in (min, max)):
-        return "a bound is no constant, and may have a gradient of its own"
+        return "a bound is not constant, and may have a gradient of its own"
     return None
 
 

@@ -55,7 +55,7 @@ def cumulative_product_vjp(data: Tensor, dvalues: Tensor, ddata: Output, *, axis
 
 
 def _one_axis(axis: Tensor) -> str | None:
-    return "axis is no constant" if axis.value is None else None
+    return "axis is not constant" if axis.value is None else None
 
 
 @vjp("CumProd", wrt="x", name="OnnxCumProdGrad", when=_one_axis)

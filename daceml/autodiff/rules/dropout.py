@@ -14,7 +14,7 @@ from daceml.sdfg.scalar import compute_type
 def _in_training(ratio: Tensor | None, training_mode: Tensor | None) -> str | None:
     if training_mode is None or training_mode.value is None or not np.all(training_mode.value):
         return "it is not known to be in training"
-    return "its ratio is no constant" if ratio is not None and ratio.value is None else None
+    return "its ratio is not constant" if ratio is not None and ratio.value is None else None
 
 
 @vjp(

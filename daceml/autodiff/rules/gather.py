@@ -1,4 +1,4 @@
-"""Reads at positions that are data: their gradients are added up where they were read.
+"""Reads at positions that depend on data: their gradients are added up where they were read.
 
 A scatter runs over lanes: dimensions that data and result share. Updates of one element follow each other in
 the order in which they were read.
@@ -78,7 +78,7 @@ def embedding_vjp(
 
 @vjp("GatherElements", wrt="data", name="GatherElementsGrad")
 def gather_elements_vjp(indices: Tensor, doutput: Tensor, ddata: Output, *, axis: int = 0) -> None:
-    """Along `axis` at positions that are data, in the other dimensions where they are."""
+    """Along `axis` at positions that depend on data, in the other dimensions where they are."""
     axis = axis_of(axis, ddata.rank)
     check_positions(indices, ddata.shape[axis])
     held, extent = indices.closed(), ddata.shape[axis]

@@ -8,8 +8,8 @@ from daceml.onnx_ops.tracing.tensor import Tensor
 
 def _negative(X: Tensor, Y: Tensor) -> str | None:
     if Y.value is None or Y.value.size != 1 or Y.rank > X.rank:
-        return "the exponent is no constant number"
-    return None if float(Y.value.reshape(())) < 0 else "a power that is not negative is no quotient"
+        return "the exponent is not a constant number"
+    return None if float(Y.value.reshape(())) < 0 else "a power that is not negative is not a quotient"
 
 
 @vjp("Pow", wrt="X", name="NegativePowGrad", when=_negative)

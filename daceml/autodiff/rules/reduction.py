@@ -13,7 +13,7 @@ def _reduces(axes: Tensor | None, noop_with_empty_axes: int | None, since_versio
     if since_version < 18:
         return "before opset 18 axes are an attribute"
     if axes is not None and axes.value is None:
-        return "axes is no constant"
+        return "axes is not constant"
     return "it reduces nothing" if noop_with_empty_axes and constant_axes(axes) is None else None
 
 

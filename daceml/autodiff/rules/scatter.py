@@ -1,4 +1,4 @@
-"""Writes at positions that are data: what was overwritten gets no gradient, and updates read theirs.
+"""Writes at positions that depend on data: what was overwritten gets no gradient, and updates read theirs.
 
 Where several updates went to one element, each gets the element's gradient, as in torch.
 """

@@ -195,13 +195,13 @@ def _batches(recorded: str | None, wanted: float | None, traces: int) -> list[fl
         batches = [float(word) for word in (recorded or "").split(",") if word.strip()]
     except ValueError as error:
         raise PredictionError(
-            f"--batch-recorded {recorded!r} is no list of numbers",
+            f"--batch-recorded {recorded!r} is not a list of numbers",
             why=str(error),
             fix="--batch-recorded 8,16",
         ) from None
     if any(not 0 < one < float("inf") for one in batches):
         raise PredictionError(
-            f"--batch-recorded {recorded} is no number of samples", fix="give numbers above 0"
+            f"--batch-recorded {recorded} is not a number of samples", fix="give numbers above 0"
         )
     several = traces > 1 and wanted is None
     if several or ((batches or wanted is not None) and len(batches) != traces):

@@ -56,5 +56,5 @@ def _makes_itself(plan: Plan, name: str) -> bool:
 
 def _known(amount: Size) -> int:
     if not isinstance(amount, int):
-        raise TypeError(f"{amount} is no number")
+        raise TypeError(f"{amount} is not a number")
     return amount

@@ -34,11 +34,10 @@ def level_records(plan: Plan, lowering: LoweringReport, sizes: Mapping[str, int]
 
 def _level(level: str, plan: Plan, origins: Mapping[str, str], sizes: Mapping[str, int]) -> LevelRecord:
     passes = [record for record in plan.network.passes if record.level == level]
-    applied: Counter[str] = Counter()
+    changes: dict[str, Counter[str]] = {}
     figures: dict[str, int] = {}
-    names = [record.name for record in passes]
     for record in passes:
-        applied.update(record.applied)
+        changes.setdefault(record.name, Counter()).update(record.applied)
         figures |= {name: _at(amount, sizes) for name, amount in record.figures.items()}
     if level == "layout":
         arrays = [array for array, place in plan.locations.items() if place.storage is Storage.WORKSPACE]
@@ -47,13 +46,12 @@ def _level(level: str, plan: Plan, origins: Mapping[str, str], sizes: Mapping[st
             "separate_bytes": _at(apart, sizes),
             "workspace_bytes": _at(plan.layout.size_bytes, sizes),
         }
-        if arrays:
-            applied["arrays in one workspace"] = len(arrays)
-        names.append("MemoryPlan")
+        changes["MemoryPlan"] = Counter({"arrays in one workspace": len(arrays)} if arrays else {})
     return LevelRecord(
         level=level,
-        transformations=tuple(dict.fromkeys(names)),
-        applied=dict(applied),
+        passes={
+            name: {what: times for what, times in done.items() if times} for name, done in changes.items()
+        },
         refused=tuple(
             _refusal(record, refusal, plan, origins, sizes) for record in passes for refusal in record.refused
         ),

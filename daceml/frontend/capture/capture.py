@@ -308,7 +308,7 @@ def _refuse_state(program: ExportedProgram, assigned: Sequence[Assignment]) -> N
         before = [t for t in tree_leaves(made.before) if isinstance(t, torch.Tensor)]
         if any(t.data_ptr() in read for t in before):
             raise RunsEagerlyError(
-                f"forward keeps a tensor from call to call in the attribute {made.name!r}, which is no buffer"
+                f"forward keeps a tensor between calls in the attribute {made.name!r}, which is not a buffer"
             )
 
 

@@ -41,14 +41,14 @@ def refusal(node: Node) -> str | None:
         return "disabled by DACEML_FALLBACK=none"
     target = node.target
     if not isinstance(target, OpOverload):
-        return f"{target} is no operator of torch's dispatcher"
+        return f"{target} is not an operator of torch's dispatcher"
     if target.namespace == "daceml":
         return f"{target} is daceml's own"
     if target._schema.is_mutable:  # pyright: ignore[reportPrivateUsage]
         return f"{target} changes an operand"
     for result in _results(node.meta.get("val")):
         if not isinstance(result, torch.Tensor):
-            return f"{target} gives {type(result).__name__}, which is no tensor"
+            return f"{target} gives {type(result).__name__}, which is not a tensor"
         if result.layout != torch.strided or result.is_nested or _is_quantized(target):
             return f"{target} gives a tensor that is sparse, quantized or nested"
         if free_unbacked_symbols(result):
@@ -188,7 +188,9 @@ def encoded_call(node: Node) -> tuple[str, list[Node], list[Node]]:
         if isinstance(value, torch.SymInt):
             numbers.append(operand)
             return Place("number", len(numbers) - 1)
-        raise TypeError(f"{node.target} is given {type(value).__name__}, which is no tensor and no size")
+        raise TypeError(
+            f"{node.target} is given {type(value).__name__}, which is neither a tensor nor a size"
+        )
 
     target: Any = node.target
     formals = {argument.name: str(argument.type) for argument in target._schema.arguments}

@@ -87,7 +87,7 @@ def data_place(tensor: onnx.TensorProto, needed: int, file: Path | None) -> Data
     except OSError:
         found = None
     if found is None or not stat.S_ISREG(found.st_mode):
-        what = "which is not there" if found is None else "which is no file"
+        what = "which is not there" if found is None else "which is not a file"
         why = f"initializer {tensor.name!r} lies in {location!r}, {what}"
         raise _refuse(file, f"{file.name} misses parameter data", why, _BESIDE)
     if found.st_size < offset + needed:
@@ -112,7 +112,7 @@ def _inside(location: str, tensor: onnx.TensorProto, file: Path) -> Path:
     if not location or "\0" in location or location.endswith(("/", "\\")):
         reason = "it names no file"
     elif os.path.isabs(location) or "\\" in location:
-        reason = "it is no relative path"
+        reason = "it is not a relative path"
     elif ".." in parts:
         reason = "it leads out of the model's folder"
     if not reason:

@@ -47,11 +47,11 @@ def check_model(model: onnx.ModelProto, *, name: str, file: Path | None) -> None
     for what, text in _texts(model):
         if not isinstance(text, str):
             why = f"{what} is not UTF-8: {text!r}"
-            raise OnnxFileError(f"{name} is no valid ONNX model", where=place, why=why, fix=_WHOLE)
+            raise OnnxFileError(f"{name} is not a valid ONNX model", where=place, why=why, fix=_WHOLE)
     for tensor in tensors(model):
         check_tensor(tensor, file)
     for reason in _graph_problems(model):
-        raise OnnxFileError(f"{name} is no valid ONNX model", where=place, why=reason, fix=_CHECKER)
+        raise OnnxFileError(f"{name} is not a valid ONNX model", where=place, why=reason, fix=_CHECKER)
 
 
 def tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
@@ -73,7 +73,7 @@ def _check_whole(model: onnx.ModelProto, name: str, place: str) -> None:
     }  # fmt: skip
     if missing := [what for what, found in there.items() if not found]:
         why = f"it has no {', no '.join(missing)}"
-        raise OnnxFileError(f"{name} is no complete ONNX model", where=place, why=why, fix=_WHOLE)
+        raise OnnxFileError(f"{name} is not a complete ONNX model", where=place, why=why, fix=_WHOLE)
     if model.ir_version > onnx.IR_VERSION:
         raise OnnxFileError(
             f"{name} is of a newer ONNX than this one",

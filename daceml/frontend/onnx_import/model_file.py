@@ -93,7 +93,7 @@ def read_model(path: str | Path) -> ModelSource:
         reason = (
             "it is a folder"
             if path.is_dir()
-            else "it is no plain file"
+            else "it is not a plain file"
             if path.exists()
             else "there is no such file"
         )

@@ -108,7 +108,7 @@ def _bytes(tensor: onnx.TensorProto) -> int:
 
 def _problem(tensor: onnx.TensorProto) -> str:
     if tensor.data_type not in _FIELDS and tensor.data_type not in _NARROW:
-        return f"{tensor.data_type} is no element type that onnx {onnx.__version__} knows"
+        return f"{tensor.data_type} is not an element type that onnx {onnx.__version__} knows"
     if bad := [dim for dim in tensor.dims if not 0 <= dim <= _LARGEST_DIM]:
         return f"its shape {list(tensor.dims)} has the dimension {bad[0]}"
     if tensor.HasField("segment"):

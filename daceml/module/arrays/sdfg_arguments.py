@@ -126,7 +126,7 @@ class Signature:
         if torch.is_grad_enabled() and tensor.requires_grad:
             raise BackwardUnavailableError(
                 f"{self.program} was called with {name}, which requires a gradient",
-                why="a DaCe program is no part of autograd's graph",
+                why="a DaCe program is not part of autograd's graph",
                 fix="call it under torch.no_grad(), or pass tensor.detach(); "
                 "add_backward_pass gives gradients",
             )

@@ -186,7 +186,7 @@ def _refusal(graph: fx.GraphModule, node: fx.Node, check: Check) -> Cut | None:
     if _number(node) is not None and len(numbers) == len(operands):
         return None  # it belongs to the piece that it is in
     if not all(_is_tensor(o) or o.op == "get_attr" or o in numbers for o in operands):
-        return Cut(what=f"{_name(node)} takes a value that is no tensor", where=source)
+        return Cut(what=f"{_name(node)} takes a value that is not a tensor", where=source)
     alone = fx.Graph()
     inputs: dict[fx.Node, Any] = dict(numbers)
     examples: list[torch.Tensor] = []

@@ -274,7 +274,7 @@ def _refuse_results(name: str, captured: Capture) -> None:
     elif spec is not None and not spec.is_leaf():
         structure = pytree.tree_unflatten(list(range(spec.num_leaves)), spec)
         if type(structure) not in (tuple, list) or not all(isinstance(part, int) for part in structure):
-            problem = f"its result is a {type(structure).__name__} that is no flat tuple of tensors"
+            problem = f"its result is a {type(structure).__name__} that is not a flat tuple of tensors"
     if problem:
         raise UnsupportedProgramError(
             f"{name} cannot be part of a DaCe program",

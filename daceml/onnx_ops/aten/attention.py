@@ -32,7 +32,7 @@ def attention_refusal(
     if divide(Q.shape[1], K.shape[1]) is None or not same(K.shape[1], V.shape[1]):
         return f"{Q.shape[1]} heads of queries, {K.shape[1]} of keys and {V.shape[1]} of values"
     if Q.shape[-1] != V.shape[-1]:
-        return "values have another width than queries"
+        return "values and queries differ in width"
     if softcap:
         return "torch's kernel does not cap scores"
     if attn_mask is not None:

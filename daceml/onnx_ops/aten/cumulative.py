@@ -16,7 +16,7 @@ from daceml.sdfg.scalar import HALF
 
 def _refusal(x: Tensor, axis: Tensor, exclusive: int, reverse: int) -> str | None:
     if axis.value is None:
-        return "axis is no constant"
+        return "axis is not constant"
     if exclusive or reverse:
         return "torch sums forward, and includes each element in its own sum"
     if x.dtype in HALF or x.dtype == dace.bool_:

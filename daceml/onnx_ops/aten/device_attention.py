@@ -76,14 +76,14 @@ def _shape_refusal(
     if not same(q[1], k[1]) or not same(k[1], v[1]):
         return "grouped heads"
     if not same(q[3], v[3]):
-        return "values have another width than queries"
+        return "values and queries differ in width"
     if is_causal and not same(q[2], k[2]):
         return "is_causal with queries and keys of different length"
     width = q[3]
     if not isinstance(width, int):
         return "the width of a head is symbolic"
     if width * Q.dtype.bytes % _TOGETHER:
-        return f"a head of {width} elements is no multiple of {_TOGETHER} bytes"
+        return f"a head of {width} elements is not a multiple of {_TOGETHER} bytes"
     return no_empty_operand(Q, K, V)
 
 

@@ -32,7 +32,7 @@ def _pair(
 
 def _first_refusal(X: Tensor, K: Tensor) -> str | None:
     if K.value is None:
-        return "K is no constant"
+        return "K is not constant"
     return no_empty_operand(X)
 
 

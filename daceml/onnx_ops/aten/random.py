@@ -79,7 +79,7 @@ def _dropout_refusal(
     if training_mode is None or training_mode.value is None or not training_mode.value.all():
         return "it is not known to be in training"
     if ratio is not None and ratio.value is None:
-        return "its ratio is no constant"
+        return "its ratio is not constant"
     return float_operands(data) or no_empty_operand(data)
 
 

@@ -37,7 +37,7 @@ def float_operands(*tensors: Tensor | Output | None) -> str | None:
     """Vendor kernels are for floating-point numbers, all of one type."""
     types = {t.dtype for t in tensors if t is not None}
     if len(types) > 1:
-        return f"operands of different types: {', '.join(sorted(t.to_string() for t in types))}"
+        return f"its operands differ in type: {', '.join(sorted(t.to_string() for t in types))}"
     if not types <= set(_FLOATS):
         return f"torch has no vendor kernel for {next(iter(types)).to_string()}"
     return None

@@ -36,7 +36,7 @@ def dropout(
         inference = bool(is_test)
     if not inference and not _certainly(ratio, 0):
         reason = (
-            "training_mode is no constant"
+            "training_mode is not constant"
             if training_mode is not None and training_mode.value is None
             else ""
         )

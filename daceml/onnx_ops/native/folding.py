@@ -30,7 +30,7 @@ def columns_to_image(
 ) -> None:
     """Each element of the image is the sum of what the blocks that cover it hold at its place."""
     if block_shape.value is None:
-        raise Refused("block_shape is no constant")
+        raise Refused("block_shape is not constant")
     block = [int(b) for b in np.asarray(block_shape.value).reshape(-1)]
     space = len(block)
     steps, spread = strides or (1,) * space, dilations or (1,) * space

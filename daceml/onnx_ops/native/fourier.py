@@ -53,7 +53,7 @@ def _constant(tensor: Tensor | None, what: str) -> int | None:
     if tensor is None or same(tensor.size, 0):
         return None
     if tensor.value is None:
-        raise Refused(f"{what} is no constant")
+        raise Refused(f"{what} is not constant")
     return int(np.asarray(tensor.value).reshape(-1)[0])
 
 

@@ -1,4 +1,4 @@
-"""Reads at positions that are data. Negative positions count from the end."""
+"""Reads at positions that depend on data. Negative positions count from the end."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def _amounts(
     if amounts is None:
         raise Refused("pads is neither constant nor computed from sizes")
     if axes is not None and axes.value is None:
-        raise Refused("axes is no constant")
+        raise Refused("axes is not constant")
     chosen = (
         range(data.rank) if axes is None else [axis_of(int(a), data.rank) for a in np.asarray(axes.value)]
     )

@@ -58,7 +58,7 @@ def quantized_product(
     y: Output,
 ) -> None:
     if a.rank < 2 or b.rank < 2:
-        raise Refused("an operand that is no matrix")
+        raise Refused("an operand that is not a matrix")
     total = matrix_product(
         _less_zero(a, a_zero_point, -2), _less_zero(b, b_zero_point, -1), y.trace.known_sizes
     )

@@ -25,7 +25,7 @@ def constant_axes(axes: Tensor | None) -> Axes:
     if axes is None or same(axes.size, 0):
         return None
     if axes.value is None:
-        raise Refused("axes is no constant")
+        raise Refused("axes is not constant")
     return tuple(int(a) for a in np.asarray(axes.value).reshape(-1))
 
 

@@ -162,7 +162,7 @@ def _numbers(operand: Tensor | None, name: str) -> list[float] | None:
     if operand is None or same(operand.size, 0):
         return None
     if operand.value is None:
-        raise Refused(f"{name} is no constant")
+        raise Refused(f"{name} is not constant")
     # A scale that was written as 1.7 is 1.7, not the nearest float32.
     return [exact_float(v) for v in np.asarray(operand.value).reshape(-1)]
 

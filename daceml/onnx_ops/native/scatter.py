@@ -1,4 +1,4 @@
-"""Writes at positions that are data. Negative positions count from the end; duplicates run in order."""
+"""Writes at positions that depend on data. Negative positions count from the end; duplicates run in order."""
 
 from __future__ import annotations
 

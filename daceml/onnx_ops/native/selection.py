@@ -24,7 +24,7 @@ _ML = "ai.onnx.ml"
 def compress(input: Tensor, condition: Tensor, output: Output, *, axis: int | None = None) -> None:
     """The slices whose condition is true, one copy for each run of neighbours."""
     if condition.value is None:
-        raise Refused("condition is no constant, so the number of elements is unknown")
+        raise Refused("condition is not constant, so the number of elements is unknown")
     kept = np.flatnonzero(condition.value).tolist()
     data = input.reshape((input.size,)) if axis is None else input
     along = 0 if axis is None else axis_of(axis, input.rank)

@@ -125,7 +125,7 @@ def slice_(
     if first is None or last is None:
         raise Refused("starts or ends is neither constant nor computed from sizes")
     if steps is not None and steps.value is None:
-        raise Refused("steps is no constant")
+        raise Refused("steps is not constant")
     strides = [1] * len(first) if steps is None else np.asarray(steps.value).reshape(-1).tolist()
     chosen = constant_axes(axes) or range(len(first))
     keys: list[slice] = [slice(None)] * data.rank

@@ -1,4 +1,4 @@
-"""Scatters of lazy tensors: data copied, then updates written at positions that are data."""
+"""Scatters of lazy tensors: data copied, then updates written at positions that depend on data."""
 
 from __future__ import annotations
 

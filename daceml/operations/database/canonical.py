@@ -152,7 +152,7 @@ def _attribute(value: Any) -> Attribute:
     if isinstance(value, dict):
         word = _object(cast("object", value), "attribute", ("float",))["float"]
         if word not in ("inf", "-inf", "nan"):
-            raise _refuse("attribute", f"{_brief(word)} is no number that JSON has no word for")
+            raise _refuse("attribute", f"{_brief(word)} is none of 'inf', '-inf' and 'nan'")
         return float(word)
     return value
 

@@ -203,7 +203,7 @@ class _Drawn:
             raise self.wrong(f"{dtype!r} is no dtype of torch", "write float32, bfloat16, int64, …")
         shape = self.put(sizes, values)
         if not isinstance(shape, tuple) or not all(isinstance(one, int) and one >= 0 for one in shape):
-            raise self.wrong(f"operand {sizes!r} is no list of sizes", "use names of `sizes`, and numbers")
+            raise self.wrong(f"operand {sizes!r} is not a list of sizes", "use names of `sizes`, and numbers")
         strides = torch.empty(shape, device="meta").stride()
         return Tensor(shape=shape, strides=tuple(strides), dtype=dtype, low=low, high=high)
 

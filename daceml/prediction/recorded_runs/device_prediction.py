@@ -103,4 +103,4 @@ class DevicePrediction:
 
 def _check_samples(samples: float) -> None:
     if not (isinstance(samples, Real) and 0 < samples < float("inf")):
-        raise PredictionError(f"{samples!r} is no number of samples", fix="give a number above 0")
+        raise PredictionError(f"{samples!r} is not a number of samples", fix="give a number above 0")

@@ -77,7 +77,7 @@ class Document:
 
     def _no_list(self, value: Any) -> TraceFileError:
         return TraceFileError(
-            f"{EVENTS!r} of a trace is no list",
+            f"{EVENTS!r} of a trace is not a list",
             where=self.source,
             why=f"it is {type(value).__name__}: {value!r:.40}",
             fix=EXPORT_AGAIN,
@@ -85,7 +85,7 @@ class Document:
 
     def _no_trace(self, content: str) -> TraceFileError:
         return TraceFileError(
-            "a file of JSON that is no trace",
+            "a file of JSON that is not a trace",
             where=self.source,
             why=f"it has no {EVENTS!r}, but {content or 'nothing'}",
             fix="give the file that `prof.export_chrome_trace` or `tensorboard_trace_handler` wrote",

@@ -36,11 +36,11 @@ def header_of(said: Mapping[str, Any]) -> Header:
     rest = {key: value for key, value in said.items() if key != DEVICES}
     devices = said.get(DEVICES, [])
     if not isinstance(devices, list) or not all(isinstance(device, dict) for device in devices):  # pyright: ignore[reportUnknownVariableType]
-        notes.append(f"{DEVICES!r} of the file is no list of objects, and was ignored")
+        notes.append(f"{DEVICES!r} of the file is not a list of objects, and was ignored")
         devices = []
     base = said.get(BASE, 0)
     if not is_number(base):
-        notes.append(f"{BASE!r} of the file is no number, and was ignored")
+        notes.append(f"{BASE!r} of the file is not a number, and was ignored")
         base = 0
     distributed = said.get(DISTRIBUTED, {})
     if not isinstance(distributed, dict):

@@ -95,7 +95,7 @@ class JsonText:
         except ValueError as error:  # an integer of thousands of digits
             why = str(error)
         raise TraceFileError(
-            "a file that is no trace, or damaged", where=self._source, why=why, fix=EXPORT_AGAIN
+            "a file that is not a trace, or damaged", where=self._source, why=why, fix=EXPORT_AGAIN
         )
 
     def items(self) -> Iterator[list[Any]]:

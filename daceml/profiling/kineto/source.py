@@ -60,7 +60,7 @@ def _unreadable(path: Path) -> str:
         if isinstance(error, OSError) and error.errno == errno.ELOOP:
             return "is a symbolic link that leads back to itself"
         return "is a symbolic link to nothing" if os.path.islink(path) else "does not exist"
-    return "" if stat.S_ISREG(mode) else "is a folder" if stat.S_ISDIR(mode) else "is no file"
+    return "" if stat.S_ISREG(mode) else "is a folder" if stat.S_ISDIR(mode) else "is not a file"
 
 
 def _unreadable_file(path: Path, error: OSError) -> TraceFileError:

@@ -10,7 +10,7 @@ from daceml.report.explanation.device_kernels_text import HEADERS as HEADERS_OF_
 from daceml.report.explanation.device_kernels_text import headline as headline_of_kernels
 from daceml.report.explanation.device_kernels_text import kernel_rows
 from daceml.report.explanation.explanation_text import RUN_ANYWAY
-from daceml.report.explanation.levels import TITLES
+from daceml.report.explanation.levels import TITLES, what_changed
 from daceml.report.explanation.measured_choices_text import HEADERS as HEADERS_OF_CHOICES
 from daceml.report.explanation.measured_choices_text import SOURCES
 from daceml.report.explanation.measured_choices_text import row_of as row_of_choice
@@ -73,8 +73,8 @@ def explanation_html(explanation: Explanation) -> str:
 
 
 def _level(level: Level) -> tuple[str, ...]:
-    applied = ", ".join(f"{name} x{count}" for name, count in level.applied.items() if count)
-    idle = "nothing" if level.transformations else "no transformation yet"
+    applied = ", ".join(change for name, done in level.passes.items() if (change := what_changed(name, done)))
+    idle = "nothing" if level.passes else "no transformation yet"
     amounts = (level.before, level.after)
     steps, moved, held = (
         " → ".join(dict.fromkeys(form(a[name]) for a in amounts if name in a))

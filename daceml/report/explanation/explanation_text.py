@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from daceml.report.explanation.buckets_text import buckets_text
 from daceml.report.explanation.device_kernels_text import device_kernels_text
 from daceml.report.explanation.gradients_text import gradients_text
-from daceml.report.explanation.levels import TITLES, group
+from daceml.report.explanation.levels import TITLES, group, refusal_sentence, what_changed
 from daceml.report.explanation.measured_choices_text import measured_choices_text
 from daceml.report.explanation.search_text import search_text
 from daceml.report.explanation.storage_text import storage_text
@@ -156,14 +156,15 @@ def _levels(levels: tuple[Level, ...]) -> TextTable:
 
 
 def _passes(levels: tuple[Level, ...]) -> str:
-    """The transformations of each level in their order, with how often each was applied."""
-    lines = ["transformations, with how often each was applied:"]
+    """The passes of each level in their order: what each changed and how often, and those without effect."""
+    lines = ["passes, with what each changed and how often:"]
     for level in levels:
-        if level.transformations:
-            applied = {name: count for name, count in level.applied.items() if count}
-            names = [*level.transformations, *(name for name in applied if name not in level.transformations)]
-            told = ", ".join(f"{name} x{applied[name]}" if name in applied else name for name in names)
-            lines += wrapped(f"{TITLES[level.name].strip()}: {told}", indent=2)
+        applied = ", ".join(filter(None, (what_changed(name, done) for name, done in level.passes.items())))
+        idle = ", ".join(name for name, done in level.passes.items() if not done)
+        if level.passes:
+            lines += wrapped(f"{TITLES[level.name].strip()}: {applied or 'nothing'}", indent=2)
+        if idle:
+            lines += wrapped(f"without effect: {idle}", indent=4)
     return "\n".join(lines)
 
 
@@ -196,10 +197,7 @@ def _every_refusal(explanation: Explanation) -> str:
     for level in explanation.levels:
         lines += [f"  {TITLES[level.name].strip()}:"] if level.refused else []
         for refusal in level.refused:
-            place = f" ({refusal.where})" if refusal.where else ""
-            size = f"{in_millions(refusal.size_bytes)} MB"
-            sentence = f"{refusal.transformation}, {refusal.subject}{place}, {size}: {refusal.reason}"
-            lines += wrapped(sentence, indent=4)
+            lines += wrapped(refusal_sentence(refusal, 0, refusal.size_bytes), indent=4)
     return "\n".join(["refused, most bytes first:", *lines]) if lines else ""
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from daceml.runtime.records.levels import LEVELS, LevelRecord, RefusalRecord
+from daceml.runtime.records.levels import LEVELS, LevelRecord, RefusalRecord, applied_by
 from daceml.text_tables import in_millions
 
 TITLES: Mapping[str, str] = {
@@ -29,17 +29,20 @@ class Level:
         name: one of `LEVELS`.
         before, after: `steps` (operators, or kernels and calls) and `unique_bytes`, and for the layout
             `workspace_bytes`.
-        transformations: those that ran.
-        applied: what was done -> how often.
+        passes: those that ran, in order -> what each changed -> how often; nothing where it found nothing.
         refused: every refusal, largest data first.
     """
 
     name: str
     before: dict[str, int]
     after: dict[str, int]
-    transformations: tuple[str, ...]
-    applied: dict[str, int]
+    passes: dict[str, dict[str, int]]
     refused: tuple[RefusalRecord, ...]
+
+    @property
+    def applied(self) -> dict[str, int]:
+        """What was changed -> how often, over all passes."""
+        return applied_by(self.passes)
 
     @property
     def groups(self) -> tuple[RefusalGroup, ...]:
@@ -59,13 +62,31 @@ class RefusalGroup:
 
     @property
     def sentence(self) -> str:
-        """The reason of the largest, how many there are, and where the largest is."""
-        first, count = self.refusals[0], len(self.refusals)
-        reason = first.reason[:1].lower() + first.reason[1:]
-        place = f" ({first.where})" if first.where else ""
-        amount = f"{in_millions(self.size_bytes)} MB"
-        often = f"{count} times, {amount}, for example" if count > 1 else f"{amount},"
-        return f"{first.transformation}: {reason}: {often} {first.subject}{place}"
+        """Where the largest is, how many others there are, their bytes, and the reason of the largest."""
+        return refusal_sentence(self.refusals[0], len(self.refusals) - 1, self.size_bytes)
+
+
+def refusal_sentence(refusal: RefusalRecord, others: int, size_bytes: int) -> str:
+    """Where a transformation does not apply, and why.
+
+    Args:
+        others: refusals with the same reason.
+        size_bytes: of the data that it and the others concern.
+    """
+    place = f" ({refusal.where})" if refusal.where else ""
+    more = f" and {others} more" if others else ""
+    size = f", {in_millions(size_bytes)} MB" if size_bytes else ""
+    reason = refusal.reason[:1].lower() + refusal.reason[1:]
+    return f"{refusal.transformation}, {refusal.subject}{place}{more}{size}: {reason}"
+
+
+def what_changed(name: str, done: Mapping[str, int]) -> str:
+    """A pass with what it changed and how often: `fuse_maps x2`, `pack_weights (packed Gemm x2)`."""
+    if not done:
+        return ""
+    if list(done) == [name]:
+        return f"{name} x{done[name]}"
+    return f"{name} ({', '.join(f'{what} x{times}' for what, times in done.items())})"
 
 
 def group(refusals: Iterable[RefusalRecord]) -> tuple[RefusalGroup, ...]:
@@ -102,8 +123,7 @@ def levels_of(
                 name=record.level,
                 before=start | _renamed(memory, "separate_bytes"),
                 after=end | _renamed(memory, "workspace_bytes"),
-                transformations=record.transformations,
-                applied=record.applied,
+                passes=record.passes,
                 refused=tuple(_largest_first(record.refused)),
             )
         )

@@ -7,6 +7,8 @@ thousands.
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -40,18 +42,29 @@ class LevelRecord:
 
     Attributes:
         level: one of `LEVELS`.
-        transformations: those that ran, whether or not they found something to do.
-        applied: what was done -> how often.
+        passes: those that ran, in order -> what each changed -> how often; nothing where it found nothing.
         refused: what was not done.
         figures: amounts that only this level knows, by name: `steps` and `unique_bytes` before it,
             `separate_bytes` and `workspace_bytes` of the layout.
     """
 
     level: str
-    transformations: tuple[str, ...] = ()
-    applied: dict[str, int] = field(default_factory=dict[str, int])
+    passes: dict[str, dict[str, int]] = field(default_factory=dict[str, dict[str, int]])
     refused: tuple[RefusalRecord, ...] = ()
     figures: dict[str, int] = field(default_factory=dict[str, int])
+
+    @property
+    def applied(self) -> dict[str, int]:
+        """What was changed -> how often, over all passes."""
+        return applied_by(self.passes)
+
+
+def applied_by(passes: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
+    """What passes changed -> how often."""
+    applied: Counter[str] = Counter()
+    for changes in passes.values():
+        applied.update(changes)
+    return dict(applied)
 
 
 def save_levels(levels: tuple[LevelRecord, ...], folder: Path) -> None:
@@ -64,6 +77,5 @@ def load_levels(folder: Path) -> tuple[LevelRecord, ...]:
     file = folder / _FILE
     rows: list[dict[str, Any]] = json.loads(file.read_text()) if file.is_file() else []
     for row in rows:
-        row["transformations"] = tuple(row["transformations"])
         row["refused"] = tuple(RefusalRecord(**refusal) for refusal in row["refused"])
     return tuple(LevelRecord(**row) for row in rows)

@@ -88,7 +88,7 @@ class Topology:
         parts = str(devices).lower().split("x")
         if len(parts) > 2 or not all(part.strip().isdecimal() for part in parts):
             raise WhatIfError(
-                f"{devices!r} is no number of devices", fix='give "8", or nodes and devices of each: "4x8"'
+                f"{devices!r} is not a number of devices", fix='give "8", or nodes and devices of each: "4x8"'
             )
         if len(parts) == 1:
             return cls(devices_per_node=int(parts[0]), inside=link_of(link))

@@ -39,7 +39,7 @@ class GradientAccumulation(Optimization):
 
     def check(self, graph: TaskGraph) -> str | None:
         if not isinstance(self.every, int):  # pyright: ignore[reportUnnecessaryIsInstance]
-            return f"{self.every!r} is no number of parts"
+            return f"{self.every!r} is not a number of parts"
         if self.every < 2:
             return f"a batch of {self.every} parts accumulates nothing"
         if not self._update(graph).any():

@@ -56,7 +56,7 @@ class _WithDropout(Form):
         return op.MatMul(op.Dropout(op.Softmax(weights), ratio, active), v)
 
     def check(self) -> str | None:
-        return "dropout stands between weights and values, and the kernel has none"
+        return "dropout lies between the weights and the values, and the attention kernel has none"
 
     def rewrite(self) -> Any:
         raise AssertionError("check refuses")
@@ -163,7 +163,7 @@ def _read_back(scores: Value) -> _Scores | str:
         scores, found["scale"] = scaled
     node = graph.writer.get(scores.array)
     if node is None or node.op_type != "MatMul":
-        return "its scores are no product of queries and keys"
+        return "its scores are not a matrix multiplication of queries and keys"
     q, turned = _values(node, graph)
     above = graph.writer.get(turned.array)
     if above is not None and above.op_type == "Transpose":
@@ -186,7 +186,7 @@ def _hidden(node: ONNXNode, graph: OperatorGraph) -> tuple[Value, Value, bool] |
             if number == -math.inf:
                 return condition, scores, shown
             return f"its mask makes {number:.6g} of a score, so a row of those alone has equal weights"
-    return "its mask puts computed numbers in the place of scores"
+    return "its mask replaces scores by computed numbers"
 
 
 def _scaled(node: ONNXNode, graph: OperatorGraph) -> tuple[Value, float] | str:
@@ -194,11 +194,11 @@ def _scaled(node: ONNXNode, graph: OperatorGraph) -> tuple[Value, float] | str:
     if node.op_type == "Mul" and first.constant is not None:
         first, second = second, first
     if second.constant is None or second.constant.size != 1:
-        return f"its scale {second.array} is no constant of one element"
+        return f"its scale {second.array} is not a constant with one element"
     number = float(second.constant.reshape(()))
     scale = number if node.op_type == "Mul" else 1 / number if number else math.inf
     if not 0 < scale < math.inf:
-        return f"its scale {scale:.6g} is no positive number"
+        return f"its scale {scale:.6g} is not positive"
     return first, scale
 
 
@@ -218,7 +218,7 @@ def _elsewhere(read: _Scores, graph: OperatorGraph) -> str | None:
     """Whether the product is needed in any case."""
     array = read.product.array
     if graph.is_result(array) or len(graph.readers(array)) > 1:
-        return "its product of queries and keys is read elsewhere, too"
+        return "another operator also reads its scores"
     return None
 
 
@@ -227,11 +227,11 @@ def _types_and_shapes(read: _Scores, v: Value) -> str | None:
     if q.rank not in (3, 4) or not q.rank == turned.rank == v.rank:
         return f"operands of {q.rank}, {turned.rank} and {v.rank} dimensions"
     if any(not isinstance(n, int) for t in (q, turned, v) for n in t.shape):
-        return "a size is symbolic: which way is faster is not known"
+        return "a size is symbolic, so the faster form is not known"
     if q.shape[:-2] != turned.shape[:-2] or q.shape[:-2] != v.shape[:-2]:
         return "heads or batches are broadcast"
     if q.shape[-1] != v.shape[-1]:
-        return "values have another width than queries"
+        return "values and queries differ in width"
     if any(n == 0 for t in (q, turned, v) for n in t.shape):
         return "an operand is empty"
     return rounded_once(q)
@@ -253,7 +253,7 @@ def _mask_refusal(read: _Scores, v: Value, training: bool) -> str | None:
     if mask.dtype != read.q.dtype:
         return f"its mask is {mask.dtype.to_string()}, its scores are {read.q.dtype.to_string()}"
     if training and _may_have_gradient(mask.array, mask.graph):
-        return "its mask may get a gradient, which the kernel does not give"
+        return "its mask may need a gradient, which the attention kernel does not compute"
     return None
 
 

@@ -77,30 +77,30 @@ def _is(node: ONNXNode, op_type: str) -> bool:
 def _place(norm: ONNXNode, network: Network) -> _Place | str:
     state = network.state
     if network.live:
-        return "each call reads the weights themselves"
+        return "the weights are unprepared: every call reads them from the module"
     (given,) = state.in_edges_by_connector(norm, "X")
     between = given.src
     makers = [e.src for e in state.in_edges(between)]
     if len(makers) != 1 or not isinstance(makers[0], ONNXNode) or not _is(makers[0], "Conv"):
-        return "what it normalizes is no result of a convolution"
+        return "its input is not the result of a convolution"
     if norm.attribute_values().get("training_mode") or len(state.out_edges(norm)) != 1:
         return "it computes statistics"
     if between.data in (*network.outputs, *network.mutations) or state.out_degree(between) != 1:
-        return "the result of the convolution is read elsewhere, too"
+        return "another operator also reads the result of the convolution"
     convolution = makers[0]
     operands = [_operand(convolution, name, network) for name in ("W", "B")]
     operands += [_operand(norm, name, network) for name in _STATISTICS]
     dtype = network.sdfg.arrays[between.data].dtype
     if dtype not in _TYPES:
-        return f"weights of {dtype.to_string()} would be rounded once more"
+        return f"weights of {dtype.to_string()} would be rounded a second time"
     for array in filter(None, operands):
         made = network.prepared.get(array)
         if array not in network.weights and (made is None or made.packed):
-            return "an operand is no parameter or buffer, or no row-major one"
+            return "an operand is not a row-major parameter or buffer"
         if array in network.mutations.values():
             return "an operand is changed by the module"
         if network.sdfg.arrays[array].dtype != dtype:
-            return "its statistics have another element type"
+            return "its statistics differ from its input in element type"
     return _Place(convolution=convolution, between=between, norm=norm, sources=tuple(operands))
 
 

@@ -58,13 +58,13 @@ class _Separated(Form):
             return "its addend is scaled"
         columns = result.shape[-1:]
         if b.rank != 1 or b.shape != columns:
-            return "its addend is no vector of one number for each column"
+            return "its addend is not a vector with one element per column"
         reading = result.graph.readers(result.array)
         if result.graph.is_result(result.array) or len(reading) != 1:
-            return "its result is read in several places, or belongs to the caller"
+            return "its result has several readers or is returned to the caller"
         (reader,) = reading
         if not isinstance(reader, ONNXNode) or reader.domain or reader.op_type not in self.readers:
-            return "what reads its result is no loop that adds for nothing"
+            return "its reader is not a generated kernel that can add the bias at no cost"
         return None
 
 

@@ -162,7 +162,7 @@ class _Change:
 
     def _broadcast_refusal(self, operands: Sequence[str], result: str) -> str | None:
         if not self._is_image(result):
-            return "its result is no image of known size"
+            return "its result is not an image of known size"
         for array in operands:
             shape = Value(array, self.graph).shape
             if len(shape) != 4:
@@ -172,8 +172,8 @@ class _Change:
     def _pad_refusal(self, node: ONNXNode, operands: Sequence[str]) -> str | None:
         amounts = Value(operands[1], self.graph).constant
         if "axes" in node.in_connectors or amounts is None or amounts.size != 8:
-            return "which dimensions it pads is not known"
-        return None if self._is_image(operands[0]) else "its operand is no image of known size"
+            return "the padded dimensions are not known"
+        return None if self._is_image(operands[0]) else "its operand is not an image of known size"
 
     def decide(self) -> None:
         """Leave out regions that gain nothing."""

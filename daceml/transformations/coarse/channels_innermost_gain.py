@@ -35,17 +35,17 @@ def convolution_gain_ns(node: ONNXNode, x: Value, w: Value, y: Value, *, always:
     if len(x.shape) != 4:
         return f"it has {len(x.shape) - 2} spatial dimensions"
     if any(not isinstance(n, int) for n in (*x.shape[1:], *w.shape, *y.shape[1:])):
-        return "a size besides the batch is symbolic"
+        return "a size other than the batch is symbolic"
     if 0 in (*x.shape, *w.shape, *y.shape):
         return "an operand is empty"
     if (values.get("auto_pad") or "NOTSET") not in ("NOTSET", "VALID"):
-        return "its padding is not spelled out"
+        return "its padding is not given as numbers"
     if always:
         return 0.0
     if x.dtype != dace.float32:
-        return f"nothing was measured for {x.dtype.to_string()}"
+        return f"there are no measurements for {x.dtype.to_string()}"
     if 1 in (product(x.shape[2:]), product(y.shape[2:])):
-        return "both orders are the same memory"
+        return "both orders have the same memory layout"
     batch = x.shape[0] if isinstance(x.shape[0], int) else 1
     window = int(product(w.shape[2:]))
     elements = batch * int(product(x.shape[1:])) + batch * int(product(y.shape[1:]))
@@ -54,7 +54,7 @@ def convolution_gain_ns(node: ONNXNode, x: Value, w: Value, y: Value, *, always:
     group = int(values.get("group") or 1)
     per_element = max(int(w.shape[1]), int(w.shape[0]) // group) * window
     if window > 1 and per_element > _MOST_PRODUCTS:
-        return f"sums of {per_element} products are rounded more often, and gain nothing"
+        return f"sums of {per_element} terms would be rounded more often, with no gain"
     if window > 1 or group > 1 or int(product(w.shape)) > _LARGEST_WEIGHT * elements:
         return 0.0
     return elements * _POINTWISE_NS

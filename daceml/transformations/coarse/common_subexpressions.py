@@ -88,10 +88,10 @@ class _Merging:
 
     def _refusal(self, node: ONNXNode, same: ONNXNode) -> str | None:
         if draws(node):
-            return "it draws random numbers, and two draws are two values"
+            return "it draws random numbers, so each evaluation has its own value"
         ours, theirs = self.graph.results(node), self.graph.results(same)
         if [a is None for a in ours] != [a is None for a in theirs]:
-            return "an equal operator gives other results of it"
+            return "an equal operator returns other results"
         types = [
             [None if a is None else (Value(a, self.graph).shape, Value(a, self.graph).dtype) for a in arrays]
             for arrays in (ours, theirs)

@@ -135,9 +135,9 @@ class _Folding:
 
     def _refusal(self, array: str) -> str | None:
         if self.graph.is_result(array):
-            return "it is a result of the network, which a constant would be copied to"
+            return "it is a result of the network, so a constant would have to be copied"
         if array not in self.dear and self.values[array].size > 1:
-            return "it takes no more to compute it than to read it"
+            return "computing it costs no more than reading it"
         return None
 
     def _refuse(self, node: ONNXNode, array: str, reason: str) -> None:

@@ -99,7 +99,7 @@ class _Fusion:
         values = [Value(a, self.graph) for a in self.graph.operands(node) if a is not None]
         (y,) = (Value(a, self.graph) for a in self.graph.results(node) if a is not None)
         if any(v.rank < 2 for v in values) or any(not isinstance(n, int) for v in values for n in v.shape):
-            return "a vector, or a symbolic size"
+            return "an operand is a vector, or a size is symbolic"
         letters = iter(string.ascii_lowercase)
         batch = "".join(next(letters) for _ in range(y.rank - 2))
         m, k, n = next(letters), next(letters), next(letters)
@@ -117,7 +117,7 @@ class _Fusion:
         if node is None or node.op_type != "Transpose" or node.domain or node.implementation:
             return
         if self.graph.is_result(value.array) or len(self.graph.readers(value.array)) > 1:
-            self._refuse(node, "what Transpose gives is read elsewhere, too")
+            self._refuse(node, "what Transpose returns has another reader")
             return
         (source,) = (Value(a, self.graph) for a in self.graph.operands(node) if a is not None)
         named = dict(zip(order_of(node, source.rank), labels, strict=True))
@@ -175,7 +175,7 @@ def _refusal(left: _Side, right: _Side, result: _Side) -> str | None:
     if any(elements(s.value.shape) == 0 for s in (left, right, result)):
         return "an operand is empty"
     if len({s.value.dtype for s in (left, right, result)}) > 1:
-        return "operands of different types"
+        return "its operands differ in type"
     y, a, b = (_labelled(s) for s in (result, left, right))
     for what, target, first, second in (
         ("", y, a, b),

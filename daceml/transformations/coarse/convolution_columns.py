@@ -105,14 +105,16 @@ def _no_gain(node: ONNXNode, rewrite: _Rewrite, network: Network, allowed: Seque
         if rewrite.is_plain_line:
             return None
         if not isinstance(products, int) or products >= _MOST_VENDOR_PRODUCTS:
-            return f"{chosen.title} is faster from {_MOST_VENDOR_PRODUCTS} products on; there are {products}"
+            return (
+                f"{chosen.title} is faster from {_MOST_VENDOR_PRODUCTS} multiplications on; it has {products}"
+            )
         return None
     if rewrite.depthwise:
-        return "depthwise: each product would be of a single row"
+        return "it is depthwise: each matrix multiplication would have a single row"
     if vendor or chosen.kind == "onnxruntime":
         return None
     if isinstance(products, int) and products < _FEWEST_NATIVE_PRODUCTS:
-        return f"its {products} products are fewer than {_FEWEST_NATIVE_PRODUCTS}, where columns do not pay"
+        return f"columns do not pay below {_FEWEST_NATIVE_PRODUCTS} multiplications; it has {products}"
     rows = product((rewrite.x[0], rewrite.w[0]))
     if isinstance(rows, int) and rows < _FEWEST_NATIVE_ROWS:
         return f"{rows} rows are fewer than {_FEWEST_NATIVE_ROWS}: the product would not be vectorised"
@@ -140,15 +142,15 @@ class _Rewrite:
         assert isinstance(w, Tensor)
         assert isinstance(y, Tensor)
         if x.dtype not in _FLOATS:
-            return f"there is no product of {x.dtype.to_string()}"
+            return f"there is no matrix multiplication for {x.dtype.to_string()}"
         if not all(isinstance(n, int) for n in (*x.shape[1:], *w.shape, *y.shape[1:])):
-            return "a size besides the batch is symbolic"
+            return "a size other than the batch is symbolic"
         if any(n == 0 for n in (*x.shape, *w.shape, *y.shape)):
             return "an operand is empty"
         values = binding.attributes
         group = int(values.get("group") or 1)
         if w.shape[0] % group or x.shape[1] != w.shape[1] * group:
-            return f"channels {x.shape[1]} and {w.shape[0]} are not {group} groups"
+            return f"channels {x.shape[1]} and {w.shape[0]} do not form {group} groups"
         try:
             windows = windows_of(
                 x.shape[2:],

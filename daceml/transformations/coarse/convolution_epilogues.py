@@ -83,7 +83,7 @@ class _Added(_Alone):
     def check(self, x: Any, z: Any, convolution: Any) -> str | None:  # pyright: ignore
         (result,) = convolution.results
         if z.shape != result.shape or z.dtype != result.dtype:
-            return "what is added has another shape or type"
+            return "its addend differs in shape or type"
         return super().check(x, convolution)
 
     def rewrite(self, op: Any, x: Any, w: Any, b: Any, z: Any, convolution: Any) -> Any:  # pyright: ignore

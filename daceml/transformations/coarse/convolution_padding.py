@@ -118,13 +118,13 @@ def _amounts(pad: ONNXNode, network: Network) -> Sides | str:
     filler, axes = binding.inputs.get("constant_value"), binding.inputs.get("axes")
     assert isinstance(data, Tensor)
     if values.get("mode") not in (None, "constant"):
-        return f"it pads by {values['mode']}, a convolution by zeros"
+        return f"it pads in mode {values['mode']}, and a convolution pads with zeros"
     if not isinstance(pads, Tensor) or pads.value is None:
-        return "its amounts are no constant"
+        return "its amounts are not constant"
     if isinstance(axes, Tensor) and axes.value is None:
-        return "its axes are no constant"
+        return "its axes are not constant"
     if isinstance(filler, Tensor) and (filler.value is None or np.any(filler.value != 0)):
-        return "it pads with something else than zeros"
+        return "it does not pad with zeros"
     rank = data.rank
     chosen: Sequence[int] = range(rank)
     if isinstance(axes, Tensor):

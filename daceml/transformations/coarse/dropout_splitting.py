@@ -40,13 +40,13 @@ class _Dropout(Form):
 
     def check(self, ratio: Any, training_mode: Any, dropout: Any) -> str | None:
         if dropout.seed is not None:
-            return "it has a seed of its own"
+            return "it has its own seed"
         if training_mode.constant is None or not np.all(training_mode.constant):
             return "it is not known to be in training"
         if ratio.constant is None:
-            return "its ratio is no constant"
+            return "its ratio is not constant"
         if not 0 < float(ratio.constant.reshape(-1)[0]) < 1:
-            return "it draws nothing: all is kept, or nothing"
+            return "it draws nothing: it keeps all elements or none"
         return None
 
     def rewrite(self, op: Any, data: Any, ratio: Any) -> Any:

@@ -116,7 +116,7 @@ def _plain(site: _Site) -> Call | str:
 def _floats(site: _Site) -> Call | str:
     """Integers have rules of their own."""
     wrong = any(v is not None and v.dtype not in _FLOATS for v in (*site.operands, site.result))
-    return "its operands are no floating-point numbers" if wrong else site.call()
+    return "its operands are not floating-point" if wrong else site.call()
 
 
 def _pair(site: _Site) -> Call | str:
@@ -129,7 +129,7 @@ def _view(site: _Site) -> Call | str:
 
 def _cast(site: _Site) -> Call | str:
     if site.result.dtype not in _FLOATS and site.first.dtype in _FLOATS:
-        return "what a number becomes that the type does not have is the processor's choice"
+        return "the result of converting a value out of range depends on the processor"
     return site.call(1)
 
 
@@ -145,11 +145,11 @@ def _slice(site: _Site) -> Call | str:
     starts, ends = site.ints(1), site.ints(2)
     rank = site.first.rank
     if starts is None or ends is None:
-        return "where it begins or ends is no constant"
+        return "its start or end is not constant"
     axes = list(range(len(starts))) if site.operand(3) is None else site.ints(3)
     steps = [1] * len(starts) if site.operand(4) is None else site.ints(4)
     if axes is None or steps is None or any(step <= 0 for step in steps):
-        return "its axes or steps are no constants, or it goes backwards"
+        return "its axes or steps are not constant, or a step is negative"
     bounds = [(0, int(n), 1) for n in site.first.shape]  # pyright: ignore[reportArgumentType]
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
         extent = int(site.first.shape[axis % rank])  # pyright: ignore[reportArgumentType]
@@ -184,10 +184,10 @@ def _reduction(site: _Site) -> Call | str:
     if isinstance(found := _floats(site), str) and len(site.operands) == 1:
         return found
     if site.first.dtype not in _FLOATS:
-        return "its operand has no floating-point numbers"
+        return "its operand is not floating-point"
     axes = site.attribute("axes") if site.operand(1) is None else site.ints(1)
     if axes is None and site.operand(1) is not None:
-        return "its axes are no constant"
+        return "its axes are not constant"
     if not axes and site.attribute("noop_with_empty_axes"):
         return "it reduces nothing"
     rank = site.first.rank

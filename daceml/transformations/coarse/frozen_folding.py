@@ -108,15 +108,15 @@ class _Folding:
 
     def _calls(self, node: ONNXNode) -> dict[str, Call] | str:
         if self.watched and node.op_type not in _COPIES:
-            return "it is no copy, and its weights may change"
+            return "it does more than copy, and its weights may change"
         if node.implementation:
-            return "it has an implementation already"
+            return "its implementation is already chosen"
         found: dict[str, Call] = {}
         for place, array in enumerate(self.graph.results(node)):
             if array is None:
                 continue
             if self.graph.is_result(array):
-                return "it is a result of the network, which a prepared array would be copied to"
+                return "it is a result of the network, so a prepared array would have to be copied"
             result = Value(array, self.graph)
             if not all(isinstance(n, int) for n in result.shape):
                 return "a size of its result is symbolic"
@@ -127,7 +127,7 @@ class _Folding:
                 a in self.network.constants and self.network.constants[a].nbytes > _MOST_CONSTANT_BYTES
                 for a in call.operands
             ):
-                return f"a constant of more than {_MOST_CONSTANT_BYTES} bytes would be stored once more"
+                return f"a constant of more than {_MOST_CONSTANT_BYTES} bytes would be stored twice"
             found[array] = call
         return found
 

@@ -16,7 +16,7 @@ _MOST_ONES = 65_536
 def first_of_last(axes: Value, rank: int) -> int | str:
     """The first of the dimensions that are reduced, or why they are not the last ones."""
     if axes.constant is None:
-        return f"{axes.array} is no constant: what is reduced is not known"
+        return f"{axes.array} is not constant, so the reduced dimensions are not known"
     chosen = sorted(int(axis) % rank for axis in axes.constant.reshape(-1))
     if not chosen or chosen != list(range(chosen[0], rank)):
         return f"it normalizes dimensions {chosen} of {rank}, not the last ones"

@@ -98,7 +98,7 @@ def _refusal(x: Value, axes: Value, same_axes: Value, epsilon: Value) -> str | N
     if again != first:
         return "mean and variance are taken over different dimensions"
     if epsilon.constant is None or epsilon.constant.size != 1:
-        return f"{epsilon.array} is no constant of one element"
+        return f"{epsilon.array} is not a constant with one element"
     return rounded_once(x)
 
 

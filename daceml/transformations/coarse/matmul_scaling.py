@@ -66,15 +66,15 @@ class _Scaled(Form):
     def check(self, a: Any, b: Any, s: Any, product: Any, scaling: Any) -> str | None:
         (result,) = scaling.results
         if s.constant is None or s.constant.size != 1:
-            return f"{s.array} is no constant of one element"
+            return f"{s.array} is not a constant with one element"
         if (reason := rounded_once(a)) is not None:
             return reason
         if not SMALLEST <= self._factor(s) <= 1:
             return f"its factor {self._factor(s):.6g} is not from 2^-16 to 1: {_OUTSIDE}"
         if a.rank != 2 or b.rank != 2 or result.rank != 2:
-            return "a product with batches has no factor of its own"
+            return "a batched matrix multiplication has no scale factor"
         if _is_free(result):
-            return "what reads its result is a loop, which scales it for nothing"
+            return "its reader is a generated kernel, which scales it at no cost"
         return None
 
     def rewrite(self, op: Any, a: Any, b: Any, s: Any, product: Any) -> Any:

@@ -64,9 +64,9 @@ class _Activated(Form):
             return "epilogues are torch's for CUDA devices"
         (result,) = product.results
         if c.shape != result.shape[1:]:
-            return f"what is added has shape {list(c.shape)}, and not one number for each column"
+            return f"its addend has shape {list(c.shape)} instead of one element per column"
         if product.beta != 1:
-            return f"what is added is scaled by {product.beta:.6g}"
+            return f"its addend is scaled by {product.beta:.6g}"
         return self._other_numbers(a.dtype, activation)
 
     def _other_numbers(self, dtype: dace.typeclass, activation: Any) -> str | None:

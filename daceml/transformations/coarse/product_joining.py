@@ -107,9 +107,9 @@ class _Joining:
         if node.implementation or any(values.get(name) != number for name, number in _PLAIN.items()):
             reason = "only X W^T + c is joined with others"
         elif not self._is_frozen(weight) or (bias is not None and not self._is_frozen(bias)):
-            reason = "its weight or what is added is no parameter"
+            reason = "its weight or its addend is not a parameter"
         elif bias is not None and bias.shape != weight.shape[:1]:
-            reason = "what is added is no vector of one number for each column"
+            reason = "its addend is not a vector with one element per column"
         elif self.graph.is_result(result.array):
             reason = "it is a result of the network, which would be a copy"
         if reason is not None:

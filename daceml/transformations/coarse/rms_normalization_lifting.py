@@ -55,7 +55,7 @@ class _Spelled(Form):
         if isinstance(first := first_of_last(axes, x.rank), str):
             return first
         if epsilon.constant is None or epsilon.constant.size != 1:
-            return f"{epsilon.array} is no constant of one element"
+            return f"{epsilon.array} is not a constant with one element"
         return rounded_once(x)
 
     def rewrite(self, op: Any, x: Any, axes: Any, epsilon: Any) -> Any:

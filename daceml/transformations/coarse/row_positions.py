@@ -50,7 +50,7 @@ def _row_positions(graph: OperatorGraph, node: ONNXNode) -> Value | str:
     """One position for each row, as [rows, 1, …]; or why there is none."""
     data, positions, *updates = (Value(a, graph) for a in graph.operands(node) if a is not None)
     if data.rank < 2 or node.attribute_values().get("axis", 0) % data.rank != 0:
-        return "its positions are not along the first dimension of several"
+        return "its positions do not run along the first of several dimensions"
     writer = graph.writer.get(positions.array)
     if writer is None or writer.op_type != "Expand" or writer.domain or writer.shapes_declared:
         return "its positions differ along a row"
@@ -58,10 +58,10 @@ def _row_positions(graph: OperatorGraph, node: ONNXNode) -> Value | str:
     if source.rank != data.rank or any(n != 1 for n in source.shape[1:]):
         return "its positions differ along a row"
     if source.shape[0] != positions.shape[0] or positions.shape[1:] != data.shape[1:]:
-        return "it takes a part of each row"
+        return "it reads part of each row"
     if 0 in (*data.shape, *positions.shape):
         return "it is empty"
-    return source if all(u.shape == positions.shape for u in updates) else "it takes a part of its updates"
+    return source if all(u.shape == positions.shape for u in updates) else "it uses part of its updates"
 
 
 def _replace(graph: OperatorGraph, node: ONNXNode, positions: Value) -> None:

@@ -171,7 +171,7 @@ class _Flattening:
 
     def _refusal(self, shape: tuple[Size, ...], operands: Sequence[str]) -> str | None:
         if any(not isinstance(n, int) for n in shape[1:]):
-            return "a size besides the batch is symbolic"
+            return "a size other than the batch is symbolic"
         if 0 in shape:
             return "it has no elements"
         spatial = len(shape) - 2

@@ -45,7 +45,7 @@ class _ScaledSwish(Form):
 
     def check(self, x: Any, alpha: Any) -> str | None:
         if alpha.constant is None or alpha.constant.size != 1:
-            return f"{alpha.array} is no constant of one element"
+            return f"{alpha.array} is not a constant with one element"
         return rounded_once(x)
 
     def rewrite(self, op: Any, x: Any, alpha: Any) -> Any:

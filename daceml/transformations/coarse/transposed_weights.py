@@ -58,14 +58,14 @@ def transpose_weights(network: Network) -> int:
 def _refusal(weight: Value, network: Network) -> str | None:
     made = network.prepared.get(weight.array)
     if weight.weight is None and (made is None or made.packed):
-        return "its weight is no parameter"
+        return "its weight is not a parameter"
     if weight.array in network.mutations.values():
         return "its weight is changed by the module"
     if weight.dtype not in _TYPES:
-        return f"products of {weight.dtype.to_string()} have not been measured"
+        return f"there are no measurements of matrix multiplications in {weight.dtype.to_string()}"
     size_bytes = weight.size_bytes
     if not isinstance(size_bytes, int) or size_bytes > _MOST_BYTES:
-        return f"its weight of {size_bytes} bytes is larger than {_MOST_BYTES}; the packed order is for those"
+        return f"its weight of {size_bytes} bytes is larger than {_MOST_BYTES}; pack_weights handles those"
     return None if size_bytes else "its weight is empty"
 
 

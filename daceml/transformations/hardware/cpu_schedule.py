@@ -65,7 +65,7 @@ def _refusal(state: dace.SDFGState, entry: nodes.MapEntry, threshold: int, *, al
     )
     return Refusal(
         subject=written[0] if written else entry.map.label,
-        reason="its steps depend on each other, so one thread runs them" if alone else few,
+        reason="its iterations depend on each other, so one thread runs them" if alone else few,
         size_bytes=sum(map(size_bytes, descs), start=0),
     )
 

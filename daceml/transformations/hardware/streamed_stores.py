@@ -96,9 +96,9 @@ class _Scope:
     def _loop(self, array: str) -> nodes.MapEntry | str:
         """The map that writes an array along memory, or why it is not written past the caches."""
         if any(e.data.data == array for e in self.state.in_edges(self.entry)):
-            return "the loop reads it, too"
+            return "the kernel that writes it also reads it"
         if any(isinstance(n, nodes.AccessNode) and n.data == array for n in self.inside):
-            return "a later step of the loop reads it"
+            return "a later iteration of its kernel reads it"
         edges = [
             e
             for node in self.inside
@@ -110,17 +110,17 @@ class _Scope:
             return f"{len(edges)} steps of the loop write it"
         (edge,) = edges
         if edge.data.wcr is not None:
-            return "it is added to"
+            return "its kernel accumulates into it"
         entry: Any = self.parents[edge.src]
         count = size(entry.map.range.size()[-1])
         if entry.map.range.ranges[-1][0] != 0 or entry.map.range.ranges[-1][2] != 1:
-            return "its innermost loop leaves elements out"
+            return "the innermost loop of its kernel skips elements"
         if not isinstance(count, int) or count < _SHORTEST:
             return f"its innermost loop has {count} iterations, fewer than {_SHORTEST}"
         if entry is not self.entry and not entry.map.params[-1].startswith("v"):
-            return "its innermost loop goes on with what it has written"
+            return "the innermost loop of its kernel reads what it has written"
         if not along_memory(self.sdfg, edge.data, entry.map.params[-1]):
-            return "neighbours in memory are not neighbours in the loop"
+            return "elements that are adjacent in memory are not adjacent in the loop"
         return entry
 
     def _write_block(self, block: Block, array: str) -> None:

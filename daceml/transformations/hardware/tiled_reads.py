@@ -109,16 +109,16 @@ class _Scope:
         """Why the loops stay as they are."""
         inside = scope_nodes(self.state, self.entry)[1:]
         if any(isinstance(n, nodes.MapEntry) for n in inside):
-            return "it is read by loops inside the loop"
+            return "an inner loop of its kernel reads it"
         if any(e.data.wcr is not None for e in self._edges()):
-            return "the loop adds up"
+            return "its kernel is a reduction"
         if any(low != 0 or step != 1 for low, _, step in self.entry.map.range.ranges):
-            return "the loop leaves elements out"
+            return "its kernel skips elements"
         written = {e.data.data for e in self.state.out_edges(self.state.exit_node(self.entry))}
         if written & {e.data.data for e in self.state.in_edges(self.entry)}:
-            return "the loop writes what it reads"
+            return "its kernel writes it, too"
         if not self._is_long(along):
-            return f"its loop along memory has {self.extents[along]} iterations"
+            return f"the loop along its memory has {self.extents[along]} iterations"
         return None
 
     def _tile(self, along: str, other: str, arrays: Sequence[str]) -> None:

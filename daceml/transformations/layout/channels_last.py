@@ -118,14 +118,14 @@ class _ChannelsLast:
         products = product(size(s) for s in (*y.shape, *w.shape[1:]))
         depthwise = size(w.shape[1]) == 1 and size(w.shape[0]) == size(x.shape[1])
         if not depthwise and isinstance(products, int) and products < _FEWEST_PRODUCTS:
-            return f"its {products} products are fewer than {_FEWEST_PRODUCTS}, where the layout does not pay"
+            return f"the layout does not pay below {_FEWEST_PRODUCTS} multiplications; it has {products}"
         weight, result = product(size(s) for s in w.shape), product(size(s) for s in y.shape)
         window = product(size(s) for s in w.shape[2:])
         known = isinstance(weight, int) and isinstance(result, int)
         if not self.frozen and window != 1 and known and weight > _LARGEST_WEIGHT * result:
-            return "its weight is large compared with its result, and is reordered at every call"
+            return "its weight is large compared with its result and would be reordered at every call"
         if self._is_summed_over_batch(self._array(node, "Y")):
-            return "its channels are added up over the batch, one at a time: each would cost a whole pass"
+            return "each sum of a channel over the batch would read the whole array"
         return None
 
     def _is_summed_over_batch(self, array: str) -> bool:
@@ -148,25 +148,25 @@ class _ChannelsLast:
         if array in self.fixed or not desc.transient:
             return "it belongs to the caller"
         if type(desc) is not dace.data.Array or len(shape) != 4 or desc.dtype != dace.float32:
-            return "it is no array of four dimensions of float32"
+            return "it is not a four-dimensional float32 array"
         if list(map(str, desc.strides)) != list(map(str, row_major(shape))):
-            return "it has a layout of its own"
+            return "its layout is fixed"
         if 1 in (shape[1], product(shape[2:])):
-            return "both layouts are the same memory"
+            return "both layouts are the same in memory"
         if self._is_summed_over_batch(array):
-            return "its channels are added up over the batch"
+            return "its channels are summed over the batch"
         if array in self.inside:
-            return "a map comes to its elements more than once"
+            return "a map accesses its elements more than once"
         for node in self.places[array]:
             for edge in self.state.all_edges(node):
                 other = edge.src if edge.dst is node else edge.dst
                 if isinstance(other, nodes.AccessNode):
-                    return "it is copied, or viewed under another shape"
+                    return "it is copied or viewed in another shape"
                 if isinstance(other, ONNXNode) and not self._takes(other, edge.src_conn or edge.dst_conn):
                     return f"{other.op_type} takes it in row-major order"
                 scope = isinstance(other, nodes.MapEntry | nodes.MapExit)
                 if scope and array in self.whole[id(other.map)]:
-                    return "a map reads it at positions that are data"
+                    return "a map reads it at positions that depend on data"
         return None
 
     def _takes(self, node: ONNXNode, connector: str | None) -> bool:

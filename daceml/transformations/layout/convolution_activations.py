@@ -55,7 +55,9 @@ def fuse_activations(network: Network) -> int:
             continue
         found = _place(node, network)
         if not own and isinstance(found, _Place) and found.activation.name in SWALLOWING:
-            found = unlimited or ("its bias is no parameter" if not bias_is_known(node, network) else found)
+            found = unlimited or (
+                "its bias is not a parameter" if not bias_is_known(node, network) else found
+            )
         if isinstance(found, str):
             refused.append(refused_node(node, found))
             continue
@@ -108,47 +110,47 @@ def _place(node: ONNXNode, network: Network) -> _Place | str:
     between = result.dst
     interface = {*network.outputs, *network.mutations, *(check.array for check in network.checks)}
     if between.data in interface or not sdfg.arrays[between.data].transient:
-        return "its result belongs to the caller"
+        return "its result is returned to the caller"
     readers = state.out_edges(between)
     if len(readers) != 1 or sum(n.data == between.data for n in state.data_nodes()) != 1:
         return f"{len(readers)} steps read its result"
     loop = readers[0].dst
     if not isinstance(loop, nodes.MapEntry):
-        return "no loop reads its result"
+        return "no generated kernel reads its result"
     written = state.out_edges(state.exit_node(loop))
     if len(written) != 1:
-        return "the loop behind it writes several arrays"
+        return "the kernel after it writes several arrays"
     target = written[0].dst
     if sum(n.data == target.data for n in state.data_nodes()) != 1 or state.in_degree(target) != 1:
-        return "what the loop behind it writes is written in parts"
+        return "the result of the kernel after it is written in parts"
     if _layout(network, between.data) != _layout(network, target.data):
-        return "what the loop behind it writes has another shape or layout"
+        return "the result of the kernel after it differs in shape or layout"
     try:
         statements = lift(sdfg, state, loop)
     except NotLiftable as reason:
-        return f"the loop behind it is more than assignments: {reason}"
+        return f"the kernel after it does more than assign: {reason}"
     if len(statements) != 1 or statements[0].resolves is not None:
-        return "the loop behind it is more than one assignment"
+        return "the kernel after it has more than one assignment"
     (statement,) = statements
     if not _covers(statement, network):
-        return "the loop behind it writes a part, or in another order"
+        return "the kernel after it writes part of its result, or in another order"
     index = tuple(map(str, statement.index))
     found = _activation(statement.value)
     operands = _sum(found[1], index)
     if isinstance(operands, str):
         return operands
     if between.data not in operands:
-        return "the loop behind it is no activation that the kernel has"
+        return "the kernel after it is not an activation that torch's kernel can apply"
     added = next((a for a in operands if a != between.data), None)
     if len(operands) == 2 and added is None:
-        return "the loop behind it adds it to itself"
+        return "the kernel after it adds the result to itself"
     if added is not None:
         if _layout(network, added) != _layout(network, between.data):
-            return "what is added has another shape or layout"
+            return "the addend differs in shape or layout"
         if found[0].name not in ("none", "relu") and node.implementation not in _OWN:
-            return f"the kernel has no sum before {found[0].name}"
+            return f"torch's kernel has no sum before {found[0].name}"
         if bind(node, network).attributes.get("group", 1) != 1:
-            return "the kernel adds nothing to groups"
+            return "torch's kernel cannot add to grouped convolutions"
     return _Place(
         convolution=node, between=between, loop=loop, target=target, activation=found[0], added=added
     )
@@ -212,10 +214,10 @@ def _sum(value: Scalar, index: tuple[str, ...]) -> tuple[str, ...] | str:
     found: list[str] = []
     for part in reads:
         if part.op != "read":
-            return "the loop behind it is no activation that the kernel has"
+            return "the kernel after it is not an activation that torch's kernel can apply"
         array, at = part.data
         if tuple(map(str, at)) != index:
-            return "the loop behind it reads other elements than the one that it writes"
+            return "the kernel after it reads elements other than the one it writes"
         found.append(array)
     return tuple(found)
 

@@ -63,21 +63,21 @@ class _InPlace:
         """What a loop makes of an array and may write in its place, or why there is no such thing."""
         source = node.data
         if not self._is_own(source):
-            return "it belongs to the caller, or is a view"
+            return "it belongs to the caller or is a view"
         readers = self.state.out_edges(node)
         if len(readers) != 1:
             return f"{len(readers)} steps read it"
         entry = readers[0].dst
         if not isinstance(entry, nodes.MapEntry):
-            return "no loop reads it"
+            return "no generated kernel reads it"
         exit_ = self.state.exit_node(entry)
         results = self.state.out_edges(exit_)
         inside = self.state.in_edges(exit_)
         if len(results) != 1 or len(inside) != 1:
-            return "the loop that reads it writes several arrays"
+            return "the kernel that reads it writes several arrays"
         target = results[0].dst
         if any(isinstance(n, nodes.MapEntry) for n in self.children[entry]):
-            return "a loop comes to its elements more than once"
+            return "a kernel accesses its elements more than once"
         if len(self.places[target.data]) != 1 or self.state.in_degree(target) != 1:
             return f"{target.data} is written in parts"
         if not self._is_own(target.data):
@@ -89,7 +89,7 @@ class _InPlace:
         place = str(inside[0].data.subset)
         reads = [e for e in self.state.out_edges(entry) if e.data.data == source]
         if any(str(e.data.subset) != place for e in reads):
-            return "the loop reads other elements than the one that it writes"
+            return "the kernel reads elements other than the one it writes"
         return target
 
     def _is_own(self, array: str) -> bool:

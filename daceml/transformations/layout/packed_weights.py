@@ -95,12 +95,12 @@ def pack_weights(network: Network, *, watched: bool = False) -> int:
 def _preparation(node: ONNXNode, connector: str, network: Network, watched: bool) -> Preparation | str:
     """How the weight of a node is packed, or why it is not."""
     if network.live:
-        return "each call reads the weights themselves"
+        return "the weights are unprepared: every call reads them from the module"
     (edge,) = network.state.in_edges_by_connector(node, connector)
     weight = edge.src.data
     folded = weight in network.prepared and not network.prepared[weight].packed
     if weight not in network.weights and not folded:
-        return "its weight is no parameter, or no row-major one"
+        return "its weight is not a row-major parameter"
     if weight in network.mutations.values():
         return "its weight is changed by the module"
     if network.sdfg.arrays[weight].dtype != dace.float32:
@@ -108,7 +108,7 @@ def _preparation(node: ONNXNode, connector: str, network: Network, watched: bool
     if node.op_type == "Conv":
         return _convolution(node, weight, network)
     if watched and not _has_long_vectors():
-        return "with vectors of 256 bits its order saves less than looking at it costs at each call"
+        return "with 256-bit vectors, packing saves less than the check of the weight costs at each call"
     return _product(node, weight, network, _FEWEST_WATCHED_ROWS if watched else _FEWEST_ROWS)
 
 
@@ -121,12 +121,12 @@ def _convolution(node: ONNXNode, weight: str, network: Network) -> Preparation |
     if rank != 2:
         return f"convolutions over {rank} dimensions are not packed"
     if not all(isinstance(n, int) for n in x.shape):
-        return "a size of its input is symbolic, and the order depends on it"
+        return "a size of its input is symbolic, and the packed layout depends on it"
     (edge,) = network.state.in_edges_by_connector(node, "X")
     strides = network.sdfg.arrays[edge.src.data].strides
     same_memory = 1 in (x.shape[1], product(x.shape[2:]))
     if size(strides[1]) != 1 and not same_memory:
-        return "its input is not in channels-last order, in which the kernel gives its result"
+        return "its input is not channels-last, the layout of the kernel's result"
     (result,) = network.state.out_edges(node)
     channels_last = size(network.sdfg.arrays[result.dst.data].strides[1]) == 1
     # loops of our own write only so: the result of a network, which belongs to the caller, may be row-major
@@ -169,22 +169,20 @@ def _product(node: ONNXNode, weight: str, network: Network, fewest_rows: int) ->
     assert isinstance(b, Tensor)
     plain = (values.get("alpha"), values.get("beta"), values.get("transA"), values.get("transB"))
     if plain != (1.0, 1.0, 0, 1):
-        return "only A W^T + c has a packed form"
+        return "only A W^T + c can be packed"
     if isinstance(c, Tensor) and (c.rank != 1 or c.shape[0] != b.shape[0]):
-        return "what is added is no vector of one number for each column"
+        return "its addend is not a vector with one element per column"
     if not _mkl():
         return "this build of torch has no MKL"
     rows, elements = a.shape[0], product(b.shape)
     if not isinstance(rows, int):
-        return "the number of its rows is symbolic, and the order depends on it"
+        return "the number of its rows is symbolic, and the packed layout depends on it"
     if rows > _MOST_ROWS:
         return f"{rows} rows take so long that the order of the weight does not matter"
     if rows < fewest_rows:
-        return (
-            f"with {rows} rows, an element of the weight takes part in too few products to gain by its order"
-        )
+        return f"with {rows} rows, each element of the weight is used too few times to gain from packing"
     if not isinstance(elements, int) or elements < _FEWEST_ELEMENTS:
-        return f"a weight of {elements} elements is in the cache anyway"
+        return f"a weight of {elements} elements fits in the cache without packing"
     return Preparation(function="product", sources=(weight,), numbers=((rows,),))
 
 

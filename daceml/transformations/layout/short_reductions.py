@@ -68,10 +68,10 @@ def _holds_one_loop(state: dace.SDFGState, entry: nodes.MapEntry) -> bool:
 def _written_out(statements: Sequence[Statement]) -> Computation | str:
     """The computation without its reduction, or why it stays."""
     if len(statements) != 1 or statements[0].resolves is not None:
-        return "it is more than one assignment"
+        return "it has more than one assignment"
     (statement,) = statements
     if any(isinstance(i, Scalar) for i in statement.index):
-        return "it writes at positions that are data"
+        return "it writes at positions that depend on data"
     reductions = find_reductions(statement.value)
     if len(reductions) != 1:
         return f"it has {len(reductions)} reductions"
@@ -79,7 +79,7 @@ def _written_out(statements: Sequence[Statement]) -> Computation | str:
     how: Reduction = reduction.data
     terms = product(e for e in how.extents if not isinstance(e, Scalar))
     if not all(isinstance(e, int) for e in how.extents) or not isinstance(terms, int):
-        return "how many elements it reduces is not known"
+        return "the number of elements that it reduces is not known"
     if terms > _LONGEST:
         return f"{terms} elements are more than {_LONGEST}"
     if reduction.dtype not in FLOATS | INTEGERS:
@@ -87,7 +87,7 @@ def _written_out(statements: Sequence[Statement]) -> Computation | str:
     body = reduction.args[0]
     if any(n.op in ("where", "gather", "reduce") for n in nodes_of(body)):
         # gcc 12 takes the condition of the first of several conditional loads for all
-        return "what it reads is a matter of conditions or of data"
+        return "its reads depend on conditions or on data"
     names = dict(zip(map(str, statement.params), parameters(len(statement.params)), strict=True))
     value = substitute(replace_parts(statement.value, {id(reduction): _terms(reduction)}), names)
     return Computation(

@@ -169,7 +169,7 @@ def axes_of(group: Group, member: Member, index: Iterable[Index]) -> list[Along 
 
 
 def _same(one: list[Along | None], other: list[Along | None]) -> set[tuple[int, int]]:
-    """Pairs of axes with equal offsets; of an access at positions that are data, none."""
+    """Pairs of axes with equal offsets; of an access at positions that depend on data, none."""
     return {
         (a[0], b[0])
         for a, b in zip(one, other, strict=bool(other))

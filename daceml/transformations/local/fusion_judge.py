@@ -81,7 +81,7 @@ class Judge:
         points = self.number(group.points)
         together = hands_over(first, second)
         if not together and min(map(self._written_most, (first, second))) > SMALL_BYTES:
-            return "they only read the same, and what one of them writes would have to wait for the other"
+            return "they share inputs only, and a result of one would be delayed until the other is done"
         alone = max(self.number(first.points), self.number(second.points))
         if points < min(_POINTS, alone) and self._work(group) >= config().parallel_threshold:
             return f"they share {points} iterations only, too few to run in parallel"
@@ -103,7 +103,7 @@ class Judge:
             return f"more than {MOST_OPERATIONS} operations in one kernel take too long to compile"
         across = self._across_memory(group)
         if across is not None:
-            return f"a point would go through {across} across its memory"
+            return f"an iteration would read {across} with a large stride"
         return self.too_large(group)
 
     def _largest(self, group: Group) -> int:
@@ -119,16 +119,16 @@ class Judge:
                 if writer is None:
                     continue
                 if None in indices:
-                    return f"{array} is read at positions that are data"
+                    return f"{array} is read at positions that depend on data"
                 if array in again:
                     continue
                 shape = local_shape(group, writer)
                 if not is_small(shape, writer.dtype, LOCAL_BYTES):
-                    return f"each point would keep [{', '.join(map(str, shape))}] elements of {array}"
+                    return f"each iteration would keep [{', '.join(map(str, shape))}] elements of {array}"
                 kept[array] = self.number(product(map(size, shape))) * writer.dtype.bytes
         amount = sum(kept.values())
         amount += sum(self.number(product(map(size, m.extents))) * m.dtype.bytes for m in group.sums)
-        return f"each point would keep {amount} bytes" if amount > _STACK_BYTES else None
+        return f"each iteration would keep {amount} bytes" if amount > _STACK_BYTES else None
 
     def _written_most(self, group: Group) -> int:
         """Bytes of the largest array of the network that a group writes."""

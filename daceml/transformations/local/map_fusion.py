@@ -116,29 +116,29 @@ class _Fusion:
         if node.data in self.kept:
             return "the network returns it"
         if node.data in self.indices:
-            return "its elements are positions, which are checked before use"
+            return "its elements are indices, which are checked before use"
         if isinstance(self.sdfg.arrays[node.data], dace.data.View):
             return "it is a view"
         writers, readers = state.in_edges(node), state.out_edges(node)
         if len(writers) != 1 or not isinstance(writers[0].src, nodes.MapExit):
-            return "it is not written by one map"
+            return "it is not the result of a single map"
         if len(readers) != 1:
             return f"it has {len(readers)} readers"
         if not isinstance(readers[0].dst, nodes.MapEntry):
-            return "it is read by a call, not by a map"
+            return "a library call reads it, not a map"
         producer_exit, consumer = writers[0].src, readers[0].dst
         producer = self.entries[id(producer_exit.map)]
         if state.out_degree(producer_exit) != 1:
-            return "its writer has other results"
+            return "the map that writes it has other results"
         (written,) = state.in_edges(producer_exit)
         if not isinstance(written.src, nodes.Tasklet):
-            return "its writer comes to its elements more than once"
+            return "the map that writes it accesses its elements more than once"
         if producer.map.params != consumer.map.params or producer.map.range != consumer.map.range:
-            return f"its writer runs over [{producer.map.range}], its reader over [{consumer.map.range}]"
+            return f"it is written over [{producer.map.range}] and read over [{consumer.map.range}]"
         if self.computations[id(producer.map)] + self.computations[id(consumer.map)] > MOST_COMPUTATIONS:
             return f"more than {MOST_COMPUTATIONS} computations in one kernel take too long to compile"
         if written.data.wcr is not None:
-            return "its writer accumulates into it"
+            return "the map that writes it accumulates into it"
         for read in _reads(state, consumer, readers[0].dst_conn):
             if not isinstance(read.dst, nodes.Tasklet):
                 return "its reader needs many elements for one result"

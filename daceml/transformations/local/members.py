@@ -117,7 +117,7 @@ def _split(sdfg: dace.SDFG, statement: Statement) -> Iterator[Member]:
         raise NotLiftable(f"it adds to {statement.target}, element by element")
     index = statement.index
     if any(isinstance(i, Scalar) for i in index):
-        raise NotLiftable(f"it writes {statement.target} at positions that are data")
+        raise NotLiftable(f"it writes {statement.target} at positions that depend on data")
     desc = sdfg.arrays[statement.target]
     parts: dict[int, Scalar] = {}
     box = {str(p) for p in statement.params}

@@ -84,10 +84,10 @@ def _accumulates_wide(state: dace.SDFGState, entry: nodes.MapEntry) -> bool:
 def _narrowed(sdfg: dace.SDFG, statements: Sequence[Statement]) -> Computation | str:
     """The computation with its accumulator in float32, or why it stays."""
     if len(statements) != 1 or statements[0].resolves is not None:
-        return "it is more than one assignment"
+        return "it has more than one assignment"
     (statement,) = statements
     if any(isinstance(i, Scalar) for i in statement.index):
-        return "it writes at positions that are data"
+        return "it writes at positions that depend on data"
     if sdfg.arrays[statement.target].dtype == dace.float64:
         return "its result is float64"
     reductions = find_reductions(statement.value)

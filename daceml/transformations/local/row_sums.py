@@ -116,7 +116,7 @@ def alone(judge: Judge, found: ColumnSum) -> Group | str:
     """A loop over rows for a sum of its own, or why it stays as it is."""
     large = max(map(judge.bytes_of, found.terms.reads))
     if large < _LONE_BYTES:
-        return f"its rows have {large} bytes, which stay in a near cache"
+        return f"its rows have {large} bytes, which fit in a near cache"
     return _checked(judge, _over_rows(found))
 
 
@@ -126,12 +126,12 @@ def beside(judge: Judge, host: Group, found: ColumnSum) -> Group | str:
     shared = [a for a in terms.reads if a in host.arrays]
     largest = max(map(judge.bytes_of, terms.reads))
     if not any(judge.bytes_of(a) == largest for a in shared):
-        return "they go through different arrays"
+        return "they iterate over different arrays"
     for array in terms.reads:
         if array not in host.arrays and 2 * judge.bytes_of(array) > largest:
-            return f"what the loop has to itself would have to wait for {array}"
+            return f"results of the map alone would be delayed until {array} is computed"
     if hands_over(_over_rows(found), host):
-        return "the rows need the sum"
+        return "the rows read the sum"
     group = join(host, _over_rows(found))
     if len(group.axes) < sum(e != 1 for e in terms.reduced_extents):
         return "they share no rows"

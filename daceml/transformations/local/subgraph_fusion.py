@@ -209,11 +209,11 @@ class _Fusion:
 
     def _joined(self, first: Unit, second: Unit) -> Joined | str:
         if first.group is None or second.group is None:
-            return "one of them is no group"
+            return "one of them cannot be fused with others"
         if stands_between(first, second) or stands_between(second, first):
-            return "another step needs the result of one and gives the other its argument"
+            return "another step depends on one of them and the other depends on it"
         if first.group.written.keys() & second.group.written.keys():
-            return "both write one array"
+            return "both write the same array"
         forward, backward = hands_over(first.group, second.group), hands_over(second.group, first.group)
         if forward and backward:
             return "each needs a result of the other"
@@ -276,12 +276,12 @@ class _Fusion:
     def _beside(self, host: Unit, unit: Unit, found: ColumnSum) -> Group | str:
         assert host.group is not None
         if stands_between(host, unit) or stands_between(unit, host):
-            return "another step needs the result of one and gives the other its argument"
+            return "another step depends on one of them and the other depends on it"
         if unit.after & host.before:
-            return "the rows need the sum"
+            return "the rows read the sum"
         totals = {other.result.target for other in self.sums.get(host, ())}
         if any(array.array in totals for array in unit.before & host.after):
-            return "it needs another sum of these rows, which is there behind the last of them"
+            return "it reads another sum over these rows, which is complete only after the last row"
         return beside(self.judge, host.group, found)
 
     def rewrite(self) -> SubgraphFusionReport:

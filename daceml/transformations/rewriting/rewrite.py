@@ -7,7 +7,7 @@
             return op.Gemm(op.Transpose(a, name="transpose"), b, name="gemm")
 
         def check(self, a, transpose, gemm):
-            return None if a.rank == 2 else "a is no matrix"
+            return None if a.rank == 2 else "a is not a matrix"
 
         def rewrite(self, op, a, b, gemm):
             return op.Gemm(a, b, transA=1 - gemm.transA, transB=gemm.transB, alpha=gemm.alpha)
@@ -206,9 +206,9 @@ class _Application:
                 if array is None:
                     continue
                 if self.graph.is_result(array):
-                    return f"what {node.op_type} gives is a result of the network"
+                    return f"the result of {node.op_type} is a result of the network"
                 if any(reader not in known for reader in self.graph.readers(array)):
-                    return f"what {node.op_type} gives is read elsewhere, too"
+                    return f"the result of {node.op_type} has another reader"
         return None
 
     def _replace(self, node: ONNXNode, match: Match, bound: Mapping[str, Any]) -> list[ONNXNode]:

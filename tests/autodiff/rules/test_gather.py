@@ -1,4 +1,4 @@
-"""Reads at positions that are data: gradients are added up where they were read."""
+"""Reads at positions that depend on data: gradients are added up where they were read."""
 
 from __future__ import annotations
 

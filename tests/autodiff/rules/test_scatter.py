@@ -1,4 +1,4 @@
-"""Writes at positions that are data: what was overwritten gets no gradient."""
+"""Writes at positions that depend on data: what was overwritten gets no gradient."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def test_the_workspace_is_compared_with_separate_arrays():
 
 def test_they_lie_beside_the_manifest_and_are_loaded_on_their_own(tmp_path: Path):
     refused = (RefusalRecord(transformation="fuse_maps", subject="x", reason="no", size_bytes=3),)
-    levels = (LevelRecord(level="local", transformations=("fuse_maps",), refused=refused),)
+    levels = (LevelRecord(level="local", passes={"fuse_maps": {}}, refused=refused),)
     empty = Manifest(
         inputs=(),
         outputs=(),

@@ -1,4 +1,4 @@
-"""Reads at positions that are data."""
+"""Reads at positions that depend on data."""
 
 from __future__ import annotations
 

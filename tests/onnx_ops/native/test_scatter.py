@@ -1,4 +1,4 @@
-"""Writes at positions that are data: duplicates in order, negative positions, every reduction."""
+"""Writes at positions that depend on data: duplicates in order, negative positions, every reduction."""
 
 from __future__ import annotations
 

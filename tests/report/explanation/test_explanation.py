@@ -65,8 +65,7 @@ READERS = "it has {} readers"
 LEVELS = (
     LevelRecord(
         level="operators",
-        transformations=("Lowering",),
-        applied={"native": 3, "aten": 1, "onnxruntime": 1},
+        passes={"Lowering": {"native": 3, "aten": 1, "onnxruntime": 1}},
         refused=(
             RefusalRecord(
                 transformation="Lowering",
@@ -79,8 +78,7 @@ LEVELS = (
     ),
     LevelRecord(
         level="local",
-        transformations=("fuse_maps",),
-        applied={"fuse_maps": 1},
+        passes={"eliminate_copies": {}, "fuse_maps": {"fuse_maps": 1}},
         refused=(
             RefusalRecord(transformation="fuse_maps", subject="t1", reason=READERS.format(2), size_bytes=4),
             RefusalRecord(
@@ -97,11 +95,10 @@ LEVELS = (
     ),
     LevelRecord(
         level="layout",
-        transformations=("MemoryPlan",),
-        applied={"arrays in one workspace": 2},
+        passes={"MemoryPlan": {"arrays in one workspace": 2}},
         figures={"separate_bytes": 7_000_000, "workspace_bytes": 3_000_000},
     ),
-    LevelRecord(level="hardware", transformations=("schedule_maps",)),
+    LevelRecord(level="hardware", passes={"schedule_maps": {}}),
 )
 ROWS = (
     "Conv convolution layer1.conv 4.00 90.00",
@@ -112,10 +109,11 @@ ROWS = (
     "9.00 6.00 1.50x",
     "10.00 7.00 1.43x",
     "lowering 5 1 5 -> 4 9.50 -> 9.00",
-    "lowering: Lowering, native x3, aten x1, onnxruntime x1",
+    "lowering: Lowering (native x3, aten x1, onnxruntime x1)",
     "2 local 1 3 4 9.00 -> 6.00",
     "3 memory 2 0 4 6.00 7.00 -> 3.00",
-    "3 memory: MemoryPlan, arrays in one workspace x2",
+    "without effect: eliminate_copies",
+    "3 memory: MemoryPlan (arrays in one workspace x2)",
     "CumSum (head, model.py:41) native:scan: exclusive sums only aten:cumsum: int64 is not taken",
     "t3 (layer1.bn, model.py:7)",
     "91.50 Mflop",
@@ -184,7 +182,7 @@ def test_a_call_is_named_by_its_operators_and_a_kernel_by_its_label():
 def test_long_names_fit_the_page():
     long = StepRecord(kind="kernel", label="Label_" * 30, module_path="module." * 20, unique_bytes=10**12)
     refused = RefusalRecord(transformation="fuse_maps", subject="x " * 45, reason="reason " * 40)
-    levels = (LevelRecord(level="local", applied={"name " * 30: 3}, refused=(refused,)),)
+    levels = (LevelRecord(level="local", passes={"name " * 30: {"what " * 30: 3}}, refused=(refused,)),)
     seen = explanation("Net", Manifest(**{**vars(MANIFEST), "steps": (long,)}), levels, {})
     assert max(map(len, str(seen).splitlines())) <= WIDTH
     assert max(map(len, seen.full_text().splitlines())) <= WIDTH

@@ -262,7 +262,7 @@ def test_weights_that_may_change_are_read_at_every_call():
         compiled(x)
         net.v.fill_(0.5)
         torch.testing.assert_close(compiled(x), net(x))
-    assert record(compiled) == ({}, ["it is no copy, and its weights may change"])
+    assert record(compiled) == ({}, ["it does more than copy, and its weights may change"])
 
 
 def test_copies_of_whole_weights_are_prepared_and_watched():

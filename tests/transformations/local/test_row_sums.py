@@ -261,7 +261,7 @@ def test_what_is_no_sum_of_columns_stays_apart() -> None:
     assert not taken(lambda x: (x.sin(), x.sin().sum(1)), (1024, 48)), "rows, not columns"
     assert not taken(lambda x: (x.sin(), x.sin().amax(0)), (1024, 48)), "no sum"
     assert not taken(lambda x: (x.sin(), x.sin().sum((0, 2))), (1024, 48, 40)), "the channels of an image"
-    assert not taken(lambda x: x - x.mean(0), (1024, 48)), "the rows need the sum"
+    assert not taken(lambda x: x - x.mean(0), (1024, 48)), "the rows read the sum"
     assert not taken(lambda x: (x.sin(), x.sin().T.exp().sum(0)), (512, 256)), "other rows"
 
 

@@ -129,7 +129,7 @@ def _tensor_spec(spec: Any, tensor: torch.Tensor, dims: dict[str, Any], name: st
             raise _bad_spec(name, f"it has {tensor.dim()} dimensions, and no dimension {axis!r}")
         if isinstance(dim, str):
             if not dim.isidentifier():
-                raise _bad_spec(name, f"{dim!r} is no name of a dimension")
+                raise _bad_spec(name, f"{dim!r} is not a name of a dimension")
             dim = dims.setdefault(dim, Dim(dim))
         if dim is not None and not isinstance(dim, int) and not _is_dim(dim):
             raise _bad_spec(name, f"dimension {axis} is given as {dim!r}")

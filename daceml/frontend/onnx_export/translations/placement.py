@@ -93,7 +93,7 @@ def index_fill_tensor(self: Value, dim: int, index: Value, value: Value) -> Valu
     """A scatter of rows; torch's decomposition leads to index_copy, which takes no negative positions."""
     sizes = sizes_of(self)
     if not sizes or rank_of(index) != 1:
-        raise UntranslatableError("a single number, or a position that is no list")
+        raise UntranslatableError("a single number, or a position that is not a list")
     axis = dim % len(sizes)
     count = sizes_of(index)[0]
     shape = typed(op.Shape(self), dtype=_INT64, shape=(len(sizes),))

@@ -77,7 +77,7 @@ def import_neusight(path: str | Path, *, date: str) -> Imported:
     with csv_rows(path) as reader:
         if missing := NEEDED - set(reader.fieldnames or ()):
             raise MeasurementFileError(
-                "this is no operator table of NeuSight",
+                "this is not an operator table of NeuSight",
                 where=str(path),
                 why=f"it has no column {', '.join(sorted(missing))}",
                 fix="give a file of train/OPERATOR/p2.1.0",
