@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from daceml.config import config
-from daceml.errors import EnvironmentProblem
+from daceml.errors import BuildError, EnvironmentProblem
 from daceml.toolchain.cache import Cache, digest
 from daceml.toolchain.compiler_process import run_compiler
 from daceml.toolchain.torch_declarations import TORCH_HEADERS, declarations
@@ -43,6 +43,7 @@ _COMMON = ("-std=c++20", "-DDACE_HALF_NO_NATIVE", "-fPIC", "-fopenmp", "-w")
 # A driver only calls: optimising it costs compile time and gains nothing that can be measured.
 _CALLING = ("-O0",)
 _HEADER = "daceml_kernel.h"
+_KERNEL_INCLUDE = "#include <daceml/kernel.h>\n"
 _DRIVER_HEADER = "daceml_driver.h"
 # What drivers of the processor begin with; reading it takes longer than the rest of most drivers
 _DRIVER_INCLUDES = (
@@ -115,8 +116,13 @@ class Toolchain:
 
     def compile_header(self, folder: Path) -> None:
         """Write the header that all kernels include, and its precompiled form."""
-        (folder / _HEADER).write_text("#include <daceml/kernel.h>\n")
-        self._run([*self._includes(), "-x", "c++-header", _HEADER, "-o", f"{_HEADER}.gch"], folder)
+        command = [*self._includes(), "-x", "c++-header", _HEADER, "-o", f"{_HEADER}.gch"]
+        try:
+            (folder / _HEADER).write_text(f"#define DACEML_LEAN_COMPLEX\n{_KERNEL_INCLUDE}")
+            self._run(command, folder)
+        except BuildError:  # a library whose <complex> needs more of streams
+            (folder / _HEADER).write_text(_KERNEL_INCLUDE)
+            self._run(command, folder)
 
     def declare_torch(self, folder: Path) -> None:
         """Write the header with torch's C functions, and libraries that stand for torch's when linking.

@@ -6,6 +6,8 @@
 
 #include <daceml/lean_library.h>
 
+#include <daceml/lean_complex.h>
+
 #include <cmath>
 #include <cstdint>
 #include <cstring>
