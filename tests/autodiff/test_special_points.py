@@ -12,7 +12,7 @@ import torch
 from torch.nn import functional
 
 import daceml
-from tests.support.eager_twin import Function
+from tests.support.computations import Cases
 
 Form = Callable[..., torch.Tensor]
 
@@ -21,15 +21,27 @@ NUMBERS = [-math.inf, -2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0, math.inf]
 PAIRS = torch.tensor(list(itertools.product([*NUMBERS, math.nan], repeat=2)) + [(1.0, 1.0)] * 28)
 
 
-def compare(function: Form, *inputs: torch.Tensor) -> None:
-    def gradients(module: Form) -> list[torch.Tensor]:
-        given = [x.clone().requires_grad_() for x in inputs]
-        result = module(*given)
-        return [result.detach(), *torch.autograd.grad(result.sum(), given)]
+def compare(**cases: tuple[Form, tuple[torch.Tensor, ...]]) -> None:
+    """Compile functions as one program, each of inputs of its own: results and gradients are eager's."""
+    together = Cases(cases)
 
-    ours, eager = gradients(daceml.compile(Function(function))), gradients(function)
-    for one, other in zip(ours, eager, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6, equal_nan=True)
+    def gradients(module: Form) -> dict[str, list[torch.Tensor]]:
+        given = [x.clone().requires_grad_() for x in together.inputs]
+        results = module(*given)
+        slopes = torch.autograd.grad([result.sum() for result in results.values()], given)
+        return {name: [results[name].detach(), *own] for name, own in together.apart(slopes).items()}
+
+    ours, eager = gradients(daceml.compile(together)), gradients(together)
+    for name in cases:
+        for one, other in zip(ours[name], eager[name], strict=True):
+            torch.testing.assert_close(
+                one,
+                other,
+                rtol=1e-5,
+                atol=1e-6,
+                equal_nan=True,
+                msg=lambda text, name=name: f"{name}: {text}",
+            )
 
 
 ONE: dict[str, Form] = {
@@ -49,9 +61,9 @@ ONE: dict[str, Form] = {
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-@pytest.mark.parametrize("name", ONE)
-def test_functions_of_one_number(name: str, dtype: torch.dtype) -> None:
-    compare(ONE[name], torch.tensor(NUMBERS, dtype=dtype).repeat(16))
+def test_functions_of_one_number(dtype: torch.dtype) -> None:
+    numbers = torch.tensor(NUMBERS, dtype=dtype).repeat(16)
+    compare(**{name: (function, (numbers,)) for name, function in ONE.items()})
 
 
 TWO: dict[str, Form] = {
@@ -70,49 +82,61 @@ TWO: dict[str, Form] = {
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-@pytest.mark.parametrize("name", TWO)
-def test_functions_of_two_numbers(name: str, dtype: torch.dtype) -> None:
-    first, second = PAIRS.to(dtype).unbind(1)
-    compare(TWO[name], first, second)
+def test_functions_of_two_numbers(dtype: torch.dtype) -> None:
+    pairs = PAIRS.to(dtype).unbind(1)
+    compare(**{name: (function, pairs) for name, function in TWO.items()})
 
 
-@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-def test_entropies_of_certain_events_have_finite_slopes(dtype: torch.dtype, reduction: str) -> None:
+def test_entropies_of_certain_events_have_finite_slopes(dtype: torch.dtype) -> None:
     """A saturated sigmoid is 0 or 1, where the slope of a logarithm that is bounded is no number."""
     numbers = [0.0, 1e-14, 0.25, 0.5, 1 - 1e-7, 1.0]
     p, t = torch.tensor(list(itertools.product(numbers, repeat=2)), dtype=dtype).unbind(1)
-    loss = functools.partial(functional.binary_cross_entropy, reduction=reduction)
-    compare(loss, p, t)
-    compare(lambda x: loss(torch.sigmoid(60 * x), t, weight=t + 1), p)
-    compare(lambda x: loss(x.reshape(4, 9), t.reshape(4, 9)), p)
+
+    def forms(reduction: str) -> dict[str, tuple[Form, tuple[torch.Tensor, ...]]]:
+        loss = functools.partial(functional.binary_cross_entropy, reduction=reduction)
+        return {
+            f"{reduction}": (loss, (p, t)),
+            f"{reduction}, saturated": (lambda x: loss(torch.sigmoid(60 * x), t, weight=t + 1), (p,)),
+            f"{reduction}, matrix": (lambda x: loss(x.reshape(4, 9), t.reshape(4, 9)), (p,)),
+        }
+
+    compare(**forms("none"), **forms("mean"), **forms("sum"))
 
 
 def test_powers_with_an_exponent_of_more_dimensions() -> None:
-    for x, shape in ((torch.tensor([1.0, 2.0, 3.0]), (1, 1)), (torch.tensor(2.0), (1,))):
+    def power(*shape: int) -> Form:
         exponent = torch.full(shape, -2.0, dtype=torch.float64)
-        compare(lambda x, exponent=exponent: x**exponent, x.double())
+        return lambda x: x**exponent
+
+    vector, number = torch.tensor([1.0, 2.0, 3.0]).double(), torch.tensor(2.0).double()
+    compare(vector=(power(1, 1), (vector,)), number=(power(1), (number,)))
 
 
 def test_gradients_of_nothing() -> None:
     nothing = torch.randn(3, 0)
-    compare(lambda x: x.sum(-1) / ((x > 0).sum(-1) + 1), nothing)
-    compare(lambda x: x.sum(-1) * (x > 0).any(-1), nothing)
+    compare(
+        count=(lambda x: x.sum(-1) / ((x > 0).sum(-1) + 1), (nothing,)),
+        any=(lambda x: x.sum(-1) * (x > 0).any(-1), (nothing,)),
+    )
 
 
 def test_what_is_broadcast_gets_the_sum_of_slopes() -> None:
     """Each of the slopes at (0, 0) and (1, 0) counts: NaN and an infinity are NaN."""
     x, y = torch.tensor([[0.0], [1.0], [2.0]]), torch.tensor([0.0, 0.5, 1.0, 2.0])
-    for function in (torch.xlogy, torch.special.xlog1py, torch.hypot):
-        compare(function, x, y)
-        compare(function, x[0], y - 1)
-        compare(function, y.reshape(2, 1, 2), x)
+    shapes = {"matrix": (x, y), "vector": (x[0], y - 1), "three": (y.reshape(2, 1, 2), x)}
+    functions = (torch.xlogy, torch.special.xlog1py, torch.hypot)
+    compare(**{f"{f.__name__} {name}": (f, given) for f in functions for name, given in shapes.items()})
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
-def test_losses_of_halves_are_computed_in_float32(dtype: torch.dtype) -> None:
-    x, y = torch.linspace(-4, 4, 64, dtype=dtype), torch.linspace(4, -3, 64, dtype=dtype)
-    for loss in (functional.huber_loss, functional.smooth_l1_loss):
-        with torch.no_grad():
-            compiled = daceml.compile(Function(loss), backward=False)
-            torch.testing.assert_close(compiled(x, y), loss(x, y))
+def test_losses_of_halves_are_computed_in_float32() -> None:
+    losses = (functional.huber_loss, functional.smooth_l1_loss)
+    cases: dict[str, tuple[Form, tuple[torch.Tensor, ...]]] = {}
+    for dtype in (torch.float16, torch.bfloat16):
+        given = (torch.linspace(-4, 4, 64, dtype=dtype), torch.linspace(4, -3, 64, dtype=dtype))
+        cases |= {f"{loss.__name__} {dtype}": (loss, given) for loss in losses}
+    together = Cases(cases)
+    with torch.no_grad():
+        ours, eager = daceml.compile(together, backward=False)(*together.inputs), together(*together.inputs)
+    for name in cases:
+        torch.testing.assert_close(ours[name], eager[name], msg=lambda text, name=name: f"{name}: {text}")

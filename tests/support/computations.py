@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -41,3 +43,32 @@ class Apart(Several):
     def copies(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
         """Inputs of all computations, from those of one."""
         return [x.clone() for _ in self.computations() for x in inputs]
+
+
+class Cases(nn.Module):
+    """Computations as one program, each of inputs of its own, in any number.
+
+    Attributes:
+        inputs: of every computation, in their order.
+    """
+
+    def __init__(self, cases: Mapping[str, tuple[Callable[..., Any], Sequence[torch.Tensor]]]) -> None:
+        """
+        Args:
+            cases: name -> a function, and its inputs.
+        """
+        super().__init__()
+        self.functions = {name: (function, len(inputs)) for name, (function, inputs) in cases.items()}
+        self.inputs = [x for _, inputs in cases.values() for x in inputs]
+
+    def forward(self, *inputs: torch.Tensor) -> dict[str, Any]:
+        given = iter(inputs)
+        return {
+            name: function(*itertools.islice(given, width))
+            for name, (function, width) in self.functions.items()
+        }
+
+    def apart(self, values: Sequence[torch.Tensor]) -> dict[str, list[torch.Tensor]]:
+        """Values of all inputs, by computation."""
+        left = iter(values)
+        return {name: list(itertools.islice(left, width)) for name, (_, width) in self.functions.items()}

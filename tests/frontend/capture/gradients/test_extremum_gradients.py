@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 
 import daceml
-from tests.support.tensor_functions import Apply
+from tests.support.computations import Cases
 
 Function = Callable[[torch.Tensor], torch.Tensor]
 
@@ -32,17 +33,26 @@ VALUES = {
 }
 
 
-def gradient(call: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    leaf = x.clone().requires_grad_()
-    result = call(leaf)
-    weights = torch.arange(1.0, 1 + result.numel(), dtype=result.dtype).view_as(result)
-    return result.detach(), torch.autograd.grad(result, leaf, weights)[0]
+def gradients(call: Callable[..., dict[str, torch.Tensor]], cases: Cases, x: torch.Tensor) -> dict[str, Any]:
+    """Result and gradient of each function."""
+    leaves = [x.clone().requires_grad_() for _ in cases.inputs]
+    results = call(*leaves)
+    weights = [torch.arange(1.0, 1 + y.numel(), dtype=y.dtype).view_as(y) for y in results.values()]
+    found = cases.apart(torch.autograd.grad(list(results.values()), leaves, weights))
+    return {name: (result.detach(), *found[name]) for name, result in results.items()}
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
-@pytest.mark.parametrize("values", VALUES)
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_gradients_of_extremes_are_eagers(name: str, values: str, dtype: torch.dtype):
-    x, function = torch.tensor(VALUES[values], dtype=dtype), FUNCTIONS[name]
-    found = gradient(daceml.compile(Apply(function), fullgraph=True), x)
-    torch.testing.assert_close(found, gradient(function, x), equal_nan=True)
+def test_gradients_of_extremes_are_eagers(dtype: torch.dtype):
+    values = {name: torch.tensor(rows, dtype=dtype) for name, rows in VALUES.items()}
+    cases = Cases({name: (function, [values["numbers"]]) for name, function in FUNCTIONS.items()})
+    compiled = daceml.compile(cases, fullgraph=True)
+    for kind, x in values.items():
+        found, expected = gradients(compiled, cases, x), gradients(cases, cases, x)
+        for name in FUNCTIONS:
+            torch.testing.assert_close(
+                found[name],
+                expected[name],
+                equal_nan=True,
+                msg=lambda text, case=f"{name} of {kind}": f"{case}: {text}",
+            )
