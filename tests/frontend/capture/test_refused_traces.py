@@ -9,6 +9,13 @@ from torch.nn import functional
 
 import daceml
 from tests.support.eager_twin import Function, unlike_eager
+from tests.support.sampling import slowed
+
+
+def once_of_any_size(cases, *kept):
+    """Every case of its own sizes, and of any size: quick tests are those of any size that are kept."""
+    every = [(*case, dynamic) for case in cases for dynamic in (False, True)]
+    return slowed(every, *((*case, True) for case in cases if case not in kept))
 
 
 def placed(x, place, y):
@@ -17,24 +24,25 @@ def placed(x, place, y):
     return x
 
 
+RAISING = [
+    (lambda x: x.max(), [torch.ones(0)]),
+    (lambda x: x.min(1), [torch.ones(2, 0)]),
+    (torch.ldexp, [torch.ones(2), torch.tensor([True, False])]),
+    (lambda x: torch.logcumsumexp(x, 0), [torch.tensor(3)]),
+    (lambda x: functional.interpolate(x, scale_factor=0.5), [torch.ones(1, 2, 1, 4)]),
+    (lambda x: functional.interpolate(x, scale_factor=0.5), [torch.ones(1, 0, 4, 4)]),
+    (lambda x: functional.interpolate(x, scale_factor=0.5, mode="bilinear"), [torch.ones(1, 2, 4, 0)]),
+    (lambda x: functional.adaptive_avg_pool2d(x, 2), [torch.ones(2, 3, 0, 4)]),
+    (
+        lambda x, grid: functional.grid_sample(x, grid, align_corners=False),
+        [torch.ones(2, 3, 0, 5), torch.zeros(2, 6, 7, 2)],
+    ),
+]
+
+
 @pytest.mark.parametrize(
-    ("function", "tensors"),
-    [
-        (lambda x: x.max(), [torch.ones(0)]),
-        (lambda x: x.min(1), [torch.ones(2, 0)]),
-        (torch.ldexp, [torch.ones(2), torch.tensor([True, False])]),
-        (lambda x: torch.logcumsumexp(x, 0), [torch.tensor(3)]),
-        (lambda x: functional.interpolate(x, scale_factor=0.5), [torch.ones(1, 2, 1, 4)]),
-        (lambda x: functional.interpolate(x, scale_factor=0.5), [torch.ones(1, 0, 4, 4)]),
-        (lambda x: functional.interpolate(x, scale_factor=0.5, mode="bilinear"), [torch.ones(1, 2, 4, 0)]),
-        (lambda x: functional.adaptive_avg_pool2d(x, 2), [torch.ones(2, 3, 0, 4)]),
-        (
-            lambda x, grid: functional.grid_sample(x, grid, align_corners=False),
-            [torch.ones(2, 3, 0, 5), torch.zeros(2, 6, 7, 2)],
-        ),
-    ],
+    ("function", "tensors", "dynamic"), once_of_any_size(RAISING, RAISING[1], RAISING[4], RAISING[8])
 )
-@pytest.mark.parametrize("dynamic", [False, True])
 def test_errors_of_eager(function, tensors, dynamic):
     assert unlike_eager(function, *tensors, one_program=False, dynamic=dynamic) == []
 
@@ -44,23 +52,25 @@ def test_operators_without_elements_that_raise_no_error_are_compiled():
     assert unlike_eager(lambda x: (x.sum(1), torch.cat([x, x + 1], 1), x.transpose(1, 2) @ x), x) == []
 
 
+SOURCES = [
+    (lambda x, y: x.slice_scatter(y, 0, 0, 2), (2, 4), [(3, 4), (1, 4), (2, 3), (4,)]),
+    (lambda x, y: x.slice_scatter(y, 1, 1, None, 2), (5, 2), [(5, 3), (4, 2), (5, 1)]),
+    (lambda x, y: x.slice_scatter(y, 0, -2), (2, 4), [(3, 4), (2, 5)]),
+    (lambda x, y: x.select_scatter(y, 0, 1), (4,), [(3,), (5,), (1,), (5, 4)]),
+    (lambda x, y: x.index_add(0, torch.tensor([3, 0, 3]), y), (3, 4), [(3, 3), (3, 1), (2, 4)]),
+    (lambda x, y: x.index_copy(0, torch.tensor([3, 0]), y), (2, 4), [(2, 3), (2, 1), (3, 4)]),
+    (lambda x, y: x.clone().index_add_(0, torch.tensor([3, 0, 3]), y), (3, 4), [(3, 3), (3, 1), (2, 4)]),
+    (lambda x, y: x.index_put((torch.tensor([3, 0, 3]),), y), (3, 4), [(3, 3), (2, 4), (3,), (1, 3, 4)]),
+    (lambda x, y: x.index_put((torch.tensor([3, 0]),), y, True), (2, 4), [(2, 3), (3, 4), (5,)]),
+    (lambda x, y: placed(x, (slice(None), torch.tensor([3, 0])), y), (5, 2), [(5, 3), (4, 2), (4,)]),
+    (lambda x, y: placed(x, torch.tensor([[3, 0], [1, 2]]), y), (2, 2, 4), [(2, 2, 3), (3, 2, 4), (2,)]),
+]
+
+
 @pytest.mark.parametrize(
-    ("function", "source", "wrong"),
-    [
-        (lambda x, y: x.slice_scatter(y, 0, 0, 2), (2, 4), [(3, 4), (1, 4), (2, 3), (4,)]),
-        (lambda x, y: x.slice_scatter(y, 1, 1, None, 2), (5, 2), [(5, 3), (4, 2), (5, 1)]),
-        (lambda x, y: x.slice_scatter(y, 0, -2), (2, 4), [(3, 4), (2, 5)]),
-        (lambda x, y: x.select_scatter(y, 0, 1), (4,), [(3,), (5,), (1,), (5, 4)]),
-        (lambda x, y: x.index_add(0, torch.tensor([3, 0, 3]), y), (3, 4), [(3, 3), (3, 1), (2, 4)]),
-        (lambda x, y: x.index_copy(0, torch.tensor([3, 0]), y), (2, 4), [(2, 3), (2, 1), (3, 4)]),
-        (lambda x, y: x.clone().index_add_(0, torch.tensor([3, 0, 3]), y), (3, 4), [(3, 3), (3, 1), (2, 4)]),
-        (lambda x, y: x.index_put((torch.tensor([3, 0, 3]),), y), (3, 4), [(3, 3), (2, 4), (3,), (1, 3, 4)]),
-        (lambda x, y: x.index_put((torch.tensor([3, 0]),), y, True), (2, 4), [(2, 3), (3, 4), (5,)]),
-        (lambda x, y: placed(x, (slice(None), torch.tensor([3, 0])), y), (5, 2), [(5, 3), (4, 2), (4,)]),
-        (lambda x, y: placed(x, torch.tensor([[3, 0], [1, 2]]), y), (2, 2, 4), [(2, 2, 3), (3, 2, 4), (2,)]),
-    ],
+    ("function", "source", "wrong", "dynamic"),
+    once_of_any_size(SOURCES, SOURCES[0], SOURCES[3], SOURCES[4], SOURCES[7], SOURCES[10]),
 )
-@pytest.mark.parametrize("dynamic", [False, True])
 def test_a_source_of_another_size_is_an_error_as_in_eager(function, source, wrong, dynamic):
     compiled = daceml.compile(Function(function), backward=False, dynamic=dynamic)
     x = torch.randn(5, 4)
