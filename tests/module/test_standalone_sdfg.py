@@ -11,12 +11,12 @@ import dace
 import numpy as np
 import pytest
 import torch
-from dace.config import set_temporary
 
 from daceml import StandaloneSDFG
 from daceml.autodiff import add_backward_pass
 from daceml.errors import BackwardUnavailableError, CallError, ConfigurationError
 from tests.support.golden import raises
+from tests.support.quick_programs import quick_programs
 
 # Of dace's own nodes.
 pytestmark = pytest.mark.filterwarnings("ignore:Using sets for connectors")
@@ -25,11 +25,7 @@ N = dace.symbol("N")
 
 @pytest.fixture(autouse=True, scope="module")
 def quick_builds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Programs this small run in no time: the compiler need not try hard."""
-    with (
-        set_temporary("compiler", "cpu", "args", value="-std=c++20 -fPIC -O0 -w"),
-        set_temporary("default_build_folder", value=str(tmp_path_factory.mktemp("programs"))),
-    ):
+    with quick_programs(tmp_path_factory.mktemp("programs")):
         yield
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from daceml.runtime.launcher import make_ready
 from daceml.toolchain import cxx as toolchains
 from daceml.toolchain.cache import Cache
 from daceml.toolchain.cache_contents import CacheContents
-from daceml.toolchain.cxx import Toolchain, precompiled_header
+from daceml.toolchain.cxx import Toolchain, precompiled_header, toolchain
 
 
 @pytest.fixture
@@ -76,3 +77,35 @@ def test_a_compiler_that_fails_ahead_of_time_is_reported_where_it_is_needed(
     assert built == ["refused"]
     with pytest.raises(BuildError, match="status 1"):
         precompiled_header(cache)
+
+
+_NO_STRINGS = "#ifdef _GLIBCXX_STRING\n#error it has strings\n#endif\n"
+
+
+def compiled_header(folder: Path) -> str:
+    """What the header of kernels says, which compiles and has complex numbers."""
+    toolchain().compile_header(folder)
+    kernel = 'extern "C" float f(float* x) { return std::abs(std::complex<float>(x[0], x[1])); }'
+    toolchain().compile_kernel(kernel, folder, folder)
+    return (folder / "daceml_kernel.h").read_text()
+
+
+def test_the_header_of_kernels_has_complex_numbers_without_strings(tmp_path: Path):
+    assert "DACEML_LEAN_COMPLEX" in compiled_header(tmp_path)
+    toolchain().compile_kernel(_NO_STRINGS, tmp_path, tmp_path)
+
+
+def test_a_library_whose_complex_numbers_need_streams_keeps_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    run = toolchains.run_compiler
+
+    def refusing(command: list[str], folder: Path, **named: Any) -> str:
+        if "c++-header" in command and "DACEML_LEAN_COMPLEX" in (folder / "daceml_kernel.h").read_text():
+            raise BuildError("the C++ compiler failed with status 1", where="here", why="no", fix="none")
+        return run(command, folder, **named)
+
+    monkeypatch.setattr(toolchains, "run_compiler", refusing)
+    assert "DACEML_LEAN_COMPLEX" not in compiled_header(tmp_path)
+    with pytest.raises(BuildError, match="has strings"):
+        toolchain().compile_kernel(_NO_STRINGS, tmp_path, tmp_path)

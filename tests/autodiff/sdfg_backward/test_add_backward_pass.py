@@ -8,7 +8,6 @@ import dace
 import numpy as np
 import pytest
 import torch
-from dace.config import set_temporary
 from dace.frontend.python.parser import DaceProgram
 
 from daceml.autodiff import add_backward_pass
@@ -16,6 +15,7 @@ from daceml.autodiff.gradient_report import gradient_report
 from daceml.errors import GradientError
 from tests.autodiff.programs import PROGRAMS, Program
 from tests.support.golden import golden, raises
+from tests.support.quick_programs import quick_programs
 from tests.support.sampling import sampled
 
 # Of dace's own nodes.
@@ -27,11 +27,7 @@ BOTH = {"jacobi", "branch_in_loop", "overwritten", "in_maps"}
 
 @pytest.fixture(autouse=True, scope="module")
 def quick_builds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Programs this small run in no time: the compiler need not try hard."""
-    with (
-        set_temporary("compiler", "cpu", "args", value="-std=c++20 -fPIC -O0 -w"),
-        set_temporary("default_build_folder", value=str(tmp_path_factory.mktemp("programs"))),
-    ):
+    with quick_programs(tmp_path_factory.mktemp("programs")):
         yield
 
 
