@@ -29,7 +29,8 @@ def test_commands_are_understood(
     commands = [c.split() for c in re.findall(r"^daceml (.*)$", PAGE, re.MULTILINE)]
     assert [command[0] for command in commands] == ["explore", "whatif", "whatif", "whatif", "whatif"]
     explore, without, _, added, elsewhere = commands
-    for words in ([*explore, "--measurements", "0"], without, added, elsewhere):
+    # the last budget counts
+    for words in ([*explore, "--measurements", "0", "--budget", "15s"], without, added, elsewhere):
         code, out, err = told(capsys, *words, "--quiet")
         assert code == 0, err
         assert out
