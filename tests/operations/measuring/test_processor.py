@@ -17,6 +17,7 @@ def found() -> MeasuredDevice:
     return measure_processor()
 
 
+@pytest.mark.slow  # it measures this machine for half a minute
 def test_this_processor(found: MeasuredDevice):
     assert found.kind == "cpu"
     assert found.threads is not None
