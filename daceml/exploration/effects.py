@@ -47,6 +47,23 @@ class Ratio:
         """Whether it is not 1."""
         return self.high < 1 or self.low > 1
 
+    def holds(self, other: Ratio) -> bool:
+        """Whether another one lies in its interval."""
+        return self.low <= other.value <= self.high
+
+
+@dataclass(frozen=True, kw_only=True)
+class Disagreement:
+    """A prediction that a measurement does not confirm.
+
+    Attributes:
+        where: "among all" other passes, or "alone".
+    """
+
+    where: str
+    predicted: Ratio
+    measured: Ratio
+
 
 @dataclass(frozen=True, kw_only=True)
 class Effect:
@@ -70,6 +87,19 @@ class Effect:
     frozen: bool = False
     disturbance: str = ""
     why: str = ""
+
+    @property
+    def disagreements(self) -> tuple[Disagreement, ...]:
+        """Where what was measured lies outside the interval that was predicted."""
+        pairs = {
+            "among all": (self.among, self.measured_among),
+            "alone": (self.alone, self.measured_alone),
+        }
+        return tuple(
+            Disagreement(where=where, predicted=predicted, measured=measured)
+            for where, (predicted, measured) in pairs.items()
+            if predicted is not None and measured is not None and not predicted.holds(measured)
+        )
 
     @property
     def interaction(self) -> float | None:

@@ -45,6 +45,7 @@ def exploration_text(found: Exploration, *, every: bool = False) -> str:
     if left:
         lines.append(f"  and {left} more, predicted to be worse")
     lines += _wrapped(_legend(found), indent=2)
+    lines += _disagreeing(known)
     lines += _counted(found.rows)
     for row in found.rows:
         if row.outcome in _TOLD and (every or row.predicted_ms is not None):
@@ -127,6 +128,15 @@ def _figures(row: Row) -> tuple[str, ...]:
     memory = "" if row.memory_bytes is None else in_millions(row.memory_bytes)
     moved = "" if row.moved_bytes is None else in_millions(row.moved_bytes)
     return predicted, measured, off, ratio, memory, moved
+
+
+def _disagreeing(rows: Sequence[Row]) -> list[str]:
+    """What was measured outside the interval that was predicted, in a sentence."""
+    outside = [f"{row.variant.title} ({row.error:+.0%})" for row in rows if row.disagrees]
+    if not outside:
+        return []
+    said = f"measured outside the predicted interval, with the error of the prediction: {', '.join(outside)}"
+    return _wrapped(said, indent=2)
 
 
 def _counted(rows: Sequence[Row]) -> list[str]:

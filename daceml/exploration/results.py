@@ -94,6 +94,13 @@ class Row:
         return self.predicted_ms / self.measured.ms - 1
 
     @property
+    def disagrees(self) -> bool:
+        """Whether what was measured lies outside the interval that was predicted."""
+        if self.measured is None or self.low_ms is None or self.high_ms is None:
+            return False
+        return not self.low_ms <= self.measured.ms <= self.high_ms
+
+    @property
     def best_known_ms(self) -> float | None:
         """Measured, else predicted."""
         return self.predicted_ms if self.measured is None else self.measured.ms

@@ -8,6 +8,7 @@ import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from math import log as logarithm
 from typing import TYPE_CHECKING
 
 import torch
@@ -20,6 +21,7 @@ from daceml.exploration.step_database import Library
 from daceml.runtime.timing.available_memory import available_bytes
 from daceml.runtime.timing.comparison import FEWEST_ROUNDS, Comparison, Run, compare
 from daceml.tuning.call_batch import shared_samples
+from daceml.tuning.call_trials import CallTrials
 from daceml.tuning.program_run import unhooked
 from daceml.tuning.variant import Variant
 
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _KNOWN_SHARE = 0.8
+_DISTURBING = (
+    0.5  # of the logarithm by which a usual call takes longer than the quickest: how unsure ratios are
+)
 _ENTERING_US = 50.0  # of a call, however small it is
 _LOST = 1.0  # of a result's size: nothing is left of it
 _STANDARD, _CANDIDATE = "standard", "candidate"
@@ -72,9 +77,14 @@ class Programs:
     foreign_share: float = 0.0
     profiles: dict[Variant, tuple[float, ...]] = field(default_factory=dict["Variant", tuple[float, ...]])
     _warned: bool = False
+    _trials: CallTrials = field(init=False)
+    _pace: float = 1.0  # of the standard variant in the rounds that count, over its least time
     _lowered: dict[Variant, Lowered] = field(default_factory=dict["Variant", "Lowered"])
     _measured: dict[Variant, Times] = field(default_factory=dict[Variant, Times])
     _failed: dict[Variant, Exception] = field(default_factory=dict[Variant, Exception])
+
+    def __post_init__(self) -> None:
+        self._trials = CallTrials(times=self.times)
 
     @classmethod
     @contextmanager
@@ -113,6 +123,7 @@ class Programs:
         """
         if variant not in self._lowered:
             found = self.subject.lower(variant)
+            self._trials.learn(found, pace=self._pace / self.slowness)
             found.making.made, found.plans = [], ()  # networks are large; what is measured is lowered again
             self._lowered[variant] = found
         return self._lowered[variant]
@@ -186,17 +197,21 @@ class Programs:
 
     def _begin(self, lowered: Lowered) -> None:
         self.first = self.times.program(lowered.facts, 0.0)
+        plans, lowered.plans = lowered.plans, ()
         self._standard = self.subject.compile(lowered)
-        lowered.plans = ()
         self._lowered[Variant()] = lowered
         seen = self._compared({})  # warms up what the allocator has, too
         self.standard_ms = seen.ms(_STANDARD)
+        self._pace = self.standard_ms * 1e3 / self._standard.call_us()
+        self.times.distrust(_DISTURBING * abs(logarithm(self._pace)))
         took_us = self._steps_us(lowered, self._standard, self.standard_ms)
         if self.first.measured_share > _KNOWN_SHARE:
             self.slowness = max(sum(took_us) / self.first.us, 1.0)
             self._warn()
-        self.around_us = max(self.standard_ms * 1e3 - sum(took_us), 0.0) / self.slowness
+        around_us = min(self.standard_ms * 1e3 - sum(took_us), self._standard.around_us() * self._pace)
+        self.around_us = max(around_us, 0.0) / self.slowness
         self._learn(lowered, took_us)
+        self._trials.learn(replace(lowered, plans=plans), pace=self._pace / self.slowness, known=True)
         self._measured[Variant()] = _times(seen, _STANDARD, self.standard_ms)
 
     def _measure(self, variant: Variant) -> Times:

@@ -82,6 +82,9 @@ def _totals(program: Program, measured: Measured | None) -> dict[str, Any]:
         "high_us": time.high_us,
         "measured_share": time.measured_share,
         "measured_us": None if measured is None else measured.call_us,
+        "as_predicted": measured is None or measured.as_predicted,
+        "first_low_us": None if measured is None else measured.predicted.low_us,
+        "first_high_us": None if measured is None else measured.predicted.high_us,
     }
 
 

@@ -40,6 +40,7 @@ def _row(row: Row) -> dict[str, Any]:
         "measured_low_ms": None if seen is None else seen.low_ms,
         "measured_high_ms": None if seen is None else seen.high_ms,
         "error": row.error,
+        "disagrees": row.disagrees,
         "memory_bytes": row.memory_bytes,
         "moved_bytes": row.moved_bytes,
         "kernels": row.kernels,

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from daceml.exploration.effects import Effect, Ratio
+from daceml.exploration.effects import Disagreement, Effect, Ratio
 from daceml.exploration.results import Row
 from daceml.text_tables import busy, render, table, wrapped
 
+_UNCERTAIN = "?: the interval includes no change, so the pass may help or hurt"
 SAME = "the program is the same with and without"
 _HEADLINE = (
     "change of a step's time by the pass or addition: more (+) or less (-) than without it; predicted, with "
@@ -34,7 +35,16 @@ def effects_text(found: Sequence[Effect]) -> str:
         )
         if effect.measured_among is not None or effect.measured_alone is not None:
             rows.add_row("", _change(effect.measured_among), _change(effect.measured_alone), "measurement")
-    lines = [*wrapped(_HEADLINE), "", render(rows)] if rows.rows else []
+    text = render(rows) if rows.rows else ""
+    lines = [*wrapped(_HEADLINE), "", text] if text else []
+    if "?" in text:
+        lines += wrapped(_UNCERTAIN, indent=2)
+    lines += [
+        line
+        for effect in found
+        for one in effect.disagreements
+        for line in wrapped(_disagreement(effect, one), indent=2)
+    ]
     lines += [line for one in found if one.why for line in wrapped(f"{one.name}: {one.why}", indent=2)]
     for said in dict.fromkeys(effect.disturbance for effect in found if effect.disturbance):
         lines += wrapped(busy(said, "ask again"), indent=2)
@@ -61,9 +71,22 @@ def devices_text(rows: Sequence[Row]) -> str:
 def effects_json(found: Sequence[Effect], rows: Sequence[Row]) -> dict[str, Any]:
     """Plain values."""
     return {
-        "effects": [asdict(effect) | {"interaction": effect.interaction} for effect in found],
+        "effects": [
+            asdict(effect)
+            | {
+                "interaction": effect.interaction,
+                "disagreements": [one.where for one in effect.disagreements],
+            }
+            for effect in found
+        ],
         "devices": [row.to_json() for row in rows],
     }
+
+
+def _disagreement(effect: Effect, found: Disagreement) -> str:
+    predicted, measured = (_figures(one) for one in (found.predicted, found.measured))
+    said = f"{effect.name}, {found.where}: {measured} measured, outside the interval of {predicted} predicted"
+    return said if effect.disturbance else f"{said}; rely on the measurement"
 
 
 def _change(ratio: Ratio | None) -> str:
@@ -71,5 +94,9 @@ def _change(ratio: Ratio | None) -> str:
         return ""
     if ratio == Ratio.same():
         return "same program"
+    return _figures(ratio) if ratio.beyond_doubt else f"{_figures(ratio)} ?"
+
+
+def _figures(ratio: Ratio) -> str:
     low, high = (round(one - 1, 2) + 0.0 for one in (ratio.low, ratio.high))  # no -0
     return f"{round(ratio.value - 1, 3) + 0.0:+.1%} [{low:+.0%}, {high:+.0%}]"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ctypes
 import logging
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from contextlib import contextmanager
 
 import torch
 
@@ -261,15 +262,21 @@ class Program:
 
     def profile(self, inputs: Sequence[torch.Tensor], calls: int = 1) -> list[float]:
         """Mean microseconds of each step over some calls."""
+        with self.steps_timed() as step_us:
+            for _ in range(calls):
+                self(inputs)
+        return [t / calls for t in step_us][: len(self.manifest.steps)]
+
+    @contextmanager
+    def steps_timed(self) -> Generator[ctypes.Array[ctypes.c_double]]:
+        """Time each step of calls meanwhile; yields their microseconds, which each call adds to."""
         count = max(len(self.manifest.steps), 1)
         step_us = (ctypes.c_double * count)()
         binding = self._binding
         replays, self._replays = self._replays, None  # of a graph nobody sees the steps
         launcher.set_profile(binding.number, step_us)
         try:
-            for _ in range(calls):
-                self(inputs)
+            yield step_us
         finally:
             launcher.set_profile(binding.number, None)
             self._replays = replays
-        return [t / calls for t in step_us][: len(self.manifest.steps)]

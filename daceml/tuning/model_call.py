@@ -54,6 +54,7 @@ class Lowered:
         kernels: different ones.
         limit: how far results may be from those of another variant.
         plans: of its programs, forward then backward.
+        sizes: of symbolic dimensions.
     """
 
     variant: Variant
@@ -66,6 +67,7 @@ class Lowered:
     kernels: int
     limit: float
     plans: tuple[Plan, ...]
+    sizes: Mapping[str, int]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -168,6 +170,7 @@ class Subject:
             kernels=sum(len(plan.kernels) for plan in plans),
             limit=max(map(limit_of, networks)),
             plans=tuple(plans),
+            sizes=sizes,
         )
 
     def compile(self, lowered: Lowered) -> ProgramRun:

@@ -15,15 +15,19 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
 from daceml.tuning.machine_speeds import Machine
-from daceml.tuning.step_features import COMPUTED, StepFacts, composition, modelled_us, shares_us
+from daceml.tuning.step_features import COMPUTED, StepFacts, composition, shares_us
 
 # standard deviations of logarithms
 _KERNEL_AGAIN = 0.12  # of a loop that this model was measured with: other programs leave other caches to it
 _CALL_AGAIN = 0.05  # of a call of a library
 _ELSEWHERE = 0.25  # of either, measured with another model
 _ALONE = 0.6  # of a step like none that was measured
+_TRIED = 0.1  # of a call that was run alone: elsewhere it finds its arrays in other caches
+_TRIED_PRIOR = 0.3  # what it weighs that calls take alone what they take in a program, in calls
+_TRIED_NEAR = 1.0  # logarithm of a ratio of times, over which another call counts less by a factor of e
 _ANOTHER_HOUR = 0.15  # of all that was not measured with this model: machines have slow hours, and fast ones
 _LEAST = 0.14  # of one with measured neighbours, however well these agree
+_FEW = 0.5  # what is added where no neighbor is near, the less the more there are
 _OWN = 10.0  # as many others a step of the narrower class counts
 _NEAR = 0.15  # shares of the work that differ, over which a neighbour counts less by a factor of e
 _SIZE = 0.05  # how many of those a factor of e between sizes is: what is larger is a neighbour still
@@ -37,6 +41,14 @@ _LEAST_US = 0.05
 _NOTHING = 1e-9
 _NINE_OF_TEN = 1.645  # standard deviations
 _USUAL, _USUAL_WEIGHT = 0.04, 4  # of programs whose steps are all known, and as many programs this counts
+
+# Of the kinds of work in `shares_us`, where little of a kind was measured: as the steps that
+# `exploration/microbenchmarks.py` measures have them (EPYC, vectors of 512 bits, one thread, 306 loops,
+# 161 calls)
+_USUAL_FACTORS = {
+    "kernel": (2.9, 0.9, 0.55, 0.45, 0.5, 0.2, 0.35, 0.6),
+    "aten": (10.0, 3.0, 0.95, 1.8),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +117,10 @@ class _Class:
     def _fit(self) -> _Fitted:
         took = np.array([self.us[key] for key in self.steps])
         shares = np.array([shares_us(self.machine, step) for step in self.steps.values()])
-        usual = np.zeros(shares.shape[1]) if self.of_all is None else np.log(self.of_all.fitted().factors)
+        if self.of_all is None:
+            usual = np.log(_usual_factors(next(iter(self.steps.values())).kind, shares.shape[1]))
+        else:
+            usual = np.log(self.of_all.fitted().factors)
         weights = np.sqrt(_weights(took, _combined(shares, np.exp(usual))))
 
         def off(factors: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -125,14 +140,20 @@ class _Class:
         shares = np.array([shares_us(self.machine, step) for step in steps.values()])
         modelled = _combined(shares, factors)
         narrow = np.array([key in self.steps for key in steps])
+        certainties = _weights(took, modelled)
         return _Fitted(
             factors=factors,
             work=np.array([composition(self.machine, step) for step in steps.values()]),
             sizes=np.log(modelled),
             off=np.log(took / modelled),
-            weights=np.where(narrow, _OWN, 1.0) * _weights(took, modelled),
+            weights=np.where(narrow, _OWN, 1.0) * certainties,
+            certainties=certainties,
             narrow=narrow,
         )
+
+
+def _usual_factors(kind: str, count: int) -> NDArray[np.float64]:
+    return np.array(_USUAL_FACTORS.get(kind, (1.0,) * count))
 
 
 def _weights(took: NDArray[np.float64], modelled: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -173,6 +194,7 @@ class _Fitted:
         sizes: logarithms of what they would take by the factors alone.
         off: logarithms by which these were off.
         weights: of the measured steps: short ones say little.
+        certainties: the same from 0 to 1, whatever class a step is of.
         narrow: whether they are of the narrower class, which says more.
     """
 
@@ -181,6 +203,7 @@ class _Fitted:
     sizes: NDArray[np.float64]
     off: NDArray[np.float64]
     weights: NDArray[np.float64]
+    certainties: NDArray[np.float64]
     narrow: NDArray[np.bool_]
 
     def likely(self, shares: Sequence[float], work: Sequence[float]) -> Likely:
@@ -195,7 +218,9 @@ class _Fitted:
         off = float(weights @ self.off) / total
         scattered = float(self.weights @ self.off**2 + _PRIOR * _ALONE**2) / (self.weights.sum() + _PRIOR)
         around = (float(weights @ (self.off - off) ** 2) + _FAR * scattered) / total
-        return Likely(us=us * exp(off), sigma=min(max(sqrt(around), _LEAST), _ALONE))
+        # neighbors that agree say little where they are few, or short
+        few = _FEW / sqrt(1 + float(self.certainties @ np.exp(-apart / _NEAR)))
+        return Likely(us=us * exp(off), sigma=min(hypot(max(sqrt(around), _LEAST), few), _ALONE))
 
 
 _Place = tuple[str, str, tuple[str, ...], bool]
@@ -226,6 +251,14 @@ def _reach(likely: Likely) -> tuple[float, float]:
     return likely.us * (1 - 1 / factor), likely.us * (factor - 1)
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Tried:
+    """What a call of a function took that ran alone."""
+
+    function: str
+    us: float
+
+
 class StepTimes:
     """Learns from steps of programs that have run, and predicts programs."""
 
@@ -233,8 +266,10 @@ class StepTimes:
         self.machine = machine
         self._measured: dict[str, float] = {}
         self._own: set[str] = set()
+        self._tried: dict[str, _Tried] = {}
         self._classes: dict[_Place, _Class] = {}
         self._off: list[float] = []  # logarithms by which programs were off
+        self._unsteady = 0.0
 
     def __len__(self) -> int:
         return len(self._measured)
@@ -257,19 +292,54 @@ class StepTimes:
                 self._own.add(step.key)
                 self._class(places[0]).put(step, self._measured[step.key])
 
+    def learn_trial(self, step: StepFacts, us: float) -> None:
+        """Take over what a call takes that ran alone, outside any program, on arrays like those of a step."""
+        self._tried[step.key] = _Tried(function=step.function, us=us)
+
+    def untried(self, step: StepFacts) -> bool:
+        """Whether a step of this model has neither run in a program nor alone."""
+        return step.key not in self._own and step.key not in self._tried
+
     def observe(self, predicted_us: float, took_us: float) -> None:
         """Let intervals know how far a program was from its prediction."""
         self._off.append(log(took_us / predicted_us))
 
+    def distrust(self, sigma: float) -> None:
+        """Let intervals know that what was learned was disturbed.
+
+        Args:
+            sigma: standard deviation of the logarithm of a program's time that follows from it.
+        """
+        self._unsteady = sigma
+
     def step(self, step: StepFacts) -> Likely:
         """One step."""
+        if step.key in self._tried and step.key not in self._own:
+            return self._as_tried(step)
         if step.key in self._measured:
             return Likely(us=self._measured[step.key], sigma=self._again(step))
         # the model's own steps say more than any number of others: they find their arrays in the same caches
         place = next((place for place in _places(step) if place in self._classes), None)
         if place is None:
-            return Likely(us=modelled_us(self.machine, step), sigma=_ALONE)
+            shares = np.array(shares_us(self.machine, step))
+            usual = _usual_factors(step.kind, len(shares))
+            return Likely(us=float(_combined(shares, usual)), sigma=_ALONE)
         return self._classes[place].likely(step)
+
+    def _as_tried(self, step: StepFacts) -> Likely:
+        """A call that ran alone, by what calls of the same function take in a program beside what they took
+        alone; those of like size say most.
+        """
+        us = self._tried[step.key].us
+        found = [(one, self._measured[key]) for key, one in self._tried.items() if key in self._own]
+        pairs = [(one.us, took) for one, took in found if one.function == step.function]
+        alone_us, took_us = np.array(pairs).reshape(-1, 2).T
+        weights = _weights(took_us, alone_us) * np.exp(-np.abs(np.log(alone_us / us)) / _TRIED_NEAR)
+        off = np.log(took_us / alone_us)
+        total = float(weights.sum()) + _TRIED_PRIOR
+        factor = float(weights @ off) / total
+        around = float(weights @ (off - factor) ** 2 + _TRIED_PRIOR * _ELSEWHERE**2) / total
+        return Likely(us=us * exp(factor), sigma=min(max(sqrt(around), _TRIED), _ALONE))
 
     def _again(self, step: StepFacts) -> float:
         if step.key not in self._own:
@@ -295,8 +365,9 @@ class StepTimes:
         for one in steps:
             likely = self.step(one)
             total += likely.us
-            earlier += 0.0 if one.key in self._own else likely.us
-            if one.key in self._measured:
+            if self.untried(one):
+                earlier += likely.us
+            if one.key in self._measured and (one.key in self._own or one.key not in self._tried):
                 known += likely.us
                 apart.append(_reach(likely))
             else:
@@ -316,6 +387,6 @@ class StepTimes:
         )
 
     def _program_sigma(self) -> float:
-        """Of programs whose steps are all known: what is usual, and what was seen."""
+        """Of programs whose steps are all known: what is usual, what was seen, and what disturbed that."""
         squares = _USUAL_WEIGHT * _USUAL**2 + sum(off**2 for off in self._off)
-        return sqrt(squares / (_USUAL_WEIGHT + len(self._off)))
+        return hypot(sqrt(squares / (_USUAL_WEIGHT + len(self._off))), self._unsteady)

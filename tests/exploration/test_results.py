@@ -100,6 +100,14 @@ def test_errors_are_those_of_what_was_measured_besides_the_standard():
     assert replace(FOUND, rows=(STANDARD,), winner=0).mean_error is None
 
 
+def test_a_measurement_outside_the_predicted_interval_is_told():
+    wrong = replace(FROZEN, low_ms=8.5)
+    assert wrong.disagrees and not FROZEN.disagrees and not OTHERS[0].disagrees
+    text = exploration_text(replace(FOUND, rows=(STANDARD, wrong)))
+    assert text == golden() and "outside the predicted interval" in text and "(+10%)" in text
+    assert "outside" not in exploration_text(FOUND)
+
+
 def test_the_text_has_the_best_and_counts_the_rest():
     text, whole = exploration_text(FOUND), exploration_text(FOUND, every=True)
     assert [text, whole] == [golden(), golden()]

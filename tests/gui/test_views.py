@@ -147,6 +147,7 @@ def test_an_exploration_is_rows():
     view = json.loads(json.dumps(variants_view(explored())))
     assert [row["outcome"] for row in view["rows"]] == ["standard recipe", "predicted", "refused"]
     assert view["rows"][0]["measured_ms"] == 2.0 and round(view["rows"][0]["error"], 3) == 0.1
+    assert not view["rows"][0]["disagrees"] and not view["rows"][1]["disagrees"]
     assert view["winner"] == 1 and view["rows"][1]["promises"] == [golden()]
     assert "weights" in view["rows"][1]["promises"][0]
 

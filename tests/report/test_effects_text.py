@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from daceml.exploration.effects import Effect, Ratio
-from daceml.report.effects_text import effects_text
+from daceml.report.effects_text import effects_json, effects_text
 from tests.support.golden import golden
 
 HELPS = Ratio(value=0.8, low=0.7, high=0.9)
@@ -52,3 +52,23 @@ def test_a_busy_machine_is_told_beside_the_figures():
 def test_a_refusal_has_its_reason():
     refused = Effect(name="fuse_maps", among=None, alone=None, why="an operator refuses")
     assert effects_text([refused]).endswith("  fuse_maps: an operator refuses")
+
+
+def test_an_uncertain_sign_is_told():
+    unsure = Ratio(value=0.9, low=0.7, high=1.2)
+    text = effects_text([Effect(name="fuse_maps", among=unsure, alone=HELPS)])
+    assert text == golden() and "-10.0% [-30%, +20%] ? -20.0% [-30%, -10%]" in " ".join(text.split())
+    assert "may help or hurt" in text and "?" not in effects_text([FUSED])
+
+
+def test_a_measurement_outside_the_predicted_interval_is_told():
+    slower = Ratio(value=1.3, low=1.25, high=1.35)
+    effect = Effect(name="fuse_maps", among=HELPS, alone=HELPS, measured_among=slower, measured_alone=HELPS)
+    text = effects_text([effect])
+    assert (
+        text == golden()
+        and text.count("outside the interval") == 1
+        and "among all" in text.rpartition("fuse_maps")[2]
+    )
+    assert effects_json([effect], [])["effects"][0]["disagreements"] == ["among all"]
+    assert "outside" not in effects_text([FUSED])

@@ -58,7 +58,7 @@ def test_steps_of_another_kind_are_no_neighbours():
     times = StepTimes(MACHINE)
     times.learn([step("a")], [3 * modelled_us(MACHINE, step("a"))])
     call = step("b", kind="aten")
-    assert times.step(call).us == modelled_us(MACHINE, call)
+    assert times.step(call) == StepTimes(MACHINE).step(call)
 
 
 def loop(key: str, elements: int, place: int, exponentials: int = 0) -> StepFacts:
@@ -207,3 +207,59 @@ def test_what_is_alike_but_larger_is_a_neighbour():
         step("more sums", 32), vector_operations=4 * 10**7, dependent_operations=4 * 10**7, pieces=1024
     )
     assert times.step(four).us > 2 * modelled_us(MACHINE, four)
+
+
+def convolution(key: str, megabytes: float = 8, function: str = "convolution") -> StepFacts:
+    return replace(step(key, megabytes, kind="aten"), function=function)
+
+
+def test_a_call_that_ran_alone_takes_what_others_took_more_in_a_program():
+    times = StepTimes(MACHINE)
+    for n in range(6):
+        own = convolution(f"own {n}", 8 + n)
+        times.learn_trial(own, 1000.0 + n)
+        times.learn([own], [1.5 * (1000.0 + n)])
+        # what products lose says nothing of convolutions
+        product = convolution(f"product {n}", 8 + n, function="mm_out")
+        times.learn_trial(product, 500.0)
+        times.learn([product], [2000.0])
+    asked = convolution("another layout")
+    assert times.untried(asked)
+    unknown = times.step(asked)
+    times.learn_trial(asked, 2000.0)
+    found = times.step(asked)
+    assert not times.untried(asked)
+    assert found.us == pytest.approx(3000.0, rel=0.05)
+    assert found.sigma < unknown.sigma
+    assert times.step(convolution("own 0")).us == 1500.0, "what ran in a program takes what it took there"
+
+
+def test_a_trial_is_less_certain_where_calls_differ_in_a_program():
+    def sigma(factors: tuple[float, ...]) -> float:
+        times = StepTimes(MACHINE)
+        for n, factor in enumerate(factors):
+            times.learn_trial(convolution(f"own {n}"), 1000.0)
+            times.learn([convolution(f"own {n}")], [factor * 1000.0])
+        times.learn_trial(convolution("another layout"), 1000.0)
+        return times.step(convolution("another layout")).sigma
+
+    assert sigma((1.5, 1.5, 1.5)) < sigma((1.5, 1.5, 1.5, 0.8, 2.5)) and sigma((1.5, 1.5, 1.5)) < sigma(())
+
+
+def test_few_neighbors_that_agree_are_less_certain_than_many():
+    def sigma(count: int) -> float:
+        times = StepTimes(MACHINE)
+        near = [step(f"near {n}", 8 + n / 10) for n in range(count)]
+        times.learn(near, [2 * modelled_us(MACHINE, one) for one in near])
+        return times.step(step("new", 8.05)).sigma
+
+    assert sigma(1) > 1.5 * sigma(20)
+
+
+def test_what_disturbed_a_measurement_widens_intervals_only():
+    times = StepTimes(MACHINE)
+    times.learn([step("a")], [1000.0])
+    quiet = times.program([step("a")], 0.0)
+    times.distrust(0.5)
+    busy = times.program([step("a")], 0.0)
+    assert busy.us == quiet.us and busy.low_us < 0.7 * quiet.low_us and busy.high_us > 1.5 * quiet.high_us

@@ -24,6 +24,7 @@ from daceml.exploration.step_database import Library
 from daceml.module.module import eager_module
 from daceml.sdfg.passes import PassRecord
 from daceml.transformations.recipe import Recipe
+from daceml.tuning.call_trials import CallTrials
 from daceml.tuning.model_call import Lowered, Subject
 from daceml.tuning.step_times import Likely, ProgramTime, StepTimes
 from daceml.tuning.variant import Variant
@@ -64,10 +65,20 @@ class Program:
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """What a program took: a call, and each of its steps."""
+    """What a program took: a call, and each of its steps.
+
+    Attributes:
+        predicted: of its steps, before any of this program was measured.
+    """
 
     call_us: float
     steps_us: tuple[float, ...]
+    predicted: ProgramTime
+
+    @property
+    def as_predicted(self) -> bool:
+        """Whether the steps took a time within the interval that was predicted."""
+        return self.predicted.low_us <= sum(self.steps_us) <= self.predicted.high_us
 
 
 @dataclass(eq=False)
@@ -122,7 +133,7 @@ class Guided:
         if times is None:
             with Library.of_this_machine() as library:
                 times = library.times()
-        self.times = times
+        self.times, self._trials = times, CallTrials(times=times)
         self._sizes = _Sizes(Subject(module, args, dict(kwargs or {}), training=training))
         self._start = self._sizes.subject
         self._start.require_processor()
@@ -286,11 +297,12 @@ class Guided:
         with self._lock:
             key = self._key(self.chosen)
             if key not in self._sizes.measured:
+                predicted = self._program(self.chosen).time
                 lowered = self._sizes.subject.lower(self._variant(self.chosen))
                 run = self._sizes.subject.compile(lowered)
                 call_us = run.call_us()
                 steps_us = tuple(run.steps_us(call_us))
-                self._sizes.measured[key] = Measured(call_us=call_us, steps_us=steps_us)
+                self._sizes.measured[key] = Measured(call_us=call_us, steps_us=steps_us, predicted=predicted)
                 if len(steps_us) == len(lowered.facts):
                     with Library.of_this_machine() as library:
                         library.add(lowered.facts, steps_us)
@@ -369,6 +381,7 @@ class Guided:
             for record in plan.network.passes:
                 records.setdefault(record.by, []).append(record)
         graph = graph_of(lowered)
+        self._trials.learn(lowered)
         lowered.making.made, lowered.plans = [], ()
         return Program(
             lowered=lowered,

@@ -29,7 +29,7 @@ daceml.pages.variants = class {
       this.view.rows.map((row, i) => daceml.element(
         "tr", { class: i === this.chosen ? "chosen" : "", "data-row": i, onclick: () => this.pick(i) },
         [row.title, row.device, row.outcome, ms(row.predicted_ms), ms(row.measured_ms),
-          row.error === null ? "" : daceml.signed(row.error * 100, (value) => `${value.toFixed(1)} %`),
+          row.error === null ? "" : daceml.signed(row.error * 100, (value) => `${value.toFixed(1)} %`) + (row.disagrees ? ", outside the interval" : ""),
           row.memory_bytes === null ? "" : daceml.bytes(row.memory_bytes), row.moved_bytes === null ? "" : daceml.bytes(row.moved_bytes)]
           .map((cell) => daceml.element("td", {}, cell)))),
       { class: "variants" }));

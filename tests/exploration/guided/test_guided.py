@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
 
 import daceml
 from daceml.errors import ConfigurationError, ExplorationError, MoveError
-from daceml.exploration.guided.guided import Guided
+from daceml.exploration.guided.guided import Guided, Measured
 from daceml.gui.model_view import model_view
 from daceml.transformations import Recipe, Step
 from daceml.transformations.hardware.cpu_schedule import schedule_maps
 from daceml.transformations.local.map_fusion import fuse_maps
 from daceml.transformations.local.subgraph_fusion import fuse_subgraphs
 from daceml.tuning.model_call import Subject
+from daceml.tuning.step_times import ProgramTime
 from daceml.tuning.variant import Variant
 from tests.support.golden import golden, raises
 from tests.support.guided_models import Chain, Words, refuse, refuse_large
@@ -138,10 +140,18 @@ def test_a_place_that_a_pass_refuses_is_told_with_its_reason(x: torch.Tensor):
 def test_steps_are_measured_and_learned(x: torch.Tensor):
     guided = Guided(Chain().eval(), (x,))
     assert guided.measured() is None
+    predicted = guided.program().time
     seen = guided.measure()
     assert seen.call_us > 0 and len(seen.steps_us) == len(guided.program().graph.nodes)
     assert guided.measured() == seen
     assert guided.program().time.measured_share > 0.9  # every step is known now
+    assert seen.predicted == predicted and seen.predicted != guided.program().time
+
+
+def test_a_prediction_that_a_measurement_does_not_confirm_is_told():
+    predicted = ProgramTime(us=10.0, low_us=8.0, high_us=12.0, measured_share=0.0)
+    inside = Measured(call_us=50.0, steps_us=(4.0, 5.0), predicted=predicted)
+    assert inside.as_predicted and not replace(inside, steps_us=(4.0, 9.0)).as_predicted
 
 
 def test_training_has_two_halves_and_what_is_saved_between_them(x: torch.Tensor):
