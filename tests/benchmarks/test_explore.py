@@ -92,9 +92,22 @@ def test_effects_count_where_they_are_beyond_doubt():
             "effects": [effect("a", 0.8, 0.75), effect("b", 1.1, 0.9), effect("c", 2.0, 0.5, sure=False)],
         }
     ]
-    few, kinds, signs, sizes = efficacy.judged(rows)
+    few, kinds, signs, sizes, held = efficacy.judged(rows)
     assert (few.figure, kinds.figure, signs.figure, signs.note) == (13, 4 + 3, 1, "b")
     assert sizes.figure == pytest.approx(0.2) and sizes.note == "1 of 2 within"
+    assert held.figure is None, "rows of an earlier form have no intervals"
+
+
+def test_predicted_intervals_hold_what_was_measured_undisturbed():
+    def effect(measured: float, disturbance: str = "") -> dict[str, Any]:
+        interval = {"predicted": 0.8, "predicted_low": 0.7, "predicted_high": 0.9}
+        return {
+            "pass": "a", "measured": measured, "beyond_doubt": False, "disturbance": disturbance, **interval
+        }  # fmt: skip
+
+    found = [effect(0.75), effect(0.95), effect(1.0), effect(0.5, "others used 60 %")]
+    *_, held = efficacy.judged([{"case": "effects, net", "effects": found}])
+    assert held.figure == pytest.approx(0.3) and held.note == "1 of 2 hold" and not held.met
 
 
 def test_an_effect_is_there_where_two_processes_agree():
