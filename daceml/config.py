@@ -45,8 +45,8 @@ class Config:
             inputs, at least 1; calls that meet another one run in parts or eagerly.
         search_budget_s: seconds that `auto_optimize="search"` may take for one kind of inputs.
         measure: seconds for which a program that was just compiled may be timed next to eager PyTorch, which
-            runs the calls, or single operators, if it is faster; and for which torch's kernels may be timed, so
-            that a model's variants are predicted; 0 never does.
+            runs the calls, or single operators, if it is faster; and for which torch's kernels may be timed
+            to predict variants of a model; 0 never does.
         traces: folder into which recordings write their traces, as `daceml trace profile` sets it; empty
             means the folder that they name.
         log: level of the `daceml` loggers: debug, info, warning or error.

@@ -17,7 +17,7 @@ from daceml.tuning.call_trials import CallTrials, least_us, trial
 from daceml.tuning.model_call import Lowered, Subject
 from daceml.tuning.step_times import StepTimes
 from daceml.tuning.variant import Variant
-from tests.tuning.test_step_times import MACHINE
+from tests.tuning.speeds import MACHINE
 
 WITHOUT = Variant(without=("use_channels_last",))
 
