@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from math import inf
+from math import inf, log
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from daceml.tuning.step_features import StepFacts
     from daceml.tuning.step_times import StepTimes
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 _Run = Callable[[], object]
 _Function = Callable[..., object]
@@ -41,6 +41,7 @@ _Function = Callable[..., object]
 _VALUE = 0.5  # of every element: how long these kernels take does not depend on values
 _FEWEST_RUNS, _MOST_RUNS = 3, 50
 _PATIENCE_S = 0.02  # after which no run begins beyond the fewest
+_DISTURBED, _LONGER = 4.0, 10  # times what costs say, beyond which it lasts so many times as long
 _ONEDNN_NAMES = dict(zip(ACTIVATIONS, ("none", "relu", "hardtanh", "swish"), strict=True))
 
 
@@ -78,9 +79,10 @@ class CallTrials:
             start_s = time.perf_counter()
             try:
                 run = trial(call, plan, lowered.sizes)
-                self.times.learn_trial(fact, least_us(run) * pace)
+                least_us, second_us = least_two_us(run, self.times.step(fact).us / pace)
+                self.times.learn_trial(fact, least_us * pace, sigma=log(second_us / least_us))
             except RuntimeError as error:  # torch refuses it here: the step is predicted by its costs
-                log.debug("%s is not run alone: %s", call.function, first_line(error))
+                _log.debug("%s is not run alone: %s", call.function, first_line(error))
             self.left_s -= time.perf_counter() - start_s
 
     def _expected_s(self, fact: StepFacts) -> float:
@@ -102,20 +104,28 @@ def trial(call: AtenCall, plan: Plan, sizes: Mapping[str, int]) -> _Run:
     return lambda: function(*arguments)
 
 
-def least_us(run: _Run) -> float:
-    """Microseconds of a trial: the least of some runs, after one that brings its arrays into the caches."""
-    found, end = inf, inf
+def least_two_us(run: _Run, expected_us: float = inf) -> tuple[float, float]:
+    """Microseconds of the two shortest runs of a call, after one that brings its arrays into the caches.
+
+    Args:
+        expected_us: by the costs of the step; where all runs take many times as long something may disturb
+            them, and they go on for longer.
+    """
+    found: list[float] = []
     with torch.no_grad():
         run()
-        for count in range(_MOST_RUNS):
+        begun = time.perf_counter()
+        while len(found) < _MOST_RUNS:
             start = time.perf_counter()
-            if count == 0:
-                end = start + _PATIENCE_S
-            elif count >= _FEWEST_RUNS and start > end:
+            patience_s = _PATIENCE_S
+            if found and min(found) > _DISTURBED * expected_us:
+                patience_s *= _LONGER
+            if len(found) >= _FEWEST_RUNS and start > begun + patience_s:
                 break
             run()
-            found = min(found, (time.perf_counter() - start) * 1e6)
-    return found
+            found.append((time.perf_counter() - start) * 1e6)
+    least, second, *_ = sorted(found)
+    return least, second
 
 
 def _given(argument: object, plan: Plan, sizes: Mapping[str, int]) -> Any:

@@ -253,10 +253,11 @@ def _reach(likely: Likely) -> tuple[float, float]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Tried:
-    """What a call of a function took that ran alone."""
+    """What a call of a function took that ran alone, and how uncertain that is."""
 
     function: str
     us: float
+    sigma: float
 
 
 class StepTimes:
@@ -292,9 +293,13 @@ class StepTimes:
                 self._own.add(step.key)
                 self._class(places[0]).put(step, self._measured[step.key])
 
-    def learn_trial(self, step: StepFacts, us: float) -> None:
-        """Take over what a call takes that ran alone, outside any program, on arrays like those of a step."""
-        self._tried[step.key] = _Tried(function=step.function, us=us)
+    def learn_trial(self, step: StepFacts, us: float, *, sigma: float = 0.0) -> None:
+        """Take over what a call takes that ran alone, outside any program, on arrays like those of a step.
+
+        Args:
+            sigma: standard deviation of its logarithm, by which the shortest runs differ.
+        """
+        self._tried[step.key] = _Tried(function=step.function, us=us, sigma=sigma)
 
     def untried(self, step: StepFacts) -> bool:
         """Whether a step of this model has neither run in a program nor alone."""
@@ -330,7 +335,7 @@ class StepTimes:
         """A call that ran alone, by what calls of the same function take in a program beside what they took
         alone; those of like size say most.
         """
-        us = self._tried[step.key].us
+        us, unsure = self._tried[step.key].us, self._tried[step.key].sigma
         found = [(one, self._measured[key]) for key, one in self._tried.items() if key in self._own]
         pairs = [(one.us, took) for one, took in found if one.function == step.function]
         alone_us, took_us = np.array(pairs).reshape(-1, 2).T
@@ -339,7 +344,7 @@ class StepTimes:
         total = float(weights.sum()) + _TRIED_PRIOR
         factor = float(weights @ off) / total
         around = float(weights @ (off - factor) ** 2 + _TRIED_PRIOR * _ELSEWHERE**2) / total
-        return Likely(us=us * exp(factor), sigma=min(max(sqrt(around), _TRIED), _ALONE))
+        return Likely(us=us * exp(factor), sigma=hypot(min(max(sqrt(around), _TRIED), _ALONE), unsure))
 
     def _again(self, step: StepFacts) -> float:
         if step.key not in self._own:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -13,7 +13,7 @@ from daceml.codegen.planning.plan import Plan
 from daceml.config import Config
 from daceml.sdfg.external import AtenCall, FreshResult, PackedWeight, TensorView
 from daceml.tuning import call_trials
-from daceml.tuning.call_trials import CallTrials, least_us, trial
+from daceml.tuning.call_trials import CallTrials, least_two_us, trial
 from daceml.tuning.model_call import Lowered, Subject
 from daceml.tuning.step_times import StepTimes
 from daceml.tuning.variant import Variant
@@ -107,11 +107,11 @@ def timed(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """Trials take 1,000 microseconds each, and are counted."""
     found: list[object] = []
 
-    def fixed(run: object) -> float:
+    def fixed(run: object, expected_us: float) -> tuple[float, float]:
         found.append(run)
-        return 1000.0
+        return 1000.0, 1000.0
 
-    monkeypatch.setattr(call_trials, "least_us", fixed)
+    monkeypatch.setattr(call_trials, "least_two_us", fixed)
     return found
 
 
@@ -144,12 +144,28 @@ def test_measurements_that_are_turned_off_run_no_trial(monkeypatch: pytest.Monke
     assert CallTrials(times=StepTimes(MACHINE)).left_s == 0.0
 
 
-def test_the_least_of_some_runs_counts_and_the_first_does_not(monkeypatch: pytest.MonkeyPatch):
-    now, took = [0.0], iter([9.0, 3.0, 2.0, 4.0, 1.0])
-    monkeypatch.setattr(call_trials.time, "perf_counter", lambda: now[0])
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Callable[[], None]]:
+    """Make a call whose runs take so many seconds, one after the other."""
 
-    def run() -> None:
-        now[0] += next(took)
+    def made(*seconds: float) -> Callable[[], None]:
+        now, took = [0.0], iter(seconds)
+        monkeypatch.setattr(call_trials.time, "perf_counter", lambda: now[0])
 
-    assert least_us(run) == pytest.approx(2e6)  # three runs, since the first of them took all patience
-    assert next(took) == 1.0
+        def call() -> None:
+            now[0] += next(took)
+
+        return call
+
+    return made
+
+
+def test_the_shortest_of_some_runs_count_and_the_first_does_not(run: Callable[..., Callable[[], None]]):
+    call = run(1.0, 0.03, 0.02, 0.04, 0.01)
+    # three runs, since the first of them took all patience
+    assert least_two_us(call) == pytest.approx((20_000, 30_000))
+
+
+def test_runs_that_take_many_times_what_costs_say_go_on_for_longer(run: Callable[..., Callable[[], None]]):
+    call = run(1.0, 0.03, 0.02, 0.04, 0.001, 1.0)
+    assert least_two_us(call, 1_000) == pytest.approx((1_000, 20_000))

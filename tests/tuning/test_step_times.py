@@ -230,6 +230,14 @@ def test_a_trial_is_less_certain_where_calls_differ_in_a_program():
     assert sigma((1.5, 1.5, 1.5)) < sigma((1.5, 1.5, 1.5, 0.8, 2.5)) and sigma((1.5, 1.5, 1.5)) < sigma(())
 
 
+def test_a_trial_whose_runs_differ_is_uncertain():
+    steady, unsteady = StepTimes(MACHINE), StepTimes(MACHINE)
+    steady.learn_trial(convolution("a"), 1000.0)
+    unsteady.learn_trial(convolution("a"), 1000.0, sigma=1.0)
+    assert unsteady.step(convolution("a")).us == steady.step(convolution("a")).us
+    assert unsteady.step(convolution("a")).sigma > 1.0 > steady.step(convolution("a")).sigma
+
+
 def test_few_neighbors_that_agree_are_less_certain_than_many():
     def sigma(count: int) -> float:
         times = StepTimes(MACHINE)
