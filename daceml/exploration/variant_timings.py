@@ -36,6 +36,8 @@ _KNOWN_SHARE = 0.8
 _DISTURBING = (
     0.5  # of the logarithm by which a usual call takes longer than the quickest: how unsure ratios are
 )
+# At least, where threads wait for one whose core others have: the quickest of some calls is disturbed, too
+_WAITING = 0.3
 _ENTERING_US = 50.0  # of a call, however small it is
 _LOST = 1.0  # of a result's size: nothing is left of it
 _STANDARD, _CANDIDATE = "standard", "candidate"
@@ -203,7 +205,9 @@ class Programs:
         seen = self._compared({})  # warms up what the allocator has, too
         self.standard_ms = seen.ms(_STANDARD)
         self._pace = self.standard_ms * 1e3 / self._standard.call_us()
-        self.times.distrust(_DISTURBING * abs(logarithm(self._pace)))
+        unsteady = _DISTURBING * abs(logarithm(self._pace))
+        waits = seen.disturbed and torch.get_num_threads() > 1
+        self.times.distrust(max(unsteady, _WAITING) if waits else unsteady)
         took_us = self._steps_us(lowered, self._standard, self.standard_ms)
         if self.first.measured_share > _KNOWN_SHARE:
             self.slowness = max(sum(took_us) / self.first.us, 1.0)

@@ -55,8 +55,11 @@ def test_a_machine_that_is_busy_the_first_time_is_told_by_what_others_use(
     monkeypatch.setattr("daceml.runtime.timing.comparison.FOREIGN_LIMIT", 0.1)
     monkeypatch.setattr("daceml.runtime.timing.machine_load.foreign_share", lambda *_: 0.48)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(torch.get_num_threads())))
+    monkeypatch.setattr("torch.get_num_threads", lambda: 2)
     with Programs.measured(subject, limit_s=0.3) as programs:
         assert programs.slowness == 1.0 and programs.foreign_share == 0.48
+        known = programs.predicted(Variant())
+        assert known.high_us > 1.4 * known.us, "threads that wait for each other make ratios uncertain"
         disturbance = programs.disturbance
         assert len(programs.library.times()) == 0  # nothing is kept
         assert len(programs.profiles[Variant()]) > 0
