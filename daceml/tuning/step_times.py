@@ -45,6 +45,7 @@ _USUAL, _USUAL_WEIGHT = 0.04, 4  # of programs whose steps are all known, and as
 # Of the kinds of work in `shares_us`, where little of a kind was measured: as the steps that
 # `exploration/microbenchmarks.py` measures have them (EPYC, vectors of 512 bits, one thread, 306 loops,
 # 161 calls)
+# Measured once, while other programs used the machine.
 _USUAL_FACTORS = {
     "kernel": (2.9, 0.9, 0.55, 0.45, 0.5, 0.2, 0.35, 0.6),
     "aten": (10.0, 3.0, 0.95, 1.8),
