@@ -11,10 +11,13 @@ from __future__ import annotations
 import copy
 import logging
 import operator
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch._C import DispatchKey
 from torch._ops import HigherOrderOperator
 from torch.export.graph_signature import ExportGraphSignature, OutputKind, OutputSpec, TensorArgument
 
@@ -28,6 +31,14 @@ if TYPE_CHECKING:
     Node = torch.fx.Node
 
 log = logging.getLogger(__name__)
+
+_WRONGLY_DECOMPOSED: tuple[Any, ...] = (torch.ops.aten.multilabel_margin_loss_forward.default,)
+"""Operators that any trace of torch writes with others, though what it writes gives other numbers.
+
+Of multilabel_margin_loss it counts what stands behind the first -1 of the target, and adds the rows up.
+"""
+
+_dispatch_lock = threading.RLock()
 
 _TRANSFORMS = "torch._functorch.predispatch"
 """Where torch.export keeps the calls that begin and end a transform of a function, as torch.vmap does."""
@@ -77,8 +88,23 @@ def decomposed(program: ExportedProgram, table: Mapping[Any, Any]) -> ExportedPr
     """
     from torch._inductor import config as inductor
 
-    with inductor.patch(fallback_random=True):
+    with inductor.patch(fallback_random=True), _kept_whole():
         return program.run_decompositions({**table})
+
+
+@contextmanager
+def _kept_whole() -> Generator[None]:
+    """Let torch trace operators of `_WRONGLY_DECOMPOSED` as they are; one thread at a time."""
+    with _dispatch_lock:
+        held = [(whole, whole.py_kernels.pop(DispatchKey.Autograd)) for whole in _WRONGLY_DECOMPOSED]
+        try:
+            for whole, _ in held:
+                whole._dispatch_cache.clear()
+            yield
+        finally:
+            for whole, kernel in held:
+                whole.py_kernels[DispatchKey.Autograd] = kernel
+                whole._dispatch_cache.clear()
 
 
 def _refuse_shared_memory(program: ExportedProgram, nodes: Sequence[Node]) -> None:

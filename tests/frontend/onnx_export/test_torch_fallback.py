@@ -86,6 +86,11 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[torch.Tensor, .
         lambda x: F.multilabel_margin_loss(x, torch.tensor([[1, 2, -1, 0], [0, -1, 1, 1]])),
         lambda: (randn(2, 4),), True,
     ),
+    "targets, in a graph that is traced again for another operator": (
+        lambda x, y: F.pairwise_distance(x, y)
+        + F.multilabel_margin_loss(x, torch.tensor([[1, 2, -1, 0], [0, -1, 1, 1]])),
+        lambda: (randn(2, 4), randn(2, 4)), True,
+    ),
     "complex inside": (lambda x: torch.fft.rfft(x).abs(), lambda: (randn(3, 8),), True),
     "complex products": (
         lambda x: torch.einsum("ij,jk->ik", pair(x), pair(x).conj()).imag, lambda: (randn(3, 3),), True,
