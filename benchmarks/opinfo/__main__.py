@@ -86,7 +86,9 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="of the numbers in the samples")
     parser.add_argument("--samples", type=int, default=2, help="of each operator")
     parser.add_argument(
-        "--modes", nargs="*", help="some of forward, gradient, 'in place', 'in place, argument'"
+        "--modes",
+        nargs="*",
+        help="some of forward, gradient, 'in place', 'in place, argument', 'traced again'",
     )
     parser.add_argument("--jobs", type=int, default=1, help="processes at once")
     parser.add_argument("--journal", type=Path, metavar="FILE", help="rows of runs that were stopped")

@@ -16,7 +16,7 @@ from benchmarks.opinfo.calls import Seen, call
 from benchmarks.opinfo.judge import differences, fault_of, how_compiled
 from benchmarks.opinfo.samples import InPlaceModule, Sample, dtype_of, has_gradient, samples_of
 
-Mode = Literal["forward", "gradient", "in place", "in place, argument"]
+Mode = Literal["forward", "gradient", "in place", "in place, argument", "traced again"]
 Verdict = Literal["equal", "cut", "eager", "refused", "wrong", "foreign", "crash", "hang", "no sample"]
 
 _SEED = 7
@@ -46,6 +46,21 @@ class Case:
 
     def row(self) -> dict[str, Any]:
         return asdict(self)
+
+
+class TracedAgain(nn.Module):
+    """A module next to an operator that torch decomposes twice, for which the whole graph is traced again.
+
+    Whatever stood in it as one operator must do so afterwards, or be decomposed rightly.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+        self.register_buffer("other", torch.arange(6.0).reshape(2, 3))
+
+    def forward(self, *tensors: torch.Tensor) -> Any:
+        return nn.functional.pairwise_distance(self.other, self.other + 1), self.module(*tensors)
 
 
 def name_of(operator: Any) -> str:
@@ -96,6 +111,8 @@ def _prepared(operator: Any, sample: Sample, mode: Mode) -> tuple[Callable[[Samp
     function = operator.op
     if mode == "forward":
         return lambda s: s.module(function), False
+    if mode == "traced again":
+        return lambda s: TracedAgain(s.module(function)), False
     gradients = has_gradient(operator, dtype_of(operator)) and any(t.requires_grad for t in sample.tensors)
     if mode == "gradient":
         return (lambda s: s.module(function), True) if gradients else None

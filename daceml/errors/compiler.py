@@ -162,6 +162,14 @@ class StaleWeightError(ExecutionError):
     code = "DML404"
 
 
+class MistracedOperatorError(ExecutionError):
+    """An operator of torch gave another shape or type than its own rule for tracing says."""
+
+    reason: ClassVar[str] = "an operator of torch gave another shape or type than it said while it was traced"
+    """The reason of a program."""
+    advice: ClassVar[str] = "leave the operator eager with torch.compiler.disable, and report it to PyTorch"
+
+
 class UnsupportedProgramError(DacemlError):
     """An SDFG that a later stage cannot take."""
 

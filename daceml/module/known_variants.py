@@ -84,6 +84,11 @@ class KnownVariants:
             if not self._of_key[key]:
                 del self._of_key[key]
 
+    def replace(self, variant: Variant, other: EagerVariant) -> None:
+        """Let another variant run wherever this one did."""
+        for known in self._of_key.values():
+            known[:] = [other if one is variant else one for one in known]
+
     def find(self, key: tuple[Any, ...], tensors: Sequence[torch.Tensor]) -> Variant | EagerVariant | None:
         """A variant for this very key, if the module is what it was."""
         # a tuple equals the named tuple of the same content

@@ -30,6 +30,7 @@ from daceml.config import config
 from daceml.errors import (
     CallError,
     GradientError,
+    MistracedOperatorError,
     NotCompiledError,
     NotSynchronizedError,
     RecompileError,
@@ -125,7 +126,8 @@ class Session:
                 return self._run_eagerly(args, kwargs)
         if ledger is None:
             result = self._run(variant, tensors, args, kwargs)
-            self._repeated = None if kwargs else repeated(variant, tensors, args)
+            lasts = not kwargs and any(one is variant for one in self._known)
+            self._repeated = repeated(variant, tensors, args) if lasts else None
             return result
         with _disable_current_modes():
             flops = variant.flops
@@ -155,6 +157,12 @@ class Session:
             log.info("compiling %s: %s", self.name, stale.why)
             with self._lock:
                 self._known.drop(variant)
+            return self(args, kwargs)
+        except MistracedOperatorError as mistraced:
+            if variant.program.changed:  # what forward changes may be changed by now
+                raise
+            with self._lock:
+                self._known.replace(variant, self._eager_variant(mistraced))
             return self(args, kwargs)
         except SharedMemoryError as shared:
             if self.options["fullgraph"] or self._cut is None:
@@ -406,6 +414,8 @@ class Session:
         Raises:
             Exception: the error, where it is the user's to handle.
         """
+        if isinstance(error, MistracedOperatorError):
+            error = RunsEagerlyError(error.reason)
         if not is_refusal(error):
             raise error
         partial = self._cut_at(error)

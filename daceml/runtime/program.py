@@ -10,7 +10,14 @@ from contextlib import contextmanager
 
 import torch
 
-from daceml.errors import ExecutionError, OutOfMemoryError, PositionError, StaleWeightError, first_line
+from daceml.errors import (
+    ExecutionError,
+    MistracedOperatorError,
+    OutOfMemoryError,
+    PositionError,
+    StaleWeightError,
+    first_line,
+)
 from daceml.runtime import launcher
 from daceml.runtime.binding import Binding, empty_outputs
 from daceml.runtime.cuda_graphs import Replays
@@ -30,6 +37,7 @@ _MISFIT = (ExecutionError, _FIX_TENSOR)
 _REFUSALS: dict[str, tuple[type[ExecutionError], str]] = {
     "weight ": (StaleWeightError, _FIX_TENSOR),
     PositionError.reason: (PositionError, PositionError.advice),
+    MistracedOperatorError.reason: (MistracedOperatorError, MistracedOperatorError.advice),
     "the launch of kernel ": (
         ExecutionError,
         "run the call once more with CUDA_LAUNCH_BLOCKING=1, and report both messages",

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.autograd import forward_ad
 
-from daceml.errors import CallError, DacemlError, ExecutionError, ExportError
+from daceml.errors import CallError, DacemlError, ExecutionError, ExportError, MistracedOperatorError
 from daceml.module.module import compile_module
 from tests.support.golden import golden, raises
 
@@ -139,3 +139,45 @@ def test_dataclasses_are_arguments_registered_or_not():
     agree()
     torch.export.register_dataclass(Batch)
     agree()
+
+
+@torch.library.custom_op("daceml_tests::first_row", mutates_args=())
+def first_row(x: torch.Tensor) -> torch.Tensor:
+    return x[:1].clone()
+
+
+@first_row.register_fake
+def _(x: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
+class Mistraced(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.second(first_row(self.first(x).tanh()))
+
+
+class MistracedAndCounts(Mistraced):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        return super().forward(x)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("options", [{"fullgraph": False}, {"fullgraph": True}, {"dynamic": True}])
+def test_an_operator_whose_rule_for_tracing_is_wrong_leaves_its_program(options: dict[str, bool]):
+    torch.manual_seed(0)
+    compiled: Any = compile_module(Mistraced(), backward=False, **options)
+    x = torch.randn(5, 4)
+    for _ in range(3):
+        torch.testing.assert_close(compiled(x), compiled.session.eager(x))
+    counting = compile_module(MistracedAndCounts(), backward=False, **options)
+    with raises(MistracedOperatorError, "another shape", exact=False):
+        counting(x)  # the buffer may have changed by now

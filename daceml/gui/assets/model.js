@@ -173,7 +173,7 @@ daceml.pages.model = class {
             this.told.live ? this.button("measure", () => this.told.act("measure"), { id: "measure" }) : daceml.element("b", {}, "not"),
             daceml.element("small", {}, "compiles and runs it"))
         : figure("measured", "measured", daceml.time(totals.measured_us), totals.as_predicted ? "least of several calls"
-            : `the prediction was wrong: ${daceml.time(totals.first_low_us)} to ${daceml.time(totals.first_high_us)} for the steps`),
+            : `outside the predicted interval, ${daceml.time(totals.first_low_us)} to ${daceml.time(totals.first_high_us)} for all steps`),
       figure("moved", "bytes moved", daceml.bytes(totals.moved_bytes), daceml.change(totals.moved_bytes, before.moved_bytes)),
       figure("steps", "steps", daceml.count(totals.steps), daceml.joined(`${totals.kernels} different kernels`, daceml.change(totals.steps, before.steps))),
       this.view.no_start ? daceml.element("p", { class: "note" }, `no changes are shown; ${this.view.no_start}`) : "",
