@@ -111,9 +111,9 @@ def _prepared(operator: Any, sample: Sample, mode: Mode) -> tuple[Callable[[Samp
     function = operator.op
     if mode == "forward":
         return lambda s: s.module(function), False
-    if mode == "traced again":
-        return lambda s: TracedAgain(s.module(function)), False
     gradients = has_gradient(operator, dtype_of(operator)) and any(t.requires_grad for t in sample.tensors)
+    if mode == "traced again":
+        return lambda s: TracedAgain(s.module(function)), gradients
     if mode == "gradient":
         return (lambda s: s.module(function), True) if gradients else None
     changing = operator.inplace_variant

@@ -184,7 +184,8 @@ def _storages(node: Node) -> set[int]:
     value = node.meta.get("val")
     parts = value if isinstance(value, tuple | list) else [value]
     tensors = [part for part in parts if isinstance(part, torch.Tensor)]
-    return {_plain(part).untyped_storage()._cdata for part in tensors}  # pyright: ignore[reportPrivateUsage]
+    dense = [part for part in tensors if part.layout is torch.strided]  # others have no storage
+    return {_plain(part).untyped_storage()._cdata for part in dense}  # pyright: ignore[reportPrivateUsage]
 
 
 def _plain(tensor: torch.Tensor) -> torch.Tensor:
