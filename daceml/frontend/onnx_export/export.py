@@ -61,7 +61,8 @@ def to_onnx(program: ExportedProgram) -> ir.Model:
         ExportError: an operator has no translation, or the module changes a plain tensor attribute.
     """
     dim_names = program.graph_module.meta.get(DIM_NAMES, {})
-    with quiet():
+    # an operator whose operands are numbers alone, such as randperm, draws where it is tried
+    with quiet(), torch.random.fork_rng(devices=()):
         translate = internals.private_exporter()
         flat, changed = internals.with_mutations_as_outputs(_prepare(program))
         negative = separate_negative_zeros(flat)

@@ -32,6 +32,11 @@ _aten = torch.ops.aten
 _REVERSED = (_aten.t.default, _aten.numpy_T.default)
 _SWAPPED = (_aten.transpose.int, _aten.swapaxes.default, _aten.swapdims.default, _aten.mT.default)
 _NO_DERIVATIVE = ("derivative", "automatic differentiation", "not implemented")
+_HIDING = (_aten.instance_norm.default, _aten.native_batch_norm.default)
+"""Operators whose operands 3 and 4 are running statistics, which they change where operand 5 is true.
+
+A program that runs twice, as a comparison with eager PyTorch does, would change those of the caller twice.
+"""
 _REORDERED = (_aten.permute.default, *_REVERSED, *_SWAPPED)
 
 
@@ -46,6 +51,8 @@ def refusal(node: Node) -> str | None:
         return f"{target} is daceml's own"
     if target._schema.is_mutable:  # pyright: ignore[reportPrivateUsage]
         return f"{target} changes an operand"
+    if target in _HIDING and node.args[3] is not None and node.args[5]:
+        return f"{target} changes its running statistics, which its schema does not say"
     for result in _results(node.meta.get("val")):
         if not isinstance(result, torch.Tensor):
             return f"{target} gives {type(result).__name__}, which is not a tensor"

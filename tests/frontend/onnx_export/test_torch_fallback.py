@@ -157,6 +157,32 @@ def test_sizes_may_be_symbolic():
     assert len(compiled.session.variants) <= 2
 
 
+def test_statistics_that_no_schema_says_are_changed_once():
+    """Their operator is in no program: one that is compared with eager PyTorch runs several times."""
+    function = lambda x, mean, var: F.instance_norm(x, mean, var, momentum=0.5)  # noqa: E731
+    with raises(ExportError, "instance_norm", "statistics", exact=False):
+        compile_module(Calls(function), fullgraph=True)(randn(2, 3, 4), randn(3), randn(3).abs())
+    compiled = compile_module(Calls(function), fullgraph=False)
+    theirs = (randn(3), randn(3).abs())
+    ours = tuple(x.clone() for x in theirs)
+    for _ in range(2):
+        x = randn(2, 3, 4)
+        torch.testing.assert_close(compiled(x, *ours), function(x, *theirs))
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_compiling_draws_no_random_numbers():
+    """An operator without tensors among its operands, of a symbolic size, is tried with numbers."""
+    function = lambda x: x[torch.randperm(x.shape[0])]  # noqa: E731
+    compiled = compile_module(Calls(function), fullgraph=True, dynamic=True)
+    x = randn(7, 2)
+    for _ in range(2):
+        torch.manual_seed(3)
+        ours = compiled(x)
+        torch.manual_seed(3)
+        assert torch.equal(ours, function(x))
+
+
 def test_random_numbers_are_drawn_in_order():
     def forward(x):
         return (
