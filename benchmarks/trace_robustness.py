@@ -93,7 +93,7 @@ def fault_of(trace: Trace) -> str:
     times = {"start": events.start_us, "duration": events.duration_us, "memory": memory.time_us}
     for name, column in {**times, "size": memory.size_bytes}.items():
         if not np.isfinite(column).all():
-            return f"{name} that is no number"
+            return f"{name} that is not a number"
     if (events.duration_us < 0).any() or events.start_us.min() != 0:
         return "durations below zero, or a first event that is not at zero"
     if (np.diff(events.start_us) < 0).any() or (np.diff(memory.time_us) < 0).any():
@@ -114,7 +114,7 @@ def fault_of(trace: Trace) -> str:
     if len({lane.name for lane in trace.lanes}) < len(trace.lanes):
         return "two lanes of one name"
     if not np.isfinite(trace.first_us) or len(events.details) != count:
-        return "a clock that is no number, or details of another length"
+        return "a clock that is not a number, or details of another length"
     written = (
         trace.names,
         trace.notes,

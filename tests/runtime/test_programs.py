@@ -144,7 +144,9 @@ def test_results_of_two_live_calls_are_separate(tmp_path: Path):
 def test_threads_obey_torch(tmp_path: Path):
     """Each element says which thread wrote it."""
     network = elementwise(
-        ["_out = (float)((pthread_self() >> 12) & 0xFFFFFF) + 0 * _a;"], (64, 512), language="CPP"
+        ["_out = (float)(((uintptr_t)__builtin_thread_pointer() >> 12) & 0xFFFFFF) + 0 * _a;"],
+        (64, 512),
+        language="CPP",
     )
     schedule_maps(network)
     program = build(network, tmp_path)

@@ -89,3 +89,17 @@ def cases_unlike_eager(
         return difference if place is None else f"{owners[place[1]][int(place[2])]}: {difference}"
 
     return [named(text) for text in unlike_eager(together, *together.inputs, gradients=gradients, **options)]
+
+
+def assert_same_step(ours: nn.Module, eager: nn.Module, x: torch.Tensor, *, training: bool) -> None:
+    """Compare what a compiled module and its eager twin return and, in training, all gradients of a step."""
+    mine, theirs = (x.detach().clone().requires_grad_(training) for _ in range(2))
+    with torch.set_grad_enabled(training):
+        got, expected = ours(mine), eager(theirs)
+    torch.testing.assert_close(got, expected)
+    if not training:
+        return
+    got.square().sum().backward()
+    expected.square().sum().backward()
+    for one, other in zip((mine, *ours.parameters()), (theirs, *eager.parameters()), strict=True):
+        torch.testing.assert_close(one.grad, other.grad)

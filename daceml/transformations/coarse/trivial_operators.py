@@ -199,7 +199,7 @@ class _Removal:
         """Why the first of a pair stays, which makes joining it useless, or another rounding."""
         (array,) = [a for a in self.graph.results(node) if a is not None]
         if self.graph.is_result(array):
-            return f"the result of {node.op_type} is a result of the network"
+            return f"the network returns the result of {node.op_type}"
         if len(self.graph.readers(array)) > 1:
             return f"the result of {node.op_type} has another reader"
         return None

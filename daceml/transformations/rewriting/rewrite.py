@@ -206,7 +206,7 @@ class _Application:
                 if array is None:
                     continue
                 if self.graph.is_result(array):
-                    return f"the result of {node.op_type} is a result of the network"
+                    return f"the network returns the result of {node.op_type}"
                 if any(reader not in known for reader in self.graph.readers(array)):
                     return f"the result of {node.op_type} has another reader"
         return None

@@ -269,7 +269,7 @@ def test_refusals():
 
     assert refused(wrong_axis, q, k, v, names="dimension -2 of 4")
     assert refused(read_twice, q, k, v, names="Softmax")
-    assert refused(product_read, q, k, v, names="product of queries and keys")
+    assert refused(product_read, q, k, v, names="reads its scores")
     assert refused(learned, q, k, v, names="scale")
     assert refused(negative, q, k, v, names="scale -0.5")
     assert refused(filled, q, k, v, mask, names="mask makes -1e+09")

@@ -71,7 +71,7 @@ class Apart(Net):
 @pytest.mark.parametrize(
     ("net", "fact"),
     [
-        (Shared(), "read elsewhere"),
+        (Shared(), "another operator"),
         (Apart(), "result of a convolution"),
         (Net(affine=False), "parameter or buffer"),
     ],

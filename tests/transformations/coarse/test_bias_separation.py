@@ -93,7 +93,7 @@ def test_why_others_stay():
     for module, fact in (
         (Returned(), "caller"),
         (Twice(), "several"),
-        (Normalized(), "loop"),
+        (Normalized(), "generated kernel"),
         (Heads(), "vector"),
         (Scaled(), "scaled"),
     ):

@@ -73,7 +73,7 @@ def test_a_region_changes_where_that_pays():
     ("before", "after", "fact"),
     [
         ("57, 31", "7, 5", "transposes"),
-        ("float[8, 1, 3, 3] D", "float[8, 8, 9, 9] D", "648 products"),
+        ("float[8, 1, 3, 3] D", "float[8, 8, 9, 9] D", "648 terms"),
         ("float", "double", "float64"),
         ("float[2, 8, 1, 1] f", "float[8, 1, 1] f", "broadcast"),
     ],

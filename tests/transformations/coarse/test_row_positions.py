@@ -115,7 +115,7 @@ def test_others_keep_their_elements():
     x, i, u = inputs_of(5)
     cases: dict[str, Function] = {
         "differ along a row": lambda x, i, u: x.scatter_add(0, torch.arange(u.numel()).view_as(u) % 9, u),
-        "first dimension": lambda x, i, u: x.scatter_add(
+        "first of several dimensions": lambda x, i, u: x.scatter_add(
             1, torch.zeros(9, 1, dtype=torch.int64).expand(9, 5), u[:9]
         ),
         "part of each row": lambda x, i, u: x.scatter_add(0, i.view(-1, 1).expand(EDGES, 3), u),

@@ -95,7 +95,7 @@ class Summed(nn.Module):
 
 @pytest.mark.parametrize(
     ("module", "fact"),
-    [(Twice(), "steps"), (Mirrored(), "other elements"), (Summed(), "once")],
+    [(Twice(), "steps"), (Mirrored(), "elements other"), (Summed(), "once")],
     ids=["twice", "mirrored", "summed"],
 )
 def test_what_needs_memory_of_its_own(module: nn.Module, fact: str) -> None:
