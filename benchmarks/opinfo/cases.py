@@ -54,6 +54,8 @@ class TracedAgain(nn.Module):
     Whatever stood in it as one operator must do so afterwards, or be decomposed rightly.
     """
 
+    other: torch.Tensor
+
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
         self.module = module
