@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -65,6 +67,15 @@ def pytest_collection_finish() -> None:
     """What is collected lives until the end, and need not be looked through for garbage (8 % of the time)."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def _level_of_the_log() -> Iterator[None]:
+    """A benchmark that a test calls silences the log, which other tests read."""
+    log = logging.getLogger("daceml")
+    level = log.level
+    yield
+    log.setLevel(level)
 
 
 @pytest.fixture
