@@ -8,7 +8,6 @@ from typing import Any
 from torch import fx
 
 from daceml.compiler.options import module_options
-from daceml.config import config
 from daceml.errors import ConfigurationError
 from daceml.module.module import view_of
 from daceml.module.partial.graph_session import graph_function
@@ -43,5 +42,5 @@ def backend(
             why=f"it was given {'mode ' + repr(mode) if mode is not None else ', '.join(given)}",
             fix='write torch.compile(module, backend="daceml"), with dynamic=True where sizes change',
         )
-    whole = given.pop("fullgraph", config().fullgraph)
-    return graph_function(graph, view_of, module_options(given), name="graph", whole=whole)
+    chosen = module_options(given)
+    return graph_function(graph, view_of, chosen, name="graph", whole=bool(chosen["fullgraph"]))

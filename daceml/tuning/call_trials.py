@@ -90,7 +90,7 @@ class CallTrials:
 
 
 def trial(call: AtenCall, plan: Plan, sizes: Mapping[str, int]) -> _Run:
-    """A call on arrays of its own.
+    """A call on its own arrays.
 
     Args:
         call: of a function for which there is a trial.

@@ -22,7 +22,7 @@ PAIRS = torch.tensor(list(itertools.product([*NUMBERS, math.nan], repeat=2)) + [
 
 
 def compare(**cases: tuple[Form, tuple[torch.Tensor, ...]]) -> None:
-    """Compile functions as one program, each of inputs of its own: results and gradients are eager's."""
+    """Compile functions as one program, each with its own inputs: results and gradients are eager's."""
     together = Cases(cases)
 
     def gradients(module: Form) -> dict[str, list[torch.Tensor]]:

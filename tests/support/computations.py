@@ -27,7 +27,7 @@ class Several(nn.Module):
 
 
 class Apart(Several):
-    """Several computations, each of inputs of its own: no loop and no gradient of one meets another's.
+    """Several computations, each with its own inputs: no loop and no gradient of one meets another's.
 
     The inputs of the first computation come first, and each computation takes equally many.
     """
@@ -46,7 +46,7 @@ class Apart(Several):
 
 
 class Cases(nn.Module):
-    """Computations as one program, each of inputs of its own, in any number.
+    """Any number of computations as one program, each with its own inputs.
 
     Attributes:
         inputs: of every computation, in their order.

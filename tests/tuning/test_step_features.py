@@ -17,7 +17,7 @@ from daceml.frontend.capture.capture import export_program
 from daceml.onnx_ops.external import external_call
 from daceml.runtime.timing.machine_fingerprint import fingerprint
 from daceml.toolchain.cache import Cache
-from daceml.tuning.machine_speeds import Machine, measure
+from daceml.tuning.machine_speeds import measure
 from daceml.tuning.step_features import (
     Predictor,
     StepFacts,
@@ -27,22 +27,9 @@ from daceml.tuning.step_features import (
     symbol_values,
 )
 from daceml.tuning.variant_recipes import varied_recipe
+from tests.tuning import speeds
 
-MACHINE = Machine(
-    threads=4,
-    memory_bytes_per_s=1e10,
-    cached_bytes_per_s=1e11,
-    exponentials_per_s=1e9,
-    logarithms_per_s=5e8,
-    error_functions_per_s=4e8,
-    divisions_per_s=1e10,
-    powers_per_s=2e8,
-    additions_per_s=2e9,
-    streamed_bytes_per_s=2e10,
-    product_flops_per_s=1e11,
-    region_us=5.0,
-    call_us=1.0,
-)
+MACHINE = replace(speeds.MACHINE, threads=4, region_us=5.0)
 STEP = StepFacts(
     key="a",
     kind="kernel",

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _WRONGLY_DECOMPOSED: tuple[Any, ...] = (torch.ops.aten.multilabel_margin_loss_forward.default,)
-"""Operators that any trace of torch writes with others, though what it writes gives other numbers.
+"""Operators that every trace of torch decomposes wrongly.
 
-Of multilabel_margin_loss it counts what stands behind the first -1 of the target, and adds the rows up.
+The decomposition of multilabel_margin_loss counts targets after the first -1 and sums over the rows.
 """
 
 _dispatch_lock = threading.RLock()
@@ -96,7 +96,9 @@ def decomposed(program: ExportedProgram, table: Mapping[Any, Any]) -> ExportedPr
 def _kept_whole() -> Generator[None]:
     """Let torch trace operators of `_WRONGLY_DECOMPOSED` as they are; one thread at a time."""
     with _dispatch_lock:
-        held = [(whole, whole.py_kernels.pop(DispatchKey.Autograd)) for whole in _WRONGLY_DECOMPOSED]
+        # another version of torch may have no decomposition, and an outer block may have taken it away
+        own = [whole for whole in _WRONGLY_DECOMPOSED if DispatchKey.Autograd in whole.py_kernels]
+        held = [(whole, whole.py_kernels.pop(DispatchKey.Autograd)) for whole in own]
         try:
             for whole, _ in held:
                 whole._dispatch_cache.clear()

@@ -32,10 +32,16 @@ _aten = torch.ops.aten
 _REVERSED = (_aten.t.default, _aten.numpy_T.default)
 _SWAPPED = (_aten.transpose.int, _aten.swapaxes.default, _aten.swapdims.default, _aten.mT.default)
 _NO_DERIVATIVE = ("derivative", "automatic differentiation", "not implemented")
-_HIDING = (_aten.instance_norm.default, _aten.native_batch_norm.default)
-"""Operators whose operands 3 and 4 are running statistics, which they change where operand 5 is true.
+_HIDING = {
+    _aten.batch_norm.default: "training",
+    _aten.cudnn_batch_norm.default: "training",
+    _aten.instance_norm.default: "use_input_stats",
+    _aten.native_batch_norm.default: "training",
+}
+"""Operators that change their running statistics, though their schemas do not say so -> the operand that asks
+for it.
 
-A program that runs twice, as a comparison with eager PyTorch does, would change those of the caller twice.
+A program that runs twice, as in a comparison with eager PyTorch, would change the caller's statistics twice.
 """
 _REORDERED = (_aten.permute.default, *_REVERSED, *_SWAPPED)
 
@@ -51,7 +57,7 @@ def refusal(node: Node) -> str | None:
         return f"{target} is daceml's own"
     if target._schema.is_mutable:  # pyright: ignore[reportPrivateUsage]
         return f"{target} changes an operand"
-    if target in _HIDING and node.args[3] is not None and node.args[5]:
+    if _hides_a_change(node):
         return f"{target} changes its running statistics, which its schema does not say"
     for result in _results(node.meta.get("val")):
         if not isinstance(result, torch.Tensor):
@@ -65,6 +71,16 @@ def refusal(node: Node) -> str | None:
     except TypeError as error:
         return str(error)
     return None
+
+
+def _hides_a_change(node: Node) -> bool:
+    """Whether an operator changes running statistics that it is given."""
+    asked = _HIDING.get(node.target)
+    if asked is None:
+        return False
+    names = (argument.name for argument in node.target._schema.arguments)  # pyright: ignore
+    given = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
+    return given.get("running_mean") is not None and bool(given.get(asked))
 
 
 def _is_quantized(target: OpOverload) -> bool:

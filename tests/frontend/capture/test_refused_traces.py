@@ -13,7 +13,7 @@ from tests.support.sampling import slowed
 
 
 def once_of_any_size(cases, *kept):
-    """Every case of its own sizes, and of any size: quick tests are those of any size that are kept."""
+    """Every case with fixed and with symbolic sizes; of the latter, a sample is quick."""
     every = [(*case, dynamic) for case in cases for dynamic in (False, True)]
     return slowed(every, *((*case, True) for case in cases if case not in kept))
 
