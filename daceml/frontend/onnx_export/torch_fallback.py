@@ -75,7 +75,7 @@ def refusal(node: Node) -> str | None:
 
 def _hides_a_change(node: Node) -> bool:
     """Whether an operator changes running statistics that it is given."""
-    asked = _HIDING.get(node.target)
+    asked = _HIDING.get(cast("OpOverload", node.target))
     if asked is None:
         return False
     names = (argument.name for argument in node.target._schema.arguments)  # pyright: ignore
