@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests.support import golden
+from tests.support import alone, golden
 
 _CACHE = Path(__file__).parents[1] / "build" / "test-cache"
 _CACHE_BYTES = 3 << 30  # of a cache that many runs have filled; it is emptied beyond
@@ -67,6 +67,17 @@ def pytest_collection_finish() -> None:
     """What is collected lives until the end, and need not be looked through for garbage (8 % of the time)."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def _turn(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A test that measures (mark `alone`) waits for those of the other workers, and they for it."""
+    if not _IS_WORKER:
+        yield
+        return
+    folder = tmp_path_factory.getbasetemp().parent
+    with alone.turn(folder, alone=request.node.get_closest_marker("alone") is not None):
+        yield
 
 
 @pytest.fixture(autouse=True)

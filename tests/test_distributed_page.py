@@ -16,6 +16,7 @@ from tests.support.command_line import told
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "distributed.md"
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 def test_record_optimize_apply(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -24,6 +24,7 @@ from tests.support.command_line import told
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "tutorials"
 PAGES = sorted(FOLDER.glob("*.md"))
+RECORDED = ("device_and_cluster", "what_if")  # pages that record steps
 MODULES = ("block", "streams", "net")  # that pages write and import
 _BLOCK = re.compile(r"^```(python|sh|text)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _NUMBER = re.compile(r"[-+]?\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]\d+)?")
@@ -32,7 +33,10 @@ _STATIC = ("steps ", "MB unique ", "kernels ")  # lines of figures that no machi
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, id=page.stem, marks=[pytest.mark.alone] * (page.stem in RECORDED)) for page in PAGES],
+)
 def test_a_tutorial_prints_what_it_shows(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
