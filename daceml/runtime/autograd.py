@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import torch
+from torch._functorch.utils import unwrap_dead_wrappers
 
 from daceml.errors import GradientError
 from daceml.runtime.program import Program
 from daceml.runtime.records.gradients import BucketRecord, GradientRecord, Source, Wanted
 from daceml.runtime.torch_gradients import Again, KeptCall, Wants, is_batch
+
+_keeps_graph: Callable[[], bool] = torch._C._autograd._get_current_graph_task_keep_graph  # pyright: ignore
 
 
 class Exchanged(Protocol):
@@ -135,6 +138,11 @@ class BackwardPass:
         return tuple(i for i, moves in enumerate(self.record.differentiable) if not moves)
 
     @cached_property
+    def of_leaves(self) -> bool:
+        """Whether the module's tensors are leaves of autograd, as parameters are."""
+        return all(tensor.is_leaf for tensor in self.state)
+
+    @cached_property
     def saved_results(self) -> tuple[int, ...]:
         """Places among `record.saved` of results: the caller may change them before the backward pass."""
         return tuple(i for i, output in enumerate(self.record.saved) if output < self.record.results)
@@ -157,39 +165,40 @@ class BackwardPass:
     @cached_property
     def wants(self) -> Wants:
         """What gradients of torch's own kernels may be asked for."""
-        return Wants(inputs=self.wanted.inputs, state=self.state, watched=self.watched)
+        read = {place for place in self.reads if isinstance(place, int) and place not in self.cloned}
+        unread = [place for place in range(len(self.wanted.inputs)) if place not in read]
+        return Wants(inputs=self.wanted.inputs, unread=unread, state=self.state, watched=self.watched)
 
     def run(self, forward: Program, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """The user's outputs, as results of one node of autograd."""
         given = [x for x, wants in zip(inputs, self.wanted.inputs, strict=True) if wants]
-        *results, _ = _Differentiable.apply(self, forward, inputs, *given, *self.state)  # pyright: ignore
-        return results
+        if _transformed():
+            results = _Differentiable.apply(self, forward, inputs, *given, *self.state)  # pyright: ignore
+        else:
+            results = _apply(self, forward, inputs, *unwrap_dead_wrappers((*given,)), *self.state)
+        return [*results[:-1]]
 
 
-class _Like(NamedTuple):
-    """What a tensor is besides its numbers."""
+_Like = tuple[torch.Size, torch.dtype, torch.device]
+"""What a tensor is besides its numbers. A class would take longer than the questions."""
 
-    shape: torch.Size
-    dtype: torch.dtype
-    device: torch.device
 
-    @classmethod
-    def of(cls, tensor: torch.Tensor) -> _Like:
-        return cls(tensor.shape, tensor.dtype, tensor.device)
+def _zeros(like: _Like) -> torch.Tensor:
+    shape, dtype, device = like
+    return torch.zeros(shape, dtype=dtype, device=device)
 
-    def zeros(self) -> torch.Tensor:
-        return torch.zeros(self.shape, dtype=self.dtype, device=self.device)
 
-    def unread(self) -> torch.Tensor:
-        """A tensor of which a program takes the sizes only."""
-        return torch.empty(self.shape, dtype=self.dtype, device=self.device)
+def _unread(like: _Like) -> torch.Tensor:
+    """A tensor of which a program takes the sizes only."""
+    shape, dtype, device = like
+    return torch.empty(shape, dtype=dtype, device=device)
 
 
 class _Differentiable(torch.autograd.Function):
     """The node; what it needs besides the tensors that gradients flow to comes in one piece.
 
     Its last result is an anchor of no elements, which leads autograd from the gradients back to all that they
-    depend on: the node's own inputs.
+    depend on: the node's own inputs. Where those are leaves, it is None, since the node knows them.
     """
 
     @staticmethod
@@ -199,7 +208,7 @@ class _Differentiable(torch.autograd.Function):
         program: Program,
         inputs: Sequence[torch.Tensor],
         *wanted: torch.Tensor,
-    ) -> tuple[torch.Tensor, ...]:
+    ) -> tuple[torch.Tensor | None, ...]:
         record = backward.record
         read = [inputs[place] if isinstance(place, int) else place for place in backward.reads]
         if backward.cloned:
@@ -209,18 +218,19 @@ class _Differentiable(torch.autograd.Function):
             # of what this very call changes, the backward pass reads the value from before
             changing = {id(tensor) for tensor in program.mutated}
             read = [tensor.clone() if id(tensor) in changing else tensor for tensor in read]
-        ctx.kept = KeptCall(inputs, backward.wants, draws=backward.draws)
+        ctx.kept = kept_call = KeptCall(inputs, backward.wants, draws=backward.draws)
         outputs = program(inputs)
-        anchor = torch.zeros(1)
+        results = outputs[: record.results]
+        given = wanted[: len(wanted) - len(backward.state)]
+        anchor = torch.empty(0) if not backward.of_leaves or any(x.grad_fn for x in given) else None
         ctx.save_for_backward(*[outputs[i] for i in record.saved], *read, anchor)
         ctx.backward_pass = backward
         ctx.synchronizing = backward.exchange is not None and backward.exchange.synchronizing
-        ctx.like = [_Like.of(outputs[i]) for i in record.cotangents]
-        ctx.sized = [_Like.of(inputs[place]) for place in backward.sized]
-        ctx.given = [_Like.of(x) for x in wanted[: len(wanted) - len(backward.state)]]
-        results = outputs[: record.results]
+        ctx.like = [(x.shape, x.dtype, x.device) for x in map(outputs.__getitem__, record.cotangents)]
+        ctx.sized = [(x.shape, x.dtype, x.device) for x in map(inputs.__getitem__, backward.sized)]
+        ctx.given = [(x.shape, x.dtype, x.device) for x in given]
         for i in backward.saved_results:
-            ctx.kept.shows(record.saved[i], results[record.saved[i]])
+            kept_call.shows(record.saved[i], results[record.saved[i]])
         if backward.fixed:
             ctx.mark_non_differentiable(*[results[i] for i in backward.fixed])
         ctx.set_materialize_grads(False)
@@ -232,13 +242,13 @@ class _Differentiable(torch.autograd.Function):
     ) -> tuple[torch.Tensor | None, ...]:
         backward: BackwardPass = ctx.backward_pass
         record = backward.record
-        unpacked = _Unpacked(ctx)
         # a backward pass that needs nothing may run again, as in eager
-        again, batched = torch.is_grad_enabled(), is_batch(given)  # create_graph=True
-        if again or batched:
+        again = torch.is_grad_enabled()  # create_graph=True
+        unpacked = _Unpacked(ctx)
+        if again or is_batch(given):
             if (found := unpacked.torchs_gradients(given)) is not None:
                 return None, None, None, *found
-            if batched:
+            if is_batch(given):
                 raise _batch_error()
         # as a rule every result has a cotangent, and every gradient is an output of the program
         places = None if any(g is None for g in given[: record.results]) else backward.all_outputs
@@ -248,18 +258,23 @@ class _Differentiable(torch.autograd.Function):
         if backward.exchange is None and all(given[i] is None for i in record.cotangents):
             # only results that move with nothing have a cotangent
             zeros = (
-                like.zeros() if flowing else None
+                _zeros(like) if flowing else None
                 for like, flowing in zip(_wanted(ctx, backward), flows, strict=True)
             )
             return None, None, None, *zeros
-        narrowed = backward.narrowed(tuple(i for i in record.cotangents if given[i] is not None))
+        narrowed = None
+        if places is None:
+            narrowed = backward.narrowed(tuple(i for i in record.cotangents if given[i] is not None))
         program = backward.program if narrowed is None else narrowed.program
         taken = narrowed.record.cotangents if narrowed is not None else record.cotangents
-        like = dict(zip(record.cotangents, ctx.like, strict=True))
-        cotangents = [_cotangent(given[i], like[i]) for i in taken]
+        cotangents = [
+            _zeros(like) if (g := given[i]) is None else g.contiguous()
+            for i, like in zip(record.cotangents, ctx.like, strict=True)
+            if i in taken
+        ]
         try:
             saved = unpacked.taken(None if narrowed is None else narrowed.takes)
-            anchor = [unpacked.anchor] if again else []
+            sources = [*_sources(ctx, unpacked.anchor), *cotangents] if again else []
         except RuntimeError:  # a result has changed in place since; torch's kernels may not need it
             if (found := unpacked.torchs_gradients(given)) is None:
                 raise
@@ -267,7 +282,7 @@ class _Differentiable(torch.autograd.Function):
         saved = [x.contiguous() for x in saved]
         ctx.maybe_clear_saved_tensors()  # unless the graph is retained
         elsewhere: Mapping[str, torch.Tensor] = {}
-        with torch.no_grad():
+        with torch.no_grad() if again else nullcontext():
             if backward.exchange is None:
                 outputs = program(cotangents, saved)
             else:
@@ -275,24 +290,33 @@ class _Differentiable(torch.autograd.Function):
                     outputs = program(cotangents, saved)
                 elsewhere = exchanged.elsewhere
         gradients: list[torch.Tensor | None]
-        if places is not None and narrowed is None:
+        if places is not None:
             gradients = [outputs[i] for i in places]
         else:
             found = {"output": outputs, "cotangent": cotangents}
-            sources = (record if narrowed is None else narrowed.record).gradients
             # what this rank has not used another one may have: the average is everybody's
             averaged = backward.exchange is not None and ctx.synchronizing
             gradients = [
                 _gradient(source if flowing or averaged else None, found, like)
-                for source, flowing, like in zip(sources, flows, _wanted(ctx, backward), strict=True)
+                for source, flowing, like in zip(
+                    (record if narrowed is None else narrowed.record).gradients,
+                    flows,
+                    _wanted(ctx, backward),
+                    strict=True,
+                )
             ]
         if elsewhere:
             first = len(gradients) - len(backward.wanted.state)
             for place, key in enumerate(backward.wanted.state, first):
                 gradients[place] = elsewhere.get(key, gradients[place])
         if again:
-            gradients = _refusing_second(gradients, [*anchor, *cotangents])
+            gradients = _refusing_second(gradients, sources)
         return None, None, None, *gradients
+
+
+_transformed: Callable[[], bool] = torch._C._are_functorch_transforms_active  # pyright: ignore
+# What `_Differentiable.apply` does after it has looked at every parameter for what a transform has left.
+_apply: Callable[..., Any] = super(torch.autograd.Function, _Differentiable).apply  # pyright: ignore
 
 
 def keep_dynamo_out() -> None:
@@ -311,17 +335,20 @@ class _Unpacked:
         self._ctx = ctx
         self._backward: BackwardPass = ctx.backward_pass
         self._kept: KeptCall | None = ctx.kept
-        if not torch._C._autograd._get_current_graph_task_keep_graph():  # pyright: ignore
+        self._tensors: tuple[Any, ...] | None = None
+        if not _keeps_graph():
             ctx.kept = None
 
-    @cached_property
-    def _all(self) -> tuple[torch.Tensor, ...]:
-        return self._ctx.saved_tensors
+    def _all(self) -> tuple[Any, ...]:
+        tensors = self._tensors
+        if tensors is None:
+            self._tensors = tensors = tuple(self._ctx.saved_tensors)
+        return tensors
 
     @property
-    def anchor(self) -> torch.Tensor:
-        """What leads autograd to the node's inputs."""
-        return self._all[-1]
+    def anchor(self) -> torch.Tensor | None:
+        """What leads autograd to the node's inputs; None where those are leaves."""
+        return self._all()[-1]
 
     def taken(self, places: tuple[int, ...] | None) -> list[torch.Tensor]:
         """What a backward program takes after the cotangents.
@@ -332,13 +359,19 @@ class _Unpacked:
             RuntimeError: of torch, if a tensor that it takes has been changed in place.
         """
         held = len(self._backward.record.saved) + len(self._backward.reads)
-        unread = [like.unread() for like in self._ctx.sized]
+        unread = [*map(_unread, self._ctx.sized)]
         if places is None:
-            return [*(self._all[:held] if held else ()), *unread]
-        if "_all" in self.__dict__ or any(i in self._backward.saved_results for i in places):
-            return [self._all[i] if i < held else unread[i - held] for i in places]
+            return [*(self._all()[:held] if held else ()), *unread]
+        if self._tensors is not None or any(i in self._backward.saved_results for i in places):
+            return [self._all()[i] if i < held else unread[i - held] for i in places]
         raw = self._ctx._raw_saved_tensors
         return [raw[i].unpack() if i < held else unread[i - held] for i in places]
+
+    def _one(self, place: int) -> torch.Tensor:
+        """A saved tensor, whatever has become of the others."""
+        if self._tensors is None:
+            return self._ctx._raw_saved_tensors[place].unpack()
+        return self._tensors[place]
 
     def torchs_gradients(
         self, cotangents: Sequence[torch.Tensor | None]
@@ -347,15 +380,12 @@ class _Unpacked:
         backward = self._backward
         if self._kept is None or backward.again is None:
             return None
-        try:
-            saved = self._all[len(backward.record.saved) :]
-        except RuntimeError:  # one of them has been changed in place
-            saved = ()
-        read = {
-            place: x
-            for place, x in zip(backward.reads, saved, strict=False)
-            if isinstance(place, int) and place not in backward.cloned
-        }
+        first = len(backward.record.saved)
+        read: dict[int, torch.Tensor] = {}
+        for i, place in enumerate(backward.reads, first):
+            if isinstance(place, int) and place not in backward.cloned:
+                with suppress(RuntimeError):  # it has been changed in place
+                    read[place] = self._one(i)
         return self._kept.gradients(backward.again, cotangents, read)
 
 
@@ -366,11 +396,21 @@ def _flows(given: Sequence[torch.Tensor | None], record: GradientRecord) -> list
 
 def _wanted(ctx: Any, backward: BackwardPass) -> list[_Like]:
     """What each gradient looks like."""
-    return [*ctx.given, *map(_Like.of, backward.state)]
+    return [*ctx.given, *((x.shape, x.dtype, x.device) for x in backward.state)]
 
 
-def _cotangent(given: torch.Tensor | None, like: _Like) -> torch.Tensor:
-    return like.zeros() if given is None else given.contiguous()
+def _sources(ctx: Any, anchor: torch.Tensor | None) -> list[torch.Tensor]:
+    """What leads autograd to the node's inputs.
+
+    Raises:
+        GradientError: a parameter was a leaf before, and now follows from other tensors.
+    """
+    if anchor is not None:
+        return [anchor]
+    nodes = [node for node, _ in ctx.next_functions if node is not None]
+    if not all(hasattr(node, "variable") for node in nodes):
+        raise _second_error()
+    return [node.variable for node in nodes]
 
 
 def _gradient(
@@ -380,7 +420,7 @@ def _gradient(
     if source is None:
         return None
     kind, place = source
-    return like.zeros() if kind == "zero" else found[kind][place]
+    return _zeros(like) if kind == "zero" else found[kind][place]
 
 
 def _batch_error() -> GradientError:
@@ -416,9 +456,13 @@ class _Once(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *_: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        raise GradientError(
-            "the gradients of a compiled module were differentiated once more",
-            why="forward contains an autograd.Function or runs on several ranks, or a tensor that it read was"
-            " freed or changed since",
-            fix="call the eager module where create_graph=True is used: with daceml.stance('force_eager')",
-        )
+        raise _second_error()
+
+
+def _second_error() -> GradientError:
+    return GradientError(
+        "the gradients of a compiled module were differentiated once more",
+        why="forward contains an autograd.Function or runs on several ranks, or a tensor that it read was"
+        " freed or changed since",
+        fix="call the eager module where create_graph=True is used: with daceml.stance('force_eager')",
+    )

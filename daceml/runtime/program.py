@@ -32,6 +32,9 @@ log = logging.getLogger(__name__)
 CPU = torch.device("cpu")
 
 
+_WORTH_RELEASING_BYTES = 1 << 20
+"""Of inputs that nobody else reads; to release fewer within a call takes longer than it saves."""
+
 _FIX_TENSOR = "mend the tensor that is named: shape, type and layout must be those of the compilation"
 _MISFIT = (ExecutionError, _FIX_TENSOR)
 _REFUSALS: dict[str, tuple[type[ExecutionError], str]] = {
@@ -235,12 +238,13 @@ class Program:
                 given,
                 launcher.weight_addresses(binding.number),
             )
-        elif last_use:
+        elif sum(x.nbytes for x in last_use) > _WORTH_RELEASING_BYTES:
             held: int = self._hold(last_use)
             last_use.clear()
             outputs = self._call_held(inputs, held, binding.number)
         else:
-            outputs = self._call(inputs, binding.number)
+            outputs = self._call([*inputs, *last_use], binding.number)
+            last_use.clear()
         if self.mutated:
             torch.autograd.graph.increment_version(self.mutated)
         return outputs

@@ -16,6 +16,9 @@ import torch
 Again = Callable[[Sequence[torch.Tensor], Mapping[int, torch.Tensor]], Sequence[torch.Tensor]]
 """The forward pass of torch's kernels, given the inputs, and id -> what stands for a tensor of the module."""
 
+_functorch = torch._C._functorch  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
+_is_batched, _is_legacy_batched = _functorch.is_batchedtensor, _functorch.is_legacy_batchedtensor
+
 
 @dataclass(frozen=True, kw_only=True)
 class Wants:
@@ -23,11 +26,13 @@ class Wants:
 
     Attributes:
         inputs: of each input, whether its gradient is wanted.
+        unread: places of inputs that the backward pass does not keep.
         state: tensors of the module that gradients flow to.
         watched: tensors of the module that forward reads, and does not change.
     """
 
     inputs: Sequence[bool]
+    unread: Sequence[int]
     state: Sequence[torch.Tensor]
     watched: Sequence[torch.Tensor]
 
@@ -40,11 +45,13 @@ class KeptCall:
         draws: whether the call is about to draw random numbers.
     """
 
+    __slots__ = ("_generator", "_inputs", "_leaves", "_results", "_versions", "_wants")
+
     def __init__(self, inputs: Sequence[torch.Tensor], wants: Wants, *, draws: bool) -> None:
-        self._inputs = [weakref.ref(x) for x in inputs]
-        self._leaves = [None if x.grad_fn is not None else x.detach() for x in inputs]
+        self._inputs = [*map(weakref.ref, inputs)]
+        self._leaves = {i: inputs[i].detach() for i in wants.unread if inputs[i].grad_fn is None}
         self._wants = wants
-        self._versions = [_version(x) for x in (*inputs, *wants.watched)]
+        self._versions = _versions(inputs, wants.watched)
         self._results: list[tuple[int, weakref.ref[torch.Tensor], int]] = []
         self._generator = torch.get_rng_state() if draws else None
 
@@ -66,7 +73,7 @@ class KeptCall:
         if self._generator is not None and is_batch(cotangents):
             return None
         inputs = self._alive(read)
-        if inputs is None or self._versions != [_version(x) for x in (*inputs, *self._wants.watched)]:
+        if inputs is None or self._versions != _versions(inputs, self._wants.watched):
             return None
         # what leads from one of them to another, and their hooks, are part of the graph around this call
         given = [_alias(x, moves) for x, moves in zip(inputs, self._wants.inputs, strict=True)]
@@ -94,8 +101,8 @@ class KeptCall:
     def _alive(self, read: Mapping[int, torch.Tensor]) -> list[torch.Tensor] | None:
         """The inputs of the call; None if an activation among them has been freed."""
         found = [
-            next((x for x in (kept(), read.get(place), leaf) if x is not None), None)
-            for place, (kept, leaf) in enumerate(zip(self._inputs, self._leaves, strict=True))
+            next((x for x in (kept(), read.get(place), self._leaves.get(place)) if x is not None), None)
+            for place, kept in enumerate(self._inputs)
         ]
         known = [x for x in found if x is not None]
         return known if len(known) == len(found) else None
@@ -103,9 +110,7 @@ class KeptCall:
 
 def is_batch(cotangents: Sequence[torch.Tensor | None]) -> bool:
     """Whether cotangents are those of several backward passes at once."""
-    functorch = torch._C._functorch  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
-    batched = (functorch.is_legacy_batchedtensor, functorch.is_batchedtensor)
-    return any(kind(g) for g in cotangents if g is not None for kind in batched)
+    return any(_is_batched(g) or _is_legacy_batched(g) for g in cotangents if g is not None)
 
 
 def _alias(tensor: torch.Tensor, moves: bool) -> torch.Tensor:
@@ -114,6 +119,11 @@ def _alias(tensor: torch.Tensor, moves: bool) -> torch.Tensor:
         return tensor.detach()
     with torch.enable_grad():
         return tensor.view_as(tensor) if tensor.requires_grad else tensor.detach().requires_grad_()
+
+
+def _versions(*groups: Sequence[torch.Tensor]) -> list[int]:
+    # what `_version` says, without a call for each of hundreds of weights
+    return [-1 if x.is_inference() else x._version for group in groups for x in group]
 
 
 def _version(tensor: torch.Tensor) -> int:
