@@ -115,13 +115,15 @@ def _lenient() -> Generator[None]:
 
 _silent = threading.local()
 
+_TALKATIVE = ("torch._dynamo", "torch._subclasses")
+
 
 @functools.cache
 def _quieten() -> None:
-    """Keep back what Dynamo says where it breaks a graph of ours; reports name every cut."""
+    """Keep back what Dynamo, and what it traces, say where a graph breaks; reports name every cut."""
     from torch._dynamo import utils
 
-    for name in [name for name in logging.root.manager.loggerDict if name.startswith("torch._dynamo")]:
+    for name in [name for name in logging.root.manager.loggerDict if name.startswith(_TALKATIVE)]:
         logging.getLogger(name).addFilter(lambda record: not getattr(_silent, "thread", False))
     warn_once: Any = utils.warn_once
 

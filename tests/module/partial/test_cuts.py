@@ -90,6 +90,21 @@ def test_the_log_says_it_once(caplog: pytest.LogCaptureFixture):
     assert message == golden()
 
 
+def test_torch_logs_nothing_of_its_own_where_a_graph_breaks(caplog: pytest.LogCaptureFixture):
+    class Grouped(nn.Module):
+        """Its operator has a rule for tracing that refuses float32, which its kernel takes."""
+
+        def forward(self, x: torch.Tensor, w: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
+            return nn.functional.grouped_mm(x, w, offs=ends)
+
+    x, w = torch.ones(12, 8), torch.ones(3, 8, 16)
+    compiled = daceml.compile(Grouped(), fullgraph=False)
+    with caplog.at_level(logging.WARNING):
+        result = compiled(x, w, torch.tensor([4, 8, 12], dtype=torch.int32))
+    assert torch.equal(result, torch.full((12, 16), 8.0))
+    assert {record.name.partition(".")[0] for record in caplog.records} == {"daceml"}
+
+
 def test_where_no_program_runs_log_and_explain_say_so(caplog: pytest.LogCaptureFixture):
     compiled, x = cut(nn.ReLU()), torch.eye(3).to_sparse()
     with caplog.at_level(logging.WARNING):
