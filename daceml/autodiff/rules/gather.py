@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from daceml.autodiff.vjp import vjp
-from daceml.onnx_ops.native.gather import check_positions, position
+from daceml.onnx_ops.native.gather import check_positions, constant_position, position
 from daceml.onnx_ops.tracing.functions import where
 from daceml.onnx_ops.tracing.indexing import axis_of
 from daceml.onnx_ops.tracing.scatter import Place, scatter
@@ -38,7 +38,12 @@ def _rows(dy: Tensor, indices: Tensor, gradient: Output, axis: int) -> None:
     scatter(gradient, zeros(gradient), dy, places, "add")
 
 
-@vjp("Gather", wrt="data", name="GatherGrad")
+def _varies(data: Tensor, indices: Tensor, axis: int) -> str | None:
+    known = constant_position(indices, data.shape[axis_of(axis, data.rank)]) is not None
+    return "a lookup at one constant position is differentiated as the slice that it is" if known else None
+
+
+@vjp("Gather", wrt="data", name="GatherGrad", when=_varies)
 def gather_vjp(indices: Tensor, doutput: Tensor, ddata: Output, *, axis: int = 0) -> None:
     """ddata[..., indices, ...] += dY."""
     _rows(doutput, indices, ddata, axis)

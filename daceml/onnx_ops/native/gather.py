@@ -53,14 +53,26 @@ def check_positions(
         raise Refused("constant starts of segments are not ascending from 0")
 
 
+def constant_position(indices: Tensor, extent: Index) -> Index | None:
+    """Where a lookup reads, from 0, if it reads at one position that is known; else None.
+
+    `x[:, 0]` and `q, k, v = qkv.unbind(0)` are such lookups: they read as a slice does, and fuse like one.
+    """
+    if indices.value is None or indices.value.size != 1:
+        return None
+    number = int(indices.value.reshape(()))
+    return number if number >= 0 else extent + number
+
+
 @implements("Gather")
 def gather(data: Tensor, indices: Tensor, output: Output, *, axis: int = 0) -> None:
     axis = axis_of(axis, data.rank)
     check_positions(indices, data.shape[axis])
     last = axis + indices.rank
+    only = constant_position(indices, data.shape[axis])
 
     def element(*index: Index) -> Scalar:
-        found = position(indices, index[axis:last], data.shape[axis])
+        found = position(indices, index[axis:last], data.shape[axis]) if only is None else only
         return data[(*index[:axis], found, *index[last:])]
 
     output[:] = compute(output.shape, element)
