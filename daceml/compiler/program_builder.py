@@ -21,6 +21,7 @@ from daceml.frontend.capture.gradients.cloned_operands import cloned_operands
 from daceml.frontend.capture.gradients.torch_forward import (
     TorchForward,
     UnlikeEagerError,
+    changed_inputs,
     draws,
     kept_state,
 )
@@ -253,6 +254,7 @@ def backward_pass(
         torch_forward=functools.partial(_torch_forward, making, state, changed),
         draws=draws(making.exported),
         watched=tuple(state[key] for key in kept_state(making.exported, changed) if key in state),
+        changed=changed_inputs(making.exported, changed),
         cloned=cloned_operands(making.exported),
     )
 

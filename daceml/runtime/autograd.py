@@ -78,6 +78,7 @@ class BackwardPass:
             again; None where there is none.
         draws: whether that pass draws random numbers.
         watched: tensors of the module that forward reads, and does not change.
+        changed: places of inputs that forward changes.
         cloned: places of inputs, and keys of the module's tensors, that may change before the backward pass.
     """
 
@@ -91,6 +92,7 @@ class BackwardPass:
     torch_forward: Callable[[], Again | None] = lambda: None
     draws: bool = False
     watched: tuple[torch.Tensor, ...] = ()
+    changed: frozenset[int] = frozenset()
     cloned: frozenset[int | str] = frozenset()
     _narrowed: dict[tuple[int, ...], Narrowed | None] = field(default_factory=dict)  # pyright: ignore
     _narrowing: threading.Lock = field(default_factory=threading.Lock)
@@ -167,7 +169,13 @@ class BackwardPass:
         """What gradients of torch's own kernels may be asked for."""
         read = {place for place in self.reads if isinstance(place, int) and place not in self.cloned}
         unread = [place for place in range(len(self.wanted.inputs)) if place not in read]
-        return Wants(inputs=self.wanted.inputs, unread=unread, state=self.state, watched=self.watched)
+        return Wants(
+            inputs=self.wanted.inputs,
+            unread=unread,
+            state=self.state,
+            watched=self.watched,
+            changed=self.changed,
+        )
 
     def run(self, forward: Program, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """The user's outputs, as results of one node of autograd."""
@@ -279,7 +287,12 @@ class _Differentiable(torch.autograd.Function):
             if (found := unpacked.torchs_gradients(given)) is None:
                 raise
             return None, None, None, *found
-        saved = [x.contiguous() for x in saved]
+        # hooks of the user may give back another type, such as a mask as numbers
+        dtypes = program.input_dtypes[len(cotangents) :]
+        saved = [
+            (x if x.dtype is dtype else x.to(dtype)).contiguous()
+            for x, dtype in zip(saved, dtypes, strict=True)
+        ]
         ctx.maybe_clear_saved_tensors()  # unless the graph is retained
         elsewhere: Mapping[str, torch.Tensor] = {}
         with torch.no_grad() if again else nullcontext():

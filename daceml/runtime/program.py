@@ -7,6 +7,7 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 
 import torch
 
@@ -26,6 +27,7 @@ from daceml.runtime.preparation_renewal import Renewals
 from daceml.runtime.records.manifest import OTHER_WEIGHTS, OUTSIDE_LIMITS
 from daceml.runtime.stored_program import StoredProgram
 from daceml.runtime.torch_fallback import taken_error
+from daceml.runtime.torch_types import DTYPES
 
 log = logging.getLogger(__name__)
 
@@ -134,6 +136,11 @@ class Program:
         """What a call changes: keys of the module's tensors, and names of inputs."""
         outputs = (output.name.partition("::next") for output in self.manifest.outputs)
         return frozenset((*self.manifest.mutated, *(name for name, mark, _ in outputs if mark)))
+
+    @cached_property
+    def input_dtypes(self) -> tuple[torch.dtype, ...]:
+        """Of the inputs, in their order."""
+        return tuple(DTYPES[record.dtype] for record in self.manifest.inputs)
 
     @property
     def is_one_call(self) -> bool:

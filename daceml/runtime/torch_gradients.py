@@ -29,12 +29,14 @@ class Wants:
         unread: places of inputs that the backward pass does not keep.
         state: tensors of the module that gradients flow to.
         watched: tensors of the module that forward reads, and does not change.
+        changed: places of inputs that forward changes; its results do not depend on what they were.
     """
 
     inputs: Sequence[bool]
     unread: Sequence[int]
     state: Sequence[torch.Tensor]
     watched: Sequence[torch.Tensor]
+    changed: frozenset[int] = frozenset()
 
 
 class KeptCall:
@@ -51,7 +53,7 @@ class KeptCall:
         self._inputs = [*map(weakref.ref, inputs)]
         self._leaves = {i: inputs[i].detach() for i in wants.unread if inputs[i].grad_fn is None}
         self._wants = wants
-        self._versions = _versions(inputs, wants.watched)
+        self._versions = self._versions_of(inputs)
         self._results: list[tuple[int, weakref.ref[torch.Tensor], int]] = []
         self._generator = torch.get_rng_state() if draws else None
 
@@ -73,7 +75,7 @@ class KeptCall:
         if self._generator is not None and is_batch(cotangents):
             return None
         inputs = self._alive(read)
-        if inputs is None or self._versions != _versions(inputs, self._wants.watched):
+        if inputs is None or self._versions != self._versions_of(inputs):
             return None
         # what leads from one of them to another, and their hooks, are part of the graph around this call
         given = [_alias(x, moves) for x, moves in zip(inputs, self._wants.inputs, strict=True)]
@@ -98,6 +100,14 @@ class KeptCall:
         create_graph = torch.is_grad_enabled()
         return torch.autograd.grad(outputs, wanted, moving, create_graph=create_graph, allow_unused=True)
 
+    def _versions_of(self, inputs: Sequence[torch.Tensor]) -> list[int]:
+        """How often each tensor was changed that the results depend on."""
+        if changed := self._wants.changed:
+            inputs = [x for place, x in enumerate(inputs) if place not in changed]
+        # what `_version` says, without a call for each of hundreds of weights
+        groups = (inputs, self._wants.watched)
+        return [-1 if x.is_inference() else x._version for group in groups for x in group]
+
     def _alive(self, read: Mapping[int, torch.Tensor]) -> list[torch.Tensor] | None:
         """The inputs of the call; None if an activation among them has been freed."""
         found = [
@@ -119,11 +129,6 @@ def _alias(tensor: torch.Tensor, moves: bool) -> torch.Tensor:
         return tensor.detach()
     with torch.enable_grad():
         return tensor.view_as(tensor) if tensor.requires_grad else tensor.detach().requires_grad_()
-
-
-def _versions(*groups: Sequence[torch.Tensor]) -> list[int]:
-    # what `_version` says, without a call for each of hundreds of weights
-    return [-1 if x.is_inference() else x._version for group in groups for x in group]
 
 
 def _version(tensor: torch.Tensor) -> int:

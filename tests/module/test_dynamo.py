@@ -243,3 +243,18 @@ def test_a_forward_that_asks_for_gradients_trains(asks: bool, dynamo: bool):
     compiled = torch.compile(module, backend="daceml") if dynamo else daceml.compile(module, fullgraph=False)
     for _ in range(3):
         torch.testing.assert_close(trained(compiled), eager, rtol=1e-12, atol=1e-13)
+
+
+def test_second_derivatives_through_batch_normalization_that_updates_its_statistics():
+    torch.manual_seed(0)
+    eager = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Tanh(), nn.Linear(4, 1)).double()
+    module = copy.deepcopy(eager)
+    compiled = torch.compile(module, backend="daceml")
+
+    def penalized(called, module):
+        x = torch.linspace(-1, 1, 15, dtype=torch.float64).reshape(5, 3).requires_grad_()
+        (slope,) = torch.autograd.grad(called(x).sum(), x, create_graph=True)
+        slope.pow(2).sum().backward()
+        return x.grad, [p.grad for p in module.parameters()], list(module.buffers())
+
+    torch.testing.assert_close(penalized(compiled, module), penalized(eager, eager), rtol=1e-9, atol=1e-11)

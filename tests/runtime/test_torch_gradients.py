@@ -154,3 +154,45 @@ def test_a_call_keeps_no_argument_alive_through_its_own_graph():
     del h, y
     gc.collect()
     assert gone() is None
+
+
+def test_second_derivatives_next_to_an_argument_that_forward_changes():
+    def counted(w, x, total):
+        total.add_(x.detach().sum())
+        return x**3 * w
+
+    def second(module):
+        x, total = leaf(), torch.zeros((), dtype=torch.float64)
+        (slope,) = grad(module(x, total).sum(), x, create_graph=True)
+        return grad(slope.sum(), [x, module.w]), total
+
+    compiled, eager = twins(Calls(counted))
+    same(second(compiled), second(eager))
+
+
+def test_an_argument_that_forward_reads_and_changes_has_no_second_derivatives():
+    def scaled(w, x, scale):
+        y = x**3 * w * scale
+        scale.mul_(2)
+        return y
+
+    for module in twins(Calls(scaled)):
+        x, scale = leaf(), torch.ones((), dtype=torch.float64)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            grad(module(x, scale).sum(), x, create_graph=True)
+
+
+@pytest.mark.parametrize(
+    "pack", [lambda t: t * 1, lambda t: t.to(torch.bfloat16)], ids=["numbers", "bfloat16"]
+)
+def test_hooks_for_saved_tensors_may_give_a_mask_back_as_numbers(pack):
+    compiled, eager = twins(Calls(lambda w, x: nn.functional.dropout(x, 0.5) + w))
+
+    def gradients(module):
+        torch.manual_seed(3)
+        x = leaf()
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t.to(torch.float64)):
+            module(x).sum().backward()
+        return x.grad, module.w.grad
+
+    same(gradients(compiled), gradients(eager))

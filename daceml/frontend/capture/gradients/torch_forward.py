@@ -111,6 +111,13 @@ def kept_state(exported: ExportedProgram, changed: Collection[str]) -> list[str]
     return [key for key in keys if key is not None and key not in changed]
 
 
+def changed_inputs(exported: ExportedProgram, changed: Collection[str]) -> frozenset[int]:
+    """Places, among the tensors of the caller, of those that a trace changes."""
+    specs = exported.graph_signature.input_specs
+    given = [s for s in specs if s.kind not in _STATE and isinstance(s.arg, TensorArgument)]
+    return frozenset(place for place, spec in enumerate(given) if spec.arg.name in changed)
+
+
 def _refuse_state(exported: ExportedProgram, changed: Collection[str]) -> None:
     signature = exported.graph_signature
     keys = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
