@@ -135,6 +135,22 @@ def capture(
         "dynamic_shapes": dynamic_shapes, "dynamic": dynamic, "autocast": autocast, "gradients": gradients,
         "output": output,
     }  # fmt: skip
+    try:
+        return _with_values(module, arguments, **given)
+    except RunsEagerlyError as effect:
+        if effect.forget is None:
+            raise
+        try:  # what forward has remembered is there now
+            return _with_values(module, arguments, **given)
+        except Exception as again:
+            if isinstance(again, RunsEagerlyError) and again.forget is not None:
+                again.forget()
+            effect.forget()
+            raise
+
+
+def _with_values(module: nn.Module, arguments: Arguments, **given: Any) -> Capture:
+    """Trace with values of tensors as symbols; as constants where a program has no use for the symbols."""
     reads = ReadValues(constants=False)
     try:
         captured = _capture(module, arguments, reads, **given)

@@ -50,11 +50,19 @@ class RunsEagerlyError(Exception):
     Attributes:
         lasting: whether that is the forward's nature, which another state of the module does not change.
         untraceable: whether Dynamo would record it wrongly as well.
+        forget: see `PythonEffectError`.
     """
 
-    def __init__(self, message: str, *, lasting: bool = True, untraceable: bool = False) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        lasting: bool = True,
+        untraceable: bool = False,
+        forget: Callable[[], None] | None = None,
+    ) -> None:
         super().__init__(message)
-        self.lasting, self.untraceable = lasting, untraceable
+        self.lasting, self.untraceable, self.forget = lasting, untraceable, forget
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,7 +208,7 @@ def _watched_python(module: nn.Module, *, output: bool) -> Generator[None]:
     except PythonEffectError as effect:
         lasting = next(traced_hooks(module), None) is None  # a hook that does it may be removed
         raise RunsEagerlyError(
-            f"forward {effect}", lasting=lasting, untraceable=effect.untraceable
+            f"forward {effect}", lasting=lasting, untraceable=effect.untraceable, forget=effect.forget
         ) from effect
 
 

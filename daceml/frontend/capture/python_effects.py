@@ -29,7 +29,7 @@ from torch import nn
 from torch.utils._python_dispatch import _disable_current_modes  # pyright: ignore[reportPrivateUsage]
 
 from daceml.frontend.capture.hook_state import traced_hooks
-from daceml.frontend.capture.module_attributes import held_values, is_plain_object, is_users
+from daceml.frontend.capture.module_attributes import attributes, held_values, is_plain_object, is_users
 from daceml.frontend.capture.provenance import is_user_file
 from daceml.runtime.call_watch import watched_calls
 
@@ -62,11 +62,15 @@ class PythonEffectError(Exception):
 
     Attributes:
         untraceable: whether Dynamo would record it wrongly as well.
+        forget: removes what forward has only looked up and remembered, which stands meanwhile; None if
+            forward did anything else.
     """
 
-    def __init__(self, message: str, *, untraceable: bool = False) -> None:
+    def __init__(
+        self, message: str, *, untraceable: bool = False, forget: Callable[[], None] | None = None
+    ) -> None:
         super().__init__(message)
-        self.untraceable = untraceable
+        self.untraceable, self.forget = untraceable, forget
 
 
 @contextmanager
@@ -91,8 +95,14 @@ def watched_effects(module: nn.Module, *, output: bool = True) -> Generator[None
     except Exception as error:
         failure = error
     changed = [watch for watch in watches if watch.changed()]
-    for watch in changed:
-        watch.restore()
+
+    def restore() -> None:
+        for watch in changed:
+            watch.restore()
+
+    if changed and failure is None and not calls and all(watch.remembers() for watch in changed):
+        raise PythonEffectError(changed[0].effect, forget=restore)
+    restore()
     found = [*calls, *(watch.effect for watch in changed)]
     if found:
         untraceable = any(watch.untraceable for watch in changed)
@@ -108,11 +118,14 @@ class _Watch:
     Attributes:
         changed: whether it has changed since the watch was made.
         restore: makes it what it was.
+        remembers: whether it has gained only code and objects without tensors under new keys, such as a
+            backend for a class of tensors: a second trace finds them, and changes nothing if that is all.
     """
 
     effect: str
     changed: Callable[[], bool]
     restore: Callable[[], None]
+    remembers: Callable[[], bool] = lambda: False
     untraceable: bool = False
 
 
@@ -409,7 +422,25 @@ def _content(effect: str, container: Any) -> _Watch:
         container.clear()
         (container.extend if isinstance(container, list | deque) else container.update)(before)
 
-    return _Watch(effect=effect, changed=changed, restore=restore)
+    def remembers() -> bool:
+        if not isinstance(container, dict) or any(
+            container.get(k, _MISSING) is not before[k] for k in before
+        ):
+            return False
+        new = [value for key, value in container.items() if key not in before]
+        return all(map(_is_without_tensors, new))
+
+    return _Watch(effect=effect, changed=changed, restore=restore, remembers=remembers)
+
+
+def _is_without_tensors(value: Any) -> bool:
+    """Whether a value is code, or an object that holds code and plain values only."""
+    if isinstance(value, types.FunctionType):
+        return value.__closure__ is None
+    if isinstance(value, type):
+        return True
+    plain = (type, types.ModuleType, str, bool, int, float, type(None))
+    return is_plain_object(value) and all(isinstance(held, plain) for held in attributes(value).values())
 
 
 def _attributes(kind: type) -> _Watch:
