@@ -59,8 +59,9 @@ def _empty():
 
 
 def test_a_backend_that_is_remembered_for_a_class_of_tensors_does_not_cut_the_model():
-    compiled = daceml.compile(Calling(), fullgraph=True)
+    compiled = daceml.compile(Calling())
     torch.testing.assert_close(compiled(torch.ones(3)), torch.full((3,), 2.0))
+    assert len(compiled.session.variants) == 1  # a model that is cut has none of its own
     assert set(_BACKENDS) >= {"torch"}
 
 
