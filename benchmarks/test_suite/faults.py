@@ -204,8 +204,8 @@ FAULTS: tuple[Fault, ...] = (
     # report
     Fault(
         file="daceml/report/effects_text.py",
-        old="if not effect.changes and not effect.why and effect.alone in (None, Ratio.same()):",
-        new="if not effect.changes and effect.alone in (None, Ratio.same()):",
+        old="return not effect.changes and not effect.why and effect.alone in (None, Ratio.same())",
+        new="return not effect.changes and effect.alone in (None, Ratio.same())",
         wrong="a pass that could not be judged is said to leave the program as it is",
     ),
     # gui

@@ -1,7 +1,7 @@
 """The `daceml` command.
 
-Exit code 0: fine; 1: a check failed, or whoever read the output went away; 2: the request cannot be carried
-out; 130: interrupted, as shells expect it.
+Exit code 0: success; 1: a check failed, or the reader of the output closed it; 2: the request cannot be
+carried out; 3: the machine was busy, so figures are missing; 130: interrupted, as shells expect it.
 """
 
 from __future__ import annotations

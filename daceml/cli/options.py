@@ -67,3 +67,8 @@ Search = Annotated[
         help="fastest measured variation of the standard recipe, within DACEML_SEARCH_BUDGET_S",
     ),
 ]
+
+
+def mode_note(*, train: bool) -> str:
+    """Return the mode of a model in the first line of a result, and the option that changes it."""
+    return "training mode (without --train: eval mode)" if train else "eval mode (--train: training mode)"

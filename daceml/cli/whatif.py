@@ -18,6 +18,9 @@ from daceml.errors import WhatIfError
 if TYPE_CHECKING:
     from daceml.exploration.effects import Effect
 
+BUSY = 3
+"""Exit code: other programs disturbed the measurements for as long as they were repeated."""
+
 Without = Annotated[
     list[str] | None,
     typer.Option(
@@ -67,6 +70,7 @@ def whatif(
     """Predict the effect of compiler passes on a model, among the other passes and alone.
 
     --to adds the time on other devices. `daceml trace whatif` answers questions about a recorded run.
+    On a busy machine, measurements are repeated for 20 s; exit code 3 means that figures are missing.
     """
     devices = names_of(to)
     if ranks and not devices:
@@ -98,5 +102,9 @@ def whatif(
     if as_json:
         typer.echo(json.dumps(effects_json(found, rows), indent=2))
     else:
-        parts = (effects_text(found), devices_text(rows))
+        step = "a training step" if train else "a forward pass"
+        title = f"{type(module).__name__}, {step}; {options.mode_note(train=train)}"
+        parts = (effects_text(found, title=title), devices_text(rows))
         typer.echo("\n\n".join(part for part in parts if part))
+    if any(effect.unmeasured for effect in found):
+        raise typer.Exit(BUSY)

@@ -1,7 +1,8 @@
-"""What one optimisation is worth: the standard recipe without it, or with it, it alone, and their distance.
+"""Effects of passes and additions on the time of a step, among all other passes and alone.
 
-An effect is by how much a step takes less time for a change. Without a pass the others may do more, or less:
-its effect among all others and its effect alone differ by its interactions with them.
+Without a pass the others may do more, or less: its effect among all others and its effect alone differ by its
+interactions with them. Measurements that other programs disturb are repeated for `PATIENCE_S`; a figure that
+rests on one that remains disturbed is not given.
 """
 
 from __future__ import annotations
@@ -16,13 +17,17 @@ from daceml.exploration.additions import addition_named, passes_of
 from daceml.exploration.pass_names import askable_passes, known_passes, pass_named
 from daceml.exploration.variant_timings import Programs
 from daceml.module.module import eager_module
+from daceml.runtime.progress import publish
 from daceml.tuning.model_call import Subject
 from daceml.tuning.variant import Variant
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from daceml.tuning.step_times import ProgramTime
+
+PATIENCE_S = 20.0
+"""For all repetitions of measurements that other programs disturbed."""
+_WIDEST = 3.0  # the upper end of an interval over its lower end, beyond which it says nothing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,14 +52,19 @@ class Ratio:
         """Whether it is not 1."""
         return self.high < 1 or self.low > 1
 
-    def holds(self, other: Ratio) -> bool:
-        """Whether another one lies in its interval."""
-        return self.low <= other.value <= self.high
+    @property
+    def known(self) -> bool:
+        """Whether its interval says something: its ends differ by a factor of 3 at most."""
+        return self.high <= _WIDEST * self.low
+
+    def meets(self, other: Ratio) -> bool:
+        """Whether the intervals of both overlap, in whole percents."""
+        return round(self.low, 2) <= round(other.high, 2) and round(other.low, 2) <= round(self.high, 2)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Disagreement:
-    """A prediction that a measurement does not confirm.
+    """A prediction whose interval lies apart from that of the measurement.
 
     Attributes:
         where: "among all" other passes, or "alone".
@@ -70,11 +80,16 @@ class Effect:
     """Of one pass, or addition, as the time of a step with it over that without; below 1 it helps.
 
     Attributes:
-        among: beside all other passes of the standard recipe; alone: beside none.
+        among: next to all other passes of the standard recipe; alone: without any other. None where it is not
+            known, see `unmeasured` and `why`.
         measured_among, measured_alone: the same, as it was measured; None where it was not.
         changes: whether programs with and without it differ at all.
         frozen: whether weights do not change any more, with it and without: it runs only there.
+        addition: whether it is no pass of the standard recipe.
         disturbance: what says that others ran beside the measurements; "" where nothing does.
+        busy: what others used of the machine beside a measurement that a figure would follow from; "" where
+            every figure is known.
+        unmeasured: names of the figures that are not given for that reason, such as "among".
         why: why it could not be told.
     """
 
@@ -85,12 +100,15 @@ class Effect:
     measured_alone: Ratio | None = None
     changes: bool = True
     frozen: bool = False
+    addition: bool = False
     disturbance: str = ""
+    busy: str = ""
+    unmeasured: tuple[str, ...] = ()
     why: str = ""
 
     @property
     def disagreements(self) -> tuple[Disagreement, ...]:
-        """Where what was measured lies outside the interval that was predicted."""
+        """Where the interval that was measured lies apart from the one that was predicted."""
         pairs = {
             "among all": (self.among, self.measured_among),
             "alone": (self.alone, self.measured_alone),
@@ -98,13 +116,17 @@ class Effect:
         return tuple(
             Disagreement(where=where, predicted=predicted, measured=measured)
             for where, (predicted, measured) in pairs.items()
-            if predicted is not None and measured is not None and not predicted.holds(measured)
+            if predicted is not None
+            and measured is not None
+            and predicted.known
+            and measured.known
+            and not predicted.meets(measured)
         )
 
     @property
     def interaction(self) -> float | None:
         """How many times more it takes away among others than alone; below 1, others need it to be there."""
-        if self.among is None or self.alone is None:
+        if self.among is None or self.alone is None or not (self.among.known and self.alone.known):
             return None
         return self.among.value / self.alone.value
 
@@ -136,6 +158,8 @@ def effects(
         limit_s: of one measurement.
         course: measure usual operators first, once for each machine: half a minute for better predictions.
         observe: is given each effect as soon as it is known.
+    Returns:
+        Effects, without the figures that other programs disturbed for longer than `PATIENCE_S`.
     Raises:
         ExplorationError: there is no such pass or addition, or the model cannot be explored.
     """
@@ -152,7 +176,7 @@ def effects(
             f"{frozen} runs where weights are frozen", why=subject.not_freezable, fix="leave it out"
         )
     found: list[Effect] = []
-    with Programs.measured(subject, limit_s=limit_s, course=course) as programs:
+    with Programs.measured(subject, limit_s=limit_s, course=course, patience_s=PATIENCE_S) as programs:
         search = _Effects(programs, measure=measure)
         made = itertools.chain(
             (search.of(name, alone=alone, frozen=name not in names) for name in asked),
@@ -163,6 +187,9 @@ def effects(
             if observe is not None:
                 observe(effect)
     return tuple(found)
+
+
+_Over = Callable[[Variant, Variant], tuple[Ratio, str]]
 
 
 @dataclass
@@ -180,7 +207,7 @@ class _Effects:
         """Of what the standard recipe does not do."""
         passes = passes_of(variant) if alone else None
         pair = None if passes is None else (replace(variant, only=passes), Variant(only=passes))
-        return self._told(name, (variant, Variant()), pair)
+        return replace(self._told(name, (variant, Variant()), pair), addition=True)
 
     def _told(
         self, name: str, among: tuple[Variant, Variant], alone: tuple[Variant, Variant] | None
@@ -191,53 +218,64 @@ class _Effects:
             among: with it and without it, beside all others.
             alone: with it and nothing else, and without anything; None where that is not asked for.
         """
+        publish("predict")
         why: list[str] = []
+        busy: dict[str, str] = {}  # by the figure that it leaves out
 
-        def told(over: Callable[[Variant, Variant], Ratio], pair: tuple[Variant, Variant]) -> Ratio | None:
+        def told(figure: str, over: _Over, pair: tuple[Variant, Variant]) -> Ratio | None:
             try:
-                return Ratio.same() if self._same(*pair) else over(*pair)
+                if self._same(*pair):
+                    return Ratio.same()
+                found, disturbed = over(*pair)
             except Exception as error:  # whatever the others trip over without it
                 why.append(first_line(error))
                 return None
+            if disturbed:
+                busy[figure] = disturbed
+                return None
+            return found
 
-        predicted = told(self._predicted, among)
-        by_itself = None if alone is None else told(self._predicted, alone)
+        predicted = told("among", self._predicted, among)
+        by_itself = None if alone is None else told("alone", self._predicted, alone)
         measured = measured_alone = None
         if self.measure and predicted is not None:
-            measured = told(self._measured, among)
+            measured = told("measured_among", self._measured, among)
         if self.measure and alone is not None and by_itself is not None:
-            measured_alone = told(self._measured, alone)
+            measured_alone = told("measured_alone", self._measured, alone)
         return Effect(
             name=name,
             among=predicted,
             alone=by_itself,
             measured_among=measured,
             measured_alone=measured_alone,
-            changes=predicted is None or not self._same(*among),
+            changes=not self._known_same(among),
             frozen=among[1].freeze,
             disturbance=self.programs.disturbance,
+            busy=next(iter(busy.values()), ""),
+            unmeasured=tuple(busy),
             why="; ".join(dict.fromkeys(why)),
         )
 
-    def _predicted(self, variant: Variant, base: Variant) -> Ratio:
-        """The interval is of the variant that is not the standard one; of two others of the first."""
-        found, over = self.programs.predicted(variant), self.programs.predicted(base)
-        if variant == Variant():
-            return _ratio(over, found.us).inverse()
-        return _ratio(found, over.us)
+    def _predicted(self, variant: Variant, base: Variant) -> tuple[Ratio, str]:
+        """With what disturbed the measurement of the standard variant, from which it follows."""
+        found = self.programs.ratio(variant, base)
+        return Ratio(value=found.value, low=found.low, high=found.high), self.programs.busy(Variant())
 
-    def _measured(self, variant: Variant, base: Variant) -> Ratio:
-        """Both were measured beside the standard variant."""
+    def _measured(self, variant: Variant, base: Variant) -> tuple[Ratio, str]:
+        """Both were measured beside the standard variant; with what disturbed that."""
         ours, theirs = self.programs.measure(variant), self.programs.measure(base)
-        return Ratio(
+        found = Ratio(
             value=ours.ratio / theirs.ratio,
             low=ours.ratio_low / theirs.ratio_high,
             high=ours.ratio_high / theirs.ratio_low,
         )
+        return found, self.programs.busy(variant, base)
+
+    def _known_same(self, pair: tuple[Variant, Variant]) -> bool:
+        try:
+            return self._same(*pair)
+        except Exception:  # a pass refuses: `why` says so
+            return False
 
     def _same(self, one: Variant, other: Variant) -> bool:
         return self.programs.lowered(one).identity == self.programs.lowered(other).identity
-
-
-def _ratio(found: ProgramTime, over_us: float) -> Ratio:
-    return Ratio(value=found.us / over_us, low=found.low_us / over_us, high=found.high_us / over_us)

@@ -95,10 +95,14 @@ class Row:
 
     @property
     def disagrees(self) -> bool:
-        """Whether what was measured lies outside the interval that was predicted."""
+        """Whether the measured interval lies apart from the predicted one, as both are shown."""
         if self.measured is None or self.low_ms is None or self.high_ms is None:
             return False
-        return not self.low_ms <= self.measured.ms <= self.high_ms
+        low_ms, high_ms, seen_low_ms, seen_high_ms = (
+            float(f"{ms:.3g}")
+            for ms in (self.low_ms, self.high_ms, self.measured.low_ms, self.measured.high_ms)
+        )
+        return seen_high_ms < low_ms or seen_low_ms > high_ms
 
     @property
     def best_known_ms(self) -> float | None:

@@ -18,11 +18,13 @@ from daceml.errors import ExplorationError, ResultsDifferError
 from daceml.exploration.eager_baseline import EagerRun
 from daceml.exploration.results import Times, disturbance
 from daceml.exploration.step_database import Library
+from daceml.runtime.progress import publish
 from daceml.runtime.timing.available_memory import available_bytes
 from daceml.runtime.timing.comparison import FEWEST_ROUNDS, Comparison, Run, compare
 from daceml.tuning.call_batch import shared_samples
 from daceml.tuning.call_trials import CallTrials
 from daceml.tuning.program_run import unhooked
+from daceml.tuning.step_times import TimeRatio
 from daceml.tuning.variant import Variant
 
 if TYPE_CHECKING:
@@ -40,6 +42,7 @@ _DISTURBING = (
 _WAITING = 0.3
 _ENTERING_US = 50.0  # of a call, however small it is
 _LOST = 1.0  # of a result's size: nothing is left of it
+_PAUSE_S = 1.0  # before a measurement that other programs disturbed is repeated
 _STANDARD, _CANDIDATE = "standard", "candidate"
 _EAGER_CALLS = 2 * FEWEST_ROUNDS  # at least: in each round one that warms up and one that counts
 _EAGER_COPIES = 2  # times the memory of the standard variant: what PyTorch needs is not known
@@ -55,6 +58,7 @@ class Programs:
     Args:
         limit_s: of one measurement.
         seed: of orders.
+        patience_s: what all repetitions of disturbed measurements may take together; 0 repeats none.
     Attributes:
         standard_ms: what the standard variant took.
         first: what was predicted of it before anything was measured.
@@ -66,6 +70,8 @@ class Programs:
         foreign_share: of the machine, the most that others used beside one of the measurements, where that
             left too few cores in most rounds; else 0. Where either says that something else runs here this is
             logged, and nothing is kept from then on.
+        shares: of the machine, that others used beside the measurement of each variant; 0 where they left
+            enough cores.
     """
 
     subject: Subject
@@ -73,11 +79,13 @@ class Programs:
     times: StepTimes
     limit_s: float
     seed: int = 0
+    patience_s: float = 0.0
     standard_ms: float = 0.0
     around_us: float = 0.0
     slowness: float = 1.0
     foreign_share: float = 0.0
     profiles: dict[Variant, tuple[float, ...]] = field(default_factory=dict["Variant", tuple[float, ...]])
+    shares: dict[Variant, float] = field(default_factory=dict["Variant", float])
     _warned: bool = False
     _trials: CallTrials = field(init=False)
     _pace: float = 1.0  # of the standard variant in the rounds that count, over its least time
@@ -91,11 +99,12 @@ class Programs:
     @classmethod
     @contextmanager
     def measured(
-        cls, subject: Subject, *, limit_s: float, seed: int = 0, course: bool = False
+        cls, subject: Subject, *, limit_s: float, seed: int = 0, course: bool = False, patience_s: float = 0.0
     ) -> Generator[Programs]:
         """With the standard variant measured, and with what was learned of this machine before.
 
         Args:
+            patience_s: seconds for all repetitions of measurements that other programs disturbed.
             course: whether usual operators are measured first, those that were not yet.
         Raises:
             DacemlError: the standard variant cannot be compiled.
@@ -107,8 +116,9 @@ class Programs:
                 if course:
                     library.measure_course(standard.facts)
                 made = cls(
-                    subject=subject, library=library, times=library.times(), limit_s=limit_s, seed=seed
-                )
+                    subject=subject, library=library, times=library.times(), limit_s=limit_s, seed=seed,
+                    patience_s=patience_s,
+                )  # fmt: skip
                 made._begin(standard)
             yield made
 
@@ -141,6 +151,24 @@ class Programs:
         known = self.times.program(standard.facts, self.around_us)
         scale = self.standard_ms * 1e3 / known.us * lowered.calls
         return replace(found, us=found.us * scale, low_us=found.low_us * scale, high_us=found.high_us * scale)
+
+    def ratio(self, variant: Variant, over: Variant) -> TimeRatio:
+        """The predicted time of a variant over that of another one: steps that both have cancel.
+
+        Raises:
+            Exception: see `lowered`.
+        """
+        ours, theirs = self.lowered(variant), self.lowered(over)
+        calls = ours.calls / theirs.calls
+        found = self.times.ratio(
+            ours.facts, theirs.facts,
+            around_us=self._around_us(ours), over_around_us=self._around_us(theirs),
+        )  # fmt: skip
+        return TimeRatio(value=found.value * calls, low=found.low * calls, high=found.high * calls)
+
+    def busy(self, *variants: Variant) -> str:
+        """What others used of the machine beside the measurement of one of them; "" where they did not."""
+        return disturbance(1.0, max(self.shares.get(one, 0.0) for one in variants))
 
     def measure(self, variant: Variant) -> Times:
         """Beside the standard variant, once, and for as many samples.
@@ -203,6 +231,7 @@ class Programs:
         self._standard = self.subject.compile(lowered)
         self._lowered[Variant()] = lowered
         seen = self._compared({})  # warms up what the allocator has, too
+        self.shares[Variant()] = seen.foreign_share if seen.disturbed else 0.0
         self.standard_ms = seen.ms(_STANDARD)
         self._pace = self.standard_ms * 1e3 / self._standard.call_us()
         unsteady = _DISTURBING * abs(logarithm(self._pace))
@@ -234,7 +263,9 @@ class Programs:
             raise ResultsDifferError(
                 f"{variant.title} computes something else", why=differs, fix="take another variant"
             )
-        times = _times(self._compared({_CANDIDATE: run}), _CANDIDATE, self.standard_ms, lowered.calls)
+        seen = self._compared({_CANDIDATE: run})
+        self.shares[variant] = seen.foreign_share if seen.disturbed else 0.0
+        times = _times(seen, _CANDIDATE, self.standard_ms, lowered.calls)
         self.times.observe(predicted.us, times.ms * 1e3)
         self._learn(lowered, self._steps_us(lowered, run, times.ms))
         return times
@@ -276,7 +307,16 @@ class Programs:
         random.Random(self.seed).shuffle(order)
         named: dict[str, Run] = {_STANDARD: self._standard, **runs}
         limit_s = self.limit_s if limit_s is None else limit_s
+        publish("measure")
         seen = compare({name: named[name] for name in order}, limit_s=limit_s)
+        while seen.disturbed and self.patience_s > 0:
+            start_s = time.perf_counter()
+            publish("idle")
+            time.sleep(min(_PAUSE_S, self.patience_s))
+            publish("again")
+            again = compare({name: named[name] for name in order}, limit_s=min(limit_s, self.patience_s))
+            seen = min(seen, again, key=lambda one: one.foreign_share)
+            self.patience_s -= time.perf_counter() - start_s
         if seen.disturbed:
             self.foreign_share = max(self.foreign_share, seen.foreign_share)
             self._warn()
@@ -286,7 +326,7 @@ class Programs:
         """Say once that others run beside the measurements."""
         if self.disturbance and not self._warned:
             self._warned = True
-            log.warning("%s: what is measured now says little", self.disturbance)
+            log.warning("%s: measurements are unreliable", self.disturbance)
 
 
 def _times(seen: Comparison, name: str, standard_ms: float, calls: float = 1.0) -> Times:

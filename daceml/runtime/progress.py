@@ -26,6 +26,10 @@ _TITLES = {
     "kernels": "compiling kernels",
     "bind": "loading the program",
     "compare": "comparing",
+    "predict": "predicting variants",
+    "measure": "measuring",
+    "idle": "waiting for other programs to end",
+    "again": "measuring again, disturbed by other programs",
     "intermediate values": "comparing intermediate values",
 }
 

@@ -42,6 +42,7 @@ _VALUE = 0.5  # of every element: how long these kernels take does not depend on
 _FEWEST_RUNS, _MOST_RUNS = 3, 50
 _PATIENCE_S = 0.02  # after which no run begins beyond the fewest
 _DISTURBED, _LONGER = 4.0, 10  # times what costs say, beyond which it lasts so many times as long
+_APART = 1.3  # the second shortest run over the shortest, beyond which something disturbs most runs
 _ONEDNN_NAMES = dict(zip(ACTIVATIONS, ("none", "relu", "hardtanh", "swish"), strict=True))
 
 
@@ -108,8 +109,8 @@ def least_two_us(run: _Run, expected_us: float = inf) -> tuple[float, float]:
     """Microseconds of the two shortest runs of a call, after one that brings its arrays into the caches.
 
     Args:
-        expected_us: by the costs of the step; where all runs take many times as long something may disturb
-            them, and they go on for longer.
+        expected_us: by the costs of the step. If all runs take many times as long, or the two shortest
+            differ by more than a third, something may disturb them, and they go on for longer.
     """
     found: list[float] = []
     with torch.no_grad():
@@ -118,7 +119,7 @@ def least_two_us(run: _Run, expected_us: float = inf) -> tuple[float, float]:
         while len(found) < _MOST_RUNS:
             start = time.perf_counter()
             patience_s = _PATIENCE_S
-            if found and min(found) > _DISTURBED * expected_us:
+            if found and (min(found) > _DISTURBED * expected_us or _apart(found) > _APART):
                 patience_s *= _LONGER
             if len(found) >= _FEWEST_RUNS and start > begun + patience_s:
                 break
@@ -126,6 +127,11 @@ def least_two_us(run: _Run, expected_us: float = inf) -> tuple[float, float]:
             found.append((time.perf_counter() - start) * 1e6)
     least, second, *_ = sorted(found)
     return least, second
+
+
+def _apart(found: list[float]) -> float:
+    least, second = sorted(found)[:2] if len(found) > 1 else (1.0, 1.0)
+    return second / least
 
 
 def _given(argument: object, plan: Plan, sizes: Mapping[str, int]) -> Any:

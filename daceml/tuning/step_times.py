@@ -6,7 +6,8 @@ steps with similar costs took against that figure corrects it, and how much they
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import exp, hypot, inf, log, sqrt
 
@@ -73,6 +74,29 @@ class ProgramTime:
     low_us: float
     high_us: float
     measured_share: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimeRatio:
+    """Time of a program over that of another one; low and high hold nine of ten such ratios."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Summed:
+    """Time of some steps together.
+
+    Attributes:
+        known_us: of those that were measured.
+        apart: microseconds down and up, of errors that are independent of each other.
+    """
+
+    us: float
+    known_us: float
+    apart: tuple[tuple[float, float], ...]
 
 
 @dataclass
@@ -246,6 +270,23 @@ def _wider(place: _Place) -> _Place | None:
     return (kind, "", (), False) if function else None
 
 
+def _of(steps: Sequence[StepFacts], counts: Mapping[str, int]) -> list[StepFacts]:
+    """As many steps of each key as given."""
+    seen = Counter[str]()
+    found: list[StepFacts] = []
+    for one in steps:
+        seen[one.key] += 1
+        if seen[one.key] <= counts.get(one.key, 0):
+            found.append(one)
+    return found
+
+
+def _without(steps: Sequence[StepFacts], counts: Mapping[str, int]) -> list[StepFacts]:
+    """The steps without as many of each key as given."""
+    every = Counter(one.key for one in steps)
+    return _of(steps, {key: count - counts.get(key, 0) for key, count in every.items()})
+
+
 def _reach(likely: Likely) -> tuple[float, float]:
     """Microseconds down and up from a time within which nine of ten lie."""
     factor = exp(_NINE_OF_TEN * likely.sigma)
@@ -365,8 +406,56 @@ class StepTimes:
         hour in which they were measured. A step may take three times as long, but never less than nothing:
         intervals reach further up than down.
         """
-        total, known, earlier = around_us, around_us, 0.0
-        apart: list[tuple[float, float]] = []  # how far down and up: of what is off on its own
+        summed = self._summed(steps)
+        total, known, apart = around_us + summed.us, around_us + summed.known_us, list(summed.apart)
+        total = max(total, 1e-3)
+        apart.append(_reach(Likely(us=total, sigma=self._program_sigma())))
+        down, up = (hypot(*side) for side in zip(*apart, strict=True))
+        return ProgramTime(
+            us=total,
+            low_us=max(total - down, total**2 / (total + up)),
+            high_us=total + up,
+            measured_share=known / total,
+        )
+
+    def ratio(
+        self,
+        steps: Sequence[StepFacts],
+        over: Sequence[StepFacts],
+        *,
+        around_us: float,
+        over_around_us: float,
+    ) -> TimeRatio:
+        """Time of a program over that of another one, such as the same program without a pass.
+
+        Steps of both programs cancel: the interval follows from the steps that only one of them has.
+
+        Args:
+            around_us, over_around_us: of each program, time in no step.
+        """
+        shared = Counter(one.key for one in steps) & Counter(one.key for one in over)
+        ours, theirs = (self._summed(_without(some, shared)) for some in (steps, over))
+        both_us = self._summed(_of(steps, shared)).us
+        us = max(both_us + ours.us + around_us, _LEAST_US)
+        over_us = max(both_us + theirs.us + over_around_us, _LEAST_US)
+        sigma = self._program_sigma()
+        (down, up), (over_down, over_up) = (
+            tuple(
+                hypot(*side) for side in zip(*one.apart, _reach(Likely(us=one.us, sigma=sigma)), strict=True)
+            )
+            for one in (ours, theirs)
+        )
+        value = us / over_us
+        higher = hypot(up / over_us, us / max(over_us - over_down, _LEAST_US) - value)
+        lower = hypot(down / over_us, value - us / (over_us + over_up))
+        return TimeRatio(
+            value=value, low=max(value - lower, value**2 / (value + higher)), high=value + higher
+        )
+
+    def _summed(self, steps: Sequence[StepFacts]) -> _Summed:
+        """Steps of a program. Steps of one kind that were never measured are off in the same direction."""
+        total, known, earlier = 0.0, 0.0, 0.0
+        apart: list[tuple[float, float]] = []
         together: dict[tuple[str, str], tuple[float, float]] = {}
         for one in steps:
             likely = self.step(one)
@@ -380,17 +469,9 @@ class StepTimes:
                 place = (one.kind, one.function)
                 (down, up), (further_down, further_up) = together.get(place, (0.0, 0.0)), _reach(likely)
                 together[place] = down + further_down, up + further_up
-        total = max(total, 1e-3)
         apart += together.values()
         apart.append(_reach(Likely(us=earlier, sigma=_ANOTHER_HOUR)))
-        apart.append(_reach(Likely(us=total, sigma=self._program_sigma())))
-        down, up = (hypot(*side) for side in zip(*apart, strict=True))
-        return ProgramTime(
-            us=total,
-            low_us=max(total - down, total**2 / (total + up)),
-            high_us=total + up,
-            measured_share=known / total,
-        )
+        return _Summed(us=total, known_us=known, apart=tuple(apart))
 
     def _program_sigma(self) -> float:
         """Of programs whose steps are all known: what is usual, what was seen, and what disturbed that."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -10,9 +13,12 @@ from torch import nn
 
 from daceml.compiler.verification.value_difference import largest_difference
 from daceml.config import config
+from daceml.exploration import variant_timings
+from daceml.exploration.effects import Ratio, effects
 from daceml.exploration.step_database import Library
 from daceml.exploration.variant_timings import Programs
 from daceml.operations.database.store import OpDatabase
+from daceml.runtime.timing.comparison import Comparison
 from daceml.toolchain.cache import Cache
 from daceml.tuning.model_call import Subject
 from daceml.tuning.variant import Variant
@@ -127,3 +133,78 @@ def test_who_rounds_elsewhere_computes_the_same():
         assert torch.equal(standard.inputs[0], x), "inputs are read and not changed"
         wrong = {name: 1.2 * value for name, value in run.values.items()}
         assert largest_difference(wrong, standard.values, run.limit, moved=lambda: standard.moved) is not None
+
+
+@pytest.fixture
+def shares(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[float]]:
+    """Let each measurement see other programs use such shares of the machine, the last one from then on."""
+
+    def given(*seen: float) -> list[float]:
+        left, asked = list(seen), list[float]()
+        measured = variant_timings.compare
+
+        def busy(*args: Any, **named: Any) -> Comparison:
+            asked.append(left.pop(0) if len(left) > 1 else left[0])
+            return replace(measured(*args, **named), foreign_share=asked[-1])
+
+        monkeypatch.setattr("daceml.runtime.timing.comparison.disturbing", lambda share: share > 0.1)
+        monkeypatch.setattr(variant_timings, "compare", busy)
+        monkeypatch.setattr(variant_timings, "_PAUSE_S", 0.01)
+        return asked
+
+    return given
+
+
+def test_a_disturbed_measurement_is_repeated_until_the_machine_is_idle(
+    subject: Subject, shares: Callable[..., list[float]]
+):
+    asked = shares(0.5, 0.4, 0.0)
+    with Programs.measured(subject, limit_s=0.1, patience_s=60.0) as programs:
+        assert asked == [0.5, 0.4, 0.0]
+        assert not programs.busy(Variant()) and not programs.disturbance
+        assert 0 < programs.patience_s < 60
+
+
+def test_repetitions_end_and_the_least_disturbed_one_counts(
+    subject: Subject, shares: Callable[..., list[float]]
+):
+    asked = shares(0.5, 0.3, 0.6)
+    with Programs.measured(subject, limit_s=0.1, patience_s=0.5) as programs:
+        assert len(asked) > 1 and programs.patience_s <= 0
+        assert "30%" in programs.busy(Variant(), Variant(unoptimised=True))
+        begun = len(asked)
+        programs.measure(Variant(unoptimised=True))
+        assert len(asked) == begun + 1  # all patience is spent
+    asked.clear()
+    with Programs.measured(subject, limit_s=0.1):
+        assert len(asked) == 1  # an exploration has a budget of its own
+
+
+class Fusible(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(torch.tanh(x) * torch.sigmoid(x), -1).sum(0)
+
+
+def test_effects_of_a_busy_machine_are_not_given(
+    shares: Callable[..., list[float]], monkeypatch: pytest.MonkeyPatch
+):
+    shares(0.47)
+    monkeypatch.setattr("daceml.exploration.effects.PATIENCE_S", 0.05)
+    fused, idle = effects(
+        Fusible().eval(), torch.randn(8, 16), passes=["fuse_maps", "use_columns"], measure=True, limit_s=0.1
+    )
+    assert fused.among is None and fused.alone is None and "47%" in fused.busy and not fused.why
+    assert fused.unmeasured == ("among", "alone") and fused.changes
+    assert idle.among == idle.alone == Ratio.same() and not idle.busy and not idle.unmeasured
+
+
+def test_a_measured_effect_is_not_given_where_that_measurement_was_disturbed(
+    shares: Callable[..., list[float]], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("daceml.exploration.effects.PATIENCE_S", 0.0)
+    shares(0.0, 0.47)
+    (fused,) = effects(
+        Fusible().eval(), torch.randn(8, 16), passes=["fuse_maps"], measure=True, alone=False, limit_s=0.1
+    )
+    assert fused.among is not None and fused.measured_among is None
+    assert fused.unmeasured == ("measured_among",) and "47%" in fused.busy

@@ -167,9 +167,14 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Callable[[], None]]:
 
 
 def test_the_shortest_of_some_runs_count_and_the_first_does_not(run: Callable[..., Callable[[], None]]):
-    call = run(1.0, 0.03, 0.02, 0.04, 0.01)
+    call = run(1.0, 0.024, 0.02, 0.04, 0.01)
     # three runs, since the first of them took all patience
-    assert least_two_us(call) == pytest.approx((20_000, 30_000))
+    assert least_two_us(call) == pytest.approx((20_000, 24_000))
+
+
+def test_a_trial_goes_on_while_its_shortest_runs_differ(run: Callable[..., Callable[[], None]]):
+    call = run(1.0, 0.09, 0.01, 0.08, 0.011, 1.0)
+    assert least_two_us(call) == pytest.approx((10_000, 11_000))
 
 
 def test_runs_that_take_many_times_what_costs_say_go_on_for_longer(run: Callable[..., Callable[[], None]]):

@@ -238,6 +238,30 @@ def test_a_trial_whose_runs_differ_is_uncertain():
     assert unsteady.step(convolution("a")).sigma > 1.0 > steady.step(convolution("a")).sigma
 
 
+def test_steps_that_both_programs_have_cancel():
+    times = StepTimes(MACHINE)
+    shared = [step(f"shared {n}", 500) for n in range(20)]  # none of them was measured
+    times.learn([step("a"), step("b"), step("c")], [100.0, 80.0, 1000.0])
+    found = times.ratio([*shared, step("a")], [*shared, step("b")], around_us=0.0, over_around_us=0.0)
+    program = times.program([*shared, step("a")], 0.0)
+    assert found.value == pytest.approx(program.us / (program.us - 20))
+    assert found.high - found.low < 0.001 < 0.5 < (program.high_us - program.low_us) / program.us
+    assert found.low < found.value < found.high
+    more = times.ratio([step("c"), step("a")], [step("c")], around_us=5.0, over_around_us=5.0)
+    assert more.value == pytest.approx(1105 / 1005) and 1 < more.low < more.high < 1.2
+    less = times.ratio([step("c")], [step("c"), step("a")], around_us=5.0, over_around_us=5.0)
+    assert less.value == pytest.approx(1005 / 1105) and 0.8 < less.low < less.high < 1
+
+
+def test_a_step_that_one_program_has_more_often_counts_once():
+    times = StepTimes(MACHINE)
+    times.learn([step("a"), step("c")], [100.0, 1000.0])
+    twice = times.ratio(
+        [step("c"), step("a"), step("a")], [step("c"), step("a")], around_us=0, over_around_us=0
+    )
+    assert twice.value == pytest.approx(1200 / 1100) and twice.high - twice.low < 0.06
+
+
 def test_few_neighbors_that_agree_are_less_certain_than_many():
     def sigma(count: int) -> float:
         times = StepTimes(MACHINE)
