@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from functools import lru_cache
@@ -20,6 +20,7 @@ from daceml.sdfg.loops import Loop, innermost, loop_around, shares_last, stride_
 from daceml.sdfg.rounded_division import never_negative
 from daceml.sdfg.scopes import exit_among, nested_nodes, top_maps
 from daceml.sdfg.sizes import Size, number, product, size
+from daceml.sdfg.touched_elements import touched
 
 # Each counts as one special function, not as one flop: its price depends on the target.
 SPECIAL_FUNCTIONS = frozenset(
@@ -70,7 +71,8 @@ class Cost:
     """What one execution moves and computes.
 
     Attributes:
-        unique_bytes: every byte touched in memory counted once; the floor that a perfect cache reaches.
+        unique_bytes: every byte touched in memory counted once, also where it is read and written; the floor
+            that a perfect cache reaches. Never more than total_bytes.
         total_bytes: every access counted; what a cache-less machine moves.
         flops: additions, multiplications, divisions, comparisons and selections on floating-point numbers.
         special_functions: calls of exp, log, tanh, erf, sqrt, …
@@ -133,7 +135,9 @@ def kernel_cost(sdfg: dace.SDFG) -> Cost:
 
 def scope_cost(sdfg: dace.SDFG, state: dace.SDFGState, entry: nodes.MapEntry) -> Cost:
     """Cost of a top-level map; what is only inside of it does not count as memory."""
-    unique: dict[str, Size] = {}
+    boxes: dict[str, dict[str, Size]] = {}
+    regions: dict[str, dict[tuple[str, ...], Size] | None] = {}  # None where one access is not known exactly
+    accessed: dict[str, Size] = {}
     total: Size = 0
     flops: Size = 0
     special: Size = 0
@@ -162,10 +166,7 @@ def scope_cost(sdfg: dace.SDFG, state: dace.SDFGState, entry: nodes.MapEntry) ->
         outer = isinstance(edge.src, nodes.AccessNode) or isinstance(edge.dst, nodes.AccessNode)
         if outer and array in memory:
             box: Any = edge.data.subset
-            moved = size(box.num_elements()) * desc.dtype.bytes
-            unique[array] = _at_most(
-                unique.get(array, 0) + moved, product(map(size, desc.shape)) * desc.dtype.bytes
-            )
+            boxes.setdefault(array, {})[str(box)] = size(box.num_elements())
         if isinstance(edge.src, nodes.Tasklet) and edge.src.label == STREAM and array in memory:
             streamed = streamed + _in_all(size(edge.data.volume), edge.src, scopes) * desc.dtype.bytes
         tasklet = edge.dst if isinstance(edge.dst, nodes.Tasklet) else edge.src
@@ -178,6 +179,13 @@ def scope_cost(sdfg: dace.SDFG, state: dace.SDFGState, entry: nodes.MapEntry) ->
             per_run = size(edge.data.volume) if not edge.data.dynamic else 1
             times = _in_all(per_run, tasklet, scopes)
             total = total + times * desc.dtype.bytes
+            accessed[array] = accessed.get(array, 0) + times
+            known = regions.setdefault(array, {})
+            region = None if edge.data.dynamic else touched(edge.data.subset, _around(tasklet, scopes))
+            if known is None or region is None:
+                regions[array] = None
+            else:
+                known[region.key] = region.elements
             loop = loop_around(tasklet, scopes)
             stride = stride_along(loop, edge.data, desc)
             neighbours = stride_along(last_loop, edge.data, desc) in (0, 1)
@@ -201,6 +209,10 @@ def scope_cost(sdfg: dace.SDFG, state: dace.SDFGState, entry: nodes.MapEntry) ->
         loop = loop_around(tasklet, scopes)
         cost = _within(loops, loop)
         cost.compute(times, operations + functions, tenths, _own_result(sdfg, state, tasklet, loop))
+    unique = {
+        array: _unique(found, regions.get(array), accessed.get(array), sdfg.arrays[array])
+        for array, found in boxes.items()
+    }
     left_over = _left_over(last_loop.extent) if depth else Fraction(0)
     # of each loop's work, what is done one by one
     shares = [
@@ -275,6 +287,35 @@ class _LoopCost:
         if follows_itself:
             self.side_by_side = False
             self.dependent = self.dependent + times
+
+
+def _around(tasklet: nodes.Tasklet, scopes: Mapping[Any, Any]) -> Iterator[nodes.MapEntry]:
+    entry = scopes[tasklet]
+    while entry is not None:
+        yield entry
+        entry = scopes[entry]
+
+
+def _unique(
+    boxes: Mapping[str, Size],
+    regions: Mapping[tuple[str, ...], Size] | None,
+    accesses: Size | None,
+    desc: dace.data.Data,
+) -> Size:
+    """Bytes of an array that a kernel touches: no more than it has, than are around its accesses, than these
+    touch, and than there are accesses.
+
+    Args:
+        boxes: around all accesses of one kind, by their text; the same box is read and written in place.
+        regions: elements that each access touches; None where that is not known.
+        accesses: None where nothing counts them.
+    """
+    found = _at_most(sum(boxes.values(), start=0), product(map(size, desc.shape)))
+    if regions:
+        found = _at_most(found, sum(regions.values(), start=0))
+    if accesses is not None:
+        found = _at_most(found, accesses)
+    return found * desc.dtype.bytes
 
 
 def _sets(step_bytes: int) -> int:
